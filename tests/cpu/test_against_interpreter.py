@@ -88,7 +88,9 @@ def test_only_what_is_known_to_be_left_to_the_host_is():
         except UnsupportedError:
             continue
         thunks = (thunk for thunk in program.callbacks if type(thunk) is CallbackThunk)
-        if any(thunk.convention is None and thunk.instruction.op is not opcodes.CUSTOM_CALL for thunk in thunks):
+        if any(
+            thunk.calling_convention is None and thunk.instruction.op is not opcodes.CUSTOM_CALL for thunk in thunks
+        ):
             left.add(sample.name)
     assert left == LEFT_TO_THE_HOST
 

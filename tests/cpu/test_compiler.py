@@ -66,7 +66,7 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
     program = compile_module(parse_hlo(text)).program
     (loop,) = (thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, WhileThunk))
     kernels = [thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk)]
-    outside = [thunk.origin for thunk in kernels if thunk not in list(walk_thunks(loop.body))]
+    outside = [thunk.op_name for thunk in kernels if thunk not in list(walk_thunks(loop.body))]
     assert any(origin.startswith("f") for origin in outside), outside
 
 
@@ -149,7 +149,7 @@ def test_equal_instructions_share_a_kernel_whatever_memory_they_overwrite():
     thunks = [
         thunk for thunk in walk_thunks(compile_module(parse_hlo(text)).program.thunks) if isinstance(thunk, KernelThunk)
     ]
-    made = [thunk for thunk in thunks if thunk.origin.startswith("layer")]
+    made = [thunk for thunk in thunks if thunk.op_name.startswith("layer")]
     assert len(made) == 3
     assert len({thunk.kernel for thunk in made}) == 1
     x, y = (np.random.default_rng(seed).standard_normal(4096).astype(np.float32) for seed in range(2))

@@ -149,7 +149,7 @@ def test_making_code_ends_the_process(loaded):
 def test_a_pass_that_makes_what_has_no_code(loaded):
     finding = found(loads=loaded("refused_code.py"))
     assert finding.fault is not None and finding.fault.kind is Kind.REFUSED and finding.place is None
-    assert finding.fault.message == "UnsupportedError: later (copy-start) runs on cpu together with its other half only"
+    assert finding.fault.message == "UnsupportedError: later (copy-start) runs on cpu only together with its other half"
     (note,) = finding.notes
     assert note.startswith("later is made by pass run ") and ": defer at place " in note
 

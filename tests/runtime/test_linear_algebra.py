@@ -18,7 +18,7 @@ import xlapy as xla
 from tests.peer import print_options
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.program.thunks import print_program
+from xlapy.cpu.program.native_program import print_program
 
 CLIENTS = {name: xla.Client(name) for name in ("interpreter", "cpu")}
 Array = np.ndarray[Any, Any]

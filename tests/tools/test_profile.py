@@ -97,10 +97,10 @@ def by_name(rows: list[Row]) -> dict[str, Row]:
 def measured(text: str, seconds: float, runs: dict[str, float], stamp: float = 0.0) -> Measured:
     """Every clock took so long in all; `runs` of the steps of an instruction, by its name, and else 1."""
     compiled = compile_module(xla.parse_hlo(text), instrument=Instrument.COUNTS)
-    clocks = compiled.program.clocks
+    clocks = compiled.program.counters
     assert clocks is not None
     figures = np.array([
-        [seconds, max(runs.get(getattr(thunk, "origin", ""), 1) for thunk in clock.thunks), 0.0] for clock in clocks.all
+        [seconds, max(runs.get(getattr(thunk, "op_name", ""), 1) for thunk in clock.thunks), 0.0] for clock in clocks.all
     ])  # fmt: skip
     return Measured(compiled, figures, 1.0, 1.0, stamp, 1)
 
@@ -153,9 +153,9 @@ class TestRows:
         taken = measured(LOOP, 1e-3, runs, stamp=1e-6)
         found = by_name(native_rows(taken, MACHINE))
         assert found["p"].seconds == pytest.approx(1e-3 - 5e-6)
-        assert taken.compiled.program.clocks is not None
-        (loop,) = [clock for clock in taken.compiled.program.clocks.all if clock.inner]
-        readings = 1 + sum(taken.figures[one.number, 1] for inner in loop.inner for one in inner)
+        assert taken.compiled.program.counters is not None
+        (loop,) = [clock for clock in taken.compiled.program.counters.all if clock.nested]
+        readings = 1 + sum(taken.figures[one.number, 1] for inner in loop.nested for one in inner)
         assert readings > 5 and found["end"].seconds == pytest.approx(1e-3 - 1e-6 * readings)
 
     def test_the_time_of_short_turns_is_divided_among_their_steps(self):

@@ -1,6 +1,6 @@
-"""The CPU compiler: the passes and stages from a module to machine code, as one visible list.
+"""The CPU compiler: the list of passes and stages that turn a module into machine code.
 
-Owns: their order, the dump of each stage. Must not know: devices, arguments of users.
+Responsible for their order and for the dump of each stage. Does not depend on devices or on arguments of a run.
 """
 
 from __future__ import annotations
@@ -18,20 +18,26 @@ from xlapy.cpu.compile_trace import Trace
 from xlapy.cpu.lapack.use_lapack import UseLapack
 from xlapy.cpu.llvm.jit import Code, compile_text, listings
 from xlapy.cpu.llvm.program import write_program
-from xlapy.cpu.program import (  # noqa: F401 - their rules enter the table when the modules are imported
-    collective_thunks,
+from xlapy.cpu.program import (  # noqa: F401 - importing these modules registers their thunk rules
+    control_flow_thunks,
     custom_calls,
-    feeds,
     fft_thunks,
     host_callbacks,
-    transfer_queues,
+    instruction_thunks,
 )
 from xlapy.cpu.program.buffer_assignment import assign_buffers, print_buffers
 from xlapy.cpu.program.builder import build_program
-from xlapy.cpu.program.builder import runs as runs
-from xlapy.cpu.program.outlining import cut
+from xlapy.cpu.program.builder import native_opcodes as native_opcodes
+from xlapy.cpu.program.communication import (  # noqa: F401 - importing these modules registers their thunk rules
+    collective_thunks,
+    feeds,
+    transfer_queues,
+)
+from xlapy.cpu.program.nan_checks import add_value_check
+from xlapy.cpu.program.native_program import NativeProgram, print_program
+from xlapy.cpu.program.outlining import outline_functions
 from xlapy.cpu.program.profiling_counters import place_counters
-from xlapy.cpu.program.thunks import KernelThunk, NativeProgram, print_program, walk_thunks
+from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
 from xlapy.cpu.serialization.runtime_symbols import import_address
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
 from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
@@ -59,19 +65,20 @@ from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.simplify import Simplify
 
-MOST_ROUNDS = 4
-"""Of the simplifying passes: what is left then is not worth the time."""
+MAX_SIMPLIFICATION_ROUNDS = 4
+"""The largest number of times that the simplification passes run; later rounds gain too little for their time."""
 
-MOST_SHARED = 64
-"""Instructions of a computation that is called from several places and yet becomes a part of each."""
+MAX_INLINED_SHARED_INSTRUCTIONS = 64
+"""The largest computation that is inlined at each of several call sites."""
 
 
 def passes(
     explain: Explain | None = None, copied: Callable[[Instruction, Instruction], None] | None = None
 ) -> list[Pass]:
-    """What happens to a module before it becomes thunks.
+    """Returns the passes that optimize a module before it is lowered to thunks.
 
-    explain: told the decisions of fusion. copied: told each instruction that a fusion computes, and its copy inside.
+    explain: is called with each decision of fusion. copied: is called with each instruction that becomes part of a
+    fusion, and its copy there.
     """
     return [
         RemoveDeadCode(),
@@ -80,15 +87,15 @@ def passes(
         Unfuse(),
         RemoveDeadCode(),
         SortTopK(),
-        Expand(runs=runs() | frozenset(DYNAMIC_EXPANSIONS)),
+        Expand(runs=native_opcodes() | frozenset(DYNAMIC_EXPANSIONS)),
         ResolveDynamicDimensions(interpret=True),
         DecomposeFft(),
-        Expand(runs=runs()),
+        Expand(runs=native_opcodes()),
         NormalizeLayouts(),
-        InlineCalls(composites=True, shared=MOST_SHARED),
+        InlineCalls(composites=True, shared=MAX_INLINED_SHARED_INSTRUCTIONS),
         FlattenTuples(),
-        Fixpoint(limit=MOST_ROUNDS, passes=tuple(simplifications())),
-        Expand(runs=runs()),
+        Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
+        Expand(runs=native_opcodes()),
         FoldTransposeIntoDot(),
         CanonicalizeArgmax(),
         SplitReductions(),
@@ -99,7 +106,7 @@ def passes(
 
 
 def simplifications() -> list[Pass]:
-    """What runs until nothing changes: each may open the way for another."""
+    """Returns the passes that run repeatedly until nothing changes, because each may enable another."""
     return [
         Simplify(),
         FoldConstants(),
@@ -112,24 +119,24 @@ def simplifications() -> list[Pass]:
 
 
 @dataclass(slots=True)
-class Record:
-    """What happened on the way: the time that each part took and, for a dump, the module behind each pass."""
+class CompilationRecord:
+    """What happened during a compilation: the time of each step, fusion decisions and, for a dump, intermediate modules."""
 
     keeps_modules: bool
     trace: Trace = field(default_factory=Trace)
     decisions: list[Decision] = field(default_factory=list[Decision])
-    """What fusion decided, and why."""
+    """The decisions of fusion, with their reasons."""
     copies: dict[str, str] = field(default_factory=dict[str, str])
-    """The name of each instruction in a fusion, and the name that it had when this was decided."""
+    """For each instruction in a fusion, the name that it had before fusion."""
     modules: dict[str, str] = field(default_factory=dict[str, str])
-    """By the name of the file."""
+    """The modules after passes that changed something, by the name of the dump file."""
 
     def note_copy(self, instruction: Instruction, copy: Instruction) -> None:
-        """A fusion computes an instruction."""
+        """Records that a fusion contains a copy of an instruction."""
         self.copies[copy.name] = instruction.name
 
     def note(self, event: PassEvent) -> None:
-        """A run of a pass, just over."""
+        """Records a run of a pass that has just finished."""
         changed = "yes" if event.changed else "no"
         self.trace.add(
             event.pass_.name, "pass", event.seconds, changed=changed, instructions=event.module.instruction_count
@@ -141,26 +148,26 @@ class Record:
 
 @dataclass(slots=True)
 class Compiled:
-    """A program as machine code, with the forms it had on the way."""
+    """A compiled program with its intermediate forms."""
 
     module: Module
-    """The module after the passes."""
+    """The module after optimization."""
     program: NativeProgram
     code: Code
     llvm: str
-    """LLVM's text, before its passes."""
+    """The LLVM IR before LLVM's passes."""
     functions: Mapping[KernelThunk, str]
-    """The function of that text that holds the code of each kernel."""
-    record: Record
+    """The LLVM function that contains the code of each kernel."""
+    record: CompilationRecord
 
     @property
     def entry(self) -> int:
-        """The address of `i32 xlapy_run(ptr table)`, which returns 0 or, after a failure, 1."""
+        """The address of `i32 xlapy_run(ptr table)`, which returns 0 on success and 1 after a failure."""
         return self.code.addresses["xlapy_run"]
 
     def stages(self) -> dict[str, str]:
-        """Every form the program had, by the name of the file that it is dumped to."""
-        optimised, assembly = listings(self.llvm)
+        """Returns every intermediate form of the program, by the name of its dump file."""
+        optimized, assembly = listings(self.llvm)
         return {
             **self.record.modules,
             "after_optimizations.txt": self.module.to_text(print_large_constants=True),
@@ -169,13 +176,13 @@ class Compiled:
             "buffers.txt": print_buffers(self.program),
             "loops.txt": self.loops(),
             "ll": self.llvm,
-            "optimized.ll": optimised,
+            "optimized.ll": optimized,
             "s": assembly,
             "trace.json": self.record.trace.to_json(),
         }
 
     def loops(self) -> str:
-        """The loop IR of every kernel."""
+        """Returns the loop IR of every kernel as text."""
         kernels = dict.fromkeys(
             thunk.kernel for thunk in walk_thunks(self.program.thunks) if isinstance(thunk, KernelThunk)
         )
@@ -183,12 +190,12 @@ class Compiled:
 
 
 class Instrument(Enum):
-    """What an instrumented program notes of each run."""
+    """What an instrumented program measures in each run."""
 
     COUNTS = "counts"
-    """How long each thunk takes, and how often it runs."""
+    """The time and the number of executions of each thunk."""
     EVENTS = "events"
-    """When, and on which thread, too."""
+    """Additionally, the time and the thread of each execution."""
 
 
 def compile_module(
@@ -198,27 +205,29 @@ def compile_module(
     partition_count: int = 1,
     instrument: Instrument | None = None,
     *,
-    optimised: bool = False,
-    watched: bool = False,
+    optimized: bool = False,
+    checks_values: bool = False,
 ) -> Compiled:
-    """Compiles a verified module, which stays as it is; `UnsupportedError` for what does not run on cpu.
+    """Compiles a verified module, which stays unchanged; raises `UnsupportedError` for what cpu does not support.
 
-    donated: the leaves of the parameters, by number, whose memory the program may overwrite. optimised: the module has
-    the passes behind it, and becomes thunks as it is. watched: the host looks at the value of every instruction.
+    donated: the numbers of the leaves of the parameters whose memory the program may overwrite. instrument: what the
+    program measures. optimized: whether the module has been optimized already, so that no passes run. checks_values:
+    whether the host checks the value of every instruction for NaN or infinities.
     """
-    record = Record(keeps_modules=bool(flags.get("dump_to")))
+    record = CompilationRecord(keeps_modules=bool(flags.get("dump_to")))
     trace = record.trace
-    chosen = [] if optimised else passes(record.decisions.append, record.note_copy)
+    pipeline = [] if optimized else passes(record.decisions.append, record.note_copy)
     with trace.span(f"compile {module.name}", "compiler"):
         with trace.span("copy of the module", "stage"):
             copy = edit.clone_module(module)
         with trace.span("passes", "stage"):
-            Pipeline(chosen, on_pass=record.note).run(copy)
+            Pipeline(pipeline, on_pass=record.note).run(copy)
         with trace.span("thunks and kernels", "stage"):
-            program = build_program(copy, donated, replica_count, partition_count, watched=watched)
-            cut(program)
+            hook = add_value_check if checks_values else None
+            program = build_program(copy, donated, replica_count, partition_count, after_instruction=hook)
+            outline_functions(program)
             if instrument is not None:
-                program.clocks = place_counters(program, has_events=instrument is Instrument.EVENTS)
+                program.counters = place_counters(program, records_events=instrument is Instrument.EVENTS)
         with trace.span("buffers", "stage"):
             assign_buffers(program)
         with trace.span("LLVM text", "stage"):

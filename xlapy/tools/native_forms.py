@@ -13,7 +13,8 @@ from xlapy import opcodes
 from xlapy.codegen.fusion.decisions import Decision
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.llvm.jit import listings
-from xlapy.cpu.program.thunks import KernelThunk, thunk_title, walk_thunks
+from xlapy.cpu.program.native_program import thunk_title
+from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
@@ -83,7 +84,7 @@ def forms_of(compiled: Compiled) -> NativeForms:
     steps: dict[str, list[str]] = {}
     kernels: dict[str, list[KernelForm]] = {}
     for thunk in walk_thunks(compiled.program.thunks):
-        origin = getattr(thunk, "origin", "")
+        origin = getattr(thunk, "op_name", "")
         if origin:
             steps.setdefault(origin, []).append(thunk_title(thunk))
         if isinstance(thunk, KernelThunk):

@@ -30,7 +30,7 @@ def test_calls_are_followed():
 
 
 def test_calls_that_multiply_are_counted_first():
-    with pytest.raises(UnsupportedError, match=r"m has \d+ instructions when its calls are followed"):
+    with pytest.raises(UnsupportedError, match=r"m has \d+ instructions with all calls expanded"):
         CPU.compile(calls(60, 2))
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import xlapy as xla
 from tests.cpu.test_against_interpreter import leaves
 from xlapy.cpu.compiler import Compiled, compile_module
-from xlapy.cpu.program.thunks import BufferSlice, CopyThunk, KernelThunk, StorageClass, Thunk, walk_thunks
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, Thunk, walk_thunks
 from xlapy.testing.random_arguments import random_arguments
 
 PRODUCTS = """HloModule products
@@ -97,7 +98,7 @@ def test_states_that_begin_alike_are_filled_where_they_lie():
     thunks = list(walk_thunks(program.thunks))
     assert program.arena_size == 0
     assert not any(isinstance(thunk, CopyThunk) and thunk.source.shape.rank for thunk in thunks)
-    assert not any(slice_.kind is StorageClass.TEMPORARY and slice_.shape.rank > 1 for slice_ in _slots(thunks))
+    assert not any(slice_.storage is StorageClass.TEMPORARY and slice_.shape.rank > 1 for slice_ in _slots(thunks))
 
 
 def _slots(thunks: list[Thunk]) -> list[BufferSlice]:

@@ -11,7 +11,8 @@ import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import Instrument, compile_module
-from xlapy.cpu.program.profiling_counters import TOGETHER, Clock, weight
+from xlapy.cpu.program.counter_records import ProfilingCounter
+from xlapy.cpu.program.profiling_counters import MAX_SHARED_STATEMENTS, relative_duration
 from xlapy.cpu.program.thunks import ConditionalThunk, KernelThunk, WhileThunk
 from xlapy.runtime.backends.cpu import CpuBackend, CpuProgram
 from xlapy.runtime.engine.counters import CounterTable
@@ -63,11 +64,13 @@ def instrumented(instrument: Instrument, text: str = PROGRAM) -> CpuProgram:
     return backend.compile_instrumented(backend.compile(module), module, instrument)
 
 
-def counted(program: CpuProgram, runs: int = 1, values: Sequence[Any] = (V, X)) -> tuple[CounterTable, list[Clock]]:
+def counted(
+    program: CpuProgram, runs: int = 1, values: Sequence[Any] = (V, X)
+) -> tuple[CounterTable, list[ProfilingCounter]]:
     for _ in range(runs):
         program.execute(values)
-    (counts,) = program.call.counts()
-    clocks = program.compiled.program.clocks
+    (counts,) = program.call.counter_tables()
+    clocks = program.compiled.program.counters
     assert clocks is not None
     return counts, clocks.all
 
@@ -82,12 +85,12 @@ def test_it_computes_the_same_bits(instrument):
 def test_loops_branches_and_kernels_are_counted():
     counts, clocks = counted(instrumented(Instrument.COUNTS), runs=3)
     (loop,) = [clock for clock in clocks if isinstance(clock.thunks[0], WhileThunk)]
-    condition, body = loop.inner
+    condition, body = loop.nested
     assert condition == []  # a short one: its time is the loop's own
     assert counts.figures[loop.number, 1] == 3
     assert {int(counts.figures[clock.number, 1]) for clock in body} == {21}
     (branch,) = [clock for clock in body if isinstance(clock.thunks[0], ConditionalThunk)]
-    assert [[int(counts.figures[clock.number, 1]) for clock in inner] for inner in branch.inner] == [[12], [9]]
+    assert [[int(counts.figures[clock.number, 1]) for clock in inner] for inner in branch.nested] == [[12], [9]]
     assert all(clock.in_loop for clock in body) and not loop.in_loop
 
 
@@ -95,7 +98,7 @@ def test_what_is_inside_takes_no_longer_than_what_it_is_in():
     counts, clocks = counted(instrumented(Instrument.COUNTS))
     ticks = counts.figures[:, 0]
     loop = next(clock for clock in clocks if isinstance(clock.thunks[0], WhileThunk))
-    inner = sum(int(ticks[clock.number]) for clock in loop.inner[1])
+    inner = sum(int(ticks[clock.number]) for clock in loop.nested[1])
     assert 0 < inner <= ticks[loop.number]
 
 
@@ -106,17 +109,17 @@ def test_short_kernels_share_a_clock_until_they_are_long():
         lines.append(f"x{n + 1} = f32[16] concatenate(a{n}, a{n}), dimensions={{0}}")
     text = "HloModule m\nENTRY e {\n" + "\n".join(lines[:-1]) + "\nROOT " + lines[-1] + "\n}"
     program = compile_module(xla.parse_hlo(text), instrument=Instrument.COUNTS).program
-    assert program.clocks is not None
-    lengths = [sum(map(weight, clock.thunks)) for clock in program.clocks.all]
-    longest = max(weight(thunk) for clock in program.clocks.all for thunk in clock.thunks)
-    assert len(lengths) > 1 and all(length >= TOGETHER for length in lengths[:-1])
-    assert max(lengths) < TOGETHER + longest
+    assert program.counters is not None
+    lengths = [sum(map(relative_duration, clock.thunks)) for clock in program.counters.all]
+    longest = max(relative_duration(thunk) for clock in program.counters.all for thunk in clock.thunks)
+    assert len(lengths) > 1 and all(length >= MAX_SHARED_STATEMENTS for length in lengths[:-1])
+    assert max(lengths) < MAX_SHARED_STATEMENTS + longest
 
 
 def test_steps_of_short_turns_are_counted_and_not_timed():
     counts, clocks = counted(instrumented(Instrument.COUNTS, SHORT), values=[V])
     _, loop, body = clocks  # the first copies the initial state
-    assert loop.inner == [[], [body]] and not body.is_timed and len(body.thunks) == 2
+    assert loop.nested == [[], [body]] and not body.is_timed and len(body.thunks) == 2
     assert counts.figures[body.number].tolist() == [0, 50, 0]
     assert counts.figures[loop.number, 0] > 0
 
@@ -124,7 +127,7 @@ def test_steps_of_short_turns_are_counted_and_not_timed():
 def test_threads_count_their_pieces():
     program = instrumented(Instrument.COUNTS)
     counts, clocks = counted(program)
-    spread = [clock for clock in clocks if isinstance(clock.thunks[0], KernelThunk) and clock.thunks[0].origin == "y"]
+    spread = [clock for clock in clocks if isinstance(clock.thunks[0], KernelThunk) and clock.thunks[0].op_name == "y"]
     assert spread and all(counts.figures[clock.number, 2] > 0 for clock in spread)
     counts.clear()
     assert not counts.figures.any()
@@ -146,10 +149,10 @@ def test_steps_of_loops_leave_room_for_what_is_around_them():
     text = PROGRAM.replace("constant(7)", "constant(60000)").replace("[300,300]", "[3,3]")
     program = instrumented(Instrument.EVENTS, text)
     program.execute([V, X[:3, :3].copy()])
-    (counts,) = program.call.counts()
-    clocks = program.compiled.program.clocks
+    (counts,) = program.call.counter_tables()
+    clocks = program.compiled.program.counters
     assert clocks is not None
-    loop = next(clock for clock in clocks.outer if isinstance(clock.thunks[0], WhileThunk))
+    loop = next(clock for clock in clocks.top_level if isinstance(clock.thunks[0], WhileThunk))
     assert len(counts.events) < 60000 * 4
     assert (counts.events[:, 0] == loop.number).sum() == 1
 
@@ -157,5 +160,5 @@ def test_steps_of_loops_leave_room_for_what_is_around_them():
 def test_programs_that_are_not_instrumented_read_no_clock():
     compiled = compile_module(xla.parse_hlo(PROGRAM))
     functions = re.findall(r"^define internal \w+ @(?:part|kernel).*?^}", compiled.llvm, re.MULTILINE | re.DOTALL)
-    assert compiled.program.clocks is None
+    assert compiled.program.counters is None
     assert functions and not any("readcyclecounter" in function for function in functions)

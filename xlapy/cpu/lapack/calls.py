@@ -15,8 +15,9 @@ from xlapy.base.element_types import U8
 from xlapy.base.shape import Shape
 from xlapy.cpu.lapack.arguments import IN_PLACE, UNWRITTEN, ArrayArgument, arguments_of
 from xlapy.cpu.lapack.eigenvectors import eigenvector_kernel
-from xlapy.cpu.program.builder import Scope
-from xlapy.cpu.program.thunks import BufferSlice, KernelThunk, LibraryArray, LibraryCallThunk
+from xlapy.cpu.program.buffer_slices import BufferSlice
+from xlapy.cpu.program.builder import LoweringContext
+from xlapy.cpu.program.thunks import KernelThunk, LibraryArray, LibraryCallThunk
 from xlapy.custom_calls.lapack import FINITE_ONLY, LapackCall, lapack_call
 from xlapy.hlo.instruction import Instruction
 
@@ -30,32 +31,32 @@ TASK_WORK = 1 << 16
 """Operations that are worth a task."""
 
 
-def add_lapack_call(scope: Scope, instruction: Instruction) -> None:
+def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:
     """Appends the thunks of a call."""
     call = lapack_call(instruction)
-    operands = [scope.slice_of(operand) for operand in instruction.operands]
+    operands = [context.slice_of(operand) for operand in instruction.operands]
     in_place = IN_PLACE.get(call.routine, {0: 0})
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
-    made = {r: scope.own_copy(instruction, instruction.operands[o]) for o, r in in_place.items()}
+    made = {r: context.reuse_or_copy(instruction, instruction.operands[o]) for o, r in in_place.items()}
     results = [made.get(number) or BufferSlice(leaf, name=instruction.name) for number, leaf in enumerate(leaves)]
-    own = _own_memory(scope, instruction, call)
-    scope.define(instruction, results)
+    own = _own_memory(context, instruction, call)
+    context.define(instruction, results)
     if not math.prod(call.batch):
         return
     thunk = _thunk(call, operands, results, own)
-    thunk.origin = instruction.name
-    scope.thunks.append(thunk)
+    thunk.op_name = instruction.name
+    context.thunks.append(thunk)
     if own[1:]:
         kernel, work = eigenvector_kernel(instruction.name, call)
         for columns, vectors in zip(own[1:], results[2:4], strict=True):
-            scope.thunks.append(KernelThunk(kernel, [columns, results[1], vectors], work, instruction.name))
+            context.thunks.append(KernelThunk(kernel, [columns, results[1], vectors], work, instruction.name))
 
 
-def _own_memory(scope: Scope, instruction: Instruction, call: LapackCall) -> list[BufferSlice]:
+def _own_memory(context: LoweringContext, instruction: Instruction, call: LapackCall) -> list[BufferSlice]:
     """What geev works in: its matrices, and of real ones the columns that their eigenvectors are made of."""
     if call.routine != "geev":
         return []
-    copy = scope.own_copy(instruction, instruction.operands[0])
+    copy = context.reuse_or_copy(instruction, instruction.operands[0])
     shape = instruction.operands[0].shape
     columns = [] if call.element_type.is_complex else [BufferSlice(shape, name=instruction.name) for _ in range(2)]
     return [copy, *columns]
@@ -87,11 +88,13 @@ def _thunk(
     return LibraryCallThunk(
         symbol=found.symbol,
         arguments=tuple(arguments),
-        letters=found.letters,
+        character_arguments=found.letters,
         slices=[*slices, scratch],
         written=frozenset(n for n, slice_ in enumerate(slices) if slice_ in written),
-        cleared=tuple(LibraryArray(slices.index(slice_), slice_.size // count) for slice_ in cleared),
-        finite=LibraryArray(slices.index(matrix), matrix.size // count) if call.routine in FINITE_ONLY else None,
+        zero_initialized=tuple(LibraryArray(slices.index(slice_), slice_.size // count) for slice_ in cleared),
+        must_be_finite=LibraryArray(slices.index(matrix), matrix.size // count)
+        if call.routine in FINITE_ONLY
+        else None,
         element_bytes=call.element_type.byte_size // (2 if call.element_type.is_complex else 1),
         batch=count,
         grain=grain,

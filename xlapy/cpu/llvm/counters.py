@@ -6,7 +6,7 @@ Owns: the instructions. Must not know: which steps are timed, what the figures a
 from __future__ import annotations
 
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.program.profiling_counters import MOST_EVENTS, MOST_IN_LOOPS, MOST_WITH_PIECES, Clock
+from xlapy.cpu.program.counter_records import MAX_EVENTS, MAX_EVENTS_IN_LOOPS, MAX_EVENTS_WITH_CHUNKS, ProfilingCounter
 
 READ_CLOCK = "call i64 @llvm.readcyclecounter()"
 """Ticks of the processor's clock, which run alike on all of its cores."""
@@ -45,7 +45,7 @@ full:
 declare i64 @llvm.umin.i64(i64, i64)"""
 
 
-def stamp(writer: Writer, clock: Clock, table: str, begin: str, *, notes: bool) -> str:
+def stamp(writer: Writer, clock: ProfilingCounter, table: str, begin: str, *, notes: bool) -> str:
     """Counts an end of a clock and the time since `begin`; returns the ticks now."""
     figures = writer.let(f"getelementptr inbounds i8, ptr {table}, i64 {clock.offset}")
     increase(writer, writer.let(f"getelementptr inbounds i64, ptr {figures}, i64 1"), "1")
@@ -53,7 +53,7 @@ def stamp(writer: Writer, clock: Clock, table: str, begin: str, *, notes: bool) 
     increase(writer, figures, writer.let(f"sub i64 {end}, {begin}"))
     if notes:
         which = writer.let(f"ptrtoint ptr {figures} to i64")
-        most = MOST_IN_LOOPS if clock.in_loop else MOST_EVENTS
+        most = MAX_EVENTS_IN_LOOPS if clock.in_loop else MAX_EVENTS
         writer.do(f"call void @note(ptr {table}, i64 {which}, i64 {begin}, i64 {end}, i64 {most})")
     return end
 
@@ -70,7 +70,7 @@ def task_lines(call: str, place: int, *, notes: bool) -> list[str]:
         f"  %table_place = getelementptr inbounds ptr, ptr %block, i64 {place + 1}",
         "  %table = load ptr, ptr %table_place",
         "  %which = ptrtoint ptr %busy to i64",
-        f"  call void @note(ptr %table, i64 %which, i64 %from, i64 %to, i64 {MOST_WITH_PIECES})",
+        f"  call void @note(ptr %table, i64 %which, i64 %from, i64 %to, i64 {MAX_EVENTS_WITH_CHUNKS})",
     ]
     return [
         f"  %from = {READ_CLOCK}",

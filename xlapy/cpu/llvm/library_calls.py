@@ -24,7 +24,7 @@ _EXPONENT = {4: ("i32", SINGLE.infinity_code), 8: ("i64", DOUBLE.infinity_code)}
 
 
 def library_declaration(thunk: LibraryCallThunk) -> str:
-    types = ["ptr"] * len(thunk.arguments) + ["i64"] * thunk.letters
+    types = ["ptr"] * len(thunk.arguments) + ["i64"] * thunk.character_arguments
     return f"declare void @{thunk.symbol}({', '.join(types)})"
 
 
@@ -39,13 +39,13 @@ def library_call_text(thunk: LibraryCallThunk) -> str:
     writer.jump("call")
     writer.begin("call")
     writer.do("%number = phi i64 [ %begin, %entry ], [ %following, %called ]")
-    for array in thunk.cleared:
+    for array in thunk.zero_initialized:
         place = _place(writer, slices, array)
         writer.do(f"call void @llvm.memset.p0.i64(ptr {place}, i8 0, i64 {array.size}, i1 false)")
     pointers = [a if isinstance(a, str) else _pointer(writer, slices, scratch, a) for a in known]
-    if thunk.finite is not None:
-        _unless_finite(writer, thunk, _place(writer, slices, thunk.finite), pointers[-1])
-    given = [f"ptr {pointer}" for pointer in pointers] + ["i64 1"] * thunk.letters
+    if thunk.must_be_finite is not None:
+        _unless_finite(writer, thunk, _place(writer, slices, thunk.must_be_finite), pointers[-1])
+    given = [f"ptr {pointer}" for pointer in pointers] + ["i64 1"] * thunk.character_arguments
     writer.do(f"call void @{thunk.symbol}({', '.join(given)})")
     writer.jump("called")
     writer.begin("called")
@@ -74,7 +74,7 @@ def _place(writer: Writer, slices: list[str], array: LibraryArray) -> str:
     offset = writer.let(f"mul i64 %number, {array.size}")
     if array.offset:
         offset = writer.let(f"add i64 {offset}, {array.offset}")
-    return writer.let(f"getelementptr inbounds i8, ptr {slices[array.slice_]}, i64 {offset}")
+    return writer.let(f"getelementptr inbounds i8, ptr {slices[array.slice_index]}, i64 {offset}")
 
 
 def _pointer(writer: Writer, slices: list[str], scratch: str, argument: LibraryArray | LibraryScratch | None) -> str:
@@ -87,12 +87,14 @@ def _pointer(writer: Writer, slices: list[str], scratch: str, argument: LibraryA
 
 def _unless_finite(writer: Writer, thunk: LibraryCallThunk, array: str, last: str) -> None:
     """Goes on with the next call if a float of the array has an exponent of ones."""
-    assert thunk.finite is not None
+    assert thunk.must_be_finite is not None
     type, exponent = _EXPONENT[thunk.element_bytes]
     writer.jump("look")
     writer.begin("look")
     writer.do("%place = phi i64 [ 0, %call ], [ %next, %finite ]")
-    writer.branch(writer.let(f"icmp slt i64 %place, {thunk.finite.size // thunk.element_bytes}"), "read", "compute")
+    writer.branch(
+        writer.let(f"icmp slt i64 %place, {thunk.must_be_finite.size // thunk.element_bytes}"), "read", "compute"
+    )
     writer.begin("read")
     address = writer.let(f"getelementptr inbounds {type}, ptr {array}, i64 %place")
     bits = writer.let(f"and {type} {writer.let(f'load {type}, ptr {address}')}, {exponent}")

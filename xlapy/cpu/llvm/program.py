@@ -44,10 +44,11 @@ from xlapy.cpu.llvm.shared_code import DECLARATIONS as SHARED_DECLARATIONS
 from xlapy.cpu.llvm.text import Writer
 from xlapy.cpu.llvm.unrolled import write_straight
 from xlapy.cpu.program.buffer_assignment import ALIGNMENT
-from xlapy.cpu.program.outlining import HELD
-from xlapy.cpu.program.profiling_counters import Clock
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.counter_records import ProfilingCounter
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.outlining import MAX_STACK_SLOT_BYTES
 from xlapy.cpu.program.thunks import (
-    BufferSlice,
     CallbackThunk,
     CollectiveThunk,
     ConditionalThunk,
@@ -55,9 +56,7 @@ from xlapy.cpu.program.thunks import (
     FeedThunk,
     KernelThunk,
     LibraryCallThunk,
-    NativeProgram,
     OutlinedThunk,
-    StorageClass,
     Thunk,
     TransferThunk,
     WhileThunk,
@@ -92,7 +91,7 @@ class ProgramText:
 def write_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramText:
     """The text of a program whose slices have their places."""
     writer = _ProgramWriter(program)
-    if program.clocks is not None:
+    if program.counters is not None:
         writer.declarations |= CLOCK_DECLARATIONS
         writer.functions.append(NOTE)
     writer.run_function(flush_denormals)
@@ -116,7 +115,7 @@ class _Function:
     unrolled: list[KernelThunk] = field(default_factory=list[KernelThunk])
     now: str = ""
     """The ticks when the last clock ended, if that was a moment ago."""
-    turns: dict[Clock, str] = field(default_factory=dict[Clock, str])
+    turns: dict[ProfilingCounter, str] = field(default_factory=dict[ProfilingCounter, str])
     """Where turns of loops are counted."""
     loops: int = 0
     """Those around what is being written."""
@@ -153,7 +152,7 @@ class _ProgramWriter:
 
     def run_function(self, flush_denormals: bool) -> None:
         thunks = self.program.thunks
-        lone = thunks[0] if len(thunks) == 1 and self.program.clocks is None else None
+        lone = thunks[0] if len(thunks) == 1 and self.program.counters is None else None
         function = self.function_of(lone if isinstance(lone, OutlinedThunk) else OutlinedThunk(thunks))
         before: list[str] = []
         after: list[str] = []
@@ -190,7 +189,7 @@ class _ProgramWriter:
         for slice_ in dict.fromkeys([*part.loaded, *part.stored]):
             self.hold(function, slice_)
         for slice_ in part.loaded:
-            if slice_.kind is StorageClass.CONSTANT:
+            if slice_.storage is StorageClass.CONSTANT:
                 continue
             function.head.append(
                 "  " + self.copy_of(function.pointers[slice_], self.memory(function, slice_), slice_.size)
@@ -211,20 +210,20 @@ class _ProgramWriter:
         self.declarations |= function.writer.declarations
 
     def thunks(self, function: _Function, thunks: list[Thunk]) -> None:
-        clocks = self.program.clocks
+        clocks = self.program.counters
         if clocks is None:
             for thunk in thunks:
                 self.thunk(function, thunk)
             return
         begin = ""
         for thunk in thunks:
-            if thunk in clocks.begins and clocks.begins[thunk].is_timed:
+            if thunk in clocks.starts and clocks.starts[thunk].is_timed:
                 begin = function.now or function.writer.let(READ_CLOCK)
             self.thunk(function, thunk)
             if thunk in clocks.ends:
                 self.end_clock(function, clocks.ends[thunk], begin)
 
-    def end_clock(self, function: _Function, clock: Clock, begin: str) -> None:
+    def end_clock(self, function: _Function, clock: ProfilingCounter, begin: str) -> None:
         """Counts what a clock has measured; the next one begins where it ends."""
         if not clock.is_timed:
             increase(function.writer, function.turns[clock], "1")
@@ -232,10 +231,10 @@ class _ProgramWriter:
         table = self.base(function, self.program.counters_index)
         function.now = stamp(function.writer, clock, table, begin, notes=self.notes_events)
 
-    def begin_turns(self, function: _Function, thunk: WhileThunk) -> Clock | None:
+    def begin_turns(self, function: _Function, thunk: WhileThunk) -> ProfilingCounter | None:
         """A count of a loop's turns on the stack, and so in a register, if that is all that is counted of its body."""
-        clocks = self.program.clocks
-        clock = clocks.begins.get(thunk.body[0]) if clocks is not None and thunk.body else None
+        clocks = self.program.counters
+        clock = clocks.starts.get(thunk.body[0]) if clocks is not None and thunk.body else None
         if clock is None or clock.is_timed:
             return None
         place = function.turns[clock] = function.writer.name("n")
@@ -243,14 +242,14 @@ class _ProgramWriter:
         function.writer.do(f"store i64 0, ptr {place}")
         return clock
 
-    def end_turns(self, function: _Function, clock: Clock) -> None:
+    def end_turns(self, function: _Function, clock: ProfilingCounter) -> None:
         writer, table = function.writer, self.base(function, self.program.counters_index)
         figure = writer.let(f"getelementptr inbounds i8, ptr {table}, i64 {clock.offset + 8}")
         increase(writer, figure, writer.let(f"load i64, ptr {function.turns[clock]}"))
 
     @property
     def notes_events(self) -> bool:
-        return self.program.clocks is not None and self.program.clocks.has_events
+        return self.program.counters is not None and self.program.counters.records_events
 
     def call_part(self, function: _Function, part: OutlinedThunk) -> None:
         function.now = ""
@@ -284,7 +283,11 @@ class _ProgramWriter:
         elif isinstance(thunk, FeedThunk):
             self.require(function, self.feed(function, thunk))
         elif isinstance(thunk, CallbackThunk):
-            call = self.call_back(function, thunk.number) if thunk.convention is None else self.target(function, thunk)
+            call = (
+                self.call_back(function, thunk.number)
+                if thunk.calling_convention is None
+                else self.target(function, thunk)
+            )
             self.require(function, call)
         else:
             self.branches(function, thunk)
@@ -299,13 +302,13 @@ class _ProgramWriter:
         """
         if slice_ in function.pointers:
             return function.pointers[slice_]
-        if slice_.kind is StorageClass.HELD:
+        if slice_.storage is StorageClass.STACK:
             self.hold(function, slice_)
             return function.pointers[slice_]
-        if function.loops and slice_.kind is not StorageClass.SHARED:
+        if function.loops and slice_.storage is not StorageClass.SHARED:
             function.pointers[slice_] = self.memory(function, slice_)
             return function.pointers[slice_]
-        if slice_.kind is StorageClass.TEMPORARY:
+        if slice_.storage is StorageClass.TEMPORARY:
             base = self.base(function, self.program.table_index(slice_))
             return function.writer.let(f"getelementptr inbounds i8, ptr {base}, i64 {slice_.offset}")
         place = function.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.program.table_index(slice_)}")
@@ -313,7 +316,7 @@ class _ProgramWriter:
 
     def hold(self, function: _Function, slice_: BufferSlice) -> None:
         """Memory for a slice_ on the function's stack; a constant is its own text."""
-        if slice_.kind is StorageClass.CONSTANT:
+        if slice_.storage is StorageClass.CONSTANT:
             function.pointers[slice_] = self.constant(slice_)
             return
         name = function.pointers[slice_] = function.writer.name("h")
@@ -333,7 +336,7 @@ class _ProgramWriter:
     def memory(self, function: _Function, slice_: BufferSlice) -> str:
         """A register with the address that a slice_ has by the table, made at the head of the function."""
         base = self.base(function, self.program.table_index(slice_))
-        if slice_.kind is not StorageClass.TEMPORARY or not slice_.offset:
+        if slice_.storage is not StorageClass.TEMPORARY or not slice_.offset:
             return base
         name = function.writer.name("s")
         function.head.append(f"  {name} = getelementptr inbounds i8, ptr {base}, i64 {slice_.offset}")
@@ -352,10 +355,10 @@ class _ProgramWriter:
         if not thunk.source.size:
             return
         target, source = self.pointer(function, thunk.target), self.pointer(function, thunk.source)
-        if thunk.source.kind is StorageClass.SHARED:
+        if thunk.source.storage is StorageClass.SHARED:
             self.copy_or_clear(function, target, source, thunk.source.size)
             return
-        if thunk.source.size > HELD:
+        if thunk.source.size > MAX_STACK_SLOT_BYTES:
             function.writer.do(self.copy_of(target, source, thunk.source.size))
             return
         for offset, type in _pieces(thunk.source):
@@ -533,9 +536,9 @@ class _ProgramWriter:
         """A task on so many iterations, in pieces of so many, on all threads."""
         self.imports.add("xlapy_parallel")
         self.declarations.add("declare void @xlapy_parallel(ptr, ptr, i64, i64, ptr, i64, i64)")
-        if self.program.clocks is not None:
+        if self.program.counters is not None:
             table = self.base(function, self.program.counters_index)
-            clock = self.program.clocks.begins[thunk]
+            clock = self.program.counters.starts[thunk]
             figures = function.writer.let(f"getelementptr inbounds i8, ptr {table}, i64 {clock.offset}")
             pointers = [*pointers, figures, table]
         block = self.block_of(function, pointers)
@@ -594,7 +597,7 @@ class _ProgramWriter:
         if name in self._tasks:
             return name
         self._tasks.add(name)
-        if self.program.clocks is None:
+        if self.program.counters is None:
             self.imports.add(name)
             self.declarations.add(f"declare void @{name}(ptr, i64, i64)")
             return name
@@ -605,7 +608,7 @@ class _ProgramWriter:
 
     def library_task(self, name: str, slices: int) -> str:
         """A function for pieces of a batch: the calls themselves, timed if the program is instrumented."""
-        if self.program.clocks is None:
+        if self.program.counters is None:
             return name
         found = f"task_{name}"
         if found not in self._tasks:
@@ -622,7 +625,7 @@ class _ProgramWriter:
         writer = function.writer
         head, body, after = [writer.new_label(p) for p in ("while", "do", "done")]
         function.loops += 1
-        decides = self.pointer(function, thunk.decides)
+        decides = self.pointer(function, thunk.predicate)
         counted = self.begin_turns(function, thunk)
         writer.jump(head)
         writer.begin(head)

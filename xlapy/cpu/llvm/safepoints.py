@@ -14,6 +14,7 @@ Owns: when to look, this text. Must not know: what the host does there.
 from __future__ import annotations
 
 from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import (
     CallbackThunk,
     CollectiveThunk,
@@ -21,7 +22,6 @@ from xlapy.cpu.program.thunks import (
     CopyThunk,
     KernelThunk,
     LibraryCallThunk,
-    NativeProgram,
     OutlinedThunk,
     Thunk,
     WhileThunk,

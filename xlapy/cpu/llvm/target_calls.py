@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from ctypes import sizeof
 
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.program.thunks import CallbackThunk, CallBlockField
+from xlapy.cpu.program.shared_records import CallBlockField
+from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.custom_calls.ffi.structures import Buffer, CallFrame
 
 _FRAMES = 4
@@ -24,14 +25,14 @@ def write_call(
     writer: Writer, thunk: CallbackThunk, block_index: int, operands: Sequence[str], results: Sequence[str]
 ) -> str:
     """Tells the code where its arrays lie, and calls it; returns the status."""
-    assert thunk.convention is not None
+    assert thunk.calling_convention is not None
     place = writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {block_index}")
     block = writer.let(f"load ptr, ptr {place}")
     given = [
-        (CallBlockField.OPERANDS, thunk.convention.operands, operands),
-        (CallBlockField.RESULTS, thunk.convention.results, results),
+        (CallBlockField.OPERANDS, thunk.calling_convention.operand_positions, operands),
+        (CallBlockField.RESULTS, thunk.calling_convention.result_positions, results),
     ]
-    stride, first = (sizeof(Buffer), Buffer.data.offset) if thunk.convention.version == _FRAMES else (8, 0)
+    stride, first = (sizeof(Buffer), Buffer.data.offset) if thunk.calling_convention.api_version == _FRAMES else (8, 0)
     for where, places, pointers in given:
         if not places:
             continue
@@ -47,15 +48,19 @@ def _at(writer: Writer, base: str, offset: int) -> str:
 
 def function_name(thunk: CallbackThunk) -> str:
     """The function that calls targets of a thunk's convention."""
-    assert thunk.convention is not None
-    return f"call_target{thunk.convention.version}{'s' if thunk.convention.single else ''}"
+    assert thunk.calling_convention is not None
+    return f"call_target{thunk.calling_convention.api_version}{'s' if thunk.calling_convention.returns_array else ''}"
 
 
 def function_text(thunk: CallbackThunk) -> str:
     """That function; it needs `call_back` and `reset_mxcsr`."""
-    assert thunk.convention is not None
-    version = thunk.convention.version
-    call = _FRAME_CALL if version == _FRAMES else _conventional_call(version, single=thunk.convention.single)
+    assert thunk.calling_convention is not None
+    version = thunk.calling_convention.api_version
+    call = (
+        _FRAME_CALL
+        if version == _FRAMES
+        else _conventional_call(version, single=thunk.calling_convention.returns_array)
+    )
     return _TEXT.format(
         name=function_name(thunk), call=call, ready=int(CallBlockField.READY), failure=int(CallBlockField.FAILURE)
     )

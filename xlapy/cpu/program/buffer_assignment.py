@@ -1,98 +1,98 @@
-"""Places of temporaries: those that are never needed at the same time share memory, that of results lent as well.
+"""Buffer assignment: gives temporaries that are never live at the same time the same memory.
 
-Owns: where each temporary lies. Must not know: what thunks compute.
+Memory comes from the arena, or from the memory of a result until that result is computed.
+
+Responsible for the offsets of temporaries. Does not depend on what thunks compute.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 
-from xlapy.cpu.program.buffer_reuse import may_share, note_shared
-from xlapy.cpu.program.liveness import Lives
-from xlapy.cpu.program.thunks import (
-    BufferSlice,
-    CopyThunk,
-    KernelThunk,
-    NativeProgram,
-    OutlinedThunk,
-    StorageClass,
-    Thunk,
-    WhileThunk,
-)
+from xlapy.cpu.program.buffer_reuse import mark_may_alias, may_share_memory
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.liveness import LiveRanges
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk
 
 ALIGNMENT = 64
+"""The alignment in bytes of temporaries, which is the size of a cache line and of the widest vector register."""
 
 
 def assign_buffers(program: NativeProgram) -> None:
-    """Gives every temporary its place, in the arena or a result's memory, and the program the size of its arena."""
-    lives = Lives(program.thunks)
-    arena, results = _Region(), _lent(program, lives)
-    placed: dict[BufferSlice, _Region] = {}
-    temporaries = [slice_ for slice_ in lives.first if slice_.kind is StorageClass.TEMPORARY]
-    ending = sorted(temporaries, key=lambda slice_: lives.last[slice_])
-    due = 0
-    for slice_ in sorted(temporaries, key=lambda slice_: lives.first[slice_]):
-        while due < len(ending) and lives.last[ending[due]] < lives.first[slice_]:
-            placed[ending[due]].give_back(ending[due])
-            due += 1
-        results = [region for region in results if region.until > lives.first[slice_]]
-        lent = (region for region in results if region.lasts(slice_, lives.last[slice_]) and region.place(slice_))
-        placed[slice_] = region = next(lent, arena)
-        if region is arena:
-            arena.place_behind(slice_)
-        elif region.until == lives.last[slice_]:
-            region.note_overwriting(slice_)
+    """Gives every temporary an offset in the arena or in a result's memory, and sets the size of the arena."""
+    ranges = LiveRanges(program.thunks)
+    arena, results = _FreeList(), _reusable_results(program, ranges)
+    assigned: dict[BufferSlice, _FreeList] = {}
+    temporaries = [slice_ for slice_ in ranges.first if slice_.storage is StorageClass.TEMPORARY]
+    by_end = sorted(temporaries, key=lambda slice_: ranges.last[slice_])
+    released = 0
+    for slice_ in sorted(temporaries, key=lambda slice_: ranges.first[slice_]):
+        while released < len(by_end) and ranges.last[by_end[released]] < ranges.first[slice_]:
+            assigned[by_end[released]].release(by_end[released])
+            released += 1
+        results = [memory for memory in results if memory.until > ranges.first[slice_]]
+        fitting = (
+            memory
+            for memory in results
+            if memory.is_free_until(slice_, ranges.last[slice_]) and memory.allocate(slice_)
+        )
+        assigned[slice_] = memory = next(fitting, arena)
+        if memory is arena:
+            arena.allocate_or_grow(slice_)
+        elif memory.until == ranges.last[slice_]:
+            memory.mark_overwritten_by_result(slice_)
     program.arena_size = arena.top
-    program.temporaries = sorted(
-        (slice_ for slice_ in temporaries if slice_.number < 0), key=lambda slice_: -slice_.size
-    )
+    in_arena = (slice_ for slice_ in temporaries if slice_.number < 0)
+    program.temporaries = sorted(in_arena, key=lambda slice_: -slice_.size)
 
 
-def _lent(program: NativeProgram, lives: Lives) -> list[_Region]:
-    """The memory of results that holds nothing yet when the program begins, the smallest first.
+def _reusable_results(program: NativeProgram, ranges: LiveRanges) -> list[_FreeList]:
+    """Returns the memory of results that is unused when the program starts, the smallest first.
 
-    That of a result which a loop makes is not lent: it holds what the last iteration made.
+    Memory of a result that is computed in a loop is not reusable: it holds the value of the last iteration.
     """
-    free = [
-        slice_
-        for slice_ in program.results
-        if slice_.number not in program.aliases and lives.begins_outside_loops(slice_)
+    reusable = [
+        result
+        for result in program.results
+        if result.number not in program.aliases and ranges.begins_outside_loops(result)
     ]
-    makers = {begin: thunk for thunk, (begin, _) in lives.extents.items() if isinstance(thunk, KernelThunk)}
-    ordered = sorted(free, key=lambda slice_: slice_.size)
-    return [_Region(slice_, lives.first[slice_], makers.get(lives.first[slice_])) for slice_ in ordered]
+    kernels = {begin: thunk for thunk, (begin, _) in ranges.extents.items() if isinstance(thunk, KernelThunk)}
+    ordered = sorted(reusable, key=lambda result: result.size)
+    return [_FreeList(result, ranges.first[result], kernels.get(ranges.first[result])) for result in ordered]
 
 
-class _Region:
-    """The free ranges, by offset, of the arena or of a result's memory; the smallest that fits is taken.
+class _FreeList:
+    """The free ranges, by offset, of the arena or of a result's memory. Allocation is best-fit.
 
-    result: the one whose memory it is. until: the thunk that needs the memory for it; maker: that thunk, if a kernel.
+    result: the result that owns the memory, None for the arena. until: the position of the thunk that computes the
+    result. producer: that thunk if it is a kernel.
     """
 
-    def __init__(self, result: BufferSlice | None = None, until: int = 0, maker: KernelThunk | None = None) -> None:
+    def __init__(self, result: BufferSlice | None = None, until: int = 0, producer: KernelThunk | None = None) -> None:
         self.result = result
         self.top = 0 if result is None else result.size
         self.until = until
-        self.maker = maker
+        self.producer = producer
         self._free = [(0, self.top)] if self.top else []
 
-    def lasts(self, slice_: BufferSlice, last: int) -> bool:
-        """Whether the memory is free for a slice_ until its last use, or that is where the result overwrites it."""
+    def is_free_until(self, slice_: BufferSlice, last: int) -> bool:
+        """Whether a slice may lie here until its last use, which may be the kernel that overwrites it with the result."""
         if last != self.until:
             return last < self.until
-        result, maker = self.result, self.maker
-        if result is None or maker is None or result.size != slice_.size or not may_share(maker, result, slice_):
+        result, producer = self.result, self.producer
+        if result is None or producer is None or result.size != slice_.size:
             return False
-        return self._free == [(0, self.top)]
+        return may_share_memory(producer, result, slice_) and self._free == [(0, self.top)]
 
-    def note_overwriting(self, slice_: BufferSlice) -> None:
-        """Notes that the result is made where the slice_ lies."""
-        assert self.result is not None and self.maker is not None
-        note_shared(self.maker, slice_, self.result)
+    def mark_overwritten_by_result(self, slice_: BufferSlice) -> None:
+        """Records that the kernel that computes the result reads the slice from the same memory."""
+        assert self.result is not None and self.producer is not None
+        mark_may_alias(self.producer, slice_, self.result)
 
-    def place(self, slice_: BufferSlice) -> bool:
-        """Gives a slice_ its place in a free range, if there is one that is large enough."""
-        size = _rounded(slice_.size)
+    def allocate(self, slice_: BufferSlice) -> bool:
+        """Assigns the smallest free range that is large enough to a slice; returns whether there is one."""
+        size = _aligned(slice_.size)
         fitting = [(length, offset) for offset, length in self._free if length >= size]
         if not fitting:
             return False
@@ -105,51 +105,51 @@ class _Region:
             slice_.number = self.result.number
         return True
 
-    def place_behind(self, slice_: BufferSlice) -> None:
-        """Gives a slice_ a place, behind all others if need be, or from the last free range on if that ends there."""
-        if self.place(slice_):
+    def allocate_or_grow(self, slice_: BufferSlice) -> None:
+        """Assigns an offset to a slice, growing the arena if necessary; a free range at its end is extended."""
+        if self.allocate(slice_):
             return
         offset = self.top
         if self._free and sum(self._free[-1]) == self.top:
             offset, _ = self._free.pop()
         slice_.offset = offset
-        self.top = offset + _rounded(slice_.size)
+        self.top = offset + _aligned(slice_.size)
 
-    def give_back(self, slice_: BufferSlice) -> None:
-        """Joins the range with free neighbours."""
-        offset, end = slice_.offset, slice_.offset + _rounded(slice_.size)
-        joined = [(o, n) for o, n in self._free if o + n == offset or o == end]
-        for o, n in joined:
+    def release(self, slice_: BufferSlice) -> None:
+        """Frees the range of a slice and merges it with adjacent free ranges."""
+        offset, end = slice_.offset, slice_.offset + _aligned(slice_.size)
+        adjacent = [(o, n) for o, n in self._free if o + n == offset or o == end]
+        for o, n in adjacent:
             self._free.remove((o, n))
             offset, end = min(offset, o), max(end, o + n)
         insort(self._free, (offset, end - offset))
 
 
-def _rounded(size: int) -> int:
+def _aligned(size: int) -> int:
     return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
 
 
-# -- the map of the arena
+# -- the dump
 
 
 def print_buffers(program: NativeProgram) -> str:
-    """The temporaries of a program whose buffers are assigned, a line each, the largest first.
+    """Returns a table of the temporaries of a program with assigned buffers, the largest first.
 
-    Steps are numbered as they stand in the program, a loop once more behind its body; a slice_ is in use from the first
-    to the last thunk of its line.
+    Positions number the thunks in program order, a loop once more after its body. A slice is in use from the first to
+    the last position in its row.
     """
-    lives = Lives(program.thunks)
-    names = _names_of_positions(lives)
-    temporaries = [slice_ for slice_ in lives.first if slice_.kind is StorageClass.TEMPORARY]
-    slices = sorted(temporaries, key=lambda slice_: (-slice_.size, slice_.place, lives.first[slice_]))
+    ranges = LiveRanges(program.thunks)
+    names = _position_names(ranges)
+    temporaries = [slice_ for slice_ in ranges.first if slice_.storage is StorageClass.TEMPORARY]
+    slices = sorted(temporaries, key=lambda slice_: (-slice_.size, slice_.location, ranges.first[slice_]))
     total = sum(slice_.size for slice_ in slices)
     lines = [f"arena of {program.arena_size} bytes for {len(slices)} temporaries of {total} bytes"]
     rows = [("bytes", "offset", "in use", "shape", "from", "to")]
     for slice_ in slices:
-        first, last = lives.first[slice_], lives.last[slice_]
+        first, last = ranges.first[slice_], ranges.last[slice_]
         cells = (
             str(slice_.size),
-            slice_.place,
+            slice_.location,
             f"{first}-{last}",
             slice_.shape.to_text(layout=False),
             names[first],
@@ -161,16 +161,16 @@ def print_buffers(program: NativeProgram) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _names_of_positions(lives: Lives) -> dict[int, str]:
+def _position_names(ranges: LiveRanges) -> dict[int, str]:
     names: dict[int, str] = {}
-    for thunk, (begin, end) in lives.extents.items():
-        names[begin] = _step_name(thunk)
+    for thunk, (begin, end) in ranges.extents.items():
+        names[begin] = _thunk_name(thunk)
         if isinstance(thunk, WhileThunk):
-            names[end] = f"the end of {thunk.origin}"
+            names[end] = f"the end of {thunk.op_name}"
     return names
 
 
-def _step_name(thunk: Thunk) -> str:
+def _thunk_name(thunk: Thunk) -> str:
     if isinstance(thunk, OutlinedThunk):
-        return "a part"
-    return "a copy" if isinstance(thunk, CopyThunk) else thunk.origin
+        return "a function"
+    return "a copy" if isinstance(thunk, CopyThunk) else thunk.op_name

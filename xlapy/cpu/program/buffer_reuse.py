@@ -1,6 +1,7 @@
-"""Results made in memory that is there already: slices updated in place, state of loops overwritten.
+"""Buffer reuse: computes results in memory that already exists, such as that of an operand or of a loop's state.
 
-Owns: when a kernel may write where it reads, and the kernel of dynamic-update-slice. Must not know: which arrays die.
+Responsible for deciding whether a kernel may write to memory that it reads, and for the in-place kernel of
+dynamic-update-slice. Does not decide which arrays are no longer needed.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ from contextlib import contextmanager
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, LoopNest, choose_loop_nest, element_loops, row_loops
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.thunks import (
-    BufferSlice,
     CallbackThunk,
     CollectiveThunk,
     ConditionalThunk,
     CopyThunk,
     KernelThunk,
     LibraryCallThunk,
-    StorageClass,
     Thunk,
     WhileThunk,
     used_slices,
@@ -29,14 +29,17 @@ from xlapy.cpu.program.thunks import (
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, Transpose, Value
-from xlapy.loops.ir import Block
+from xlapy.loops.ir import Block, Statement
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.movement import starts_of
 
 
 def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
-    """Writes the update into the operand's memory. Buffers: update, starts, target."""
+    """Returns the kernel that writes the update of a dynamic-update-slice into the operand's memory, and its work.
+
+    Buffers of the kernel: the update, the start indices, the operand.
+    """
     operand, update, *starts = instruction.operands
     builder = kernel_builder(instruction.name, host_target())
     read = tuple(dict.fromkeys([update, *starts]))
@@ -54,8 +57,10 @@ def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
 
 @contextmanager
 def _window_loops(builder: Builder, axes: LoopNest, update: Shape, whole: Shape) -> Iterator[tuple[Index, int]]:
-    """The loops over an update, row by row where its rows are apart in the whole and hold a vector: an index, and the
-    elements of a parallel iteration."""
+    """Opens the loops over the update; yields the index of an element and the elements per parallel iteration.
+
+    If the update has rows that are not contiguous in the operand and hold at least one vector, the loops go row by row.
+    """
     sizes = update.dimensions
     last = max((d for d in range(1, update.rank) if sizes[d] != whole.dimensions[d]), default=0)
     outer, inner = sizes[:last], sizes[last:]
@@ -68,55 +73,57 @@ def _window_loops(builder: Builder, axes: LoopNest, update: Shape, whole: Shape)
         yield index, min(TASK_ELEMENTS, math.prod(inner))
 
 
-# -- writing where one reads
+# -- kernels that write to memory that they read
 
 
-def make_in(thunks: list[Thunk], source_slot: BufferSlice, target: BufferSlice) -> bool:
-    """Makes the kernel that makes the source write to the target instead, where nothing notices; whether it does.
+def redirect_result(thunks: list[Thunk], old: BufferSlice, new: BufferSlice) -> bool:
+    """Replaces a temporary by another slice in all thunks, if that is safe; returns whether it is.
 
-    Nothing may read or write the target from that kernel on; the kernel itself may read it where it writes it. What a
-    callback makes, it makes in memory that it does not read.
+    It is safe if a kernel or a callback writes the temporary and nothing uses the new slice from there on. A kernel may
+    read the new slice at the element that it writes. A callback must not read or write it at all.
     """
-    if source_slot.kind is not StorageClass.TEMPORARY:
+    if old.storage is not StorageClass.TEMPORARY:
         return False
-    naming = [n for n, thunk in enumerate(thunks) if source_slot in _all_slots(thunk)]
-    maker = thunks[naming[0]] if naming else None
-    if isinstance(maker, CallbackThunk):
-        if source_slot in maker.operands or target in used_slices(maker):
+    users = [n for n, thunk in enumerate(thunks) if old in _all_slices(thunk)]
+    producer = thunks[users[0]] if users else None
+    if isinstance(producer, CallbackThunk):
+        if old in producer.operands or new in used_slices(producer):
             return False
-    elif not isinstance(maker, KernelThunk) or not may_share(maker, source_slot, target):
+    elif not isinstance(producer, KernelThunk) or not may_share_memory(producer, old, new):
         return False
-    if any(target in _all_slots(thunk) for thunk in thunks[naming[0] + 1 :]):
+    if any(new in _all_slices(thunk) for thunk in thunks[users[0] + 1 :]):
         return False
-    if isinstance(maker, KernelThunk):
-        note_shared(maker, source_slot, target)
-    for thunk in walk_thunks(thunks[naming[0] :]):
-        _replace(thunk, source_slot, target)
+    if isinstance(producer, KernelThunk):
+        mark_may_alias(producer, old, new)
+    for thunk in walk_thunks(thunks[users[0] :]):
+        _replace_slice(thunk, old, new)
     return True
 
 
-def note_shared(thunk: KernelThunk, *slices: BufferSlice) -> None:
-    """Notes that some slices of a kernel may lie in the same memory."""
+def mark_may_alias(thunk: KernelThunk, *slices: BufferSlice) -> None:
+    """Records that the buffers of some slices of a kernel may overlap."""
     for buffer, slice_ in zip(thunk.kernel.buffers, thunk.slices, strict=True):
         if slice_ in slices:
             buffer.exclusive = False
 
 
-def _all_slots(thunk: Thunk) -> set[BufferSlice]:
-    return {slice_ for inner in walk_thunks([thunk]) for slice_ in used_slices(inner)}
+def _all_slices(thunk: Thunk) -> set[BufferSlice]:
+    return {slice_ for nested in walk_thunks([thunk]) for slice_ in used_slices(nested)}
 
 
-def may_share(thunk: KernelThunk, made: BufferSlice, target: BufferSlice) -> bool:
-    """Whether the kernel writes the whole of the slice_, and reads the target only where it writes at that moment."""
+def may_share_memory(thunk: KernelThunk, result: BufferSlice, operand: BufferSlice) -> bool:
+    """Whether a kernel may compute a result in the memory of an operand."""
     pairs = list(zip(thunk.kernel.buffers, thunk.slices, strict=True))
-    written = [buffer for buffer, slice_ in pairs if slice_ is made]
-    read = {buffer for buffer, slice_ in pairs if slice_ is target}
+    written = [buffer for buffer, slice_ in pairs if slice_ is result]
+    read = {buffer for buffer, slice_ in pairs if slice_ is operand}
     return len(written) == 1 and written[0].written and may_overwrite(thunk.kernel, written[0], read)
 
 
 def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
-    """Whether a kernel may write a result to memory that it reads: element by element, or row by row, each after its
-    last use."""
+    """Whether a kernel may write a result to memory that it also reads as the buffers `read`.
+
+    It may if it reads each element, or each row, for the last time before it writes it.
+    """
     if any(buffer.written for buffer in read):
         return False
     if any((buffer.size, buffer.type.byte_size) != (written.size, written.type.byte_size) for buffer in read):
@@ -124,51 +131,57 @@ def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> 
     if not read:
         return True
     return (
-        not _transposes(kernel, read) and _in_rows(_places(kernel, written, read)) and _in_order(kernel, written, read)
+        not _transposes(kernel, read)
+        and _accesses_same_row(_offsets(kernel, written, read))
+        and _reads_before_writing(kernel, written, read)
     )
 
 
-def _in_order(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
-    """Whether the kernel reads nothing of the buffers behind the first time that it writes: a kernel with several
-    results may compute one when it has stored another."""
+def _reads_before_writing(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
+    """Whether no load from `read` follows a store to `written` in the text of the kernel.
+
+    A kernel with several results may compute one after it has stored another.
+    """
     stored = False
     for statement in kernel.statements():
         if isinstance(statement, Store):
             stored |= statement.place.buffer is written
-        elif (
-            stored and isinstance(statement, Value) and statement.op == "load" and statement.attribute[0].buffer in read
-        ):
+        elif stored and _is_load(statement, read):
             return False
     return True
 
 
+def _is_load(statement: Statement, buffers: Collection[Buffer]) -> bool:
+    return isinstance(statement, Value) and statement.op == "load" and statement.attribute[0].buffer in buffers
+
+
 def _transposes(kernel: Kernel, read: Collection[Buffer]) -> bool:
-    """Whether the kernel reads one of the buffers tile by tile."""
+    """Whether the kernel reads one of the buffers in tiles to transpose them."""
     return any(isinstance(s, Transpose) and s.source.buffer in read for s in kernel.statements())
 
 
-def _places(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> set[Affine]:
-    """The offsets at which the kernel writes one buffer or reads the others."""
-    places: set[Affine] = set()
+def _offsets(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> set[Affine]:
+    """Returns the offsets at which the kernel writes `written` or reads the other buffers."""
+    offsets: set[Affine] = set()
     for statement in kernel.statements():
         if isinstance(statement, Store) and statement.place.buffer is written:
-            places.add(statement.place.offset)
-        elif isinstance(statement, Value) and statement.op == "load" and statement.attribute[0].buffer in read:
-            places.add(statement.attribute[0].offset)
+            offsets.add(statement.place.offset)
+        elif isinstance(statement, Value) and _is_load(statement, read):
+            offsets.add(statement.attribute[0].offset)
         elif isinstance(statement, Transpose) and statement.source.buffer in read:
-            places.add(statement.source.offset)
-    return places
+            offsets.add(statement.source.offset)
+    return offsets
 
 
-def _in_rows(places: set[Affine]) -> bool:
-    """Whether all are one place, or lie in the same row of its own: loops one behind the other go through it."""
-    if len(places) == 1:
+def _accesses_same_row(offsets: set[Affine]) -> bool:
+    """Whether all offsets are equal, or consecutive (not nested) loops go through the same row of their own."""
+    if len(offsets) == 1:
         return True
-    axes = [_innermost(place) for place in places]
+    axes = [_innermost_axis(offset) for offset in offsets]
     if any(axis is None or axis.range is None for axis in axes):
         return False
     known = [axis for axis in axes if axis is not None]
-    rows = {place.without(axis) for place, axis in zip(places, known, strict=True)}
+    rows = {offset.without(axis) for offset, axis in zip(offsets, known, strict=True)}
     length = 1 + max(axis.range[1] for axis in known if axis.range is not None)
     if len(rows) > 1 or any(_is_inside(a.block, b.block) for a in known for b in known if a is not b):
         return False
@@ -176,31 +189,33 @@ def _in_rows(places: set[Affine]) -> bool:
     return len(row.terms) < 2 and all(axis.op == "axis" and stride >= length for axis, stride in row.terms)
 
 
-def _innermost(place: Affine) -> Value | None:
-    """The axis of the innermost loop that a place depends on, if it goes on by one element in every turn."""
-    value, coefficient = max(place.terms, key=lambda term: term[0].block.depth, default=(None, 0))
+def _innermost_axis(offset: Affine) -> Value | None:
+    """Returns the axis of the innermost loop that an offset depends on, if each iteration adds one element."""
+    value, coefficient = max(offset.terms, key=lambda term: term[0].block.depth, default=(None, 0))
     return value if value is not None and value.op == "axis" and coefficient == 1 else None
 
 
 def _is_inside(block: Block, outer: Block) -> bool:
-    """Whether a block stands in another one, or is that."""
+    """Whether a block is `outer` or nested in it."""
     at: Block | None = block
     while at is not None and at is not outer:
         at = at.parent
     return at is outer
 
 
-def _replace(thunk: Thunk, old: BufferSlice, new: BufferSlice) -> None:
+def _replace_slice(thunk: Thunk, old: BufferSlice, new: BufferSlice) -> None:
+    def replaced(slices: list[BufferSlice]) -> list[BufferSlice]:
+        return [new if slice_ is old else slice_ for slice_ in slices]
+
     if isinstance(thunk, KernelThunk | LibraryCallThunk):
-        thunk.slices = [new if slice_ is old else slice_ for slice_ in thunk.slices]
+        thunk.slices = replaced(thunk.slices)
     elif isinstance(thunk, CopyThunk):
-        thunk.source, thunk.target = (new if slice_ is old else slice_ for slice_ in (thunk.source, thunk.target))
+        thunk.source, thunk.target = replaced([thunk.source, thunk.target])
     elif isinstance(thunk, CallbackThunk):
-        thunk.operands = [new if slice_ is old else slice_ for slice_ in thunk.operands]
-        thunk.results = [new if slice_ is old else slice_ for slice_ in thunk.results]
+        thunk.operands, thunk.results = replaced(thunk.operands), replaced(thunk.results)
     elif isinstance(thunk, CollectiveThunk):
-        thunk.operands = [new if slice_ is old else slice_ for slice_ in thunk.operands]
+        thunk.operands = replaced(thunk.operands)
     elif isinstance(thunk, WhileThunk):
-        thunk.decides = new if thunk.decides is old else thunk.decides
+        (thunk.predicate,) = replaced([thunk.predicate])
     elif isinstance(thunk, ConditionalThunk):
-        thunk.index = new if thunk.index is old else thunk.index
+        (thunk.index,) = replaced([thunk.index])

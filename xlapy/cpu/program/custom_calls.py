@@ -18,8 +18,10 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.region import region_of
 from xlapy.cpu.lapack.calls import add_lapack_call
 from xlapy.cpu.lapack.targets import calls_lapack
-from xlapy.cpu.program.builder import THUNK_RULES, Scope, kernels_of
-from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, Convention, KernelThunk
+from xlapy.cpu.program.buffer_slices import BufferSlice
+from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
+from xlapy.cpu.program.kernel_selection import select_kernels
+from xlapy.cpu.program.thunks import CallbackThunk, CallingConvention, KernelThunk
 from xlapy.cpu.target import host_target
 from xlapy.custom_calls.native import operand_layout_shapes
 from xlapy.hlo.instruction import Instruction
@@ -31,7 +33,7 @@ from xlapy.opcodes.movement import DimensionsAttributes
 _NUMBERS = {version: number for number, version in enumerate(CustomCallApiVersion)}
 
 
-def convention_of(instruction: Instruction) -> Convention | None:
+def calling_convention_of(instruction: Instruction) -> CallingConvention | None:
     """How native code would be called for a custom call; None if none can be."""
     version = instruction.api_version
     if (
@@ -42,7 +44,7 @@ def convention_of(instruction: Instruction) -> Convention | None:
         return None
     operands = [leaf for operand in instruction.operands for _, leaf in operand.shape.leaves()]
     results = [leaf for _, leaf in instruction.shape.leaves()]
-    return Convention(_NUMBERS[version], _places(operands), _places(results), not instruction.shape.is_tuple)
+    return CallingConvention(_NUMBERS[version], _places(operands), _places(results), not instruction.shape.is_tuple)
 
 
 def _laid(instruction: Instruction) -> list[Shape]:
@@ -61,15 +63,15 @@ def _places(leaves: Sequence[Shape]) -> tuple[int, ...]:
 
 
 @THUNK_RULES.rule(opcodes.CUSTOM_CALL)
-def _custom_call(scope: Scope, instruction: Instruction) -> None:
+def _custom_call(context: LoweringContext, instruction: Instruction) -> None:
     if calls_lapack(instruction):
-        add_lapack_call(scope, instruction)
+        add_lapack_call(context, instruction)
         return
-    convention = convention_of(instruction)
+    convention = calling_convention_of(instruction)
     if convention is None:
-        scope.callback(instruction)
+        context.add_host_callback(instruction)
         return
-    operands = _operands(scope, instruction)
+    operands = _operands(context, instruction)
     results: list[BufferSlice] = []
     shared = _shared(instruction)
     for path, leaf in array_leaves(instruction.shape):
@@ -77,25 +79,25 @@ def _custom_call(scope: Scope, instruction: Instruction) -> None:
         if place is None:
             results.append(BufferSlice(_physical(leaf), name=instruction.name))
             continue
-        results.append(_own(scope, instruction, place, leaf.layout))
+        results.append(_own(context, instruction, place, leaf.layout))
         operands[place] = results[-1]
-    callbacks = scope.maker.program.callbacks
+    callbacks = context.builder.program.callbacks
     thunk = CallbackThunk(len(callbacks), instruction, list(operands.values()), results, instruction.name, convention)
     callbacks.append(thunk)
-    scope.thunks.append(thunk)
+    context.thunks.append(thunk)
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
-    made = [_restored(scope, slice_, leaf) for slice_, leaf in zip(results, leaves, strict=True)]
-    scope.define(instruction, made)
+    made = [_restored(context, slice_, leaf) for slice_, leaf in zip(results, leaves, strict=True)]
+    context.define(instruction, made)
 
 
-def _operands(scope: Scope, instruction: Instruction) -> dict[ShapeIndex, BufferSlice]:
+def _operands(context: LoweringContext, instruction: Instruction) -> dict[ShapeIndex, BufferSlice]:
     """The memory of each array of the operands as the code takes it; paths begin with the operand's number."""
     whole = operand_layout_shapes(instruction)
     found: dict[ShapeIndex, BufferSlice] = {}
     for number, operand in enumerate(instruction.operands):
         for path, leaf in array_leaves(operand.shape):
             layout = None if whole is None else whole.subshape((number, *path)).layout
-            found[number, *path] = _laid_out(scope, instruction, scope.slice_of(operand, path), leaf, layout)
+            found[number, *path] = _laid_out(context, instruction, context.slice_of(operand, path), leaf, layout)
     return found
 
 
@@ -109,13 +111,13 @@ def _shared(instruction: Instruction) -> dict[ShapeIndex, ShapeIndex]:
     }
 
 
-def _own(scope: Scope, instruction: Instruction, place: ShapeIndex, layout: Layout | None) -> BufferSlice:
+def _own(context: LoweringContext, instruction: Instruction, place: ShapeIndex, layout: Layout | None) -> BufferSlice:
     """Memory that the call may overwrite, with the elements of an operand's array."""
     number, *path = place
     operand = instruction.operands[number]
     leaf = operand.shape.subshape(path)
-    laid = _laid_out(scope, instruction, scope.slice_of(operand, tuple(path)), leaf, layout)
-    return laid if _order(laid.shape) is not None else scope.own_copy(instruction, operand, tuple(path))
+    laid = _laid_out(context, instruction, context.slice_of(operand, tuple(path)), leaf, layout)
+    return laid if _order(laid.shape) is not None else context.reuse_or_copy(instruction, operand, tuple(path))
 
 
 # -- layouts
@@ -133,7 +135,7 @@ def _physical(leaf: Shape) -> Shape:
 
 
 def _laid_out(
-    scope: Scope, instruction: Instruction, slice_: BufferSlice, leaf: Shape, layout: Layout | None
+    context: LoweringContext, instruction: Instruction, slice_: BufferSlice, leaf: Shape, layout: Layout | None
 ) -> BufferSlice:
     """The slice_, or memory in which its elements lie in the order of a layout. A slice_ that reshapes share has the shape
     of one of them, not that of the array."""
@@ -142,23 +144,27 @@ def _laid_out(
     if order is None:
         return slice_
     made = BufferSlice(shape, name=instruction.name)
-    _transpose(scope, slice_, made, leaf.dimensions, order)
+    _transpose(context, slice_, made, leaf.dimensions, order)
     return made
 
 
-def _restored(scope: Scope, slice_: BufferSlice, leaf: Shape) -> BufferSlice:
+def _restored(context: LoweringContext, slice_: BufferSlice, leaf: Shape) -> BufferSlice:
     """The slice_, or row-major memory with its elements."""
     order = _order(slice_.shape)
     if order is None:
         return slice_
     made = BufferSlice(Shape.array(leaf.element_type, leaf.dimensions), name=slice_.name)
     lying = tuple(leaf.dimensions[d] for d in order)
-    _transpose(scope, slice_, made, lying, tuple(order.index(d) for d in range(len(order))))
+    _transpose(context, slice_, made, lying, tuple(order.index(d) for d in range(len(order))))
     return made
 
 
 def _transpose(
-    scope: Scope, source: BufferSlice, target: BufferSlice, dimensions: Sequence[int], order: tuple[int, ...]
+    context: LoweringContext,
+    source: BufferSlice,
+    target: BufferSlice,
+    dimensions: Sequence[int],
+    order: tuple[int, ...],
 ) -> None:
     """Appends the thunk that moves the elements of an array of some dimensions, by the kernel of a transpose."""
     if not source.size:
@@ -167,5 +173,5 @@ def _transpose(
     given = Instruction(opcodes.PARAMETER, Shape.array(element_type, dimensions), name=source.name)
     moved = Shape.array(element_type, [dimensions[d] for d in order])
     transpose = Instruction(opcodes.TRANSPOSE, moved, [given], DimensionsAttributes(dimensions=order), name=target.name)
-    for kernel, work in kernels_of(region_of(transpose, host_target())):
-        scope.thunks.append(KernelThunk(kernel, [source, target], work, target.name))
+    for kernel, work in select_kernels(region_of(transpose, host_target())):
+        context.thunks.append(KernelThunk(kernel, [source, target], work, target.name))

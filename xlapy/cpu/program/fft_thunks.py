@@ -19,8 +19,10 @@ from xlapy.codegen.emitters.fft.halves import packing_kernel, roots_of_halves, u
 from xlapy.codegen.emitters.fft.kernel import fourier_kernel, most_points
 from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, transforms_of
 from xlapy.codegen.target import Target
-from xlapy.cpu.program.builder import THUNK_RULES, Scope
-from xlapy.cpu.program.thunks import BufferSlice, CopyThunk, KernelThunk, NativeProgram
+from xlapy.cpu.program.buffer_slices import BufferSlice
+from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import CopyThunk, KernelThunk
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -50,21 +52,21 @@ def has_kernels(instruction: Instruction) -> bool:
 
 
 @THUNK_RULES.rule(opcodes.FFT)
-def _fft(scope: Scope, instruction: Instruction) -> None:
+def _fft(context: LoweringContext, instruction: Instruction) -> None:
     stages = _Stages(instruction).all()
     assert stages is not None, f"{instruction.name} is split before"
-    source = scope.slice_of(instruction.operands[0])
-    (target,) = scope.fresh(instruction)
+    source = context.slice_of(instruction.operands[0])
+    (target,) = context.allocate(instruction)
     if not stages:
-        scope.thunks.append(CopyThunk(source, target))
+        context.thunks.append(CopyThunk(source, target))
     complex_type = C64 if _part(instruction) is HLO_F32 else C128
     for number, stage in enumerate(stages):
         made = target
         if number < len(stages) - 1:
             made = BufferSlice(Shape.array(complex_type, (stage.size,)), name=instruction.name)
         kernel, work, roots = stage.make(instruction.name)
-        table = scope.maker.kept(_Tables).slice_of(scope, instruction, roots)
-        scope.thunks.append(KernelThunk(kernel, [source, table, made], work, instruction.name))
+        table = context.builder.module_state(_Tables).slice_of(context, instruction, roots)
+        context.thunks.append(KernelThunk(kernel, [source, table, made], work, instruction.name))
         source = made
 
 
@@ -74,11 +76,11 @@ class _Tables:
     def __init__(self, _: Module, __: NativeProgram) -> None:
         self._slots: dict[tuple[str, bytes], BufferSlice] = {}
 
-    def slice_of(self, scope: Scope, instruction: Instruction, roots: Array) -> BufferSlice:
+    def slice_of(self, context: LoweringContext, instruction: Instruction, roots: Array) -> BufferSlice:
         key = (roots.dtype.name, roots.tobytes())
         if key not in self._slots:
             shape = Shape.array(_part(instruction), roots.shape)
-            self._slots[key] = scope.maker.constant(roots, shape, instruction.name)
+            self._slots[key] = context.builder.add_constant(roots, shape, instruction.name)
         return self._slots[key]
 
 

@@ -1,17 +1,19 @@
-"""How long the memory of a program is in use: positions of thunks, in the order in which they stand.
+"""Liveness analysis: computes the live range of each buffer slice as an interval over the linear order of thunks.
 
-Owns: first and last uses. Must not know: what thunks compute, where memory lies.
+Responsible for the first and last use of slices. Does not depend on what thunks compute or where memory lies.
 """
 
 from __future__ import annotations
 
-from xlapy.cpu.program.thunks import BufferSlice, Thunk, WhileThunk, nested_thunks, used_slices
+from xlapy.cpu.program.buffer_slices import BufferSlice
+from xlapy.cpu.program.thunks import Thunk, WhileThunk, nested_thunks, used_slices
 
 
-class Lives:
-    """The first and the last position at which each slice_ is in use, and the first and last of each thunk.
+class LiveRanges:
+    """The live range of each slice and the range of positions that each thunk covers.
 
-    What is made before a loop and used in it lives until the loop ends.
+    Positions number the thunks in program order; a loop has a second position after its body. A slice that is written
+    before a loop and used in the loop is live until the loop ends.
     """
 
     def __init__(self, thunks: list[Thunk]) -> None:
@@ -19,17 +21,18 @@ class Lives:
         self.last: dict[BufferSlice, int] = {}
         self.extents: dict[Thunk, tuple[int, int]] = {}
         self._loops: dict[BufferSlice, tuple[WhileThunk, ...]] = {}
-        self._outlives: dict[WhileThunk, list[BufferSlice]] = {}
+        """The loops around the first use of each slice."""
+        self._live_through: dict[WhileThunk, list[BufferSlice]] = {}
         self._position = 0
         self._visit(thunks, ())
 
-    def within(self, slice_: BufferSlice, thunk: Thunk) -> bool:
-        """Whether the slice_ is in use only while a thunk runs."""
+    def is_within(self, slice_: BufferSlice, thunk: Thunk) -> bool:
+        """Whether the slice is live only while a thunk runs."""
         begin, end = self.extents[thunk]
         return begin <= self.first[slice_] and self.last[slice_] <= end
 
     def begins_outside_loops(self, slice_: BufferSlice) -> bool:
-        """Whether the slice_ is in use, and no loop is the first to use it."""
+        """Whether the slice is used, and its first use is in no loop."""
         return self._loops.get(slice_) == ()
 
     def _visit(self, thunks: list[Thunk], loops: tuple[WhileThunk, ...]) -> None:
@@ -39,11 +42,11 @@ class Lives:
             inner_loops = (*loops, thunk) if isinstance(thunk, WhileThunk) else loops
             for slice_ in used_slices(thunk):
                 self._use(slice_, inner_loops)
-            for inner in nested_thunks(thunk):
-                self._visit(inner, inner_loops)
+            for nested in nested_thunks(thunk):
+                self._visit(nested, inner_loops)
             if isinstance(thunk, WhileThunk):
                 self._position += 1
-                for slice_ in self._outlives.pop(thunk, []):
+                for slice_ in self._live_through.pop(thunk, []):
                     self.last[slice_] = self._position
             self.extents[thunk] = begin, self._position
 
@@ -51,6 +54,6 @@ class Lives:
         if slice_ not in self.first:
             self.first[slice_], self._loops[slice_] = self._position, loops
         self.last[slice_] = self._position
-        shared = self._loops[slice_]
-        for loop in loops[len(shared) :]:
-            self._outlives.setdefault(loop, []).append(slice_)
+        common = self._loops[slice_]
+        for loop in loops[len(common) :]:
+            self._live_through.setdefault(loop, []).append(slice_)

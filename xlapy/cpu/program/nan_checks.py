@@ -1,62 +1,57 @@
-"""Programs that are watched for NaN and infinities while they run: thunks that let the host look at values.
+"""Adds thunks that let the host check values for NaN and infinities while a program runs.
 
-Behind each thunk that computes, the host looks at what it gave and at its operands, which are still there: such programs
-overwrite nothing that an instruction reads. Programs that are not watched have no such thunks.
+After each instruction, the host checks its result and its operands, which are still available because such programs do
+not reuse the memory of operands. Other programs contain no such thunks.
 
-Owns: these thunks and where they stand. Must not know: what counts as made (`interpreter.checks`), what the host does,
-LLVM.
+Responsible for these thunks and their positions. Does not depend on what counts as a defect (`interpreter.checks`), on
+what the host does, or on LLVM.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xlapy import opcodes
-from xlapy.cpu.program.thunks import CallbackThunk, Thunk, WhileThunk
+from xlapy.cpu.program.builder import LoweringContext
+from xlapy.cpu.program.thunks import CallbackThunk, WhileThunk
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.checks import may_hold_nan_or_infinity
 
-if TYPE_CHECKING:
-    from xlapy.cpu.program.builder import Scope
-
-_CALLERS = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
+_CONTROL_FLOW = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
 
 
 @dataclass(eq=False, slots=True)
 class ValueCheckThunk(CallbackThunk):
-    """The host looks at the value of an instruction: its operands' arrays and, behind them, its own."""
+    """Lets the host check an instruction. The operands are the arrays of its operands and of its result."""
 
 
 @dataclass(eq=False, slots=True)
 class IterationThunk(CallbackThunk):
-    """A loop begins, or a turn of it does."""
+    """Tells the host that a loop starts, or that an iteration of it starts."""
 
-    begins: bool = False
+    starts_loop: bool = False
 
 
-def add_checks(scope: Scope, instruction: Instruction) -> None:
-    """Appends what lets the host look at the value of an instruction, whose thunks are the last of the scope."""
+def add_value_check(context: LoweringContext, instruction: Instruction) -> None:
+    """Appends the thunk that checks an instruction, whose own thunks are the last ones of the context."""
     if instruction.op is opcodes.WHILE:
-        _count_turns(scope, instruction)
-    elif instruction.op not in _CALLERS and may_hold_nan_or_infinity(instruction):
-        operands = [slice_ for operand in instruction.operands for slice_ in scope.slices_of(operand)]
-        slices = [*operands, *scope.slices_of(instruction)]
-        callbacks = scope.maker.program.callbacks
-        thunk = ValueCheckThunk(len(callbacks), instruction, slices, [], instruction.name)
-        callbacks.append(thunk)
-        scope.thunks.append(thunk)
+        _count_iterations(context, instruction)
+    elif instruction.op not in _CONTROL_FLOW and may_hold_nan_or_infinity(instruction):
+        operands = [slice_ for operand in instruction.operands for slice_ in context.slices_of(operand)]
+        slices = [*operands, *context.slices_of(instruction)]
+        number = len(context.builder.program.callbacks)
+        context.append_callback(ValueCheckThunk(number, instruction, slices, [], instruction.name))
 
 
-def _count_turns(scope: Scope, loop: Instruction) -> None:
-    found = scope.thunks[-1]
-    assert isinstance(found, WhileThunk)
-    scope.thunks.insert(-1, _turn(scope, loop, begins=True))
-    found.body.insert(0, _turn(scope, loop, begins=False))
+def _count_iterations(context: LoweringContext, loop: Instruction) -> None:
+    thunk = context.thunks[-1]
+    assert isinstance(thunk, WhileThunk)
+    context.thunks.insert(-1, _iteration_thunk(context, loop, starts_loop=True))
+    thunk.body.insert(0, _iteration_thunk(context, loop, starts_loop=False))
 
 
-def _turn(scope: Scope, loop: Instruction, *, begins: bool) -> Thunk:
-    callbacks = scope.maker.program.callbacks
-    thunk = IterationThunk(len(callbacks), loop, [], [], loop.name, begins=begins)
+def _iteration_thunk(context: LoweringContext, loop: Instruction, *, starts_loop: bool) -> IterationThunk:
+    callbacks = context.builder.program.callbacks
+    thunk = IterationThunk(len(callbacks), loop, [], [], loop.name, starts_loop=starts_loop)
     callbacks.append(thunk)
     return thunk

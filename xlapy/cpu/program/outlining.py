@@ -1,26 +1,26 @@
-"""Steps in parts: a part is one function of the machine code, short enough to be compiled in little time.
+"""Function outlining: divides the thunks of a program into functions that LLVM compiles in reasonable time.
 
-Short kernels are written out, all loops unrolled, in the function of their part; every position in memory is then a
-number. Small arrays that only such kernels of one part use are held: they lie on the stack of that function, from where
-LLVM takes them to registers. So a loop of small kernels runs without memory and without calls. What a part holds
-but others need as well is loaded when the part begins and stored when it ends.
+Short kernels are unrolled in the function that contains them, so that every index is a constant. A small array that
+only unrolled kernels of one function use is a stack slot: it lies on the stack of that function, from where LLVM
+promotes it to registers. A loop of small kernels therefore runs without memory accesses and calls. If other code needs
+the array too, the function loads it at its start and stores it at its end.
 
-Owns: where parts begin and end, which kernels are written out, what a part holds. Must not know: HLO, machine code.
+Responsible for the boundaries of functions, for which kernels are unrolled, and for stack slots. Does not depend on
+HLO or machine code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xlapy.cpu.program.liveness import Lives
-from xlapy.cpu.program.thunks import (  # fmt: skip
-    BufferSlice,
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.liveness import LiveRanges
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import (
     ConditionalThunk,
     CopyThunk,
     KernelThunk,
-    NativeProgram,
     OutlinedThunk,
-    StorageClass,
     Thunk,
     WhileThunk,
     nested_thunks,
@@ -30,117 +30,131 @@ from xlapy.cpu.program.thunks import (  # fmt: skip
 from xlapy.loops import Buffer, For, Kernel, Store, Value
 from xlapy.loops.ir import Block, Statement, inner_blocks
 
-PART = 1500
-"""Statements in one function: LLVM's time grows faster than the length of a function."""
+MAX_FUNCTION_STATEMENTS = 1500
+"""The largest size of a function: LLVM's compile time grows faster than linearly with the length of a function."""
 
-IN_LOOPS, ON_ARRAYS, ONCE = 512, 160, 24
-"""Statements of a kernel that is written out: one that runs again and again, one that does so on arrays which no part
-holds, where there is little to win, and any other."""
+MAX_UNROLLED_IN_LOOP = 512
+"""The largest unrolled size, in statements, of a kernel in a loop that works on stack slots only."""
 
-HELD = 512
-"""Bytes of an array that a part may hold."""
+MAX_UNROLLED_IN_LOOP_ON_ARRAYS = 160
+"""The largest unrolled size, in statements, of any other kernel in a loop: unrolling gains little on large arrays."""
 
-_CALL = 4
-"""Statements that the call of a kernel or a part counts for."""
+MAX_UNROLLED_ONCE = 24
+"""The largest unrolled size, in statements, of a kernel outside of loops."""
 
-_OUTSIDE = 8
-"""Statements that an argument or a result of the program counts for in a kernel that is written out: LLVM compares an
-access of memory with all around it."""
+MAX_STACK_SLOT_BYTES = 512
+"""The largest array that becomes a stack slot."""
 
+_CALL_STATEMENTS = 4
+"""The number of statements that the call of a kernel or of an outlined function counts as."""
 
-def cut(program: NativeProgram) -> None:
-    """Puts the thunks of a program into parts, marks the kernels to be written out, and says what each part holds."""
-    cutter = _Cutter()
-    cutter.mark(program.thunks, in_loop=False)
-    program.thunks = cutter.pieces(program.thunks)
-    _hold(program)
+_NON_TEMPORARY_STATEMENTS = 8
+"""The number of statements that an argument or a result counts as in an unrolled kernel: LLVM compares each access to
+such memory with all accesses around it."""
 
 
-class _Cutter:
+def outline_functions(program: NativeProgram) -> None:
+    """Divides the thunks of a program into outlined functions, and marks unrolled kernels and stack slots."""
+    outliner = _Outliner()
+    outliner.mark_unrolled(program.thunks, in_loop=False)
+    program.thunks = outliner.outline(program.thunks)
+    _assign_stack_slots(program)
+
+
+class _Outliner:
     def __init__(self) -> None:
-        self._lengths: dict[Kernel, int] = {}
+        self._kernel_counts: dict[Kernel, int] = {}
 
-    def mark(self, thunks: list[Thunk], *, in_loop: bool) -> None:
-        """Decides for each kernel whether it is written out."""
+    def mark_unrolled(self, thunks: list[Thunk], *, in_loop: bool) -> None:
+        """Decides for each kernel whether it is unrolled."""
         for thunk in thunks:
             if isinstance(thunk, KernelThunk):
-                length = self.kernel_length(thunk.kernel) + lone_accesses(thunk.kernel, HELD if in_loop else 0)
-                thunk.unrolled = length <= _limit(thunk.kernel, in_loop)
-            for inner in nested_thunks(thunk):
-                self.mark(inner, in_loop=in_loop or isinstance(thunk, WhileThunk))
+                ignored_bytes = MAX_STACK_SLOT_BYTES if in_loop else 0
+                count = self.kernel_count(thunk.kernel) + strided_access_count(thunk.kernel, ignored_bytes)
+                thunk.unrolled = count <= _max_unrolled(thunk.kernel, in_loop)
+            for nested in nested_thunks(thunk):
+                self.mark_unrolled(nested, in_loop=in_loop or isinstance(thunk, WhileThunk))
 
-    def kernel_length(self, kernel: Kernel) -> int:
-        found = self._lengths.get(kernel)
+    def kernel_count(self, kernel: Kernel) -> int:
+        found = self._kernel_counts.get(kernel)
         if found is None:
-            found = self._lengths[kernel] = straight_length(kernel.body)
+            found = self._kernel_counts[kernel] = unrolled_statement_count(kernel.body)
         return found
 
-    def length(self, thunks: list[Thunk]) -> int:
-        """About how many statements thunks are, as the body of one function."""
-        return sum(map(self.step_length, thunks))
+    def sequence_count(self, thunks: list[Thunk]) -> int:
+        """Estimates the number of statements of a thunk sequence as the body of one function."""
+        return sum(map(self.thunk_count, thunks))
 
-    def step_length(self, thunk: Thunk) -> int:
+    def thunk_count(self, thunk: Thunk) -> int:
         if isinstance(thunk, KernelThunk):
-            outside = sum(slice_.kind is not StorageClass.TEMPORARY for slice_ in thunk.slices)
-            return self.kernel_length(thunk.kernel) + _OUTSIDE * outside if thunk.unrolled else _CALL
+            if not thunk.unrolled:
+                return _CALL_STATEMENTS
+            others = sum(slice_.storage is not StorageClass.TEMPORARY for slice_ in thunk.slices)
+            return self.kernel_count(thunk.kernel) + _NON_TEMPORARY_STATEMENTS * others
         if isinstance(thunk, OutlinedThunk):
-            return _CALL
-        return 1 + sum(map(self.length, nested_thunks(thunk)))
+            return _CALL_STATEMENTS
+        return 1 + sum(map(self.sequence_count, nested_thunks(thunk)))
 
-    def pieces(self, thunks: list[Thunk]) -> list[Thunk]:
-        """The thunks as parts, in their order; what is too long for a part has parts inside."""
-        made: list[Thunk] = []
+    def outline(self, thunks: list[Thunk]) -> list[Thunk]:
+        """Groups thunks, in their order, into outlined functions. A thunk that is too long is outlined inside."""
+        functions: list[Thunk] = []
         room = 0
         for thunk in thunks:
-            length = self.step_length(thunk)
-            if length > PART:
-                self.cut_inside(thunk)
-                length = self.step_length(thunk)
-            if length > room:
-                made.append(OutlinedThunk([]))
-                room = PART
-            last = made[-1]
+            count = self.thunk_count(thunk)
+            if count > MAX_FUNCTION_STATEMENTS:
+                self.outline_nested(thunk)
+                count = self.thunk_count(thunk)
+            if count > room:
+                functions.append(OutlinedThunk([]))
+                room = MAX_FUNCTION_STATEMENTS
+            last = functions[-1]
             assert isinstance(last, OutlinedThunk)
             last.thunks.append(thunk)
-            room -= length
-        return made
+            room -= count
+        return functions
 
-    def cut_inside(self, thunk: Thunk) -> None:
-        for inner in nested_thunks(thunk):
-            if self.length(inner) > PART:
-                inner[:] = self.pieces(inner)
+    def outline_nested(self, thunk: Thunk) -> None:
+        for nested in nested_thunks(thunk):
+            if self.sequence_count(nested) > MAX_FUNCTION_STATEMENTS:
+                nested[:] = self.outline(nested)
 
 
-def _limit(kernel: Kernel, in_loop: bool) -> int:
+# -- the size of kernels
+
+
+def _max_unrolled(kernel: Kernel, in_loop: bool) -> int:
     if not in_loop:
-        return ONCE
-    return IN_LOOPS if all(map(_is_small, kernel.buffers)) else ON_ARRAYS
+        return MAX_UNROLLED_ONCE
+    return MAX_UNROLLED_IN_LOOP if all(map(_fits_stack_slot, kernel.buffers)) else MAX_UNROLLED_IN_LOOP_ON_ARRAYS
 
 
-def _is_small(buffer: Buffer) -> bool:
-    return buffer.size * buffer.type.byte_size <= HELD
+def _fits_stack_slot(buffer: Buffer) -> bool:
+    return buffer.size * buffer.type.byte_size <= MAX_STACK_SLOT_BYTES
 
 
-def straight_length(block: Block) -> int:
-    """Statements of a block written out, a vector counted as one; more than any limit where an extent is not known."""
-    return sum(map(_statement_length, block.statements))
+def unrolled_statement_count(block: Block) -> int:
+    """Counts the statements of an unrolled block, a vector operation as one.
+
+    If the extent of a loop is not known at compile time, the count exceeds every limit.
+    """
+    return sum(map(_statement_count, block.statements))
 
 
-def lone_accesses(kernel: Kernel, small: int) -> int:
-    """Elements that vectors load and store one by one, as they are no neighbours.
+def strided_access_count(kernel: Kernel, ignored_bytes: int) -> int:
+    """Counts the elements that vector loops load and store one by one, because they are not contiguous.
 
-    small: bytes of the largest arrays that do not count, as they may become registers.
+    Arrays of at most `ignored_bytes` do not count, as they may become registers.
     """
     found = 0
     for statement in kernel.statements():
         if isinstance(statement, For) and statement.width > 1 and isinstance(statement.extent, int):
-            apart = [inner for inner in statement.body.statements if _is_apart(statement, inner, small)]
-            found += statement.extent * len(apart)
+            strided = [inner for inner in statement.body.statements if _is_strided(statement, inner, ignored_bytes)]
+            found += statement.extent * len(strided)
     return found
 
 
-def _is_apart(vector: For, statement: Statement, small: int) -> bool:
-    """Whether an access in the body of a vector axis is to elements that are no neighbours, of an array not small."""
+def _is_strided(vector: For, statement: Statement, ignored_bytes: int) -> bool:
+    """Whether a statement in a vector loop accesses elements that are not contiguous, in an array that counts."""
     if isinstance(statement, Store):
         place = statement.place
     elif isinstance(statement, Value) and statement.op == "load":
@@ -148,88 +162,89 @@ def _is_apart(vector: For, statement: Statement, small: int) -> bool:
     else:
         return False
     buffer, offset = place.buffer, place.offset
-    if buffer.size * buffer.type.byte_size <= small:
+    if buffer.size * buffer.type.byte_size <= ignored_bytes:
         return False
-    others = any(value is not vector.axis and value.block is vector.body for value, _ in offset.terms)
-    return others or abs(offset.coefficient(vector.axis)) > 1
+    varies_otherwise = any(value is not vector.axis and value.block is vector.body for value, _ in offset.terms)
+    return varies_otherwise or abs(offset.coefficient(vector.axis)) > 1
 
 
-def _statement_length(statement: Statement) -> int:
+def _statement_count(statement: Statement) -> int:
     if isinstance(statement, Value):
-        is_position = statement.op == "affine" or (statement.op in ("div", "mod") and statement.attribute is not None)
-        return 0 if is_position else 1
+        is_index = statement.op == "affine" or (statement.op in ("div", "mod") and statement.attribute is not None)
+        return 0 if is_index else 1
     if isinstance(statement, For):
         if not isinstance(statement.extent, int):
-            return PART + 1
+            return MAX_FUNCTION_STATEMENTS + 1
         combined = 0 if statement.combine is None else statement.accumulators + statement.width.bit_length()
-        rounds = -(-statement.extent // statement.width) + combined
-        return rounds * straight_length(statement.body)
-    return 1 + sum(map(straight_length, inner_blocks(statement)))
+        iterations = -(-statement.extent // statement.width) + combined
+        return iterations * unrolled_statement_count(statement.body)
+    return 1 + sum(map(unrolled_statement_count, inner_blocks(statement)))
 
 
-# -- what parts hold
+# -- stack slots
 
 
-def _hold(program: NativeProgram) -> None:
-    lives = Lives(program.thunks)
-    owners: dict[BufferSlice, list[OutlinedThunk]] = {}
-    parts = list(_parts(program.thunks))
-    for part in parts:
-        inside, outside = _used(part)
-        for slice_ in inside:
-            if slice_ not in outside and slice_.kind is not StorageClass.SHARED and 0 < slice_.size <= HELD:
-                owners.setdefault(slice_, []).append(part)
-    for slice_, holders in owners.items():
-        for part in holders:
-            _hold_in(part, slice_, lives)
-        if slice_.kind is StorageClass.TEMPORARY and all(lives.within(slice_, part) for part in holders):
-            slice_.kind = StorageClass.HELD
+def _assign_stack_slots(program: NativeProgram) -> None:
+    ranges = LiveRanges(program.thunks)
+    users: dict[BufferSlice, list[OutlinedThunk]] = {}
+    for function in list(_outlined_functions(program.thunks)):
+        inline, external = _used_slices(function)
+        for slice_ in inline:
+            is_small = 0 < slice_.size <= MAX_STACK_SLOT_BYTES
+            if slice_ not in external and slice_.storage is not StorageClass.SHARED and is_small:
+                users.setdefault(slice_, []).append(function)
+    for slice_, functions in users.items():
+        for function in functions:
+            _add_stack_slot(function, slice_, ranges)
+        is_local = all(ranges.is_within(slice_, function) for function in functions)
+        if slice_.storage is StorageClass.TEMPORARY and is_local:
+            slice_.storage = StorageClass.STACK
 
 
-def _hold_in(part: OutlinedThunk, slice_: BufferSlice, lives: Lives) -> None:
-    begin, end = lives.extents[part]
-    if slice_.kind in (StorageClass.ARGUMENT, StorageClass.CONSTANT) or lives.first[slice_] < begin:
-        part.loaded.append(slice_)
-    is_written = any(slice_ in written_slices(thunk) for thunk in _own_thunks(part.thunks))
-    if is_written and (slice_.kind is not StorageClass.TEMPORARY or lives.last[slice_] > end):
-        part.stored.append(slice_)
+def _add_stack_slot(function: OutlinedThunk, slice_: BufferSlice, ranges: LiveRanges) -> None:
+    """Notes whether a function has to load a stack slot at its start and to store it at its end."""
+    begin, end = ranges.extents[function]
+    is_input = slice_.storage in (StorageClass.ARGUMENT, StorageClass.CONSTANT)
+    if is_input or ranges.first[slice_] < begin:
+        function.loaded.append(slice_)
+    is_written = any(slice_ in written_slices(thunk) for thunk in _own_thunks(function.thunks))
+    if is_written and (slice_.storage is not StorageClass.TEMPORARY or ranges.last[slice_] > end):
+        function.stored.append(slice_)
 
 
-def _parts(thunks: list[Thunk]) -> Iterator[OutlinedThunk]:
+def _outlined_functions(thunks: list[Thunk]) -> Iterator[OutlinedThunk]:
     for thunk in thunks:
         if isinstance(thunk, OutlinedThunk):
             yield thunk
-        for inner in nested_thunks(thunk):
-            yield from _parts(inner)
+        for nested in nested_thunks(thunk):
+            yield from _outlined_functions(nested)
 
 
 def _own_thunks(thunks: list[Thunk]) -> Iterator[Thunk]:
-    """The thunks of a part's function; those of parts inside are not, only what calls them."""
+    """Yields the thunks in the body of one function: the calls of nested functions, but not the thunks in them."""
     for thunk in thunks:
         yield thunk
         if not isinstance(thunk, OutlinedThunk):
-            for inner in nested_thunks(thunk):
-                yield from _own_thunks(inner)
+            for nested in nested_thunks(thunk):
+                yield from _own_thunks(nested)
 
 
-def _used(part: OutlinedThunk) -> tuple[dict[BufferSlice, None], set[BufferSlice]]:
-    """The slices that the function of a part reads and writes itself, and those that what it calls does."""
-    inside: dict[BufferSlice, None] = {}
-    outside: set[BufferSlice] = set()
-    for thunk in _own_thunks(part.thunks):
+def _used_slices(function: OutlinedThunk) -> tuple[dict[BufferSlice, None], set[BufferSlice]]:
+    """Returns the slices that a function accesses in its own body, and those that the code that it calls accesses."""
+    inline: dict[BufferSlice, None] = {}
+    external: set[BufferSlice] = set()
+    for thunk in _own_thunks(function.thunks):
         if isinstance(thunk, OutlinedThunk):
-            for called in (thunk, *_parts(thunk.thunks)):
-                outside.update(slice_ for s in _own_thunks(called.thunks) for slice_ in used_slices(s))
-        elif _is_own_code(thunk):
-            inside.update(dict.fromkeys(used_slices(thunk)))
+            for called in (thunk, *_outlined_functions(thunk.thunks)):
+                external.update(slice_ for inner in _own_thunks(called.thunks) for slice_ in used_slices(inner))
+        elif _is_emitted_inline(thunk):
+            inline.update(dict.fromkeys(used_slices(thunk)))
         else:
-            outside.update(used_slices(thunk))
-    return inside, outside
+            external.update(used_slices(thunk))
+    return inline, external
 
 
-def _is_own_code(thunk: Thunk) -> bool:
-    return (
-        thunk.unrolled
-        if isinstance(thunk, KernelThunk)
-        else isinstance(thunk, (CopyThunk, WhileThunk, ConditionalThunk))
-    )
+def _is_emitted_inline(thunk: Thunk) -> bool:
+    if isinstance(thunk, KernelThunk):
+        return thunk.unrolled
+    return isinstance(thunk, (CopyThunk, WhileThunk, ConditionalThunk))

@@ -1,179 +1,97 @@
-"""Where an instrumented program reads the clock: which thunks are timed together, and the table of what was counted.
+"""Places the profiling counters of an instrumented program: decides which thunks are counted and timed together.
 
-Every thunk has a clock, but for parts (those of the thunks in them count) and for short kernels that are written out one
-after another: these have one together, as reading the clock takes as long as they do. A short condition of a loop has
-none: its time is the loop's own. Where a whole turn of a loop is short, its thunks are counted and not timed, as they
-overlap with those of the next turn: the loop's time is theirs.
+Every thunk has a counter, with these exceptions. An outlined function has none: the counters of the thunks in it
+suffice. Consecutive short unrolled kernels share one counter, because reading the clock takes as long as they do. A
+short loop condition has no counter: its time is that of the loop. If the whole iteration of a loop is short, its thunks
+are counted but not timed, because they overlap with those of the next iteration: their time is that of the loop.
 
-The table of a run is an array of i64: a header (the places for events, how many were noted, where they lie), then for
-each clock the ticks between its beginnings and its ends, how often it began, and the ticks that threads spent in pieces
-of its parallel loop. An event is four: the address of the clock's first figure (of its third, if it is a piece), the
-thread, the ticks at the beginning and at the end.
-
-Owns: that choice, the layout of the table. Must not know: LLVM, what is done with the figures.
+Responsible for this placement. Does not depend on LLVM or on how the figures are used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
-from xlapy.cpu.program.outlining import straight_length
-from xlapy.cpu.program.thunks import (
-    CopyThunk,
-    KernelThunk,
-    NativeProgram,
-    OutlinedThunk,
-    Thunk,
-    WhileThunk,
-    nested_thunks,
-)
+from xlapy.cpu.program.counter_records import ProfilingCounter, ProfilingCounters
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.outlining import unrolled_statement_count
+from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk, nested_thunks
 
-TOGETHER: Final = 256
-"""Statements of kernels written out from which on they are not timed together with what follows."""
-
-HEADER: Final = 4
-FIGURES: Final = 3
-EVENT: Final = 4
-MOST_EVENTS: Final = 1 << 18
-MOST_IN_LOOPS: Final = MOST_EVENTS // 2
-MOST_WITH_PIECES: Final = MOST_EVENTS // 4
-"""Events from which on those of thunks in loops, and of pieces, are left out: others find a place."""
-
-_NAMED = 4
-"""Instructions that are timed together, of which a title tells."""
-
-_COPY = "copy of "
+MAX_SHARED_STATEMENTS: Final = 256
+"""Unrolled kernels share a counter until they have this many statements together. Larger copies, in bytes, have a
+counter of their own."""
 
 
-@dataclass(eq=False, slots=True)
-class Clock:
-    """A clock: the thunks between its beginning and its end; a loop or branch has further ones for what it holds."""
-
-    number: int
-    thunks: list[Thunk]
-    in_loop: bool
-    is_timed: bool = True
-    """Whether more than its beginnings is counted."""
-    inner: list[list[Clock]] = field(default_factory=list["list[Clock]"])
-    """For each list of the thunks of a loop (condition, body) or branch (one a branch)."""
-
-    @property
-    def offset(self) -> int:
-        """Bytes from the beginning of the table to the clock's figures."""
-        return 8 * (HEADER + FIGURES * self.number)
-
-    @property
-    def names(self) -> list[str]:
-        """What its thunks compute: instructions of the optimised module, `copy of` one."""
-        return list(dict.fromkeys(map(_name, self.thunks)))
-
-    @property
-    def instructions(self) -> list[str]:
-        """The names of these instructions."""
-        return list(dict.fromkeys(name.removeprefix(_COPY) for name in self.names))
-
-    @property
-    def title(self) -> str:
-        """The first of them, and how many more there are."""
-        names = self.names
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        return ", ".join(names[:_NAMED]) + more
+def place_counters(program: NativeProgram, *, records_events: bool = False) -> ProfilingCounters:
+    """Returns the counters of a program whose thunks have been outlined."""
+    counters = ProfilingCounters([], records_events)
+    counters.top_level = list(_place(counters, program.thunks, in_loop=False))
+    return counters
 
 
-@dataclass(slots=True)
-class Clocks:
-    """All clocks of a program. has_events: whether beginnings and ends are noted too, as far as there is room."""
-
-    outer: list[Clock]
-    """Those of thunks that are in no loop or branch."""
-    has_events: bool
-    begins: dict[Thunk, Clock] = field(default_factory=dict["Thunk", Clock])
-    ends: dict[Thunk, Clock] = field(default_factory=dict["Thunk", Clock])
-    all: list[Clock] = field(default_factory=list[Clock])
-    """By number."""
-
-    @property
-    def table_size(self) -> int:
-        """How many i64 the table of a run has, events aside."""
-        return HEADER + FIGURES * len(self.all)
-
-
-def place_counters(program: NativeProgram, *, has_events: bool = False) -> Clocks:
-    """The clocks of a program whose thunks are in parts."""
-    clocks = Clocks([], has_events)
-    clocks.outer = list(_placed(clocks, program.thunks, in_loop=False))
-    return clocks
-
-
-def _placed(clocks: Clocks, thunks: list[Thunk], *, in_loop: bool) -> Iterator[Clock]:
+def _place(counters: ProfilingCounters, thunks: list[Thunk], *, in_loop: bool) -> Iterator[ProfilingCounter]:
     together: list[Thunk] = []
     for thunk in thunks:
-        if together and (_length(thunk) is None or sum(_length(s) or 0 for s in together) >= TOGETHER):
-            yield _made(clocks, together, in_loop)
+        is_full = sum(_shared_statements(t) or 0 for t in together) >= MAX_SHARED_STATEMENTS
+        if together and (_shared_statements(thunk) is None or is_full):
+            yield _add_counter(counters, together, in_loop)
             together = []
         if isinstance(thunk, OutlinedThunk):
-            yield from _placed(clocks, thunk.thunks, in_loop=in_loop)
-        elif _length(thunk) is not None:
+            yield from _place(counters, thunk.thunks, in_loop=in_loop)
+        elif _shared_statements(thunk) is not None:
             together.append(thunk)
         else:
-            clock = _made(clocks, [thunk], in_loop)
-            clock.inner = [
-                []
-                if _is_short_condition(thunk, inner)
-                else list(_placed(clocks, inner, in_loop=in_loop or _loops(thunk)))
-                for inner in nested_thunks(thunk)
-            ]
-            for one in _short_turn(clock):
-                one.is_timed = False
-            yield clock
+            yield _place_single(counters, thunk, in_loop=in_loop)
     if together:
-        yield _made(clocks, together, in_loop)
+        yield _add_counter(counters, together, in_loop)
 
 
-def _made(clocks: Clocks, thunks: list[Thunk], in_loop: bool) -> Clock:
-    clock = Clock(len(clocks.all), thunks, in_loop)
-    clocks.all.append(clock)
-    clocks.begins[thunks[0]] = clocks.ends[thunks[-1]] = clock
-    return clock
+def _place_single(counters: ProfilingCounters, thunk: Thunk, *, in_loop: bool) -> ProfilingCounter:
+    """Adds the counter of one thunk and those of the thunks that it contains."""
+    counter = _add_counter(counters, [thunk], in_loop)
+    in_loop = in_loop or isinstance(thunk, WhileThunk)
+    counter.nested = [
+        [] if _is_short_condition(thunk, nested) else list(_place(counters, nested, in_loop=in_loop))
+        for nested in nested_thunks(thunk)
+    ]
+    for body in _short_bodies(counter):
+        body.is_timed = False
+    return counter
 
 
-def _loops(thunk: Thunk) -> bool:
-    return isinstance(thunk, WhileThunk)
+def _add_counter(counters: ProfilingCounters, thunks: list[Thunk], in_loop: bool) -> ProfilingCounter:
+    counter = ProfilingCounter(len(counters.all), thunks, in_loop)
+    counters.all.append(counter)
+    counters.starts[thunks[0]] = counters.ends[thunks[-1]] = counter
+    return counter
 
 
-def _length(thunk: Thunk) -> int | None:
-    """Statements of what is timed together with others; None for what is not."""
+def _shared_statements(thunk: Thunk) -> int | None:
+    """Returns the statements of a thunk that may share a counter with others; None for any other thunk."""
     if isinstance(thunk, KernelThunk):
-        return weight(thunk) if thunk.unrolled else None
-    return weight(thunk) if isinstance(thunk, CopyThunk) and thunk.source.size <= TOGETHER else None
+        return relative_duration(thunk) if thunk.unrolled else None
+    is_short_copy = isinstance(thunk, CopyThunk) and thunk.source.size <= MAX_SHARED_STATEMENTS
+    return relative_duration(thunk) if is_short_copy else None
 
 
-def weight(thunk: Thunk) -> int:
-    """About how long a thunk takes beside others that are timed with it."""
+def relative_duration(thunk: Thunk) -> int:
+    """Estimates how long a thunk takes, in statements, to divide the time of a counter among its thunks."""
     if isinstance(thunk, KernelThunk):
-        return 1 + straight_length(thunk.kernel.body)
+        return 1 + unrolled_statement_count(thunk.kernel.body)
     return 1 + thunk.source.size // 64 if isinstance(thunk, CopyThunk) else 1
 
 
-def _name(thunk: Thunk) -> str:
-    if isinstance(thunk, CopyThunk):
-        return f"{_COPY}{thunk.target.name or thunk.source.name or thunk.source}"
-    assert not isinstance(thunk, OutlinedThunk), "parts have no clocks"
-    return thunk.origin
-
-
-def _short_turn(clock: Clock) -> list[Clock]:
-    """The clock of a loop's body, if all of its thunks and the condition are short."""
-    if not isinstance(clock.thunks[0], WhileThunk) or clock.inner[0] or len(clock.inner[1]) != 1:
+def _short_bodies(counter: ProfilingCounter) -> list[ProfilingCounter]:
+    """Returns the counter of a loop's body if the body's thunks and the condition are all short, else nothing."""
+    if not isinstance(counter.thunks[0], WhileThunk) or counter.nested[0] or len(counter.nested[1]) != 1:
         return []
-    (body,) = clock.inner[1]
-    return [body] if all(_length(thunk) is not None for thunk in body.thunks) else []
+    (body,) = counter.nested[1]
+    return [body] if all(_shared_statements(thunk) is not None for thunk in body.thunks) else []
 
 
 def _is_short_condition(loop: Thunk, thunks: list[Thunk]) -> bool:
     if not isinstance(loop, WhileThunk) or thunks is not loop.condition:
         return False
-    lengths = [_length(thunk) for thunk in thunks]
-    return all(length is not None for length in lengths) and sum(filter(None, lengths)) < TOGETHER
+    counts = [_shared_statements(thunk) for thunk in thunks]
+    return all(count is not None for count in counts) and sum(filter(None, counts)) < MAX_SHARED_STATEMENTS

@@ -1,14 +1,13 @@
-"""The callbacks and meetings of a program as JSON, and back.
+"""Serializes the callbacks of a native program as JSON, and restores them.
 
-    {"devices": [replicas, partitions], "shared": [places, bytes], "thunks": [...]}
+    {"devices": [replicas, partitions], "shared": [received slices, bytes], "thunks": [...]}
 
-A thunk has the name of its instruction, which the optimised module holds, its slices as [kind, number, offset, shape,
-name], and, if it is a meeting, what each device does there: [door, members, place, brings, takes, offsets]; a transfer
-between devices has the queues and partners of each; a feed
-its place and kind; any other thunk says whether it may be native code and whether it
-draws random numbers.
+Each thunk has the name of its instruction in the optimized module, and its slices as [storage class, number, offset,
+shape, name]. A collective also has the participants as [rendezvous offset, members, rank, send offsets, receive offsets,
+peer offsets]; a transfer has the queues and partners of each device; a feed has its queue offset and shape number. Any
+other thunk says whether a native target may be called and whether it draws random numbers.
 
-Owns: this form. Must not know: where it is kept, what the host does with these thunks.
+Responsible for this format. Does not depend on where it is stored or on what the host does with the thunks.
 """
 
 from __future__ import annotations
@@ -17,96 +16,85 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlapy.base.shape import Shape
-from xlapy.cpu.program.custom_calls import convention_of
-from xlapy.cpu.program.thunks import (
-    BufferSlice,
-    CallbackThunk,
-    CollectiveThunk,
-    FeedThunk,
-    NativeProgram,
-    RendezvousParticipant,
-    StorageClass,
-    TransferThunk,
-)
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.custom_calls import calling_convention_of
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, FeedThunk, RendezvousParticipant, TransferThunk
 from xlapy.hlo.module import Module
 
 
-def describe_callbacks(program: NativeProgram) -> dict[str, Any]:
-    """What `restore_callbacks` takes."""
+def callbacks_to_json(program: NativeProgram) -> dict[str, Any]:
+    """Returns the callbacks of a program in the form that `restore_callbacks` reads."""
     return {
         "devices": [program.replica_count, program.partition_count],
-        "shared": [program.shared, program.shared_size],
-        "thunks": [_described(thunk) for thunk in program.callbacks],
+        "shared": [program.received_count, program.shared_size],
+        "thunks": [_to_json(thunk) for thunk in program.callbacks],
     }
 
 
-def _described(thunk: CallbackThunk | CollectiveThunk) -> dict[str, Any]:
-    header = {"instruction": thunk.instruction.name, "operands": _slots(thunk.operands)}
+def _to_json(thunk: CallbackThunk | CollectiveThunk) -> dict[str, Any]:
+    header = {"instruction": thunk.instruction.name, "operands": _slices_to_json(thunk.operands)}
+    if isinstance(thunk, CollectiveThunk):
+        participants = [
+            [p.rendezvous_offset, p.members, p.rank, p.send_offsets, p.receive_offsets, p.peer_offsets]
+            for p in thunk.participants
+        ]
+        received = _slices_to_json(thunk.received)
+        size, direct = thunk.staging_size, thunk.direct
+        return {**header, "received": received, "participants": participants, "staging_size": size, "direct": direct}
+    header["results"] = _slices_to_json(thunk.results)
     if isinstance(thunk, TransferThunk):
-        ends = {"queues": thunk.queues, "partners": thunk.partners, "claims": thunk.claims}
-        return {**header, "results": _slots(thunk.results), **ends}
+        return {**header, "queues": thunk.queues, "partners": thunk.partners, "claims_end": thunk.claims_end}
     if isinstance(thunk, FeedThunk):
-        return {**header, "results": _slots(thunk.results), "place": thunk.place, "kind": thunk.kind}
-    if isinstance(thunk, CallbackThunk):
-        return {
-            **header,
-            "results": _slots(thunk.results),
-            "native": thunk.convention is not None,
-            "draws": thunk.draws,
-        }
-    rows = [[row.door, row.members, row.place, row.brings, row.takes, row.offsets] for row in thunk.rows]
-    return {
-        **header,
-        "shared": _slots(thunk.shared),
-        "rows": rows,
-        "stage_size": thunk.stage_size,
-        "direct": thunk.direct,
-    }
+        return {**header, "queue_offset": thunk.queue_offset, "shape_number": thunk.shape_number}
+    return {**header, "native": thunk.calling_convention is not None, "draws_random": thunk.draws_random}
 
 
-def _slots(slices: Sequence[BufferSlice]) -> list[list[Any]]:
-    return [[slice_.kind.value, slice_.number, slice_.offset, slice_.shape.to_text(), slice_.name] for slice_ in slices]
+def _slices_to_json(slices: Sequence[BufferSlice]) -> list[list[Any]]:
+    return [[s.storage.value, s.number, s.offset, s.shape.to_text(), s.name] for s in slices]
 
 
-def restore_callbacks(program: NativeProgram, described: Mapping[str, Any], optimised: Module) -> None:
-    """Gives a program its callbacks again; `optimised` is the module that they are of, behind the passes.
+def restore_callbacks(program: NativeProgram, data: Mapping[str, Any], optimized: Module) -> None:
+    """Adds the callbacks to a program. `optimized` is the module after optimization, which holds their instructions.
 
-    `KeyError`, `TypeError`, `ValueError` or `XlaError` for what `describe_callbacks` has not made of it.
+    Raises `KeyError`, `TypeError`, `ValueError` or `XlaError` if `callbacks_to_json` has not produced the data.
     """
-    program.replica_count, program.partition_count = map(int, described["devices"])
-    program.shared, program.shared_size = map(int, described["shared"])
-    instructions = {instruction.name: instruction for instruction in optimised.instructions()}
-    for number, thunk in enumerate(described["thunks"]):
+    program.replica_count, program.partition_count = map(int, data["devices"])
+    program.received_count, program.shared_size = map(int, data["shared"])
+    instructions = {instruction.name: instruction for instruction in optimized.instructions()}
+    for number, thunk in enumerate(data["thunks"]):
         name = thunk["instruction"]
-        program.callbacks.append(_thunk(number, name, instructions[name], thunk))
+        program.callbacks.append(_thunk_from_json(number, name, instructions[name], thunk))
 
 
-def _thunk(number: int, name: str, instruction: Any, described: Mapping[str, Any]) -> CallbackThunk | CollectiveThunk:
-    operands = _restored(described["operands"])
-    if "queues" in described:
-        results, claims = _restored(described["results"]), bool(described["claims"])
-        queues, partners = ([tuple(row) for row in described[what]] for what in ("queues", "partners"))
+def _thunk_from_json(
+    number: int, name: str, instruction: Any, data: Mapping[str, Any]
+) -> CallbackThunk | CollectiveThunk:
+    operands = _slices_from_json(data["operands"])
+    if "participants" in data:
+        participants = [
+            RendezvousParticipant(int(offset), tuple(members), int(rank), tuple(send), tuple(receive), tuple(peer))
+            for offset, members, rank, send, receive, peer in data["participants"]
+        ]
+        received = _slices_from_json(data["received"])
+        size, direct = int(data["staging_size"]), bool(data["direct"])
+        return CollectiveThunk(number, instruction, operands, received, participants, size, name, direct)
+    results = _slices_from_json(data["results"])
+    if "queues" in data:
+        queues, partners = ([tuple(row) for row in data[key]] for key in ("queues", "partners"))
+        claims_end = bool(data["claims_end"])
         return TransferThunk(
-            number, instruction, operands, results, name, queues=queues, partners=partners, claims=claims
+            number, instruction, operands, results, name, queues=queues, partners=partners, claims_end=claims_end
         )
-    if "kind" in described:
-        results, place, kind = _restored(described["results"]), int(described["place"]), int(described["kind"])
-        return FeedThunk(number, instruction, operands, results, name, place=place, kind=kind)
-    if "rows" not in described:
-        results = _restored(described["results"])
-        convention = convention_of(instruction) if described["native"] else None
-        return CallbackThunk(number, instruction, operands, results, name, convention, bool(described["draws"]))
-    rows = [
-        RendezvousParticipant(int(door), tuple(members), int(place), tuple(brings), tuple(takes), tuple(offsets))
-        for door, members, place, brings, takes, offsets in described["rows"]
-    ]
-    shared = _restored(described["shared"])
-    size, direct = int(described["stage_size"]), bool(described["direct"])
-    return CollectiveThunk(number, instruction, operands, shared, rows, size, name, direct)
+    if "shape_number" in data:
+        offset, shape_number = int(data["queue_offset"]), int(data["shape_number"])
+        return FeedThunk(number, instruction, operands, results, name, queue_offset=offset, shape_number=shape_number)
+    convention = calling_convention_of(instruction) if data["native"] else None
+    return CallbackThunk(number, instruction, operands, results, name, convention, bool(data["draws_random"]))
 
 
-def _restored(slices: Sequence[Sequence[Any]]) -> list[BufferSlice]:
+def _slices_from_json(slices: Sequence[Sequence[Any]]) -> list[BufferSlice]:
     return [
-        BufferSlice(Shape.parse(shape), StorageClass(kind), int(number), int(offset), name=name)
-        for kind, number, offset, shape, name in slices
+        BufferSlice(Shape.parse(shape), StorageClass(storage), int(number), int(offset), name=name)
+        for storage, number, offset, shape, name in slices
     ]

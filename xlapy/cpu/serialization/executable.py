@@ -2,7 +2,7 @@
 
 A container (`xlapy.base.container`) of the kind "cpu program". Its header:
 
-    name, ids, arena_size       as in `NativeProgram`
+    name, implicit_arguments, arena_size as in `NativeProgram`
     arguments, results          shapes, as text
     aliases                     [result, argument] pairs
     constants, temporaries      [shape, name]; of temporaries the largest few, for messages
@@ -38,8 +38,9 @@ from xlapy.codegen.fusion.decisions import Decision, decisions_text
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.llvm.jit import Code, host_features, link_object, llvm_version
 from xlapy.cpu.llvm.shared_code import register_objects
-from xlapy.cpu.program.thunks import BufferSlice, NativeProgram, StorageClass
-from xlapy.cpu.serialization.callbacks import describe_callbacks, restore_callbacks
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.serialization.callbacks import callbacks_to_json, restore_callbacks
 from xlapy.cpu.serialization.runtime_symbols import import_address, objects_of
 from xlapy.cpu.serialization.source_digest import source_digest
 from xlapy.hlo import edit
@@ -104,7 +105,7 @@ def image_of(compiled: Compiled | LoadedProgram) -> bytes:
     objects = objects_of(code.imports)
     header = {
         "name": program.name,
-        "ids": program.ids,
+        "implicit_arguments": program.implicit_arguments,
         "arena_size": program.arena_size,
         "arguments": [slice_.shape.to_text() for slice_ in program.arguments],
         "results": [slice_.shape.to_text() for slice_ in program.results],
@@ -113,7 +114,7 @@ def image_of(compiled: Compiled | LoadedProgram) -> bytes:
         "temporaries": _named(program.temporaries[:_NAMED]),
         "imports": sorted(code.imports),
         "objects": list(objects),
-        "callbacks": describe_callbacks(program),
+        "callbacks": callbacks_to_json(program),
         "features": sorted(name for name, has in host_features().items() if has),
         "compiler": dict(compiler_identity()),
     }
@@ -163,7 +164,9 @@ def _check_origin(header: Mapping[str, Any]) -> None:
 
 def _program(container: Container) -> NativeProgram:
     header = container.header
-    program = NativeProgram(header["name"], ids=list(header["ids"]), arena_size=int(header["arena_size"]))
+    program = NativeProgram(
+        header["name"], implicit_arguments=list(header["implicit_arguments"]), arena_size=int(header["arena_size"])
+    )
     program.arguments = _slots(StorageClass.ARGUMENT, [(shape, "") for shape in header["arguments"]])
     program.results = _slots(StorageClass.RESULT, [(shape, "") for shape in header["results"]])
     program.constants = _slots(StorageClass.CONSTANT, header["constants"])

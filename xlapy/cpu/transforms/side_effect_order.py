@@ -1,9 +1,9 @@
-"""The order of what acts on the world: custom calls, collectives, transfers, draws of random numbers.
+"""Keeps side-effecting instructions in module order: custom calls, collectives, transfers and random draws.
 
-Two that do not depend on each other run in the order that the module gives them as it comes, whatever later passes make
-of what lies between; control edges say so.
+A control edge connects consecutive side-effecting instructions that have no data dependence, so that later passes
+cannot reorder them.
 
-Owns: which instructions these are, the edges. Must not know: how they are carried out.
+Responsible for which instructions have side effects, and for the edges. Does not depend on how they run.
 """
 
 from __future__ import annotations
@@ -23,48 +23,53 @@ from xlapy.hlo.traverse import called_computations, computation_post_order, post
 from xlapy.passes.rewrite import settle
 
 _FAMILIES = frozenset({"collectives", "custom", "transfer"})
-_QUIET = frozenset({opcodes.COPY_DONE, opcodes.COPY_START, opcodes.PARTITION_ID, opcodes.REPLICA_ID})
-DRAWS = frozenset({opcodes.RNG, opcodes.RNG_GET_AND_UPDATE_STATE})
-"""What moves the counter of the run."""
+"""The families whose operations have side effects."""
+
+_PURE = frozenset({opcodes.COPY_DONE, opcodes.COPY_START, opcodes.PARTITION_ID, opcodes.REPLICA_ID})
+"""The operations of these families that have none."""
+
+_RANDOM_DRAWS = frozenset({opcodes.RNG, opcodes.RNG_GET_AND_UPDATE_STATE})
+"""The operations that advance the random counter of a run."""
 
 
-def acts(instruction: Instruction) -> bool:
-    """Whether the instruction, or one in a computation that it calls, acts on more than its result."""
-    return _acts_itself(instruction) or any(map(_acts_itself, called_instructions(instruction)))
+def draws_random_numbers(instruction: Instruction) -> bool:
+    """Whether an instruction, or one in a computation that it calls, advances the random counter of the run."""
+    called = _called_instructions(instruction)
+    return instruction.op in _RANDOM_DRAWS or any(inner.op in _RANDOM_DRAWS for inner in called)
 
 
-def called_instructions(instruction: Instruction) -> Iterator[Instruction]:
-    """The instructions of the computations that one calls, and of those that they call."""
-    pending, met = list(instruction.computations), set[Computation]()
+def _called_instructions(instruction: Instruction) -> Iterator[Instruction]:
+    """Yields the instructions of the computations that an instruction calls, directly or indirectly."""
+    pending, visited = list(instruction.computations), set[Computation]()
     while pending:
         computation = pending.pop()
-        if computation not in met:
-            met.add(computation)
+        if computation not in visited:
+            visited.add(computation)
             yield from computation
             pending += called_computations(computation)
 
 
-def _acts_itself(instruction: Instruction) -> bool:
-    return instruction.op in DRAWS or (instruction.op.family in _FAMILIES and not _is_quiet(instruction))
-
-
-def _is_quiet(instruction: Instruction) -> bool:
-    return instruction.op in _QUIET or calls_lapack(instruction)
+def _has_side_effect(instruction: Instruction) -> bool:
+    if instruction.op in _RANDOM_DRAWS:
+        return True
+    return instruction.op.family in _FAMILIES and instruction.op not in _PURE and not calls_lapack(instruction)
 
 
 @dataclass(frozen=True)
 class OrderSideEffects:
-    """Joins the instructions that act, in each computation, by control edges."""
+    """Adds control edges between consecutive side-effecting instructions of each computation."""
 
-    name: ClassVar[str] = "order-effects"
+    name: ClassVar[str] = "order-side-effects"
 
     def run(self, module: Module) -> bool:
         changed = False
-        acting: set[Computation] = set()
+        impure: set[Computation] = set()
         for computation in computation_post_order(module):
-            effects = [i for i in post_order(computation) if _acts_itself(i) or not acting.isdisjoint(i.computations)]
+            effects = [
+                i for i in post_order(computation) if _has_side_effect(i) or not impure.isdisjoint(i.computations)
+            ]
             if effects:
-                acting.add(computation)
+                impure.add(computation)
             for earlier, later in pairwise(effects):
                 if earlier not in (*later.operands, *later.control_predecessors):
                     edit.add_control_edge(earlier, later)

@@ -147,7 +147,7 @@ def run_optimised(text: str, arguments: Sequence[Sequence[Value]], replicas: int
     module = parse_hlo(text)
     verify(module)
     partitions = len(arguments) // replicas
-    compiled = compiler.compile_module(module, (), replicas, partitions, optimised=True)
+    compiled = compiler.compile_module(module, (), replicas, partitions, optimized=True)
     program = CpuProgram(compiled, module.entry_computation.program_shape, (), partitions)
     devices = [Device(number, "cpu") for number in range(len(arguments))]
     return _results(Executable(module, program, "cpu", devices, replicas, partitions), arguments)

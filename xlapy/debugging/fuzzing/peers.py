@@ -17,7 +17,7 @@ import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.cpu.program.builder import runs
+from xlapy.cpu.compiler import native_opcodes
 from xlapy.debugging.fuzzing import xla_classes
 from xlapy.debugging.fuzzing.worker import Caller
 from xlapy.hlo.module import Module
@@ -149,7 +149,7 @@ def _is_large_power(base: Value, exponent: Value) -> bool:
 
 
 _CPU: Mapping[str, Any] = {
-    "without": tuple(op for op in REGISTRY.values() if op not in runs() and op not in EXPANSIONS),
+    "without": tuple(op for op in REGISTRY.values() if op not in native_opcodes() and op not in EXPANSIONS),
     "adjust": without_denormals,
     "excuse": cpu_excuse,
     "draws": (RNG,),

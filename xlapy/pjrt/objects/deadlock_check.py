@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.cpu.program.wait_state import Memory, shared_size
+from xlapy.cpu.program.communication.wait_state import SharedMemory, shared_memory_size
 from xlapy.pjrt.c_api.entries import entry, error_of
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.executable import running_at
@@ -43,9 +43,9 @@ def _active_launch(record: Record, loaded: LoadedExecutable) -> ActiveLaunch:
     program = loaded.executable.program
     assert isinstance(program, CpuProgram)
     counts = loaded.options.num_replicas, loaded.options.num_partitions
-    size = shared_size(program.compiled.program)
+    size = shared_memory_size(program.compiled.program)
     data: Any = (ctypes.c_char * size).from_address(record["shared"] + SIZES["storage"])
-    shared: Memory = np.frombuffer(data, np.uint8)
+    shared: SharedMemory = np.frombuffer(data, np.uint8)
     return ActiveLaunch(
         record["number"],
         [device_name(number, *counts) for number in range(len(loaded.devices))],

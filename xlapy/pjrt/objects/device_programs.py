@@ -10,8 +10,8 @@ import ctypes
 from collections.abc import Sequence
 
 from xlapy.base.shape import Shape
+from xlapy.cpu.program.communication.wait_state import futex_offsets, shared_memory_size
 from xlapy.cpu.program.thunks import CollectiveThunk
-from xlapy.cpu.program.wait_state import futex_offsets, shared_size
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.types import number_of
 from xlapy.pjrt.objects.layouts import layout_handle, logical
@@ -33,14 +33,14 @@ def runs_natively(program: CpuProgram) -> bool:
     results = shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
     if not all(leaf.is_array for leaf in (*shape.parameters, *results)) or is_dynamic(shape):
         return False
-    if "rng-get-and-update-state" in native_program.ids:
+    if "rng-get-and-update-state" in native_program.implicit_arguments:
         return False
     return all(isinstance(thunk, CollectiveThunk) and _is_complete(thunk) for thunk in native_program.callbacks)
 
 
 def _is_complete(thunk: CollectiveThunk) -> bool:
     """Whether every device takes part. A device without a rendezvous asks the host for the error."""
-    return all(row.door >= 0 for row in thunk.rows)
+    return all(row.rendezvous_offset >= 0 for row in thunk.participants)
 
 
 def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: Sequence[Shape]) -> None:
@@ -52,7 +52,7 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
     record["has_collectives"] = int(bool(native_program.callbacks))
     words = sorted(futex_offsets(native_program))
     record["wait_words"], record["wait_word_count"] = loaded.keep_words(words), len(words)
-    record["shared_bytes"] = shared_size(native_program)
+    record["shared_bytes"] = shared_memory_size(native_program)
     record["is_asynchronous"] = int(bool(native_program.callbacks) or loaded.traits.is_long_running)
     needed = len(devices) * (native_program.arena_size + sum(map(_bytes, results)))
     record["checks_memory"], record["runs_natively"] = int(needed > _UNCHECKED_BYTES), 1

@@ -16,7 +16,7 @@ from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
-from xlapy.cpu.program.profiling_counters import Clocks
+from xlapy.cpu.program.counter_records import ProfilingCounters
 from xlapy.hlo.module import Module
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.compile.options import CompileOptions
@@ -130,8 +130,8 @@ class InstrumentedExecutable:
         return [device.number for device in self.loaded.devices]
 
     @property
-    def clocks(self) -> Clocks | None:
-        return None if self.program is None else self.program.compiled.program.clocks
+    def clocks(self) -> ProfilingCounters | None:
+        return None if self.program is None else self.program.compiled.program.counters
 
 
 def result_leaves(executable: Executable) -> list[Shape]:

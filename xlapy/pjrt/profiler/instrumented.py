@@ -16,7 +16,7 @@ import threading
 from xlapy.base.errors import XlaError
 from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Instrument
-from xlapy.cpu.program.profiling_counters import MOST_EVENTS, Clocks
+from xlapy.cpu.program.counter_records import MAX_EVENTS, ProfilingCounters
 from xlapy.pjrt.objects.executable import load_executable
 from xlapy.pjrt.objects.loaded_executable import InstrumentedExecutable, LoadedExecutable
 from xlapy.runtime.backends.cpu import CpuProgram
@@ -56,17 +56,17 @@ def _make_instrumented(loaded: LoadedExecutable) -> InstrumentedExecutable:
 def _enable_recording(instrumented: InstrumentedExecutable, program: CpuProgram) -> None:
     """If native code runs the program, makes it record the times of launches and of their thunks on each device."""
     native_program = program.compiled.program
-    assert native_program.clocks is not None, "it is instrumented"
+    assert native_program.counters is not None, "it is instrumented"
     for device_program in instrumented.loaded.device_programs:
         trace_id = device_program["trace_id"] = next(_numbers)
-        counters = CounterTable(native_program.clocks, _event_capacity(native_program.clocks))
+        counters = CounterTable(native_program.counters, _event_capacity(native_program.counters))
         instrumented.devices_by_trace_id[trace_id] = instrumented.devices[device_program["number"]]
         instrumented.counters_by_trace_id[trace_id] = counters
         entry = device_program["table"] + ctypes.sizeof(ctypes.c_int64) * native_program.counters_index
         ctypes.c_int64.from_address(entry).value = counters.address
 
 
-def _event_capacity(clocks: Clocks) -> int:
+def _event_capacity(clocks: ProfilingCounters) -> int:
     """Number of events, of all launches in a trace, for which the table has rows."""
     in_loops = any(clock.in_loop for clock in clocks.all)
-    return MOST_EVENTS if in_loops else min(MOST_EVENTS, _MAX_TRACED_LAUNCHES * max(1, len(clocks.all)))
+    return MAX_EVENTS if in_loops else min(MAX_EVENTS, _MAX_TRACED_LAUNCHES * max(1, len(clocks.all)))

@@ -15,7 +15,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.cost import Cost, instruction_costs
-from xlapy.cpu.program.profiling_counters import Clock
+from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.pjrt.objects.loaded_executable import InstrumentedExecutable
@@ -164,7 +164,7 @@ class _Writer:
         clock = self._executable.clocks.all[number]
         return self._plane.event(clock.title, self._stats(clock)), self._plane.stat(clock.instructions[0])
 
-    def _stats(self, clock: Clock) -> dict[str, Stat]:
+    def _stats(self, clock: ProfilingCounter) -> dict[str, Stat]:
         """The stats of a thunk under the names of XLA's own profiles."""
         found = [self._instructions[name] for name in clock.instructions if name in self._instructions]
         stats: dict[str, Stat] = {"program_id": self._executable.number}
@@ -176,7 +176,7 @@ class _Writer:
                 "long_name": line_of(found[0]),
             }
             stats |= {name: text for name, text in optional.items() if text}
-        if not clock.inner:  # the costs of loops and branches are those of the thunks in them
+        if not clock.nested:  # the costs of loops and branches are those of the thunks in them
             cost = sum((self._costs[one] for one in found), Cost())
             stats |= {"flops": cost.flops + cost.transcendentals, "bytes_accessed": cost.bytes_accessed}
         return stats

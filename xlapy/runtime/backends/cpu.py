@@ -20,11 +20,11 @@ from xlapy.base import flags
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
-from xlapy.cpu.program import host_queues
 from xlapy.cpu.program.call_frames import check_custom_call_targets
-from xlapy.cpu.program.host_callbacks import Host, run_ids
+from xlapy.cpu.program.communication import host_queues
+from xlapy.cpu.program.communication.wait_state import Wait, cancel_run, shared_memory
+from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.thunks import TransferThunk
-from xlapy.cpu.program.wait_state import Wait, cancel, shared_memory
 from xlapy.cpu.serialization.executable import LoadedProgram, image_of, load_image
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -109,12 +109,14 @@ class CpuProgram:
             return self.execute_sharded([arguments], [device])[0]
         return self._execute(arguments, (0, 0), self._single_device_host())
 
-    def _single_device_host(self) -> Host:
+    def _single_device_host(self) -> HostCallbackHandler:
         """The host of a run on one device that has nothing to do with others."""
         program = self.compiled.program
-        return Host(program, self._context(Context()), 0, shared_memory(program), checks=self._checks)
+        return HostCallbackHandler(program, self._context(Context()), 0, shared_memory(program), checks=self._checks)
 
-    def _execute(self, arguments: Sequence[Value], ids: tuple[int, int], host: Host | None = None) -> Value:
+    def _execute(
+        self, arguments: Sequence[Value], ids: tuple[int, int], host: HostCallbackHandler | None = None
+    ) -> Value:
         program = self.compiled.program
         values = zip(arguments, self.shape.parameters, strict=True)
         arrays, addresses = arrays_and_addresses(
@@ -125,7 +127,7 @@ class CpuProgram:
             addresses[number] = array_address(arrays[number])
         self.call.refresh_targets()
         align_arguments(arrays, addresses, self._custom_call_arguments)
-        numbers = per_device_values(program.ids, *ids)
+        numbers = per_device_values(program.implicit_arguments, *ids)
         memories, result_addresses = self.call.results()
         if host is not None:
             host.memory = arrays, memories
@@ -167,14 +169,16 @@ class CpuProgram:
         run_id = next(run_ids)
         program = self.compiled.program
         shared = shared_memory(program)
-        hosts: list[Host] = []
+        hosts: list[HostCallbackHandler] = []
 
         def body(communicator: DeviceCommunicator) -> Value:
             replica, partition = divmod(communicator.number, self._partition_count)
             cancelled = communicator.rendezvous.cancelled
             context = Context(replica, partition, communicator=communicator, cancelled=cancelled, run_id=run_id)
             watchdog = _LaunchWatchdog(communicator)
-            host = Host(program, self._context(context), communicator.number, shared, watchdog, self._checks)
+            host = HostCallbackHandler(
+                program, self._context(context), communicator.number, shared, watchdog, self._checks
+            )
             hosts.append(host)
             with attached_feeds(communicator.device, program, shared, communicator.number):
                 return self._execute(arguments[communicator.number], (replica, partition), host)
@@ -182,18 +186,18 @@ class CpuProgram:
         def end() -> list[tuple[int, str]]:
             return [
                 (number, describe_instruction(thunk.instruction))
-                for number, thunk in host_queues.take_all(program, shared)
+                for number, thunk in host_queues.clear_all_queues(program, shared)
             ]
 
         replicas = len(devices) // self._partition_count
-        return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel(program, shared), end)
+        return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel_run(program, shared), end)
 
     def fixed_addresses(self, replica: int = 0, partition: int = 0) -> dict[int, int]:
         """The entries of the address table that are the same in every run on a device: constants and the
         device's ids."""
         program = self.compiled.program
         if (replica, partition) not in self._numbers:
-            self._numbers[replica, partition] = per_device_values(program.ids, replica, partition)
+            self._numbers[replica, partition] = per_device_values(program.implicit_arguments, replica, partition)
         arrays = self._numbers[replica, partition]
         numbers = {program.implicit_arguments_index + index: array_address(array) for index, array in enumerate(arrays)}
         return numbers | self.call.constants()
@@ -212,7 +216,7 @@ class CpuProgram:
         program = self.compiled.program
         return MemoryStats(
             argument_size_in_bytes=sum(
-                slice_.size for slice_ in program.arguments[: len(program.arguments) - len(program.ids)]
+                slice_.size for slice_ in program.arguments[: len(program.arguments) - len(program.implicit_arguments)]
             ),
             output_size_in_bytes=sum(slice_.size for slice_ in program.results),
             alias_size_in_bytes=sum(program.results[number].size for number in program.aliases),
@@ -241,17 +245,17 @@ class _LaunchWatchdog:
 
     communicator: DeviceCommunicator
 
-    def judge(self, look: Callable[[], Mapping[int, Wait]]) -> None:
+    def check_waits(self, snapshot: Callable[[], Mapping[int, Wait]]) -> None:
         def waits() -> dict[int, ExternalWait]:
-            return {number: external_wait(wait) for number, wait in look().items()}
+            return {number: external_wait(wait) for number, wait in snapshot().items()}
 
         self.communicator.rendezvous.check_external_waits(self.communicator.number, waits)
 
-    def claim(self, instruction: Instruction) -> None:
+    def claim_channel(self, instruction: Instruction) -> None:
         self.communicator.claim(instruction)
 
-    def wait_for_host(self, instruction: Instruction, times: int) -> None:
-        self.communicator.wait_for_host(instruction, times)
+    def check_host_wait(self, instruction: Instruction, count: int) -> None:
+        self.communicator.wait_for_host(instruction, count)
 
 
 def _reusable_leaves(shape: ProgramShape, donated: Sequence[DonatedLeaf]) -> Sequence[DonatedLeaf]:
@@ -294,7 +298,7 @@ class CpuBackend:
         shape = module.entry_computation.program_shape
         numbers = [leaf_index(shape, leaf) for leaf in _reusable_leaves(shape, donated)]
         if checks:
-            checked = compile_module(module, numbers, replica_count, partition_count, watched=True)
+            checked = compile_module(module, numbers, replica_count, partition_count, checks_values=True)
             return self._program_of(checked, shape, partition_count, donated, checks)
         choices = {"donated": numbers, "replicas": replica_count, "partitions": partition_count}
         compiled = compile_cached(
@@ -321,7 +325,7 @@ class CpuBackend:
         """
         donated = program.donated
         numbers = [leaf_index(module.entry_computation.program_shape, leaf) for leaf in donated]
-        compiled = compile_module(program.compiled.module, numbers, *devices, instrument, optimised=True)
+        compiled = compile_module(program.compiled.module, numbers, *devices, instrument, optimized=True)
         return self._program_of(compiled, program.shape, devices[1], donated)
 
     def load(

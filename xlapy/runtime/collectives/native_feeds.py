@@ -17,9 +17,11 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
-from xlapy.cpu.program import host_queues
-from xlapy.cpu.program.thunks import QUEUE_BYTES, FeedField, FeedThunk, NativeProgram, QueueField, rounded
-from xlapy.cpu.program.wait_state import Memory
+from xlapy.cpu.program.communication import host_queues
+from xlapy.cpu.program.communication.wait_state import SharedMemory
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.shared_records import QUEUE_BYTES, FeedField, QueueField, round_to_cache_lines
+from xlapy.cpu.program.thunks import FeedThunk
 from xlapy.interpreter import TOKEN
 from xlapy.native import futex
 from xlapy.runtime.device import Device
@@ -27,7 +29,7 @@ from xlapy.runtime.values import Value
 
 
 @contextmanager
-def attached_feeds(device: Device, program: NativeProgram, shared: Memory, number: int) -> Iterator[None]:
+def attached_feeds(device: Device, program: NativeProgram, shared: SharedMemory, number: int) -> Iterator[None]:
     """Attaches the device's infeed and outfeed to a program that runs as device `number`, so that values pass without
     callbacks."""
     steps = [thunk for thunk in program.callbacks if isinstance(thunk, FeedThunk)]
@@ -50,9 +52,9 @@ def attached_feeds(device: Device, program: NativeProgram, shared: Memory, numbe
 class _Feed:
     """The words of a feed that the host and native code share."""
 
-    def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
+    def __init__(self, steps: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
         self._shared = shared
-        self.address: int = shared.ctypes.data + steps[0].place + QUEUE_BYTES * number
+        self.address: int = shared.ctypes.data + steps[0].queue_offset + QUEUE_BYTES * number
         self._joined, self._sent, self._asleep, self._taken, self._busy = (
             ctypes.c_uint32.from_address(self.address + field)
             for field in (FeedField.JOINED, QueueField.SENT, QueueField.ASLEEP, FeedField.TAKEN, FeedField.BUSY)
@@ -70,9 +72,9 @@ class _Feed:
 class NativeInfeed(_Feed):
     """Feeds values into a running program, as messages with the addresses of their arrays."""
 
-    def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
+    def __init__(self, steps: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
         super().__init__(steps, shared, number)
-        self._kinds = {_structure_key(thunk.instruction.shape.tuple_shapes[0]): thunk.kind for thunk in steps}
+        self._kinds = {_structure_key(thunk.instruction.shape.tuple_shapes[0]): thunk.shape_number for thunk in steps}
         self._messages: deque[Any] = deque([None])
         """The message that was taken last, which links to the next one, and the messages behind it."""
         self._last = self.address
@@ -111,13 +113,16 @@ class NativeInfeed(_Feed):
 class NativeOutfeed(_Feed):
     """Receives the values that a running program feeds out."""
 
-    def __init__(self, steps: Sequence[FeedThunk], shared: Memory, number: int) -> None:
+    def __init__(self, steps: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
         super().__init__(steps, shared, number)
         self._shapes = {thunk.number: thunk.instruction.operand_shapes[0] for thunk in steps}
 
     def take(self) -> list[Value]:
         """Returns and removes the values that are available."""
-        return [_read(self._shapes[message.thunk], message.arrays)[0] for message in host_queues.take(self.address)]
+        return [
+            _read(self._shapes[message.thunk], message.arrays)[0]
+            for message in host_queues.receive_messages(self.address)
+        ]
 
     def count(self) -> int:
         """The number of values that were fed out."""
@@ -133,7 +138,7 @@ class NativeOutfeed(_Feed):
 
     def detach(self) -> None:
         """Frees the queue after native code has finished."""
-        host_queues.clear(self.address)
+        host_queues.clear_queue(self.address)
         self.wake()
 
 
@@ -164,4 +169,4 @@ def _read(shape: Shape, address: int) -> tuple[Value, int]:
         return TOKEN, address
     array = np.empty(shape.dimensions, shape.dtype)
     ctypes.memmove(array.ctypes.data, address, array.nbytes)
-    return array, address + rounded(array.nbytes)
+    return array, address + round_to_cache_lines(array.nbytes)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlapy.base.errors import ExecutionError
-from xlapy.cpu.program.thunks import FeedThunk, NativeProgram, TransferThunk
-from xlapy.cpu.program.wait_state import Memory, Wait, waiting
+from xlapy.cpu.program.communication.wait_state import SharedMemory, Wait, waiting_devices
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import FeedThunk, TransferThunk
 from xlapy.hlo.instruction import describe_instruction
 from xlapy.runtime.collectives.rendezvous import ExternalWait, Rendezvous
 from xlapy.runtime.device import collective_timeout
@@ -34,7 +35,7 @@ class ActiveLaunch:
     number: int
     device_names: Sequence[str]
     program: NativeProgram
-    shared: Memory
+    shared: SharedMemory
     device_states: Sequence[int]
     fail: Callable[[BaseException], None]
 
@@ -62,7 +63,7 @@ class Watchdog:
         for device, state in enumerate(launch.device_states):
             if state == FINISHED:
                 rendezvous.finish(device)
-        waits = {device: external_wait(wait) for device, wait in waiting(launch.program, launch.shared).items()}
+        waits = {device: external_wait(wait) for device, wait in waiting_devices(launch.program, launch.shared).items()}
         try:
             for device, wait in waits.items():
                 # A device that has not started this launch still executes earlier ones: it is busy, not missing.
@@ -77,4 +78,4 @@ def external_wait(wait: Wait) -> ExternalWait:
     what = describe_instruction(wait.thunk.instruction)
     if isinstance(wait.thunk, FeedThunk):
         what = f"{what} for the host"
-    return ExternalWait(what, wait.missing, wait.times, any_of=isinstance(wait.thunk, TransferThunk))
+    return ExternalWait(what, wait.missing, wait.count, any_of=isinstance(wait.thunk, TransferThunk))

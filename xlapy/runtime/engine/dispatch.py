@@ -17,8 +17,10 @@ import numpy as np
 from xlapy.base import flags
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
-from xlapy.cpu.program.host_callbacks import Host
-from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, NativeProgram, StorageClass
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.host_callbacks import HostCallbackHandler
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.kernels.random_state import RandomState
 from xlapy.runtime.buffer import Buffer, array_type, buffer_on_memory
@@ -46,7 +48,7 @@ class Dispatch:
         program: NativeProgram,
         shape: ProgramShape,
         donated: Sequence[DonatedLeaf],
-        make_host: Callable[[], Host],
+        make_host: Callable[[], HostCallbackHandler],
     ) -> None:
         self._call = call
         self._shape = shape
@@ -55,7 +57,7 @@ class Dispatch:
         self._expected = [array_type(leaf) for leaf in leaves if leaf.is_array]
         self._results = [array_type(slice_.shape) for slice_ in program.results]
         self._aliases = program.aliases
-        self._ids = program.ids
+        self._ids = program.implicit_arguments
         self._donated = [(leaf, leaf_index(shape, leaf)) for leaf in donated]
         self._make_host = make_host
         self._calls_targets = bool(program.callbacks)
@@ -175,7 +177,7 @@ def as_contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def custom_call_arguments(program: NativeProgram) -> list[BufferSlice]:
     """The arguments that custom calls read in place."""
     shown = (slice_ for thunk in program.callbacks if isinstance(thunk, CallbackThunk) for slice_ in thunk.operands)
-    return list(dict.fromkeys(slice_ for slice_ in shown if slice_.kind is StorageClass.ARGUMENT))
+    return list(dict.fromkeys(slice_ for slice_ in shown if slice_.storage is StorageClass.ARGUMENT))
 
 
 def align_arguments(owners: list[Any], addresses: list[int], arguments: Sequence[BufferSlice]) -> None:

@@ -15,9 +15,11 @@ import numpy as np
 
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import Compiled
-from xlapy.cpu.program.call_frames import FrameTargets, Targets
-from xlapy.cpu.program.host_callbacks import Host, run_ids
-from xlapy.cpu.program.thunks import BufferSlice, CallbackThunk, NativeProgram
+from xlapy.cpu.program.buffer_slices import BufferSlice
+from xlapy.cpu.program.call_frames import CustomCallTargets, FrameTargets
+from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.cpu.serialization.executable import LoadedProgram
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
@@ -46,21 +48,21 @@ class _CallFrame:
 
     __slots__ = ("address", "arena", "counts", "interruption", "made_with", "table", "targets")
 
-    def __init__(self, program: NativeProgram, constants: Mapping[int, int], targets: Targets | None) -> None:
+    def __init__(self, program: NativeProgram, constants: Mapping[int, int], targets: CustomCallTargets | None) -> None:
         self.arena = allocator.result_allocator().allocate(max(1, program.arena_size))
         self.table = (ctypes.c_void_p * program.table_size)()
         self.address = _address_of(self.table)
         self.table[0] = array_address(self.arena)
         for place, address in constants.items():
             self.table[place] = address
-        self.counts = None if program.clocks is None else CounterTable(program.clocks)
+        self.counts = None if program.counters is None else CounterTable(program.counters)
         if self.counts is not None:
             self.table[program.counters_index] = self.counts.address
         self.interruption = Interruption()
         self.table[program.poll_index] = self.interruption.function
         self.table[program.poll_index + 1] = self.interruption.thread
         self.made_with = targets
-        self.targets = None if targets is None else targets.place(self.table)
+        self.targets = None if targets is None else targets.allocate_blocks(self.table)
 
 
 class NativeCall:
@@ -78,8 +80,8 @@ class NativeCall:
         self._kept = {} if kept is None else kept
         self.on_counted: Callable[[CounterTable, int], None] | None = None
         """Called at the end of each run of an instrumented program with its counters and the number of its device."""
-        calls = any(isinstance(thunk, CallbackThunk) and thunk.convention for thunk in program.callbacks)
-        self._targets = Targets(program, self._kept) if calls else None
+        calls = any(isinstance(thunk, CallbackThunk) and thunk.calling_convention for thunk in program.callbacks)
+        self._targets = CustomCallTargets(program, self._kept) if calls else None
         self._lay_out_results(program)
 
     def _lay_out_results(self, program: NativeProgram) -> None:
@@ -98,7 +100,9 @@ class NativeCall:
         self._block = ctypes.c_char * (size + ALIGNMENT)
         self._is_one_small = len(self._offsets) == 1 and not self._large
 
-    def __call__(self, *addresses: int, host: Host | None = None, memory: Any = None, device: int = 0) -> None:
+    def __call__(
+        self, *addresses: int, host: HostCallbackHandler | None = None, memory: Any = None, device: int = 0
+    ) -> None:
         """Runs the program. `addresses` are those of the arguments, of the implicit arguments and of the results.
 
         A program that `needs_host` takes a host, whose errors are raised. memory: keeps the addresses valid, for
@@ -113,7 +117,7 @@ class NativeCall:
             if place.targets is not None:
                 self._run_with_targets(place, place.targets, host, memory)
                 return
-            kept = None if host is None else host.serve(place.table)
+            kept = None if host is None else host.install(place.table)
             if self._run(place.address):
                 raise _failure(place, host)
             del kept  # what native code calls must live until here
@@ -123,27 +127,29 @@ class NativeCall:
             if place.made_with is self._targets:
                 self._frames.append(place)
 
-    def _run_with_targets(self, place: _CallFrame, targets: FrameTargets, host: Host | None, memory: Any) -> None:
+    def _run_with_targets(
+        self, place: _CallFrame, targets: FrameTargets, host: HostCallbackHandler | None, memory: Any
+    ) -> None:
         kept = None
         if host is None:
             place.table[self._program.shared_index] = _address_of(_NEVER_CANCELLED)
-            targets.begin(next(run_ids), 0)
+            targets.begin_run(next(run_ids), 0)
         else:
-            kept = host.serve(place.table, targets)
+            kept = host.install(place.table, targets)
         try:
             if self._run(place.address):
                 raise targets.failure() or _failure(place, host)
         finally:
-            targets.end()
-            if targets.abandoned:
+            targets.end_run()
+            if targets.has_abandoned_call:
                 place.made_with = None
                 _abandoned.append((place, memory))
         del kept  # what native code calls must live until here
 
     def refresh_targets(self) -> None:
         """Makes later runs call the custom-call targets that are registered now."""
-        if self._targets is not None and self._targets.outdated:
-            self._targets = Targets(self._program, self._kept)
+        if self._targets is not None and self._targets.is_outdated:
+            self._targets = CustomCallTargets(self._program, self._kept)
             self._frames.clear()
 
     @property
@@ -223,7 +229,7 @@ class NativeCall:
         return ", ".join(map(_described, largest))
 
 
-def _failure(place: _CallFrame, host: Host | None) -> BaseException:
+def _failure(place: _CallFrame, host: HostCallbackHandler | None) -> BaseException:
     """The error for which native code returned early."""
     error = place.interruption.take_error()
     if error is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlapy.cpu.compiler import runs
+from xlapy.cpu.compiler import native_opcodes
 from xlapy.interpreter import RULES
 from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
@@ -21,7 +21,7 @@ def _interpreter(op: OpDef) -> str:
 def _cpu(op: OpDef) -> str:
     done = REGISTRY.get(f"{op.name.rpartition('-')[0]}-done")  # a chain is expanded with its end
     expanded = op in EXPANSIONS or op in OF_SIZES or (done is not None and done in EXPANSIONS)
-    return "" if expanded or op in runs() else "no native form yet"
+    return "" if expanded or op in native_opcodes() else "no native form yet"
 
 
 TABLES: dict[str, Callable[[OpDef], str]] = {"cpu": _cpu, "interpreter": _interpreter}

@@ -89,7 +89,7 @@ def _least(values: Sequence[Any]) -> Array:
 
 def _stamp(compiled: Compiled, figures: Array, slower: float) -> float:
     """What a reading of the clock costs, where all of them take so many seconds."""
-    clocks = compiled.program.clocks
+    clocks = compiled.program.counters
     assert clocks is not None, "the program is instrumented"
     readings = sum(float(figures[clock.number, 1]) for clock in clocks.all if clock.is_timed)
     return min(max(slower / max(readings, 1.0), 0.0), DEAREST_STAMP)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xlapy.analysis.cost import Cost, instruction_costs
-from xlapy.cpu.program.profiling_counters import Clock, weight
+from xlapy.cpu.program.counter_records import ProfilingCounter
+from xlapy.cpu.program.profiling_counters import relative_duration
 from xlapy.cpu.program.thunks import ConditionalThunk, CopyThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
@@ -23,9 +24,9 @@ from xlapy.tools.profile.rows import Row, merged
 
 def native_rows(measured: Measured, machine: Machine) -> list[Row]:
     """The rows of the entry computation, the dearest first; those inside of loops and branches are their children."""
-    clocks = measured.compiled.program.clocks
+    clocks = measured.compiled.program.counters
     assert clocks is not None, "the program is instrumented"
-    return _Reader(measured, machine).rows(clocks.outer)
+    return _Reader(measured, machine).rows(clocks.top_level)
 
 
 class _Reader:
@@ -35,11 +36,11 @@ class _Reader:
         self.machine = machine
         self.instructions = {instruction.name: instruction for instruction in module.instructions()}
         self.costs: Mapping[Instruction, Cost] = instruction_costs(module)
-        self.divided: dict[Clock, float] = {}
+        self.divided: dict[ProfilingCounter, float] = {}
         """The times of what is counted and not timed."""
         self._operations: dict[Kernel, Operations] = {}
 
-    def rows(self, clocks: Sequence[Clock]) -> list[Row]:
+    def rows(self, clocks: Sequence[ProfilingCounter]) -> list[Row]:
         rows = [row for clock in clocks for row in self.rows_of(clock)]
         kernels = _runs_of_kernels([thunk for clock in clocks for thunk in clock.thunks], rows)
         found = merged(rows)
@@ -48,36 +49,36 @@ class _Reader:
                 self.count(row, kernels.get(row.name, row.executions))
         return found
 
-    def rows_of(self, clock: Clock) -> list[Row]:
+    def rows_of(self, clock: ProfilingCounter) -> list[Row]:
         seconds, begun, busy = self.measured.figures[clock.number].tolist()
         seconds = max(0.0, seconds - self.measured.stamp * self.stamps(clock))
         seconds = self.divided.get(clock, seconds)
-        total = sum(map(weight, clock.thunks))
-        rows = [self.row(thunk, seconds * weight(thunk) / total, begun) for thunk in clock.thunks]
+        total = sum(map(relative_duration, clock.thunks))
+        rows = [self.row(thunk, seconds * relative_duration(thunk) / total, begun) for thunk in clock.thunks]
         (first, *_) = rows
         if busy and seconds:
             first.threads, first.is_parallel = busy / seconds, True
-        if clock.inner:
-            inside = [inner for part in clock.inner for inner in part]
+        if clock.nested:
+            inside = [inner for part in clock.nested for inner in part]
             if any(not inner.is_timed for inner in inside):
                 self.divide(clock, seconds)
             first.children = self.rows(inside)
             first.take_totals_of_children()
             if isinstance(clock.thunks[0], WhileThunk):
-                first.turns = self.measured.figures[clock.inner[1][0].number, 1] if clock.inner[1] else 0.0
+                first.turns = self.measured.figures[clock.nested[1][0].number, 1] if clock.nested[1] else 0.0
         return rows
 
-    def divide(self, loop: Clock, seconds: float) -> None:
+    def divide(self, loop: ProfilingCounter, seconds: float) -> None:
         """Gives the body of a loop whose turns are short its part of the loop's time; the rest is the condition's."""
-        thunk, (body,) = loop.thunks[0], loop.inner[1]
+        thunk, (body,) = loop.thunks[0], loop.nested[1]
         assert isinstance(thunk, WhileThunk)
-        own, inner = (sum(map(weight, thunks)) for thunks in (thunk.condition, body.thunks))
+        own, inner = (sum(map(relative_duration, thunks)) for thunks in (thunk.condition, body.thunks))
         self.divided[body] = seconds * inner / (own + inner)
 
-    def stamps(self, clock: Clock) -> float:
+    def stamps(self, clock: ProfilingCounter) -> float:
         """How often the clock was read for this one and what is inside of it."""
         own = float(self.measured.figures[clock.number, 1]) if clock.is_timed else 0.0
-        return own + sum(self.stamps(one) for part in clock.inner for one in part)
+        return own + sum(self.stamps(one) for part in clock.nested for one in part)
 
     def row(self, thunk: Thunk, seconds: float, executions: float) -> Row:
         if isinstance(thunk, CopyThunk):
@@ -86,9 +87,9 @@ class _Reader:
             row.read = row.written = executions * thunk.source.size
             return row
         assert not isinstance(thunk, OutlinedThunk), "parts have no clocks"
-        instruction = self.instructions.get(thunk.origin)
+        instruction = self.instructions.get(thunk.op_name)
         opcode = instruction.op.name if instruction is not None else "kernel"
-        row = Row(thunk.origin, opcode, instruction, seconds, executions)
+        row = Row(thunk.op_name, opcode, instruction, seconds, executions)
         if isinstance(thunk, KernelThunk):
             operations = self.operations(thunk.kernel)
             if operations.is_known:

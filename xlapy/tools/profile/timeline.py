@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlapy.cpu.compiler import Compiled
-from xlapy.cpu.program.profiling_counters import MOST_WITH_PIECES, Clock
+from xlapy.cpu.program.counter_records import MAX_EVENTS_WITH_CHUNKS, ProfilingCounter
 from xlapy.hlo.instruction import Instruction
 from xlapy.runtime.engine.counters import CounterTable
 from xlapy.text.describe import framework_name_of, line_of, source_of
@@ -18,7 +18,7 @@ from xlapy.text.describe import framework_name_of, line_of, source_of
 
 def timeline(compiled: Compiled, tables: Sequence[CounterTable], ticks_a_second: float) -> str:
     """JSON of complete events in microseconds from the first one on. A process is a device, threads are its threads."""
-    clocks = compiled.program.clocks
+    clocks = compiled.program.counters
     assert clocks is not None, "the program is instrumented"
     instructions = {instruction.name: instruction for instruction in compiled.module.instructions()}
     described = [_described(clock, instructions) for clock in clocks.all]
@@ -38,7 +38,7 @@ def timeline(compiled: Compiled, tables: Sequence[CounterTable], ticks_a_second:
                 "tid": threads[thread][0], "ts": round((start - begin) / ticks_a_second * 1e6, 3),
                 "dur": round((end - start) / ticks_a_second * 1e6, 3), "args": about,
             })  # fmt: skip
-    notes = {"lost": any(len(events) >= MOST_WITH_PIECES for events in noted)}
+    notes = {"lost": any(len(events) >= MAX_EVENTS_WITH_CHUNKS for events in noted)}
     return json.dumps({"displayTimeUnit": "ns", "otherData": notes, "traceEvents": found}) + "\n"
 
 
@@ -51,7 +51,7 @@ def _threads(events: Sequence[Sequence[int]]) -> dict[int, tuple[int, str]]:
     }
 
 
-def _described(clock: Clock, instructions: dict[str, Instruction]) -> tuple[str, dict[str, str]]:
+def _described(clock: ProfilingCounter, instructions: dict[str, Instruction]) -> tuple[str, dict[str, str]]:
     instruction = instructions.get(clock.names[0])
     about: dict[str, str] = {}
     if instruction is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.program.thunks import NativeProgram
+from xlapy.cpu.program.native_program import NativeProgram
 
 
 def table_text(name: str, rows: Sequence[Sequence[int]]) -> str:

@@ -13,15 +13,15 @@ from __future__ import annotations
 from xlapy import opcodes
 from xlapy.cpu.llvm.communication.transfers import Copy, message_places
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.program.thunks import (
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.shared_records import (
     HOST_WAIT_OFFSET,
     INFEED_MESSAGE_HEADER_BYTES,
     QUEUE_BYTES,
     FeedField,
-    FeedThunk,
-    NativeProgram,
     QueueField,
 )
+from xlapy.cpu.program.thunks import FeedThunk
 
 
 def feed_text(thunk: FeedThunk, program: NativeProgram, copy: Copy) -> str:
@@ -29,7 +29,7 @@ def feed_text(thunk: FeedThunk, program: NativeProgram, copy: Copy) -> str:
     writer = Writer()
     shared = writer.let(f"load ptr, ptr {_entry(writer, program.shared_index)}")
     device = writer.let(f"load i64, ptr {_entry(writer, program.device_index)}")
-    behind = writer.let(f"add i64 {writer.let(f'mul i64 {device}, {QUEUE_BYTES}')}, {thunk.place}")
+    behind = writer.let(f"add i64 {writer.let(f'mul i64 {device}, {QUEUE_BYTES}')}, {thunk.queue_offset}")
     feed = writer.let(f"getelementptr inbounds i8, ptr {shared}, i64 {behind}")
     if thunk.instruction.op is opcodes.INFEED:
         _write_infeed(writer, thunk, copy, f"ptr {shared}, i64 {device}, i64 {thunk.number}, ptr {feed}", feed)
@@ -46,7 +46,7 @@ def _entry(writer: Writer, index: int) -> str:
 
 
 def _write_infeed(writer: Writer, thunk: FeedThunk, copy: Copy, where: str, feed: str) -> None:
-    found = writer.let(f"call i64 @next_fed(ptr %table, {where}, i64 {thunk.kind})")
+    found = writer.let(f"call i64 @next_fed(ptr %table, {where}, i64 {thunk.shape_number})")
     writer.do(f"switch i64 {found}, label %take [ i64 0, label %ask i64 1, label %failed ]")
     writer.begin("take")
     message = writer.let(f"inttoptr i64 {found} to ptr")

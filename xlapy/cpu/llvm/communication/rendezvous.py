@@ -15,14 +15,10 @@ from collections.abc import Callable, Sequence
 
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.program.thunks import (
-    RENDEZVOUS_HEADER_BYTES,
-    BufferSlice,
-    CollectiveThunk,
-    NativeProgram,
-    RendezvousParticipant,
-    rendezvous_header_bytes,
-)
+from xlapy.cpu.program.buffer_slices import BufferSlice
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.shared_records import RENDEZVOUS_HEADER_BYTES, rendezvous_header_bytes
+from xlapy.cpu.program.thunks import CollectiveThunk, RendezvousParticipant
 from xlapy.native import futex
 
 
@@ -32,17 +28,17 @@ def rows_text(thunk: CollectiveThunk) -> str:
 
 
 def _rows(thunk: CollectiveThunk) -> list[list[int]]:
-    return [_numbers(thunk, row) for row in thunk.rows]
+    return [_numbers(thunk, row) for row in thunk.participants]
 
 
 def _numbers(thunk: CollectiveThunk, row: RendezvousParticipant) -> list[int]:
-    stage = row.door + rendezvous_header_bytes(len(row.members))
-    given = [*row.brings, *row.takes, *row.offsets] or [0] * (_width(thunk) - 4)
-    return [row.door, stage, row.place, len(row.members), *given]
+    stage = row.rendezvous_offset + rendezvous_header_bytes(len(row.members))
+    given = [*row.send_offsets, *row.receive_offsets, *row.peer_offsets] or [0] * (_width(thunk) - 4)
+    return [row.rendezvous_offset, stage, row.rank, len(row.members), *given]
 
 
 def _width(thunk: CollectiveThunk) -> int:
-    return 4 + len(thunk.operands) + len(thunk.shared) * (2 if thunk.direct else 1)
+    return 4 + len(thunk.operands) + len(thunk.received) * (2 if thunk.direct else 1)
 
 
 def write_meeting(
@@ -64,7 +60,7 @@ def write_meeting(
     meetings = writer.let(f"load atomic i32, ptr {door} monotonic, align 4")
     turn = writer.let(f"zext i32 {writer.let(f'and i32 {meetings}, 1')} to i64")
     first = record.address(record.shared, record.number(1))
-    stage = record.address(first, writer.let(f"mul i64 {turn}, {thunk.stage_size}"))
+    stage = record.address(first, writer.let(f"mul i64 {turn}, {thunk.staging_size}"))
     for position, (slice_, pointer) in enumerate(operands):
         if thunk.direct:
             writer.do(f"store ptr {pointer}, ptr {record.address(stage, record.number(4 + position))}")
@@ -75,7 +71,7 @@ def write_meeting(
         f"call i32 @meet(ptr %table, ptr {record.shared}, i64 {record.device}, i64 {thunk.number}, ptr {door}, "
         f"i32 {meetings}, i32 {place}, i32 {count})"
     )
-    for position, slice_ in enumerate(thunk.shared):
+    for position, slice_ in enumerate(thunk.received):
         taken = _taken(record, thunk, stage, position)
         writer.do(f"store ptr {taken}, ptr {record.entry(program.table_index(slice_))}")
     writer.jump(after)
@@ -91,7 +87,7 @@ def _taken(record: Row, thunk: CollectiveThunk, stage: str, position: int) -> st
     taken = record.address(stage, writer.let(f"select i1 {absent}, i64 0, i64 {offset}"))
     if thunk.direct:
         address = writer.let(f"load ptr, ptr {taken}")
-        taken = record.address(address, record.number(begin + len(thunk.shared) + position))
+        taken = record.address(address, record.number(begin + len(thunk.received) + position))
     return writer.let(f"select i1 {absent}, ptr null, ptr {taken}")
 
 

@@ -17,15 +17,10 @@ from collections.abc import Callable, Sequence
 from xlapy import opcodes
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
 from xlapy.cpu.llvm.text import Writer
-from xlapy.cpu.program.thunks import (
-    MESSAGE_HEADER_BYTES,
-    BufferSlice,
-    MessageField,
-    NativeProgram,
-    QueueField,
-    TransferThunk,
-    rounded,
-)
+from xlapy.cpu.program.buffer_slices import BufferSlice
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.shared_records import MESSAGE_HEADER_BYTES, MessageField, QueueField, round_to_cache_lines
+from xlapy.cpu.program.thunks import TransferThunk
 from xlapy.native import futex
 
 Copy = Callable[[str, str, int], str]
@@ -84,7 +79,7 @@ def _require(writer: Writer, good: str) -> None:
 
 def _claim(row: Row, thunk: TransferThunk, queue: str, end: QueueField) -> None:
     """Makes sure that no other device has this end of the queue."""
-    if thunk.claims:
+    if thunk.claims_end:
         word = row.address(queue, str(int(end)))
         status = row.writer.let(f"call i32 @claim(ptr %table, i64 {row.device}, i64 {thunk.number}, ptr {word})")
         _require(row.writer, row.writer.let(f"icmp eq i32 {status}, 0"))
@@ -94,7 +89,7 @@ def message_places(slices: Sequence[BufferSlice]) -> list[int]:
     """Where arrays lie in a message."""
     places = [MESSAGE_HEADER_BYTES]
     for slice_ in slices:
-        places.append(places[-1] + rounded(slice_.size))
+        places.append(places[-1] + round_to_cache_lines(slice_.size))
     return places
 
 
@@ -178,7 +173,7 @@ refuse:
   %answer = call i32 @call_back(ptr %table, i64 %complaint)
   ret ptr null
 fill:
-  %thunk = getelementptr inbounds i8, ptr %message, i64 {MessageField.STEP}
+  %thunk = getelementptr inbounds i8, ptr %message, i64 {MessageField.THUNK}
   %sender = getelementptr inbounds i8, ptr %message, i64 {MessageField.DEVICE}
   store i64 %number, ptr %thunk
   store i64 %device, ptr %sender

@@ -15,7 +15,7 @@ Owns: waiting, records of who waits. Must not know: what for, the host's judgeme
 
 from __future__ import annotations
 
-from xlapy.cpu.program.thunks import WAIT_RECORD_BYTES
+from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES
 from xlapy.native import futex
 
 _SPINS = 400

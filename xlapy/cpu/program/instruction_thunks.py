@@ -1,0 +1,98 @@
+"""Lowers instructions with thunks of their own: constants, in-place updates, sorts, device ids and random state.
+
+Responsible for the operands and results of these thunks. Does not depend on what their kernels do inside.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.analysis.aliasing import array_leaves
+from xlapy.codegen.emitters import random_state, scatter
+from xlapy.codegen.emitters.sort import sort, top_k
+from xlapy.cpu.program import buffer_reuse
+from xlapy.cpu.program.buffer_slices import BufferSlice
+from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
+from xlapy.cpu.program.thunks import KernelThunk
+from xlapy.cpu.target import host_target
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import ShapeIndex
+
+
+@THUNK_RULES.rule(opcodes.CONSTANT)
+def _lower_constant(context: LoweringContext, instruction: Instruction) -> None:
+    slices = [
+        context.builder.add_constant(np.asarray(_literal_leaf(instruction.literal, index)), leaf, instruction.name)
+        for index, leaf in array_leaves(instruction.shape)
+    ]
+    context.define(instruction, slices)
+
+
+def _literal_leaf(literal: Any, index: ShapeIndex) -> Any:
+    for position in index:
+        literal = literal.elements[position]
+    return literal.array
+
+
+@THUNK_RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
+def _lower_dynamic_update_slice(context: LoweringContext, instruction: Instruction) -> None:
+    """Updates the operand in place."""
+    operand, update, *_ = instruction.operands
+    target = context.reuse_or_copy(instruction, operand)
+    context.define(instruction, [target])
+    if update.shape.size:
+        kernel, work = buffer_reuse.update_kernel(instruction)
+        slices = [context.slice_of(o) for o in instruction.operands[1:]]
+        context.thunks.append(KernelThunk(kernel, [*slices, target], work, instruction.name))
+
+
+@THUNK_RULES.rule(opcodes.SCATTER)
+def _lower_scatter(context: LoweringContext, instruction: Instruction) -> None:
+    """Updates the operands in place."""
+    count = len(instruction.operands) // 2
+    targets = [context.reuse_or_copy(instruction, operand) for operand in instruction.operands[:count]]
+    context.define(instruction, targets)
+    if instruction.operands[-1].shape.size:
+        kernel = scatter.scatter_kernel(instruction, host_target())
+        slices = [context.slice_of(o) for o in instruction.operands[count:]]
+        context.thunks.append(KernelThunk(kernel, [*slices, *targets], 1, instruction.name))
+
+
+@THUNK_RULES.rule(opcodes.SORT)
+def _lower_sort(context: LoweringContext, instruction: Instruction) -> None:
+    """Sorts the operands in place, or copies of them, with temporaries of the same size to merge into."""
+    results = [context.reuse_or_copy(instruction, operand) for operand in instruction.operands]
+    context.define(instruction, results)
+    shape = instruction.operands[0].shape
+    if shape.size and shape.dimensions[instruction.dimension] > 1:
+        scratch = [BufferSlice(slice_.shape, name=instruction.name) for slice_ in results]
+        kernel = sort.sort_kernel(instruction, host_target())
+        length = shape.dimensions[instruction.dimension]
+        work = length * math.ceil(math.log2(length))
+        context.thunks.append(KernelThunk(kernel, [*results, *scratch], work, instruction.name))
+
+
+@THUNK_RULES.rule(opcodes.TOPK)
+def _lower_top_k(context: LoweringContext, instruction: Instruction) -> None:
+    results = context.allocate(instruction)
+    if results[0].shape.size:
+        kernel = top_k.top_k_kernel(instruction, host_target())
+        slices = [context.slice_of(instruction.operands[0]), *results]
+        length = instruction.operands[0].shape.dimensions[-1]
+        context.thunks.append(KernelThunk(kernel, slices, length, instruction.name))
+
+
+@THUNK_RULES.rule(opcodes.PARTITION_ID, opcodes.REPLICA_ID)
+def _lower_device_id(context: LoweringContext, instruction: Instruction) -> None:
+    context.define(instruction, [context.builder.implicit_argument(instruction.op, instruction.shape)])
+
+
+@THUNK_RULES.rule(opcodes.RNG_GET_AND_UPDATE_STATE)
+def _lower_rng_get_and_update_state(context: LoweringContext, instruction: Instruction) -> None:
+    state = context.builder.random_state()
+    kernel = random_state.random_state_kernel(instruction, host_target())
+    context.thunks.append(KernelThunk(kernel, [*context.allocate(instruction), state], 1, instruction.name))

@@ -1,0 +1,182 @@
+"""The native program of a module: its thunks, its arguments and results, and the layout of its address table.
+
+Native code finds all memory through a table of addresses:
+
+    arena, arguments, results, constants, host callback, shared memory, device number, received slices,
+    call blocks, poll function and state (4 entries), profiling counters (only if instrumented)
+
+Responsible for that record and its textual dump. Does not depend on HLO operations or LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.counter_records import ProfilingCounters
+from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES, round_to_cache_lines
+from xlapy.cpu.program.thunks import (
+    CallbackThunk,
+    CollectiveThunk,
+    CopyThunk,
+    FeedThunk,
+    KernelThunk,
+    LibraryCallThunk,
+    OutlinedThunk,
+    Thunk,
+    TransferThunk,
+    WhileThunk,
+    nested_thunks,
+)
+
+
+@dataclass(eq=False, slots=True)
+class NativeProgram:
+    """The thunks of a module and the slices of its arguments, results, constants and temporaries."""
+
+    name: str
+    arguments: list[BufferSlice] = field(default_factory=list[BufferSlice])
+    """The leaves of the parameters, followed by the implicit arguments."""
+    implicit_arguments: list[str] = field(default_factory=list[str])
+    """The values that the device and the run provide: "replica-id", "partition-id", "rng-get-and-update-state"."""
+    results: list[BufferSlice] = field(default_factory=list[BufferSlice])
+    aliases: dict[int, int] = field(default_factory=dict[int, int])
+    """For each result that lies in the memory of a donated argument, the number of that argument."""
+    constants: list[BufferSlice] = field(default_factory=list[BufferSlice])
+    thunks: list[Thunk] = field(default_factory=list[Thunk])
+    callbacks: list[CallbackThunk | CollectiveThunk] = field(default_factory=list["CallbackThunk | CollectiveThunk"])
+    """The thunks that may call the host, by number."""
+    replica_count: int = 1
+    partition_count: int = 1
+    received_count: int = 0
+    """The number of slices with storage class SHARED; each has an entry in the address table."""
+    shared_size: int = 0
+    """The size in bytes of the memory that the devices of a run share."""
+    arena_size: int = 0
+    temporaries: list[BufferSlice] = field(default_factory=list[BufferSlice])
+    """The temporaries in the arena, the largest first."""
+    counters: ProfilingCounters | None = None
+    """Where the program is timed, if it is instrumented."""
+
+    def allocate_shared(self, size: int) -> int:
+        """Reserves bytes in shared memory, after the wait records of the devices; returns their offset."""
+        records = round_to_cache_lines(WAIT_RECORD_BYTES * (1 + self.replica_count * self.partition_count))
+        offset = max(records, self.shared_size)
+        self.shared_size = offset + round_to_cache_lines(size)
+        return offset
+
+    # -- the address table
+
+    def table_index(self, slice_: BufferSlice) -> int:
+        """The table entry with the base address of a slice: arena, argument, result, constant or received slice."""
+        if slice_.storage is StorageClass.TEMPORARY:
+            return 0 if slice_.number < 0 else 1 + len(self.arguments) + slice_.number
+        if slice_.storage is StorageClass.ARGUMENT:
+            return 1 + slice_.number
+        if slice_.storage is StorageClass.RESULT:
+            return 1 + len(self.arguments) + slice_.number
+        if slice_.storage is StorageClass.SHARED:
+            return self.device_index + 1 + slice_.number
+        return 1 + len(self.arguments) + len(self.results) + slice_.number
+
+    @property
+    def implicit_arguments_index(self) -> int:
+        """The first table entry of the implicit arguments, which are the last of the arguments."""
+        return 1 + len(self.arguments) - len(self.implicit_arguments)
+
+    @property
+    def callback_index(self) -> int:
+        """The table entry with the address of the host's callback function."""
+        return 1 + len(self.arguments) + len(self.results) + len(self.constants)
+
+    @property
+    def shared_index(self) -> int:
+        """The table entry with the address of the memory that the devices of a run share."""
+        return self.callback_index + 1
+
+    @property
+    def device_index(self) -> int:
+        """The table entry with the number of the device; the entries of received slices follow it."""
+        return self.shared_index + 1
+
+    @property
+    def call_blocks_index(self) -> int:
+        """The first table entry of the call blocks; there is one entry per callback."""
+        return self.device_index + 1 + self.received_count
+
+    @property
+    def poll_index(self) -> int:
+        """The first of four table entries for safepoint polls.
+
+        They hold the host's poll function, the identity of the one thread that calls it, the time of its last call, and
+        whether that call asked to stop.
+        """
+        return self.call_blocks_index + len(self.callbacks)
+
+    @property
+    def counters_index(self) -> int:
+        """The table entry with the address of the counter table of an instrumented program."""
+        return self.poll_index + 4
+
+    @property
+    def table_size(self) -> int:
+        """The number of entries in the address table."""
+        return self.counters_index + (self.counters is not None)
+
+
+# -- the dump
+
+
+def print_program(program: NativeProgram) -> str:
+    """Returns the memory of a program and its thunks as text, one per line, with nested thunks indented."""
+    lines = [f"program {program.name}: arena of {program.arena_size} bytes"]
+    boundary = (("argument", program.arguments), ("result", program.results), ("constant", program.constants))
+    for title, slices in boundary:
+        lines += [
+            f"  {title} {slice_.number}: {slice_.shape.to_text(layout=False)}, {slice_.size} bytes" for slice_ in slices
+        ]
+    lines += [f"  result {result} lies in argument {argument}" for result, argument in program.aliases.items()]
+    return "\n".join([*lines, *_print_thunks(program.thunks, "  ")]) + "\n"
+
+
+def _print_thunks(thunks: list[Thunk], indent: str) -> Iterator[str]:
+    for thunk in thunks:
+        yield indent + thunk_title(thunk)
+        if isinstance(thunk, OutlinedThunk):
+            yield from _print_thunks(thunk.thunks, indent + "  ")
+            continue
+        for number, nested in enumerate(nested_thunks(thunk)):
+            name = ("condition", "body")[number] if isinstance(thunk, WhileThunk) else f"branch {number}"
+            yield f"{indent}  {name}"
+            yield from _print_thunks(nested, indent + "    ")
+
+
+def thunk_title(thunk: Thunk) -> str:
+    """Returns one line that says what a thunk does, on which slices, and for which instruction."""
+    if isinstance(thunk, KernelThunk):
+        loop = thunk.kernel.parallel_loop
+        extent = f", {loop.extent} iterations of about {thunk.work} operations" if loop is not None else ""
+        return f"kernel {thunk.op_name}({_join(thunk.slices)}){extent}"
+    if isinstance(thunk, CopyThunk):
+        return f"copy {thunk.source} to {thunk.target}"
+    if isinstance(thunk, CallbackThunk):
+        what = "callback" if thunk.calling_convention is None else "target"
+        what = "transfer" if isinstance(thunk, TransferThunk | FeedThunk) else what
+        return f"{what} {thunk.number} {thunk.op_name}({_join(thunk.operands)}) to ({_join(thunk.results)})"
+    if isinstance(thunk, CollectiveThunk):
+        operands, received = _join(thunk.operands), _join(thunk.received)
+        return f"rendezvous {thunk.number} {thunk.op_name}({operands}), then read ({received})"
+    if isinstance(thunk, LibraryCallThunk):
+        calls = f", {thunk.batch} calls of about {thunk.work} operations" if thunk.batch > 1 else ""
+        return f"{thunk.symbol} {thunk.op_name}({_join(thunk.slices)}){calls}"
+    if isinstance(thunk, WhileThunk):
+        return f"while {thunk.predicate} ({thunk.op_name})"
+    if isinstance(thunk, OutlinedThunk):
+        copies = [("loads", thunk.loaded), ("stores", thunk.stored)]
+        return "function" + ",".join(f" {verb} {_join(slices)}" for verb, slices in copies if slices)
+    return f"branch by {thunk.index} ({thunk.op_name})"
+
+
+def _join(slices: list[BufferSlice]) -> str:
+    return ", ".join(map(str, slices))
