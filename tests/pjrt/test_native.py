@@ -1,4 +1,4 @@
-"""The native half by itself: memory, events, buffers, errors, without JAX."""
+"""The native library without JAX: memory, events, buffers, errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlapy.base.container import pack
 from xlapy.base.element_types import F32, S32
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.pjrt.c_api.native_library import native
-from xlapy.pjrt.c_api.structs import ENTRIES, EXTENSION_HEAD_BYTES, EXTENSIONS, HEAD_BYTES, structure
+from xlapy.pjrt.c_api.structs import ENTRIES, EXTENSION_HEADER_BYTES, EXTENSIONS, HEADER_BYTES, structure
 from xlapy.pjrt.compile.serialized import KIND
 from xlapy.pjrt.native.link import function_of
 from xlapy.pjrt.native.macros import expand_macros, offset
@@ -26,7 +26,7 @@ WAKE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 def call(name: str, **values: int):
     """Calls an entry through the table, as a framework does; its arguments, or the error's code and message."""
-    entry = read_words(native().table + HEAD_BYTES + 8 * ENTRIES.index(name), 1)[0]
+    entry = read_words(native().table + HEADER_BYTES + 8 * ENTRIES.index(name), 1)[0]
     args = structure(name)(**{"struct_size": ctypes.sizeof(structure(name)), **values})
     error = ENTRY(entry)(ctypes.addressof(args))
     if error is None:
@@ -44,9 +44,9 @@ def extension(name: str, **values: int):
     while read_words(at, 2)[1] != number:
         at = read_words(at, 3)[2]
     size, *_ = read_words(at, 1)
-    assert size == EXTENSION_HEAD_BYTES + 8 * len(names)
+    assert size == EXTENSION_HEADER_BYTES + 8 * len(names)
     args = structure(name)(struct_size=ctypes.sizeof(structure(name)), **values)
-    assert ENTRY(read_words(at + EXTENSION_HEAD_BYTES, len(names))[names.index(name)])(ctypes.addressof(args)) is None
+    assert ENTRY(read_words(at + EXTENSION_HEADER_BYTES, len(names))[names.index(name)])(ctypes.addressof(args)) is None
     return args
 
 
@@ -74,15 +74,15 @@ def elements(handle: int) -> np.ndarray:
 
 
 def test_every_entry_of_the_table_is_code():
-    table = read_words(native().table + HEAD_BYTES, len(ENTRIES))
+    table = read_words(native().table + HEADER_BYTES, len(ENTRIES))
     assert len(ENTRIES) == len(set(ENTRIES)) == 138
     assert all(table)
-    assert read_words(native().table, 1) == [HEAD_BYTES + 8 * 138]
+    assert read_words(native().table, 1) == [HEADER_BYTES + 8 * 138]
 
 
-def test_what_is_not_there_says_so():
+def test_missing_entries_report_themselves():
     assert function_of("Buffer_Bitcast", {}) == "Buffer_Bitcast_is_unknown"
-    entry = read_words(native().table + HEAD_BYTES + 8 * ENTRIES.index("Buffer_Bitcast"), 1)[0]
+    entry = read_words(native().table + HEADER_BYTES + 8 * ENTRIES.index("Buffer_Bitcast"), 1)[0]
     error = Record("error", ENTRY(entry)(0))
     assert error["code"] == 12
     assert read_bytes(error["message"], error["message_size"]) == b"xlapy does not have PJRT_Buffer_Bitcast"
@@ -111,19 +111,19 @@ def test_null_handles_are_errors(entry):
     assert call(entry) == (3, "a handle is null")
 
 
-def test_arguments_in_python_are_looked_at():
+def test_entries_in_python_check_their_arguments():
     assert call("Executable_GetCostAnalysis") == (3, "PJRT_Executable_GetCostAnalysis: executable is null")
     assert call("Client_Compile", client=platform().handle) == (3, "PJRT_Client_Compile: program is null")
     code, message = call("Device_MemoryStats", device=platform().devices[0].handle, struct_size=24)
     assert code == 3 and "PJRT_Device_MemoryStats: the arguments have 24 bytes, not" in message
-    assert host_buffer(np.ones(3, np.float32), semantics=4) == (3, "there are no semantics 4 of host buffers")
-    executable = platform().handle  # any record: its options are looked for first
+    assert host_buffer(np.ones(3, np.float32), semantics=4) == (3, "unknown host buffer semantics 4")
+    executable = platform().handle  # any record: its options are checked first
     assert call("LoadedExecutable_Execute", executable=executable) == (3, "a handle is null")
     for entry in ("Buffer_Destroy", "Event_Destroy", "Executable_Destroy"):
         assert not isinstance(call(entry), tuple)
 
 
-def test_forms_of_the_text():
+def test_field_access_macros():
     text = expand_macros(
         "  %d = get ptr buffer.data of %b\n  put i64 0 buffer.lock of %b\n  %p = at storage.owners of %s"
     )
@@ -132,19 +132,19 @@ def test_forms_of_the_text():
     assert "%p = getelementptr inbounds i8, ptr %s, i64 0" in text
 
 
-def test_loops_of_the_text():
+def test_loop_macros():
     text = expand_macros("  for %n below 3 as row\n  call void @f(i64 %n)\n  end row\n  ret i64 %n")
     assert "%n = phi i64 [ 0, %row.from ], [ %row.following, %row.next ]" in text
     assert text.endswith("  %row.following = add i64 %n, 1\n  br label %row.header\nrow.end:\n  ret i64 %n")
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0, 4), (100, 100)])
-def test_arrays_go_there_and_back(shape):
+def test_arrays_round_trip(shape):
     array = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
     buffer = host_buffer(array).buffer
     assert np.array_equal(elements(buffer), array)
-    told = call("Buffer_Dimensions", buffer=buffer)
-    assert tuple(read_words(told.dims, told.num_dims)) == shape
+    answer = call("Buffer_Dimensions", buffer=buffer)
+    assert tuple(read_words(answer.dims, answer.num_dims)) == shape
     assert call("Buffer_OnDeviceSizeInBytes", buffer=buffer).on_device_size_in_bytes == array.nbytes
     assert call("Buffer_Destroy", buffer=buffer)
 
@@ -157,7 +157,7 @@ def test_strides_of_either_sign():
     call("Buffer_Destroy", buffer=buffer)
 
 
-def test_memory_of_the_host_is_lent_until_the_buffer_ends():
+def test_host_memory_is_borrowed_until_the_buffer_is_deleted():
     array = np.arange(40_000, dtype=np.float32)
     made = host_buffer(array, semantics=2)
     happened: list[int] = []
@@ -184,7 +184,7 @@ def test_deleted_buffers_are_errors():
     call("Buffer_Destroy", buffer=buffer)
 
 
-def test_layouts_of_the_host():
+def test_host_layouts():
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     buffer = host_buffer(array).buffer
     order = (ctypes.c_int64 * 2)(0, 1)
@@ -211,7 +211,7 @@ def layout_of(order: tuple[int, ...]) -> tuple[ctypes.Array, ctypes.Array]:
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (0, 3, 2), (1, 1, 5)])
-def test_buffers_lie_in_their_layout(shape):
+def test_buffers_have_their_layout(shape):
     array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     layout, kept = layout_of((2, 0, 1))
     buffer = host_buffer(array, layout=ctypes.addressof(layout)).buffer
@@ -219,8 +219,8 @@ def test_buffers_lie_in_their_layout(shape):
     raw = np.zeros(array.size, np.float32)
     call("Buffer_ToHostBuffer", src=buffer, dst=raw.ctypes.data, dst_size=raw.nbytes)
     assert raw.tolist() == array.transpose(2, 0, 1).ravel().tolist()
-    told = call("Buffer_GetMemoryLayout", buffer=buffer)
-    assert read_words(told.minor_to_major, told.minor_to_major_size) == [1, 0, 2] and told.layout_type == 0
+    answer = call("Buffer_GetMemoryLayout", buffer=buffer)
+    assert read_words(answer.minor_to_major, answer.minor_to_major_size) == [1, 0, 2] and answer.layout_type == 0
     text = extension(
         "Layouts_MemoryLayout_Serialize", layout=extension("Layouts_Buffer_MemoryLayout", buffer=buffer).layout
     )
@@ -233,7 +233,7 @@ def test_buffers_lie_in_their_layout(shape):
     assert len(kept) == 3
 
 
-def test_layouts_that_order_no_dimensions_are_refused():
+def test_invalid_layouts_are_rejected():
     layout, kept = layout_of((1, 1))
     code, message = host_buffer(np.zeros((2, 3), np.float32), layout=ctypes.addressof(layout))
     assert code == 3 and "order (1, 1) is not one of 2 dimensions" in message
@@ -254,7 +254,7 @@ def test_default_layouts_of_every_rank(rank):
     assert written == "{" + ",".join(map(str, reversed(range(rank)))) + "}"
 
 
-def test_unknown_element_types_are_refused():
+def test_unknown_element_types_are_rejected():
     handle = platform().devices[0].memories["device"]
     given = {"client": platform().handle, "memory": handle}
     code, message = call("Client_CreateUninitializedBuffer", shape_element_type=99, **given)
@@ -263,8 +263,8 @@ def test_unknown_element_types_are_refused():
         buffers.type_of(0)
 
 
-def test_large_blocks_are_used_again_and_given_back():
-    platform()  # which says how much is kept
+def test_large_blocks_are_cached_and_trimmed():
+    platform()  # sets the limit of the cache
     storage = native().allocate(1_100_000)
     native().release(storage)
     assert native().allocate(1_090_000) == storage
@@ -305,7 +305,7 @@ def test_many_threads_delete_and_read_the_same_buffers():
     assert wrong == [] and all(call("Buffer_IsDeleted", buffer=handle).is_deleted for handle in handles)
 
 
-def test_devices_that_are_not_there():
+def test_unknown_devices():
     code, message = call("Client_LookupDevice", client=platform().handle, id=5)
     assert code == 3 and message == "there is no device 5: xlapy has 1"
 
@@ -314,8 +314,8 @@ def test_executables_that_cannot_be_read():
     for data, message in ((b"rubbish", "not the bytes of an executable"), (pack(KIND, {}, [b""]), "cannot be read")):
         text = ctypes.create_string_buffer(data, len(data))
         given = {"serialized_executable": ctypes.addressof(text), "serialized_executable_size": len(data)}
-        code, told = call("Executable_DeserializeAndLoad", client=platform().handle, **given)
-        assert code == 3 and message in told
+        code, answer = call("Executable_DeserializeAndLoad", client=platform().handle, **given)
+        assert code == 3 and message in answer
 
 
 def test_programs_that_cannot_be_read():

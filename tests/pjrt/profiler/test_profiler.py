@@ -1,4 +1,4 @@
-"""The extension for profilers by itself: its table, the order of calls, the profile of programs, without JAX."""
+"""The profiler extension without JAX: its table, the order of calls, and the profiles of programs."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_profile_of_a_program(program):
     ask("Destroy", profiler=profiler)
 
 
-def test_calls_out_of_order_are_errors(program):
+def test_calls_in_the_wrong_order_are_errors(program):
     first, second = session(), session()
     assert ask("Stop", profiler=first) == (3, "the profiler has not been started")
     ask("Start", profiler=first)
@@ -198,7 +198,7 @@ def test_the_instrumented_copy_is_compiled_once(program, monkeypatch):
     assert made == [program]
 
 
-def test_what_cannot_be_instrumented_is_told_of_as_a_whole(program, monkeypatch, caplog):
+def test_programs_that_cannot_be_instrumented_appear_as_whole_launches(program, monkeypatch, caplog):
     def refuse(*_):
         raise UnsupportedError("no clocks today")
 
@@ -223,7 +223,7 @@ def test_deleted_executables_do_not_run_instrumented(program):
     ask("Destroy", profiler=profiler)
 
 
-def test_ticks_become_times():
+def test_ticks_are_converted_to_time():
     clock = tracing.TickClock(1000, 10**18, 0.5)
     assert clock.picoseconds(np.array([1000, 1001, 3000])).tolist() == [0, 500, 1_000_000]
 

@@ -1,1 +1,1 @@
-"""The C API of PJRT as tables: entries, structures and element types."""
+"""The C API of PJRT: its entries, structures, element types, and the native library that implements them."""

@@ -1,6 +1,6 @@
-"""Entries in Python: the table of them, and what is around each.
+"""Entries of the C API that are implemented in Python: their table, and the conversion of exceptions to PJRT errors.
 
-Owns: the road of errors. Must not know: what entries do.
+Responsible for checking arguments and for errors. Does not depend on what the entries do.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from xlapy.base.errors import (
 from xlapy.pjrt.c_api.structs import structure
 
 if TYPE_CHECKING:
-    from xlapy.pjrt.native.link import Native, Thunk
+    from xlapy.pjrt.native.link import NativeEntry, NativeLibrary
 
 Entry = Callable[[Any], "int | None"]
-"""From the arguments to the address of an error, if it is not raised."""
+"""A function from the arguments to the address of an error, or None. It may also raise."""
 
-Needs = tuple[int, Sequence[str]]
-"""The least size of arguments, which is not padded, and the fields that are not null."""
+ArgumentRequirements = tuple[int, Sequence[str]]
+"""The least size of the argument structure, without trailing padding, and the fields that must not be null."""
 
 _entries: dict[str, tuple[str, Entry]] = {}
 
@@ -41,13 +41,13 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (MemoryError, 8),
     (UnsupportedError, 12),
 )
-"""PJRT's codes of errors: CANCELLED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED; INTERNAL is what is left."""
+"""PJRT's error codes: CANCELLED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED. All other errors are INTERNAL."""
 
 _INTERNAL = 13
 
 
-class FailedRunError(ExecutionError):
-    """The error of a run that nobody waited for. code: PJRT's."""
+class FailedLaunchError(ExecutionError):
+    """The error of a launch that failed after its call had returned. code: PJRT's error code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -55,7 +55,8 @@ class FailedRunError(ExecutionError):
 
 
 def entry(name: str, arguments: str = "") -> Callable[[Entry], Entry]:
-    """Makes a function of an entry's arguments that entry. arguments: the structure, if it has not the entry's name."""
+    """Decorator that registers a function as an entry. arguments: name of the argument structure, by default that of
+    the entry."""
 
     def add(function: Entry) -> Entry:
         _entries[name] = (arguments or name, function)
@@ -64,62 +65,70 @@ def entry(name: str, arguments: str = "") -> Callable[[Entry], Entry]:
     return add
 
 
-def thunks(native: Callable[[], Native]) -> dict[str, Thunk]:
-    """All entries as native code calls them: from the address of the arguments to that of an error, or 0."""
+def native_entries(native: Callable[[], NativeLibrary]) -> dict[str, NativeEntry]:
+    """All entries as native code calls them: functions from the address of the arguments to that of an error, or 0."""
     return {
-        name: functools.partial(_called, native, structure(of), _needs(of) if name == of else (0, ()), body)
-        for name, (of, body) in _entries.items()
+        name: functools.partial(
+            _call_entry,
+            native,
+            structure(structure_name),
+            _argument_requirements(structure_name) if name == structure_name else (0, ()),
+            body,
+        )
+        for name, (structure_name, body) in _entries.items()
     }
 
 
-def _called(native: Callable[[], Native], arguments: Any, needs: Needs, function: Entry, address: int) -> int:
-    """Whatever is raised becomes an error: an exception would be lost in native code, and look like success."""
+def _call_entry(
+    native: Callable[[], NativeLibrary], arguments: Any, needs: ArgumentRequirements, function: Entry, address: int
+) -> int:
+    """Calls an entry. Every exception becomes an error, because native code would lose it and report success."""
     try:
-        given = arguments.from_address(address)
-        _check(given, *needs)
-        return function(given) or 0
+        values = arguments.from_address(address)
+        _check(values, *needs)
+        return function(values) or 0
     except BaseException as error:
         return error_of(native(), error)
 
 
 _HANDLES = frozenset({"client", "device", "memory", "executable", "buffer", "src", "topology"})
-"""What the arguments of most entries begin with."""
+"""Fields with which the arguments of most entries begin."""
 
-_NEEDED = {
+_REQUIRED_FIELDS = {
     "Client_Compile": ("program",),
     "Executable_OptimizedProgram": ("program",),
     "LoadedExecutable_Execute": ("options",),
     "Buffer_CopyToMemory": ("dst_memory",),
     "Buffer_CopyToDevice": ("dst_device",),
 }
-"""What else is never null."""
+"""Other fields that must not be null."""
 
 
-def _needs(name: str) -> Needs:
-    """What the arguments of an entry of PJRT's table must be."""
+def _argument_requirements(name: str) -> ArgumentRequirements:
+    """The requirements on the arguments of an entry."""
     arguments = structure(name)
     names = [name for name, *_ in arguments._fields_]
     if names[1:2] != ["extension_start"]:
         return 0, ()
     last = getattr(arguments, names[-1])
     handles = [name for name in names[2:3] if name in _HANDLES]
-    return last.offset + last.size, (*handles, *_NEEDED.get(name, ()))
+    return last.offset + last.size, (*handles, *_REQUIRED_FIELDS.get(name, ()))
 
 
-def _check(given: Any, size: int, pointers: Sequence[str]) -> None:
-    name = f"PJRT_{type(given).__name__}"
-    if size and given.struct_size < size:
-        raise InvalidArgumentError(f"{name}: the arguments have {given.struct_size} bytes, not {size} or more")
+def _check(values: Any, size: int, pointers: Sequence[str]) -> None:
+    name = f"PJRT_{type(values).__name__}"
+    if size and values.struct_size < size:
+        raise InvalidArgumentError(f"{name}: the arguments have {values.struct_size} bytes, not {size} or more")
     for pointer in pointers:
-        if not getattr(given, pointer):
+        if not getattr(values, pointer):
             raise InvalidArgumentError(f"{name}: {pointer} is null")
 
 
-def error_of(native: Native, error: BaseException) -> int:
-    """The address of an error record, which whoever gets it destroys."""
+def error_of(native: NativeLibrary, error: BaseException) -> int:
+    """Makes an error record; its receiver destroys it."""
     code = (
         error.code
-        if isinstance(error, FailedRunError)
+        if isinstance(error, FailedLaunchError)
         else next((code for kind, code in _CODES if isinstance(error, kind)), _INTERNAL)
     )
     message = str(error) or type(error).__name__

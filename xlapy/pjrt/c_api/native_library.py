@@ -1,6 +1,6 @@
-"""The native half, linked once in a process, with the entries in Python behind it.
+"""The native library of the plugin, linked once per process, with the entries that are implemented in Python.
 
-Owns: when it is linked, the end of the interpreter. Must not know: what entries do.
+Responsible for when it is linked, and for the end of the interpreter. Does not depend on what the entries do.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import importlib
 import os
 import time
 
-from xlapy.pjrt.c_api.entries import thunks
-from xlapy.pjrt.native.link import Native
+from xlapy.pjrt.c_api.entries import native_entries
+from xlapy.pjrt.native.link import NativeLibrary
 
 _ENTRY_MODULES = (
     "xlapy.pjrt.objects.platform",
@@ -26,17 +26,17 @@ _ENTRY_MODULES = (
 )
 """The modules whose import registers entries that are implemented in Python."""
 
-_GLANCE = 0.001
-"""Seconds between two looks at workers, at the end."""
+_POLL_SECONDS = 0.001
+"""Seconds between polls for running launches at interpreter exit."""
 
 
 @functools.cache
-def native() -> Native:
-    """The native functions, with entries in Python behind them."""
+def native() -> NativeLibrary:
+    """Returns the native library; links it on first use."""
     for name in _ENTRY_MODULES:
         importlib.import_module(name)
-    linked = Native(thunks(native))
-    atexit.register(_end, linked)
+    linked = NativeLibrary(native_entries(native))
+    atexit.register(_finish_launches, linked)
     os.register_at_fork(
         before=linked.before_fork,
         after_in_parent=lambda: linked.after_fork(0),
@@ -45,12 +45,12 @@ def native() -> Native:
     return linked
 
 
-def _end(linked: Native) -> None:
-    """Waits for what is running; Ctrl-C ends it."""
+def _finish_launches(linked: NativeLibrary) -> None:
+    """Waits for running launches at interpreter exit. Ctrl-C cancels them."""
     linked.stop_streams()
     while not linked.are_streams_idle():
         try:
-            time.sleep(_GLANCE)
+            time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
             linked.set_cancelled(1)
     linked.set_cancelled(0)

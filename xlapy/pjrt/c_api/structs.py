@@ -1,9 +1,9 @@
-"""The structures of PJRT's C API 0.112: the order of its entries, the fields of their arguments.
-
-Owns: names, order, C types. Must not know: what entries do.
+"""The structures of PJRT's C API 0.112: the order of its entries, and the fields of their arguments.
 
 Every entry is a function of one pointer, to a structure of arguments, and returns a pointer to an error, or null.
-Nearly every field takes eight bytes, so that a structure is a row of words; those of C's int and bool are marked.
+Nearly every field takes eight bytes, so a structure is an array of words; fields of C type int or bool are marked.
+
+Responsible for names, order and C types. Does not depend on what the entries do.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ _NAMES = """
 """
 
 ENTRIES = tuple(_NAMES.split())
-"""The entries of the table, in order, without the prefix PJRT_."""
+"""The entries of the function table in order, without the prefix PJRT_."""
 
-HEAD_BYTES = 40
-"""Of the table, before its entries: its size, extensions, and the version (a structure of 24 bytes)."""
+HEADER_BYTES = 40
+"""Size of the table's header: its size, the extensions, and the version (a structure of 24 bytes)."""
 
 EXTENSIONS: Mapping[int, tuple[str, ...]] = {
     4: (
@@ -72,13 +72,14 @@ EXTENSIONS: Mapping[int, tuple[str, ...]] = {
         "Layouts_Executable_GetParameterLayouts",
     ),
 }
-"""The entries of each extension of the table, by its number (PJRT_Extension_Type)."""
+"""The entries of each extension of the table, by its PJRT_Extension_Type."""
 
-EXTENSION_HEAD_BYTES = 24
-"""Of an extension, before its entries: its size, its number, the next one."""
+EXTENSION_HEADER_BYTES = 24
+"""Size of an extension's header: its size, its type, and the next extension."""
 
 PROFILER = 1
-"""The number of the extension for profilers. It has the address of a table, and a word that arguments use."""
+"""PJRT_Extension_Type of the profiler extension. It holds the address of a function table, and a word that arguments
+use."""
 
 PROFILER_ENTRIES = (
     "Error_Destroy",
@@ -90,8 +91,8 @@ PROFILER_ENTRIES = (
     "Profiler_Stop",
     "Profiler_CollectData",
 )
-"""The functions of the table PLUGIN_Profiler_Api, in order, behind its size and a word for the plugin. Its errors are
-PJRT's, and their arguments lie as there."""
+"""The functions of the table PLUGIN_Profiler_Api in order, after its size and a word for the plugin. Its errors are
+PJRT's, and their arguments have the same layout."""
 
 _FIELDS = """
     Error_Destroy: error
@@ -240,12 +241,12 @@ _FIELDS = """
     Profiler_Stop: struct_size profiler
     Profiler_CollectData: struct_size profiler buffer buffer_size_in_bytes
 """
-"""Fields behind the size of the structure and its extensions; `:i` is an int (or enum), `:b` a bool, others are words:
-size_t, int64_t or a pointer."""
+"""Fields after the structure's size and extension pointer. `:i` is an int (or enum), `:b` a bool; other fields are
+words: size_t, int64_t or a pointer."""
 
 _TYPES: dict[str, type[Any]] = {"": ctypes.c_uint64, "i": ctypes.c_int32, "b": ctypes.c_bool}
 _BARE = ("LogicalDeviceIds", *PROFILER_ENTRIES[3:])
-"""Structures without extensions; a size is listed where there is one."""
+"""Structures without an extension pointer. Their size field, if any, is listed."""
 
 
 @functools.cache
@@ -263,13 +264,13 @@ def _table() -> dict[str, list[tuple[str, str]]]:
 
 
 def fields(name: str) -> list[str]:
-    """The fields of a structure, in order, those behind `struct_size` and `extension_start`."""
+    """The fields of a structure in order, after `struct_size` and `extension_start`."""
     return [field for field, _ in _table()[name]]
 
 
 @functools.cache
 def structure(name: str) -> Any:
-    """The structure as a class of `ctypes`; a field that it does not have cannot be set."""
+    """The structure as a `ctypes` class. Setting an unknown field is an error."""
     rows = [(field, _TYPES[kind]) for field, kind in _table()[name]]
     head = [] if name in _BARE else [("struct_size", ctypes.c_uint64), ("extension_start", ctypes.c_uint64)]
     return type(name, (ctypes.Structure,), {"_fields_": [*head, *rows], "__slots__": ()})

@@ -1,1 +1,1 @@
-"""Compilation on behalf of PJRT clients: options, programs, caching."""
+"""Compilation for PJRT clients: options, programs, caching."""

@@ -1,9 +1,9 @@
-"""Shardings that a program asks for while it is compiled: jax.debug.inspect_array_sharding inside of jit.
+"""`jax.debug.inspect_array_sharding` inside of jit: reports shardings to Python while a program is compiled.
 
-JAX writes the address of what is to be called into the program. Here that is a number, so that a program that comes
-from somewhere else cannot call anything.
+JAX writes the address of the handler into the program. xlapy replaces it by a number, so that a program from another
+source cannot call arbitrary addresses.
 
-Owns: what is called by number. Must not know: how programs are cut up.
+Responsible for the handlers by number. Does not depend on how programs are partitioned.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _handlers: WeakValueDictionary[int, Callable[[Any], Any]] = WeakValueDictionary(
 _numbers = itertools.count(1)
 
 
-def inspecting(original: Callable[..., Any]) -> Callable[..., Sequence[Any]]:
-    """JAX's rule of the primitive, with a number for the address. What it has to call lives as long as the program."""
+def lowering_with_number(original: Callable[..., Any]) -> Callable[..., Sequence[Any]]:
+    """Wraps JAX's lowering rule of the primitive: writes a number instead of the address. The handler lives as long as
+    the program."""
 
     def lowered(ctx: mlir.LoweringRuleContext, value: Any, *, callback: Any) -> Sequence[Any]:
         known = len(ctx.module_context.keepalives)
         results: Sequence[Any] = original(ctx, value, callback=callback)
-        for handler in ctx.module_context.keepalives[known:]:  # none if there is one device: it has been called
-            call = next(use.owner for use in value.uses if _is_fresh(use.owner))
+        for handler in ctx.module_context.keepalives[known:]:  # empty for one device: JAX has called the handler
+            call = next(use.owner for use in value.uses if _has_address(use.owner))
             number = next(_numbers)
             _handlers[number] = handler
             call.attributes["backend_config"] = ir.StringAttr.get(str(number))
@@ -45,8 +46,8 @@ def inspecting(original: Callable[..., Any]) -> Callable[..., Sequence[Any]]:
     return lowered
 
 
-def _is_fresh(user: Any) -> bool:
-    """Whether an operation is such a call, with an address as yet."""
+def _has_address(user: Any) -> bool:
+    """Whether an operation is such a custom call that still holds an address."""
     attributes = user.attributes
     if "call_target_name" not in attributes or ir.StringAttr(attributes["call_target_name"]).value != TARGET:
         return False
@@ -54,15 +55,16 @@ def _is_fresh(user: Any) -> bool:
 
 
 def inspect(call: Instruction, sharding: Sharding) -> None:
-    """Tells JAX the sharding of what a custom call is given; nothing if the program is of another process."""
+    """Reports the sharding of a custom call's operand to its handler; does nothing if the program is of another
+    process."""
     handler = _handlers.get(int(call.backend_config)) if call.backend_config.isdecimal() else None
     if handler is None:
         return
     message = message_class("OpSharding")()
     write_sharding(message, sharding)
-    told = xla_client.OpSharding()
-    told.ParseFromString(encode(message))
+    jax_message = xla_client.OpSharding()
+    jax_message.ParseFromString(encode(message))
     try:
-        handler(xla_client.HloSharding.from_proto(told))
+        handler(xla_client.HloSharding.from_proto(jax_message))
     except Exception as error:
         raise ExecutionError(f"Error calling inspect_sharding: {error}") from error

@@ -1,6 +1,6 @@
-"""CompileOptionsProto: where a program is to run; and the other messages that PJRT wants as bytes.
+"""Reads CompileOptionsProto, and writes the other messages that PJRT exchanges as bytes.
 
-Owns: the fields that count. Must not know: programs.
+Responsible for the fields that xlapy uses. Does not depend on programs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from xlapy.proto.messages import Message, decode, encode, message_class
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """devices: numbers of the devices, those of a replica's partitions together."""
+    """The device assignment of a program. devices: device numbers, with the partitions of a replica next to
+    each other."""
 
     num_replicas: int = 1
     num_partitions: int = 1
@@ -27,8 +28,8 @@ class CompileOptions:
 
 
 def read_options(data: bytes) -> CompileOptions:
-    """`ProtoError` for other bytes, `InvalidArgumentError` for unknown options and for devices that are not as many as
-    the program runs on."""
+    """`ProtoError` for malformed bytes, `InvalidArgumentError` for unknown options and for a device assignment of the
+    wrong size."""
     message = decode("CompileOptionsProto", data)
     _check_overrides(message)
     options = message.executable_build_options
@@ -41,7 +42,7 @@ def read_options(data: bytes) -> CompileOptions:
 
 
 def _check_overrides(message: Message) -> None:
-    """XLA's options mean nothing here, but are judged: by JAX's CPU, which compiles nothing with them."""
+    """Validates XLA's options, which have no effect here, by passing them to JAX's CPU client with an empty program."""
     overrides = [(name, _value(given)) for name, given in message.env_option_overrides.items()]
     if not overrides:
         return
@@ -49,16 +50,16 @@ def _check_overrides(message: Message) -> None:
     options.env_option_overrides = overrides
     device = jax.devices("cpu")[0]
     try:
-        device.client.compile_and_load(_NOTHING, xla_client.DeviceList((device,)), options)
+        device.client.compile_and_load(_EMPTY_PROGRAM, xla_client.DeviceList((device,)), options)
     except jax.errors.JaxRuntimeError as error:
         raise InvalidArgumentError(str(error).removeprefix("INVALID_ARGUMENT: ")) from error
 
 
-_NOTHING = "module { func.func @main() { return } }"
+_EMPTY_PROGRAM = "module { func.func @main() { return } }"
 
 
 def _value(override: Message) -> bool | int | float | str:
-    """What an OptionOverrideProto has."""
+    """The value of an OptionOverrideProto."""
     for field in ("string_field", "bool_field", "int_field", "double_field"):
         if override.HasField(field):
             value: bool | int | float | str = getattr(override, field)
@@ -71,14 +72,14 @@ def _devices(assignment: Message, replicas: int, partitions: int) -> tuple[int, 
     rows = [list(row.replica_device_ids) for row in assignment.computation_devices]
     if len(rows) != partitions or any(len(row) != replicas for row in rows):
         raise InvalidArgumentError(
-            f"the device assignment has {[len(row) for row in rows]} replicas a partition, "
-            f"the options {partitions} partitions of {replicas} replicas"
+            f"the device assignment has {[len(row) for row in rows]} replicas per partition, "
+            f"the options have {partitions} partitions of {replicas} replicas"
         )
     return tuple(row[replica] for replica in range(replicas) for row in rows)
 
 
 def write_assignment(options: CompileOptions) -> bytes:
-    """A DeviceAssignmentProto: for each partition, the devices of its replicas."""
+    """Writes a DeviceAssignmentProto: for each partition, the devices of its replicas."""
     message = message_class("DeviceAssignmentProto")()
     message.replica_count, message.computation_count = options.num_replicas, options.num_partitions
     for partition in range(options.num_partitions):
@@ -87,26 +88,28 @@ def write_assignment(options: CompileOptions) -> bytes:
     return encode(message)
 
 
-def with_config(module: bytes, parameters: Sequence[Sharding | None], results: Sequence[Sharding | None]) -> bytes:
-    """An HloModuleProtoWithConfig of an HloModuleProto, with the shardings of what goes in and comes out.
+def write_module_with_config(
+    module: bytes, parameters: Sequence[Sharding | None], results: Sequence[Sharding | None]
+) -> bytes:
+    """Writes an HloModuleProtoWithConfig with the shardings of parameters and results.
 
-    Of the configuration it has the signature, without which XLA ends the process.
+    The configuration includes the signature, because XLA aborts the process without it.
     """
     message = decode("HloModuleProto", module)
     for sharding in parameters:
-        write_sharding(message.spmd_parameters_shardings.add(), sharding or _WHOLE)
+        write_sharding(message.spmd_parameters_shardings.add(), sharding or _REPLICATED)
     if results:
-        whole = Sharding(ShardingKind.TUPLE, elements=tuple(sharding or _WHOLE for sharding in results))
+        whole = Sharding(ShardingKind.TUPLE, elements=tuple(sharding or _REPLICATED for sharding in results))
         write_sharding(message.spmd_output_sharding, whole)
     signature = encode(message.host_program_shape)
-    return _field(1, encode(message)) + _field(2, _field(1, signature))
+    return _encode_field(1, encode(message)) + _encode_field(2, _encode_field(1, signature))
 
 
-_WHOLE = Sharding(ShardingKind.REPLICATED)
+_REPLICATED = Sharding(ShardingKind.REPLICATED)
 
 
-def _field(number: int, body: bytes) -> bytes:
-    """A field of a message on the wire."""
+def _encode_field(number: int, body: bytes) -> bytes:
+    """Encodes a length-delimited field of a protocol buffer."""
     size, rest = bytearray(), len(body)
     while rest > 127:
         size.append(rest & 127 | 128)

@@ -1,9 +1,9 @@
 """JAX's persistent compilation cache (jax_compilation_cache_dir) for this platform.
 
-JAX keeps programs of platforms whose names it knows. Everything it needs is here as well (executables as bytes, a
-fingerprint of what they depend on), so it is asked as for its CPU.
+JAX caches programs of the platforms whose names it knows. xlapy implements everything that the cache needs (serialized
+executables, a fingerprint of what they depend on), so JAX is made to treat it like its CPU.
 
-Owns: these two changes to JAX. Must not know: what the bytes are.
+Responsible for these two patches of JAX. Does not depend on the format of serialized executables.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _is_used = compilation_cache.is_cache_used
 _put = compilation_cache.put_executable_and_time
 
 
-def prepare_cache() -> None:
-    """Has JAX keep programs of this platform, where it keeps any."""
+def patch_compilation_cache() -> None:
+    """Makes JAX cache programs of this platform, if it caches any."""
     compilation_cache.is_cache_used = is_cache_used
     compilation_cache.put_executable_and_time = put_executable_and_time
 
@@ -34,10 +34,10 @@ def is_cache_used(backend: Any) -> bool:
 
 
 def put_executable_and_time(cache_key: str, module_name: str, executable: Any, backend: Any, compile_time: int) -> None:
-    """What calls Python is not kept, as JAX does not keep it on its CPU."""
+    """Stores an executable, unless it calls Python, which JAX does not store for its CPU either."""
     try:
         _put(cache_key, module_name, executable, backend, compile_time)
     except jax.errors.JaxRuntimeError as error:
         if backend.platform != PLATFORM_NAME or not str(error).startswith("UNIMPLEMENTED"):
             raise
-        logger.info("%s is not kept: %s", module_name, error)
+        logger.info("%s is not cached: %s", module_name, error)

@@ -1,10 +1,10 @@
 """Executables as bytes, for other processes and for JAX's persistent cache.
 
-A container (`xlapy.base.container`) of the kind "executable of JAX": the header has the shardings of parameters and
-results, the kinds of memory of results, the orders of dimensions, what was found when it was compiled, and the names of
-registered targets; the sections are the compile options and the executable as xlapy has it.
+The format is a container (`xlapy.base.container`) of the kind "executable of JAX". Its header holds the shardings of
+parameters and results, the memory kinds of results, the dimension orders, the executable's traits, and the names of
+registered custom-call targets. Its sections are the compile options and the serialized `Executable`.
 
-Owns: this form. Must not know: how executables run.
+Responsible for this format. Does not depend on how executables run.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from xlapy.pjrt.objects.records import read_bytes
 KIND = "executable of JAX"
 
 
-def written(loaded: LoadedExecutable) -> bytes:
-    """`UnsupportedError` for programs that call functions of this process."""
+def serialize_executable(loaded: LoadedExecutable) -> bytes:
+    """Serializes an executable; `UnsupportedError` for programs that call Python functions of this process."""
     executable = loaded.executable
     if calls_python(executable.module):
         raise UnsupportedError(f"{executable.name} calls Python functions of this process: it cannot be serialized")
@@ -51,15 +51,15 @@ def written(loaded: LoadedExecutable) -> bytes:
 
 
 def calls_python(module: Module) -> bool:
-    """Whether a module calls functions that JAX has by their numbers."""
+    """Whether a module calls Python functions that JAX passed as callbacks."""
     calls = (instruction for instruction in module.instructions() if instruction.op is opcodes.CUSTOM_CALL)
     return any(call.custom_call_target == TARGET for call in calls)
 
 
-def read(data: bytes, options: bytes = b"") -> LoadedExecutable:
-    """The inverse of `written`. options: compile options in the place of those it has.
+def deserialize_executable(data: bytes, options: bytes = b"") -> LoadedExecutable:
+    """Loads a serialized executable. options: compile options that replace the serialized ones.
 
-    `InvalidArgumentError` for other or damaged bytes, and for what another version of xlapy made.
+    `InvalidArgumentError` for other or damaged bytes, and for the bytes of another version of xlapy.
     """
     if not is_container(data):
         raise InvalidArgumentError("these are not the bytes of an executable of xlapy")
@@ -96,7 +96,7 @@ def _orders(rows: Sequence[Sequence[int]]) -> tuple[Order, ...]:
 @entry("Executable_Serialize")
 def executable_serialize(args: Any) -> None:
     loaded = executable_at(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = loaded.keep_bytes(written(loaded))
+    args.serialized_bytes, args.serialized_bytes_size = loaded.keep_bytes(serialize_executable(loaded))
     args.serialized_executable = args.executable
     args.serialized_executable_deleter = native().address("no_op")
 
@@ -113,4 +113,4 @@ def executable_get_compile_options(args: Any) -> None:
 def executable_deserialize_and_load(args: Any) -> None:
     data = read_bytes(args.serialized_executable, args.serialized_executable_size)
     options = read_bytes(args.overridden_serialized_compile_options, args.overridden_serialized_compile_options_size)
-    args.loaded_executable = read(data, options).record.address
+    args.loaded_executable = deserialize_executable(data, options).record.address

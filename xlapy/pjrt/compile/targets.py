@@ -1,6 +1,7 @@
-"""Native custom-call targets that are registered with JAX: for this platform, or for its CPU, whose rules are ours.
+"""Native custom-call targets registered with JAX, for this platform or for JAX's CPU, whose lowering rules xlapy
+shares.
 
-Owns: the way from JAX's registry into xlapy's. Must not know: how targets are called.
+Responsible for copying targets from JAX's registry to xlapy's. Does not depend on how targets are called.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ _CPU = "cpu"
 
 
 def register_target(name: str, target: Any, platform: str, api_version: int = 0, traits: Any = None) -> None:
-    """What `jax.ffi.register_ffi_target` calls for this platform: api_version 1 is the typed interface."""
+    """Handler of `jax.ffi.register_ffi_target` for this platform. api_version 1 is the typed FFI."""
     version = CustomCallApiVersion.TYPED_FFI if api_version else CustomCallApiVersion.ORIGINAL
     register_custom_call_target(name, target, api_version=version)
 
 
 def register_type(name: str, registration: Any) -> None:
-    """What `jax.ffi.register_ffi_type` calls for this platform."""
+    """Handler of `jax.ffi.register_ffi_type` for this platform."""
     register_custom_call_type(name, registration["type_id"], registration.get("type_info"))
 
 
 def adopt_targets(module: Module) -> None:
-    """Registers those targets of a module's calls that are known to JAX's CPU only."""
+    """Registers the targets of a module's custom calls that only JAX's CPU knows."""
     for instruction in module.instructions():
         if instruction.op is opcodes.CUSTOM_CALL and find_target(instruction.custom_call_target, _CPU) is None:
             try:
@@ -42,13 +43,13 @@ def adopt_targets(module: Module) -> None:
 
 
 def registered_targets(module: Module) -> list[str]:
-    """The names of targets that a module calls and that somebody has registered."""
+    """The names of registered targets that a module calls."""
     names = {one.custom_call_target for one in module.instructions() if one.op is opcodes.CUSTOM_CALL}
     return sorted(name for name in names if find_target(name, _CPU) is not None)
 
 
 def adopt_named(names: Iterable[str]) -> None:
-    """Registers those of the targets with these names that are known to JAX's CPU only."""
+    """Registers the targets with these names that only JAX's CPU knows."""
     for name in names:
         if find_target(name, _CPU) is None:
             _adopt(name)
@@ -59,8 +60,8 @@ def _adopt(name: str) -> None:
     if target is not None:
         register_custom_call_target(name, target, api_version=CustomCallApiVersion.TYPED_FFI)
         return
-    # JAX keeps what is registered before its CPU client is made.
-    waiting = xla_client._custom_callback.get(xla_client.xla_platform_names[_CPU], ())
-    for known, function, api_version, _ in waiting:
+    # JAX queues targets that are registered before its CPU client exists.
+    queued = xla_client._custom_callback.get(xla_client.xla_platform_names[_CPU], ())
+    for known, function, api_version, _ in queued:
         if known == name:
             register_target(name, function, _CPU, api_version)

@@ -1,9 +1,9 @@
-"""Python functions that programs of JAX call: pure_callback, io_callback, debug.print and the like.
+"""Python callbacks of JAX programs: pure_callback, io_callback, debug.print and the like.
 
-A call is a custom call whose attribute is the number of its function in this process. The function lives as long as the
-lowered program.
+A callback is a custom call whose attribute is the number of its function in this process. The function lives as long as
+the lowered program.
 
-Owns: the functions by number, how a call is lowered. Must not know: native code.
+Responsible for the functions by number, and for how a callback is lowered. Does not depend on native code.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from xlapy.pjrt.platform_name import PLATFORM_NAME
 
 TARGET = "xla_ffi_python_xlapy_callback"
 PARTITIONED_TARGET = "xla_ffi_partitioned_python_xlapy_callback"
-"""Of what each device calls with its parts of the operands."""
+"""Target of callbacks that each device calls with its own shards of the operands."""
 
 
 class _Function:
-    """A function, and the types of what it returns."""
+    """A callback function and the types of its results."""
 
     def __init__(self, function: Callable[..., Sequence[Any]], results: Sequence[core.ShapedArray]) -> None:
         self.function = function
         self.results = results
 
     def __call__(self, *arguments: Any) -> tuple[np.ndarray[Any, Any], ...]:
-        """`RuntimeError` unless it returns what it was said to."""
+        """Calls the function; `RuntimeError` unless the results have the declared types."""
         values = self.function(*arguments)
         if len(values) != len(self.results):
             raise RuntimeError(
@@ -58,8 +58,8 @@ _functions: WeakValueDictionary[int, _Function] = WeakValueDictionary()
 _numbers = itertools.count(1)
 
 
-def _call(*operands: Any, ffi_attributes: dict[str, Any], shape: Any) -> Any:
-    """What the custom call runs; a token goes through."""
+def _run_callback(*operands: Any, ffi_attributes: dict[str, Any], shape: Any) -> Any:
+    """The implementation of the custom call. A token operand is returned unchanged."""
     function = _functions[int(ffi_attributes["index"])]
     tokens = [operand for operand in operands if operand is None]
     try:
@@ -71,17 +71,18 @@ def _call(*operands: Any, ffi_attributes: dict[str, Any], shape: Any) -> Any:
 
 
 def _with_token(sharding: Any, results: int) -> Any:
-    """Shardings of the results behind that of the token; without results there is one for all."""
+    """Adds the sharding of the token before those of the results. Without results there is one sharding for all."""
     if not isinstance(sharding, SdyArrayList) or not results:
         return sharding
     devices = sharding.shardings[0].logical_device_ids
     return SdyArrayList((SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=devices), *sharding.shardings))
 
 
-def make_callable(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Lowers calls of Python on this platform, and leaves others to JAX's own function."""
+def lower_callbacks(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a lowering function that handles callbacks on this platform, and calls JAX's own function for other
+    platforms."""
     for target in (TARGET, PARTITIONED_TARGET):
-        register_custom_call_target(target, _call)
+        register_custom_call_target(target, _run_callback)
 
     def emit_python_callback(
         ctx: mlir.LoweringRuleContext,
@@ -112,10 +113,10 @@ def make_callable(original: Callable[..., Any]) -> Callable[..., Any]:
             ctx = dataclasses.replace(ctx, avals_in=avals_in, avals_out=avals_out)
         target = PARTITIONED_TARGET if partitioned else TARGET
         lowered = ffi.build_ffi_lowering_function(target, has_side_effect=has_side_effect)
-        made = lowered(ctx, *operands, index=np.uint64(number))
+        call = lowered(ctx, *operands, index=np.uint64(number))
         if sharding is not None:
-            mlir.set_sharding(ctx.module_context, made, sharding)
-        results = list(made.results)
+            mlir.set_sharding(ctx.module_context, call, sharding)
+        results = list(call.results)
         if token:
             token = results.pop(0)
         return results, token, function

@@ -1,9 +1,9 @@
-"""DLPack: arrays of this platform for other libraries, and theirs for it, without copies.
+"""DLPack exchange between arrays of this platform and other libraries, without copies.
 
-JAX knows by the name of a platform whether its memory is the host's. Ours is: what leaves goes as an array of JAX's CPU
-that shows the same memory; what comes is a view.
+JAX decides by the platform's name whether its memory is the host's, and does not know this platform. An exported array
+therefore goes out as an array of JAX's CPU on the same memory, and an imported array becomes a view.
 
-Owns: these changes to JAX. Must not know: handles.
+Responsible for these patches of JAX. Does not depend on handles.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from jax._src import array, dlpack
 
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 
-_to = dlpack._to_dlpack
-_device = array.ArrayImpl.__dlpack_device__
+_original_to_dlpack = dlpack._to_dlpack
+_original_device = array.ArrayImpl.__dlpack_device__
 
 
-def prepare_interchange(is_default: bool) -> None:
-    """is_default: what comes from the host's memory is for this platform, not for JAX's CPU."""
+def patch_dlpack(is_default: bool) -> None:
+    """Patches JAX. is_default: whether imported host arrays become arrays of this platform rather than of JAX's CPU."""
     dlpack._to_dlpack = to_dlpack
     array.ArrayImpl.__dlpack_device__ = device_of
     if is_default:
@@ -29,17 +29,17 @@ def prepare_interchange(is_default: bool) -> None:
 
 
 def device_of(given: Any) -> tuple[Any, int]:
-    """Which memory an array is in, as DLPack says it."""
-    return (dlpack.DLDeviceType.kDLCPU, 0) if given.platform() == PLATFORM_NAME else _device(given)
+    """The DLPack device of an array."""
+    return (dlpack.DLDeviceType.kDLCPU, 0) if given.platform() == PLATFORM_NAME else _original_device(given)
 
 
 def to_dlpack(
     given: Any, stream: Any = None, src_device: Any = None, device: Any = None, copy: bool | None = None
 ) -> object:
-    """A capsule. `ValueError` if it would show other memory though `copy` is False."""
+    """Exports an array as a DLPack capsule. `ValueError` if that needs a copy although `copy` is False."""
     if given.platform() != PLATFORM_NAME or (device is not None and device.platform != PLATFORM_NAME):
-        return _to(given, stream, src_device, device, copy)
-    shown = jax.device_put(np.asarray(given), jax.devices("cpu")[0])
-    if copy is False and shown.unsafe_buffer_pointer() != given.unsafe_buffer_pointer():
+        return _original_to_dlpack(given, stream, src_device, device, copy)
+    view = jax.device_put(np.asarray(given), jax.devices("cpu")[0])
+    if copy is False and view.unsafe_buffer_pointer() != given.unsafe_buffer_pointer():
         raise ValueError(f"{given.shape} of {given.dtype} must be copied for DLPack, and copy=False")
-    return _to(shown, stream, None, None, copy)
+    return _original_to_dlpack(view, stream, None, None, copy)

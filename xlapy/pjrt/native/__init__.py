@@ -1,1 +1,1 @@
-"""The native half of the plugin, in LLVM text: what runs on every dispatch, and what runs when Python may not."""
+"""The native half of the plugin, as LLVM text: everything that runs on each dispatch or while Python may not run."""

@@ -1,32 +1,33 @@
-"""Entries of buffers in LLVM text.
+"""Entries of buffers, as LLVM text.
 
-A buffer is a record with its dimensions behind it; its elements are in a storage, dense, in the order of its layout,
-which several buffers may own. A lock of its own guards the end: who takes the storage to use it and who deletes the
-buffer never meet.
+A buffer is a record followed by its dimensions. Its elements are dense, in the order of its layout, in a storage that
+several buffers may own. A lock per buffer ensures that a thread that acquires the storage and a thread that deletes the
+buffer do not race.
 
-Owns: making, reading, deleting buffers; transfers that copy dense arrays. Must not know: programs.
+Responsible for making, reading and deleting buffers, and for transfers that copy dense arrays. Does not depend on
+programs.
 """
 
 from __future__ import annotations
 
 from xlapy.pjrt.objects.records import SIZES
 
-KNOWN_RANKS = 64
-"""The row-major layouts of ranks below are known here."""
+REGISTERED_RANKS = 64
+"""Native code knows the row-major layouts of lower ranks."""
 
 ZERO_COPY = 2
-"""The least of the semantics of host buffers (PJRT_HostBufferSemantics) that lend memory."""
+"""The first of PJRT_HostBufferSemantics that allows borrowing host memory."""
 
-SEMANTICS = 4
-"""How many semantics there are."""
+HOST_BUFFER_SEMANTICS_COUNT = 4
+"""Number of values of PJRT_HostBufferSemantics."""
 
-LENT_FROM = 1 << 14
-"""Bytes from which host memory is used as it is, where the caller allows it: less is copied faster."""
+MIN_BORROWED_BYTES = 1 << 14
+"""Host memory of at least this many bytes is borrowed if the caller allows it. Smaller arrays are copied faster."""
 
 TEXT = f"""
 @element_sizes = internal global [64 x i64] zeroinitializer
 
-@row_major_layouts = internal global [{KNOWN_RANKS} x ptr] zeroinitializer
+@row_major_layouts = internal global [{REGISTERED_RANKS} x ptr] zeroinitializer
 
 define void @set_row_major_layout(i64 %rank, ptr %layout) {{
   %place = getelementptr ptr, ptr @row_major_layouts, i64 %rank
@@ -37,7 +38,7 @@ define void @set_row_major_layout(i64 %rank, ptr %layout) {{
 ; The row-major layout; null for ranks that are not known.
 define internal ptr @row_major_layout(i64 %rank) {{
 entry:
-  %known = icmp ult i64 %rank, {KNOWN_RANKS}
+  %known = icmp ult i64 %rank, {REGISTERED_RANKS}
   br i1 %known, label %find, label %none
 find:
   %place = getelementptr ptr, ptr @row_major_layouts, i64 %rank
@@ -293,7 +294,7 @@ entry:
   %nowhere = icmp eq ptr %memory, null
   %special = icmp ne ptr %layout, null
   %known = icmp ult i32 %type, 64
-  %meant = icmp ult i32 %semantics, {SEMANTICS}
+  %meant = icmp ult i32 %semantics, {HOST_BUFFER_SEMANTICS_COUNT}
   %sensible = and i1 %known, %meant
   %unknown = xor i1 %sensible, true
   %unclear = or i1 %nowhere, %special
@@ -318,7 +319,7 @@ fast:
   %bytes = mul i64 %count, %element
   %record = call ptr @new_record(i64 %type_word, ptr %dims, i64 %rank, i64 %bytes, ptr %memory, ptr %order)
   %may_lend = icmp uge i32 %semantics, {ZERO_COPY}
-  %large = icmp uge i64 %bytes, {LENT_FROM}
+  %large = icmp uge i64 %bytes, {MIN_BORROWED_BYTES}
   %address = ptrtoint ptr %source to i64
   %below = and i64 %address, 15
   %aligned = icmp eq i64 %below, 0

@@ -1,9 +1,9 @@
-"""Events and errors in LLVM text.
+"""Events and errors, as LLVM text.
 
-The state of an event is 0 while it is pending, or the list of the callbacks that wait for it; 1 when it has happened.
-An event that has failed has an error, of which everybody who asks is given a copy.
+The state of an event is 0 or a list of waiting callbacks while it is pending, and 1 when it is complete. A failed event
+has an error, of which every reader gets a copy.
 
-Owns: errors, events, waiting. Must not know: what events are of.
+Responsible for errors, events and waiting. Does not depend on what completes events.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The ends of executables, in LLVM text.
+"""The lifetime of executables, as LLVM text.
 
-Owns: how many have an executable, the list of those that nobody has. Must not know: what executables do.
+Responsible for the number of handles of an executable, and for the list of executables without handles. Does not depend
+on what executables do.
 """
 
 from __future__ import annotations

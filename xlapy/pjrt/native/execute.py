@@ -1,18 +1,18 @@
-"""Calls of executables, in LLVM text.
+"""Calls of executables, as LLVM text.
 
-An executable has a part for each of its devices; a call has a row of places, one a part. A short program whose
-arguments are there runs in the caller's thread, one part after the other; all else is left to the workers of the
-devices, as are programs whose devices meet. What is not plain goes to Python, before anything has happened: programs
-with callbacks, arguments that do not fit, donated buffers whose memory somebody else has. While a trace is taken, the
-twin of an executable runs in its stead.
+An executable has a device program per device, and a call has an array of launch frames, one per device program. A short
+program whose arguments are ready runs in the caller's thread, one device after the other. All other launches are
+enqueued on the streams of their devices, including all programs whose devices synchronize. Cases that native code does
+not handle go to Python before anything has changed: programs with callbacks, arguments that do not match, and donated
+buffers whose memory has other owners. While a trace is taken, the instrumented copy of an executable runs instead.
 
-Owns: which way a call goes, runs in the caller's thread. Must not know: how programs are compiled, when workers run
-what.
+Responsible for choosing how a call runs, and for runs in the caller's thread. Does not depend on how programs are
+compiled, or on when streams run frames.
 """
 
 from __future__ import annotations
 
-_ROWS = """
+_FRAME_ARRAYS = """
 define internal ptr @device_program_at(ptr %executable, i64 %number) {
   %parts = get ptr executable.device_programs of %executable
   %at = getelementptr ptr, ptr %parts, i64 %number
@@ -98,7 +98,7 @@ define internal void @release_all_results(ptr %row, i64 %count) {
 }
 """
 
-_NOW = """
+_IN_CALLER = """
 ; Runs a row in this thread: 0, or 1 if nothing has happened, for want of memory, or 2 if a part ended early.
 define internal i32 @run_in_caller(ptr %args, ptr %row, i64 %count) {
   %made = call i1 @allocate_all_results(ptr %row, i64 %count, i64 0)
@@ -212,4 +212,4 @@ slow:
 }
 """
 
-TEXT = _ROWS + _NOW + _EXECUTE
+TEXT = _FRAME_ARRAYS + _IN_CALLER + _EXECUTE

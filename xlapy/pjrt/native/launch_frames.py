@@ -1,17 +1,18 @@
-"""A part of a run, in LLVM text: what one device does, and what it needs for that.
+"""Launch frames, as LLVM text: the state of a launch on one device.
 
-A place is memory of one part of one run: its arena, a word an argument for the storage that it owns meanwhile, a word a
-result, then the table of addresses that the program reads. A part keeps one place that no run uses; runs at the same
-time make their own.
+A frame consists of its record, the storages that hold its arguments, the storages of its results, and the address table
+that the program reads. It also owns the arena. A device program keeps one spare frame; concurrent launches allocate
+their own.
 
-Owns: places, storages of arguments and results, buffers that are handed out. Must not know: who runs what when.
+Responsible for frames, storages of arguments and results, and the result buffers. Does not depend on which thread runs
+a frame.
 """
 
 from __future__ import annotations
 
 from xlapy.pjrt.objects.records import SIZES
 
-_PLACES = f"""
+_FRAMES = f"""
 define internal ptr @acquire_frame(ptr %program) {{
 entry:
   %at = at device_program.spare_frame of %program
@@ -387,4 +388,4 @@ out:
 }
 """
 
-TEXT = _PLACES + _ARGUMENTS + _RESULTS
+TEXT = _FRAMES + _ARGUMENTS + _RESULTS

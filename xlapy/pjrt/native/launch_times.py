@@ -1,8 +1,10 @@
-"""Times of instrumented programs in LLVM text: when each part of a run began and ended, on which thread.
+"""Launch times of instrumented programs, as LLVM text: when each device started and finished a launch, and on which
+thread.
 
-Rows of the table of times are taken in order; its head counts those too for which there was no place.
+Rows of the time table are taken in order. Its count includes the rows that did not fit.
 
-Owns: noting times. Must not know: who reads them, the events of steps, which instrumented programs note by themselves.
+Responsible for recording times. Does not depend on who reads them, or on the thunk events that instrumented programs
+record themselves.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""Runs whose devices meet, in LLVM text: what the parts of one share, and how all end if one fails.
+"""Launches whose devices synchronize with each other, as LLVM text: their shared memory, and how all devices fail if
+one does.
 
-The memory that the devices share is made of zeros, and is as good as new when all parts have gone well: an executable
-keeps one that no run uses. Where a part fails, the others are told there, and what failed parts own stays until the
-last one has ended, as the others may read it where it lies.
+The memory that the devices share starts out as zeros, and returns to that state after a launch in which every device
+succeeded; an executable keeps one spare. If a device fails, a flag in this memory cancels the others. The storages of
+failed frames are kept until the last device has finished, because other devices may still read them.
 
-A part that waits for long has doubts: a thread of its own then asks Python, which knows who can still come. So workers
+A device that has waited long requests a deadlock check, which a separate thread performs in Python. Streams therefore
 never wait for the interpreter's lock.
 
-Owns: records of runs, the list of those that are on, doubts. Must not know: how devices meet, who runs parts.
+Responsible for launch records, the list of active launches, and deadlock checks. Does not depend on how devices
+synchronize, or on which thread runs a frame.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 from xlapy.native import futex
 from xlapy.pjrt.objects.records import SIZES
 
-_LIFE = f"""
+_LIFETIME = f"""
 @launches = internal global ptr null
 @launches_lock = internal global i64 0, align 64
 @launch_numbers = internal global i64 0, align 64
@@ -140,7 +142,7 @@ define internal void @set_device_state(ptr %launch, ptr %program, i64 %state) {{
 }}
 """
 
-_ENDS = """
+_FAILURES = """
 ; Tells the parts that run to end, and wakes those that sleep. The run must be open.
 define internal void @cancel_launch(ptr %launch) {
   %shared = get ptr launch.shared of %launch
@@ -257,7 +259,7 @@ out:
 }
 """.replace("{wake}", futex.wake_text("%word"))
 
-_DOUBTS = f"""
+_WATCHDOG = f"""
 @check_requested = internal global i64 0, align 64
 @watchdog_started = internal global i64 0
 @watchdog_semaphore = internal global [{SIZES["semaphore"]} x i8] zeroinitializer, align 64
@@ -311,4 +313,4 @@ define internal void @initialize_watchdog() {{
 }}
 """
 
-TEXT = _LIFE + _ENDS + _DOUBTS
+TEXT = _LIFETIME + _FAILURES + _WATCHDOG

@@ -1,10 +1,10 @@
-"""The table of entries as machine code: native entries, and ways into those in Python.
+"""Links the native library: native entries, trampolines to the entries in Python, and the function table.
 
-A way into Python keeps the exception that Python has set at the moment (JAX destroys objects while one is on its way),
-computes with denormal numbers (jaxlib compiles in a mode without them), and is closed once the interpreter ends:
-entries in Python then do nothing, while native ones still work.
+A trampoline to Python preserves the pending Python exception (JAX destroys objects while one propagates), enables
+denormal numbers (jaxlib compiles in a mode without them), and does nothing once the interpreter is shutting down.
+Native entries keep working then.
 
-Owns: what is native, the table. Must not know: what entries in Python do.
+Responsible for which entries are native, and for the function table. Does not depend on what entries in Python do.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, RESET_MXCSR_FUNCTION
 from xlapy.pjrt.c_api.structs import (
     API_VERSION,
     ENTRIES,
-    EXTENSION_HEAD_BYTES,
+    EXTENSION_HEADER_BYTES,
     EXTENSIONS,
-    HEAD_BYTES,
+    HEADER_BYTES,
     PROFILER,
     PROFILER_ENTRIES,
     fields,
@@ -98,9 +98,9 @@ _GETTERS: Mapping[str, str] = {
     "Layouts_Executable_GetOutputLayouts": "executable",
     "Layouts_Executable_GetParameterLayouts": "executable",
 }
-"""Entries that hand out words of a record, and its kind."""
+"""Entries that return fields of a record, and the record's kind."""
 
-_RENAMED: Mapping[tuple[str, str], str] = {
+_RECORD_FIELDS: Mapping[tuple[str, str], str] = {
     ("Buffer_UnpaddedDimensions", "unpadded_dims"): "dims",
     ("Buffer_DynamicDimensionIndices", "dynamic_dim_indices"): "dims",
     ("Buffer_DynamicDimensionIndices", "num_dynamic_dims"): "zero",
@@ -109,9 +109,9 @@ _RENAMED: Mapping[tuple[str, str], str] = {
     ("Layouts_Executable_GetOutputLayouts", "layouts"): "output_layouts",
     ("Layouts_Executable_GetParameterLayouts", "layouts"): "parameter_layouts",
 }
-"""What a field of the arguments is called in the record, where it is not the same."""
+"""The record's field for an argument field of a different name."""
 
-_NOTHING = (
+_NO_OPS = (
     "Plugin_Initialize",
     "Client_Destroy",
     "TopologyDescription_Destroy",
@@ -119,7 +119,7 @@ _NOTHING = (
     "Error_ForEachPayload",
     "Layouts_MemoryLayout_Destroy",
 )
-"""Entries with nothing to do: what they would end lives as long as the process."""
+"""Entries that do nothing, because what they would free lives as long as the process."""
 
 _NATIVE = (
     "Error_Destroy",
@@ -147,7 +147,7 @@ _NATIVE = (
     "Layouts_Client_GetDefaultLayout",
     "Layouts_Topology_GetDefaultLayout",
 )
-"""Entries written in LLVM text."""
+"""Entries that are written in LLVM text."""
 
 _ALL = (*ENTRIES, *(name for names in EXTENSIONS.values() for name in names), *PROFILER_ENTRIES)
 
@@ -188,12 +188,12 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "set_time_table": (None, ctypes.c_void_p),
     "LoadedExecutable_Execute": (ctypes.c_void_p, ctypes.c_void_p),
 }
-"""Native functions that Python calls: the type of the result, then of the arguments."""
+"""Native functions that Python calls: the type of the result, then those of the arguments."""
 
-_WAITS = "await_event"
-"""The one that waits, and lets other threads run Python meanwhile; the rest are short."""
+_BLOCKING = "await_event"
+"""The function that blocks, so it releases the interpreter's lock. The others are short and keep it."""
 
-_REST = """
+_COMMON = """
 @context = internal global [1 x i64] zeroinitializer
 
 define ptr @ExecuteContext_Create(ptr %args) {
@@ -244,17 +244,17 @@ go:
 
 _PYTHON = ("Py_AddPendingCall", "PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")
 
-Thunk = Callable[[int], int]
+NativeEntry = Callable[[int], int]
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
-class Native:
-    """The native functions, and the table; there is one in a process, which lives as long as that.
+class NativeLibrary:
+    """The native functions and the function table. There is one per process, which lives as long as the process.
 
-    python: entries in Python, by name, from the address of arguments to that of an error, or 0.
+    python: entries in Python by name, as functions from the address of the arguments to that of an error, or 0.
     """
 
-    def __init__(self, python: Mapping[str, Thunk]) -> None:
+    def __init__(self, python: Mapping[str, NativeEntry]) -> None:
         self._thunks = {name: _ENTRY(function) for name, function in python.items()}
         imports = {f"{name}_function": _address(thunk) for name, thunk in self._thunks.items()}
         imports |= {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON}
@@ -268,7 +268,7 @@ class Native:
 
     @property
     def table(self) -> int:
-        """The address of the table."""
+        """The address of the function table."""
         return ctypes.addressof(self._api)
 
     def address(self, name: str) -> int:
@@ -283,14 +283,14 @@ class Native:
 
 
 def leak(*values: Any) -> None:
-    """Makes objects live longer than the interpreter: native code uses them when it is gone."""
+    """Keeps objects alive beyond the interpreter's end, because native code still uses them then."""
     for value in values:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 def function_of(entry: str, python: Mapping[str, Any]) -> str:
-    """The native function that is an entry."""
-    if entry in _NOTHING:
+    """The native function that implements an entry."""
+    if entry in _NO_OPS:
         return "no_op"
     if entry in _NATIVE or entry in _GETTERS:
         return entry
@@ -298,7 +298,7 @@ def function_of(entry: str, python: Mapping[str, Any]) -> str:
 
 
 def module_text(python: Mapping[str, Any]) -> str:
-    """The module of all native functions."""
+    """The LLVM module of all native functions."""
     modules = (
         memory,
         events,
@@ -311,11 +311,11 @@ def module_text(python: Mapping[str, Any]) -> str:
         launches,
         streams,
     )
-    pieces = [*(module.TEXT for module in modules), _REST]
+    pieces = [*(module.TEXT for module in modules), _COMMON]
     pieces += [RESET_MXCSR_FUNCTION, *sorted(MODE), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
-    pieces += [_way_text(name) for name in python]
-    pieces += [_unknown_text(name) for name in _ALL if function_of(name, python).endswith("_is_unknown")]
+    pieces += [_trampoline_text(name) for name in python]
+    pieces += [_unimplemented_text(name) for name in _ALL if function_of(name, python).endswith("_is_unknown")]
     return "\n".join(map(expand_macros, pieces))
 
 
@@ -323,12 +323,12 @@ def _getter_text(entry: str, kind: str) -> str:
     handle, *rest = fields(entry)
     lines = [f"define ptr @{entry}(ptr %args) {{", f"  %record = need {entry}.{handle} of %args"]
     for field in rest:
-        lines.append(f"  %{field} = get i64 {kind}.{_RENAMED.get((entry, field), field)} of %record")
+        lines.append(f"  %{field} = get i64 {kind}.{_RECORD_FIELDS.get((entry, field), field)} of %record")
         lines.append(f"  put i64 %{field} {entry}.{field} of %args")
     return "\n".join([*lines, "  ret ptr null", "}"])
 
 
-def _way_text(entry: str) -> str:
+def _trampoline_text(entry: str) -> str:
     return (
         f"declare ptr @{entry}_function(ptr)\n"
         f"define ptr @{entry}_in_python(ptr %args) {{\n"
@@ -336,7 +336,7 @@ def _way_text(entry: str) -> str:
     )
 
 
-def _unknown_text(entry: str) -> str:
+def _unimplemented_text(entry: str) -> str:
     message = f"xlapy does not have PJRT_{entry}"
     return (
         f'@{entry}_text = internal constant [{len(message)} x i8] c"{message}"\n'
@@ -346,7 +346,7 @@ def _unknown_text(entry: str) -> str:
 
 
 def _is_finalizing() -> Any:
-    """The function of that name, which Python before 3.13 keeps to itself."""
+    """The function `Py_IsFinalizing`, which is private before Python 3.13."""
     name = "Py_IsFinalizing" if hasattr(ctypes.pythonapi, "Py_IsFinalizing") else "_Py_IsFinalizing"
     return getattr(ctypes.pythonapi, name)
 
@@ -356,24 +356,24 @@ def _address(function: Any) -> int:
 
 
 def _function(code: Code, name: str, result: Any, *arguments: Any) -> Any:
-    kind = ctypes.CFUNCTYPE if name == _WAITS else ctypes.PYFUNCTYPE
+    kind = ctypes.CFUNCTYPE if name == _BLOCKING else ctypes.PYFUNCTYPE
     return kind(result, *arguments)(code.addresses[name])
 
 
 def _extensions(code: Code, python: Mapping[str, Any]) -> list[Any]:
-    """The extensions of the table, each with the address of the one before it; the first has its entries elsewhere."""
+    """The extensions of the function table, as a linked list that starts at the last one."""
     made = [_profiler_extension(code, python)]
     for number, names in EXTENSIONS.items():
         before = ctypes.addressof(made[-1])
         addresses = [code.addresses[function_of(name, python)] for name in names]
-        size = EXTENSION_HEAD_BYTES + 8 * len(names)
+        size = EXTENSION_HEADER_BYTES + 8 * len(names)
         made.append((ctypes.c_int64 * (size // 8))(size, number, before, *addresses))
     return made
 
 
 def _profiler_extension(code: Code, python: Mapping[str, Any]) -> Any:
-    """The extension for profilers, and behind it the table of their functions, to which it points."""
-    size, words = 2 + len(PROFILER_ENTRIES), EXTENSION_HEAD_BYTES // 8 + 2
+    """The profiler extension, followed by its function table, to which it points."""
+    size, words = 2 + len(PROFILER_ENTRIES), EXTENSION_HEADER_BYTES // 8 + 2
     made = (ctypes.c_int64 * (words + size))(8 * words, PROFILER, 0)
     made[words - 2], made[words] = ctypes.addressof(made) + 8 * words, 8 * size
     made[words + 2 :] = [code.addresses[function_of(entry, python)] for entry in PROFILER_ENTRIES]
@@ -381,10 +381,10 @@ def _profiler_extension(code: Code, python: Mapping[str, Any]) -> Any:
 
 
 def _table(code: Code, python: Mapping[str, Any], extensions: Sequence[Any]) -> Any:
-    words = HEAD_BYTES // 8
+    words = HEADER_BYTES // 8
     table = (ctypes.c_int64 * (words + len(ENTRIES)))()
     major, minor = API_VERSION
-    version = (ctypes.c_int32 * 2).from_buffer(table, HEAD_BYTES - 8)
+    version = (ctypes.c_int32 * 2).from_buffer(table, HEADER_BYTES - 8)
     table[0], table[1], table[2] = ctypes.sizeof(table), ctypes.addressof(extensions[-1]), 24
     version[0], version[1] = major, minor
     for number, entry in enumerate(ENTRIES):

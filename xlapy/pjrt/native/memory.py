@@ -1,10 +1,10 @@
-"""Memory of buffers in LLVM text.
+"""Memory of buffers, as LLVM text.
 
-A storage is a header of 64 bytes with the elements behind it, aligned to 64; it ends with its last owner. Blocks of
-64 KiB and more are kept in lists by size, eight sizes between powers of two, as new memory costs a page fault for every
-4 KiB. A storage of size 0 lends memory of the host: it is a header only, whose event tells the host when it ends.
+A storage is a header of 64 bytes followed by its elements, aligned to 64 bytes; it is freed with its last owner. Freed
+blocks are cached in lists by size class (`runtime.engine.size_classes`). A storage of size 0 is a header only and
+stands for borrowed host memory; its event tells the host when it is released.
 
-Owns: allocation, kept memory. Must not know: buffers, programs.
+Responsible for allocation and cached memory. Does not depend on buffers or programs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What waits for the workers of devices, in LLVM text: a queue of places for each.
+"""Enqueuing launches on streams, as LLVM text.
 
-A call enters its places in the queues of all its devices at once, so that runs have the same order on all of them.
+A call queues its frames on all of its devices at once, so that launches have the same order on every device.
 
-Owns: queues, room in them, what a call leaves there and hands out. Must not know: who takes from queues, what
-becomes of it.
+Responsible for the queues, their capacity, and what a call returns when it enqueues. Does not depend on how streams run
+frames.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from xlapy.pjrt.objects.records import SIZES
 
 QUEUE_CAPACITY = 32
-"""How many runs wait on a device; a call of more waits too."""
+"""Launches that a stream queues. A further call waits for a free slot."""
 
-_ROOM = f"""
+_SLOTS = f"""
 @queues_lock = internal global i64 0, align 64
 @multi_device_enqueue = internal global [{SIZES["semaphore"]} x i8] zeroinitializer, align 64
 
@@ -73,7 +73,7 @@ define internal void @release_queue_slots(ptr %executable, i64 %count) {{
 }}
 """
 
-_ENTER = """
+_ENQUEUE = """
 ; Whether a call of the program returns before it has run.
 define internal i1 @is_asynchronous(ptr %executable) {
   %long = get i64 executable.is_asynchronous of %executable
@@ -254,4 +254,4 @@ out:
 }
 """
 
-TEXT = _ROOM + _ENTER
+TEXT = _SLOTS + _ENQUEUE

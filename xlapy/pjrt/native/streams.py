@@ -1,15 +1,14 @@
-"""The worker of a device, in LLVM text: a thread that runs, one after the other, what callers do not wait for.
+"""The stream of a device, as LLVM text: a FIFO of launch frames and the thread that runs them.
 
-What one device does in a run waits in the worker's list with the storages of its arguments and results, which it owns,
-so that buffers may end before it begins. Runs of a device take turns in the order of their calls, which is the same on
-all devices of a call: arguments that earlier runs make are there, donated memory that only earlier runs use is free,
-and who meets on one device is met on the others. A run that fails leaves its error with the event of its results, and a
-mark on their storages: whoever takes those fails too.
+A queued frame owns the storages of its arguments and results, so buffers may be deleted before it runs. The launches of
+a call are queued in the same order on all of its devices. Therefore arguments that earlier launches write are ready,
+donated memory that only earlier launches use is free, and devices that synchronize run the same launch. A launch that
+fails leaves its error in the event of its results and marks their storages, so that launches that read them fail too.
 
-Nothing here touches Python: a worker never waits for the interpreter's lock, and who has that may wait for workers.
+Streams never run Python: they do not wait for the interpreter's lock, so a thread that holds it may wait for streams.
 
-Owns: the threads, how they run and end what waits, what becomes of them at a fork and at the end. Must not know: what
-programs do.
+Responsible for the threads, for running and finishing queued frames, and for their state after a fork and at exit. Does
+not depend on what programs do.
 """
 
 from __future__ import annotations
@@ -248,7 +247,7 @@ execute:
 }
 """
 
-_LIFE = f"""
+_LIFETIME = f"""
 define void @initialize_streams() {{
   call void @initialize_enqueue()
   call void @initialize_watchdog()
@@ -412,4 +411,4 @@ end:
 }}
 """
 
-TEXT = _HEAD + _RUN + _LIFE
+TEXT = _HEAD + _RUN + _LIFETIME

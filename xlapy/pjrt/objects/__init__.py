@@ -1,1 +1,1 @@
-"""The objects behind PJRT's handles: buffers, executables, layouts, devices."""
+"""The objects behind PJRT handles: clients, devices, memories, buffers, executables and layouts."""

@@ -21,7 +21,7 @@ from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.c_api.types import number_of
 from xlapy.pjrt.compile.duration import is_long_running
-from xlapy.pjrt.compile.options import CompileOptions, read_options, with_config, write_assignment
+from xlapy.pjrt.compile.options import CompileOptions, read_options, write_assignment, write_module_with_config
 from xlapy.pjrt.compile.program_loader import Placement, load_program
 from xlapy.pjrt.compile.targets import adopt_targets
 from xlapy.pjrt.objects import records
@@ -211,7 +211,9 @@ def executable_optimized_program(args: Any) -> None:
         module = loaded.executable.program.optimized_module
         if loaded.placement.parameter_orders:
             module = declared(module, loaded.parameter_orders, loaded.result_orders)
-        loaded.program_bytes = with_config(module.to_proto(), loaded.placement.parameters, loaded.placement.results)
+        loaded.program_bytes = write_module_with_config(
+            module.to_proto(), loaded.placement.parameters, loaded.placement.results
+        )
     program = structure("Program").from_address(args.program)
     format, size = loaded.keep_bytes(b"hlo_with_config")
     program.format, program.format_size = format, size

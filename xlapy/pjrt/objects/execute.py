@@ -1,7 +1,8 @@
-"""Runs that native code leaves to Python: with callbacks, dynamic dimensions, random numbers of the run, and those that
-fail.
+"""Launches that native code leaves to Python: programs with callbacks, dynamic dimensions or random numbers of the run,
+and calls with invalid arguments.
 
-Owns: from buffers to values and back, donation of what is not plain. Must not know: how programs are compiled.
+Responsible for converting buffers to values and back, and for donation in these launches. Does not depend on how
+programs are compiled.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from xlapy.runtime.values import Value
 
 @entry("check_memory", "LoadedExecutable_Execute")
 def check_memory(args: Any) -> None:
-    """Before a run that needs much memory: gives kept memory back where that helps; an error if it is not enough."""
+    """Called before a launch that needs much memory. Returns cached memory to the system if needed; MemoryError if the
+    available memory is still too small."""
     loaded = executable_at(args.executable)
     stats = loaded.executable.memory_analysis()
     needed = stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
@@ -55,26 +57,26 @@ def loaded_executable_execute(args: Any) -> int | None:
     instrumented, is_native = (None, False) if trace is None else trace.register(loaded)
     if is_native:
         return int(native().LoadedExecutable_Execute(ctypes.addressof(args)) or 0)
-    given = _given(loaded, args)
+    arguments_by_device = _argument_handles(loaded, args)
     options = structure("ExecuteOptions").from_address(args.options)
     kept = read_words(options.non_donatable_input_indices, options.num_non_donatable_input_indices)
     donated = [number for number in donated_parameters(loaded.executable) if number not in kept]
-    for handles in given:
-        _check(loaded, handles, donated)
+    for handles in arguments_by_device:
+        _check_arguments(loaded, handles, donated)
     begin = native().ticks()
-    _run(loaded if instrumented is None else instrumented.loaded, given, args)
+    _run(loaded if instrumented is None else instrumented.loaded, arguments_by_device, args)
     if trace is not None and instrumented is not None and instrumented.program is None:
         trace.record_whole_launch(instrumented, begin, native().ticks())
-    for handles in given:
+    for handles in arguments_by_device:
         for number in donated:
             native().delete_buffer(handles[number])
     if args.device_complete_events:
-        events = (ctypes.c_uint64 * len(given)).from_address(args.device_complete_events)
-        events[:] = [native().ready_event_handle()] * len(given)
+        events = (ctypes.c_uint64 * len(arguments_by_device)).from_address(args.device_complete_events)
+        events[:] = [native().ready_event_handle()] * len(arguments_by_device)
     return None
 
 
-def _given(loaded: LoadedExecutable, args: Any) -> list[list[int]]:
+def _argument_handles(loaded: LoadedExecutable, args: Any) -> list[list[int]]:
     """The handles of the arguments of each device."""
     executable = loaded.executable
     if args.num_devices != len(loaded.devices):
@@ -88,8 +90,9 @@ def _given(loaded: LoadedExecutable, args: Any) -> list[list[int]]:
     return [read_words(row, wanted) for row in rows]
 
 
-def _check(loaded: LoadedExecutable, handles: Sequence[int], donated: Sequence[int]) -> None:
-    """`InvalidArgumentError` unless arguments are what the program takes, and each donated one is given once."""
+def _check_arguments(loaded: LoadedExecutable, handles: Sequence[int], donated: Sequence[int]) -> None:
+    """`InvalidArgumentError` unless the arguments match the program's parameters and each donated buffer is passed
+    once."""
     name, shapes = loaded.executable.name, loaded.executable.program_shape.parameters
     for number, (shape, handle) in enumerate(zip(shapes, handles, strict=True)):
         if shape.is_token:
@@ -109,26 +112,26 @@ def _check(loaded: LoadedExecutable, handles: Sequence[int], donated: Sequence[i
             )
 
 
-def _run(loaded: LoadedExecutable, given: Sequence[Sequence[int]], args: Any) -> None:
-    """Runs the program, and hands out the buffers of the results on each device."""
+def _run(loaded: LoadedExecutable, arguments_by_device: Sequence[Sequence[int]], args: Any) -> None:
+    """Runs the program, and returns the buffers of its results through `args`."""
     executable, program = loaded.executable, loaded.executable.program
-    width = len(given[0])
-    with arrays_of([handle for row in given for handle in row]) as arrays:
-        rows = [arrays[device * width : (device + 1) * width] for device in range(len(given))]
+    width = len(arguments_by_device[0])
+    with arrays_of([handle for row in arguments_by_device for handle in row]) as arrays:
+        rows = [arrays[device * width : (device + 1) * width] for device in range(len(arguments_by_device))]
         values = [executable.parameter_values(list(map(np.transpose, row, loaded.parameter_orders))) for row in rows]
         if len(rows) == 1:
             results = [program.execute(values[0], None, executable.devices[0])]
         else:
             results = program.execute_sharded(values, executable.devices)
-        # What the interpreter returns may show arguments, which live until here.
+        # The interpreter's results may share memory with arguments, which must stay alive until the results are copied.
         for device, result in enumerate(results):
-            _hand_out(loaded, device, result if isinstance(result, tuple) else (result,), args)
+            _return_results(loaded, device, result if isinstance(result, tuple) else (result,), args)
 
 
-def _hand_out(loaded: LoadedExecutable, device: int, values: Sequence[Value], args: Any) -> None:
+def _return_results(loaded: LoadedExecutable, device: int, values: Sequence[Value], args: Any) -> None:
     memories = loaded.devices[device].memories
-    row = read_words(args.output_lists, device + 1)[-1]
-    outputs = (ctypes.c_uint64 * len(values)).from_address(row)
+    output_list = read_words(args.output_lists, device + 1)[-1]
+    outputs = (ctypes.c_uint64 * len(values)).from_address(output_list)
     for number, (shape, value) in enumerate(zip(result_leaves(loaded.executable), values, strict=True)):
         memory = memories[loaded.memory_kind(number)]
         if value is TOKEN:

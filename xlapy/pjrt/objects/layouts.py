@@ -1,9 +1,9 @@
-"""Layouts as handles: in which order the dimensions of a buffer lie.
+"""Layouts behind PJRT handles: the order of a buffer's dimensions in memory.
 
-An order names dimensions from the slowest-varying to the fastest-varying one, `(0, 1)` being row-major. There is one
-record for each order, which lives as long as the process, so that equal orders have equal handles.
+An order lists the dimensions from the slowest-varying to the fastest-varying one; `(0, 1)` is row-major. There is one
+record per order, which lives as long as the process, so that equal orders have equal handles.
 
-Owns: these records, and what layouts mean for dimensions. Must not know: buffers, programs.
+Responsible for these records, and for what an order means for dimensions. Does not depend on buffers or programs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlapy.base.shape import Shape
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
-from xlapy.pjrt.native.buffers import KNOWN_RANKS
+from xlapy.pjrt.native.buffers import REGISTERED_RANKS
 from xlapy.pjrt.objects.records import Record, read_words, words
 
 
@@ -41,32 +41,32 @@ def order_at(handle: int) -> Order:
 
 
 def physical(dimensions: Sequence[int], order: Order) -> tuple[int, ...]:
-    """Dimensions as they lie."""
+    """Returns the dimensions in the order in which they lie in memory."""
     return tuple(dimensions[dimension] for dimension in order)
 
 
-def logical(lying: Sequence[int], order: Order) -> tuple[int, ...]:
+def logical(physical_dimensions: Sequence[int], order: Order) -> tuple[int, ...]:
     """The inverse of `physical`."""
-    return tuple(lying[place] for place in inverse(order))
+    return tuple(physical_dimensions[place] for place in inverse(order))
 
 
 def inverse(order: Order) -> Order:
-    """Where each dimension lies."""
+    """The position in memory of each dimension."""
     return tuple(map(order.index, range(len(order))))
 
 
 def rank_of_parameter(shape: Shape) -> int:
-    """A token comes as an array without elements."""
+    """The rank of the buffer that is passed for a parameter. A token is passed as an array without elements."""
     return 1 if shape.is_token else shape.rank
 
 
-def teach_native() -> None:
-    """Tells native code the row-major layouts."""
-    for rank in range(KNOWN_RANKS):
+def register_row_major_layouts() -> None:
+    """Registers the row-major layouts with native code."""
+    for rank in range(REGISTERED_RANKS):
         native().set_row_major_layout(rank, layout_handle(row_major(rank)))
 
 
 @entry("Layouts_Client_GetDefaultLayout")
 def client_get_default_layout(args: Any) -> None:
-    """Of ranks that native code does not know."""
+    """Handles ranks for which native code has no row-major layout."""
     args.layout = layout_handle(row_major(args.num_dims))

@@ -1,6 +1,6 @@
-"""The one client of a process: its devices and memories as handles.
+"""The PJRT client of this process: its devices and memories behind handles.
 
-Owns: what JAX sees as the platform. Must not know: programs, buffers.
+Responsible for what JAX sees as the platform. Does not depend on programs or buffers.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from xlapy.base.version import VERSION
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
-from xlapy.pjrt.c_api.types import sizes
-from xlapy.pjrt.objects.layouts import teach_native
+from xlapy.pjrt.c_api.types import element_sizes
+from xlapy.pjrt.objects.layouts import register_row_major_layouts
 from xlapy.pjrt.objects.records import Record, keep, text, words
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.runtime.client import Client
 from xlapy.runtime.storage.compile_cache import compile_environment
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
-"""All of them are the memory of the machine; the first is the default."""
+"""All kinds are the machine's memory; the first is the default."""
 
 _STABLEHLO_VERSIONS = {"stablehlo_current_version": (1, 17, 0), "stablehlo_minimum_version": (0, 9, 0)}
-"""Of the portable artifacts that programs come as."""
+"""Versions of the StableHLO artifacts in which JAX may pass programs."""
 
 _INT64_LIST = 2
+"""PJRT_NamedValue_kInt64List."""
 
 
 @dataclass(frozen=True)
 class PlatformDevice:
-    """A device: its number, its handle, the record of its stream, the handles of its memories by kind."""
+    """A device: its number, its handle, the record of its stream, and the handles of its memories by kind."""
 
     number: int
     handle: int
@@ -48,7 +49,7 @@ class PlatformDevice:
 
 @dataclass(frozen=True)
 class Platform:
-    """The client behind the handles. Memory handles are by kind, in the order of `MEMORY_KINDS`."""
+    """The client behind the handles."""
 
     client: Client
     handle: int
@@ -60,27 +61,27 @@ class Platform:
 
 @functools.cache
 def platform() -> Platform:
-    """The client, made when it is first asked for."""
+    """Returns the client; makes it on first use."""
     count = _device_count()
     client = Client(devices=count)
     native().set_cache_limit(int(flags.get("cache_limit")) << 20)
-    for number, size in sizes().items():
+    for number, size in element_sizes().items():
         native().set_element_size(number, size)
     native().initialize_streams()
-    teach_native()
-    devices = tuple(_device(number) for number in range(count))
+    register_row_major_layouts()
+    devices = tuple(_make_device(number) for number in range(count))
     return Platform(client, _client_record(devices).address, devices)
 
 
 def _device_count() -> int:
-    """What the flag `num_devices` says, or JAX's own option for its CPU if that asks for more."""
+    """The flag `num_devices`, or JAX's option for the number of CPU devices if that is larger."""
     count = int(flags.get("num_devices"))
     if count < 1:
         raise InvalidArgumentError(f"the flag --num_devices is at least 1, given {count}")
     return max(count, int(num_cpu_devices.value))
 
 
-def _device(number: int) -> PlatformDevice:
+def _make_device(number: int) -> PlatformDevice:
     description = Record("description", id=number, attributes=words([]))
     description.set_text("device_kind", PLATFORM_NAME)
     description.set_text("debug_string", f"XlapyDevice(id={number})")
@@ -88,7 +89,7 @@ def _device(number: int) -> PlatformDevice:
     record = Record("device", device_description=description.address, is_addressable=1, local_hardware_id=number)
     record["attributes"] = record["device_attributes"] = words([])
     record["attributes_deleter"] = native().address("no_op")
-    memories = {kind: _memory(number, place, record.address) for place, kind in enumerate(MEMORY_KINDS)}
+    memories = {kind: _make_memory(number, index, record.address) for index, kind in enumerate(MEMORY_KINDS)}
     record["memories"], record["num_memories"] = words(list(memories.values())), len(memories)
     record["memory"] = memories[MEMORY_KINDS[0]]
     stream = Record("stream").address
@@ -96,9 +97,9 @@ def _device(number: int) -> PlatformDevice:
     return PlatformDevice(number, record.address, stream, memories)
 
 
-def _memory(device: int, place: int, handle: int) -> int:
-    number, kind = device * len(MEMORY_KINDS) + place, MEMORY_KINDS[place]
-    record = Record("memory", id=number, kind_id=place, devices=words([handle]), num_devices=1)
+def _make_memory(device: int, index: int, handle: int) -> int:
+    number, kind = device * len(MEMORY_KINDS) + index, MEMORY_KINDS[index]
+    record = Record("memory", id=number, kind_id=index, devices=words([handle]), num_devices=1)
     record.set_text("kind", kind)
     record.set_text("debug_string", f"XlapyMemory(id={number}, kind={kind}, device={device})")
     record.set_text("to_string", f"XlapyMemory(id={number}, kind={kind}, device={device})")
@@ -136,9 +137,10 @@ def plugin_attributes(args: Any) -> None:
 
 @entry("TopologyDescription_Fingerprint")
 def topology_description_fingerprint(args: Any) -> None:
-    """Of all that programs depend on besides themselves: the keys of JAX's persistent cache have it."""
-    around = json.dumps([len(platform().devices), compile_environment()], sort_keys=True)
-    args.fingerprint = int.from_bytes(hashlib.sha256(around.encode()).digest()[:8], "big")
+    """The fingerprint of everything that programs depend on besides themselves. It is part of the keys of JAX's
+    persistent cache."""
+    environment = json.dumps([len(platform().devices), compile_environment()], sort_keys=True)
+    args.fingerprint = int.from_bytes(hashlib.sha256(environment.encode()).digest()[:8], "big")
 
 
 @entry("Client_Create")
@@ -148,15 +150,15 @@ def client_create(args: Any) -> None:
 
 @entry("Client_LookupDevice")
 def client_lookup_device(args: Any) -> None:
-    args.device = _device_of(args.id).handle
+    args.device = _device_at(args.id).handle
 
 
 @entry("Client_LookupAddressableDevice")
 def client_lookup_addressable_device(args: Any) -> None:
-    args.addressable_device = _device_of(args.local_hardware_id).handle
+    args.addressable_device = _device_at(args.local_hardware_id).handle
 
 
-def _device_of(number: int) -> PlatformDevice:
+def _device_at(number: int) -> PlatformDevice:
     devices = platform().devices
     if not 0 <= number < len(devices):
         raise InvalidArgumentError(f"there is no device {number}: {PLATFORM_NAME} has {len(devices)}")
@@ -165,7 +167,7 @@ def _device_of(number: int) -> PlatformDevice:
 
 @entry("Client_DefaultDeviceAssignment")
 def client_default_device_assignment(args: Any) -> None:
-    """Devices in order, replica by replica."""
+    """Assigns devices in order, replica by replica."""
     count = args.num_replicas * args.num_partitions
     if not 0 <= count <= min(len(platform().devices), args.default_assignment_size):
         raise InvalidArgumentError(
@@ -178,7 +180,7 @@ def client_default_device_assignment(args: Any) -> None:
 
 @entry("Device_MemoryStats")
 def device_memory_stats(args: Any) -> None:
-    """Of all devices together, which share the machine's memory."""
+    """Reports the memory of all devices together, because they share the machine's memory."""
     used, peak = ctypes.c_int64(), ctypes.c_int64()
     native().memory_usage(ctypes.addressof(used), ctypes.addressof(peak))
     for name, _ in structure("Device_MemoryStats")._fields_:

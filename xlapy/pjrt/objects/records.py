@@ -1,9 +1,9 @@
-"""Handles: what a PJRT handle points to is a record, a row of words that native code reads and Python fills.
+"""Records: what PJRT handles point to, arrays of 8-byte words that native code and Python share.
 
-Word 0 of every record is 0, where PJRT would have a table of functions. A field that an entry only hands out has the
-name that it has in the entry's arguments, so that native code copies it.
+Word 0 of every record behind a handle is 0, where PJRT keeps a function table. A field that an entry only returns has
+the name of the entry's argument, so that native code can copy it.
 
-Owns: which words a record has, records that Python makes, what they point to. Must not know: entries.
+Responsible for the fields of each kind of record, and for the records that Python makes. Does not depend on entries.
 """
 
 from __future__ import annotations
@@ -91,41 +91,42 @@ _RECORD_FIELDS = {
 OFFSETS: Mapping[str, Mapping[str, int]] = {
     kind: {name: WORD * place for place, name in enumerate(names.split())} for kind, names in _RECORD_FIELDS.items()
 }
-"""Where the fields of each kind of record lie, in bytes."""
+"""Offset of each field in bytes, by kind of record."""
 
 SIZES: Mapping[str, int] = {kind: WORD * len(offsets) for kind, offsets in OFFSETS.items()}
-"""Bytes of each kind of record."""
+"""Size of each kind of record in bytes."""
 
 _kept: dict[int, Any] = {}
-"""What records point to, and records themselves: they live as long as the process, or until `forget`."""
+"""Objects that records point to, and records themselves, by address. They live as long as the process, or until
+`forget`."""
 
 
 def keep(value: Any) -> int:
-    """Keeps a `ctypes` object where it is; its address."""
+    """Keeps a `ctypes` object alive; returns its address."""
     address = ctypes.addressof(value)
     _kept[address] = value
     return address
 
 
 def forget(*addresses: int) -> None:
-    """Ends what `keep` began."""
+    """Releases objects that `keep` kept alive."""
     for address in addresses:
         _kept.pop(address, None)
 
 
 def words(values: Sequence[int]) -> int:
-    """The address of a row of words, kept; there is one even if it has none."""
+    """Returns the address of an array of words, kept alive. An empty array has an address too."""
     return keep((ctypes.c_int64 * max(1, len(values)))(*values))
 
 
 def text(value: str) -> tuple[int, int]:
-    """The address of a text, kept, and its length in bytes."""
+    """Returns the address of a string, kept alive, and its length in bytes."""
     data = value.encode("utf-8", "replace")
     return keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
 
 
 class Record:
-    """A record that Python has made, or found at an address; fields by name."""
+    """A record at an address, or a new one; fields are accessed by name."""
 
     __slots__ = ("_offsets", "address")
 
@@ -142,15 +143,15 @@ class Record:
         ctypes.c_int64.from_address(self.address + self._offsets[name]).value = value
 
     def set_text(self, name: str, value: str) -> None:
-        """Fills `name` and `name`_size."""
+        """Sets the fields `name` and `name`_size."""
         self[name], self[f"{name}_size"] = text(value)
 
 
 def read_bytes(address: int, size: int) -> bytes:
-    """Bytes at an address; none at 0."""
+    """Returns the bytes at an address; none for a null pointer."""
     return ctypes.string_at(address, size) if address else b""
 
 
 def read_words(address: int, count: int) -> list[int]:
-    """Signed words at an address."""
+    """Returns the signed words at an address."""
     return list((ctypes.c_int64 * count).from_address(address)) if count else []
