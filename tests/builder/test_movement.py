@@ -64,9 +64,9 @@ class TestBroadcastInDim:
             (
                 [2, 3],
                 [0],
-                r"needs one entry of broadcast_dimensions a dimension of the operand, given \[0\] for f32\[2,3\]",
+                r"needs one entry of broadcast_dimensions per dimension of the operand, given \[0\] for f32\[2,3\]",
             ),
-            ([2, 3], [0, 2], "dimension 2 is no dimension of the result"),
+            ([2, 3], [0, 2], "dimension 2 is not a dimension of the result"),
             ([3, 2], [1, 0], "broadcast_dimensions must be strictly increasing"),
             ([2, 4], [0, 1], "operand dimension 1 has size 3 and result dimension 1 4"),
             ([1, 3], [0, 1], "operand dimension 0 has size 2 and result dimension 0 1"),

@@ -248,5 +248,5 @@ class TestIndexing:
 
     def test_token(self) -> None:
         (t,) = parameters("token[]")
-        with pytest.raises(BuilderError, match=r"p0 token\[\] is no array and takes no index"):
+        with pytest.raises(BuilderError, match=r"p0 token\[\] is not an array and cannot be indexed"):
             t[0]

@@ -105,7 +105,7 @@ class TestReduce:
     def test_refusals(self) -> None:
         (x,) = parameters("f32[2,3]")
         refused("reduce: dimension 2 is out of bounds for f32[2,3] of rank 2", ops.reduce, x, 0, binary("add"), [2])
-        refused("reduce: takes one initial value an array, given 2 for 1", ops.reduce, x, [0, 1], binary("add"), [0])
+        refused("reduce: takes one initial value per array, given 2 for 1", ops.reduce, x, [0, 1], binary("add"), [0])
         refused("reduce: the reducer's result 0 is s32[]", ops.reduce, x, 0, binary("add", "s32"), [0])
         refused("reduce: dimensions_to_reduce takes a list of integers", ops.reduce, x, 0, binary("add"), [0.5])
         pair = ops.tuple(x.builder, [x])

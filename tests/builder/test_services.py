@@ -101,8 +101,8 @@ class TestSharding:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ("{devices=[2]}", "no sharding: expected a list of devices"),
-            ("{replicated} x", "no sharding: unexpected 'x' after the sharding"),
+            ("{devices=[2]}", "is not a sharding: expected a list of devices"),
+            ("{replicated} x", "is not a sharding: unexpected 'x' after the sharding"),
             (3, "a sharding is a Sharding or its text, given int 3"),
         ],
     )
@@ -263,7 +263,7 @@ class TestOriginalValue:
 
     @pytest.mark.parametrize("text", ['{"a"', '{"a"} x', "a", '{"a"}}'])
     def test_refused(self, text: str) -> None:
-        with pytest.raises(BuilderError, match=r"test_services.py:\d+: .* is no original value"):
+        with pytest.raises(BuilderError, match=r"test_services.py:\d+: .* is not an original value"):
             XlaBuilder("t").set_original_value(text)
 
 

@@ -1,4 +1,4 @@
-"""Building computations one op at a time: `XlaBuilder`, `XlaOp`, `XlaComputation`, and the functions of `xlapy.ops`."""
+"""Builds computations one op at a time: `XlaBuilder`, `XlaOp`, `XlaComputation`, and the functions of `xlapy.ops`."""
 
 from xlapy.builder.core.accuracy import ResultAccuracy
 from xlapy.builder.core.builder import OperandError, XlaBuilder

@@ -1,18 +1,19 @@
-"""Collectives: what exchanges data among replicas and partitions, and what names them.
+"""Builder functions of collective operations, which exchange data among replicas and partitions, and of device ids.
 
-Owns: the builder functions of `opcodes/collectives.py`. Must not know: how many replicas and partitions there are.
+Responsible for the builder functions of `opcodes/collectives.py`. Does not depend on the number of replicas or
+partitions.
 Source: AllGather, AllReduce, CrossReplicaSum, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute,
 ReduceScatter, ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
 
-Arguments several functions share:
-`operand`: an array; where it says so also a tuple of one or more arrays, which gives a tuple of their results.
-`replica_groups`: lists of the ids that exchange data with each other, in the order of the lists; none at all: everybody
-in one group. An `IotaGroups` or `MeshGroups` is taken too.
-`channel_id`: joins the instances of the collective in several programs; with it the ids number partitions, or devices
-if `use_global_device_ids` (replica * partitions + partition), else replicas.
-`layout`, `shape_with_layout`: the layout in which data are exchanged, for programs that are compiled apart.
-`computation`: takes two scalars of the operand's type and returns one; it should be associative and commutative.
-Every function raises `BuilderError` at the caller's line when the arguments do not fit.
+Arguments that several functions share:
+`operand`: an array. Where documented, also a tuple of arrays; the result is then the tuple of their results.
+`replica_groups`: lists of ids. The devices of a list exchange data with each other, in the order of the list. Without
+groups, all devices are in one group. An `IotaGroups` or a `MeshGroups` is accepted too.
+`channel_id`: connects the instances of the collective in several programs. With a channel id, group ids are partition
+ids, or device ids (replica * partitions + partition) if `use_global_device_ids` is set; without one, replica ids.
+`layout`, `shape_with_layout`: the layout in which data is exchanged, for programs that are compiled separately.
+`computation`: takes two scalars of the operand's type and returns one. It should be associative and commutative.
+Every function raises `BuilderError` at the caller's line if the arguments do not fit.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ def _groups(given: Groups) -> ReplicaGroups:
 
 
 def _members(replica_groups: Groups, channel_id: Channel | None) -> dict[str, Any]:
-    """The attributes that say who takes part."""
+    """Returns the attributes that select the participating devices."""
     return {"replica_groups": _groups(replica_groups), "channel_id": channel_number(channel_id)}
 
 
 def _elements(name: str, operand: XlaOp) -> list[XlaOp]:
-    """The arrays of an operand: itself, or what a tuple holds."""
+    """Returns the arrays of an operand: the operand itself, or the elements of a tuple."""
     if not operand.shape.is_tuple:
         return [operand]
     if not operand.shape.tuple_shapes:
@@ -75,7 +76,8 @@ def _elements(name: str, operand: XlaOp) -> list[XlaOp]:
 
 
 def _like(operand: XlaOp, result: XlaOp) -> XlaOp:
-    """The result as a tuple if the operand is one: collectives of a single array make no tuple by themselves."""
+    """Returns the result as a tuple if the operand is a tuple. A collective of one array returns an array, not a
+    tuple."""
     return _tupled(result) if operand.shape.is_tuple else result
 
 
@@ -84,7 +86,7 @@ def _tupled(result: XlaOp) -> XlaOp:
 
 
 def _with_layout(shape: Shape, layout: Layout | None) -> Shape:
-    """The shape with all its arrays in one layout, if any is wanted."""
+    """Returns the shape with the given layout on all its arrays; without a layout, the shape itself."""
     if layout is None:
         return shape
     if shape.is_tuple:
@@ -119,10 +121,10 @@ def all_gather(
     layout: Layout | None = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
-    """The operands of all members of the group joined along a dimension, in the order of the group.
+    """Concatenates the operands of all members of a group along a dimension, in the order of the group.
 
-    `shard_count` is the number of members, or of those on all partitions: f32[2,3] of 4 along dimension 0 gives
-    f32[8,3]. A tuple is gathered array by array.
+    `shard_count` is the group size, or the group size times the number of partitions. Example: with `shard_count` 4
+    along dimension 0, f32[2,3] gives f32[8,3]. A tuple is gathered array by array.
     """
     with builder_of("all-gather", (operand,)).building("all-gather"):
         members = (replica_groups, channel_id, use_global_device_ids)
@@ -139,7 +141,7 @@ def all_gather_tuple(
     layout: Layout | None = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
-    """The tuple of `all_gather` of each of the operands, in one exchange."""
+    """Applies `all_gather` to each operand in one exchange. Returns the tuple of the results."""
     with builder_of("all-gather", operands).building("all-gather"):
         members = (replica_groups, channel_id, use_global_device_ids)
         return _tupled(_gather(operands, all_gather_dimension, shard_count, layout, *members))
@@ -154,7 +156,7 @@ def _gather(
     channel_id: Channel | None,
     use_global_device_ids: bool | None,
 ) -> XlaOp:
-    """One array for one, a tuple for several."""
+    """Gathers the arrays: one operand gives an array, several give a tuple."""
     _require_positive("all-gather", "shard_count", shard_count)
     attributes = AllGatherAttributes.make(
         all_gather_dimension=dimension,
@@ -177,9 +179,9 @@ def all_reduce(
     shape_with_layout: Shape | None = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
-    """The operands of all members of the group combined element by element; each member gets the result.
+    """Combines the operands of all members of a group element by element. Each member receives the result.
 
-    The result has the operand's shape. A tuple, of arrays of one element type, is reduced array by array.
+    The result has the operand's shape. A tuple must hold arrays of one element type and is reduced array by array.
     """
     with builder_of("all-reduce", (operand,)).building("all-reduce"):
         members = (replica_groups, channel_id, use_global_device_ids)
@@ -195,7 +197,7 @@ def all_reduce_tuple(
     shape_with_layout: Shape | None = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
-    """The tuple of `all_reduce` of each of the operands, in one exchange; `shape_with_layout` is that of the tuple."""
+    """Applies `all_reduce` to each operand in one exchange. `shape_with_layout` is the shape of the result tuple."""
     with builder_of("all-reduce", operands).building("all-reduce"):
         members = (replica_groups, channel_id, use_global_device_ids)
         return _tupled(_reduce(operands, computation, shape_with_layout, *members))
@@ -209,7 +211,7 @@ def _reduce(
     channel_id: Channel | None,
     use_global_device_ids: bool | None,
 ) -> XlaOp:
-    """One array for one, a tuple for several."""
+    """Reduces the arrays: one operand gives an array, several give a tuple."""
     _require_one_type("all-reduce", arrays)
     attributes = AllReduceAttributes.make(
         constrain_layout=declared is not None,
@@ -222,7 +224,7 @@ def _reduce(
 
 
 def cross_replica_sum(operand: XlaOp, replica_groups: Groups = ()) -> XlaOp:
-    """`all_reduce` with a sum; of PRED, with a logical or. The operand may be a tuple."""
+    """`all_reduce` with addition, or with logical or for PRED. The operand may be a tuple."""
     builder = builder_of("all-reduce", (operand,))
     with builder.building("all-reduce"):
         arrays = elements_of(operand.shape)
@@ -244,10 +246,10 @@ def reduce_scatter(
     layout: Layout | None = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
-    """The result of an `all_reduce`, of which each member gets one block along `scatter_dimension`.
+    """Computes an `all_reduce` and gives each member one block of the result along `scatter_dimension`.
 
-    The dimension is cut into `shard_count` blocks, which the members take in the order of the group: f32[8,3] of 4
-    along dimension 0 gives f32[2,3]. A tuple, of arrays of one element type, is treated array by array.
+    The dimension is split into `shard_count` blocks, assigned to the members in the order of the group. Example: with
+    `shard_count` 4 along dimension 0, f32[8,3] gives f32[2,3]. A tuple must hold arrays of one element type.
     """
     with builder_of("reduce-scatter", (operand,)).building("reduce-scatter"):
         attributes = ReduceScatterAttributes.make(
@@ -272,10 +274,10 @@ def collective_reduce(
     use_global_device_ids: bool | None = None,
     has_dynamic_root: bool = False,
 ) -> XlaOp:
-    """The result of an `all_reduce`, which only one member of each group gets: the first one.
+    """Computes an `all_reduce` whose result only one member of each group receives: by default the first.
 
-    With `has_dynamic_root` the last operand, s32[n] for n arrays before it, says for each array which member. One array
-    gives an array, several give a tuple.
+    With `has_dynamic_root`, the last operand, s32[n] for n arrays before it, holds for each array the member that
+    receives the result. One array gives an array, several give a tuple.
     """
     arrays = [operands] if isinstance(operands, XlaOp) else list(operands)
     with builder_of("collective-reduce", arrays).building("collective-reduce"):
@@ -299,11 +301,12 @@ def all_to_all(
     layout: Layout | None = None,
     channel_id: Channel | None = None,
 ) -> XlaOp:
-    """Cuts an array in `split_count` blocks, sends block i to member i and joins what comes in the order of the group.
+    """Splits an array into `split_count` blocks, sends block i to member i, and concatenates the received blocks in
+    group order.
 
-    Blocks are cut along `split_dimension` and joined along `concat_dimension`: f32[4,16] of 4, cut along 1 and joined
-    along 0, gives f32[16,4]. `split_count` is the size of the groups. With a `layout` the blocks are exchanged as
-    operands of their own, in that layout.
+    Blocks are split along `split_dimension` and concatenated along `concat_dimension`. Example: f32[4,16] with 4
+    blocks, split along 1 and concatenated along 0, gives f32[16,4]. `split_count` is the group size. With a `layout`,
+    the blocks are exchanged as separate operands in that layout.
     """
     if layout is not None:
         return all_to_all_tuple(
@@ -338,7 +341,7 @@ def _check_exchange(operand: Shape, split: int, concat: int, count: int, groups:
 
 
 def _move_blocks(exchanged: XlaOp, split: int, concat: int, count: int) -> XlaOp:
-    """The blocks that lie along one dimension put along another: f32[4,16] -> f32[4,4,4] -> swapped -> f32[16,4]."""
+    """Moves blocks from one dimension to another: f32[4,16] -> f32[4,4,4] -> transposed -> f32[16,4]."""
     sizes = list(exchanged.shape.dimensions)
     apart = movement.reshape(exchanged, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
     order = [d if d < split else d + 1 for d in range(len(sizes))]
@@ -366,10 +369,11 @@ def all_to_all_tuple(
     channel_id: Channel | None = None,
 ) -> XlaOp: ...
 def all_to_all_tuple(*arguments: Any, **named: Any) -> XlaOp:
-    """Sends operand i to member i of the group: the tuple of what the members send here, in the order of the group.
+    """Sends operand i to member i of the group. Returns the tuple of the values that this member receives, in group
+    order.
 
-    The operands have one shape; there are as many as the groups have members. Given one array, cuts it into the
-    operands and joins the results, as `all_to_all` does.
+    All operands have the same shape; their number is the group size. A single array is split into the operands, and the
+    results are concatenated, as in `all_to_all`.
     """
     if "operand" in named or (arguments and isinstance(arguments[0], XlaOp)):
         return _exchange_blocks(*arguments, **named)
@@ -419,12 +423,13 @@ def ragged_all_to_all(
     replica_groups: Groups = (),
     channel_id: Channel | None = None,
 ) -> XlaOp:
-    """Sends slices of `input`, of different lengths along dimension 0, to the members; returns `output` with theirs.
+    """Sends slices of `input`, of different lengths along dimension 0, to the members; returns `output` updated with
+    the received slices.
 
-    Member i gets `send_sizes[i]` rows of `input` from `input_offsets[i]` on, and writes them to its `output` from
-    `output_offsets[i]` on; `recv_sizes[i]` is how many rows member i sends here. These are integers [members], or
-    [members, updates] for several slices a member, all four of one shape. Operands of the instruction stand in another
-    order: input, output, then the rest.
+    Member i receives `send_sizes[i]` rows of `input`, starting at row `input_offsets[i]`, and writes them to its
+    `output` at row `output_offsets[i]`. `recv_sizes[i]` is the number of rows that member i sends to this member. The
+    four operands are integer arrays of shape [members], or [members, updates] for several slices per member. The
+    instruction's operand order differs: input, output, then the other four.
     """
     operands = (input, output, input_offsets, send_sizes, output_offsets, recv_sizes)
     with builder_of("ragged-all-to-all", operands).building("ragged-all-to-all"):
@@ -441,10 +446,10 @@ def collective_broadcast(
     channel_id: Channel | None = None,
     has_dynamic_root: bool = False,
 ) -> XlaOp:
-    """The operand of the first member of each group, on all its members; zeros on who is in no group.
+    """Sends the operand of the first member of each group to all its members. Devices outside all groups receive zeros.
 
-    Several operands give a tuple. With `has_dynamic_root` the last of them, s32[n] for n arrays before it, says for
-    each array which member sends it.
+    Several operands give a tuple. With `has_dynamic_root`, the last operand, s32[n] for n arrays before it, holds for
+    each array the member that sends it.
     """
     operands = [operand] if isinstance(operand, XlaOp) else list(operand)
     with builder_of("collective-broadcast", operands).building("collective-broadcast"):
@@ -455,7 +460,8 @@ def collective_broadcast(
 
 
 def collective_permute(operand: XlaOp, source_target_pairs: Pairs, channel_id: Channel | None = None) -> XlaOp:
-    """The operand of the source, on the target of each pair (source, target); zeros on who is no target.
+    """Sends the operand from source to target for each pair (source, target). Devices that are not a target receive
+    zeros.
 
     No id is the source, or the target, of two pairs.
     """
@@ -465,7 +471,8 @@ def collective_permute(operand: XlaOp, source_target_pairs: Pairs, channel_id: C
 def multi_collective_permute(
     operands: Sequence[XlaOp], source_target_pairs: Pairs, channel_id: Channel | None = None
 ) -> XlaOp:
-    """The tuple of `collective_permute` of each of the operands, in one exchange; of one operand, an array."""
+    """Applies `collective_permute` to each operand in one exchange. One operand gives an array, several give a
+    tuple."""
     with builder_of("collective-permute", operands).building("collective-permute"):
         attributes = CollectivePermuteAttributes.make(
             channel_id=channel_number(channel_id),
@@ -474,14 +481,14 @@ def multi_collective_permute(
         return append(defs.COLLECTIVE_PERMUTE, operands, attributes)
 
 
-# -- who am I
+# -- device ids
 
 
 def replica_id(builder: XlaBuilder) -> XlaOp:
-    """The number of this replica, from 0, as u32[]."""
+    """The id of this replica, counted from 0, as u32[]."""
     return builder.append(defs.REPLICA_ID)
 
 
 def partition_id(builder: XlaBuilder) -> XlaOp:
-    """The number of this partition, from 0, as u32[]."""
+    """The id of this partition, counted from 0, as u32[]."""
     return builder.append(defs.PARTITION_ID)

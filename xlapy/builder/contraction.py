@@ -1,12 +1,12 @@
-"""Contractions: dot and its general, ragged and scaled forms.
+"""Builder functions of contractions: dot and its general, ragged and scaled forms.
 
-Owns: the builder functions of `opcodes/contraction.py`, and the values that describe a contraction to them. Must not
-know:
-how products are summed. Source: Dot, DotGeneral, ScaledDot, RaggedDot of the specification.
+Responsible for the builder functions of `opcodes/contraction.py` and the classes that describe a contraction. Does not
+depend on how products are summed.
+Source: Dot, DotGeneral, ScaledDot, RaggedDot of the specification.
 
-`preferred_element_type` is the element type of the result and the hint to accumulate in it (a PrimitiveType, its text
-or a NumPy dtype); by default the more precise of the operands' types. Complex operands have a complex result. Every
-function raises `BuilderError` at the caller's line when the operands do not fit.
+`preferred_element_type` is the element type of the result and a hint to accumulate in it: a PrimitiveType, its text or
+a NumPy dtype. The default is the more precise of the operands' types. Complex operands give a complex result. Every
+function raises `BuilderError` at the caller's line if the operands do not fit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from xlapy.opcodes.registry import OpDef
 
 @dataclass(frozen=True, slots=True)
 class PrecisionConfig:
-    """How exact a contraction must be: one precision an operand (none: the default), or an algorithm by name."""
+    """The precision of a contraction: one precision per operand (empty for the default), or the name of an
+    algorithm."""
 
     operand_precision: tuple[Precision, ...] = ()
     algorithm: Algorithm = Algorithm.UNSET
@@ -44,7 +45,7 @@ class PrecisionConfig:
 
 @dataclass(frozen=True, slots=True)
 class DotDimensionNumbers:
-    """Which dimensions are summed over (contracting) and which are kept side by side (batch), pair by pair."""
+    """The contracting dimensions, which are summed over, and the batch dimensions, listed pairwise for lhs and rhs."""
 
     lhs_contracting_dimensions: Sequence[int] = ()
     rhs_contracting_dimensions: Sequence[int] = ()
@@ -52,7 +53,7 @@ class DotDimensionNumbers:
     rhs_batch_dimensions: Sequence[int] = ()
 
     def attributes(self) -> dict[str, tuple[int, ...]]:
-        """The values under the names of HLO."""
+        """The values under the names of HLO's attributes."""
         return {
             "lhs_batch_dims": as_ints("lhs_batch_dimensions", self.lhs_batch_dimensions),
             "lhs_contracting_dims": as_ints("lhs_contracting_dimensions", self.lhs_contracting_dimensions),
@@ -63,7 +64,9 @@ class DotDimensionNumbers:
 
 @dataclass(frozen=True, slots=True)
 class RaggedDotDimensionNumbers:
-    """Those of a dot, the one dimension of lhs that is cut into groups, and the one of rhs that lists the groups."""
+    """Dimension numbers of a ragged dot: those of a dot, the ragged dimension of lhs, and the dimension of rhs that
+    indexes the groups.
+    """
 
     dot_dimension_numbers: DotDimensionNumbers = field(default_factory=DotDimensionNumbers)
     lhs_ragged_dimensions: Sequence[int] = ()
@@ -73,7 +76,7 @@ class RaggedDotDimensionNumbers:
 def append_typed(
     op: OpDef, operands: Sequence[XlaOp], attributes: Attributes, preferred_element_type: ElementType | None
 ) -> XlaOp:
-    """Appends an op that infers its shape up to the element type, which may be chosen."""
+    """Appends an op whose shape is inferred except for the element type, which the caller may choose."""
     if preferred_element_type is None:
         return append(op, operands, attributes)
     element_type = element_type_of(preferred_element_type)
@@ -92,7 +95,7 @@ def dot(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
-    """The product of vectors and matrices: sums over dimension 1 of lhs (0 of a vector) and dimension 0 of rhs.
+    """The product of vectors and matrices: sums over dimension 1 of lhs (0 if lhs is a vector) and dimension 0 of rhs.
 
     `[n] x [n] -> []`, `[m,k] x [k] -> [m]`, `[m,k] x [k,n] -> [m,n]`. Operands of higher rank are contracted likewise.
     """
@@ -110,10 +113,10 @@ def dot_general(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
-    """Sums of products over pairs of contracting dimensions, for each index of the pairs of batch dimensions.
+    """Sums products over pairs of contracting dimensions, for each index of the pairs of batch dimensions.
 
-    Paired dimensions have equal sizes. The result's dimensions are the batch dimensions, the other dimensions of lhs,
-    the other dimensions of rhs: `[b,m,k] x [b,k,n] -> [b,m,n]`.
+    Paired dimensions have equal sizes. The result has the batch dimensions, then the other dimensions of lhs, then the
+    other dimensions of rhs: `[b,m,k] x [b,k,n] -> [b,m,n]`.
     """
     builder = builder_of("dot", (lhs, rhs))
     with builder.building("dot"):
@@ -130,10 +133,11 @@ def scaled_dot(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
-    """`dot_general` of operands in which every block of elements has its own factor.
+    """`dot_general` of operands in which each block of elements has a scale factor.
 
-    A scale has the rank of its operand, and its sizes divide the operand's: f8e8m0fnu[4,1] scales rows of 32 elements
-    of f8e4m3fn[4,32]. A bf16 scale of one element for a larger bf16 operand stands for no scale.
+    A scale has the rank of its operand, and its sizes divide those of the operand: f8e8m0fnu[4,1] scales rows of 32
+    elements of f8e4m3fn[4,32]. A bf16 scale with one element, for a larger bf16 operand, means that the operand is not
+    scaled.
     """
     operands = (lhs, rhs, lhs_scale, rhs_scale)
     with builder_of("scaled-dot", operands).building("scaled-dot"):
@@ -149,12 +153,12 @@ def ragged_dot(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
-    """A dot in which one dimension of lhs is cut into consecutive groups of the given sizes (integers).
+    """A dot in which one dimension of lhs is split into consecutive groups of the given integer sizes.
 
-    If that dimension is a free one, each group meets its own part of rhs: `[b,m,k] x [g,b,k,n] -> [b,m,n]`; if it is
-    contracted, each group gives a result of its own: `[b,m,k] x [b,k,n] -> [g,b,m,n]`; if it is a batch dimension,
-    batches beyond the last group are zero. Group sizes are `[g]`, or list the groups for each index of the batch and
-    of the dimensions of the ragged one's kind before it. A PrecisionConfig may not name an algorithm.
+    If the ragged dimension is a non-contracting dimension, each group is multiplied with its own slice of rhs: `[b,m,k]
+    x [g,b,k,n] -> [b,m,n]`. If it is a contracting dimension, each group gives a result of its own: `[b,m,k] x [b,k,n]
+    -> [g,b,m,n]`. If it is a batch dimension, batches after the last group are zero. Group sizes have shape `[g]`, or
+    list the groups for each index of the preceding dimensions. A PrecisionConfig must not name an algorithm.
     """
     operands = (lhs, rhs, group_sizes)
     with builder_of("ragged-dot", operands).building("ragged-dot"):

@@ -1,8 +1,7 @@
-"""Control flow: calls, loops, branches, and the order of what has no data in common.
+"""Builder functions of control flow: calls, loops, conditionals, and ordering by tokens.
 
-Owns: the builder functions of `opcodes/control.py`. Must not know: how they are evaluated.
-Source: Call, CompositeCall, While, Conditional, OptimizationBarrier,
-AfterAll, AddDependency of the specification.
+Responsible for the builder functions of `opcodes/control.py`. Does not depend on how they are evaluated.
+Source: Call, CompositeCall, While, Conditional, OptimizationBarrier, AfterAll, AddDependency of the specification.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from xlapy.opcodes.control import ADD_DEPENDENCY, AFTER_ALL, CALL, CONDITIONAL, 
 
 
 def call(builder: XlaBuilder, computation: XlaComputation, operands: Sequence[XlaOp]) -> XlaOp:
-    """The result of `computation` for the operands, which have the shapes of its parameters."""
+    """Applies `computation` to the operands, which have the shapes of its parameters."""
     return builder.append(CALL, operands, computations=(computation,))
 
 
@@ -30,10 +29,10 @@ def composite_call(
     attributes: str | None = None,
     version: int | None = None,
 ) -> XlaOp:
-    """A call that stands for the operation `name`, which `computation` is one way to compute.
+    """Calls `computation`, which implements the composite operation `name`.
 
-    `attributes` is the text of an MLIR dictionary (default `{}`), `version` that of the operation (default 0); they and
-    the name become the frontend attributes `composite.name`, `composite.attributes`, `composite.version`.
+    `attributes` is the text of an MLIR dictionary (default `{}`), `version` the version of the operation (default 0).
+    They and the name become the frontend attributes `composite.name`, `composite.attributes`, `composite.version`.
     """
     result = builder.append(CALL, operands, CallAttributes.make(is_composite=True), (computation,))
     result.instruction.frontend_attributes = {
@@ -46,10 +45,10 @@ def composite_call(
 
 
 def while_(condition: XlaComputation, body: XlaComputation, init: XlaOp) -> XlaOp:
-    """The last value of a loop: `init` first, then `body(value)` as long as `condition(value)` is true.
+    """A loop: starts with `init` and applies `body` as long as `condition` is true. Returns the last value.
 
-    For a loop value of shape T: `condition` is T -> pred[], `body` T -> T, `init` and the result T. Several values make
-    a tuple. Raises BuilderError if the shapes do not fit.
+    For a loop value of shape T, `condition` is T -> pred[] and `body` is T -> T; `init` and the result have shape T.
+    Several values form a tuple. Raises BuilderError if the shapes do not fit.
     """
     return append(WHILE, (init,), computations=(condition, body))
 
@@ -67,11 +66,11 @@ def conditional(
     branch_index: XlaOp, branch_computations: Sequence[XlaComputation], branch_operands: Sequence[XlaOp]
 ) -> XlaOp: ...
 def conditional(*arguments: Any, **named: Any) -> XlaOp:
-    """The result of one of several computations, each of one parameter, all of one result shape.
+    """Calls one of several computations. Each has one parameter; all have the same result shape.
 
     With a scalar PRED `predicate`: `true_computation(true_operand)` or `false_computation(false_operand)`. With a
-    scalar S32 `branch_index` i: `branch_computations[i](branch_operands[i])`; an index out of range takes the last
-    branch. Only the chosen computation runs. Raises BuilderError if the shapes do not fit.
+    scalar S32 `branch_index` i: `branch_computations[i](branch_operands[i])`; an index out of range selects the last
+    branch. Only the selected computation runs. Raises BuilderError if the shapes do not fit.
     """
     if len(arguments) + len(named) == 5:
         return _conditional_on_predicate(*arguments, **named)
@@ -100,12 +99,12 @@ def _conditional_on_index(
 
 
 def optimization_barrier(operand: XlaOp) -> XlaOp:
-    """The operand, array or tuple, unchanged: no optimization moves computation across it."""
+    """Returns the operand, an array or a tuple, unchanged. No optimization moves computation across the barrier."""
     return append(OPT_BARRIER, (operand,))
 
 
 def after_all(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
-    """A token that is ready when all the given ones are. Raises BuilderError for operands that are no tokens."""
+    """A token that is ready when all the given tokens are. Raises BuilderError if an operand is not a token."""
     for number, token in enumerate(tokens):
         if not token.shape.is_token:
             fail("after-all", f"takes tokens, operand {number} is {token.shape.to_text(layout=False)}")
@@ -113,10 +112,10 @@ def after_all(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
 
 
 def create_token(builder: XlaBuilder) -> XlaOp:
-    """A token that depends on nothing."""
+    """A token without dependencies."""
     return builder.append(AFTER_ALL)
 
 
 def add_dependency(operand: XlaOp, token: XlaOp) -> XlaOp:
-    """The operand, available only once the token is."""
+    """Returns the operand, which becomes available only after the token."""
     return append(ADD_DEPENDENCY, (operand, token))

@@ -1,19 +1,21 @@
-"""Convolutions, from default dimension numbers and no dilation to every degree of freedom.
+"""Builder functions of convolutions, from default dimension numbers without dilation to the general form.
 
-Owns: the builder functions of `opcodes/convolution.py`, and the custom calls that stand for convolutions of dynamic
-size.
-Must not know: how products are summed. Source: Conv, ConvWithGeneralPadding, ConvWithGeneralDimensions, ConvGeneral,
-ConvGeneralDilated of the specification; DynamicConvForward, -InputGrad and -KernelGrad of xla_builder.h.
+Responsible for the builder functions of `opcodes/convolution.py` and the custom calls for convolutions of dynamic size.
+Does not depend on how products are summed.
+Source: Conv, ConvWithGeneralPadding, ConvWithGeneralDimensions, ConvGeneral, ConvGeneralDilated of the specification;
+DynamicConvForward, -InputGrad and -KernelGrad of xla_builder.h.
 
-Arguments all forms share:
-`lhs`: the input, with a batch, a feature and n spatial dimensions. `rhs`: the kernel, with an input feature, an output
-feature and n spatial dimensions. `window_strides`: one a spatial dimension (empty: all 1). `padding`: SAME, VALID or
-pairs (low, high); negative padding removes elements. `feature_group_count`: input and output features are split into so
-many groups, which are convolved separately; `batch_group_count`: so are the batch and the output features. Not both.
-`preferred_element_type`: of the result; by default the more precise of the operands' types.
-`dimension_numbers`: which dimension plays which part; also as text (`"b01f_01io->b01f"`), None for the default.
-One of lhs and rhs may be a NumPy array, which becomes a constant of the other's element type.
-Every function raises `BuilderError` at the caller's line when the arguments do not fit.
+Arguments that all forms share:
+`lhs`: the input, with a batch, a feature and n spatial dimensions.
+`rhs`: the kernel, with an input feature, an output feature and n spatial dimensions.
+`window_strides`: one per spatial dimension (empty: all 1).
+`padding`: SAME, VALID or pairs (low, high); negative padding removes elements.
+`feature_group_count`: input and output features are split into this number of groups, which are convolved separately.
+`batch_group_count`: the batch and the output features are split likewise. At most one of the two counts is not 1.
+`preferred_element_type`: the element type of the result; the default is the more precise of the operands' types.
+`dimension_numbers`: the role of each dimension, also as text (`"b01f_01io->b01f"`); None for the default.
+One of lhs and rhs may be a NumPy array, which becomes a constant of the other operand's element type.
+Every function raises `BuilderError` at the caller's line if the arguments do not fit.
 """
 
 from __future__ import annotations
@@ -47,8 +49,9 @@ def conv(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
-    """A convolution with default dimension numbers: input and result `[batch, feature, *spatial]`, kernel
-    `[output feature, input feature, *spatial]`.
+    """A convolution with default dimension numbers.
+
+    Input and result are `[batch, feature, *spatial]`, the kernel is `[output feature, input feature, *spatial]`.
     """
     return conv_general(
         lhs,
@@ -64,7 +67,7 @@ def conv(
 
 
 conv_with_general_padding = conv
-"""XLA's name of `conv` where the padding is given as pairs, which `conv` takes too."""
+"""XLA's name for `conv` with padding given as pairs, which `conv` accepts too."""
 
 
 def conv_general(
@@ -78,7 +81,7 @@ def conv_general(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
-    """`conv` with padding and dimension numbers given."""
+    """`conv` with explicit padding and dimension numbers."""
     return conv_general_dilated(
         lhs,
         rhs,
@@ -95,7 +98,7 @@ def conv_general(
 
 
 conv_with_general_dimensions = conv_general
-"""XLA's name of `conv_general` where the padding is given by name, which `conv_general` takes too."""
+"""XLA's name for `conv_general` with padding given by name, which `conv_general` accepts too."""
 
 
 def conv_general_dilated(
@@ -112,10 +115,11 @@ def conv_general_dilated(
     preferred_element_type: ElementType | None = None,
     window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:
-    """The most general convolution.
+    """The general convolution.
 
-    Dilation by d puts d - 1 holes between neighbours along a spatial dimension: of the input (a transposed convolution)
-    by `lhs_dilation`, of the kernel (an atrous one) by `rhs_dilation`. `window_reversal` turns the kernel around.
+    Dilation by d puts d - 1 holes between adjacent elements along a spatial dimension: of the input (a transposed
+    convolution) by `lhs_dilation`, of the kernel (an atrous convolution) by `rhs_dilation`. `window_reversal` reverses
+    the kernel along the selected dimensions.
     """
     builder = builder_of("convolution", (lhs, rhs))
     with builder.building("convolution"):
@@ -204,10 +208,10 @@ def dynamic_conv_forward(
     padding_type: Padding,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
-    """A convolution of an input of dynamic size, padded by `padding_type` at run time.
+    """A convolution of an input of dynamic size; `padding_type` determines the padding at run time.
 
-    A custom call of "DynamicConvolutionForward", which the dynamic padder replaces; a PrecisionConfig may not name an
-    algorithm.
+    Creates the custom call "DynamicConvolutionForward", which the dynamic padder replaces. A PrecisionConfig must not
+    name an algorithm.
     """
     return _dynamic_conv(
         "DynamicConvolutionForward",
@@ -240,9 +244,9 @@ def dynamic_conv_input_grad(
     padding_type: Padding,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
-    """The gradient of a dynamic convolution for its input, whose sizes at run time are `input_sizes`.
+    """The gradient of a dynamic convolution with respect to its input, whose run-time sizes are `input_sizes`.
 
-    A custom call of "DynamicConvolutionInputGrad"; lhs is the gradient of the result, rhs the kernel.
+    Creates the custom call "DynamicConvolutionInputGrad"; lhs is the gradient of the result, rhs the kernel.
     """
     return _dynamic_conv(
         "DynamicConvolutionInputGrad",
@@ -274,9 +278,9 @@ def dynamic_conv_kernel_grad(
     padding_type: Padding,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
-    """The gradient of a dynamic convolution for its kernel, which is of static size.
+    """The gradient of a dynamic convolution with respect to its kernel, which has static size.
 
-    A custom call of "DynamicConvolutionKernelGrad".
+    Creates the custom call "DynamicConvolutionKernelGrad".
     """
     return _dynamic_conv(
         "DynamicConvolutionKernelGrad",
@@ -310,7 +314,9 @@ def _dynamic_conv(
     preferred_element_type: ElementType | None,
     static: bool = False,
 ) -> XlaOp:
-    """The custom call whose last two operands are the input and the kernel, shaped like their convolution."""
+    """Creates the custom call. Its last two operands are the input and the kernel; its shape is that of their
+    convolution.
+    """
     lhs, rhs = operands[-2:]
     with builder_of(target, operands).building(target):
         given = _attributes(

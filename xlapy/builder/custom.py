@@ -1,18 +1,19 @@
-"""Calls of code outside of HLO.
+"""Builder functions of custom calls, which run code outside of HLO.
 
-Owns: the builder functions of `opcodes/custom.py`. Must not know: which targets exist, but for the marks that switch a
-program between partitioning by the compiler and by hand.
+Responsible for the builder functions of `opcodes/custom.py`. Does not depend on which targets exist, except for the
+targets that begin and end manual partitioning.
 Source: CustomCall of the specification; its forms and ConvertSpmd... in xla_builder.h.
 
-Arguments all forms share:
-`call_target_name`: names the code. `operands`, `shape`: any values, and what the code returns for them.
-`opaque`: text handed to the code. `has_side_effect`: the call is kept, and in its place, even if nobody reads it.
-`output_operand_aliasing`: results that live in the buffer of an operand, as pairs `(output index, (operand number,
-index in the operand))` of tuple indices, or as `OutputAlias`: `[((0,), (1, ()))]` puts element 0 of the result in
-operand 1. `literal`: a constant handed to the code. `schedule`: where to place the call. `api_version`: the calling
-convention.
-Every function raises `BuilderError` at the caller's line when the arguments do not fit, and for targets that start
-with `$`, which are internal to the compiler.
+Arguments that all forms share:
+`call_target_name`: the name of the code.
+`operands`, `shape`: any values, and the shape of the result.
+`opaque`: a text passed to the code.
+`has_side_effect`: whether the call is kept, in order, even if its result is unused.
+`output_operand_aliasing`: results that use the buffer of an operand, as pairs `(output index, (operand number, index in
+the operand))` of tuple indices, or as `OutputAlias`. `[((0,), (1, ()))]` puts element 0 of the result in operand 1.
+`literal`: a constant passed to the code. `schedule`: where to place the call. `api_version`: the calling convention.
+Every function raises `BuilderError` at the caller's line if the arguments do not fit, and for targets that start with
+`$`, which are internal to the compiler.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def custom_call(
     schedule: CustomCallSchedule = CustomCallSchedule.NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.ORIGINAL,
 ) -> XlaOp:
-    """What the code `call_target_name` returns for the operands, in layouts that the compiler chooses."""
+    """Calls the code `call_target_name` on the operands, in layouts that the compiler chooses."""
     return _append(
         builder,
         call_target_name,
@@ -135,7 +136,7 @@ def custom_call_with_layout(
     schedule: CustomCallSchedule = CustomCallSchedule.NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.ORIGINAL,
 ) -> XlaOp:
-    """`custom_call` of code that takes operands and returns its result in the given layouts, one shape an operand."""
+    """`custom_call` of code with fixed layouts: one shape with layout per operand, and the layout of `shape`."""
     return _append(
         builder,
         call_target_name,
@@ -218,7 +219,7 @@ def custom_call_with_conv_dnums(
     )
 
 
-# -- partitioning by hand
+# -- manual partitioning
 
 
 def convert_spmd_full_to_shard_shape(
@@ -228,10 +229,12 @@ def convert_spmd_full_to_shard_shape(
     manual_sharding: ShardingLike,
     unspecified_dims: Sequence[int] = (),
 ) -> XlaOp:
-    """The shard, one partition's tile, of an array that `manual_sharding` splits: here partitioning by hand begins.
+    """Begins manual partitioning: returns the shard, the tile of one partition, of an array that `manual_sharding`
+    splits.
 
-    With `single_dim` >= 0 only that dimension is split by hand, with -1 all are. Where tiles do not divide a dimension
-    the shard is rounded up. `unspecified_dims`: dimensions whose tiling the partitioner may still choose.
+    With `single_dim` >= 0 only that dimension is split manually, with -1 all dimensions are. If tiles do not divide a
+    dimension, the size of the shard is rounded up. `unspecified_dims`: dimensions whose tiling the partitioner may
+    still choose.
     """
     with builder.building("convert_spmd_full_to_shard_shape"):
         shape = builder.get_shape(input)
@@ -250,9 +253,10 @@ def convert_spmd_shard_to_full_shape(
     manual_sharding: ShardingLike,
     unspecified_dims: Sequence[int] = (),
 ) -> XlaOp:
-    """The whole array, of `output_shape`, of which `input` is one partition's shard: partitioning by hand ends.
+    """Ends manual partitioning: returns the whole array, of `output_shape`, of which `input` is the shard of one
+    partition.
 
-    Arguments as in `convert_spmd_full_to_shard_shape`. Raises BuilderError if the shapes do not belong together.
+    The arguments are those of `convert_spmd_full_to_shard_shape`. Raises BuilderError if the shapes are inconsistent.
     """
     with builder.building("convert_spmd_shard_to_full_shape"):
         sharding = _manual_input(manual_sharding, single_dim, output_shape)
@@ -275,7 +279,7 @@ def _marked(
 
 
 def _manual_input(given: ShardingLike, single_dim: int, whole: Shape) -> Sharding:
-    """The sharding, one of a whole array."""
+    """Returns the manual sharding of one whole array."""
     require_array("partitioning by hand", whole)
     sharding = as_sharding(given)
     sharding.check(whole)
@@ -289,7 +293,7 @@ def _manual_input(given: ShardingLike, single_dim: int, whole: Shape) -> Shardin
 
 
 def _shard_shape(whole: Shape, sharding: Sharding, single_dim: int) -> Shape:
-    """One tile of a whole array, split along one dimension or all."""
+    """Returns the shape of one tile of a whole array, split along one dimension or all."""
     if sharding.tiles is None:
         return whole
     split = [tiles if single_dim in (-1, d) else 1 for d, tiles in enumerate(sharding.tiles.dimensions[: whole.rank])]
@@ -298,9 +302,9 @@ def _shard_shape(whole: Shape, sharding: Sharding, single_dim: int) -> Shape:
 
 
 def _by_hand(sharding: Sharding, single_dim: int) -> Sharding:
-    """Manual, or the sharding with the tiles of one dimension made a manual subgroup.
+    """Returns the manual sharding, or the sharding with the tiles of one dimension made a manual subgroup.
 
-    Dimension 1 of `{devices=[2,4]<=[8]}`: `{devices=[2,1,4]<=[8] last_tile_dims={manual}}`.
+    Example, dimension 1 of `{devices=[2,4]<=[8]}`: `{devices=[2,1,4]<=[8] last_tile_dims={manual}}`.
     """
     if single_dim < 0 or sharding.tiles is None:
         return Sharding(ShardingKind.MANUAL)

@@ -1,15 +1,15 @@
-"""Elementwise operations: arithmetic, comparison, selection, conversion.
+"""Builder functions of elementwise operations: arithmetic, comparison, selection, conversion.
 
-Owns: the builder functions of `opcodes/elementwise.py`. Must not know: how instructions are stored.
+Responsible for the builder functions of `opcodes/elementwise.py`. Does not depend on how instructions are stored.
 Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison
 operations", Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex, Conj of the specification.
 
 Operands are arrays: XlaOps, or plain values (Python numbers, NumPy arrays, Literals), which become constants of the
-other operand's element type; at least one must be an XlaOp. Binary functions broadcast as `builder/broadcasting.py`
-says: scalars always, equal ranks along dimensions of size 1, different ranks by `broadcast_dimensions`, which gives
-for each dimension of the operand of lower rank the dimension of the other that it matches. The element types of both
-are the same. Functions that back ends approximate take a `result_accuracy`. Every function raises `BuilderError` at the
-caller's line when the operands do not fit.
+other operand's element type. At least one operand is an XlaOp. Binary functions broadcast as
+`builder/core/broadcasting.py` describes: scalars always; equal ranks along dimensions of size 1; different ranks by
+`broadcast_dimensions`, which lists, for each dimension of the operand of lower rank, the matching dimension of the
+other. Both operands have the same element type. Functions that back ends approximate accept a `result_accuracy`. Every
+function raises `BuilderError` at the caller's line if the operands do not fit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ElementType: TypeAlias = PrimitiveType | str | Any
 
 
 def element_type_of(value: ElementType) -> PrimitiveType:
-    """The PrimitiveType meant; InvalidArgumentError if there is none."""
+    """Returns the PrimitiveType. Raises InvalidArgumentError if the value does not denote one."""
     if isinstance(value, PrimitiveType):
         return value
     return PrimitiveType.from_text(value) if isinstance(value, str) else PrimitiveType.from_dtype(value)
@@ -59,7 +59,7 @@ def _binary(op: OpDef, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequenc
 
 
 def abs(operand: XlaOp) -> XlaOp:
-    """The absolute value of signed, floating-point or complex elements; of complex ones the real modulus."""
+    """The absolute value of signed, floating-point or complex elements; for complex elements, the real modulus."""
     return append(defs.ABS, (operand,))
 
 
@@ -129,7 +129,7 @@ def exp(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
 
 
 def expm1(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
-    """e^x - 1 of floating-point or complex elements, exact near 0."""
+    """e^x - 1 of floating-point or complex elements, accurate near 0."""
     return _approximated(defs.EXPONENTIAL_MINUS_ONE, operand, result_accuracy)
 
 
@@ -139,12 +139,12 @@ def floor(operand: XlaOp) -> XlaOp:
 
 
 def imag(operand: XlaOp) -> XlaOp:
-    """The imaginary part of complex elements; 0 of floating-point ones."""
+    """The imaginary part of complex elements; 0 for floating-point elements."""
     return append(defs.IMAG, (operand,))
 
 
 def is_finite(operand: XlaOp) -> XlaOp:
-    """PRED: whether floating-point elements are neither infinite nor NaN."""
+    """PRED: whether floating-point elements are finite, neither infinite nor NaN."""
     return append(defs.IS_FINITE, (operand,))
 
 
@@ -154,7 +154,7 @@ def log(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
 
 
 def log1p(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
-    """log(1 + x) of floating-point or complex elements, exact near 0."""
+    """log(1 + x) of floating-point or complex elements, accurate near 0."""
     return _approximated(defs.LOG_PLUS_ONE, operand, result_accuracy)
 
 
@@ -179,22 +179,22 @@ def population_count(operand: XlaOp) -> XlaOp:
 
 
 def real(operand: XlaOp) -> XlaOp:
-    """The real part of complex elements; floating-point ones as they are."""
+    """The real part of complex elements; floating-point elements are returned unchanged."""
     return append(defs.REAL, (operand,))
 
 
 def round(operand: XlaOp) -> XlaOp:
-    """Floating-point elements rounded to the nearest integer, halves away from zero."""
+    """Floating-point elements rounded to the nearest integer, ties away from zero."""
     return append(defs.ROUND_NEAREST_AFZ, (operand,))
 
 
 def round_nearest_afz(operand: XlaOp) -> XlaOp:
-    """`round` under its name in HLO."""
+    """HLO's name for `round`."""
     return round(operand)
 
 
 def round_nearest_even(operand: XlaOp) -> XlaOp:
-    """Floating-point elements rounded to the nearest integer, halves to the even one."""
+    """Floating-point elements rounded to the nearest integer, ties to even."""
     return append(defs.ROUND_NEAREST_EVEN, (operand,))
 
 
@@ -204,7 +204,7 @@ def rsqrt(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaO
 
 
 def sign(operand: XlaOp) -> XlaOp:
-    """-1, 0 or 1 (NaN for NaN) of signed and floating-point elements; x / |x| of complex ones."""
+    """-1, 0 or 1 (NaN for NaN) of signed and floating-point elements; x / |x| for complex elements."""
     return append(defs.SIGN, (operand,))
 
 
@@ -234,7 +234,7 @@ def tanh(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp
 
 
 def conj(operand: XlaOp) -> XlaOp:
-    """The complex conjugate of complex or floating-point elements: real part, negated imaginary part, as a complex."""
+    """The complex conjugate of complex or floating-point elements, as complex elements."""
     with builder_of("conj", (operand,)).building("conj"):
         return complex(real(operand), neg(imag(operand)))
 
@@ -253,7 +253,7 @@ def reciprocal(operand: XlaOp) -> XlaOp:
 
 
 def add(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs + rhs; integers wrap, PRED is or."""
+    """lhs + rhs. Integers wrap; PRED is logical or."""
     return _binary(defs.ADD, lhs, rhs, broadcast_dimensions)
 
 
@@ -268,27 +268,27 @@ def atan2(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) 
 
 
 def complex(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """The complex number with real part lhs and imaginary part rhs: C64 of two F32, C128 of two F64."""
+    """The complex number with real part lhs and imaginary part rhs: C64 from two F32, C128 from two F64."""
     return _binary(defs.COMPLEX, lhs, rhs, broadcast_dimensions)
 
 
 def div(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs / rhs; integers truncate towards zero, x/0 is -1 (all ones), MIN/-1 is MIN."""
+    """lhs / rhs. Integers truncate toward zero; x/0 is -1 (all ones); MIN/-1 is MIN."""
     return _binary(defs.DIVIDE, lhs, rhs, broadcast_dimensions)
 
 
 def max(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """The greater element; NaN wins, -0 < +0."""
+    """The larger element. NaN if either is NaN; -0 < +0."""
     return _binary(defs.MAXIMUM, lhs, rhs, broadcast_dimensions)
 
 
 def min(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """The lesser element; NaN wins, -0 < +0."""
+    """The smaller element. NaN if either is NaN; -0 < +0."""
     return _binary(defs.MINIMUM, lhs, rhs, broadcast_dimensions)
 
 
 def mul(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs * rhs; integers wrap, PRED is and."""
+    """lhs * rhs. Integers wrap; PRED is logical and."""
     return _binary(defs.MULTIPLY, lhs, rhs, broadcast_dimensions)
 
 
@@ -303,32 +303,32 @@ def or_(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) ->
 
 
 def pow(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs to the power of rhs; integers wrap, 0^0 is 1."""
+    """lhs to the power of rhs. Integers wrap; 0^0 is 1."""
     return _binary(defs.POWER, lhs, rhs, broadcast_dimensions)
 
 
 def rem(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """The remainder of lhs / rhs with the sign of lhs; x rem 0 is x for integers."""
+    """The remainder of lhs / rhs with the sign of lhs. For integers, x rem 0 is x."""
     return _binary(defs.REMAINDER, lhs, rhs, broadcast_dimensions)
 
 
 def shift_left(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs << rhs; shifts of the width or more give 0."""
+    """lhs << rhs. Shifts by the width or more give 0."""
     return _binary(defs.SHIFT_LEFT, lhs, rhs, broadcast_dimensions)
 
 
 def shift_right_arithmetic(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs >> rhs filling with the sign bit."""
+    """lhs >> rhs, filled with the sign bit."""
     return _binary(defs.SHIFT_RIGHT_ARITHMETIC, lhs, rhs, broadcast_dimensions)
 
 
 def shift_right_logical(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs >> rhs filling with zeros; shifts of the width or more give 0."""
+    """lhs >> rhs, filled with zeros. Shifts by the width or more give 0."""
     return _binary(defs.SHIFT_RIGHT_LOGICAL, lhs, rhs, broadcast_dimensions)
 
 
 def sub(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs - rhs; integers wrap."""
+    """lhs - rhs. Integers wrap."""
     return _binary(defs.SUBTRACT, lhs, rhs, broadcast_dimensions)
 
 
@@ -348,10 +348,10 @@ def compare(
     direction: ComparisonDirection | str,
     type: ComparisonType | str | None = None,
 ) -> XlaOp:
-    """PRED: whether lhs stands in a direction (EQ NE GE GT LE LT) to rhs.
+    """PRED: compares lhs and rhs in a direction (EQ NE GE GT LE LT).
 
-    `type` is the order compared by; None is that of the element type (FLOAT, SIGNED or UNSIGNED). TOTALORDER orders
-    floats as -NaN < -inf < ... < -0 < +0 < ... < inf < NaN. Complex elements take EQ and NE only.
+    `type` is the comparison type; None selects that of the element type (FLOAT, SIGNED or UNSIGNED). TOTALORDER orders
+    floats as -NaN < -inf < ... < -0 < +0 < ... < inf < NaN. Complex elements support only EQ and NE.
     """
     builder = builder_of("compare", (lhs, rhs))
     with builder.building("compare"):
@@ -444,16 +444,19 @@ def lt_total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[in
 
 
 def clamp(min: Operand, operand: Operand, max: Operand) -> XlaOp:
-    """min(max(operand, min), max) of ordered elements; a scalar beside arrays is broadcast, other shapes are equal."""
+    """min(max(operand, min), max) of ordered elements. Scalars are broadcast if another operand is an array; other
+    shapes are equal.
+    """
     builder = builder_of("clamp", (min, operand, max))
     with builder.building("clamp"):
         return builder.append(defs.CLAMP, _broadcast_scalars(constants_like(builder, min, operand, max)))
 
 
 def select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
-    """on_true where the PRED array `pred` is true, else on_false; a scalar beside arrays is broadcast.
+    """on_true where the PRED array `pred` is true, otherwise on_false. Scalars are broadcast if another operand is an
+    array.
 
-    Tuples of equal shape are selected leaf by leaf under a scalar `pred`; the result is a tuple.
+    Tuples of equal shape are selected leaf by leaf with a scalar `pred`; the result is a tuple.
     """
     builder = builder_of("select", (on_true, on_false, pred))
     with builder.building("select"):
@@ -483,7 +486,7 @@ def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
 
 
 def _broadcast_scalars(operands: Sequence[XlaOp]) -> list[XlaOp]:
-    """The operands with scalars among them broadcast to the dimensions of the first array of higher rank."""
+    """Broadcasts the scalars among the operands to the dimensions of the first array."""
     array = next((operand.shape for operand in operands if operand.shape.rank), None)
     if array is None:
         return list(operands)
@@ -494,9 +497,9 @@ def _broadcast_scalars(operands: Sequence[XlaOp]) -> list[XlaOp]:
 
 
 def convert_element_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp:
-    """The array with each element converted to another type, C-like; complex to real takes the real part.
+    """Converts each element to another type, as C does; complex to real takes the real part.
 
-    Floating-point to integer truncates and saturates, NaN gives 0.
+    Floating-point to integer truncates and saturates; NaN gives 0.
     """
     with builder_of("convert", (operand,)).building("convert"):
         target = element_type_of(new_element_type)
@@ -507,10 +510,10 @@ def convert_element_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp
 
 
 def bitcast_convert_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp:
-    """The array with the bits of each element read as another type.
+    """Reinterprets the bits of each element as another type.
 
-    To a narrower type a last dimension of size (bits / new bits) is appended, to a wider one a last dimension of size
-    (new bits / bits) is consumed. Real to complex and back is refused.
+    To a narrower type, a last dimension of size (bits / new bits) is appended; to a wider type, a last dimension of
+    size (new bits / bits) is consumed. Conversions between real and complex types are an error.
     """
     with builder_of("bitcast-convert", (operand,)).building("bitcast-convert"):
         target = element_type_of(new_element_type)
@@ -522,6 +525,6 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp
 
 
 def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> XlaOp:
-    """Floating-point elements, in their own type, rounded to `exponent_bits` >= 1 and `mantissa_bits` >= 0."""
+    """Rounds floating-point elements to `exponent_bits` >= 1 and `mantissa_bits` >= 0; the element type stays."""
     attributes = ReducePrecisionAttributes.make(exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
     return append(defs.REDUCE_PRECISION, (operand,), attributes)

@@ -1,8 +1,8 @@
-"""Reading and updating many slices at positions computed at run time: gather and scatter.
+"""Builder functions of gather and scatter, which read and update slices at positions computed at run time.
 
-Owns: the builder functions of `opcodes/indexing.py`. Must not know: how they are evaluated.
-Source: Gather, Scatter of the specification, and its section
-"Informal Description and Examples". Dimension numbers count from 0.
+Responsible for the builder functions of `opcodes/indexing.py`. Does not depend on how they are evaluated.
+Source: Gather, Scatter of the specification, and its section "Informal Description and Examples". Dimension numbers
+count from 0.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from xlapy.opcodes.indexing import GATHER, SCATTER, GatherAttributes, ScatterAtt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherDimensionNumbers:
-    """How index vectors, slices and the dimensions of the result belong together.
+    """How the dimensions of index vectors, slices and the result of a gather correspond.
 
     `offset_dims`: the result's dimensions that lie inside a slice, ascending; the others are those of the indices.
     `collapsed_slice_dims`: operand dimensions of slice size 1 that the result does not have.
-    `start_index_map`: the operand dimension that each component of an index vector is a position in.
-    `index_vector_dim`: the indices' dimension that holds the vectors; their rank if each index is a vector of one.
-    `operand_batching_dims`, `start_indices_batching_dims`: dimensions walked in step, pair by pair of equal size.
+    `start_index_map`: the operand dimension that each component of an index vector refers to.
+    `index_vector_dim`: the indices' dimension that holds the vectors; their rank if each vector has one element.
+    `operand_batching_dims`, `start_indices_batching_dims`: pairs of batch dimensions of equal size.
     """
 
     offset_dims: Sequence[int] = ()
@@ -38,13 +38,13 @@ class GatherDimensionNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterDimensionNumbers:
-    """How index vectors, updates and the dimensions of the operands belong together.
+    """How the dimensions of index vectors, updates and the operands of a scatter correspond.
 
     `update_window_dims`: the updates' dimensions that lie inside a window, ascending; the others are the indices'.
     `inserted_window_dims`: operand dimensions that the updates do not have; a window has size 1 there.
-    `scatter_dims_to_operand_dims`: the operand dimension that each component of an index vector is a position in.
-    `index_vector_dim`: the indices' dimension that holds the vectors; their rank if each index is a vector of one.
-    `input_batching_dims`, `scatter_indices_batching_dims`: dimensions walked in step, pair by pair of equal size.
+    `scatter_dims_to_operand_dims`: the operand dimension that each component of an index vector refers to.
+    `index_vector_dim`: the indices' dimension that holds the vectors; their rank if each vector has one element.
+    `input_batching_dims`, `scatter_indices_batching_dims`: pairs of batch dimensions of equal size.
     """
 
     update_window_dims: Sequence[int] = ()
@@ -62,13 +62,13 @@ def gather(
     slice_sizes: Sequence[int],
     indices_are_sorted: bool = False,
 ) -> XlaOp:
-    """Slices of `operand`, one at each index vector of the integers `start_indices`.
+    """Reads one slice of `operand` at each index vector of the integers `start_indices`.
 
-    A slice has `slice_sizes`, one size a dimension of the operand; an index out of bounds is clamped so that the slice
-    lies inside. Rows 2, 0 and 2 of f32[3,5] by s32[3] indices: `offset_dims=[1]`, `collapsed_slice_dims=[0]`,
-    `start_index_map=[0]`, `index_vector_dim=1`, `slice_sizes=[1, 5]` give f32[3,5].
-    `indices_are_sorted` promises ascending index vectors to compilers. Raises BuilderError at the caller's line when
-    the dimension numbers do not fit.
+    A slice has `slice_sizes`, one size per dimension of the operand. An index out of bounds is clamped so that the
+    slice lies inside the operand. Example, rows 2, 0 and 2 of f32[3,5] with s32[3] indices: `offset_dims=[1]`,
+    `collapsed_slice_dims=[0]`, `start_index_map=[0]`, `index_vector_dim=1`, `slice_sizes=[1, 5]` give f32[3,5].
+    `indices_are_sorted` promises the compiler that index vectors are ascending. Raises BuilderError at the caller's
+    line if the dimension numbers do not fit.
     """
     given = dimension_numbers
     with builder_of("gather", (operand, start_indices)).building("gather"):
@@ -94,13 +94,14 @@ def scatter(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> XlaOp:
-    """`operands` with windows of `updates` combined into them, one at each index vector of `scatter_indices`.
+    """Combines one window of `updates` into `operands` at each index vector of `scatter_indices`.
 
-    N operands of equal dimensions (or one, bare) and as many updates, of the same element types, give the operand's
-    shape or a tuple of N shapes. `update_computation`: N current values and N updates, scalars, to N new values. A
-    window that is partly out of bounds is left out. The order in which updates meet one element is open: make the
-    computation associative and commutative, or the indices unique. `indices_are_sorted` and `unique_indices` promise to
-    compilers what they say. Raises BuilderError at the caller's line when the dimension numbers do not fit.
+    N operands of equal dimensions (or a single one) and N updates of the same element types give the operand's shape or
+    a tuple of N shapes. `update_computation` takes N current values and N updates, all scalars, and returns N new
+    values. A window that is partly out of bounds is skipped. The order in which several updates of one element apply is
+    unspecified: the computation should be associative and commutative, or the indices unique. `indices_are_sorted` and
+    `unique_indices` are promises to the compiler. Raises BuilderError at the caller's line if the dimension numbers do
+    not fit.
     """
     inputs = [operands] if isinstance(operands, XlaOp) else list(operands)
     sources = [updates] if isinstance(updates, XlaOp) else list(updates)

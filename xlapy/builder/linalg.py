@@ -1,10 +1,10 @@
-"""Matrix factorization, triangular systems, Fourier transforms.
+"""Builder functions of matrix factorization, triangular systems and Fourier transforms.
 
-Owns: the builder functions of `opcodes/linalg.py`. Must not know: how they are evaluated.
+Responsible for the builder functions of `opcodes/linalg.py`. Does not depend on how they are evaluated.
 Source: Cholesky, TriangularSolve, Fft of the specification.
 
-Matrices are the two last dimensions of arrays of floating-point or complex elements; the dimensions before them number
-the matrices of a batch. Every function raises `BuilderError` at the caller's line when the arguments do not fit.
+Matrices are the last two dimensions of arrays of floating-point or complex elements; all other dimensions are batch
+dimensions. Every function raises `BuilderError` at the caller's line if the arguments do not fit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from xlapy.opcodes.linalg import (
 
 
 def cholesky(a: XlaOp, lower: bool) -> XlaOp:
-    """The factor of Hermitian positive definite matrices: lower l with a = l l^H, or upper u with a = u^H u.
+    """The Cholesky factor of Hermitian positive definite matrices: lower l with a = l l^H, or upper u with a = u^H u.
 
-    Only that triangle of `a`, of shape [..., n, n], is read. The other triangle of the result is unspecified, as is the
-    result for matrices that are not positive definite.
+    Only the selected triangle of `a`, of shape [..., n, n], is read. The other triangle of the result is unspecified,
+    as is the result for matrices that are not positive definite.
     """
     return append(CHOLESKY, (a,), CholeskyAttributes.make(lower=lower))
 
@@ -38,11 +38,11 @@ def cholesky(a: XlaOp, lower: bool) -> XlaOp:
 def triangular_solve(
     a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: Transpose
 ) -> XlaOp:
-    """The x, of the shape of `b`, that solves op(a) x = b (`left_side`) or x op(a) = b.
+    """Solves op(a) x = b (`left_side`) or x op(a) = b for x, which has the shape of `b`.
 
-    `a` is [..., m, m], `b` is [..., m, k] on the left side and else [..., k, m], of the same type and batch dimensions.
-    Only the `lower` (or upper) triangle of `a` is read, without its diagonal if `unit_diagonal`, which stands for ones.
-    `transpose_a`: op(a) is a, its transpose, or its conjugate transpose.
+    `a` is [..., m, m]; `b` is [..., m, k] on the left side and otherwise [..., k, m], with the same type and batch
+    dimensions. Only the `lower` (or upper) triangle of `a` is read. With `unit_diagonal`, the diagonal is not read and
+    taken as ones. `transpose_a`: op(a) is a, its transpose, or its conjugate transpose.
     """
     attributes = TriangularSolveAttributes.make(
         left_side=left_side, lower=lower, unit_diagonal=unit_diagonal, transpose_a=transpose_a
@@ -53,8 +53,8 @@ def triangular_solve(
 def fft(operand: XlaOp, fft_type: FftType, fft_length: Sequence[int]) -> XlaOp:
     """The Fourier transform over the last 1 to 3 dimensions, whose sizes are `fft_length`.
 
-    FFT and IFFT: complex to complex. RFFT: real [..., n] to complex [..., n/2+1]; IRFFT: the inverse of that, so that
-    the last size of the operand is fft_length[-1]/2+1. The inverse transforms divide by the number of elements.
+    FFT and IFFT: complex to complex. RFFT: real [..., n] to complex [..., n/2+1]. IRFFT is the inverse of RFFT; the
+    last size of its operand is fft_length[-1]/2+1. The inverse transforms divide by the number of elements.
     """
     with builder_of("fft", (operand,)).building("fft"):
         attributes = FftAttributes.make(fft_type=fft_type, fft_length=as_ints("fft_length", fft_length))

@@ -1,11 +1,12 @@
-"""Moving elements: broadcast, reshape, transpose, slices, padding, concatenation, dynamic sizes.
+"""Builder functions that move elements: broadcast, reshape, transpose, slices, padding, concatenation, dynamic sizes.
 
-Owns: the builder functions of `opcodes/movement.py`. Must not know: layouts, except that a bitcast may declare one.
+Responsible for the builder functions of `opcodes/movement.py`. Does not depend on layouts, except that a bitcast may
+declare one.
 Source: Broadcast, BroadcastInDim, Reshape, DynamicReshape, Collapse, Transpose, Rev, ConcatInDim (Concatenate), Slice,
 Pad, DynamicSlice, DynamicUpdateSlice, GetDimensionSize, SetDimensionSize of the specification.
 
-Dimension numbers count from 0; lists of sizes and dimensions are integers. Every function raises `BuilderError` at the
-caller's line when its arguments do not fit.
+Dimension numbers count from 0; lists of sizes and dimensions hold integers. Every function raises `BuilderError` at the
+caller's line if its arguments do not fit.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ from xlapy.opcodes.movement import (
 from xlapy.opcodes.requirements import require_array, require_dimension
 
 Index: TypeAlias = XlaOp | int
-"""A scalar integer XlaOp, or a Python integer, which becomes an s32 constant (or one of the other indices' type)."""
+"""A scalar integer XlaOp, or a Python integer, which becomes an s32 constant or a constant of the other indices'
+type."""
 
 
 # -- broadcast and reshape
 
 
 def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
-    """The operand repeated along new dimensions on the left: f32[3] by [4, 2] gives f32[4,2,3]."""
+    """Repeats the operand along new leading dimensions: f32[3] with [4, 2] gives f32[4,2,3]."""
     with builder_of("broadcast", (operand,)).building("broadcast"):
         require_array("broadcast", operand.shape)
         sizes = as_ints("broadcast_sizes", broadcast_sizes)
@@ -55,9 +57,11 @@ def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
 
 
 def broadcast_in_dim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
-    """An array of sizes `out_dim_size` in which dimension `broadcast_dimensions[i]` is the operand's dimension i.
+    """Returns an array of sizes `out_dim_size` in which dimension `broadcast_dimensions[i]` is the operand's dimension
+    i.
 
-    The operand's dimension has the size it becomes, or 1, which is repeated; `broadcast_dimensions` strictly increases.
+    The operand's dimension has the size of the result's, or size 1, which is repeated. `broadcast_dimensions` is
+    strictly increasing.
     """
     with builder_of("broadcast_in_dim", (operand,)).building("broadcast_in_dim"):
         require_array("broadcast_in_dim", operand.shape)
@@ -70,10 +74,10 @@ def broadcast_in_dim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dime
 def _check_broadcast(operand: Shape, result: Shape, mapped: tuple[int, ...]) -> None:
     given = f"{list(mapped)} for {operand.to_text(layout=False)} to {result.to_text(layout=False)}"
     if len(mapped) != operand.rank:
-        raise ShapeError(f"needs one entry of broadcast_dimensions a dimension of the operand, given {given}")
+        raise ShapeError(f"needs one entry of broadcast_dimensions per dimension of the operand, given {given}")
     for dimension, target in enumerate(mapped):
         if not 0 <= target < result.rank:
-            raise ShapeError(f"dimension {target} is no dimension of the result, given broadcast_dimensions {given}")
+            raise ShapeError(f"dimension {target} is not a dimension of the result, given broadcast_dimensions {given}")
         if dimension and mapped[dimension - 1] >= target:
             raise ShapeError(f"broadcast_dimensions must be strictly increasing, given {given}")
         size = operand.dimensions[dimension]
@@ -89,10 +93,11 @@ def reshape(operand: XlaOp, dimensions: Sequence[int], inferred_dimension: int =
 @overload
 def reshape(shape: Shape, operand: XlaOp) -> XlaOp: ...
 def reshape(*arguments: Any, **named: Any) -> XlaOp:
-    """The same elements in row-major order under other sizes of the same product.
+    """Returns the same elements in row-major order with other dimension sizes of the same product.
 
-    With `dimensions`, a dynamic dimension stays dynamic in the dimension it becomes; where it is split over several,
-    that is `inferred_dimension`, or the first of them larger than 1. With `shape`, the result is of exactly that shape.
+    With `dimensions`, a dynamic dimension stays dynamic in the corresponding result dimension; if it is split, that is
+    `inferred_dimension`, or else the first result dimension larger than 1. With `shape`, the result has exactly that
+    shape.
     """
     if "shape" in named or (arguments and isinstance(arguments[0], Shape)):
         return _reshape_to_shape(*arguments, **named)
@@ -112,14 +117,16 @@ def _reshape_to_sizes(operand: XlaOp, dimensions: Sequence[int], inferred_dimens
 
 
 def reshape_with_inferred_dimension(operand: XlaOp, new_sizes: Sequence[int], inferred_dimension: int) -> XlaOp:
-    """`reshape` of a dynamic array that says which result dimension stays dynamic."""
+    """`reshape` of a dynamic array, with the result dimension that stays dynamic."""
     return reshape(operand, new_sizes, inferred_dimension)
 
 
 def dynamic_reshape(
     operand: XlaOp, dim_sizes: Sequence[XlaOp], new_size_bounds: Sequence[int], dims_are_dynamic: Sequence[bool]
 ) -> XlaOp:
-    """A reshape to sizes known at run time: one scalar s32 a result dimension, with its bound and whether it varies."""
+    """A reshape to sizes known at run time: one scalar s32 per result dimension, with its bound and whether it is
+    dynamic.
+    """
     with builder_of("dynamic-reshape", (operand,)).building("dynamic-reshape"):
         require_array("dynamic-reshape", operand.shape)
         bounds = as_ints("new_size_bounds", new_size_bounds)
@@ -128,7 +135,7 @@ def dynamic_reshape(
 
 
 def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """Consecutive ascending dimensions merged into one: f32[2,3,4,5] by [1, 2] gives f32[2,12,5]."""
+    """Merges consecutive ascending dimensions into one: f32[2,3,4,5] with [1, 2] gives f32[2,12,5]."""
     with builder_of("collapse", (operand,)).building("collapse"):
         merged = as_ints("dimensions", dimensions)
         require_array("collapse", operand.shape)
@@ -152,14 +159,14 @@ def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
 
 
 def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """The elements in reverse order along each of the dimensions."""
+    """Reverses the order of the elements along each of the dimensions."""
     with builder_of("reverse", (operand,)).building("reverse"):
         attributes = DimensionsAttributes.make(dimensions=as_ints("dimensions", dimensions))
         return append(defs.REVERSE, (operand,), attributes)
 
 
 def shuffle_rotate(operand: XlaOp, dimensions: Sequence[int], shifts: Sequence[int]) -> XlaOp:
-    """Each of the dimensions rotated to the left by its shift."""
+    """Rotates each of the dimensions to the left by its shift."""
     with builder_of("shuffle", (operand,)).building("shuffle"):
         attributes = ShuffleAttributes.make(
             dimensions=as_ints("dimensions", dimensions), mode=ShuffleMode.ROTATE, shifts=as_ints("shifts", shifts)
@@ -168,7 +175,7 @@ def shuffle_rotate(operand: XlaOp, dimensions: Sequence[int], shifts: Sequence[i
 
 
 def shuffle_permute(operand: XlaOp, dimensions: Sequence[int], indices: Literal) -> XlaOp:
-    """Each element read at the coordinates in `dimensions` that `indices` holds at its place."""
+    """Reads each element at the coordinates that `indices` holds for its position, in the given `dimensions`."""
     attributes = ShuffleAttributes.make(dimensions=tuple(dimensions), mode=ShuffleMode.PERMUTE, indices=indices)
     return append(defs.SHUFFLE, (operand,), attributes)
 
@@ -177,14 +184,16 @@ def shuffle_permute(operand: XlaOp, dimensions: Sequence[int], indices: Literal)
 
 
 def concat_in_dim(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
-    """One or more arrays of equal sizes elsewhere joined along `dimension`."""
+    """Concatenates one or more arrays along `dimension`; all other sizes are equal."""
     return builder.append(defs.CONCATENATE, operands, DimensionAttributes.make(dimension=dimension))
 
 
 def slice(
     operand: XlaOp, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> XlaOp:
-    """Per dimension the elements from start (included) to limit (excluded) in steps of stride >= 1 (default 1)."""
+    """Takes, per dimension, the elements from start (inclusive) to limit (exclusive) in steps of stride >= 1 (default
+    1).
+    """
     with builder_of("slice", (operand,)).building("slice"):
         starts = as_ints("start_indices", start_indices)
         steps = (1,) * len(starts) if strides is None else as_ints("strides", strides)
@@ -193,7 +202,7 @@ def slice(
 
 
 def slice_in_dim(operand: XlaOp, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
-    """A slice of dimension `dimno` that takes the others whole."""
+    """A slice of dimension `dimno`; the other dimensions are taken whole."""
     with builder_of("slice", (operand,)).building("slice"):
         require_dimension("slice", "dimension", dimno, operand.shape)
         limits = list(operand.shape.dimensions)
@@ -203,10 +212,10 @@ def slice_in_dim(operand: XlaOp, start_index: int, limit_index: int, stride: int
 
 
 def pad(operand: XlaOp, padding_value: Operand, padding_config: PaddingConfig | Sequence[Sequence[int]]) -> XlaOp:
-    """The operand with a scalar put between its elements and at its edges.
+    """Inserts a scalar between the elements of the operand and at its edges.
 
-    `padding_config` gives (low, high) or (low, high, interior) per dimension: `interior` >= 0 values between neighbours
-    first, then `low` and `high` at the edges, which remove elements if negative.
+    `padding_config` has (low, high) or (low, high, interior) per dimension: first `interior` >= 0 values between
+    adjacent elements, then `low` and `high` values at the edges. Negative `low` or `high` remove elements.
     """
     builder = builder_of("pad", (operand,))
     with builder.building("pad"):
@@ -234,7 +243,7 @@ def pad_in_dim(operand: XlaOp, padding_value: Operand, dimno: int, pad_lo: int, 
 
 
 def dynamic_slice(operand: XlaOp, start_indices: Sequence[Index], slice_sizes: Sequence[int]) -> XlaOp:
-    """A slice of fixed sizes at run-time positions, one scalar integer a dimension, all of one type.
+    """A slice of fixed sizes at a run-time position, one scalar integer per dimension, all of one type.
 
     Positions are clamped so that the slice lies inside the operand.
     """
@@ -245,7 +254,7 @@ def dynamic_slice(operand: XlaOp, start_indices: Sequence[Index], slice_sizes: S
 
 
 def dynamic_update_slice(operand: XlaOp, update: Operand, start_indices: Sequence[Index]) -> XlaOp:
-    """The operand with `update`, of the same rank, written at run-time positions, clamped so that it lies inside."""
+    """The operand with `update`, of the same rank, written at a run-time position, clamped so that it lies inside."""
     builder = builder_of("dynamic-update-slice", (operand, update))
     with builder.building("dynamic-update-slice"):
         arrays = constants_like(builder, operand, update)
@@ -261,12 +270,13 @@ def _indices(builder: XlaBuilder, start_indices: Sequence[Index]) -> list[XlaOp]
 
 
 def copy(operand: XlaOp) -> XlaOp:
-    """A copy, which matters only to who decides where values live."""
+    """Copies the operand. Back ends may use a copy to place a value in a buffer of its own."""
     return append(defs.COPY, (operand,))
 
 
 def bitcast(operand: XlaOp, shape: Shape) -> XlaOp:
-    """The operand's memory read as another array shape of as many bytes, its layout included; for tools."""
+    """Reinterprets the operand's memory as another array shape of the same number of bytes, layout included; for
+    tools."""
     return append(defs.BITCAST, (operand,), shape=shape)
 
 
@@ -274,7 +284,7 @@ def bitcast(operand: XlaOp, shape: Shape) -> XlaOp:
 
 
 def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
-    """The run-time size of a dimension as s32[]; of a static one, a constant."""
+    """The run-time size of a dimension as s32[]; a constant for a static dimension."""
     builder = builder_of("get-dimension-size", (operand,))
     with builder.building("get-dimension-size"):
         require_dimension("get-dimension-size", "dimension", dimension, operand.shape)
@@ -284,7 +294,7 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
 
 
 def set_dimension_size(operand: XlaOp, val: Operand, dimension: int) -> XlaOp:
-    """The operand with a dimension made dynamic: of run-time size `val` (s32[]), its old size the bound."""
+    """Makes a dimension dynamic: its run-time size is `val` (s32[]), its bound the old size."""
     builder = builder_of("set-dimension-size", (operand,))
     with builder.building("set-dimension-size"):
         size = constant_of(builder, val, S32)
@@ -292,7 +302,7 @@ def set_dimension_size(operand: XlaOp, val: Operand, dimension: int) -> XlaOp:
 
 
 def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
-    """The operand with a dimension made static, of its bound as size; what is added to it is unspecified."""
+    """Makes a dimension static, with its bound as size. The elements added are unspecified."""
     with builder_of("set-dimension-size", (operand,)).building("set-dimension-size"):
         require_dimension("set-dimension-size", "dimension", dimension, operand.shape)
         old = operand.shape

@@ -1,11 +1,11 @@
-"""Batch normalization.
+"""Builder functions of batch normalization.
 
-Owns: the builder functions of `opcodes/normalization.py`. Must not know: how they are evaluated.
+Responsible for the builder functions of `opcodes/normalization.py`. Does not depend on how they are evaluated.
 Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification.
 
-`operand` is a floating-point array; `feature_index` names its feature dimension, of size c. Statistics are taken over
+`operand` is a floating-point array; `feature_index` is its feature dimension, of size c. Statistics are computed over
 all other dimensions; `scale`, `offset`, means and variances are vectors of c elements. `epsilon` is added to a variance
-before it divides. Every function raises `BuilderError` at the caller's line when the operands do not fit.
+before the division. Every function raises `BuilderError` at the caller's line if the operands do not fit.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from xlapy.opcodes.normalization import BATCH_NORM_GRAD, BATCH_NORM_INFERENCE, B
 
 
 def batch_norm_training(operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int) -> XlaOp:
-    """The tuple (normalized operand, batch mean, batch variance), by features.
+    """Returns the tuple (normalized operand, batch mean, batch variance).
 
-    Normalized is scale * (operand - mean) / sqrt(variance + epsilon) + offset; the variance is the biased one.
+    The normalized operand is scale * (operand - mean) / sqrt(variance + epsilon) + offset; the variance is the biased
+    one.
     """
     attributes = BatchNormAttributes.make(epsilon=epsilon, feature_index=feature_index)
     return append(BATCH_NORM_TRAINING, (operand, scale, offset), attributes)
@@ -33,7 +34,7 @@ def batch_norm_inference(
     epsilon: float,
     feature_index: int,
 ) -> XlaOp:
-    """The operand normalized as in training, by the given mean and variance in place of the batch's own."""
+    """Normalizes the operand as in training, with the given mean and variance."""
     attributes = BatchNormAttributes.make(epsilon=epsilon, feature_index=feature_index)
     return append(BATCH_NORM_INFERENCE, (operand, scale, offset, mean, variance), attributes)
 
@@ -47,9 +48,10 @@ def batch_norm_grad(
     epsilon: float,
     feature_index: int,
 ) -> XlaOp:
-    """The tuple of gradients with respect to operand, scale and offset of `batch_norm_training`.
+    """Returns the gradients with respect to operand, scale and offset of `batch_norm_training`, as a tuple.
 
-    `batch_mean` and `batch_var` are its results, `grad_output` the gradient with respect to its first one.
+    `batch_mean` and `batch_var` are results of `batch_norm_training`; `grad_output` is the gradient with respect to its
+    first result.
     """
     attributes = BatchNormAttributes.make(epsilon=epsilon, feature_index=feature_index)
     return append(BATCH_NORM_GRAD, (operand, scale, batch_mean, batch_var, grad_output), attributes)

@@ -1,9 +1,9 @@
-"""Random numbers and stochastic rounding.
+"""Builder functions of random numbers and stochastic rounding.
 
-Owns: the builder functions of `opcodes/random.py`. Must not know: how bits are generated.
+Responsible for the builder functions of `opcodes/random.py`. Does not depend on how bits are generated.
 Source: RngNormal, RngUniform, RngBitGenerator of the specification; StochasticConvertType of xla_builder.h.
 
-Every function raises `BuilderError` at the caller's line when the arguments do not fit.
+Every function raises `BuilderError` at the caller's line if the arguments do not fit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNSIGNED = {element_type.bits: element_type for element_type in (U1, U2, U4, U8
 
 
 def _bits_of(shape: Shape) -> Shape:
-    """The array of unsigned integers as wide as the elements of `shape`; PRED counts as one bit."""
+    """Returns the shape with unsigned integers of the same width as elements; PRED counts as one bit."""
     element_type = shape.element_type
     unsigned = U1 if element_type is PRED else _UNSIGNED.get(element_type.bits)
     if unsigned is None:
@@ -38,17 +38,18 @@ def _bits_of(shape: Shape) -> Shape:
 
 
 def rng_normal(mu: Operand, sigma: Operand, shape: Shape) -> XlaOp:
-    """An array of `shape`, of floating-point elements, drawn from the normal distribution N(mu, sigma).
+    """Returns an array of `shape` drawn from the normal distribution N(mu, sigma).
 
-    The mean `mu` and standard deviation `sigma` are scalars of its element type; at least one is an XlaOp.
+    The mean `mu` and the standard deviation `sigma` are scalars of its floating-point element type; at least one is an
+    XlaOp.
     """
     return _rng(RandomDistribution.NORMAL, mu, sigma, shape)
 
 
 def rng_uniform(a: Operand, b: Operand, shape: Shape) -> XlaOp:
-    """An array of `shape` drawn uniformly from [a, b): floating-point numbers, integers or PRED.
+    """Returns an array of `shape` drawn uniformly from [a, b): floating-point numbers, integers or PRED.
 
-    The limits are scalars of its element type; at least one is an XlaOp. Without b > a any value may come.
+    The limits are scalars of its element type; at least one is an XlaOp. Unless b > a, the values are unspecified.
     """
     return _rng(RandomDistribution.UNIFORM, a, b, shape)
 
@@ -61,10 +62,10 @@ def _rng(distribution: RandomDistribution, first: Operand, second: Operand, shap
 
 
 def rng_bit_generator(algorithm: RandomAlgorithm, initial_state: XlaOp, shape: Shape) -> XlaOp:
-    """The tuple of the next state and an array of random bits, which depend on `initial_state` alone.
+    """Returns the tuple of the next state and an array of random bits, which depend only on `initial_state`.
 
-    The bits have the sizes of `shape` and are unsigned integers as wide as its elements: f32[2] gives u32[2]. The state
-    is u64[2] for THREE_FRY, u64[2] or u64[3] for PHILOX; the next one has its shape.
+    The bits have the dimensions of `shape` and are unsigned integers as wide as its elements: f32[2] gives u32[2]. The
+    state is u64[2] for THREE_FRY, and u64[2] or u64[3] for PHILOX; the next state has its shape.
     """
     with builder_of("rng-bit-generator", (initial_state,)).building("rng-bit-generator"):
         attributes = RngBitGeneratorAttributes.make(algorithm=algorithm)
@@ -73,10 +74,10 @@ def rng_bit_generator(algorithm: RandomAlgorithm, initial_state: XlaOp, shape: S
 
 
 def stochastic_convert_type(operand: XlaOp, random: XlaOp, new_element_type: ElementType) -> XlaOp:
-    """A floating-point array converted to another type, rounded up or down at random by how near either is.
+    """Converts a floating-point array to another type, rounding up or down at random, more likely to the nearer value.
 
-    `random` holds an unsigned integer, as wide as the operand's elements, for each of them. Back ends run conversions
-    to signed integers only.
+    `random` holds, for each element, an unsigned integer as wide as the element. Back ends run conversions to signed
+    integers only.
     """
     with builder_of("stochastic-convert", (operand,)).building("stochastic-convert"):
         shape = operand.shape.with_element_type(element_type_of(new_element_type))

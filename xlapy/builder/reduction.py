@@ -1,18 +1,18 @@
-"""Reductions, windows, maps and scans: what combines elements by a computation of scalars.
+"""Builder functions of reductions, windows, maps and scans, which combine elements by a scalar computation.
 
-Owns: the builder functions of `opcodes/reduction.py`, and the custom calls that stand for SAME padding of dynamic
-dimensions. Must not know: in which order elements are combined. Source: Reduce, ReduceWindow, SelectAndScatter, Map,
-Scan of the specification; ReduceAll and the forms WithGeneralPadding of xla_builder.h.
+Responsible for the builder functions of `opcodes/reduction.py` and the custom calls for SAME padding of dynamic
+dimensions. Does not depend on the order in which elements are combined. Source: Reduce, ReduceWindow, SelectAndScatter,
+Map, Scan of the specification; ReduceAll and the forms WithGeneralPadding of xla_builder.h.
 
-Arguments several forms share:
-`operands`, `init_values`: one array and its scalar initial value, or as many of both as are reduced together; arrays
-have equal dimensions, initial values may be plain numbers, which become constants of their operand's element type.
-`computation`: for N arrays takes N accumulators and N values, all scalars, and returns the new accumulators, as a tuple
-for N > 1. It should be associative, and the initial values identities of it: elements are combined in any grouping, and
-where one element stands for itself the initial value may be left out.
-`window_dimensions`, `window_strides`, `base_dilations`, `window_dilations`: one a dimension (empty: all 1).
-`padding`: SAME, VALID or pairs (low, high), one a dimension; negative padding removes elements.
-Every function raises `BuilderError` at the caller's line when the arguments do not fit.
+Arguments that several forms share:
+`operands`, `init_values`: one array and its scalar initial value, or several of both, reduced together. Arrays have
+equal dimensions. Initial values may be plain numbers, which become constants of their operand's element type.
+`computation`: for N arrays, takes N accumulators and N values, all scalars, and returns the new accumulators, as a
+tuple for N > 1. It should be associative, and the initial values its identities: elements may be combined in any
+grouping, and the initial value may be omitted where there is a single element.
+`window_dimensions`, `window_strides`, `base_dilations`, `window_dilations`: one per dimension (empty: all 1).
+`padding`: SAME, VALID or pairs (low, high), one per dimension; negative padding removes elements.
+Every function raises `BuilderError` at the caller's line if the arguments do not fit.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ def _values(given: InitValues) -> list[Operand]:
 
 
 def _with_inits(builder: XlaBuilder, arrays: Sequence[XlaOp], init_values: InitValues) -> list[XlaOp]:
-    """The arrays, then their initial values as ops."""
+    """Returns the arrays, followed by their initial values as ops."""
     inits = _values(init_values)
     if len(inits) != len(arrays):
-        raise ShapeError(f"takes one initial value an array, given {len(inits)} for {len(arrays)}")
+        raise ShapeError(f"takes one initial value per array, given {len(inits)} for {len(arrays)}")
     for array in arrays:
         if not array.shape.is_array:
             raise ShapeError(f"takes arrays, operand {array.name} is {array.shape.to_text(layout=False)}")
     return [*arrays, *[constant_of(builder, i, a.element_type) for i, a in zip(inits, arrays, strict=True)]]
 
 
-# Reduce
+# -- reduce
 
 
 def reduce(
     operands: Arrays, init_values: InitValues, computation: XlaComputation, dimensions_to_reduce: Sequence[int]
 ) -> XlaOp:
-    """The elements along `dimensions_to_reduce` (in any order, each once) combined; the other dimensions remain.
+    """Combines the elements along `dimensions_to_reduce` (in any order, each once); the other dimensions remain.
 
     The result is an array, or a tuple of arrays if the computation returns a tuple.
 
@@ -90,7 +90,7 @@ def reduce_all(operand: XlaOp, init_value: Operand, computation: XlaComputation)
     return reduce(operand, init_value, computation, range(operand.shape.rank))
 
 
-# Windows
+# -- reduce-window, select-and-scatter
 
 
 def reduce_window(
@@ -103,11 +103,10 @@ def reduce_window(
     base_dilations: Sequence[int] = (),
     window_dilations: Sequence[int] = (),
 ) -> XlaOp:
-    """The elements of every window combined: one result element a window position.
+    """Combines the elements of each window: one result element per window position.
 
-    Dilation by d puts d - 1 holes between neighbours of the operand, or of the window; holes and padding contribute
-    nothing. SAME padding of a dynamic dimension, whose padding is not known yet, makes a custom call of
-    "DynamicReduceWindowSamePadding".
+    Dilation by d puts d - 1 holes between adjacent elements of the operand or of the window; holes and padding do not
+    contribute. SAME padding of a dynamic dimension creates the custom call "DynamicReduceWindowSamePadding".
     """
     arrays = _arrays(operands)
     builder = builder_of("reduce-window", arrays)
@@ -132,7 +131,7 @@ def reduce_window_with_general_padding(
     window_dilations: Sequence[int],
     padding: Sequence[tuple[int, int]],
 ) -> XlaOp:
-    """`reduce_window` with dilations and the padding as pairs (low, high)."""
+    """`reduce_window` with dilations, and with padding as pairs (low, high)."""
     return reduce_window(
         operands, init_values, computation, window_dimensions, window_strides, padding, base_dilations, window_dilations
     )
@@ -178,12 +177,13 @@ def select_and_scatter(
     init_value: Operand,
     scatter: XlaComputation,
 ) -> XlaOp:
-    """The gradient of a pooling: each window of the operand selects one element, its value of `source` goes there.
+    """The gradient of pooling: each window of the operand selects one element, which receives the window's value of
+    `source`.
 
-    `select` takes two elements of a window, the one of lower index first, and says whether to keep that; it must be
-    transitive. Padding is never selected. `source` has one element a window position. The result has the operand's
-    shape and starts as `init_value`; `scatter` takes the current value and the source value. SAME padding of a dynamic
-    dimension makes a custom call of "DynamicSelectAndScatterSamePadding".
+    `select` takes two elements of a window, the one with the lower index first, and returns whether to keep the first;
+    it must be transitive. Padding is never selected. `source` has one element per window position. The result has the
+    operand's shape and starts as `init_value`; `scatter` takes the current value and the source value. SAME padding of
+    a dynamic dimension creates the custom call "DynamicSelectAndScatterSamePadding".
     """
     builder = builder_of("select-and-scatter", (operand,))
     with builder.building("select-and-scatter"):
@@ -211,7 +211,7 @@ def select_and_scatter_with_general_padding(
     return select_and_scatter(operand, select, window_dimensions, window_strides, padding, source, init_value, scatter)
 
 
-# Map
+# -- map
 
 
 def map(
@@ -220,12 +220,12 @@ def map(
     dimensions: Sequence[int],
     static_operands: Sequence[Operand] = (),
 ) -> XlaOp:
-    """`computation` of the elements of all operands at each index; the result has the operands' dimensions.
+    """Applies `computation` to the elements of all operands at each index; the result has the operands' dimensions.
 
-    `dimensions` are all of them, 0 to rank-1. `operands` have equal dimensions and may differ in element type; scalars
-    among them are broadcast, plain numbers become constants of the type of their parameter. `static_operands`, of which
-    HLO has none any more, follow the operands and are broadcast likewise: `map([a, b, c, par1], f, [0])` and
-    `map([a, b, c], f, [0], [par1])` are the same.
+    `dimensions` lists all dimensions, 0 to rank-1. `operands` have equal dimensions and may differ in element type;
+    scalars among them are broadcast, and plain numbers become constants of the type of their parameter.
+    `static_operands`, which HLO no longer has, follow the operands and are broadcast likewise: `map([a, b, c, par1], f,
+    [0])` and `map([a, b, c], f, [0], [par1])` are equivalent.
     """
     values = [*operands, *static_operands]
     builder = builder_of("map", values)
@@ -240,7 +240,7 @@ def map(
         return builder.append(MAP, mapped, attributes, (computation,))
 
 
-# Scan
+# -- scan
 
 
 def scan(
@@ -252,12 +252,13 @@ def scan(
     is_associative: bool | None = None,
     scan_dimension_size: int | None = None,
 ) -> XlaOp:
-    """Runs `to_apply` along a dimension of m inputs, carrying k values from each step to the next.
+    """Applies `to_apply` along a dimension of m inputs, carrying k values from each iteration to the next.
 
-    `to_apply` takes the m slices (without the scan dimension) and k carries and returns a tuple of n outputs and the k
-    new carries. The result is a tuple of the n outputs of all steps, with the scan dimension, and the last carries.
-    `is_reverse`: from the last slice to the first. `is_associative`: a promise, None without one.
-    `scan_dimension_size`: needed only without inputs. Plain numbers among `inits` take the type of their parameter.
+    `to_apply` takes the m slices (without the scan dimension) and k carries, and returns a tuple of n outputs and the k
+    new carries. The result is a tuple of the n outputs of all iterations, with the scan dimension, and the last
+    carries. `is_reverse`: from the last slice to the first. `is_associative`: a promise to the compiler; None makes
+    none. `scan_dimension_size` is required only without inputs. Plain numbers among `inits` take the type of their
+    parameter.
     """
     arrays = _arrays(inputs)
     given = _values(inits)

@@ -1,6 +1,6 @@
-"""Values from nothing: parameters, constants, iota.
+"""Builder functions of values without operands: parameters, constants, iota.
 
-Owns: the builder functions of `opcodes/sources.py`. Must not know: how they are evaluated.
+Responsible for the builder functions of `opcodes/sources.py`. Does not depend on how they are evaluated.
 Source: Parameter, ConstantLiteral, Iota of the specification.
 """
 
@@ -25,10 +25,12 @@ def parameter(
     name: str = "",
     replicated_at_leaf_buffers: Sequence[bool] | None = None,
 ) -> XlaOp:
-    """Argument `parameter_number` (from 0, any order, without gaps at `build`) of the computation.
+    """Parameter `parameter_number` of the computation; numbers start at 0, in any order, without gaps when `build` is
+    called.
 
-    `shape` is any shape, its layout included; `name` defaults to `p<number>`. `replicated_at_leaf_buffers` says per
-    leaf of the shape whether all replicas pass the same value. Raises BuilderError if the number is taken or negative.
+    `shape` is any shape, layout included; `name` defaults to `p<number>`. `replicated_at_leaf_buffers` states, per leaf
+    of the shape, whether all replicas pass the same value. Raises BuilderError if the number is negative or used
+    already.
     """
     if not isinstance(shape, Shape):
         fail("parameter", f"takes a Shape, given {type(shape).__name__} {shape!r}; Shape.parse reads one")
@@ -45,11 +47,11 @@ def parameter(
 
 
 def constant(builder: XlaBuilder, value: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-    """The constant of a number, nested lists of numbers, a NumPy array, a tuple of such values or a Literal.
+    """A constant from a number, nested lists of numbers, a NumPy array, a tuple of such values or a Literal.
 
-    Without `element_type`, NumPy values keep their dtype and Python's become PRED, S32, F32 or C64. An array whose
-    elements are all the same bits becomes a scalar constant and a broadcast, as in XLA. Raises BuilderError if the type
-    cannot hold the value.
+    Without `element_type`, NumPy values keep their dtype, and Python values become PRED, S32, F32 or C64. An array
+    whose elements all have the same bits becomes a scalar constant and a broadcast, as in XLA. Raises BuilderError if
+    the type cannot represent the value.
     """
     with builder.building("constant"):
         return constant_of(builder, value, element_type)
@@ -65,7 +67,8 @@ def iota(builder: XlaBuilder, shape: Shape, iota_dimension: int) -> XlaOp: ...
 @overload
 def iota(builder: XlaBuilder, type: PrimitiveType, size: int, /) -> XlaOp: ...
 def iota(builder: XlaBuilder, shape: Shape | PrimitiveType, iota_dimension: int) -> XlaOp:
-    """0, 1, 2 ... along dimension `iota_dimension` of an array `shape`, or the vector of `size` elements of a type.
+    """0, 1, 2 ... along dimension `iota_dimension` of an array of `shape`, or a vector of `size` elements of an element
+    type.
 
     The elements are integers, floating-point or complex numbers; the shape is static. Raises BuilderError otherwise.
     """

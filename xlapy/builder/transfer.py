@@ -1,12 +1,12 @@
-"""Transfers to and from the host and other devices.
+"""Builder functions of transfers to and from the host and other devices.
 
-Owns: the builder functions of `opcodes/transfer.py`. Must not know: who is at the other end.
+Responsible for the builder functions of `opcodes/transfer.py`. Does not depend on the other end of a transfer.
 Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone of the specification; the forms WithToken, SendToHost and
 RecvFromHost of xla_builder.h.
 
-Tokens order transfers: each takes one and makes one. The forms without a token make their own; infeeds and outfeeds
-follow the last one of their kind in the builder, whose order is then the order of the calls. Every function raises
-`BuilderError` at the caller's line when the arguments do not fit.
+Tokens order transfers: each transfer takes a token and returns one. The forms without a token create their own; infeeds
+and outfeeds follow the previous one of their kind in the builder, in the order of the calls. Every function raises
+`BuilderError` at the caller's line if the arguments do not fit.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def _require_layout(what: str, shape: Shape) -> None:
 
 
 def infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
-    """The next value that the host feeds in: an array, or a tuple of arrays, of exactly `shape`, its layout included.
+    """Receives the next value of the host's infeed: an array, or a tuple of arrays, of exactly `shape`, layout
+    included.
 
-    `config` is handed to the back end. Infeeds of one builder take place in the order of the calls.
+    `config` is passed to the back end. Infeeds of one builder take place in the order of the calls.
     """
     with builder.building("infeed"):
         last = builder.last_of(INFEED)
@@ -56,7 +57,7 @@ def infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
 
 
 def infeed_with_token(token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
-    """The tuple of what the host feeds in, of `shape`, and a token that follows it."""
+    """Returns the tuple of the next infeed value, of `shape`, and a token."""
     builder = builder_of("infeed", (token,))
     with builder.building("infeed"):
         _require_layout("shape", shape)
@@ -65,10 +66,10 @@ def infeed_with_token(token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
 
 
 def outfeed(operand: XlaOp, shape_with_layout: Shape, outfeed_config: str = "") -> XlaOp:
-    """Feeds an array or a tuple of arrays out to the host, in the layout of `shape_with_layout`.
+    """Sends an array or a tuple of arrays to the host's outfeed, in the layout of `shape_with_layout`.
 
-    Outfeeds of one builder take place in the order of the calls. Returns the empty tuple, the result of a computation
-    that ends here.
+    Outfeeds of one builder take place in the order of the calls. Returns the empty tuple, so that it can be the root of
+    a computation.
     """
     builder = builder_of("outfeed", (operand,))
     with builder.building("outfeed"):
@@ -79,7 +80,7 @@ def outfeed(operand: XlaOp, shape_with_layout: Shape, outfeed_config: str = "") 
 
 
 def outfeed_with_token(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, outfeed_config: str = "") -> XlaOp:
-    """The token that follows feeding the operand out to the host, in the layout of `shape_with_layout`."""
+    """Sends the operand to the host's outfeed, in the layout of `shape_with_layout`. Returns a token."""
     builder = builder_of("outfeed", (operand,))
     with builder.building("outfeed"):
         _require_layout("shape_with_layout", shape_with_layout)
@@ -91,19 +92,19 @@ def outfeed_with_token(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, o
 
 
 def _context(data: Shape) -> Shape:
-    """The shape of a transfer of `data` under way."""
+    """Returns the shape of a transfer of `data` in progress."""
     return Shape.tuple((data, Shape.scalar(U32), Shape.token()))
 
 
 def send(operand: XlaOp, handle: Channel) -> XlaOp:
-    """Sends the operand to the `recv` of the same channel in another computation; returns a token that follows it."""
+    """Sends the operand to the `recv` of the same channel in another computation. Returns a token."""
     builder = builder_of("send", (operand,))
     with builder.building("send"):
         return send_with_token(operand, create_token(builder), handle)
 
 
 def send_with_token(operand: XlaOp, token: XlaOp, handle: Channel) -> XlaOp:
-    """The token that follows sending the operand on a device-to-device channel: a send and its send-done."""
+    """Sends the operand on a device-to-device channel: a send and its send-done. Returns a token."""
     with builder_of("send", (operand,)).building("send"):
         number = transfer_number(handle, ChannelType.DEVICE_TO_DEVICE)
         attributes = ChannelAttributes.make(channel_id=number)
@@ -111,13 +112,13 @@ def send_with_token(operand: XlaOp, token: XlaOp, handle: Channel) -> XlaOp:
 
 
 def recv(builder: XlaBuilder, shape: Shape, handle: Channel) -> XlaOp:
-    """The value, of `shape`, that the `send` of the same channel in another computation sends."""
+    """Returns the value, of `shape`, that the `send` of the same channel in another computation sends."""
     with builder.building("recv"):
         return tuples.get_tuple_element(recv_with_token(create_token(builder), shape, handle), 0)
 
 
 def recv_with_token(token: XlaOp, shape: Shape, handle: Channel) -> XlaOp:
-    """The tuple of the value, of `shape`, that comes on a device-to-device channel, and a token that follows it."""
+    """Returns the tuple of the value, of `shape`, received on a device-to-device channel, and a token."""
     with builder_of("recv", (token,)).building("recv"):
         number = transfer_number(handle, ChannelType.DEVICE_TO_DEVICE)
         attributes = ChannelAttributes.make(channel_id=number)
@@ -125,7 +126,7 @@ def recv_with_token(token: XlaOp, shape: Shape, handle: Channel) -> XlaOp:
 
 
 def send_to_host(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, handle: Channel) -> XlaOp:
-    """The token that follows sending an array to the host, in the layout of `shape_with_layout`."""
+    """Sends an array to the host, in the layout of `shape_with_layout`. Returns a token."""
     with builder_of("send", (operand,)).building("send"):
         require_arrays("send", (operand.shape,))
         _require_layout("shape_with_layout", shape_with_layout)
@@ -141,7 +142,7 @@ def send_to_host(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, handle:
 
 
 def recv_from_host(token: XlaOp, shape: Shape, handle: Channel) -> XlaOp:
-    """The tuple of the array, of `shape` with its layout, that the host sends, and a token that follows it."""
+    """Returns the tuple of the array, of `shape` with its layout, that the host sends, and a token."""
     with builder_of("recv", (token,)).building("recv"):
         require_arrays("recv", (shape,))
         _require_layout("shape", shape)

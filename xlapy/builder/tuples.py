@@ -1,6 +1,6 @@
-"""Tuples: making and taking apart.
+"""Builder functions that create tuples and read their elements.
 
-Owns: the builder functions of `opcodes/tuples.py`. Must not know: how they are evaluated.
+Responsible for the builder functions of `opcodes/tuples.py`. Does not depend on how they are evaluated.
 Source: Tuple, GetTupleElement of the specification.
 """
 
@@ -14,10 +14,12 @@ from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttrib
 
 
 def tuple(builder: XlaBuilder, elements: Iterable[XlaOp]) -> XlaOp:
-    """The tuple of any number of values of any shape, other tuples and tokens included."""
+    """A tuple of any number of values of any shape, including tuples and tokens."""
     return builder.append(TUPLE, [*elements])
 
 
 def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
-    """Element `index` (from 0) of a tuple. Raises BuilderError if the operand is no tuple or has no such element."""
+    """Element `index`, counted from 0, of a tuple. Raises BuilderError if the operand is not a tuple or has no such
+    element.
+    """
     return append(GET_TUPLE_ELEMENT, (tuple_data,), GetTupleElementAttributes.make(index=index))

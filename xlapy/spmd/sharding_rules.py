@@ -2,7 +2,7 @@
 
 A factor is a group of dimensions that are split alike, in the sense of Shardy's op sharding rules. In `dot(a, b)` of
 matrices, one factor is dimension 0 of `a` and of the result; another is dimension 1 of `b` and of the result; a third
-is dimension 1 of `a` and dimension 0 of `b`, a reduction factor that is no dimension of the result. An operation
+is dimension 1 of `a` and dimension 0 of `b`, a reduction factor that is not a dimension of the result. An operation
 without a rule, and a dimension in no factor, is computed from operands that are not split.
 
 Responsible for the factors of each operation and the attributes of local operations. Does not depend on devices or on

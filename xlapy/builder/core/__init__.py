@@ -1,1 +1,1 @@
-"""The machinery of the builder: `XlaBuilder`, `XlaOp`, broadcasting, annotations."""
+"""The classes of the builder: `XlaBuilder`, `XlaOp`, `XlaComputation`; broadcasting, annotations, indexing."""

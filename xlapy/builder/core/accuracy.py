@@ -1,6 +1,7 @@
-"""How exact an approximated function must be: `ResultAccuracy`.
+"""The requested accuracy of an approximated function: `ResultAccuracy`.
 
-Owns: the request and its text. Must not know: which functions take one. Source: ResultAccuracy of xla_data.proto.
+Responsible for the request and its text. Does not depend on which functions accept one. Source: ResultAccuracy of
+xla_data.proto.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from xlapy.base.errors import InvalidArgumentError
 
 @dataclass(frozen=True, slots=True)
 class ResultAccuracy:
-    """How exact a back end must compute a function: `highest`, or within a tolerance; else as it does by default.
+    """The accuracy that a back end must reach: `highest`, or within a tolerance. The default leaves the choice to the
+    back end.
 
-    `atol` and `rtol` bound the absolute and relative error, `ulps` that in units in the last place; 0 does not bound.
+    `atol` and `rtol` bound the absolute and relative error, `ulps` the error in units in the last place. 0 means no
+    bound.
     """
 
     highest: bool = False
@@ -23,7 +26,9 @@ class ResultAccuracy:
     ulps: int = 0
 
     def to_text(self) -> str:
-        """The inside of `result_accuracy={...}` in HLO text; empty for the default. Raises InvalidArgumentError."""
+        """The text inside `result_accuracy={...}` in HLO text; empty for the default. Raises InvalidArgumentError for
+        invalid tolerances.
+        """
         tolerances = (self.atol, self.rtol, self.ulps)
         if min(tolerances) < 0 or (self.highest and any(tolerances)):
             raise InvalidArgumentError(f"result_accuracy is either highest or tolerances >= 0, given {self}")

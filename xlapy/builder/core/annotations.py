@@ -1,8 +1,8 @@
-"""What a builder writes on every op it makes: sharding, frontend attributes, metadata, original value.
+"""The annotations that a builder puts on every op it creates: sharding, frontend attributes, metadata, original value.
 
-Owns: these settings, the ways to set them (`Annotated`, a base of `XlaBuilder`), their merge with the user's line.
-Must not know: ops, computations under construction. Source: SetSharding, SetFrontendAttributes, SetOpMetadata ... and
-the XlaScoped... classes of xla_builder.h.
+Responsible for these settings, for the methods that set them (`Annotated`, a base class of `XlaBuilder`), and for
+adding the user's source line. Does not depend on ops or on computations under construction.
+Source: SetSharding, SetFrontendAttributes, SetOpMetadata ... and the XlaScoped... classes of xla_builder.h.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ShardingLike: TypeAlias = Sharding | str
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What the next op is given. `one_shot_op_metadata` stands for `op_metadata` on one op and is then forgotten."""
+    """The annotations of the next op. `one_shot_op_metadata` replaces `op_metadata` for one op and is then cleared."""
 
     sharding: Sharding | None = None
     frontend_attributes: Mapping[str, str] | None = None
@@ -41,12 +41,12 @@ class Annotations:
 
     @property
     def instruction_name(self) -> str | None:
-        """What XLA names an instruction by: the last part of the framework's name of it, if that is given."""
+        """The name that XLA gives the instruction: the last component of `op_name`; empty if there is none."""
         given = self.given_metadata
         return (given.op_name.rpartition("/")[2] or None) if given is not None else None
 
     def metadata(self, line: OpMetadata | None) -> OpMetadata | None:
-        """The metadata given, with the user's line unless it names a source file itself."""
+        """The metadata that was set, with the user's source line unless the metadata names a source file itself."""
         given = self.given_metadata
         if given is None or line is None:
             return given or line
@@ -59,12 +59,12 @@ class Annotations:
         return self if self.one_shot_op_metadata is None else replace(self, one_shot_op_metadata=None)
 
     def check(self, shape: Shape) -> None:
-        """Raises ShapeError if an op of this shape cannot be sharded as the settings say."""
+        """Raises ShapeError if the sharding that is set does not fit an op of this shape."""
         if self.sharding is not None:
             self.sharding.for_shape(shape).check(shape)
 
     def write_on(self, instruction: Instruction) -> None:
-        """Puts all but the metadata on an instruction that `check` has passed."""
+        """Writes all annotations except the metadata to an instruction. The caller has called `check`."""
         if self.sharding is not None:
             instruction.sharding = self.sharding.for_shape(instruction.shape)
         instruction.frontend_attributes = self.frontend_attributes
@@ -72,13 +72,14 @@ class Annotations:
 
 
 PLAIN = Annotations()
-"""Nothing but the user's line."""
+"""Annotations with the user's source line only."""
 
 
 class Annotated:
-    """The settings of a builder. Each holds for the ops that follow: until cleared, or inside a `with` statement.
+    """The annotation settings of a builder. Each applies to the following ops until it is cleared, or inside a `with`
+    statement.
 
-    All methods raise BuilderError at the caller's line if a value cannot stand in HLO text.
+    All methods raise BuilderError at the caller's line if HLO text cannot represent a value.
     """
 
     def __init__(self) -> None:
@@ -86,13 +87,13 @@ class Annotated:
 
     @property
     def annotations(self) -> Annotations:
-        """What the next op is given."""
+        """The annotations of the next op."""
         return self._annotations
 
     # -- sharding
 
     def set_sharding(self, sharding: ShardingLike) -> None:
-        """Shards the ops that follow; an op whose shape does not fit is refused."""
+        """Sets the sharding of the following ops. An op whose shape does not fit the sharding is an error."""
         self._annotate(sharding=as_sharding(sharding))
 
     def clear_sharding(self) -> None:
@@ -100,49 +101,54 @@ class Annotated:
         self._annotate(sharding=None)
 
     def sharding(self, sharding: ShardingLike | None) -> AbstractContextManager[None]:
-        """`with builder.sharding("{devices=[2,1]<=[2]}"):` shards the ops made inside, None leaves them free."""
+        """`with builder.sharding("{devices=[2,1]<=[2]}"):` shards the ops created inside; None leaves them
+        unsharded."""
         return self._scope(sharding=None if sharding is None else as_sharding(sharding))
 
     # -- frontend attributes
 
     def set_frontend_attributes(self, attributes: Mapping[str, str]) -> None:
-        """Gives the ops that follow these attributes, in place of those set before."""
+        """Sets the frontend attributes of the following ops, replacing those set before."""
         self._annotate(frontend_attributes=checked_attributes(attributes))
 
     def clear_frontend_attributes(self) -> None:
         self._annotate(frontend_attributes=None)
 
     def frontend_attributes(self, attributes: Mapping[str, str]) -> AbstractContextManager[None]:
-        """`with builder.frontend_attributes({"layer": "3"}):` gives the ops made inside these attributes, only."""
+        """`with builder.frontend_attributes({"layer": "3"}):` sets the frontend attributes of the ops created
+        inside."""
         return self._scope(frontend_attributes=checked_attributes(attributes))
 
     # -- metadata
 
     def set_op_metadata(self, metadata: OpMetadata) -> None:
-        """Gives the ops that follow this metadata; where it names no source file, the user's line is added.
+        """Sets the metadata of the following ops. If it names no source file, the user's line is added.
 
-        Ops are then named by the last part of `op_name`: `jit(f)/add` makes `add`, `add.1`.
+        The ops are named by the last component of `op_name`: `jit(f)/add` gives `add`, `add.1`.
         """
         self._annotate(op_metadata=metadata)
 
     def set_one_shot_op_metadata(self, metadata: OpMetadata) -> None:
-        """`set_op_metadata` for the next instruction alone; a function that makes several gives it to the first."""
+        """Sets the metadata of the next instruction only. If a function creates several instructions, the first gets
+        it.
+        """
         self._annotate(one_shot_op_metadata=metadata)
 
     def clear_op_metadata(self) -> None:
-        """Leaves only the user's line to the ops that follow."""
+        """Clears the metadata; the following ops get only the user's line."""
         self._annotate(op_metadata=None)
 
     def op_metadata(self, metadata: OpMetadata | None) -> AbstractContextManager[None]:
-        """`with builder.op_metadata(OpMetadata(op_name="f/add")):` gives the ops made inside this metadata."""
+        """`with builder.op_metadata(OpMetadata(op_name="f/add")):` sets the metadata of the ops created inside."""
         return self._scope(op_metadata=metadata)
 
     # -- original value
 
     def set_original_value(self, original_value: str) -> None:
-        """Says of the ops that follow which value of an earlier program they are.
+        """Sets the original value of the following ops: the value of an earlier program that they represent.
 
-        The text is that of HLO's `origin={...}` without the outer braces: `{"p0"}`, of a tuple `({"a"}, {"b" {1}})`.
+        The text is that of HLO's `origin={...}` without the outer braces: `{"p0"}`, or for a tuple `({"a"}, {"b"
+        {1}})`.
         """
         self._annotate(original_value=checked_original_value(original_value))
 
@@ -150,7 +156,7 @@ class Annotated:
         self._annotate(original_value="")
 
     def original_value(self, original_value: str) -> AbstractContextManager[None]:
-        """`with builder.original_value('{"p0"}'):` is `set_original_value` for the ops made inside."""
+        """`with builder.original_value('{"p0"}'):` applies `set_original_value` to the ops created inside."""
         return self._scope(original_value=checked_original_value(original_value))
 
     def _annotate(self, **changes: Any) -> None:
@@ -167,7 +173,7 @@ class Annotated:
 
 
 def as_sharding(given: ShardingLike) -> Sharding:
-    """The sharding, read if it is a text. Raises BuilderError."""
+    """Returns the sharding, parsed if it is given as text. Raises BuilderError if the text is not a sharding."""
     if isinstance(given, Sharding):
         return given
     if not isinstance(given, str):
@@ -175,11 +181,11 @@ def as_sharding(given: ShardingLike) -> Sharding:
     try:
         return Sharding.parse(given)
     except ParseError as error:
-        raise BuilderError(located(f"{given!r} is no sharding: {error.message}")) from None
+        raise BuilderError(located(f"{given!r} is not a sharding: {error.message}")) from None
 
 
 def checked_attributes(attributes: Mapping[str, str]) -> Mapping[str, str]:
-    """A copy of frontend attributes. Raises BuilderError unless HLO text gives them back as they are."""
+    """Returns a copy of frontend attributes. Raises BuilderError unless HLO text round-trips them."""
     copy = dict(attributes)
     for key, value in copy.items():
         if not isinstance(key, str) or not isinstance(value, str):  # type: ignore[redundant-expr]
@@ -194,12 +200,12 @@ def checked_attributes(attributes: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def checked_original_value(text: str) -> str:
-    """The text as XLA writes it. Raises BuilderError if it is none."""
+    """Returns the text as XLA writes it. Raises BuilderError if it is not an original value."""
     reader = HloCursor(f"{{{text}}}")
     try:
         value = read_original_value(reader)
         if not reader.at_end():
             reader.fail(f"expected its end, found {reader.describe_next()}")
     except ParseError as error:
-        raise BuilderError(located(f"{text!r} is no original value: {error.message}")) from None
+        raise BuilderError(located(f"{text!r} is not an original value: {error.message}")) from None
     return value

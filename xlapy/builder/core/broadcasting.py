@@ -1,12 +1,12 @@
-"""Broadcasting, the only implicit thing in the builder: it turns into explicit broadcast and reshape instructions.
+"""Broadcasting of operands, which the builder expresses by explicit broadcast and reshape instructions.
 
-Owns: which shapes fit together under `broadcast_dimensions`, the instructions that make them equal, constants made of
-plain values. Must not know: which op needs it. Source: docs/broadcasting.md of XLA.
+Responsible for which shapes are compatible under `broadcast_dimensions`, for the instructions that make them equal, and
+for constants created from plain values. Does not depend on the op that needs them. Source: docs/broadcasting.md of XLA.
 
-Example: `add(f32[4], f32[1,2], broadcast_dimensions=[0])` gives f32[4,2]. The vector, of lower rank, has its dimension
-0 matched to dimension 0 of the matrix and is repeated along the other: f32[4] -> f32[4,2]. Of the matrix, dimension 0
-has size 1 ("degenerate") where the vector has 4: it is dropped by a reshape and comes back by a broadcast,
-f32[1,2] -> f32[2] -> f32[4,2].
+Example: `add(f32[4], f32[1,2], broadcast_dimensions=[0])` gives f32[4,2]. Dimension 0 of the vector, the operand of
+lower rank, is matched to dimension 0 of the matrix, and the vector is repeated along the other dimension: f32[4] ->
+f32[4,2]. Dimension 0 of the matrix has size 1 (it is "degenerate") where the vector has 4; a reshape drops it and a
+broadcast expands it: f32[1,2] -> f32[2] -> f32[4,2].
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ from xlapy.opcodes.sources import CONSTANT, ConstantAttributes
 
 
 def as_ints(what: str, values: Sequence[int]) -> Ints:
-    """A tuple of plain integers (NumPy's are welcome); `ShapeError` naming `what` otherwise."""
+    """Returns a tuple of plain integers; NumPy integers are accepted. Raises `ShapeError` naming `what` for other
+    values.
+    """
     try:
         return tuple([index(value) for value in values])
     except TypeError:
         raise ShapeError(f"{what} takes a list of integers, given {values!r}") from None
 
 
-# -- values that are not XlaOps yet
+# -- values that are not XlaOps
 
 
 def constant_of(builder: XlaBuilder, value: Operand, element_type: PrimitiveType | None = None) -> XlaOp:
-    """The constant of a Python number, NumPy array or Literal; an XlaOp is left as it is.
+    """Returns the constant of a Python number, NumPy array or Literal; returns an XlaOp unchanged.
 
-    An array of equal elements becomes a scalar and a broadcast, so that no program holds a million zeros.
+    An array whose elements are all equal becomes a scalar constant and a broadcast, so that programs hold no large
+    splats.
     """
     if isinstance(value, XlaOp):
         return value
@@ -53,7 +56,7 @@ def constant_of(builder: XlaBuilder, value: Operand, element_type: PrimitiveType
 
 
 def _repeated_scalar(literal: Literal) -> Literal | None:
-    """The one element that an array literal repeats bit for bit; None if it does not."""
+    """Returns the element that an array literal repeats bit for bit; None if its elements differ."""
     if not literal.shape.is_array or literal.is_elided or literal.shape.size < 2:
         return None
     elements = literal.array.reshape(-1)
@@ -62,7 +65,7 @@ def _repeated_scalar(literal: Literal) -> Literal | None:
 
 
 def constants_like(builder: XlaBuilder, *values: Operand) -> list[XlaOp]:
-    """The values with those that are not XlaOps made constants of the element type of the first that is one."""
+    """Converts the values that are not XlaOps to constants of the element type of the first XlaOp."""
     given = [value for value in values if isinstance(value, XlaOp)]
     if len(given) == len(values):
         return given
@@ -80,11 +83,11 @@ def constants_like(builder: XlaBuilder, *values: Operand) -> list[XlaOp]:
 def broadcast_operands(
     name: str, operands: Sequence[XlaOp], broadcast_dimensions: Sequence[int]
 ) -> tuple[XlaOp, XlaOp]:
-    """The two operands with the dimensions of the result of a binary op.
+    """Returns the two operands of a binary op, broadcast to the dimensions of its result.
 
-    Equal ranks: `broadcast_dimensions` is empty or the identity. Different ranks: it maps each dimension of the operand
-    of lower rank to one of the other, strictly increasing; a scalar needs none. Matched dimensions are equal, or one
-    of them is 1. Raises ShapeError otherwise.
+    With equal ranks, `broadcast_dimensions` is empty or the identity. With different ranks, it maps each dimension of
+    the operand of lower rank to a dimension of the other, strictly increasing; a scalar needs none. Matched dimensions
+    are equal, or one of them is 1. Raises ShapeError otherwise.
     """
     lhs, rhs = operands
     if lhs.shape is rhs.shape and not broadcast_dimensions and lhs.shape.is_array:
@@ -95,7 +98,7 @@ def broadcast_operands(
 
 
 def broadcast_shapes(name: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Ints) -> Ints:
-    """The dimension sizes of a binary op's result; raises ShapeError if the operands do not fit together."""
+    """Returns the dimension sizes of a binary op's result. Raises ShapeError if the operands are not compatible."""
     for side, shape in (("lhs", lhs), ("rhs", rhs)):
         if not shape.is_array:
             raise ShapeError(f"{name} takes arrays, {side} is {shape.to_text(layout=False)}")
@@ -126,7 +129,9 @@ def _merge_different_ranks(name: str, lower: Shape, higher: Shape, broadcast_dim
 
 
 def _merge_dimension(name: str, left: Shape, i: int, right: Shape, j: int) -> int:
-    """The size of the result where dimension i of one operand meets dimension j of the other."""
+    """Returns the size of the result dimension in which dimension i of one operand is matched with dimension j of the
+    other.
+    """
     a, b = left.dimensions[i], right.dimensions[j]
     if a == b:
         return a
@@ -172,12 +177,14 @@ def _check_mapping(name: str, lower: Shape, higher: Shape, broadcast_dimensions:
 
 
 def broadcast_scalar(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """A scalar repeated to an array of the given sizes."""
+    """Broadcasts a scalar to an array of the given sizes."""
     return _broadcast(operand, operand.shape.with_dimensions(dimensions), ())
 
 
 def broadcast_in_dimensions(operand: XlaOp, sizes: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
-    """The operand's dimension i becomes dimension `broadcast_dimensions[i]`; of size 1, it is expanded."""
+    """Maps dimension i of the operand to dimension `broadcast_dimensions[i]` of the result; expands dimensions of size
+    1.
+    """
     wide = list(sizes)
     dynamic = [False] * len(wide)
     for dimension, target in enumerate(broadcast_dimensions):
@@ -188,7 +195,7 @@ def broadcast_in_dimensions(operand: XlaOp, sizes: Sequence[int], broadcast_dime
 
 
 def expand_degenerate(operand: XlaOp, sizes: Sequence[int]) -> XlaOp:
-    """Repeats the dimensions of size 1 up to `sizes`: a reshape drops them and a broadcast brings them back."""
+    """Expands dimensions of size 1 to `sizes`: a reshape drops them and a broadcast adds them again."""
     shape = operand.shape
     if shape.dimensions == tuple(sizes):
         return operand

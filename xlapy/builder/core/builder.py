@@ -1,7 +1,7 @@
-"""`XlaBuilder`: collects ops into a computation, one call at a time, and refuses an illegal one at once.
+"""`XlaBuilder`: appends ops to a computation, one call at a time, and rejects an illegal op at once.
 
-Owns: appending instructions with their annotations, importing called computations, undoing a failed call, `build`.
-Must not know: what any op means or which operands it takes (`builder/<family>.py` and `opcodes/<family>.py` do).
+Responsible for appending instructions with their annotations, importing called computations, undoing a failed call, and
+`build`. Does not depend on the meaning of any op or its operands (see `builder/<family>.py` and `opcodes/<family>.py`).
 Source: xla_builder.h of XLA; docs/operation_semantics.md.
 """
 
@@ -32,7 +32,7 @@ from xlapy.opcodes.registry import OpDef
 
 
 class OperandError(BuilderError, ShapeError):
-    """An op was given operands or attributes it does not take: a BuilderError that is a ShapeError too."""
+    """Raised for operands or attributes that an op does not accept. It is a BuilderError and a ShapeError."""
 
 
 class XlaBuilder(Annotated):
@@ -57,24 +57,24 @@ class XlaBuilder(Annotated):
     def __repr__(self) -> str:
         return f"<XlaBuilder {self.name}: {len(self._computation)} instructions>"
 
-    # -- the public services
+    # -- public methods
 
     @property
     def is_finished(self) -> bool:
-        """Whether `build` has been called; a finished builder takes no more ops."""
+        """Whether `build` has been called. A finished builder accepts no more ops."""
         return self._finished
 
     def create_sub_builder(self, name: str) -> XlaBuilder:
-        """A builder for a computation (a loop body, a reducer) that this builder's ops will call."""
+        """Creates a builder for a computation (a loop body, a reducer) that ops of this builder will call."""
         return XlaBuilder(name)
 
     def get_shape(self, op: XlaOp) -> Shape:
-        """The shape of an op of this builder; `BuilderError` if it belongs to another."""
+        """The shape of an op of this builder. Raises `BuilderError` if the op belongs to another builder."""
         self._check_owned("get_shape", op)
         return op.shape
 
     def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
-        """The signature so far: the parameters and the shape of `root` (default: the last op).
+        """The signature so far: the parameters, and the shape of `root` (default: the last op).
 
         Raises BuilderError if the builder is empty or the parameter numbers have gaps.
         """
@@ -84,16 +84,18 @@ class XlaBuilder(Annotated):
         return ProgramShape([p.shape for p in parameters], result.shape, [p.name for p in parameters])
 
     def get_operand_shapes(self, operands: Iterable[XlaOp]) -> list[Shape]:
-        """`get_shape` of each."""
+        """Returns `get_shape` of each operand."""
         return [self.get_shape(operand) for operand in operands]
 
     def get_op_sharding(self, op: XlaOp) -> Sharding | None:
-        """The sharding of an op of this builder, None if it has none."""
+        """The sharding of an op of this builder; None if it has none."""
         self._check_owned("get_op_sharding", op)
         return op.instruction.sharding
 
     def set_instruction_sharding(self, op: XlaOp, sharding: ShardingLike | None) -> None:
-        """Gives one op another sharding, or none. Raises BuilderError if it does not fit the op's shape."""
+        """Sets or, with None, removes the sharding of one op. Raises BuilderError if the sharding does not fit the op's
+        shape.
+        """
         self._check_changeable("set_instruction_sharding", op)
         new = None if sharding is None else as_sharding(sharding).for_shape(op.shape)
         if new is not None:
@@ -102,26 +104,27 @@ class XlaBuilder(Annotated):
         op.instruction.sharding = new
 
     def set_instruction_frontend_attribute(self, op: XlaOp, attribute: str, value: str) -> None:
-        """Gives one op a frontend attribute; its others stay, but for one of the same name."""
+        """Sets one frontend attribute of one op. Its other frontend attributes stay."""
         self._check_changeable("set_instruction_frontend_attribute", op)
         given = op.instruction.frontend_attributes or {}
         checked_attributes({attribute: value})
         op.instruction.frontend_attributes = {**given, attribute: value}
 
     def is_constant(self, op: XlaOp) -> bool:
-        """Whether the value of an op of this builder does not depend on how the program is run.
+        """Whether the value of an op of this builder is the same in every run of the program.
 
         A constant depends on no parameter, random number, transfer, collective or custom call. `get_dimension_size` is
-        constant, of whatever array.
+        always constant.
         """
         self._check_owned("is_constant", op)
         return constant_graph.is_constant(op.instruction)
 
     def build_constant_sub_graph(self, root: XlaOp, dynamic_dimension_is_minus_one: bool = False) -> XlaComputation:
-        """A computation without parameters that gives the value of a constant op; this builder stays as it is.
+        """Returns a computation without parameters that computes the value of a constant op. This builder is not
+        changed.
 
-        The size of a dynamic dimension is its bound in there, or -1 on request. Raises BuilderError if the op is not
-        constant (`is_constant`).
+        In that computation, the size of a dynamic dimension is its bound, or -1 on request. Raises BuilderError if the
+        op is not constant (`is_constant`).
         """
         if not self.is_constant(root):
             fail(
@@ -138,9 +141,10 @@ class XlaBuilder(Annotated):
         parameter_index: Sequence[int] = (),
         kind: Literal["may", "must"] = "may",
     ) -> None:
-        """Puts a part of the result into the buffer of a part of a parameter: if the caller donates it, or always.
+        """Places part of the result in the buffer of part of a parameter: if the caller donates it ("may"), or always
+        ("must").
 
-        Indices are paths into nested tuples, () is the whole value. `build`, which knows the result, checks them.
+        Indices are paths into nested tuples; () is the whole value. `build`, which knows the result, checks them.
         """
         self._check_open("set_up_alias")
         if kind not in ("may", "must"):
@@ -149,15 +153,18 @@ class XlaBuilder(Annotated):
         self._aliases.append(alias)
 
     def add_buffer_donor(self, parameter_number: int, parameter_index: Sequence[int] = ()) -> None:
-        """Lets the program use the buffer of a part of a parameter for any output. `build` checks that there is one."""
+        """Allows the program to use the buffer of part of a parameter for any output. `build` checks that the buffer
+        exists.
+        """
         self._check_open("add_buffer_donor")
         self._donors.add(BufferDonor(parameter_number, tuple(parameter_index)))
 
     def build(self, root: XlaOp | None = None, remove_dynamic_dimensions: bool = False) -> XlaComputation:
         """Finishes the computation with `root` (default: the last op) as its result.
 
-        `remove_dynamic_dimensions` makes every dimension static, of its bound. Raises BuilderError if the builder is
-        empty or already finished, the parameter numbers have gaps, or an alias or a donor names no buffer.
+        `remove_dynamic_dimensions` makes every dimension static, with its bound as size. Raises BuilderError if the
+        builder is empty or already finished, if the parameter numbers have gaps, or if an alias or a donor names no
+        buffer.
         """
         self._check_open("build")
         result = self._root("build", root)
@@ -172,7 +179,7 @@ class XlaBuilder(Annotated):
         self._finished = True
         return XlaComputation(self._module)
 
-    # -- for the functions of builder/<family>.py
+    # -- used by the functions of builder/<family>.py
 
     def append(
         self,
@@ -184,11 +191,11 @@ class XlaBuilder(Annotated):
         shape: Shape | None = None,
         name: str | None = None,
     ) -> XlaOp:
-        """Appends one instruction, with the annotations that are set and the user's line.
+        """Appends one instruction with the current annotations and the user's line.
 
-        `attributes` default to the op's own defaults. Without `shape` the op infers it; a declared one is judged by the
-        op's rule. Called computations are copied into the builder's module, each once. Raises BuilderError, as
-        `OperandError` if the op refuses the operands.
+        `attributes` default to the op's own defaults. Without `shape`, the op infers it; the op's rule checks a
+        declared shape. Called computations are copied into the builder's module, each once. Raises BuilderError, as
+        `OperandError` if the op rejects the operands.
         """
         self._check_open(op.name)
         for operand in operands:
@@ -212,26 +219,26 @@ class XlaBuilder(Annotated):
         return XlaOp(self, self._last)
 
     def parameter_shape(self, number: int) -> Shape | None:
-        """The shape of the parameter of a number; None while there is none."""
+        """The shape of the parameter with a number; None if it does not exist yet."""
         parameters = self._computation.parameters
         place = bisect_left(parameters, number, key=lambda p: p.attributes.number)
         found = place < len(parameters) and parameters[place].attributes.number == number
         return parameters[place].shape if found else None
 
     def last_of(self, op: OpDef) -> XlaOp | None:
-        """The latest use of an op in the computation; None if there is none yet."""
+        """The latest instruction of an op in the computation; None if there is none yet."""
         found = next((i for i in reversed(self._computation.instructions) if i.op is op), None)
         return None if found is None else XlaOp(self, found)
 
     def building(self, name: str) -> Transaction:
-        """`with builder.building("add"):` around a call of several steps: all of them happen, or none.
+        """`with builder.building("add"):` makes the instructions appended inside atomic: if one fails, none remains.
 
-        A ShapeError or InvalidArgumentError raised inside leaves as a BuilderError at the user's line.
+        A ShapeError or InvalidArgumentError raised inside becomes a BuilderError at the user's line.
         """
         return Transaction(self, name)
 
     def _import(self, computation: XlaComputation) -> Computation:
-        """The copy of a computation, with all it calls, in this builder's module."""
+        """Returns the copy of a computation, with all computations it calls, in this builder's module."""
         found = self._imported.get(computation)
         if found is None:
             made: dict[Computation, Computation] = {}
@@ -288,10 +295,10 @@ class XlaBuilder(Annotated):
             fail(name, f"parameters of builder {self.name} must be numbered 0 to {len(numbers) - 1}, found {numbers}")
 
     def _undo(self, length: int, last: Instruction | None) -> None:
-        """Removes the instructions beyond the first `length`, and the computations that only they called."""
+        """Removes the instructions after the first `length`, and the computations that only they called."""
         for instruction in reversed(self._computation.instructions[length:]):
             edit.remove(instruction)
-        for computation in reversed(self._module.computations):  # callers stand behind what they call
+        for computation in reversed(self._module.computations):  # a computation comes after its callees
             if computation is not self._computation and not computation.callers:
                 edit.remove_computation(computation)
         self._imported = {source: copy for source, copy in self._imported.items() if copy.module is not None}
@@ -299,7 +306,7 @@ class XlaBuilder(Annotated):
 
 
 class Transaction:
-    """A call of several steps; made by `XlaBuilder.building`."""
+    """The context manager that `XlaBuilder.building` returns."""
 
     __slots__ = ("annotations", "builder", "last", "length", "name")
 
@@ -335,7 +342,7 @@ def _judged(
     computations: Sequence[XlaComputation],
     declared: Shape | None,
 ) -> Shape:
-    """The shape of a new instruction: inferred, or the declared one if the op's rule has no objection."""
+    """Returns the shape of a new instruction: inferred, or the declared one if the op's rule accepts it."""
     shapes = [operand.shape for operand in operands]
     programs = [computation.program_shape for computation in computations]
     try:
@@ -348,7 +355,7 @@ def _judged(
 
 
 def _static(shape: Shape) -> Shape:
-    """The shape with every bounded dimension static."""
+    """Returns the shape with every bounded dimension made static."""
     if shape.is_tuple:
         return Shape.tuple(map(_static, shape.tuple_shapes))
     if not shape.is_array or not shape.is_dynamic:
@@ -364,12 +371,14 @@ def append(
     *,
     shape: Shape | None = None,
 ) -> XlaOp:
-    """`XlaBuilder.append` of the builder that the operands, at least one, belong to."""
+    """Calls `XlaBuilder.append` of the builder that the operands belong to. There is at least one operand."""
     return builder_of(op.name, operands).append(op, operands, attributes, computations, shape=shape)
 
 
 def builder_of(name: str, operands: Sequence[object]) -> XlaBuilder:
-    """The builder of the first XlaOp among operands that may be plain values too; `BuilderError` if there is none."""
+    """Returns the builder of the first XlaOp among operands, which may include plain values. Raises `BuilderError` if
+    there is none.
+    """
     found = next((operand for operand in operands if isinstance(operand, XlaOp)), None)
     if found is None:
         given = ", ".join(type(operand).__name__ for operand in operands) or "nothing"
@@ -378,12 +387,14 @@ def builder_of(name: str, operands: Sequence[object]) -> XlaBuilder:
 
 
 def fail(name: str, message: str) -> NoReturn:
-    """Raises `BuilderError` reading `model.py:12: name: message`."""
+    """Raises `BuilderError` with the message `model.py:12: name: message`."""
     raise BuilderError(located(f"{name}: {message}"))
 
 
 def as_builder_error(name: str, error: ShapeError | InvalidArgumentError) -> BuilderError:
-    """The error at the user's line; the op's name goes in front unless the message starts with it."""
+    """Returns the error as a BuilderError at the user's line. The op's name is prefixed unless the message starts with
+    it.
+    """
     message = str(error)
     if not message.startswith((f"{name}:", f"{name} ")):
         message = f"{name}: {message}"

@@ -1,7 +1,7 @@
-"""Channels: what pairs the two ends of a transfer, or the instances of a collective in several programs.
+"""Channels: they connect the two ends of a transfer, or the instances of a collective in several programs.
 
-Owns: `ChannelHandle` and the reading of what functions take for one. Must not know: which functions take one.
-Source: ChannelHandle of xla_data.proto.
+Responsible for `ChannelHandle` and for reading the channel arguments of functions. Does not depend on which functions
+accept one. Source: ChannelHandle of xla_data.proto.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xlapy.base.errors import InvalidArgumentError
 
 
 class ChannelType(Enum):
-    """Which ends a channel joins."""
+    """The kinds of ends that a channel connects."""
 
     DEVICE_TO_DEVICE = "device-to-device"
     DEVICE_TO_HOST = "device-to-host"
@@ -23,18 +23,20 @@ class ChannelType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChannelHandle:
-    """A channel: its number, at least 1 and unique in the program, and the ends it joins."""
+    """A channel: its number, which is at least 1 and unique in the program, and the kinds of its ends."""
 
     handle: int
     type: ChannelType = ChannelType.DEVICE_TO_DEVICE
 
 
 Channel: TypeAlias = ChannelHandle | int
-"""A handle, or only its number: then the type is what the function needs."""
+"""A handle, or its number only; the function then determines the type."""
 
 
 def channel_number(channel: Channel | None) -> int | None:
-    """The number of a channel, None without one. Raises InvalidArgumentError below 1, which proto reads as none."""
+    """Returns the number of a channel; None without a channel. Raises InvalidArgumentError below 1, because protos read
+    0 as none.
+    """
     if channel is None:
         return None
     return _checked(channel.handle if isinstance(channel, ChannelHandle) else channel)
@@ -47,7 +49,9 @@ def _checked(number: int) -> int:
 
 
 def transfer_number(channel: Channel, needed: ChannelType) -> int:
-    """The number of the channel of a transfer. Raises InvalidArgumentError if it joins other ends than `needed`."""
+    """Returns the number of the channel of a transfer. Raises InvalidArgumentError if the channel is not of the type
+    `needed`.
+    """
     handle = channel if isinstance(channel, ChannelHandle) else ChannelHandle(channel, needed)
     if handle.type is not needed:
         raise InvalidArgumentError(f"takes a {needed.value} channel, channel {handle.handle} is {handle.type.value}")

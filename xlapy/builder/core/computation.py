@@ -1,6 +1,6 @@
-"""A finished computation: `XlaComputation`, what a builder builds, clients compile and other builders call.
+"""A finished computation: `XlaComputation`, which builders build and call, and clients compile.
 
-Owns: the handle on a module seen as one function. Must not know: how it was built, how it is run.
+Responsible for the handle to a module seen as one function. Does not depend on how it was built or is run.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from xlapy.hlo.module import Module
 
 
 class XlaComputation:
-    """A module whose entry is the computation; functions that take a computation (reduce, while ...) copy it in.
+    """A module, used through its entry computation. Functions that accept a computation (reduce, while ...) copy it.
 
-    `XlaComputation(module)` makes one of any module, say of parsed HLO text. Raises InvalidArgumentError if the module
+    `XlaComputation(module)` wraps any module, for example parsed HLO text. Raises InvalidArgumentError if the module
     has no entry.
     """
 
@@ -21,7 +21,7 @@ class XlaComputation:
 
     def __init__(self, module: Module) -> None:
         if module.entry is None or module.entry.root is None:
-            raise InvalidArgumentError(f"module {module.name} has no entry computation, so it is no computation")
+            raise InvalidArgumentError(f"module {module.name} has no entry computation")
         self.module: Module = module
 
     @property
@@ -30,7 +30,7 @@ class XlaComputation:
 
     @property
     def program_shape(self) -> ProgramShape:
-        """Parameter shapes and names, and the result shape."""
+        """The shapes and names of the parameters, and the shape of the result."""
         return self.module.entry_computation.program_shape
 
     def as_serialized_hlo_module_proto(self) -> bytes:
@@ -38,10 +38,10 @@ class XlaComputation:
         return self.module.to_proto()
 
     def as_hlo_text(self, **options: bool) -> str:
-        """The module as HLO text; options as in `xlapy.text.PrintOptions`.
+        """The module as HLO text; the options are those of `xlapy.text.PrintOptions`.
 
-        As XLA does, constants of more than ten elements are shortened to `{...}`; `print_large_constants=True` gives
-        text that can be run.
+        As in XLA, constants of more than ten elements are printed as `{...}`; use `print_large_constants=True` for text
+        that can be run.
         """
         return self.module.to_text(**options)
 

@@ -1,9 +1,10 @@
-"""Values that do not depend on what a program is given: finding them, and the computation that gives one.
+"""Constant values: which values do not depend on the inputs of a program, and the computation that produces one.
 
-Owns: what counts as constant, the copy of what a constant depends on. Must not know: builders, how it is evaluated.
-Source: IsConstant, BuildConstantSubGraph of xla_builder.h. XLA also refuses calls, loops and scatters, whose
-computations it does not look into, and takes replica-id and partition-id for constants; here computations are looked
-into, and what differs from device to device is no constant.
+Responsible for the definition of constant and for copying the instructions that a constant depends on. Does not depend
+on builders or on how the computation is evaluated.
+Source: IsConstant, BuildConstantSubGraph of xla_builder.h. XLA also rejects calls, loops and scatters, because it does
+not inspect their computations, and treats replica-id and partition-id as constants. Here called computations are
+inspected, and values that differ between devices are not constant.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 def is_constant(root: Instruction) -> bool:
     """Whether the value needs no parameter, random number, transfer, other device or code outside of HLO.
 
-    The size of a dimension is constant whatever it is the size of: what it depends on is not looked at.
+    The size of a dimension is always constant; the operand of get-dimension-size is not inspected.
     """
     return all(_is_function(instruction) for instruction in _needed(root))
 
 
 def constant_sub_graph(name: str, root: Instruction, dynamic_dimension_is_minus_one: bool) -> XlaComputation:
-    """A computation without parameters that gives a constant value, made of copies of what it depends on.
+    """Returns a computation without parameters that computes a constant value from copies of the instructions it
+    depends on.
 
-    Sizes of dimensions become constants: the bound, or -1 where the dimension is dynamic and the caller asks for that.
+    Sizes of dimensions become constants: the bound, or -1 if the dimension is dynamic and the caller requests it.
     """
     needed = _needed(root)
     module = Module(name)
@@ -50,7 +52,8 @@ def constant_sub_graph(name: str, root: Instruction, dynamic_dimension_is_minus_
 
 
 def _needed(root: Instruction) -> set[Instruction]:
-    """What a value depends on, itself included; of a tuple, only the elements that are read."""
+    """Returns the instructions that a value depends on, including itself; of a tuple, only the elements that are
+    read."""
     found: set[Instruction] = set()
     stack = [_source(root)]
     while stack:
@@ -63,14 +66,14 @@ def _needed(root: Instruction) -> set[Instruction]:
 
 
 def _source(instruction: Instruction) -> Instruction:
-    """The element itself for an element taken of a tuple in sight."""
+    """Returns the element itself for a get-tuple-element of a tuple instruction."""
     while instruction.op is GET_TUPLE_ELEMENT and instruction.operands[0].op is TUPLE:
         instruction = instruction.operands[0].operands[instruction.attributes.index]
     return instruction
 
 
 def _is_function(instruction: Instruction) -> bool:
-    """Whether an instruction gives the same value for the same operands, always and everywhere."""
+    """Whether an instruction returns the same value for the same operands, in every run and on every device."""
     if instruction.op is PARAMETER or not _is_pure(instruction):
         return False
     return all(_is_pure(inner) for called in _reachable(instruction) for inner in called)
@@ -84,7 +87,7 @@ def _is_pure(instruction: Instruction) -> bool:
 
 
 def _reachable(instruction: Instruction) -> set[Computation]:
-    """The computations that an instruction calls, and those that they call."""
+    """Returns the computations that an instruction calls, and the computations that those call."""
     found: set[Computation] = set()
     stack = list(instruction.computations)
     while stack:

@@ -1,6 +1,7 @@
-"""`XlaOp`: a value inside a computation under construction, with Python's operators.
+"""`XlaOp`: a value of a computation under construction, with Python operators.
 
-Owns: the handle and the mapping of operators to builder functions. Must not know: how instructions are made.
+Responsible for the handle and for mapping operators to builder functions. Does not depend on how instructions are
+created.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def _functions() -> Any:
-    """The builder functions. They take and return XlaOps, so this module can load them only when an operator runs."""
+    """Returns the builder functions. They accept and return XlaOps, so this module can only import them when an
+    operator runs.
+    """
     from xlapy import ops
 
     return ops
@@ -37,16 +40,16 @@ def _subscript() -> ModuleType:
 
 
 class XlaOp:
-    """One value of a builder: the result of an op. Functions of `xlapy.ops` and operators make more of them.
+    """A value of a builder: the result of an op. Functions of `xlapy.ops` and operators create new values from it.
 
-    Operators take another XlaOp, a Python number or a NumPy array, which becomes a constant of this op's element type.
-    Scalars are broadcast; arrays of different ranks need a function with `broadcast_dimensions` (nothing is guessed).
-    `x == y` and the other comparisons are ops as well: use `is` to ask for identity.
+    Operators accept another XlaOp, or a Python number or NumPy array, which becomes a constant of this op's element
+    type. Scalars are broadcast; arrays of different ranks need a function with `broadcast_dimensions`. `x == y` and the
+    other comparisons create ops as well: use `is` to compare identity.
     """
 
     __slots__ = ("builder", "instruction")
 
-    __array_ufunc__ = None  # NumPy arrays leave `array + op` to the op
+    __array_ufunc__ = None  # NumPy leaves `array + op` to XlaOp
 
     def __init__(self, builder: XlaBuilder, instruction: Instruction) -> None:
         self.builder: XlaBuilder = builder
@@ -68,7 +71,7 @@ class XlaOp:
     def __repr__(self) -> str:
         return f"<XlaOp {self.instruction.name} = {self.shape.to_text(layout=False)} {self.instruction.op.name}>"
 
-    # -- arithmetic (ops of the same names; `/` divides, integers towards zero; `%` has the dividend's sign)
+    # -- arithmetic (`/` truncates integers toward zero; `%` has the sign of the dividend)
 
     def __add__(self, other: Operand) -> XlaOp:
         return _functions().add(self, other)
@@ -121,7 +124,7 @@ class XlaOp:
     def __abs__(self) -> XlaOp:
         return _functions().abs(self)
 
-    # -- bits and logic (`>>` keeps the sign of signed integers and fills unsigned ones with zeros)
+    # -- bitwise and logical operators (`>>` keeps the sign of signed integers)
 
     def __and__(self, other: Operand) -> XlaOp:
         return _functions().and_(self, other)
@@ -183,7 +186,7 @@ class XlaOp:
 
     __hash__ = object.__hash__
 
-    # -- what a value that is not known yet cannot be
+    # -- conversions that need the value, which is not known yet
 
     def __bool__(self) -> bool:
         self._unknown("truth value; use ops.select, ops.conditional or ops.while_")
@@ -204,10 +207,10 @@ class XlaOp:
         who = f"{self.instruction.name} {self.shape.to_text(layout=False)}"
         raise BuilderError(located(f"{who} has no value before the program runs, so it has no {what}"))
 
-    # -- parts and conversions
+    # -- indexing and element types
 
     def __len__(self) -> int:
-        """The size of dimension 0, or the number of elements of a tuple; `BuilderError` for a scalar."""
+        """The size of dimension 0, or the number of elements of a tuple. Raises `BuilderError` for a scalar."""
         if self.shape.is_tuple:
             return len(self.shape.tuple_shapes)
         if not self.shape.rank:
@@ -215,21 +218,21 @@ class XlaOp:
         return self.shape.dimensions[0]
 
     def __getitem__(self, index: Any) -> XlaOp:
-        """NumPy's basic indexing: integers, slices (negative steps too), `...`, None; scalar integer XlaOps.
+        """NumPy's basic indexing: integers, slices (also with negative steps), `...`, None, and scalar integer XlaOps.
 
-        An XlaOp as index reads where it says at run time (dynamic-slice: clamped into bounds). Of a tuple, an integer
-        takes an element. Raises BuilderError for an index out of bounds or of another kind.
+        An XlaOp as an index reads at a run-time position (dynamic-slice: clamped to the bounds). For a tuple, an
+        integer selects an element. Raises BuilderError for an index out of bounds or of another type.
         """
         return _subscript().subscript(self, index)
 
     def __iter__(self) -> Iterator[XlaOp]:
-        """The slices along dimension 0, or the elements of a tuple."""
+        """Iterates over the slices along dimension 0, or over the elements of a tuple."""
         return iter([self[i] for i in range(len(self))])
 
     def astype(self, element_type: PrimitiveType) -> XlaOp:
-        """This array with elements of another type (ConvertElementType)."""
+        """Converts the elements to another type (ConvertElementType)."""
         return _functions().convert_element_type(self, element_type)
 
 
 Operand: TypeAlias = XlaOp | Literal | bool | int | float | complex | np.ndarray[Any, Any] | np.generic
-"""What operators and functions take as a value: an XlaOp, or something that becomes a constant."""
+"""The values that operators and functions accept: an XlaOp, or a value that becomes a constant."""

@@ -1,7 +1,7 @@
-"""Padding of moving windows: the short-hands SAME and VALID, and the pairs (low, high) they stand for.
+"""Padding of windows: the names SAME and VALID, and the pairs (low, high) that they stand for.
 
-Owns: what SAME and VALID mean for convolution, reduce-window and select-and-scatter. Must not know: these ops.
-Source: Conv and ReduceWindow of the specification ("padding").
+Responsible for the meaning of SAME and VALID in convolution, reduce-window and select-and-scatter. Does not depend on
+these ops. Source: Conv and ReduceWindow of the specification ("padding").
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from xlapy.opcodes.attributes.dimensions import dilated, same_padding
 
 
 class Padding(Enum):
-    """VALID adds nothing; SAME adds as much as makes `ceil(input / stride)` window positions."""
+    """VALID adds no padding; SAME adds padding so that there are `ceil(input / stride)` window positions."""
 
     SAME = "SAME"
     VALID = "VALID"
 
 
 PaddingLike: TypeAlias = Padding | str | Sequence[tuple[int, int]]
-"""A short-hand, also by its name, or one pair (low, high) a window dimension."""
+"""A `Padding`, its name, or one pair (low, high) per window dimension."""
 
 
 def make_padding(
@@ -32,11 +32,11 @@ def make_padding(
     window_strides: Sequence[int],
     padding: PaddingLike,
 ) -> tuple[tuple[int, int], ...]:
-    """Elements to add before and after each dimension; negative ones are removed.
+    """Returns the number of elements to add before and after each dimension; negative numbers remove elements.
 
-    Of the elements SAME adds to a dimension, the half (rounded down) goes to the low side; SAME never removes any.
+    SAME puts half of the padding of a dimension, rounded down, on the low side; it never removes elements.
     `window_strides` may be empty (all 1). Raises ShapeError if the lists differ in length, for a size or stride below
-    one, and for a padding that is neither a short-hand nor pairs of integers.
+    one, and for a padding that is neither a name nor pairs of integers.
     """
     if not isinstance(padding, Padding | str):
         return _pairs(padding)
@@ -57,9 +57,9 @@ def make_padding(
 
 
 def dilated_sizes(sizes: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
-    """The extents of an input or a window with holes, which SAME is about; `dilations` may be empty (all 1)."""
+    """Returns the sizes of an input or window after dilation; `dilations` may be empty (all 1)."""
     if len(dilations) != len(sizes):
-        return tuple(sizes)  # a wrong number of them is refused where the window is made
+        return tuple(sizes)  # the construction of the window reports a wrong number of dilations
     return tuple(map(dilated, sizes, dilations))
 
 

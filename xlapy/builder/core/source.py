@@ -1,6 +1,6 @@
-"""Where the user's program stands: the first frame outside the builder, for metadata and for messages.
+"""The position in the user's program: the first frame outside the builder, for metadata and messages.
 
-Owns: finding that frame and naming it. Must not know: ops, instructions being built.
+Responsible for finding that frame and formatting its position. Does not depend on ops or instructions.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _OWN = tuple(os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "ops",
 
 
 def user_line() -> tuple[str, int]:
-    """(source file, 1-based line) of the innermost running frame outside the builder and the layers below.
+    """Returns (source file, 1-based line) of the innermost running frame outside the builder and the layers below it.
 
-    ("", 0) if no frame is outside.
+    Returns ("", 0) if there is no such frame.
     """
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_OWN):
@@ -30,13 +30,13 @@ def user_line() -> tuple[str, int]:
 
 
 def user_metadata() -> OpMetadata | None:
-    """Metadata with the user's line; None if there is no frame of the user's."""
+    """Returns metadata with the user's line; None if there is no frame of the user's."""
     file, line = user_line()
     return _metadata(file, line) if line else None
 
 
 def located(message: str) -> str:
-    """`model.py:12: message`: the user's line in front, its file relative to the working directory if inside it."""
+    """Returns `model.py:12: message`. The file is relative to the working directory if it is inside of it."""
     file, line = user_line()
     return f"{_shown(file)}:{line}: {message}" if line else message
 
@@ -49,6 +49,6 @@ def _metadata(file: str, line: int) -> OpMetadata:
 def _shown(file: str) -> str:
     try:
         relative = os.path.relpath(file)
-    except (OSError, ValueError):  # another drive, or no working directory any more
+    except (OSError, ValueError):  # on another drive, or the working directory no longer exists
         return file
     return file if relative.startswith(os.pardir) else relative

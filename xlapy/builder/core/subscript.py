@@ -1,6 +1,6 @@
 """`op[...]`: NumPy's basic indexing in terms of slice, reverse, dynamic-slice and reshape.
 
-Owns: reading an index expression. Must not know: how those ops are appended.
+Responsible for interpreting an index expression. Does not depend on how ops are appended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from xlapy.opcodes.movement import RESHAPE
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What an index takes of one dimension. `position` is a run-time index into the `limit - start` elements taken."""
+    """The elements that an index selects from one dimension. `position` is a run-time index into the `limit - start`
+    elements.
+    """
 
     start: int
     limit: int
@@ -31,13 +33,15 @@ class _Range:
 
 
 def subscript(operand: XlaOp, index: Any) -> XlaOp:
-    """The value of `operand[index]`; raises BuilderError for an index that is out of bounds or of no known kind."""
+    """Returns `operand[index]`. Raises BuilderError for an index that is out of bounds or of an unsupported type."""
     with operand.builder.building("indexing"):
         items = list(index) if isinstance(index, tuple) else [index]
         if operand.shape.is_tuple:
             return _element(operand, items)
         if not operand.shape.is_array:
-            raise ShapeError(f"{operand.name} {operand.shape.to_text(layout=False)} is no array and takes no index")
+            raise ShapeError(
+                f"{operand.name} {operand.shape.to_text(layout=False)} is not an array and cannot be indexed"
+            )
         items = _without_ellipsis(items, operand.shape)
         ranges = [_range(item, operand.shape, d) for d, item in enumerate(i for i in items if i is not None)]
         taken = _positions(_reverse(_slice(operand, ranges), ranges), ranges)
@@ -53,7 +57,7 @@ def _element(operand: XlaOp, items: list[Any]) -> XlaOp:
 
 
 def _without_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
-    """One item a dimension, and the Nones."""
+    """Expands `...`, so that there is one item per dimension, plus the Nones."""
     places = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(places) > 1:
         raise ShapeError("an index takes at most one `...`")
@@ -66,7 +70,7 @@ def _without_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
 
 
 def _integer(item: Any) -> int | None:
-    """The item as an integer if it is one (a bool is not)."""
+    """Returns the item as an integer if it is one; a bool is not."""
     if isinstance(item, bool | XlaOp):
         return None
     try:
@@ -128,7 +132,7 @@ def _positions(operand: XlaOp, ranges: Sequence[_Range]) -> XlaOp:
 
 
 def _arrange(operand: XlaOp, items: Sequence[Any], ranges: Sequence[_Range]) -> XlaOp:
-    """Drops the dimensions that an integer took, and adds those of size 1 that a None asked for."""
+    """Drops the dimensions that an integer selected, and adds the dimensions of size 1 that None requests."""
     sizes: list[int] = []
     dynamic: list[bool] = []
     dimension = 0

@@ -1,4 +1,4 @@
-"""Special functions made of operations of HLO, element by element: functions of XlaOps, as those of `xlapy.ops`."""
+"""Special functions built from HLO operations: functions of XlaOps, element by element, like those of `xlapy.ops`."""
 
 from xlapy.builder.mathematics.bessel import bessel_i1e
 from xlapy.builder.mathematics.error_functions import erf_inv, erfc

@@ -1,7 +1,4 @@
-"""Bessel functions.
-
-Owns: bessel_i1e, as HLO. Must not know: who asks for it.
-"""
+"""Bessel functions: bessel_i1e, built from HLO operations."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from xlapy.builder.mathematics.polynomials import chebyshev, in_f32
 
 @in_f32
 def bessel_i1e(x: XlaOp) -> XlaOp:
-    """The modified Bessel function of order 1, times e^-|x|."""
+    """The modified Bessel function of the first kind of order 1, scaled by e^-|x|."""
     wide = x.element_type is F64
     distance = abs(x)
     near = distance * chebyshev(distance * 0.5 - 2.0, c.BESSEL_I1E_SMALL_F64 if wide else c.BESSEL_I1E_SMALL_F32)

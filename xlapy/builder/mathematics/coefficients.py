@@ -1,7 +1,7 @@
-"""The numbers in the approximations of special functions, the coefficient of the highest power first.
+"""The coefficients of the approximations of special functions, highest power first.
 
 Source: Cephes (Bessel functions, erfc), Giles' "Approximating the erfinv function", Lanczos' approximation with g = 7,
-n = 9, and Johansson's "Rigorous high-precision computation of the Hurwitz zeta function"; XLA has the same.
+n = 9, and Johansson's "Rigorous high-precision computation of the Hurwitz zeta function". XLA uses the same.
 """
 
 LANCZOS_G = 7.0
@@ -40,7 +40,7 @@ BESSEL_I1E_SMALL_F64 = (
 )
 
 BESSEL_I1E_SMALL_F32 = BESSEL_I1E_SMALL_F64[-17:]
-"""bessel_i1e up to 8, Chebyshev series in |x|/2 - 2."""
+"""bessel_i1e for |x| <= 8: Chebyshev series in |x|/2 - 2."""
 
 BESSEL_I1E_LARGE_F64 = (
     7.51729631084210481353e-18,
@@ -71,7 +71,7 @@ BESSEL_I1E_LARGE_F64 = (
 )
 
 BESSEL_I1E_LARGE_F32 = BESSEL_I1E_LARGE_F64[-7:]
-"""Beyond 8, in 32/|x| - 2."""
+"""bessel_i1e for |x| > 8: Chebyshev series in 32/|x| - 2."""
 
 ERFC_P_F64 = (
     2.46196981473530512524e-10,
@@ -84,7 +84,7 @@ ERFC_P_F64 = (
     1.02755188689515710272e3,
     5.57535335369399327526e2,
 )
-"""erfc from 1 to 8: a quotient of polynomials in |x|."""
+"""erfc for 1 <= |x| < 8: a quotient of polynomials in |x|."""
 
 ERFC_Q_F64 = (
     1.00000000000000000000e0,
@@ -106,7 +106,7 @@ ERFC_R_F64 = (
     7.40974269950448939160e0,
     2.97886665372100240670e0,
 )
-"""Beyond 8."""
+"""erfc for |x| >= 8: a quotient of polynomials in |x|."""
 
 ERFC_S_F64 = (
     1.00000000000000000000e0,
@@ -129,7 +129,7 @@ ERFC_P_F32 = (
     -2.741127028184656e-1,
     5.638259427386472e-1,
 )
-"""erfc from 1 to 2: a polynomial in 1/x^2."""
+"""erfc for 1 <= |x| < 2: a polynomial in 1/x^2."""
 
 ERFC_R_F32 = (
     -1.047766399936249e1,
@@ -141,7 +141,7 @@ ERFC_R_F32 = (
     -2.820767439740514e-1,
     5.641895067754075e-1,
 )
-"""Beyond 2."""
+"""erfc for |x| >= 2: a polynomial in 1/x^2."""
 
 ERF_INV_SMALL_F32 = (
     2.81022636e-08,
@@ -154,7 +154,7 @@ ERF_INV_SMALL_F32 = (
     0.246640727,
     1.50140941,
 )
-"""erf_inv for w = -log(1 - x^2) below 5, in w - 2.5."""
+"""erf_inv for w = -log(1 - x^2) < 5: a polynomial in w - 2.5."""
 
 ERF_INV_LARGE_F32 = (
     -0.000200214257,
@@ -167,7 +167,7 @@ ERF_INV_LARGE_F32 = (
     1.00167406,
     2.83297682,
 )
-"""From 5, in sqrt(w) - 3."""
+"""erf_inv for w >= 5: a polynomial in sqrt(w) - 3."""
 
 ERF_INV_SMALL_F64 = (
     -3.6444120640178196996e-21,
@@ -194,7 +194,7 @@ ERF_INV_SMALL_F64 = (
     0.24015818242558961693,
     1.6536545626831027356,
 )
-"""erf_inv below 6.25, in w - 3.125."""
+"""erf_inv for w < 6.25: a polynomial in w - 3.125."""
 
 ERF_INV_MIDDLE_F64 = (
     2.2137376921775787049e-09,
@@ -217,7 +217,7 @@ ERF_INV_MIDDLE_F64 = (
     1.0052589676941592334,
     3.0838856104922207635,
 )
-"""Below 16, in sqrt(w) - 3.25."""
+"""erf_inv for 6.25 <= w < 16: a polynomial in sqrt(w) - 3.25."""
 
 ERF_INV_LARGE_F64 = (
     -2.7109920616438573243e-11,
@@ -238,7 +238,7 @@ ERF_INV_LARGE_F64 = (
     1.0103004648645343977,
     4.8499064014085844221,
 )
-"""From 16, in sqrt(w) - 5."""
+"""erf_inv for w >= 16: a polynomial in sqrt(w) - 5."""
 
 LANCZOS = (
     676.520368121885098567009190444019,
@@ -250,7 +250,7 @@ LANCZOS = (
     9.984369578019570859563e-6,
     1.50563273514931155834e-7,
 )
-"""Lanczos' approximation of the gamma function for g = 7, behind the constant LANCZOS_BASE."""
+"""Lanczos' approximation of the gamma function for g = 7, without its first term LANCZOS_BASE."""
 
 ZETA = (
     -7.1661652561756670113e18,
@@ -266,4 +266,4 @@ ZETA = (
     -720.0,
     12.0,
 )
-"""(2k)! / B(2k), the greatest k first: the terms of Euler and Maclaurin's formula."""
+"""(2k)! / B(2k), highest k first: the terms of the Euler-Maclaurin formula."""

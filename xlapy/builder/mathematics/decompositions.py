@@ -1,6 +1,7 @@
-"""Functions of real numbers that HLO has, made of simpler ones: for programs whose readers have not.
+"""Real functions that exist in HLO, decomposed into simpler operations, for consumers of modules that do not support
+them.
 
-Owns: erf, and the inverse trigonometric and hyperbolic functions, as HLO. Must not know: who asks for them.
+Responsible for erf and the inverse trigonometric and hyperbolic functions.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from xlapy.builder.mathematics.polynomials import constant_like, horner, in_f32
 
 _LOG_OF_2 = math.log(2)
 _HUGE = {False: 2.0**60, True: 2.0**500}
-"""From here on x^2 + 1 is x^2, which does not yet overflow; whether the numbers are float64."""
+"""From this x on, x^2 + 1 rounds to x^2, and x^2 does not overflow yet. Key: whether the numbers are float64."""
 _TERMS = {False: 12, True: 20}
-"""Of the series of erf, so many that below 1 nothing is missing."""
+"""The number of terms of the power series of erf that is exact to rounding for |x| < 1."""
 
 
 @in_f32
 def erf(x: XlaOp) -> XlaOp:
-    """Its power series below 1, and beyond it what is left of the complement."""
+    """The power series for |x| < 1, and 1 - erfc(x) elsewhere."""
     terms = range(_TERMS[x.element_type is F64], -1, -1)
     series = [2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in terms]
     near = x * horner(x * x, series)
@@ -47,7 +48,7 @@ def atan(x: XlaOp) -> XlaOp:
 
 @in_f32
 def sinh(x: XlaOp) -> XlaOp:
-    """By e^x - 1 where e^x and e^-x would cancel."""
+    """Uses e^x - 1 where e^x and e^-x would cancel."""
     growth, half = e.expm1(x), _half_exponential(x)
     near = (growth + growth / (growth + 1.0)) * 0.5
     return e.select(abs(x) < 1.0, near, e.sign(x) * (half - 0.25 / half))
@@ -60,7 +61,7 @@ def cosh(x: XlaOp) -> XlaOp:
 
 
 def _half_exponential(x: XlaOp) -> XlaOp:
-    """e^|x| / 2, also where e^|x| overflows."""
+    """Returns e^|x| / 2, also where e^|x| overflows."""
     root = e.exp(abs(x) * 0.5)
     return root * 0.5 * root
 
@@ -76,7 +77,7 @@ def asinh(x: XlaOp) -> XlaOp:
 
 @in_f32
 def acosh(x: XlaOp) -> XlaOp:
-    """NaN below 1."""
+    """NaN for x < 1."""
     excess = x - 1.0
     finite_result = e.log1p(excess + e.sqrt(excess * (excess + 2.0)))
     huge = x > _HUGE[x.element_type is F64]
@@ -85,5 +86,5 @@ def acosh(x: XlaOp) -> XlaOp:
 
 @in_f32
 def atanh(x: XlaOp) -> XlaOp:
-    """NaN beyond 1 and -1."""
+    """NaN for |x| > 1."""
     return (e.log1p(x) - e.log1p(-x)) * 0.5

@@ -1,7 +1,4 @@
-"""The complement of the error function, and its inverse (the function itself is an operation of HLO).
-
-Owns: erfc, erf_inv, as HLO. Must not know: who asks for them.
-"""
+"""The complementary error function erfc and the inverse error function erf_inv. (erf is an HLO operation.)"""
 
 from __future__ import annotations
 
@@ -14,19 +11,19 @@ from xlapy.builder.mathematics import coefficients as c
 from xlapy.builder.mathematics.polynomials import constant_like, horner, horner_of_two, in_f32
 
 _LARGEST_EXPONENT = {False: 88.72283905206835, True: 7.09782712893383996843e2}
-"""Where e^x ends."""
+"""The largest exponent for which e^x does not overflow."""
 
 
 @in_f32
 def erfc(x: XlaOp) -> XlaOp:
-    """1 - erf(x), exact where it is small."""
+    """1 - erf(x), accurate where the result is small."""
     far = far_erfc(x)
     far = e.select(x < 0.0, 2.0 - far, far)
     return e.select(abs(x) > 1.0, far, 1.0 - e.erf(x))
 
 
 def far_erfc(x: XlaOp) -> XlaOp:
-    """erfc of |x| where that is at least 1."""
+    """erfc of |x| for |x| >= 1."""
     wide = x.element_type is F64
     z = -(x * x)
     far = _far_f64(x, z) if wide else _far_f32(x, z)
@@ -50,7 +47,7 @@ def _far_f64(x: XlaOp, z: XlaOp) -> XlaOp:
 
 @in_f32
 def erf_inv(x: XlaOp) -> XlaOp:
-    """The number whose erf is x; infinite at -1 and 1, NaN beyond."""
+    """The inverse of erf; infinite at -1 and 1, NaN outside."""
     w = -e.log1p(x * -x)
     factor = _inverse_f64(w) if x.element_type is F64 else _inverse_f32(w)
     return e.select(abs(x) == 1.0, x * math.inf, factor * x)

@@ -1,7 +1,7 @@
-"""The logarithm of the gamma function, its derivatives, and Hurwitz' zeta function.
+"""The logarithm of the gamma function, its derivatives, and the Hurwitz zeta function: lgamma, digamma, polygamma,
+zeta.
 
-Owns: lgamma, digamma, polygamma, zeta, as HLO. Must not know: who asks for them.
-Values and limits are those of XLA, whose approximations these are (Lanczos; Euler and Maclaurin).
+Values and limits are those of XLA, which uses the same approximations (Lanczos; Euler-Maclaurin).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlapy.builder.mathematics.polynomials import constant_like, in_f32
 _SHIFT = c.LANCZOS_G + 0.5
 _SMALLEST = {False: 2.0**-149, True: 2.0**-1074}
 _SUMMED = 9
-"""Terms of zeta that are summed as they are."""
+"""The number of terms of zeta that are summed directly."""
 
 
 @in_f32
@@ -37,7 +37,7 @@ def lgamma(x: XlaOp) -> XlaOp:
 
 
 def _log_shifted(z: XlaOp) -> XlaOp:
-    """log(z + g + 1/2), exact for small z."""
+    """log(z + g + 1/2), accurate for small z."""
     return e.log1p(z / _SHIFT) + math.log(_SHIFT)
 
 
@@ -71,7 +71,7 @@ def digamma(x: XlaOp) -> XlaOp:
 def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     """The sum of (q + n)^-x over n = 0, 1, 2 ...
 
-    NaN for x < 1 and for q <= 0 with x no whole number; infinite for x = 1, and at q = 0, -1 ... for even x.
+    NaN for x < 1, and for q <= 0 unless x is an integer; infinite for x = 1, and at q = 0, -1 ... for even x.
     """
     place = q
     total = e.pow(q, -x)
@@ -87,7 +87,7 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
 
 
 def _bernoulli(x: XlaOp, place: XlaOp) -> XlaOp:
-    """The tail of Euler and Maclaurin's formula, from its last term on."""
+    """The tail of the Euler-Maclaurin formula, from its last term on."""
     inverse = 1.0 / (place * place)
     total = constant_like(x, 0.0)
     for number, coefficient in enumerate(c.ZETA[:-1]):

@@ -1,6 +1,5 @@
-"""Sums of powers and of Chebyshev polynomials, and the precision they are computed in.
-
-Owns: what the approximations of special functions share. Must not know: any particular function.
+"""Evaluation of polynomials and Chebyshev series, and the precision in which it happens. Shared by all special
+functions.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Function = Callable[..., XlaOp]
 
 
 def in_f32(function: Function) -> Function:
-    """Decorator: operands narrower than f32 are computed with in f32, and the result is rounded to their type."""
+    """Decorator: computes with operands narrower than f32 in f32 and rounds the result to their type."""
 
     @functools.wraps(function)
     def computed(*operands: XlaOp) -> XlaOp:
@@ -33,7 +32,7 @@ def in_f32(function: Function) -> Function:
 
 
 def horner(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
-    """A polynomial, the coefficient of the highest power first."""
+    """Evaluates a polynomial, highest coefficient first."""
     total = constant_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         total = total * x + coefficient
@@ -41,7 +40,7 @@ def horner(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
 
 
 def horner_of_two(x: XlaOp, choice: XlaOp, first: Sequence[float], second: Sequence[float]) -> XlaOp:
-    """One of two polynomials of equal degree, chosen for each element."""
+    """Evaluates one of two polynomials of equal degree, selected for each element."""
     total = constant_like(x, 0.0)
     for one, other in zip(first, second, strict=True):
         coefficient = elementwise.select(choice, constant_like(x, one), constant_like(x, other))
@@ -50,7 +49,7 @@ def horner_of_two(x: XlaOp, choice: XlaOp, first: Sequence[float], second: Seque
 
 
 def chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
-    """A sum of Chebyshev polynomials of x/2, the highest first, by Clenshaw's recurrence."""
+    """Evaluates a Chebyshev series in x/2, highest coefficient first, by Clenshaw's recurrence."""
     zero = constant_like(x, 0.0)
     b0, b1, b2 = zero, zero, zero
     for coefficient in coefficients:
@@ -59,5 +58,5 @@ def chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
 
 
 def constant_like(x: XlaOp, value: float) -> XlaOp:
-    """A number in the shape and type of x."""
+    """Returns a constant in the shape and type of x."""
     return movement.broadcast(sources.constant(x.builder, value, x.element_type), x.shape.dimensions)

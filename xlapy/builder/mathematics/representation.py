@@ -1,7 +1,4 @@
-"""Functions of how numbers are represented, and of complex numbers by their parts.
-
-Owns: next_after, infinity predicates, square. Must not know: who asks for them.
-"""
+"""Functions of the representation of numbers (next_after, is_inf), and of complex numbers by their parts."""
 
 from __future__ import annotations
 
@@ -17,7 +14,8 @@ _PATTERNS = {8: U8, 16: U16, 32: U32, 64: U64}
 
 
 def next_after(x: XlaOp, y: XlaOp) -> XlaOp:
-    """The number next to x on the way to y, of the type of both; y where they are equal, NaN where one is NaN."""
+    """The next representable number after x toward y, of the type of both; y if they are equal, NaN if either is
+    NaN."""
     kind = x.element_type
     if not kind.is_floating or kind.bits not in _PATTERNS:
         raise ShapeError(f"next_after takes real numbers of 8 to 64 bits, given {x.shape.to_text(layout=False)}")
@@ -47,7 +45,7 @@ def is_neg_inf(x: XlaOp) -> XlaOp:
 
 
 def square(x: XlaOp) -> XlaOp:
-    """x * x; of complex numbers by their parts, (a - b)(a + b) + 2abi, which overflows later."""
+    """x * x. For complex numbers by parts, (a - b)(a + b) + 2abi, which overflows later."""
     if not x.element_type.is_complex:
         return x * x
     real, imaginary = e.real(x), e.imag(x)
@@ -56,5 +54,5 @@ def square(x: XlaOp) -> XlaOp:
 
 
 def conjugate(x: XlaOp) -> XlaOp:
-    """The conjugate of complex numbers; real ones are their own, as complex numbers."""
+    """The complex conjugate. Real numbers become complex."""
     return e.conj(x) if x.element_type.is_complex else x
