@@ -82,7 +82,7 @@ class AliasAnalysis:
         if instruction.op is opcodes.TUPLE:
             return self._values[instruction.operands[index[0]], index[1:]]
         if instruction.op is opcodes.GET_TUPLE_ELEMENT:
-            return self._values[instruction.operands[0], (instruction.index, *index)]
+            return self._values[instruction.operands[0], (instruction.tuple_index, *index)]
         if is_alias(instruction):
             return self._values[instruction.operands[0], index]
         return ArrayValue(instruction, index)

@@ -27,6 +27,10 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.opcodes.attributes.dimensions import WindowDimension
+from xlapy.opcodes.contraction import DotAttributes, RaggedDotAttributes
+from xlapy.opcodes.convolution import ConvolutionAttributes
+from xlapy.opcodes.linalg import FftAttributes
+from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import Rules
 
 
@@ -185,14 +189,14 @@ def _scatter(instruction: Instruction, called_costs: CalledCosts) -> Cost:
 @COSTS.rule(opcodes.DOT, opcodes.SCALED_DOT)
 def _dot(instruction: Instruction, _: CalledCosts) -> Cost:
     sizes = instruction.operands[0].shape.dimensions
-    terms = prod(sizes[d] for d in instruction.attributes.lhs_contracting_dims)
+    terms = prod(sizes[d] for d in instruction.attributes_as(DotAttributes).lhs_contracting_dims)
     return _accessing_all(instruction, 2 * instruction.shape.size * terms)
 
 
 @COSTS.rule(opcodes.RAGGED_DOT)
 def _ragged_dot(instruction: Instruction, _: CalledCosts) -> Cost:
     """Each row belongs to one group; if the groups divide a contracting dimension, each term of a sum does."""
-    attributes, lhs = instruction.attributes, instruction.operands[0].shape.dimensions
+    attributes, lhs = instruction.attributes_as(RaggedDotAttributes), instruction.operands[0].shape.dimensions
     terms = prod(lhs[d] for d in attributes.lhs_contracting_dims)
     ragged = attributes.lhs_ragged_dims[0]
     groups = instruction.shape.dimensions[0] if ragged in attributes.lhs_contracting_dims else 1
@@ -202,7 +206,8 @@ def _ragged_dot(instruction: Instruction, _: CalledCosts) -> Cost:
 @COSTS.rule(opcodes.CONVOLUTION)
 def _convolution(instruction: Instruction, _: CalledCosts) -> Cost:
     """Two operations for each kernel element at a valid position: on an input element, not on padding or dilation."""
-    numbers, attributes = instruction.attributes.dim_labels, instruction.attributes
+    attributes = instruction.attributes_as(ConvolutionAttributes)
+    numbers = attributes.dim_labels
     lhs, rhs, out = instruction.operands[0].shape, instruction.operands[1].shape, instruction.shape
     positions = prod(
         _valid_positions(window, lhs.dimensions[d])
@@ -233,17 +238,22 @@ def _reduce(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     return _applying(instruction, called_costs, max(0, instruction.operands[0].shape.size - result.size))
 
 
+def _window_size(instruction: Instruction) -> int:
+    """The number of elements in a window."""
+    return prod(instruction.attributes_as(WindowAttributes).window.sizes)
+
+
 @COSTS.rule(opcodes.REDUCE_WINDOW)
 def _reduce_window(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     result = next(leaf for _, leaf in instruction.shape.leaves())
-    return _applying(instruction, called_costs, result.size * (prod(instruction.attributes.window.sizes) - 1))
+    return _applying(instruction, called_costs, result.size * (_window_size(instruction) - 1))
 
 
 @COSTS.rule(opcodes.SELECT_AND_SCATTER)
 def _select_and_scatter(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     """One element of each window is selected, and one is added."""
     windows = instruction.operands[1].shape.size
-    chosen = _applying(instruction, called_costs, windows * (prod(instruction.attributes.window.sizes) - 1))
+    chosen = _applying(instruction, called_costs, windows * (_window_size(instruction) - 1))
     added = called_costs[instruction.computations[1]]
     return chosen + Cost(added.flops * windows, added.transcendentals * windows)
 
@@ -257,7 +267,7 @@ def _map(instruction: Instruction, called_costs: CalledCosts) -> Cost:
 def _scan(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     """One application of the called computation for each slice."""
     sizes = instruction.operands[0].shape.dimensions
-    return _applying(instruction, called_costs, sizes[instruction.attributes.dimensions[0]])
+    return _applying(instruction, called_costs, sizes[instruction.dimensions[0]])
 
 
 # -- sorting
@@ -292,7 +302,7 @@ def _triangular_solve(instruction: Instruction, _: CalledCosts) -> Cost:
 @COSTS.rule(opcodes.FFT)
 def _fft(instruction: Instruction, _: CalledCosts) -> Cost:
     """A complex multiplication for each element in each stage: four real ones, each with an addition."""
-    stages = sum(_log2(length) for length in instruction.attributes.fft_length)
+    stages = sum(_log2(length) for length in instruction.attributes_as(FftAttributes).fft_length)
     return _accessing_all(instruction, 2 * 4 * instruction.operands[0].shape.size * stages)
 
 

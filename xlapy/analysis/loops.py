@@ -58,7 +58,7 @@ class TupleLoop:
     def is_invariant(self, index: int) -> bool:
         """Returns whether the body leaves an element of the state as it is."""
         value = self.next_element(index)
-        is_element = value.op is opcodes.GET_TUPLE_ELEMENT and value.index == index
+        is_element = value.op is opcodes.GET_TUPLE_ELEMENT and value.tuple_index == index
         return is_element and value.operands[0] is self.body.parameters[0]
 
     def element_reads(self, computation: Computation) -> list[Instruction]:
@@ -122,7 +122,7 @@ def _evaluate_instruction(instruction: Instruction, operands: Sequence[Any], arg
     if op is opcodes.TUPLE:
         return tuple(operands)
     if op is opcodes.GET_TUPLE_ELEMENT:
-        return UNKNOWN if operands[0] is UNKNOWN else operands[0][instruction.index]
+        return UNKNOWN if operands[0] is UNKNOWN else operands[0][instruction.tuple_index]
     can_evaluate = depends_only_on_operands(instruction) or op in CHEAP_TO_RECOMPUTE_OPS
     if not can_evaluate or instruction.computations or not all(map(_is_known, operands)):
         return UNKNOWN

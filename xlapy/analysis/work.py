@@ -14,6 +14,8 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import called_computations
+from xlapy.opcodes.contraction import DotAttributes
+from xlapy.opcodes.reduction import WindowAttributes
 
 _SORT_WORK_PER_ELEMENT = 32
 """Comparisons that a sort or top-k counts for each element."""
@@ -60,14 +62,18 @@ def _callees_first(instruction: Instruction) -> list[Computation]:
 
 def _combined(instruction: Instruction) -> int:
     """Returns the number of multiplications, comparisons and the like beyond one for each element read or written."""
-    op, attributes = instruction.op, instruction.attributes
+    op = instruction.op
     if op is opcodes.DOT:
         sizes = instruction.operands[0].shape.dimensions
-        return instruction.shape.size * prod(sizes[d] for d in attributes.lhs_contracting_dims)
+        return instruction.shape.size * prod(
+            sizes[d] for d in instruction.attributes_as(DotAttributes).lhs_contracting_dims
+        )
     if op is opcodes.CONVOLUTION:
         return instruction.shape.size * instruction.operands[1].shape.size
     if op in (opcodes.REDUCE_WINDOW, opcodes.SELECT_AND_SCATTER):
-        return element_count(instruction.operands[0].shape) * prod(attributes.window.sizes)
+        return element_count(instruction.operands[0].shape) * prod(
+            instruction.attributes_as(WindowAttributes).window.sizes
+        )
     if op in (opcodes.SORT, opcodes.TOPK):
         return element_count(instruction.shape) * _SORT_WORK_PER_ELEMENT
     if op.family in ("linalg", "contraction"):

@@ -29,7 +29,7 @@ from xlapy.base.shape import Shape
 from xlapy.base.value import TOKEN, Value
 from xlapy.custom_calls.registry import NativeTarget
 from xlapy.hlo.instruction import Instruction, describe_instruction
-from xlapy.opcodes.custom import CustomCallApiVersion
+from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
 
 _ALIGNMENT = 64
 STATUS_BYTES = 64
@@ -91,7 +91,10 @@ def take_status_failure(status: ctypes.Array[ctypes.c_char]) -> str | None:
 
 def check_layouts(instruction: Instruction) -> None:
     """`UnsupportedError` if a declared layout is more than an order of dimensions."""
-    for shape in (instruction.shape, *(instruction.operand_layout_constraints or ())):
+    for shape in (
+        instruction.shape,
+        *(instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()),
+    ):
         for _, leaf in shape.leaves():
             layout = leaf.layout if leaf.is_array else None
             if layout is not None and (layout.tiles or layout.element_size_in_bits):
@@ -104,7 +107,7 @@ def check_layouts(instruction: Instruction) -> None:
 
 def operand_layout_shapes(instruction: Instruction) -> Shape | None:
     """The tuple of the operands' shapes with the layouts that the target takes them in, None if it is not said."""
-    constraints = instruction.operand_layout_constraints
+    constraints = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints
     if constraints is None or len(constraints) != len(instruction.operands):
         return None
     return Shape.tuple(constraints)
@@ -167,7 +170,7 @@ def result_buffers(instruction: Instruction, operands: Buffers) -> Buffers:
         zeros = np.zeros((), leaf.dtype) if leaf.is_array else None
         filled = None if zeros is None else np.broadcast_to(zeros, leaf.dimensions)
         buffers.arrays[tuple(path)] = None if filled is None else copy_to_layout(filled, leaf.layout)
-    for alias in instruction.output_to_operand_aliasing:
+    for alias in instruction.attributes_as(CustomCallAttributes).output_to_operand_aliasing:
         place = (alias.operand, *alias.operand_index)
         for path in buffers.arrays:
             if path[: len(alias.output_index)] == alias.output_index:

@@ -108,7 +108,7 @@ def _difference_of_results(
     root = module.entry_computation.root_instruction
     expected = next((step.value for step in steps if step.instruction is root), None)
     if expected is None:  # a parameter
-        expected = arguments[root.attributes.number]
+        expected = arguments[root.parameter_number]
     return _difference(actual, expected, peer, "result")
 
 

@@ -97,7 +97,7 @@ def link(computation: Computation, instruction: Instruction) -> None:
 
 
 def _add_parameter(computation: Computation, parameter: Instruction) -> None:
-    insort(computation.parameters, parameter, key=lambda p: p.attributes.number)
+    insort(computation.parameters, parameter, key=lambda p: p.parameter_number)
     computation._program_shape = None
 
 
@@ -222,8 +222,8 @@ def remove_parameter(parameter: Instruction) -> None:
     if computation is None or not is_parameter(parameter) or parameter.has_users or parameter.is_root:
         raise InvalidArgumentError(f"cannot remove {parameter.name}: it is no parameter, it is used, or it is the root")
     computation.parameters.remove(parameter)
-    for behind in computation.parameters[parameter.attributes.number :]:
-        behind.attributes = behind.attributes.replace(number=behind.attributes.number - 1)
+    for behind in computation.parameters[parameter.parameter_number :]:
+        behind.attributes = behind.attributes.replace(number=behind.parameter_number - 1)
     del computation._instructions[parameter]
     computation._program_shape = None
     parameter.parent = None
@@ -333,7 +333,7 @@ def inline(call: Instruction) -> Instruction:
     made: dict[Instruction, Instruction] = {}
     for instruction in post_order(callee):
         if is_parameter(instruction):
-            made[instruction] = call.operands[instruction.attributes.number]
+            made[instruction] = call.operands[instruction.parameter_number]
         else:
             made[instruction] = clone_instruction(instruction, computation, [made[o] for o in instruction.operands])
     for original in callee:

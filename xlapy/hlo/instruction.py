@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import NO_ATTRIBUTES, Attributes
+from xlapy.opcodes.custom import CustomCallAttributes
+from xlapy.opcodes.movement import DimensionAttributes, DimensionsAttributes
 from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sources import ConstantAttributes, ParameterAttributes
+from xlapy.opcodes.tuples import GetTupleElementAttributes
 
 if TYPE_CHECKING:
     from xlapy.hlo.computation import Computation
@@ -67,7 +72,7 @@ class Instruction:
         self.name = name
         self.shape = shape
         self.operands: tuple[Instruction, ...] = tuple(operands)
-        self.attributes: Any = attributes
+        self.attributes: Attributes = attributes
         self.computations: tuple[Computation, ...] = tuple(computations)
         self.parent: Computation | None = None
         self.metadata = metadata
@@ -118,21 +123,55 @@ class Instruction:
     def attributes_as(self, attributes_class: type[A]) -> A:
         """The attributes as an instance of the class that the op declares: `i.attributes_as(DotAttributes)`.
 
-        Raises `TypeError` if the instruction's attributes are of another class.
+        Raises `AttributeError` if the instruction's attributes are of another class.
         """
-        attributes: Attributes = self.attributes
+        attributes = self.attributes
         if not isinstance(attributes, attributes_class):
             name = attributes_class.__name__
-            raise TypeError(f"{self.name} ({self.op.name}) has {type(attributes).__name__}, not {name}")
+            raise AttributeError(f"{self.name} ({self.op.name}) has {type(attributes).__name__}, not {name}")
         return attributes
 
-    def __getattr__(self, name: str) -> Any:
-        # Reached only for names that are no slot: attributes of the op, then roles of called computations.
-        attributes = object.__getattribute__(self, "attributes")
-        if not name.startswith("_") and hasattr(attributes, name):
-            return getattr(attributes, name)
-        op: OpDef = object.__getattribute__(self, "op")
-        raise AttributeError(f"{op.name} has no attribute {name!r}")
+    # Attributes that many rules read, under the names that XLA's HloInstruction gives them.
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The `dimensions` of a broadcast, transpose, reverse, reduce, map, scan or shuffle."""
+        return self.attributes_as(DimensionsAttributes).dimensions
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of a concatenate, sort, get-dimension-size or set-dimension-size."""
+        return self.attributes_as(DimensionAttributes).dimension
+
+    @property
+    def literal(self) -> Literal:
+        """The literal of a constant."""
+        return self.attributes_as(ConstantAttributes).literal
+
+    @property
+    def parameter_number(self) -> int:
+        """The number of a parameter."""
+        return self.attributes_as(ParameterAttributes).number
+
+    @property
+    def tuple_index(self) -> int:
+        """The index of a get-tuple-element."""
+        return self.attributes_as(GetTupleElementAttributes).index
+
+    @property
+    def custom_call_target(self) -> str:
+        """The name of the function that a custom-call calls."""
+        return self.attributes_as(CustomCallAttributes).custom_call_target
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Reached only for names that are no slot: attributes of the op, then roles of called computations.
+            attributes = object.__getattribute__(self, "attributes")
+            if not name.startswith("_") and hasattr(attributes, name):
+                return getattr(attributes, name)
+            op: OpDef = object.__getattribute__(self, "op")
+            raise AttributeError(f"{op.name} has no attribute {name!r}")
 
     def computation(self, key: str) -> Computation:
         """The called computation in the slot with this key (`to_apply`, `condition`, `body`, `calls`, `select` ...)."""

@@ -86,9 +86,9 @@ def _verify_root(computation: Computation) -> None:
 
 def _verify_parameters(computation: Computation) -> None:
     for expected, parameter in enumerate(computation.parameters):
-        number = parameter.attributes.number
+        number = parameter.parameter_number
         if number != expected:
-            numbers = [p.attributes.number for p in computation.parameters]
+            numbers = [p.parameter_number for p in computation.parameters]
             raise VerificationError(
                 f"computation {computation.name}: parameters must be numbered 0 to {len(numbers) - 1} without gaps "
                 f"or repeats, found {numbers}"

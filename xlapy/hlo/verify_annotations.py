@@ -14,16 +14,19 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ModuleConfig
 from xlapy.hlo.verify_failure import fail
-from xlapy.opcodes.attributes.replica_groups import GroupMode, group_mode
+from xlapy.opcodes.attributes.replica_groups import GroupMode
 from xlapy.opcodes.collectives import (
     ALL_REDUCE,
     ALL_REDUCE_START,
     COLLECTIVE_BROADCAST,
     COLLECTIVE_PERMUTE,
     COLLECTIVE_PERMUTE_START,
+    AllReduceAttributes,
+    CollectivePermuteAttributes,
     GroupedAttributes,
+    group_mode_of,
 )
-from xlapy.opcodes.control import ASYNC_START, CALL, CONDITIONAL, WHILE
+from xlapy.opcodes.control import ASYNC_START, CALL, CONDITIONAL, WHILE, CallAttributes
 from xlapy.opcodes.reduction import SELECT_AND_SCATTER
 
 _OTHER_THREADS = frozenset([ASYNC_START, SELECT_AND_SCATTER])
@@ -42,7 +45,7 @@ def verify_annotations(module: Module) -> None:
                 _verify_sharding(instruction)
             if instruction.original_value:
                 _verify_original_value(instruction)
-            if instruction.op is CALL and instruction.is_composite:
+            if instruction.op is CALL and instruction.attributes_as(CallAttributes).is_composite:
                 _verify_composite(instruction)
             if isinstance(instruction.attributes, GroupedAttributes) and instruction.op is not COLLECTIVE_BROADCAST:
                 _verify_members(instruction, module.config)
@@ -156,13 +159,14 @@ def _verify_composite(call: Instruction) -> None:
 
 def _verify_members(instruction: Instruction, config: ModuleConfig) -> None:
     """Groups name all replicas, all partitions or all devices, where the module says how many there are."""
-    groups = instruction.replica_groups
+    attributes = instruction.attributes_as(GroupedAttributes)
+    groups = attributes.replica_groups
     members = groups.group_count * groups.group_size
     if not members or len({len(group) for group in groups.groups}) > 1:
         members = sum(map(len, groups.groups))
     if not members:
         return
-    mode = group_mode(instruction.channel_id, getattr(instruction.attributes, "use_global_device_ids", None))
+    mode = group_mode_of(attributes)
     count, what = {
         GroupMode.CROSS_PARTITION: (config.num_partitions, "partitions"),
         GroupMode.FLATTENED_ID: (config.replica_count * config.num_partitions, "devices"),
@@ -173,16 +177,18 @@ def _verify_members(instruction: Instruction, config: ModuleConfig) -> None:
 
 def _verify_pairs_in_range(instruction: Instruction, config: ModuleConfig) -> None:
     """Sources and targets number replicas, or partitions with a channel, where the module says how many there are."""
-    by_partition = instruction.channel_id is not None
+    attributes = instruction.attributes_as(CollectivePermuteAttributes)
+    by_partition = attributes.channel_id is not None
     limit = config.num_partitions if by_partition else config.replica_count
     what = "partitions" if by_partition else "replicas"
-    for pair in instruction.source_target_pairs:
+    for pair in attributes.source_target_pairs:
         for end, number in zip(("source", "target"), pair, strict=True):
             if limit != 1 and number >= limit:
                 fail(instruction, f"{end} {number} of source_target_pairs must be below {limit}, the number of {what}")
 
 
 def _verify_same_constraint(instruction: Instruction, first: Instruction) -> None:
-    if instruction.constrain_layout != first.constrain_layout:
-        told = str(instruction.constrain_layout).lower()
+    constrained = instruction.attributes_as(AllReduceAttributes).constrain_layout
+    if constrained != first.attributes_as(AllReduceAttributes).constrain_layout:
+        told = str(constrained).lower()
         fail(instruction, f"has constrain_layout={told}, {first.name} the opposite: a module has one or the other")

@@ -18,7 +18,7 @@ from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.verify_failure import fail
 from xlapy.hlo.verify_pairs import is_async
 from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, CALL, CONDITIONAL, FUSION, WHILE
-from xlapy.opcodes.custom import CREATE_BUFFER_TARGET, CUSTOM_CALL, PIN_TARGET, UNPIN_TARGET
+from xlapy.opcodes.custom import CREATE_BUFFER_TARGET, CUSTOM_CALL, PIN_TARGET, UNPIN_TARGET, CustomCallAttributes
 from xlapy.opcodes.sources import PARAMETER
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
@@ -115,7 +115,7 @@ def _verify_pinning(call: Instruction, to_buffer: bool) -> None:
 
 
 def _verify_buffer_aliases(call: Instruction) -> None:
-    aliases = call.output_to_operand_aliasing
+    aliases = call.attributes_as(CustomCallAttributes).output_to_operand_aliasing
     taken = Counter((alias.operand, alias.operand_index) for alias in aliases)
     given = Counter(alias.output_index for alias in aliases)
     for number, operand in enumerate(call.operands):
@@ -157,7 +157,7 @@ def _writers(value: Instruction, index: ShapeIndex) -> list[Instruction]:
         for user in source.users:
             if user.op in _WRITERS:
                 found.append(user)
-            elif user.op is GET_TUPLE_ELEMENT and path[:1] == (user.index,):
+            elif user.op is GET_TUPLE_ELEMENT and path[:1] == (user.tuple_index,):
                 pending.append((user, path[1:]))
             elif user.op is TUPLE and not user.is_root:
                 pending.append((user, (user.operands.index(source), *path)))

@@ -65,7 +65,7 @@ def _flows(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
             (f"operand {n}", o.shape, s) for n, (o, s) in enumerate(zip(operands, shape.tuple_shapes, strict=True))
         )
     elif op is GET_TUPLE_ELEMENT:
-        yield "the element", operands[0].shape.tuple_shapes[instruction.index], shape
+        yield "the element", operands[0].shape.tuple_shapes[instruction.tuple_index], shape
     elif op in (OPT_BARRIER, ADD_DEPENDENCY):
         yield "operand 0", operands[0].shape, shape
     elif op in (CALL, FUSION):

@@ -22,11 +22,11 @@ from xlapy.opcodes.collectives import (
     COLLECTIVE_PERMUTE_DONE,
     COLLECTIVE_PERMUTE_START,
 )
-from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, MAIN_THREAD
+from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, MAIN_THREAD, AsyncStartAttributes
 from xlapy.opcodes.custom import CUSTOM_CALL
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.requirements import agrees, is_prefix
-from xlapy.opcodes.transfer import COPY_DONE, COPY_START, RECV, RECV_DONE, SEND, SEND_DONE
+from xlapy.opcodes.transfer import COPY_DONE, COPY_START, RECV, RECV_DONE, SEND, SEND_DONE, ChannelAttributes
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
 _READERS: Mapping[OpDef, tuple[OpDef, ...]] = {
@@ -160,8 +160,9 @@ def _require_prefix(update: Instruction, what: str, declared: Shape, whole: Shap
 
 def _verify_called(start: Instruction, called: Computation) -> None:
     """On the main thread one operation is started, or a group of collectives, or a barrier of tuple elements."""
-    if called.execution_thread != start.async_execution_thread:
-        fail(start, f"runs on thread {start.async_execution_thread}, {called.name} on {called.execution_thread}")
+    attributes = start.attributes_as(AsyncStartAttributes)
+    if called.execution_thread != attributes.async_execution_thread:
+        fail(start, f"runs on thread {attributes.async_execution_thread}, {called.name} on {called.execution_thread}")
     if called.execution_thread != MAIN_THREAD or _GROUP_MARK in (start.frontend_attributes or {}):
         return
     root = called.root
@@ -174,25 +175,26 @@ def _verify_called(start: Instruction, called: Computation) -> None:
 
 
 _CHECKS: Mapping[str, Callable[[Instruction], object]] = {
-    "channel_id": lambda transfer: transfer.channel_id,
-    "is_host_transfer": lambda transfer: transfer.is_host_transfer,
+    "channel_id": lambda transfer: transfer.attributes_as(ChannelAttributes).channel_id,
+    "is_host_transfer": lambda transfer: transfer.attributes_as(ChannelAttributes).is_host_transfer,
 }
 
 
 def _verify_channel(instruction: Instruction, host_channels: dict[int, Instruction]) -> None:
-    if instruction.channel_id is None:
+    attributes = instruction.attributes_as(ChannelAttributes)
+    if attributes.channel_id is None:
         return
     done = SEND_DONE if instruction.op is SEND else RECV_DONE
     for user in instruction.users:
         for key, value in _CHECKS.items():
             if user.op is done and value(user) != value(instruction):
                 fail(user, f"has {key}={value(user)}, {instruction.name} has {key}={value(instruction)}")
-    if instruction.is_host_transfer:
-        first = host_channels.setdefault(instruction.channel_id, instruction)
+    if attributes.is_host_transfer:
+        first = host_channels.setdefault(attributes.channel_id, instruction)
         if not _same_transfer(first, instruction):
             fail(
                 instruction,
-                f"transfers with the host through channel {instruction.channel_id} as {first.name} does, "
+                f"transfers with the host through channel {attributes.channel_id} as {first.name} does, "
                 "but differs from it in more than operands",
             )
 

@@ -22,7 +22,17 @@ from xlapy.interpreter.batching.scalar_computations import apply_scalar_computat
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.collective_slices import permute_slices
 from xlapy.interpreter.kernels.conversion import convert_array
-from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode, ReplicaGroups, group_mode, participants
+from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode, ReplicaGroups, participants
+from xlapy.opcodes.collectives import (
+    AllGatherAttributes,
+    AllToAllAttributes,
+    CollectiveAttributes,
+    CollectivePermuteAttributes,
+    GroupedAttributes,
+    ReduceScatterAttributes,
+    group_mode_of,
+    has_dynamic_root,
+)
 
 Brought = Sequence[Value]
 """The operands that one device brings to a collective."""
@@ -38,8 +48,7 @@ def device_number(context: Context) -> int:
 
 def collective_group_mode(instruction: Instruction) -> GroupMode:
     """What the ids in the groups or pairs of a collective number."""
-    attributes = instruction.attributes
-    return group_mode(attributes.channel_id, getattr(attributes, "use_global_device_ids", None))
+    return group_mode_of(instruction.attributes_as(CollectiveAttributes))
 
 
 def group_members(context: Context, groups: ReplicaGroups, mode: GroupMode) -> tuple[int, ...]:
@@ -50,7 +59,9 @@ def group_members(context: Context, groups: ReplicaGroups, mode: GroupMode) -> t
 
 def _meet(context: Context, instruction: Instruction, values: Brought) -> tuple[list[Brought], int]:
     """What all members of the group bring, in their order, and this device's place among them."""
-    group = group_members(context, instruction.replica_groups, collective_group_mode(instruction))
+    group = group_members(
+        context, instruction.attributes_as(GroupedAttributes).replica_groups, collective_group_mode(instruction)
+    )
     place = _place(context, instruction, group)
     return context.communicator.gather_operands(instruction, group, tuple(values)), place
 
@@ -58,7 +69,7 @@ def _meet(context: Context, instruction: Instruction, values: Brought) -> tuple[
 def _place(context: Context, instruction: Instruction, group: Sequence[int]) -> int:
     device = device_number(context)
     if device not in group:
-        groups = instruction.replica_groups.to_text()
+        groups = instruction.attributes_as(GroupedAttributes).replica_groups.to_text()
         raise ExecutionError(
             f"{describe_instruction(instruction)}: device {device} is in no group of replica_groups {groups}"
         )
@@ -77,7 +88,10 @@ def all_gather(context: Context, instruction: Instruction, values: Sequence[Valu
     """The shards of all members, one behind the other along the dimension."""
     brought, _ = _meet(context, instruction, values)
     return _one_or_tuple(
-        [np.concatenate(shards, instruction.all_gather_dimension) for shards in zip(*brought, strict=True)]
+        [
+            np.concatenate(shards, instruction.attributes_as(AllGatherAttributes).all_gather_dimension)
+            for shards in zip(*brought, strict=True)
+        ]
     )
 
 
@@ -101,7 +115,7 @@ def all_reduce(context: Context, instruction: Instruction, values: Sequence[Valu
 def reduce_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Of the reduced operands, cut along the dimension into as many blocks as there are members, the own block."""
     brought, place = _meet(context, instruction, values)
-    dimension, count = instruction.scatter_dimension, len(brought)
+    dimension, count = instruction.attributes_as(ReduceScatterAttributes).scatter_dimension, len(brought)
     blocks = [tuple(_block(array, dimension, count, place) for array in arrays) for arrays in brought]
     return _one_or_tuple(_reduced(context, instruction, blocks))
 
@@ -154,7 +168,9 @@ def _converted(instruction: Instruction, array: Array, target: PrimitiveType) ->
 @RULES.rule(opcodes.COLLECTIVE_REDUCE)
 def collective_reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The reduction of the operands of all members on the root; zeros on the others, and outside all groups."""
-    if not group_members(context, instruction.replica_groups, collective_group_mode(instruction)):
+    if not group_members(
+        context, instruction.attributes_as(GroupedAttributes).replica_groups, collective_group_mode(instruction)
+    ):
         return _one_or_tuple([np.zeros_like(value) for value in _data(instruction, values)])
     brought, place = _meet(context, instruction, values)
     roots = _roots(instruction, brought)
@@ -168,7 +184,9 @@ def collective_reduce(context: Context, instruction: Instruction, values: Sequen
 @RULES.rule(opcodes.COLLECTIVE_BROADCAST)
 def collective_broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands of the root; zeros outside all groups."""
-    if not group_members(context, instruction.replica_groups, collective_group_mode(instruction)):
+    if not group_members(
+        context, instruction.attributes_as(GroupedAttributes).replica_groups, collective_group_mode(instruction)
+    ):
         return _one_or_tuple([np.zeros_like(value) for value in _data(instruction, values)])
     brought, _ = _meet(context, instruction, values)
     return _one_or_tuple([brought[root][number] for number, root in enumerate(_roots(instruction, brought))])
@@ -176,12 +194,12 @@ def collective_broadcast(context: Context, instruction: Instruction, values: Seq
 
 def _data(instruction: Instruction, values: Brought) -> Brought:
     """The operands without the dynamic root."""
-    return values[:-1] if instruction.has_dynamic_root else values
+    return values[:-1] if has_dynamic_root(instruction.attributes) else values
 
 
 def _roots(instruction: Instruction, brought: Sequence[Brought]) -> list[int]:
     """The place in the group of each operand's root; the members must agree on dynamic ones."""
-    if not instruction.has_dynamic_root:
+    if not has_dynamic_root(instruction.attributes):
         return [0] * len(brought[0])
     given = [tuple(arrays[-1].tolist()) for arrays in brought]
     if len(set(given)) > 1:
@@ -203,7 +221,7 @@ def _roots(instruction: Instruction, brought: Sequence[Brought]) -> list[int]:
 def all_to_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Block or operand i of each member goes to member i, which has them in the order of the members."""
     brought, place = _meet(context, instruction, values)
-    dimension = instruction.split_dimension
+    dimension = instruction.attributes_as(AllToAllAttributes).split_dimension
     if dimension is None:
         return tuple(arrays[place] for arrays in brought)
     return np.concatenate([_block(arrays[0], dimension, len(brought), place) for arrays in brought], dimension)
@@ -253,16 +271,17 @@ def collective_permute(context: Context, instruction: Instruction, values: Seque
     place = group.index(device_number(context))
     brought = context.communicator.gather_operands(instruction, group, tuple(values))
     _check_places(instruction, len(brought))
-    if instruction.slice_sizes:
+    attributes = instruction.attributes_as(CollectivePermuteAttributes)
+    if attributes.slice_sizes:
         return permute_slices(instruction, brought, place)
-    sources = [source for source, target in instruction.source_target_pairs if target == place]
+    sources = [source for source, target in attributes.source_target_pairs if target == place]
     if not sources:
         return _one_or_tuple([np.zeros_like(value) for value in values])
     return _one_or_tuple(brought[sources[0]])
 
 
 def _check_places(instruction: Instruction, count: int) -> None:
-    for pair in instruction.source_target_pairs:
+    for pair in instruction.attributes_as(CollectivePermuteAttributes).source_target_pairs:
         if max(pair) >= count:
             raise ExecutionError(
                 f"{describe_instruction(instruction)}: pair {pair} names an id beyond the {count} members"
@@ -273,7 +292,9 @@ def _check_places(instruction: Instruction, count: int) -> None:
 def collective_permute_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """(operands, results, contexts...); of the operands of the form with slices, the input."""
     contexts = [np.zeros(shape.dimensions, shape.dtype) for shape in instruction.shape.tuple_shapes[2:]]
-    operands = values[0] if instruction.slice_sizes else _one_or_tuple(values)
+    operands = (
+        values[0] if instruction.attributes_as(CollectivePermuteAttributes).slice_sizes else _one_or_tuple(values)
+    )
     return operands, collective_permute(context, instruction, values), *contexts
 
 

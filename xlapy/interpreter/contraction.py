@@ -55,7 +55,7 @@ def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     """Precision and algorithm are requests that the most exact arithmetic fulfils."""
     accumulator = _accumulator(instruction)
     lhs, rhs = map(accumulator.widen, values)
-    return accumulator.narrow(_contract(accumulator, lhs, rhs, instruction.attributes))
+    return accumulator.narrow(_contract(accumulator, lhs, rhs, instruction.attributes_as(ContractionAttributes)))
 
 
 # -- scaled dot
@@ -78,7 +78,7 @@ def scaled_dot(context: Context, instruction: Instruction, values: Sequence[Valu
     lhs, rhs, lhs_scale, rhs_scale = values
     accumulator = _accumulator(instruction, 4)
     left, right = _scaled(accumulator, lhs, lhs_scale), _scaled(accumulator, rhs, rhs_scale)
-    return accumulator.narrow(_contract(accumulator, left, right, instruction.attributes))
+    return accumulator.narrow(_contract(accumulator, left, right, instruction.attributes_as(ContractionAttributes)))
 
 
 # -- ragged dot
@@ -104,7 +104,7 @@ def _aligned(groups: Array, attrs: RaggedDotAttributes, rank: int, dimensions: S
 @RULES.rule(RAGGED_DOT)
 def ragged_dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Indices of the ragged dimension beyond the last group contribute nothing."""
-    attrs: RaggedDotAttributes = instruction.attributes
+    attrs: RaggedDotAttributes = instruction.attributes_as(RaggedDotAttributes)
     accumulator = _accumulator(instruction)
     lhs, rhs = accumulator.widen(values[0]), accumulator.widen(values[1])
     group_sizes = values[2]

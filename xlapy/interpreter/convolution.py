@@ -27,7 +27,7 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
 
     Padding and holes of dilation are skipped, not multiplied by zero: an infinite kernel element makes no NaN there.
     """
-    attrs: ConvolutionAttributes = instruction.attributes
+    attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     operands = (values[0], dense_kernel(instruction, values[1]))
     accumulator = Accumulator.of(
         [PrimitiveType.from_dtype(operand.dtype) for operand in operands], instruction.shape.element_type

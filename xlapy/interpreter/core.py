@@ -121,7 +121,7 @@ def make_plan(computation: Computation) -> Plan:
     parameters: list[tuple[int, int]] = []
     for index, instruction in enumerate(order):
         if is_parameter(instruction):
-            parameters.append((instruction.attributes.number, index))
+            parameters.append((instruction.parameter_number, index))
             continue
         operands = tuple(slot[operand] for operand in instruction.operands)
         dead = {slot[o] for o in instruction.operands if last_use[o] == index and slot[o] != root}

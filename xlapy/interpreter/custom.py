@@ -48,7 +48,7 @@ from xlapy.interpreter.core import (
 )
 from xlapy.interpreter.dynamic_array import actual_array, pad_value_to_bounds
 from xlapy.interpreter.sorting import top_k_of_rows
-from xlapy.opcodes.custom import CustomCallApiVersion
+from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
 from xlapy.opcodes.requirements import agrees
 
 
@@ -95,11 +95,11 @@ def prepare_custom_call(instruction: Instruction, kept: dict[Any, Any], platform
 def _reads_attributes(target: PythonTarget, instruction: Instruction) -> bool:
     """Only a target that names them: the `backend_config` of others may be anything."""
     named = target.keywords is not None and "ffi_attributes" in target.keywords
-    return named and instruction.api_version is CustomCallApiVersion.TYPED_FFI
+    return named and instruction.attributes_as(CustomCallAttributes).api_version is CustomCallApiVersion.TYPED_FFI
 
 
 def _check_version(instruction: Instruction, target: Target) -> None:
-    called = instruction.api_version
+    called = instruction.attributes_as(CustomCallAttributes).api_version
     if target.api_version not in (None, called):
         assert target.api_version is not None
         raise UnsupportedError(

@@ -26,7 +26,7 @@ from xlapy.interpreter.kernels import complex as complexes
 from xlapy.interpreter.kernels import float as floats
 from xlapy.interpreter.kernels import integer as integers
 from xlapy.interpreter.kernels.conversion import to_native_float
-from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
 from xlapy.opcodes.registry import OpDef
 
 Kernel = Callable[..., Any]
@@ -184,8 +184,9 @@ _COMPARISONS: Final[Mapping[ComparisonDirection, Kernel]] = {
 @RULES.rule(opcodes.COMPARE)
 def compare(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Numbers by value, false before true; in the total order of a floating-point type by `total_order_key`."""
-    key = total_order_key if instruction.type is ComparisonType.TOTALORDER else _comparable
-    return np.asarray(_COMPARISONS[instruction.direction](*map(key, values)))
+    attributes = instruction.attributes_as(CompareAttributes)
+    key = total_order_key if attributes.type is ComparisonType.TOTALORDER else _comparable
+    return np.asarray(_COMPARISONS[attributes.direction](*map(key, values)))
 
 
 def _comparable(array: Array) -> Array:

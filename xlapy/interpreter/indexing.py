@@ -19,13 +19,14 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.accumulate import accumulate
 from xlapy.opcodes import indexing as ops
+from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 
 
 @RULES.rule(opcodes.GATHER)
 def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A slice of the operand at each index vector, moved where needed to lie inside the operand."""
     operand, indices = values
-    attrs, result = instruction.attributes, instruction.shape
+    attrs, result = instruction.attributes_as(GatherAttributes), instruction.shape
     dropped = {*attrs.collapsed_slice_dims, *attrs.operand_batching_dims}
     if any(attrs.slice_sizes[d] == 0 for d in dropped):
         return np.zeros(result.dimensions, operand.dtype)  # slices of nothing, in a dimension that the result lacks
@@ -91,7 +92,7 @@ def scatter(context: Context, instruction: Instruction, values: Sequence[Value])
     """
     count = len(values) // 2
     operands, indices, updates = values[:count], values[count], values[count + 1 :]
-    attrs, shape = instruction.attributes, operands[0].shape
+    attrs, shape = instruction.attributes_as(ScatterAttributes), operands[0].shape
     window = _window_sizes(shape, updates[0].shape, attrs)
     batching = (attrs.input_batching_dims, attrs.scatter_indices_batching_dims)
     starts = _window_starts(indices, len(shape), attrs.index_vector_dim, attrs.scatter_dims_to_operand_dims, *batching)

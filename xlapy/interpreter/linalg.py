@@ -17,7 +17,7 @@ from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.conversion import convert_array
-from xlapy.opcodes.linalg import FftType, Transpose
+from xlapy.opcodes.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
 
 
 def _wide(array: Array) -> Array:
@@ -36,7 +36,7 @@ def cholesky(context: Context, instruction: Instruction, values: Sequence[Value]
     is not positive definite and gives NaN throughout; the rest of its batch is not concerned.
     """
     a = _wide(values[0])
-    lower = instruction.attributes.lower
+    lower = instruction.attributes_as(CholeskyAttributes).lower
     factor = _cholesky_lower(a if lower else _adjoint(a))
     return convert_array(factor if lower else _adjoint(factor), instruction.shape.element_type)
 
@@ -62,7 +62,7 @@ def triangular_solve(context: Context, instruction: Instruction, values: Sequenc
     Only one triangle of `a` is read, and not its diagonal if that is given as 1. A 0 on the diagonal divides as numbers
     do: the results are infinite or NaN.
     """
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(TriangularSolveAttributes)
     a, b, lower = _wide(values[0]), _wide(values[1]), attributes.lower
     if attributes.transpose_a is Transpose.ADJOINT:
         a = a.conj()
@@ -97,10 +97,11 @@ def fft(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     Inverse ones divide by the number of elements. RFFT transforms the innermost dimension first and keeps its first
     n/2 + 1 elements; IRFFT is given these, and transforms that dimension last. Lengths of 0 give zeros.
     """
-    operand, shape, length = values[0], instruction.shape, instruction.attributes.fft_length
+    attributes = instruction.attributes_as(FftAttributes)
+    operand, shape, length = values[0], instruction.shape, attributes.fft_length
     if 0 in length or operand.size == 0:
         return np.zeros(shape.dimensions, shape.dtype)
-    axes, kind = range(-len(length), 0), instruction.attributes.fft_type
+    axes, kind = range(-len(length), 0), attributes.fft_type
     if kind in _INVERSE:
         return convert_array(_INVERSE[kind](operand, length, axes), shape.element_type)
     # NumPy computes in single precision, as XLA does, only where it divides by the length

@@ -20,13 +20,14 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.opcodes import movement as ops
 from xlapy.opcodes.attributes.dimensions import PaddingDimension
+from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, ShuffleAttributes, SliceAttributes
 
 
 @RULES.rule(opcodes.BROADCAST)
 def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Operand dimension `i` becomes result dimension `dimensions[i]`; the operand is repeated along all others."""
     operand: Array = values[0]
-    dimensions = instruction.attributes.dimensions
+    dimensions = instruction.dimensions
     in_order = operand.transpose(np.argsort(dimensions)) if dimensions else operand
     kept = [size if d in dimensions else 1 for d, size in enumerate(instruction.shape.dimensions)]
     return np.broadcast_to(in_order.reshape(kept), instruction.shape.dimensions)
@@ -41,13 +42,13 @@ def reshape(context: Context, instruction: Instruction, values: Sequence[Value])
 @RULES.rule(opcodes.TRANSPOSE)
 def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Result dimension `i` is operand dimension `dimensions[i]`."""
-    return values[0].transpose(instruction.attributes.dimensions)
+    return values[0].transpose(instruction.dimensions)
 
 
 @RULES.rule(opcodes.REVERSE)
 def reverse(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Element `i` of each listed dimension goes to `size - 1 - i`."""
-    dimensions = instruction.attributes.dimensions
+    dimensions = instruction.dimensions
     backwards = (slice(None, None, -1 if d in dimensions else 1) for d in range(values[0].ndim))
     return values[0][(*backwards, ...)]
 
@@ -56,12 +57,13 @@ def reverse(context: Context, instruction: Instruction, values: Sequence[Value])
 def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Rotates dimensions to the left, or reads each result element at the coordinates given for it (clamped)."""
     operand: Array = values[0]
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(ShuffleAttributes)
     dimensions = attributes.dimensions
     if not operand.size or not dimensions:
         return operand
     if attributes.mode is ops.ShuffleMode.ROTATE:
         return np.roll(operand, [-shift for shift in attributes.shifts], dimensions)
+    assert attributes.indices is not None
     indices = attributes.indices.array.astype(np.int64)
     if len(dimensions) == 1:
         indices = indices[..., np.newaxis]
@@ -75,13 +77,13 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
 @RULES.rule(opcodes.CONCATENATE)
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands one after the other along a dimension."""
-    return np.concatenate(values, instruction.attributes.dimension)
+    return np.concatenate(values, instruction.dimension)
 
 
 @RULES.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The elements at `start`, `start + stride`, ... before `limit` in each dimension."""
-    ranges = instruction.attributes.ranges
+    ranges = instruction.attributes_as(SliceAttributes).ranges
     return values[0][(*map(slice, ranges.starts, ranges.limits, ranges.strides), ...)]
 
 
@@ -91,7 +93,7 @@ def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     operand, value = values
     result = np.empty(instruction.shape.dimensions, operand.dtype)
     result[...] = value
-    config = instruction.attributes.padding.dimensions
+    config = instruction.attributes_as(PadAttributes).padding.dimensions
     pairs = [_kept(*each) for each in zip(config, operand.shape, result.shape, strict=True)]
     result[tuple(target for _, target in pairs)] = operand[tuple(source for source, _ in pairs)]
     return result
@@ -116,7 +118,9 @@ def _kept(entry: PaddingDimension, size: int, padded: int) -> tuple[slice, slice
 def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The slice at the start indices, each clamped so that the slice lies inside the operand."""
     operand, *indices = values
-    return operand[(*_window(operand.shape, indices, instruction.attributes.dynamic_slice_sizes), ...)]
+    return operand[
+        (*_window(operand.shape, indices, instruction.attributes_as(DynamicSliceAttributes).dynamic_slice_sizes), ...)
+    ]
 
 
 @RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
@@ -175,7 +179,7 @@ def _is_packed(shape: Shape) -> bool:
 @RULES.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The size of a static dimension, in s32."""
-    return np.array(instruction.operands[0].shape.dimensions[instruction.attributes.dimension], np.int32)
+    return np.array(instruction.operands[0].shape.dimensions[instruction.dimension], np.int32)
 
 
 @RULES.rule(opcodes.SET_DIMENSION_SIZE)

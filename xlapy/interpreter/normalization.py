@@ -17,17 +17,19 @@ from xlapy import opcodes
 from xlapy.base.rounding import round_to
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
+from xlapy.opcodes.normalization import BatchNormAttributes
 
 
 class _Features:
     """The operand's dimensions seen by feature, and epsilon."""
 
     def __init__(self, instruction: Instruction, operand: Array) -> None:
-        feature_index = instruction.attributes.feature_index
+        attributes = instruction.attributes_as(BatchNormAttributes)
+        feature_index = attributes.feature_index
         self.dtype = operand.dtype
         self.reduced = tuple(d for d in range(operand.ndim) if d != feature_index)
         self.column = [size if d == feature_index else 1 for d, size in enumerate(operand.shape)]
-        epsilon = np.asarray(instruction.attributes.epsilon, np.float32)
+        epsilon = np.asarray(attributes.epsilon, np.float32)
         self.epsilon = float(round_to(epsilon, operand.dtype))
 
     def spread(self, vector: Array) -> Array:

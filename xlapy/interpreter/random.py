@@ -23,7 +23,13 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.conversion import bitcast_array, dtype_of
 from xlapy.interpreter.kernels.random_bits import philox, philox_block_count, three_fry
-from xlapy.opcodes.random import RandomAlgorithm, RandomDistribution
+from xlapy.opcodes.random import (
+    RandomAlgorithm,
+    RandomDistribution,
+    RngAttributes,
+    RngBitGeneratorAttributes,
+    RngGetAndUpdateStateAttributes,
+)
 
 # rng
 
@@ -40,7 +46,7 @@ def rng(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     """
     (first, second), shape = values, instruction.shape
     bits = 64 if shape.element_type.bits == 64 else 32
-    if instruction.attributes.distribution is RandomDistribution.NORMAL:
+    if instruction.attributes_as(RngAttributes).distribution is RandomDistribution.NORMAL:
         one, other = _words(context, (2, *shape.dimensions), bits)
         return round_to(_wide(first) + _wide(second) * _normal(one, other), dtype_of(shape.element_type))
     words = _words(context, shape.dimensions, bits)
@@ -102,7 +108,7 @@ def _upper_half(words: Array, factor: Array) -> Array:
 @RULES.rule(opcodes.RNG_GET_AND_UPDATE_STATE)
 def rng_get_and_update_state(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The run's counter, lower half first, before it moves on by `delta`: one counter for all that draws."""
-    return context.random_state().advance(instruction.attributes.delta)
+    return context.random_state().advance(instruction.attributes_as(RngGetAndUpdateStateAttributes).delta)
 
 
 # rng-bit-generator
@@ -119,7 +125,7 @@ def rng_bit_generator(context: Context, instruction: Instruction, values: Sequen
     _check_bits(instruction)
     shape, (state,) = instruction.shape, values
     bits_shape = _bits_shape(instruction)
-    element_type, algorithm = bits_shape.element_type, instruction.attributes.algorithm
+    element_type, algorithm = bits_shape.element_type, instruction.attributes_as(RngBitGeneratorAttributes).algorithm
     generate = three_fry if algorithm is RandomAlgorithm.THREE_FRY else philox
     next_state, drawn = generate(state, bits_shape.dimensions, element_type.bits)
     bits = _elements(drawn, element_type)
@@ -139,7 +145,7 @@ def _check_bits(instruction: Instruction) -> None:
         raise UnsupportedError(
             f"{where} makes integers or floating-point numbers, declared {bits_shape.to_text(layout=False)}"
         )
-    algorithm, given = instruction.attributes.algorithm, instruction.operands[0].shape
+    algorithm, given = instruction.attributes_as(RngBitGeneratorAttributes).algorithm, instruction.operands[0].shape
     words = (2,) if algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
     if given.element_type is not U64 or given.rank != 1 or given.dimensions[0] not in words:
         allowed = " or ".join(f"u64[{count}]" for count in words)

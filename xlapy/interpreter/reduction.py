@@ -27,6 +27,7 @@ from xlapy.interpreter.batching.scalar_computations import apply_reducer, apply_
 from xlapy.interpreter.core import RULES, Array, Context, Value, evaluate_computation
 from xlapy.interpreter.kernels.accumulate import accumulate
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated, strided
+from xlapy.opcodes.reduction import ScanAttributes, WindowAttributes
 from xlapy.opcodes.requirements import elements_of
 
 _SUMS = (opcodes.ADD, opcodes.MULTIPLY)
@@ -162,7 +163,7 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
     A window over an array of rank 0 gives the operand, as a reduce of no dimensions does.
     """
     operands, inits = values[: len(values) // 2], values[len(values) // 2 :]
-    window: Window = instruction.window
+    window: Window = instruction.attributes_as(WindowAttributes).window
     shape = window.output_sizes(operands[0].shape)
     if not shape:
         return _packed(instruction, operands)
@@ -302,7 +303,7 @@ def select_and_scatter(context: Context, instruction: Instruction, values: Seque
     """Each window selects one element, never padding; its source value is combined into that place; row-major order."""
     operand, source, init = values
     select, scatter = instruction.computations
-    chosen = _selected(context, select, operand, instruction.window, source.shape)
+    chosen = _selected(context, select, operand, instruction.attributes_as(WindowAttributes).window, source.shape)
     used = chosen >= 0
     start = np.broadcast_to(init, operand.shape).reshape(-1)
     (result,) = accumulate(context, scatter, [start], chosen[used], [source[used]])
@@ -359,12 +360,13 @@ def map_(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 @RULES.rule(opcodes.SCAN)
 def scan(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Runs the body once a slice along the dimension, from the first or, reversed, from the last."""
-    carries, axis = instruction.num_carries, instruction.dimensions[0]
+    attributes = instruction.attributes_as(ScanAttributes)
+    carries, axis = attributes.num_carries, instruction.dimensions[0]
     inputs, state = values[: len(values) - carries], list(values[len(values) - carries :])
     results = elements_of(instruction.shape)
     outputs = [np.empty(s.dimensions, s.dtype) for s in results[: len(results) - carries]]
     size = (*inputs, *outputs)[0].shape[axis]
-    for i in reversed(range(size)) if instruction.is_reverse else range(size):
+    for i in reversed(range(size)) if attributes.is_reverse else range(size):
         place: Any = (*[slice(None)] * axis, i, ...)
         returned = evaluate_computation(context, instruction.to_apply, [*[v[place] for v in inputs], *state])
         returned = returned if isinstance(returned, tuple) else (returned,)

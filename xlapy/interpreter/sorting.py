@@ -22,6 +22,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.sort_keys import comparator_keys, integer_key
+from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
 
 Precedes = Callable[[Array, Array], Array]
 """(places, places) -> pred: whether the element at a place comes before that at the other by the comparator."""
@@ -30,7 +31,7 @@ Precedes = Callable[[Array, Array], Array]
 @RULES.rule(opcodes.SORT)
 def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The operands, permuted together along a dimension: no element precedes an earlier one by the comparator."""
-    results = sort_along(context, instruction.to_apply, values, instruction.attributes.dimension)
+    results = sort_along(context, instruction.to_apply, values, instruction.attributes_as(SortAttributes).dimension)
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -50,7 +51,8 @@ def topk(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 
     Floating-point numbers are in the total order: NaN is largest, -0 less than +0. Equal elements keep their order.
     """
-    return top_k_of_rows(values[0], instruction.k, instruction.largest)
+    attributes = instruction.attributes_as(TopKAttributes)
+    return top_k_of_rows(values[0], attributes.k, attributes.largest)
 
 
 def top_k_of_rows(operand: Array, k: int, largest: bool) -> tuple[Array, Array]:

@@ -14,6 +14,7 @@ from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, TOKEN, Context, Value
+from xlapy.opcodes.sources import IotaAttributes
 
 
 @RULES.rule(opcodes.PARAMETER)
@@ -25,7 +26,7 @@ def parameter(context: Context, instruction: Instruction, values: Sequence[Value
 @RULES.rule(opcodes.CONSTANT)
 def constant(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The literal itself; its array is read-only."""
-    return _value(instruction.attributes.literal)
+    return _value(instruction.literal)
 
 
 def _value(literal: Literal) -> Value:
@@ -37,7 +38,7 @@ def _value(literal: Literal) -> Value:
 @RULES.rule(opcodes.IOTA)
 def iota(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Counts 0, 1, 2 ... along `iota_dimension`, equal in the other dimensions; integers wrap at their width."""
-    shape, dimension = instruction.shape, instruction.attributes.iota_dimension
+    shape, dimension = instruction.shape, instruction.attributes_as(IotaAttributes).iota_dimension
     if 0 in shape.dimensions:
         return np.zeros(shape.dimensions, shape.dtype)  # however long the other dimensions are
     counts = np.arange(shape.dimensions[dimension]).astype(shape.dtype)

@@ -23,6 +23,7 @@ from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.collectives import device_number, group_members
 from xlapy.interpreter.core import RULES, TOKEN, Context, Value
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode
+from xlapy.opcodes.transfer import ChannelAttributes
 
 SOURCE_TARGET_PAIRS = "_xla_send_recv_source_target_pairs"
 
@@ -59,7 +60,7 @@ def send(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     """The operand is under way at once, to the host or to another device."""
     communicator, value = context.communicator, values[0]
     pairs = source_target_pairs(instruction)
-    if instruction.is_host_transfer:
+    if instruction.attributes_as(ChannelAttributes).is_host_transfer:
         communicator.send_to_host(instruction, value)
     elif pairs is None:
         communicator.send(instruction, None, value)
@@ -80,7 +81,7 @@ def recv(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     """Zeros for the buffer, and the number under which recv-done takes the value: 0 if none comes."""
     communicator = context.communicator
     pairs = source_target_pairs(instruction)
-    if instruction.is_host_transfer:
+    if instruction.attributes_as(ChannelAttributes).is_host_transfer:
         number = communicator.start_receive_from_host(instruction)
     elif pairs is None:
         number = communicator.start_receive(instruction, None)
@@ -124,7 +125,11 @@ def parse_pairs(text: str) -> Pairs | None:
 
 def transfer_group_mode(instruction: Instruction) -> GroupMode:
     """What the ids in the pairs of a send or recv number."""
-    return GroupMode.CROSS_PARTITION if instruction.channel_id else GroupMode.CROSS_REPLICA
+    return (
+        GroupMode.CROSS_PARTITION
+        if instruction.attributes_as(ChannelAttributes).channel_id
+        else GroupMode.CROSS_REPLICA
+    )
 
 
 def _partners(context: Context, instruction: Instruction, pairs: Pairs) -> list[int]:

@@ -22,4 +22,4 @@ def tuple_(context: Context, instruction: Instruction, values: Sequence[Value]) 
 @RULES.rule(opcodes.GET_TUPLE_ELEMENT)
 def get_tuple_element(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The element at `index`."""
-    return values[0][instruction.attributes.index]
+    return values[0][instruction.tuple_index]

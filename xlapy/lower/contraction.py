@@ -20,13 +20,14 @@ from xlapy.lower.elementwise import convert_element
 from xlapy.lower.narrow_floats import kept_positive
 from xlapy.lower.reduction import Carried, flat, unflat
 from xlapy.opcodes import contraction as ops
+from xlapy.opcodes.contraction import DotAttributes
 
 
 @LOWERINGS.rule(opcodes.DOT)
 def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """Loops over the contracted dimensions; result dimensions are batch, lhs free, rhs free."""
     lhs, rhs = instruction.operands
-    attrs: ops.DotAttributes = instruction.attributes
+    attrs: ops.DotAttributes = instruction.attributes_as(DotAttributes)
     lhs_free, rhs_free = attrs.lhs_free_dims(lhs.shape.rank), attrs.rhs_free_dims(rhs.shape.rank)
     batches, frees = len(attrs.lhs_batch_dims), len(lhs_free)
     batch, left, right = index[:batches], index[batches : batches + frees], index[batches + frees :]

@@ -16,7 +16,7 @@ from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes, Sparsi
 @LOWERINGS.rule(CONVOLUTION)
 def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """Padding and holes contribute zeros."""
-    attrs: ConvolutionAttributes = instruction.attributes
+    attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     if attrs.sparsity_config != SparsityConfig():
         raise UnsupportedError(f"{instruction.name} (convolution): sparse operands do not run on cpu")
     lhs, rhs = instruction.operands
@@ -57,7 +57,7 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
 
 def _group(lowering: Lowering, instruction: Instruction, index: Index) -> tuple[Affine, Affine]:
     """The input's batch position, and its first feature, for an output element: that of its group."""
-    attrs: ConvolutionAttributes = instruction.attributes
+    attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     lhs, rhs = (operand.shape.dimensions for operand in instruction.operands)
     numbers = attrs.dim_labels
     batch, output = index[numbers.output_batch_dimension], index[numbers.output_feature_dimension]

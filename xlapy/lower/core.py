@@ -110,7 +110,7 @@ class Lowering:
 
     def apply(self, computation: Computation, arguments: Sequence[Element]) -> Any:
         """The result of a computation on scalars: an element, or a list of those of its tuple."""
-        bindings = {p: arguments[p.attributes.number] for p in computation.parameters}
+        bindings = {p: arguments[p.parameter_number] for p in computation.parameters}
         inner = Lowering(self.builder, {}, bindings)
         return inner.elements(computation.root_instruction, ())
 
@@ -141,7 +141,7 @@ class _Inlined(Lowering):
         if not is_parameter(instruction):
             return super().elements(instruction, index)
         before, self._outer.mask = self._outer.mask, self.mask
-        result = self._outer.elements(self._operands[instruction.attributes.number], index)
+        result = self._outer.elements(self._operands[instruction.parameter_number], index)
         self._outer.mask = before
         return result
 

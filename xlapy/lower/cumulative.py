@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from xlapy.hlo.instruction import Instruction
 from xlapy.lower.reduction import regroups
-from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
-from xlapy.opcodes.reduction import REDUCE_WINDOW
+from xlapy.opcodes.attributes.dimensions import WindowDimension
+from xlapy.opcodes.reduction import REDUCE_WINDOW, WindowAttributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def cumulative(instruction: Instruction) -> Cumulative | None:
     """How an instruction is a cumulative reduction with a running value; None if it is none."""
     if instruction.op is not REDUCE_WINDOW:
         return None
-    window: Window = instruction.window
+    window = instruction.attributes_as(WindowAttributes).window
     sizes = instruction.operands[0].shape.dimensions
     long = [d for d, dimension in enumerate(window.dimensions) if dimension != WindowDimension(1)]
     if len(long) != 1 or not instruction.operands[0].shape.size:

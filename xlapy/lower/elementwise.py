@@ -20,7 +20,7 @@ from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
 from xlapy.lower.narrow_floats import is_narrow, kept_positive, rounded_to_odd
-from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType, ReducePrecisionAttributes
 from xlapy.opcodes.registry import OpDef
 
 FloatRule = Callable[..., Value]
@@ -144,11 +144,12 @@ _FLOATING: Final = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "o
 def compare(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     left, right = (lowering.element(operand, index) for operand in instruction.operands)
     builder, t = lowering.builder, instruction.operands[0].shape.element_type
-    direction: ComparisonDirection = instruction.direction
+    attributes = instruction.attributes_as(CompareAttributes)
+    direction: ComparisonDirection = attributes.direction
     if isinstance(left, ComplexElement) and isinstance(right, ComplexElement):
         return _compare_complex(builder, direction, left, right)
     assert isinstance(left, Value) and isinstance(right, Value)
-    if t.is_floating and instruction.type is ComparisonType.TOTALORDER:
+    if t.is_floating and attributes.type is ComparisonType.TOTALORDER:
         keys = [total_order_key(builder, value, t) for value in (left, right)]
         return builder.compare(_SIGNED[direction.name], *keys)
     table = _FLOATING if t.is_floating else _SIGNED if t.is_signed else _UNSIGNED
@@ -294,5 +295,6 @@ def reduce_precision(lowering: Lowering, instruction: Instruction, index: Index)
     (operand,) = instruction.operands
     builder, value = lowering.builder, lowering.value(operand, index)
     t = operand.shape.element_type
-    exponent_bits, mantissa_bits = instruction.exponent_bits, instruction.mantissa_bits
+    attributes = instruction.attributes_as(ReducePrecisionAttributes)
+    exponent_bits, mantissa_bits = attributes.exponent_bits, attributes.mantissa_bits
     return rounded(builder, integers.reduced_precision(builder, t, value, exponent_bits, mantissa_bits), t)

@@ -10,13 +10,14 @@ from xlapy.loops import Affine
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
 from xlapy.lower.movement import start_position
+from xlapy.opcodes.indexing import GatherAttributes
 
 
 @LOWERINGS.rule(opcodes.GATHER)
 def gather(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The operand's element at an index vector's start, moved to lie inside, plus the place in the slice."""
     operand, indices = instruction.operands
-    attrs = instruction.attributes
+    attrs = instruction.attributes_as(GatherAttributes)
     batch = [position for d, position in enumerate(index) if d not in attrs.offset_dims]
     offsets = [index[d] for d in attrs.offset_dims]
     dropped = {*attrs.collapsed_slice_dims, *attrs.operand_batching_dims}

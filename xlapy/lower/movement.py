@@ -16,6 +16,7 @@ from xlapy.loops import I64, Affine, Builder, Value
 from xlapy.lower.bits import bits_of, of_bits
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering, delinear, linear
 from xlapy.lower.elementwise import select_element
+from xlapy.opcodes.movement import PadAttributes, SliceAttributes
 
 
 @LOWERINGS.rule(opcodes.BROADCAST)
@@ -79,7 +80,7 @@ def reverse(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
 
 @LOWERINGS.rule(opcodes.SLICE)
 def slice_(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    ranges = instruction.attributes.ranges
+    ranges = instruction.attributes_as(SliceAttributes).ranges
     source = tuple(p * stride + start for p, start, stride in zip(index, ranges.starts, ranges.strides, strict=True))
     return lowering.element(instruction.operands[0], source)
 
@@ -98,7 +99,9 @@ def pad(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
         return padding
     source: list[Affine] = []
     condition: Value | None = None
-    for position, d, size in zip(index, instruction.padding.dimensions, operand.shape.dimensions, strict=True):
+    for position, d, size in zip(
+        index, instruction.attributes_as(PadAttributes).padding.dimensions, operand.shape.dimensions, strict=True
+    ):
         place, holes = undilated(lowering.builder, position - d.low, d.interior + 1)
         source.append(place)
         condition = both(lowering.builder, condition, holes)
@@ -144,7 +147,7 @@ def element_where(lowering: Lowering, operand: Instruction, index: Index, condit
 @LOWERINGS.rule(opcodes.CONCATENATE)
 def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The element of that operand in whose part the position lies."""
-    d = instruction.attributes.dimension
+    d = instruction.dimension
     result: Element | None = None
     start = 0
     for part in instruction.operands:

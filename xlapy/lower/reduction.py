@@ -22,6 +22,7 @@ from xlapy.lower.movement import element_where
 from xlapy.lower.selections import is_selection
 from xlapy.lower.windows import places_in_spans, window_span
 from xlapy.opcodes.attributes.dimensions import Window
+from xlapy.opcodes.reduction import WindowAttributes
 
 MOST_WRITTEN_OUT = 8
 """Elements of a window's row that are combined without a loop."""
@@ -177,7 +178,7 @@ def reduce_window(lowering: Lowering, instruction: Instruction, index: Index) ->
     """Loops over the window; padding and holes leave the accumulator as it is."""
     count = len(instruction.operands) // 2
     operands, inits = instruction.operands[:count], instruction.operands[count:]
-    window: Window = instruction.window
+    window: Window = instruction.attributes_as(WindowAttributes).window
     builder = lowering.builder
     if not index:
         results = [lowering.element(operand, ()) for operand in operands]

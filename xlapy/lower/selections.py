@@ -20,7 +20,7 @@ from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.traverse import post_order
-from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.tuples import TUPLE
 
@@ -81,10 +81,10 @@ def _steps(computation: Computation) -> tuple[_Step, ...] | None:
     for instruction in order:
         operands = tuple(numbers[operand] for operand in instruction.operands)
         if is_parameter(instruction):
-            steps.append((instruction.op, operands, instruction.attributes.number))
+            steps.append((instruction.op, operands, instruction.parameter_number))
         elif instruction.op is opcodes.COMPARE:
-            is_total = instruction.type is ComparisonType.TOTALORDER
-            steps.append((instruction.op, operands, (instruction.direction, is_total)))
+            is_total = instruction.attributes_as(CompareAttributes).type is ComparisonType.TOTALORDER
+            steps.append((instruction.op, operands, (instruction.attributes_as(CompareAttributes).direction, is_total)))
         elif instruction.op in _JOINS or instruction.op in _EXTREMES or instruction.op in (opcodes.SELECT, TUPLE):
             steps.append((instruction.op, operands, None))
         else:

@@ -20,7 +20,7 @@ from xlapy.loops import I8, Builder, Value
 from xlapy.loops.types import integer_type
 from xlapy.lower.core import Element, Lowering
 from xlapy.lower.elementwise import total_order_key
-from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
 from xlapy.opcodes.sources import CONSTANT
 
 _ZERO_BITS = {t: SINGLE.mantissa_bits - t.float_format.mantissa_bits for t in (BF16, F16)}
@@ -45,7 +45,7 @@ class SortKey:
 
     def of(self, builder: Builder, parameters: Sequence[Instruction], elements: Sequence[Element]) -> Value:
         """The key of an element, given those of all operands, as an integer to be read without sign."""
-        bindings = {p: elements[p.attributes.number // 2] for p in parameters}
+        bindings = {p: elements[p.parameter_number // 2] for p in parameters}
         value = Lowering(builder, {}, bindings).value(self.left, ())
         if self.element_type.is_floating and not self.total_order:  # -0 and 0 are equal
             zero = builder.zero(value.type)
@@ -72,13 +72,20 @@ def _without_sign(builder: Builder, value: Value) -> Value:
 def sort_key(sort: Instruction) -> SortKey | None:
     """The key by which a sort's comparator compares; None if it does anything else."""
     root = sort.to_apply.root_instruction
-    if root.op is not opcodes.COMPARE or root.direction not in (ComparisonDirection.LT, ComparisonDirection.GT):
+    if root.op is not opcodes.COMPARE or root.attributes_as(CompareAttributes).direction not in (
+        ComparisonDirection.LT,
+        ComparisonDirection.GT,
+    ):
         return None
     left, right = root.operands
     t = left.shape.element_type
     if t.is_complex or not _correspond(left, right):
         return None
-    return SortKey(left, root.direction is ComparisonDirection.GT, root.type is ComparisonType.TOTALORDER)
+    return SortKey(
+        left,
+        root.attributes_as(CompareAttributes).direction is ComparisonDirection.GT,
+        root.attributes_as(CompareAttributes).type is ComparisonType.TOTALORDER,
+    )
 
 
 def _correspond(left: Instruction, right: Instruction) -> bool:
@@ -91,9 +98,9 @@ def _correspond(left: Instruction, right: Instruction) -> bool:
         known.add(pair)
         one, other = pair
         if is_parameter(one):
-            if not is_parameter(other) or one.attributes.number % 2:
+            if not is_parameter(other) or one.parameter_number % 2:
                 return False
-            if other.attributes.number != one.attributes.number + 1:
+            if other.parameter_number != one.parameter_number + 1:
                 return False
         elif not _same_operation(one, other):
             return False

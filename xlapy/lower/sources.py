@@ -17,12 +17,13 @@ from xlapy.loops import Builder
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
+from xlapy.opcodes.sources import IotaAttributes
 
 
 @LOWERINGS.rule(opcodes.IOTA)
 def iota(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     """The position along one dimension."""
-    position = lowering.builder.value_of(index[instruction.iota_dimension])
+    position = lowering.builder.value_of(index[instruction.attributes_as(IotaAttributes).iota_dimension])
     return convert_element(lowering.builder, position, S64, instruction.shape.element_type)
 
 

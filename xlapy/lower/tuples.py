@@ -19,4 +19,4 @@ def make_tuple(lowering: Lowering, instruction: Instruction, index: Index) -> An
 
 @LOWERINGS.rule(opcodes.GET_TUPLE_ELEMENT)
 def get_tuple_element(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
-    return lowering.elements(instruction.operands[0], index)[instruction.index]
+    return lowering.elements(instruction.operands[0], index)[instruction.tuple_index]

@@ -48,11 +48,27 @@ _IGNORED_MODE = {"mode": WORD}
 
 
 @attributes
-class GroupedAttributes(Attributes):
-    """Who takes part in a collective: `channel_id` and `replica_groups` together name the participants."""
+class CollectiveAttributes(Attributes):
+    """Attributes of a collective; `channel_id` decides whether replicas or partitions take part."""
 
     channel_id: int | None = attribute(INTEGER, default=None)
+
+
+@attributes
+class GroupedAttributes(CollectiveAttributes):
+    """Attributes of a collective with groups: `channel_id` and `replica_groups` together name the participants."""
+
     replica_groups: ReplicaGroups = attribute(REPLICA_GROUPS, default=ALL_REPLICAS, always=True)
+
+
+def group_mode_of(attributes: CollectiveAttributes) -> GroupMode:
+    """What the ids in the groups or pairs of a collective number; `ShapeError` if the attributes contradict."""
+    return group_mode(attributes.channel_id, getattr(attributes, "use_global_device_ids", None))
+
+
+def has_dynamic_root(attributes: Attributes) -> bool:
+    """Whether the last operand of a collective-reduce or collective-broadcast gives the roots."""
+    return bool(getattr(attributes, "has_dynamic_root", False))
 
 
 def _effect(attrs: Any) -> Effect:
@@ -624,10 +640,9 @@ COLLECTIVE_BROADCAST = OpDef(
 
 
 @attributes
-class CollectivePermuteAttributes(Attributes):
+class CollectivePermuteAttributes(CollectiveAttributes):
     """Pairs (source, target); with `slice_sizes` slices of a buffer go into another: input, output, their offsets."""
 
-    channel_id: int | None = attribute(INTEGER, default=None)
     source_target_pairs: IntegerLists = attribute(INTEGER_LISTS)
     slice_sizes: IntegerLists = attribute(INTEGER_LISTS, default=())
 

@@ -17,6 +17,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.control import CallAttributes
 from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sorting import TopKAttributes
 from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.rewrite import Writer, take_over
@@ -102,10 +103,10 @@ def _composite(instruction: Instruction) -> dict[str, str]:
     """What a composite says of itself; nothing where CHLO has not the very operation."""
     if instruction.op in _FUNCTIONS:
         return {"composite.name": f"chlo.{instruction.op.name}", "composite.version": "1"}
-    if instruction.op is not opcodes.TOPK or not instruction.largest:
+    if instruction.op is not opcodes.TOPK or not instruction.attributes_as(TopKAttributes).largest:
         return {}
     return {
         "composite.name": "chlo.top_k",
-        "composite.attributes": f"{{k = {instruction.k} : i64}}",
+        "composite.attributes": f"{{k = {instruction.attributes_as(TopKAttributes).k} : i64}}",
         "composite.version": "1",
     }

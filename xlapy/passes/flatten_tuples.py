@@ -14,6 +14,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.opcodes.control import CallAttributes
 from xlapy.passes.algebra import tuples
 from xlapy.passes.rewrite import (
     Writer,
@@ -100,7 +101,9 @@ def _flatten_conditional(conditional: Instruction) -> bool:
 
 def _flatten_call(call: Instruction) -> bool:
     """Every leaf becomes an operand of its own."""
-    if call.is_composite or not (is_nested(call.shape) or any(o.shape.is_tuple for o in call.operands)):
+    if call.attributes_as(CallAttributes).is_composite or not (
+        is_nested(call.shape) or any(o.shape.is_tuple for o in call.operands)
+    ):
         return False
     write = Writer(call)
     operands = [leaf for operand in call.operands for leaf in leaves_of(write, operand)]

@@ -107,7 +107,7 @@ class _Resolved:
         made = edit.create(
             self.made,
             opcodes.PARAMETER,
-            attributes=ParameterAttributes.make(number=parameter.attributes.number),
+            attributes=ParameterAttributes.make(number=parameter.parameter_number),
             shape=packed_shape(shape),
             name=parameter.name,
             metadata=parameter.metadata,

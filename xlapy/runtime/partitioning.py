@@ -18,7 +18,16 @@ from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.interpreter.kernels.collective_slices import check_slices
 from xlapy.interpreter.transfer import SOURCE_TARGET_PAIRS, source_target_pairs
 from xlapy.interpreter.transfer import transfer_group_mode as transfer_mode
-from xlapy.opcodes.attributes.replica_groups import GroupMode, group_mode, participants
+from xlapy.opcodes.attributes.replica_groups import GroupMode, participants
+from xlapy.opcodes.collectives import (
+    AllGatherAttributes,
+    AllToAllAttributes,
+    CollectivePermuteAttributes,
+    GroupedAttributes,
+    ReduceScatterAttributes,
+    group_mode_of,
+)
+from xlapy.opcodes.transfer import ChannelAttributes
 
 _PARTIAL_GROUPS_ALLOWED = frozenset({opcodes.COLLECTIVE_BROADCAST, opcodes.COLLECTIVE_REDUCE})
 """Collectives in which devices outside all groups may run: their result is zeros."""
@@ -45,19 +54,19 @@ def check_partitioning(module: Module, replicas: int, partitions: int) -> None:
 
 def _check_collective(instruction: Instruction, replicas: int, partitions: int) -> None:
     attributes = instruction.attributes
-    if hasattr(attributes, "source_target_pairs"):
+    if isinstance(attributes, CollectivePermuteAttributes):
         _check_pairs(instruction, replicas, partitions)
         if attributes.slice_sizes:
             check_slices(instruction)
-    if hasattr(attributes, "replica_groups"):
+    if isinstance(attributes, GroupedAttributes):
         _check_groups(instruction, replicas, partitions)
 
 
 def _check_groups(instruction: Instruction, replicas: int, partitions: int) -> None:
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(GroupedAttributes)
     groups = attributes.replica_groups
     try:
-        mode = group_mode(attributes.channel_id, getattr(attributes, "use_global_device_ids", None))
+        mode = group_mode_of(attributes)
         rows = [participants(groups, mode, replicas, partitions, d) for d in range(replicas * partitions)]
     except ShapeError as error:
         raise VerificationError(f"{describe_instruction(instruction)}: {error}") from error
@@ -81,23 +90,26 @@ def _shape_mismatch(instruction: Instruction, members: int) -> str:
     if op is opcodes.ALL_GATHER_START:
         op, result = opcodes.ALL_GATHER, result.tuple_shapes[1]
     if op is opcodes.ALL_GATHER:
-        return _dimension_mismatch(instruction.all_gather_dimension, operand, result, members)
+        return _dimension_mismatch(
+            instruction.attributes_as(AllGatherAttributes).all_gather_dimension, operand, result, members
+        )
     if op is opcodes.REDUCE_SCATTER:
-        return _dimension_mismatch(instruction.scatter_dimension, result, operand, members)
+        return _dimension_mismatch(
+            instruction.attributes_as(ReduceScatterAttributes).scatter_dimension, result, operand, members
+        )
     if op is opcodes.RAGGED_ALL_TO_ALL and instruction.operands[2].shape.dimensions[0] != members:
         return f"input_offsets {instruction.operands[2].shape.to_text(layout=False)} do not have one row per member"
     if op is not opcodes.ALL_TO_ALL:
         return ""
-    if instruction.split_dimension is None:
+    split_dimension = instruction.attributes_as(AllToAllAttributes).split_dimension
+    if split_dimension is None:
         return (
             ""
             if len(instruction.operands) == members
             else f"{len(instruction.operands)} operands are not one per member"
         )
-    split = operand.dimensions[instruction.split_dimension] % members
-    return (
-        f"dimension {instruction.split_dimension} of {operand.to_text(layout=False)} cannot be divided" if split else ""
-    )
+    split = operand.dimensions[split_dimension] % members
+    return f"dimension {split_dimension} of {operand.to_text(layout=False)} cannot be divided" if split else ""
 
 
 def _dimension_mismatch(dimension: int, shard: Shape, whole: Shape, members: int) -> str:
@@ -113,12 +125,13 @@ def _dimension_mismatch(dimension: int, shard: Shape, whole: Shape, members: int
 
 
 def _check_pairs(instruction: Instruction, replicas: int, partitions: int) -> None:
-    across = GroupMode.CROSS_REPLICA if instruction.channel_id is None else GroupMode.CROSS_PARTITION
-    _check_ids(instruction, "source_target_pairs", instruction.source_target_pairs, across, replicas, partitions)
+    attributes = instruction.attributes_as(CollectivePermuteAttributes)
+    across = GroupMode.CROSS_REPLICA if attributes.channel_id is None else GroupMode.CROSS_PARTITION
+    _check_ids(instruction, "source_target_pairs", attributes.source_target_pairs, across, replicas, partitions)
 
 
 def _check_transfer(instruction: Instruction, replicas: int, partitions: int) -> None:
-    pairs = None if instruction.is_host_transfer else source_target_pairs(instruction)
+    pairs = None if instruction.attributes_as(ChannelAttributes).is_host_transfer else source_target_pairs(instruction)
     if pairs:
         _check_ids(instruction, SOURCE_TARGET_PAIRS, pairs, transfer_mode(instruction), replicas, partitions)
 

@@ -136,7 +136,7 @@ class _ComputationPartitioner:
     def add_parameter(self, parameter: Instruction, placements: Placements) -> None:
         """Writes the parameter on local arrays."""
         shape = _local_shape(parameter.shape, placements)
-        attributes = ParameterAttributes.make(number=parameter.attributes.number)
+        attributes = ParameterAttributes.make(number=parameter.parameter_number)
         new = edit.create(
             self.write.computation, opcodes.PARAMETER, attributes=attributes, shape=shape, name=parameter.name
         )
@@ -219,7 +219,7 @@ class _ComputationPartitioner:
     def _get_tuple_element(self, instruction: Instruction) -> None:
         (operand,) = instruction.operands
         counts = [len(list(shape.leaves())) for shape in operand.shape.tuple_shapes]
-        start, index = sum(counts[: instruction.attributes.index]), instruction.attributes.index
+        start, index = sum(counts[: instruction.tuple_index]), instruction.tuple_index
         self.values[instruction] = self.values[operand][start : start + counts[index]]
 
     def _barrier(self, instruction: Instruction) -> None:

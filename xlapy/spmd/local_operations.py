@@ -22,6 +22,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 from xlapy.opcodes.movement import DynamicSliceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.sources import IotaAttributes
@@ -35,7 +36,7 @@ def local_iota(resharder: Resharder, instruction: Instruction, shape: Shape, sha
 
     Both are integers because a sum of rounded floating-point numbers would differ from the rounded sum.
     """
-    write, dimension = resharder.write, instruction.attributes.iota_dimension
+    write, dimension = resharder.write, instruction.attributes_as(IotaAttributes).iota_dimension
     tiling = sharding.tilings[dimension]
     attributes = IotaAttributes.make(iota_dimension=dimension)
     if tiling is None:
@@ -126,7 +127,10 @@ class LocalOperation:
 
 def _local_gather(local: LocalOperation) -> Instruction:
     """Gathers from the device's own tile; slices that start on other devices are zeros."""
-    attributes, sizes = local.instruction.attributes, local.instruction.operands[0].shape.dimensions
+    attributes, sizes = (
+        local.instruction.attributes_as(GatherAttributes),
+        local.instruction.operands[0].shape.dimensions,
+    )
     split = _split_index_dimensions(local, attributes.start_index_map, attributes.collapsed_slice_dims)
     if not split:
         return local.write()
@@ -147,7 +151,9 @@ def _split_index_dimensions(local: LocalOperation, indexed: Sequence[int], singl
 
 def _with_index_vector_axis(local: LocalOperation, indices: Instruction) -> tuple[Instruction, int]:
     """Returns the indices with an explicit dimension for the index vectors, and that dimension."""
-    axis: int = local.instruction.attributes.index_vector_dim
+    attributes = local.instruction.attributes
+    assert isinstance(attributes, GatherAttributes | ScatterAttributes)
+    axis = attributes.index_vector_dim
     if axis < indices.shape.rank:
         return indices, axis
     shape = indices.shape.with_dimensions([*indices.shape.dimensions, 1])
@@ -164,7 +170,7 @@ def _or_zeros(
 
 def _local_scatter(local: LocalOperation) -> Instruction:
     """Scatters into the device's own tile; indices of other tiles are out of bounds, where scatter writes nothing."""
-    attributes, count = local.instruction.attributes, len(local.operands) // 2
+    attributes, count = local.instruction.attributes_as(ScatterAttributes), len(local.operands) // 2
     sizes, indexed = local.instruction.operands[0].shape.dimensions, attributes.scatter_dims_to_operand_dims
     split = _split_index_dimensions(local, indexed, attributes.inserted_window_dims)
     if not split:

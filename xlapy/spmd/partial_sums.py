@@ -109,4 +109,4 @@ def _is_constant(instruction: Instruction, value: float) -> bool:
     """Returns whether an instruction is a constant of this value, possibly converted or reshaped."""
     while instruction.op in (opcodes.CONVERT, opcodes.RESHAPE, opcodes.COPY):
         instruction = instruction.operands[0]
-    return instruction.op is opcodes.CONSTANT and bool((instruction.attributes.literal.array == value).all())
+    return instruction.op is opcodes.CONSTANT and bool((instruction.literal.array == value).all())

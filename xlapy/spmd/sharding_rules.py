@@ -20,6 +20,14 @@ from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import PaddingDimension, SliceRanges, WindowDimension
+from xlapy.opcodes.collectives import AllGatherAttributes, AllToAllAttributes, ReduceScatterAttributes
+from xlapy.opcodes.contraction import DotAttributes
+from xlapy.opcodes.convolution import ConvolutionAttributes
+from xlapy.opcodes.custom import CustomCallAttributes
+from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
+from xlapy.opcodes.linalg import FftAttributes
+from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, SliceAttributes
+from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.spmd.partial_sums import is_reducible_in_parts, produces_partial_sums
 
@@ -80,14 +88,14 @@ def _elementwise(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.BROADCAST)
 def _broadcast(instruction: Instruction) -> Iterator[Factor]:
-    operand_dimensions = {result: operand for operand, result in enumerate(instruction.attributes.dimensions)}
+    operand_dimensions = {result: operand for operand, result in enumerate(instruction.dimensions)}
     for dimension in range(instruction.shape.rank):
         yield Factor((operand_dimensions.get(dimension),), (dimension,))
 
 
 @_rule(opcodes.TRANSPOSE)
 def _transpose(instruction: Instruction) -> Iterator[Factor]:
-    for result, operand in enumerate(instruction.attributes.dimensions):
+    for result, operand in enumerate(instruction.dimensions):
         yield Factor((operand,), (result,))
 
 
@@ -114,17 +122,17 @@ def _outer_sizes(shape: Shape) -> Iterator[tuple[int, int]]:
 
 @_rule(opcodes.REVERSE)
 def _reverse(instruction: Instruction) -> Iterator[Factor]:
-    return _same_dimensions(instruction, _dimensions_except(instruction.shape, instruction.attributes.dimensions))
+    return _same_dimensions(instruction, _dimensions_except(instruction.shape, instruction.dimensions))
 
 
 @_rule(opcodes.CONCATENATE)
 def _concatenate(instruction: Instruction) -> Iterator[Factor]:
-    return _same_dimensions(instruction, _dimensions_except(instruction.shape, [instruction.attributes.dimension]))
+    return _same_dimensions(instruction, _dimensions_except(instruction.shape, [instruction.dimension]))
 
 
 @_rule(opcodes.PAD)
 def _pad(instruction: Instruction) -> Iterator[Factor]:
-    padding = instruction.attributes.padding.dimensions
+    padding = instruction.attributes_as(PadAttributes).padding.dimensions
     return _same_dimensions(instruction, [d for d, each in enumerate(padding) if each == PaddingDimension(0, 0)])
 
 
@@ -156,7 +164,7 @@ def _dimensions_except(shape: Shape, dimensions: Sequence[int]) -> list[int]:
 
 @_rule(opcodes.DOT)
 def _dot(instruction: Instruction) -> Iterator[Factor]:
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(DotAttributes)
     left, right = (operand.shape for operand in instruction.operands[:2])
     result = iter(range(instruction.shape.rank))
     for pair in zip(attributes.lhs_batch_dims, attributes.rhs_batch_dims, strict=True):
@@ -171,7 +179,7 @@ def _dot(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.CONVOLUTION)
 def _convolution(instruction: Instruction) -> Iterator[Factor]:
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(ConvolutionAttributes)
     labels = attributes.dim_labels
     if attributes.batch_group_count == 1:
         yield Factor((labels.input_batch_dimension, None), (labels.output_batch_dimension,))
@@ -183,7 +191,7 @@ def _convolution(instruction: Instruction) -> Iterator[Factor]:
 @_rule(opcodes.REDUCE)
 def _reduce(instruction: Instruction) -> Iterator[Factor]:
     count = len(instruction.operands) // 2
-    reduced = instruction.attributes.dimensions
+    reduced = instruction.dimensions
     for result, dimension in enumerate(_dimensions_except(instruction.operands[0].shape, reduced)):
         yield Factor((dimension,) * count + (None,) * count, (result,) * count)
     if is_reducible_in_parts(instruction):
@@ -193,15 +201,13 @@ def _reduce(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.REDUCE_WINDOW)
 def _reduce_window(instruction: Instruction) -> Iterator[Factor]:
-    window = instruction.attributes.window.dimensions
+    window = instruction.attributes_as(WindowAttributes).window.dimensions
     return _same_dimensions(instruction, [d for d, each in enumerate(window) if each == WindowDimension(1)])
 
 
 @_rule(opcodes.SORT)
 def _sort(instruction: Instruction) -> Iterator[Factor]:
-    return _same_dimensions(
-        instruction, _dimensions_except(instruction.operands[0].shape, [instruction.attributes.dimension])
-    )
+    return _same_dimensions(instruction, _dimensions_except(instruction.operands[0].shape, [instruction.dimension]))
 
 
 # -- sources, linear algebra
@@ -221,7 +227,9 @@ def _batched_matrices(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.FFT)
 def _fft(instruction: Instruction) -> Iterator[Factor]:
-    return _same_dimensions(instruction, range(instruction.shape.rank - len(instruction.attributes.fft_length)))
+    return _same_dimensions(
+        instruction, range(instruction.shape.rank - len(instruction.attributes_as(FftAttributes).fft_length))
+    )
 
 
 # -- indexing
@@ -233,7 +241,7 @@ def _gather(instruction: Instruction) -> Iterator[Factor]:
 
     Along an indexed dimension, a device gathers the elements of its own tile and gives zeros for all others.
     """
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(GatherAttributes)
     operand, indices = (each.shape for each in instruction.operands)
     inside = _dimensions_except(operand, (*attributes.collapsed_slice_dims, *attributes.operand_batching_dims))
     for dimension, result in zip(inside, attributes.offset_dims, strict=True):
@@ -251,7 +259,7 @@ def _gather(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.SCATTER)
 def _scatter(instruction: Instruction) -> Iterator[Factor]:
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(ScatterAttributes)
     count = len(instruction.operands) // 2
     target, updates = instruction.operands[0].shape, instruction.operands[-1].shape
     indices = instruction.operands[count].shape
@@ -286,7 +294,10 @@ def _elementwise_collective(instruction: Instruction) -> Iterator[Factor]:
 def _all_gather(instruction: Instruction) -> Iterator[Factor]:
     if len(instruction.operands) == 1:
         yield from _same_dimensions(
-            instruction, _dimensions_except(instruction.shape, [instruction.attributes.all_gather_dimension])
+            instruction,
+            _dimensions_except(
+                instruction.shape, [instruction.attributes_as(AllGatherAttributes).all_gather_dimension]
+            ),
         )
 
 
@@ -294,16 +305,18 @@ def _all_gather(instruction: Instruction) -> Iterator[Factor]:
 def _reduce_scatter(instruction: Instruction) -> Iterator[Factor]:
     if len(instruction.operands) == 1:
         yield from _same_dimensions(
-            instruction, _dimensions_except(instruction.shape, [instruction.attributes.scatter_dimension])
+            instruction,
+            _dimensions_except(
+                instruction.shape, [instruction.attributes_as(ReduceScatterAttributes).scatter_dimension]
+            ),
         )
 
 
 @_rule(opcodes.ALL_TO_ALL)
 def _all_to_all(instruction: Instruction) -> Iterator[Factor]:
-    if instruction.attributes.split_dimension is not None:
-        yield from _same_dimensions(
-            instruction, _dimensions_except(instruction.shape, [instruction.attributes.split_dimension])
-        )
+    split_dimension = instruction.attributes_as(AllToAllAttributes).split_dimension
+    if split_dimension is not None:
+        yield from _same_dimensions(instruction, _dimensions_except(instruction.shape, [split_dimension]))
 
 
 # -- batched custom calls
@@ -331,19 +344,19 @@ def local_attributes(instruction: Instruction, operands: Sequence[Shape], result
     operands, result: the local shapes.
     """
     attributes = instruction.attributes
-    if instruction.op is opcodes.SLICE:
+    if isinstance(attributes, SliceAttributes):
         ranges, sizes = attributes.ranges, instruction.operands[0].shape.dimensions
         limits = _local_sizes(ranges.limits, sizes, operands[0].dimensions)
         return dataclasses.replace(attributes, ranges=SliceRanges(ranges.starts, limits, ranges.strides))
-    if instruction.op is opcodes.DYNAMIC_SLICE:
+    if isinstance(attributes, DynamicSliceAttributes):
         return dataclasses.replace(attributes, dynamic_slice_sizes=result.dimensions)
-    if instruction.op is opcodes.CUSTOM_CALL and attributes.operand_layout_constraints is not None:
+    if isinstance(attributes, CustomCallAttributes) and attributes.operand_layout_constraints is not None:
         constraints = [
             operand.with_layout(constraint.layout)
             for operand, constraint in zip(operands, attributes.operand_layout_constraints, strict=True)
         ]
         return dataclasses.replace(attributes, operand_layout_constraints=tuple(constraints))
-    if instruction.op is opcodes.GATHER:
+    if isinstance(attributes, GatherAttributes):
         sizes = _local_sizes(attributes.slice_sizes, instruction.operands[0].shape.dimensions, operands[0].dimensions)
         return dataclasses.replace(attributes, slice_sizes=sizes)
     return attributes

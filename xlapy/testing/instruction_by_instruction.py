@@ -27,10 +27,10 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.interpreter import RULES, TOKEN, Context, rule_of
-from xlapy.opcodes.contraction import DOT
+from xlapy.opcodes.contraction import DOT, DotAttributes
 from xlapy.opcodes.control import AFTER_ALL
 from xlapy.opcodes.convolution import CONVOLUTION
-from xlapy.opcodes.normalization import BATCH_NORM_GRAD, BATCH_NORM_TRAINING
+from xlapy.opcodes.normalization import BATCH_NORM_GRAD, BATCH_NORM_TRAINING, BatchNormAttributes
 from xlapy.opcodes.registry import AsyncRole
 from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
 from xlapy.opcodes.tuples import TUPLE
@@ -73,7 +73,7 @@ def steps_of(module: Module, arguments: Sequence[Value], adjust: Adjust = lambda
     with np.errstate(all="ignore"):
         for instruction in post_order(module.entry_computation):
             if is_parameter(instruction):
-                values[instruction] = _adjusted(arguments[instruction.attributes.number], adjust)
+                values[instruction] = _adjusted(arguments[instruction.parameter_number], adjust)
                 continue
             operands = tuple(values[operand] for operand in instruction.operands)
             value = rule_of(instruction)(context, instruction, [_bare(operand) for operand in operands])
@@ -220,7 +220,7 @@ def _size_of_terms(step: Step) -> Value:
     if step.instruction.op is not BATCH_NORM_GRAD:
         return None
     operand, scale, mean, variance, gradient = step.operands
-    root = np.sqrt(_least(variance) + step.instruction.attributes.epsilon)
+    root = np.sqrt(_least(variance) + step.instruction.attributes_as(BatchNormAttributes).epsilon)
     deviation = (_largest(operand) + _largest(mean)) / root
     total = float(np.sum(np.abs(gradient.astype(np.float64))))
     factor = _largest(scale) * _largest(gradient) / root
@@ -231,7 +231,7 @@ def _size_of_terms(step: Step) -> Value:
 def _sizes_of_training(step: Step) -> Value:
     """The squares are in mean and variance as they are; what is divided by the root of the variance multiplies them."""
     operand, scale, offset = map(_largest, step.operands)
-    variance = _least(step.value[2]) + step.instruction.attributes.epsilon
+    variance = _least(step.value[2]) + step.instruction.attributes_as(BatchNormAttributes).epsilon
     normalized = scale * operand / np.sqrt(variance) * (1 + operand**2 / variance) + offset
     sizes = (normalized, operand**2, operand**2)
     return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
@@ -275,7 +275,7 @@ def _terms(step: Step) -> int:
     """An upper bound: all elements of the first operand, or those that a dot or convolution sums."""
     shape: Shape = step.instruction.operands[0].shape
     if step.instruction.op is DOT:
-        return prod(shape.dimensions[d] for d in step.instruction.attributes.lhs_contracting_dims)
+        return prod(shape.dimensions[d] for d in step.instruction.attributes_as(DotAttributes).lhs_contracting_dims)
     if step.instruction.op is CONVOLUTION:
         return max(1, step.instruction.operands[1].shape.size)
     return max(1, shape.size)

@@ -19,7 +19,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.control import CALL, FUSION
+from xlapy.opcodes.control import CALL, FUSION, AsyncStartAttributes
 from xlapy.opcodes.registry import AsyncRole, CalledComputationSlot, OpDef
 from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
 from xlapy.text.annotations import set_annotations
@@ -118,7 +118,7 @@ def _read_start(
     parser.state.computations.append(inner.computation)
     attributes = parser.attributes.make(op, parsed.wrapper_values, opcode_position)
     start = Instruction(op, shape, operands, attributes, (inner.computation,), name)
-    set_execution_thread(inner.computation, start.async_execution_thread)
+    set_execution_thread(inner.computation, start.attributes_as(AsyncStartAttributes).async_execution_thread)
     return _add(scope, start, annotations, predecessors)
 
 

@@ -22,7 +22,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import TYPE_NAMES, sanitize
 from xlapy.opcodes.attributes.codecs import LITERAL, Attributes
-from xlapy.opcodes.control import ASYNC_START
+from xlapy.opcodes.control import ASYNC_START, AsyncStartAttributes
 from xlapy.opcodes.registry import REGISTRY, CalledComputationSlot, OpDef, lookup
 from xlapy.opcodes.requirements import agrees
 from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
@@ -197,7 +197,9 @@ class InstructionReader:
         instruction = Instruction(op, shape, operands, attributes, called, name)
         edit.link(scope.computation, instruction)
         if op is ASYNC_START:
-            set_execution_thread(instruction.computations[0], instruction.async_execution_thread)
+            set_execution_thread(
+                instruction.computations[0], instruction.attributes_as(AsyncStartAttributes).async_execution_thread
+            )
         if parsed.annotations:
             set_annotations(instruction, parsed.annotations)
             if op in ASYNC_OPS:
@@ -362,5 +364,5 @@ class InstructionReader:
 def _inherit_original_value(element: Instruction) -> None:
     """Copies the origin of an operand of `tuple` to the get-tuple-element that takes it out again, as XLA does."""
     (whole,) = element.operands
-    if whole.op is TUPLE and 0 <= element.index < len(whole.operands):
-        element.original_value = whole.operands[element.index].original_value
+    if whole.op is TUPLE and 0 <= element.tuple_index < len(whole.operands):
+        element.original_value = whole.operands[element.tuple_index].original_value

@@ -127,7 +127,7 @@ class InstructionPrinter:
         suffix = ""
         if options.compact_gte:
             while operand.op is GET_TUPLE_ELEMENT:
-                suffix = f"#{operand.attributes.index}{suffix}"
+                suffix = f"#{operand.tuple_index}{suffix}"
                 operand = operand.operands[0]
         name = self._canonical_name(operand) if options.canonicalize_instruction_names else self._name(operand.name)
         return f"{shape}{' ' if shape else ''}{name}{suffix}"

@@ -221,8 +221,8 @@ class XlaBuilder(Annotated):
     def parameter_shape(self, number: int) -> Shape | None:
         """The shape of the parameter with a number; None if it does not exist yet."""
         parameters = self._computation.parameters
-        place = bisect_left(parameters, number, key=lambda p: p.attributes.number)
-        found = place < len(parameters) and parameters[place].attributes.number == number
+        place = bisect_left(parameters, number, key=lambda p: p.parameter_number)
+        found = place < len(parameters) and parameters[place].parameter_number == number
         return parameters[place].shape if found else None
 
     def last_of(self, op: OpDef) -> XlaOp | None:
@@ -290,7 +290,7 @@ class XlaBuilder(Annotated):
         return self._last
 
     def _check_parameters(self, name: str) -> None:
-        numbers = [p.attributes.number for p in self._computation.parameters]
+        numbers = [p.parameter_number for p in self._computation.parameters]
         if numbers != list(range(len(numbers))):
             fail(name, f"parameters of builder {self.name} must be numbered 0 to {len(numbers) - 1}, found {numbers}")
 

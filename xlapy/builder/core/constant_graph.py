@@ -68,7 +68,7 @@ def _needed(root: Instruction) -> set[Instruction]:
 def _source(instruction: Instruction) -> Instruction:
     """Returns the element itself for a get-tuple-element of a tuple instruction."""
     while instruction.op is GET_TUPLE_ELEMENT and instruction.operands[0].op is TUPLE:
-        instruction = instruction.operands[0].operands[instruction.attributes.index]
+        instruction = instruction.operands[0].operands[instruction.tuple_index]
     return instruction
 
 
@@ -116,7 +116,7 @@ def _copied(
     dynamic_dimension_is_minus_one: bool,
 ) -> Instruction:
     if instruction.op is GET_DIMENSION_SIZE:
-        shape, dimension = instruction.operands[0].shape, instruction.attributes.dimension
+        shape, dimension = instruction.operands[0].shape, instruction.dimension
         unknown = dynamic_dimension_is_minus_one and shape.dynamic_dimensions[dimension]
         size = -1 if unknown else shape.dimensions[dimension]
         attributes = ConstantAttributes.make(literal=Literal.of(size, instruction.shape.element_type))

@@ -37,7 +37,7 @@ def concatenate_kernels(region: Region) -> list[tuple[Kernel, int]] | None:
     root = region.root
     if root.op is not opcodes.CONCATENATE or root.shape.size < MIN_RESULT_ELEMENTS or len(root.operands) > MAX_OPERANDS:
         return None
-    lanes, dimension = choose_loop_nest(region, root.shape).lanes, root.attributes.dimension
+    lanes, dimension = choose_loop_nest(region, root.shape).lanes, root.dimension
     size = root.shape.element_type.byte_size
     run_lengths = [math.prod(operand.shape.dimensions[dimension:]) for operand in root.operands]
     short_runs = sum(length for length in run_lengths if length * size < MIN_RUN_BYTES)
@@ -57,7 +57,7 @@ def _operand_kernel(region: Region, operand: Instruction, start: int, lanes: int
 
     A row of the result consists of the concatenated dimension and those after it.
     """
-    root, dimension = region.root, region.root.attributes.dimension
+    root, dimension = region.root, region.root.dimension
     builder = kernel_builder(region.name, region.target)
     lowering = Lowering(builder, {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)})
     target = result_buffer(builder, root.shape, "out0")

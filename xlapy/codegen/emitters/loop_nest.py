@@ -21,6 +21,8 @@ from xlapy.loops.reduction_order import MIN_VECTOR_TERMS
 from xlapy.lower import LOWERINGS, components, storage_type
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.reduction import regroups
+from xlapy.opcodes.contraction import DotAttributes
+from xlapy.opcodes.reduction import WindowAttributes
 
 TASK_ELEMENTS = 1 << 13
 """Elements of one task (one iteration of the parallel loop) where a kernel runs through elements as one dimension."""
@@ -73,11 +75,14 @@ def _terms_of_largest_sum(region: Region) -> int:
             terms = max(terms, instruction.operands[0].shape.size // results)
         elif instruction.op is opcodes.DOT:
             lhs = instruction.operands[0].shape
-            terms = max(terms, math.prod(lhs.dimensions[d] for d in instruction.attributes.lhs_contracting_dims))
+            terms = max(
+                terms,
+                math.prod(lhs.dimensions[d] for d in instruction.attributes_as(DotAttributes).lhs_contracting_dims),
+            )
         elif instruction.op is opcodes.CONVOLUTION:
             terms = max(terms, instruction.operands[1].shape.size)
         elif instruction.op is opcodes.REDUCE_WINDOW:
-            terms = max(terms, math.prod(instruction.window.sizes))
+            terms = max(terms, math.prod(instruction.attributes_as(WindowAttributes).window.sizes))
     return terms
 
 
@@ -89,7 +94,7 @@ def _sums_contiguous_memory(region: Region) -> bool:
         is_long = operand.rank and operand.dimensions[-1] >= MIN_VECTOR_TERMS
         return bool(is_long and operand.rank - 1 in root.dimensions) and regroups(root.to_apply)
     if root.op is opcodes.DOT:
-        (left, right), attrs = root.operands, root.attributes
+        (left, right), attrs = root.operands, root.attributes_as(DotAttributes)
         ends = zip((left, right), (attrs.lhs_contracting_dims, attrs.rhs_contracting_dims), strict=True)
         return all(o.shape.rank - 1 in dims and o.shape.dimensions[-1] >= MIN_VECTOR_TERMS for o, dims in ends)
     return False

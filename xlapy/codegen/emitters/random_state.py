@@ -9,6 +9,7 @@ from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Kernel
 from xlapy.loops.types import I64
+from xlapy.opcodes.random import RngGetAndUpdateStateAttributes
 
 STATE_SHAPE = Shape.array(U64, [2])
 """The shape of the counter."""
@@ -24,7 +25,7 @@ def random_state_kernel(instruction: Instruction, target: Target) -> Kernel:
     low, high = (builder.load(state, Affine((), half)) for half in range(2))
     builder.store(result, Affine((), 0), low)
     builder.store(result, Affine((), 1), high)
-    upper, lower = divmod(instruction.delta % _BASE**2, _BASE)
+    upper, lower = divmod(instruction.attributes_as(RngGetAndUpdateStateAttributes).delta % _BASE**2, _BASE)
     next_low = builder.add(low, builder.constant(I64, lower))
     carry = builder.convert("zext", builder.compare("ult", next_low, low), I64)
     next_high = builder.add(builder.add(high, carry), builder.constant(I64, upper))

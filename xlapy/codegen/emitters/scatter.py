@@ -31,7 +31,7 @@ class _ScatterEmitter:
         self.instruction = instruction
         self.operands = instruction.operands[:count]
         self.indices, *self.updates = instruction.operands[count:]
-        self.attrs: ScatterAttributes = instruction.attributes
+        self.attrs: ScatterAttributes = instruction.attributes_as(ScatterAttributes)
         self.shape = self.operands[0].shape.dimensions
         self.builder = kernel_builder(instruction.name, target)
         inputs = enumerate(instruction.operands[count:])

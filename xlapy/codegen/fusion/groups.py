@@ -25,6 +25,7 @@ from xlapy.codegen.iteration_domain import (
 from xlapy.hlo.instruction import Instruction
 from xlapy.lower import LOWERINGS
 from xlapy.lower.cumulative import cumulative
+from xlapy.opcodes.indexing import GatherAttributes
 
 ALWAYS_DUPLICATED = frozenset({opcodes.BROADCAST, opcodes.IOTA, opcodes.CONSTANT})
 """Opcodes that every consumer recomputes, because computing an element costs no more than loading it."""
@@ -188,11 +189,11 @@ def builds_gather_indices(instruction: Instruction) -> bool:
     """
     if instruction.op is not opcodes.CONCATENATE or not instruction.has_users:
         return False
-    dimension = instruction.attributes.dimension
+    dimension = instruction.dimension
     return all(
         user.op is opcodes.GATHER
         and user.operands[0] is not instruction
-        and user.attributes.index_vector_dim == dimension
+        and user.attributes_as(GatherAttributes).index_vector_dim == dimension
         for user in instruction.users
     )
 

@@ -43,7 +43,7 @@ def row_major_call(
 
 
 def is_row_major_call(instruction: Instruction) -> bool:
-    constraints = instruction.operand_layout_constraints or ()
+    constraints = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()
     leaves = [*constraints, *(leaf for _, leaf in instruction.shape.leaves())]
     return all(order_of(leaf) == tuple(reversed(range(leaf.rank))) for leaf in leaves)
 

@@ -22,8 +22,9 @@ from xlapy.custom_calls.lapack import LapackCall, lapack_call
 from xlapy.custom_calls.registry import find_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.opcodes.custom import CustomCallAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
-from xlapy.opcodes.linalg import Transpose
+from xlapy.opcodes.linalg import CholeskyAttributes, Transpose, TriangularSolveAttributes
 from xlapy.passes.expand.blocks import compare, iota, slice_of
 from xlapy.passes.layouts.layout_copies import order_of, row_major
 from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
@@ -83,7 +84,9 @@ def _laid_out_anew(write: Writer, instruction: Instruction) -> Instruction:
     if direct := _without_transposes(write, instruction, call):
         return direct
     shape, operands = instruction.shape, instruction.operands
-    layouts = instruction.operand_layout_constraints or [row_major(o.shape) for o in operands]
+    layouts = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or [
+        row_major(o.shape) for o in operands
+    ]
     results = list(shape.tuple_shapes) if shape.is_tuple else [shape]
     parts = call_by_columns(write, call.routine, operands, layouts, results, instruction.backend_config)
     return write.add(opcodes.TUPLE, *parts) if shape.is_tuple else parts[0]
@@ -101,7 +104,7 @@ def _without_transposes(write: Writer, instruction: Instruction, call: LapackCal
 
 
 def _is_by_columns(instruction: Instruction) -> bool:
-    constraints = instruction.operand_layout_constraints or ()
+    constraints = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()
     leaves = [*constraints, *(leaf for _, leaf in instruction.shape.leaves())]
     rank = instruction.operands[0].shape.rank
     matrices = [order_of(leaf) for leaf in leaves if leaf.rank == rank]
@@ -143,7 +146,7 @@ def _computed_in(shape: Shape) -> PrimitiveType:
 
 def _cholesky(write: Writer, instruction: Instruction) -> Instruction:
     """The factor where there is one, the other triangle 0."""
-    (operand,), lower = instruction.operands, instruction.attributes.lower
+    (operand,), lower = instruction.operands, instruction.attributes_as(CholeskyAttributes).lower
     made = _factor(write, write.convert(operand, _computed_in(operand.shape)), lower)
     factor = write.element(made, 0)
     shape, rank = factor.shape, factor.shape.rank
@@ -170,7 +173,7 @@ def _is_definite(write: Writer, made: Instruction) -> Instruction:
 
 
 def _triangular_solve(write: Writer, instruction: Instruction) -> Instruction:
-    (a, b), attributes = instruction.operands, instruction.attributes
+    (a, b), attributes = instruction.operands, instruction.attributes_as(TriangularSolveAttributes)
     element_type = _computed_in(a.shape)
     x = _solution(
         write,

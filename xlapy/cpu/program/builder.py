@@ -174,7 +174,7 @@ class ProgramBuilder:
         alias_analysis = self.alias_analysis(computation)
         context = LoweringContext(self, alias_analysis, thunks, set(reusable))
         for parameter in computation.parameters:
-            leaves = zip(array_leaves(parameter.shape), arguments[parameter.attributes.number], strict=True)
+            leaves = zip(array_leaves(parameter.shape), arguments[parameter.parameter_number], strict=True)
             for (index, _), slice_ in leaves:
                 context.slices[ArrayValue(parameter, index)] = slice_
         for instruction in alias_analysis.order:

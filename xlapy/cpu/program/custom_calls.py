@@ -27,7 +27,7 @@ from xlapy.custom_calls.native import operand_layout_shapes
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import ShapeIndex
 from xlapy.interpreter.core import is_dynamic
-from xlapy.opcodes.custom import CustomCallApiVersion
+from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
 from xlapy.opcodes.movement import DimensionsAttributes
 
 _NUMBERS = {version: number for number, version in enumerate(CustomCallApiVersion)}
@@ -35,7 +35,7 @@ _NUMBERS = {version: number for number, version in enumerate(CustomCallApiVersio
 
 def calling_convention_of(instruction: Instruction) -> CallingConvention | None:
     """How native code would be called for a custom call; None if none can be."""
-    version = instruction.api_version
+    version = instruction.attributes_as(CustomCallAttributes).api_version
     if (
         version is CustomCallApiVersion.UNSPECIFIED
         or is_dynamic(instruction)
@@ -49,7 +49,7 @@ def calling_convention_of(instruction: Instruction) -> CallingConvention | None:
 
 def _laid(instruction: Instruction) -> list[Shape]:
     """The arrays whose layouts the call declares."""
-    declared = (instruction.shape, *(instruction.operand_layout_constraints or ()))
+    declared = (instruction.shape, *(instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()))
     return [leaf for shape in declared for _, leaf in shape.leaves() if leaf.is_array]
 
 
@@ -105,7 +105,7 @@ def _shared(instruction: Instruction) -> dict[ShapeIndex, ShapeIndex]:
     """The arrays of the result that live in the memory of an operand's."""
     return {
         path: (alias.operand, *alias.operand_index, *path[len(alias.output_index) :])
-        for alias in instruction.output_to_operand_aliasing
+        for alias in instruction.attributes_as(CustomCallAttributes).output_to_operand_aliasing
         for path, _ in array_leaves(instruction.shape)
         if path[: len(alias.output_index)] == alias.output_index
     }

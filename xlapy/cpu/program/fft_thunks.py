@@ -27,7 +27,7 @@ from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import F32, F64, Kernel, ScalarType
-from xlapy.opcodes.linalg import FftType
+from xlapy.opcodes.linalg import FftAttributes, FftType
 
 Made = tuple[Kernel, int, Array]
 """A kernel of three buffers, the work of one parallel iteration, the roots that are its second buffer."""
@@ -46,7 +46,7 @@ class _Stage:
 
 def has_kernels(instruction: Instruction) -> bool:
     """Whether a transform goes by kernels as it is: its lengths have small factors, real ones are even."""
-    if not instruction.shape.size or 0 in instruction.attributes.fft_length:
+    if not instruction.shape.size or 0 in instruction.attributes_as(FftAttributes).fft_length:
         return False
     return _Stages(instruction).all() is not None
 
@@ -96,8 +96,9 @@ class _Stages:
     """The kernels of a transform, one after the other."""
 
     def __init__(self, instruction: Instruction) -> None:
-        self.kind: FftType = instruction.attributes.fft_type
-        self.lengths: tuple[int, ...] = instruction.attributes.fft_length
+        attributes = instruction.attributes_as(FftAttributes)
+        self.kind: FftType = attributes.fft_type
+        self.lengths: tuple[int, ...] = attributes.fft_length
         self.type = F32 if _part(instruction) is HLO_F32 else F64
         self.most, self.width = most_points(host_target()), host_target().vector_bytes // self.type.byte_size
         self.sign = 1 if self.kind in (FftType.IFFT, FftType.IRFFT) else -1

@@ -21,6 +21,7 @@ from xlapy.hlo.module import Module
 from xlapy.lower.selections import is_selection
 from xlapy.lower.sources import uniform_value
 from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.sources import IotaAttributes
 from xlapy.passes.expand.blocks import compare, function
 from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
 
@@ -76,7 +77,7 @@ def _counted_dimension(instruction: Instruction) -> int | None:
         (instruction,) = instruction.operands
     if instruction.op is not opcodes.IOTA or instruction.shape.element_type.bits < 32:
         return None  # a narrow one wraps
-    dimension: int = instruction.iota_dimension
+    dimension: int = instruction.attributes_as(IotaAttributes).iota_dimension
     for broadcast in reversed(through):
         dimension = broadcast.dimensions[dimension]
     return dimension

@@ -37,7 +37,7 @@ def _turns_product(transpose: Instruction) -> bool:
         return False
     if has_control_edges(dot) or has_control_edges(transpose) or dot.shape.is_dynamic:
         return False
-    attrs: DotAttributes = dot.attributes
+    attrs: DotAttributes = dot.attributes_as(DotAttributes)
     batches = len(attrs.lhs_batch_dims)
     rows = len(attrs.lhs_free_dims(dot.operands[0].shape.rank))
     order = range(dot.shape.rank)
@@ -47,7 +47,7 @@ def _turns_product(transpose: Instruction) -> bool:
 
 def _turn(transpose: Instruction) -> None:
     (dot,) = transpose.operands
-    attrs: DotAttributes = dot.attributes
+    attrs: DotAttributes = dot.attributes_as(DotAttributes)
     turned = attrs.replace(
         lhs_batch_dims=attrs.rhs_batch_dims,
         rhs_batch_dims=attrs.lhs_batch_dims,

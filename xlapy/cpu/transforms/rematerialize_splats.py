@@ -60,5 +60,5 @@ def _changes(body: Computation, number: int) -> bool:
     return (
         after.op is not opcodes.GET_TUPLE_ELEMENT
         or after.operands[0].op is not opcodes.PARAMETER
-        or after.index != number
+        or after.tuple_index != number
     )

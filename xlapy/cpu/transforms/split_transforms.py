@@ -59,7 +59,7 @@ def _replace(instruction: Instruction) -> bool:
 
 def _written(write: Writer, instruction: Instruction) -> Instruction:
     """Dimension by dimension, real numbers as complex ones."""
-    (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes
+    (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes_as(FftAttributes)
     if 0 in attributes.fft_length or not operand.shape.size:
         return write.filled(0, shape)
     kind, count, last = attributes.fft_type, len(attributes.fft_length), shape.rank - 1

@@ -19,6 +19,7 @@ from xlapy.debugging.bisecting.generation import KernelFault, find_kernel
 from xlapy.debugging.bisecting.narrowing import Reduced, reduce_for_pass
 from xlapy.debugging.bisecting.outcome import Fault, Kind, Laboratory, Place, Run, Way, difference
 from xlapy.hlo.module import Module
+from xlapy.opcodes.transfer import ChannelAttributes
 from xlapy.runtime.engine.arguments import check_arguments
 from xlapy.text import parse_hlo
 
@@ -100,7 +101,7 @@ def _check(module: Module, arguments: Sequence[Sequence[Any]], settings: Setting
         raise UnsupportedError(f"{module.name} runs on {len(arguments)} devices; XLA runs programs on one")
     for instruction in module.instructions():
         attributes = instruction.attributes
-        if instruction.op in _HOST or (instruction.op in _TRANSFERS and attributes.is_host_transfer):
+        if instruction.op in _HOST or (isinstance(attributes, ChannelAttributes) and attributes.is_host_transfer):
             raise UnsupportedError(
                 f"{instruction.name} ({instruction.op.name}) exchanges data with the host: such programs cannot be "
                 "bisected, which runs them again and again"

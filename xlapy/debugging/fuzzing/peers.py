@@ -23,7 +23,7 @@ from xlapy.debugging.fuzzing.worker import Caller
 from xlapy.hlo.module import Module
 from xlapy.opcodes.contraction import SCALED_DOT
 from xlapy.opcodes.elementwise import ATAN2, POWER, RSQRT, SQRT
-from xlapy.opcodes.random import RNG, RandomDistribution
+from xlapy.opcodes.random import RNG, RandomDistribution, RngAttributes
 from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
 from xlapy.runtime import Client, platform_names
@@ -112,7 +112,7 @@ def without_denormals(array: Array) -> Array:
 def cpu_excuse(step: Step) -> str | None:
     """Where cpu is known to differ, by the op and the operands that it takes."""
     instruction = step.instruction
-    if instruction.op is RNG and instruction.distribution is RandomDistribution.NORMAL:
+    if instruction.op is RNG and instruction.attributes_as(RngAttributes).distribution is RandomDistribution.NORMAL:
         return "normal random numbers: NumPy rounds logarithms and cosines otherwise"
     if instruction.op is SCALED_DOT and any(map(_scales_to_denormals, step.operands[2:])):
         return "scaled numbers that are denormal"

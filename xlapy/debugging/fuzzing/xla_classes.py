@@ -21,6 +21,10 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.contraction import higher_precision_type
+from xlapy.opcodes.convolution import ConvolutionAttributes
+from xlapy.opcodes.elementwise import CompareAttributes, ReducePrecisionAttributes
+from xlapy.opcodes.normalization import BatchNormAttributes
+from xlapy.opcodes.reduction import ScanAttributes, WindowAttributes
 from xlapy.testing.comparison import rule_of_operation
 from xlapy.testing.instruction_by_instruction import Step
 
@@ -189,7 +193,9 @@ def _refused(instruction: Instruction) -> Iterator[Excuse]:
     yield "several elements a byte", name in _REDUCTIONS and shapes[0].is_tuple and narrow
     indices = any(t.is_integral and t.bits < 8 for t in types)
     yield "an index type that cannot hold the largest start", name in _DYNAMIC_SLICES and indices
-    removes = name == "reduce-window" and _removes_with_windows_of_one(instruction.attributes.window)
+    removes = name == "reduce-window" and _removes_with_windows_of_one(
+        instruction.attributes_as(WindowAttributes).window
+    )
     yield "windows of one element with negative padding", removes
     yield "taken for a grouped convolution", name == "convolution" and _repeats_its_kernel(instruction)
     mixed = name == "convolution" and shapes[1].element_type is not shapes[2].element_type
@@ -207,7 +213,7 @@ def _wrong(instruction: Instruction) -> Iterator[Excuse]:
     yield "popcnt counts the sign bits of a wider type", name == "popcnt" and any(t.name in ("S2", "S4") for t in types)
     yield "noise on branch cuts and among infinities", name in ("atan2", "power") and any(t.is_complex for t in types)
     yield "not accurate", any((name, t.name) in _INACCURATE for t in types)
-    no_mantissa = name == "reduce-precision" and instruction.attributes.mantissa_bits == 0
+    no_mantissa = name == "reduce-precision" and instruction.attributes_as(ReducePrecisionAttributes).mantissa_bits == 0
     yield "without mantissa bits, NaN becomes infinite", no_mantissa
 
 
@@ -265,7 +271,7 @@ def _repeats_its_kernel(convolution: Instruction) -> bool:
     return any(
         d.size > 1 and (d.base_dilation, d.stride, d.window_dilation) == (d.size, d.size - 1, 1)
         and not (d.padding_low or d.padding_high or d.window_reversal)
-        for d in convolution.attributes.window.dimensions
+        for d in convolution.attributes_as(ConvolutionAttributes).window.dimensions
     )  # fmt: skip
 
 
@@ -293,8 +299,8 @@ def _is_undecided(lhs: Shape, rhs: Shape) -> bool:
 
 
 def _scans_nothing(scan: Instruction) -> bool:
-    inputs = scan.operand_shapes[: len(scan.operands) - scan.attributes.num_carries]
-    return any(shape.dimensions[scan.attributes.dimensions[0]] == 0 for shape in inputs)
+    inputs = scan.operand_shapes[: len(scan.operands) - scan.attributes_as(ScanAttributes).num_carries]
+    return any(shape.dimensions[scan.dimensions[0]] == 0 for shape in inputs)
 
 
 def _variance_cancels(step: Step) -> bool:
@@ -302,11 +308,11 @@ def _variance_cancels(step: Step) -> bool:
     squares = np.max(np.abs(step.operands[0].astype(np.float64)), initial=0.0) ** 2
     variance = np.min(step.value[2].astype(np.float64), initial=np.inf)
     error = 256 * float(ml_dtypes.finfo(step.operands[0].dtype).eps) * squares
-    return bool(variance + step.instruction.attributes.epsilon < error)
+    return bool(variance + step.instruction.attributes_as(BatchNormAttributes).epsilon < error)
 
 
 def _is_plain(comparator: Computation) -> bool:
-    return any(i.op is opcodes.COMPARE and i.attributes.type is None for i in comparator)
+    return any(i.op is opcodes.COMPARE and i.attributes_as(CompareAttributes).type is None for i in comparator)
 
 
 def _multiplies(computation: Computation) -> bool:

@@ -27,7 +27,7 @@ def _elements(module: Module) -> list[tuple[Instruction, int]]:
     """Elements that are neither 0 nor 1."""
     found: list[tuple[Instruction, int]] = []
     for instruction in _constants(module):
-        flat = np.asarray(instruction.attributes.literal.array).reshape(-1)
+        flat = np.asarray(instruction.literal.array).reshape(-1)
         zero, one = np.zeros((), flat.dtype), np.ones((), flat.dtype)
         plain = (flat == zero) | (flat == one)
         found += [(instruction, int(place)) for place in np.flatnonzero(~plain)]
@@ -35,7 +35,7 @@ def _elements(module: Module) -> list[tuple[Instruction, int]]:
 
 
 def _set(instruction: Instruction, array: Array) -> None:
-    literal = Literal.array_of(array, instruction.attributes.literal.shape)
+    literal = Literal.array_of(array, instruction.literal.shape)
     instruction.attributes = ConstantAttributes.make(literal=literal)
 
 
@@ -43,7 +43,7 @@ def _fill_elements(number: int) -> Callable[[Module, Sequence[int]], None]:
     def apply(module: Module, numbers: Sequence[int]) -> None:
         elements = _elements(module)
         for instruction, place in [elements[i] for i in numbers]:
-            array = np.array(instruction.attributes.literal.array)
+            array = np.array(instruction.literal.array)
             array.reshape(-1)[place] = number
             _set(instruction, array)
 
@@ -55,7 +55,7 @@ def _changed(change: Callable[[Array], Array]) -> Callable[[Module, Sequence[int
         constants = _constants(module)
         for instruction in [constants[i] for i in numbers]:
             with np.errstate(all="ignore"):
-                array = np.array(instruction.attributes.literal.array)
+                array = np.array(instruction.literal.array)
                 _set(instruction, np.asarray(change(array), array.dtype))
 
     return apply

@@ -41,7 +41,7 @@ def weight(module: Module) -> Weight:
         structure += not (instruction.has_users or instruction.is_root)  # what is interesting is better the root
         elements += sum(1 + s.rank + max(1, prod(s.dimensions)) for _, s in instruction.shape.leaves() if s.is_array)
         if instruction.op is CONSTANT:
-            numbers += _restlessness(instruction.attributes.literal.to_text())
+            numbers += _restlessness(instruction.literal.to_text())
     text = module.to_text()
     written = sum(min(int(number), 1000) for number in _NUMBER.findall(text))
     return structure + 2 * len(module.computations), elements, numbers, written + len(text)

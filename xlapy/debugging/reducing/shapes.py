@@ -18,9 +18,10 @@ from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
+from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges, Window, WindowDimension
 from xlapy.opcodes.control import ASYNC_START, CALL, CONDITIONAL, FUSION, WHILE
-from xlapy.opcodes.convolution import CONVOLUTION
+from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.opcodes.sources import CONSTANT, ConstantAttributes
 
 _SIZES_OF_OPERANDS = ("dynamic_slice_sizes", "slice_sizes", "fft_length")
@@ -81,7 +82,7 @@ def _shrink(module: Module, numbers: Sequence[int]) -> None:
 def _resize(instruction: Instruction, old: int, new: int) -> None:
     shape = _resized(instruction.shape, old, new)
     if instruction.op is CONSTANT:
-        literal = instruction.attributes.literal
+        literal = instruction.literal
         instruction.attributes = ConstantAttributes.make(literal=_cropped(literal, shape))
     else:
         instruction.attributes = _resized_attributes(instruction, old, new)
@@ -102,13 +103,13 @@ def _cropped(literal: Literal, shape: Shape) -> Literal:
     return Literal.array_of(np.ascontiguousarray(literal.array[tuple(slice(size) for size in shape.dimensions)]), shape)
 
 
-def _resized_attributes(instruction: Instruction, old: int, new: int) -> object:
+def _resized_attributes(instruction: Instruction, old: int, new: int) -> Attributes:
     attributes = instruction.attributes
     for name in _SIZES_OF_OPERANDS:
         if hasattr(attributes, name):
             sizes = tuple(new if size == old else size for size in getattr(attributes, name))
             attributes = attributes.replace(**{name: sizes})
-    if instruction.op is CONVOLUTION:  # the window has the sizes of the kernel
+    if isinstance(attributes, ConvolutionAttributes):  # the window has the sizes of the kernel
         entries = (replace(d, size=new) if d.size == old else d for d in attributes.window.dimensions)
         attributes = attributes.replace(window=Window(tuple(entries)))
     ranges = getattr(attributes, "ranges", None)

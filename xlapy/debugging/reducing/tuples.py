@@ -21,7 +21,7 @@ def _taken(module: Module) -> list[Instruction]:
 
 def forward_elements(elements: Sequence[Instruction]) -> None:
     for element in elements:
-        edit.replace_uses(element, element.operands[0].operands[element.attributes.index])
+        edit.replace_uses(element, element.operands[0].operands[element.tuple_index])
 
 
 def _forward(module: Module, numbers: Sequence[int]) -> None:

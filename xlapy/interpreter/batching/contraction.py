@@ -32,7 +32,7 @@ def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
 
     Example: f32[5] times f32[5,3], of which only the first is batched, is one product of [count,5] and [5,3].
     """
-    attrs: ContractionAttributes = instruction.attributes
+    attrs: ContractionAttributes = instruction.attributes_as(ContractionAttributes)
     lhs, rhs = instruction.operands
     count = batch_size(instruction, values)
     left, right = (is_batched(value, operand.shape) for value, operand in zip(values, (lhs, rhs), strict=True))
@@ -66,13 +66,15 @@ def scaled_dot(context: Context, instruction: Instruction, values: Sequence[Valu
         operand, scale = instruction.operands[side].shape, instruction.operands[side + 2].shape
         if scale.size == 1 and operand.size != 1 and scale.element_type is operand.element_type is BF16:
             arguments[side + 2] = np.ones((), scale.dtype)
-    return evaluate_batched(context, instruction, arguments, count, **_batched(instruction.attributes))
+    return evaluate_batched(
+        context, instruction, arguments, count, **_batched(instruction.attributes_as(ContractionAttributes))
+    )
 
 
 @BATCHING_RULES.rule(opcodes.RAGGED_DOT)
 def ragged_dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Batches all operands; groups of a contracting dimension precede the batch dimensions in the result."""
-    attrs: RaggedDotAttributes = instruction.attributes
+    attrs: RaggedDotAttributes = instruction.attributes_as(RaggedDotAttributes)
     lhs, rhs, group_sizes = (operand.shape for operand in instruction.operands)
     count = batch_size(instruction, values)
     groups: Array = values[2]

@@ -20,7 +20,7 @@ from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
 @BATCHING_RULES.rule(opcodes.CONVOLUTION)
 def convolution(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Merges the batch into the convolution's batch if all elements share one kernel, else into its feature groups."""
-    attrs: ConvolutionAttributes = instruction.attributes
+    attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     n = attrs.dim_labels
     count = batch_size(instruction, values)
     lhs = broadcast_to_batch(values[0], instruction.operands[0].shape, count)

@@ -25,7 +25,7 @@ from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 @BATCHING_RULES.rule(opcodes.GATHER)
 def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """If only the operand is batched, each slice covers the batch; if only the indices are, they are more vectors."""
-    attrs: GatherAttributes = instruction.attributes
+    attrs: GatherAttributes = instruction.attributes_as(GatherAttributes)
     operand, indices = (is_batched(v, o.shape) for v, o in zip(values, instruction.operands, strict=True))
     count = batch_size(instruction, values)
     both = (0,) if operand and indices else ()
@@ -45,7 +45,7 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
 @BATCHING_RULES.rule(opcodes.SCATTER)
 def scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """If the indices are not batched, each window covers the whole batch dimension."""
-    attrs: ScatterAttributes = instruction.attributes
+    attrs: ScatterAttributes = instruction.attributes_as(ScatterAttributes)
     count, operands = batch_size(instruction, values), len(values) // 2
     shapes = instruction.operand_shapes
     arguments = [broadcast_to_batch(value, shape, count) for value, shape in zip(values, shapes, strict=True)]

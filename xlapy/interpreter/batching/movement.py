@@ -26,6 +26,7 @@ from xlapy.interpreter.batching.core import (
 )
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
+from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, SliceAttributes
 
 BATCHING_RULES.rule(opcodes.COPY, opcodes.GET_DIMENSION_SIZE)(apply_ordinary_rule)
 BATCHING_RULES.refuse("dynamic dimensions", opcodes.DYNAMIC_RESHAPE, opcodes.SET_DIMENSION_SIZE)
@@ -39,14 +40,14 @@ def reshape(context: Context, instruction: Instruction, values: Sequence[Value])
 @BATCHING_RULES.rule(opcodes.BROADCAST, opcodes.TRANSPOSE)
 def map_dimensions(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Maps dimension 0 of the operand, the batch, to dimension 0 of the result."""
-    dimensions = (0, *shift_dimensions(instruction.attributes.dimensions))
+    dimensions = (0, *shift_dimensions(instruction.dimensions))
     return evaluate_batched(context, instruction, values, len(values[0]), dimensions=dimensions)
 
 
 @BATCHING_RULES.rule(opcodes.REVERSE, opcodes.SHUFFLE)
 def permute_elements(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Shifts the dimension numbers; the coordinates of a shuffle broadcast, as they are the same for all elements."""
-    dimensions = shift_dimensions(instruction.attributes.dimensions)
+    dimensions = shift_dimensions(instruction.dimensions)
     return evaluate_batched(context, instruction, values, len(values[0]), dimensions=dimensions)
 
 
@@ -54,12 +55,12 @@ def permute_elements(context: Context, instruction: Instruction, values: Sequenc
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     count = batch_size(instruction, values)
     operands = broadcast_operands_to_batch(instruction, values, count)
-    return evaluate_batched(context, instruction, operands, count, dimension=instruction.attributes.dimension + 1)
+    return evaluate_batched(context, instruction, operands, count, dimension=instruction.dimension + 1)
 
 
 @BATCHING_RULES.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    count, ranges = len(values[0]), instruction.attributes.ranges
+    count, ranges = len(values[0]), instruction.attributes_as(SliceAttributes).ranges
     batched = SliceRanges((0, *ranges.starts), (count, *ranges.limits), (1, *ranges.strides))
     return evaluate_batched(context, instruction, values, count, ranges=batched)
 
@@ -72,7 +73,7 @@ def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
         broadcast_to_batch(values[0], operand.shape, count),
         align_scalar(values[1], padding.shape, operand.shape.rank),
     ]
-    config = PaddingConfig((PaddingDimension(0, 0), *instruction.attributes.padding.dimensions))
+    config = PaddingConfig((PaddingDimension(0, 0), *instruction.attributes_as(PadAttributes).padding.dimensions))
     return evaluate_batched(context, instruction, arguments, count, padding=config)
 
 
@@ -84,7 +85,7 @@ def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[V
     """Reads element `i` of a slice at `start + i` by NumPy's indexing if each batch element has its own start."""
     operand, *indices = values
     shape, starts = instruction.operands[0].shape, instruction.operands[1:]
-    sizes = instruction.attributes.dynamic_slice_sizes
+    sizes = instruction.attributes_as(DynamicSliceAttributes).dynamic_slice_sizes
     count = batch_size(instruction, values)
     if not _any(indices, starts):
         arguments = [operand, np.zeros((), np.int64), *indices]

@@ -18,12 +18,13 @@ from xlapy.interpreter.batching.core import (
     split_batch,
 )
 from xlapy.interpreter.core import Array, Context, Value
+from xlapy.opcodes.normalization import BatchNormAttributes
 
 
 @BATCHING_RULES.rule(opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD)
 def batch_norm(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Merges the batch into the feature dimension of arrays and into the only dimension of per-feature vectors."""
-    rank, feature = instruction.operands[0].shape.rank, instruction.attributes.feature_index
+    rank, feature = instruction.operands[0].shape.rank, instruction.attributes_as(BatchNormAttributes).feature_index
     count = batch_size(instruction, values)
 
     def dimension(array_rank: int) -> int:

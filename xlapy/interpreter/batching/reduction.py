@@ -24,6 +24,7 @@ from xlapy.interpreter.batching.core import (
 )
 from xlapy.interpreter.core import Array, Context, Value
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
+from xlapy.opcodes.reduction import ScanAttributes, WindowAttributes
 from xlapy.opcodes.requirements import elements_of
 
 
@@ -57,7 +58,11 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
         operands = tuple(arguments[: len(values) // 2])
         return operands if instruction.shape.is_tuple else operands[0]
     return evaluate_batched(
-        context, instruction, arguments, len(arguments[0]), window=_batched_window(instruction.window)
+        context,
+        instruction,
+        arguments,
+        len(arguments[0]),
+        window=_batched_window(instruction.attributes_as(WindowAttributes).window),
     )
 
 
@@ -65,7 +70,11 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
 def select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     arguments = _with_inits(instruction, values, 2, instruction.shape.rank)
     return evaluate_batched(
-        context, instruction, arguments, len(arguments[0]), window=_batched_window(instruction.window)
+        context,
+        instruction,
+        arguments,
+        len(arguments[0]),
+        window=_batched_window(instruction.attributes_as(WindowAttributes).window),
     )
 
 
@@ -86,13 +95,14 @@ def map_(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 def scan(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Evaluates the body once per slice, on the whole batch."""
     count, axis = batch_size(instruction, values), instruction.dimensions[0]
-    sources = len(values) - instruction.num_carries
+    attributes = instruction.attributes_as(ScanAttributes)
+    sources = len(values) - attributes.num_carries
     inputs = list(zip(values[:sources], instruction.operands[:sources], strict=True))
-    results = elements_of(instruction.shape)[: len(elements_of(instruction.shape)) - instruction.num_carries]
+    results = elements_of(instruction.shape)[: len(elements_of(instruction.shape)) - attributes.num_carries]
     outputs = [np.empty((count, *s.dimensions), s.dtype) for s in results]
     state = list(values[sources:])
     size = [*(operand.shape for _, operand in inputs), *results][0].dimensions[axis]
-    for i in reversed(range(size)) if instruction.is_reverse else range(size):
+    for i in reversed(range(size)) if attributes.is_reverse else range(size):
         slices = [value[_slice_index(axis + is_batched(value, operand.shape), i)] for value, operand in inputs]
         returned = evaluate_batch(context, instruction.to_apply, [*slices, *state])
         parts = returned if isinstance(returned, tuple) else (returned,)

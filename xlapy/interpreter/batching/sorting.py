@@ -17,6 +17,7 @@ from xlapy.interpreter.batching.core import (
     evaluate_batched,
 )
 from xlapy.interpreter.core import Context, Value
+from xlapy.opcodes.sorting import SortAttributes
 
 BATCHING_RULES.rule(opcodes.TOPK)(apply_ordinary_rule)
 
@@ -25,4 +26,6 @@ BATCHING_RULES.rule(opcodes.TOPK)(apply_ordinary_rule)
 def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     count = batch_size(instruction, values)
     operands = broadcast_operands_to_batch(instruction, values, count)
-    return evaluate_batched(context, instruction, operands, count, dimension=instruction.attributes.dimension + 1)
+    return evaluate_batched(
+        context, instruction, operands, count, dimension=instruction.attributes_as(SortAttributes).dimension + 1
+    )

@@ -23,9 +23,9 @@ from xlapy.interpreter.dynamic.core import check_size
 from xlapy.interpreter.dynamic.reduction import fit_source_to_windows
 from xlapy.interpreter.dynamic_array import DynamicArray, actual_array, array_of_bounds, pad_value_to_bounds, sizes_of
 from xlapy.opcodes.attributes.codecs import Attributes
-from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated, same_padding
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window, WindowDimension, dilated, same_padding
 from xlapy.opcodes.convolution import ConvolutionAttributes
-from xlapy.opcodes.custom import PaddingType
+from xlapy.opcodes.custom import CustomCallAttributes, PaddingType
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.requirements import agrees
@@ -74,17 +74,24 @@ def _slice_to_dynamic(_: Context, instruction: Instruction, values: Sequence[Val
 
 def _check_window(count: int) -> Callable[[Instruction], None]:
     def check(instruction: Instruction) -> None:
-        window = instruction.window
+        window = instruction.attributes_as(CustomCallAttributes).window
         fits = len(instruction.operands) == count and window is not None and instruction.shape.is_array
-        fits = fits and len(window.dimensions) == instruction.shape.rank
+        fits = fits and window is not None and len(window.dimensions) == instruction.shape.rank
         _require(instruction, fits, f"{count} operands and a window with a dimension for each of the first")
 
     return check
 
 
+def _window(instruction: Instruction) -> Window:
+    """The window, which `_check_window` and `_check_convolution` require."""
+    window = instruction.attributes_as(CustomCallAttributes).window
+    assert window is not None
+    return window
+
+
 def _same_window(instruction: Instruction, sizes: Sequence[int]) -> Window:
     """The window with the padding of the sizes at run time, where they vary and the window moves."""
-    rows = zip(instruction.window.dimensions, instruction.operands[0].shape.dynamic_dimensions, sizes, strict=True)
+    rows = zip(_window(instruction).dimensions, instruction.operands[0].shape.dynamic_dimensions, sizes, strict=True)
     moved = [_same(d, size) if dynamic and d != WindowDimension(1) else d for d, dynamic, size in rows]
     return Window(tuple(moved))
 
@@ -125,43 +132,55 @@ def _evaluate(
 
 def _check_convolution(count: int) -> Callable[[Instruction], None]:
     def check(instruction: Instruction) -> None:
-        fits = len(instruction.operands) == count and None not in (instruction.window, instruction.dim_labels)
+        given = instruction.attributes_as(CustomCallAttributes)
+        fits = len(instruction.operands) == count and None not in (given.window, given.dim_labels)
         _require(instruction, fits and instruction.shape.is_array, f"{count} operands, window and dim_labels")
 
     return check
 
 
+def _dim_labels(instruction: Instruction) -> ConvDimensions:
+    """The dimension labels, which `_check_convolution` requires."""
+    labels = instruction.attributes_as(CustomCallAttributes).dim_labels
+    assert labels is not None
+    return labels
+
+
 def _convolve(
     context: Context, instruction: Instruction, lhs: Array, rhs: Array, spatial: Sequence[WindowDimension]
 ) -> Value:
+    given = instruction.attributes_as(CustomCallAttributes)
     attributes = ConvolutionAttributes.make(
         window=Window(tuple(spatial)),
-        dim_labels=instruction.dim_labels,
-        feature_group_count=instruction.feature_group_count,
-        batch_group_count=instruction.batch_group_count,
+        dim_labels=_dim_labels(instruction),
+        feature_group_count=given.feature_group_count,
+        batch_group_count=given.batch_group_count,
     )
     return _evaluate(context, opcodes.CONVOLUTION, instruction, [lhs, rhs], attributes)
 
 
 def _forward(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The convolution of the elements that are there; SAME pads their number."""
-    numbers = instruction.dim_labels
-    lhs, rhs = crop_paired_features(values, numbers, instruction.feature_group_count)
+    numbers = _dim_labels(instruction)
+    attributes = instruction.attributes_as(CustomCallAttributes)
+    lhs, rhs = crop_paired_features(values, numbers, attributes.feature_group_count)
     flags = instruction.operands[0].shape.dynamic_dimensions
-    same = instruction.padding_type is PaddingType.SAME
-    rows = zip(instruction.window.dimensions, numbers.input_spatial_dimensions, strict=True)
+    same = attributes.padding_type is PaddingType.SAME
+    rows = zip(_window(instruction).dimensions, numbers.input_spatial_dimensions, strict=True)
     spatial = [_same(window, lhs.shape[d]) if same and flags[d] else window for window, d in rows]
     return _convolve(context, instruction, lhs, rhs, spatial)
 
 
 def _input_gradient(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Operand 0 gives the sizes of the result; the strides of the convolution are the dilation of its gradient."""
-    numbers, input_sizes = instruction.dim_labels, values[0]
-    gradient, kernel = crop_paired_features(values[1:], numbers, instruction.feature_group_count)
+    numbers, input_sizes = _dim_labels(instruction), values[0]
+    gradient, kernel = crop_paired_features(
+        values[1:], numbers, instruction.attributes_as(CustomCallAttributes).feature_group_count
+    )
     flags = instruction.operands[1].shape.dynamic_dimensions
     spatial: list[WindowDimension] = []
     for window, d, out in zip(
-        instruction.window.dimensions,
+        _window(instruction).dimensions,
         numbers.input_spatial_dimensions,
         numbers.output_spatial_dimensions,
         strict=True,
@@ -177,18 +196,24 @@ def _backwards(instruction: Instruction, window: WindowDimension, size: int, pos
     """The window that makes `size` elements of the gradients at so many positions of the convolution."""
     reach = window.dilated_size - 1
     forward = WindowDimension(window.size, window.base_dilation, window_dilation=window.window_dilation)
-    low = reach - (_same(forward, size).padding_low if instruction.padding_type is PaddingType.SAME else 0)
+    low = reach - (
+        _same(forward, size).padding_low
+        if instruction.attributes_as(CustomCallAttributes).padding_type is PaddingType.SAME
+        else 0
+    )
     return replace(window, padding_low=low, padding_high=size + reach - low - dilated(positions, window.base_dilation))
 
 
 def _kernel_gradient(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The gradients slide over the activations; the result has as many elements as the kernel."""
-    numbers = instruction.dim_labels
-    activations, gradients = crop_paired_features(values, numbers, instruction.feature_group_count)
+    numbers = _dim_labels(instruction)
+    activations, gradients = crop_paired_features(
+        values, numbers, instruction.attributes_as(CustomCallAttributes).feature_group_count
+    )
     flags = instruction.operands[0].shape.dynamic_dimensions
     spatial: list[WindowDimension] = []
     for window, d, taps, out in zip(
-        instruction.window.dimensions,
+        _window(instruction).dimensions,
         numbers.input_spatial_dimensions,
         numbers.kernel_spatial_dimensions,
         numbers.output_spatial_dimensions,
@@ -205,7 +230,11 @@ def _kernel_gradient(context: Context, instruction: Instruction, values: Sequenc
 def _over_activations(instruction: Instruction, window: WindowDimension, kernel: int, size: int) -> WindowDimension:
     """The window of gradients, which takes `kernel` positions over so many activations."""
     forward = WindowDimension(kernel, window.window_dilation, window_dilation=window.stride)
-    low = _same(forward, size).padding_low if instruction.padding_type is PaddingType.SAME else 0
+    low = (
+        _same(forward, size).padding_low
+        if instruction.attributes_as(CustomCallAttributes).padding_type is PaddingType.SAME
+        else 0
+    )
     extent = window.dilated_size + (kernel - 1) * window.stride
     return replace(window, padding_low=low, padding_high=extent - low - size)
 

@@ -18,7 +18,7 @@ DYNAMIC_RULES.rule(opcodes.RAGGED_DOT, opcodes.SCALED_DOT)(apply_at_actual_sizes
 
 @DYNAMIC_RULES.rule(opcodes.DOT)
 def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    attrs: DotAttributes = instruction.attributes
+    attrs: DotAttributes = instruction.attributes_as(DotAttributes)
     left = (*attrs.lhs_batch_dims, *attrs.lhs_contracting_dims)
     right = (*attrs.rhs_batch_dims, *attrs.rhs_contracting_dims)
     return apply_at_actual_sizes(

@@ -19,7 +19,7 @@ from xlapy.opcodes.convolution import ConvolutionAttributes
 @DYNAMIC_RULES.rule(opcodes.CONVOLUTION)
 def convolution(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Convolves the elements within the actual sizes; the window's padding surrounds those."""
-    attrs: ConvolutionAttributes = instruction.attributes
+    attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     kernel = instruction.operands[1].shape
     for dimension in attrs.dim_labels.kernel_spatial_dimensions:
         if kernel.dynamic_dimensions[dimension]:

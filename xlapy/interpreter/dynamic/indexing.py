@@ -19,14 +19,14 @@ from xlapy.interpreter.dynamic.core import (
     crop_value,
 )
 from xlapy.interpreter.dynamic_array import DynamicArray, array_of_bounds, pad_to_bounds, sizes_of
-from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dims
+from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes, window_dims_to_operand_dims
 
 
 @DYNAMIC_RULES.rule(opcodes.GATHER)
 def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Clamps slices to the bounds. A dimension that slices cover completely has the operand's actual size."""
     operand, indices = instruction.operand_shapes
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(GatherAttributes)
     dimensions, slices = list(operand.dimensions), list(attributes.slice_sizes)
     for dimension, size in enumerate(sizes_of(values[0])):
         if slices[dimension] == dimensions[dimension] > 1:
@@ -45,7 +45,7 @@ def scatter(context: Context, instruction: Instruction, values: Sequence[Value])
     A dynamic window dimension of the updates that covers an operand dimension covers it at its actual size.
     """
     count = len(values) // 2
-    attrs: ScatterAttributes = instruction.attributes
+    attrs: ScatterAttributes = instruction.attributes_as(ScatterAttributes)
     indices, updates = _rows_paired(values[count], crop_to_smallest_sizes(values[count + 1 :]), attrs)
     taken = _covered(instruction, values[0], updates[0])
     operands = [crop_value(array_of_bounds(value), taken) for value in values[:count]]
@@ -74,7 +74,7 @@ def _rows_paired(indices: Value, updates: list[Array], attrs: ScatterAttributes)
 def _covered(instruction: Instruction, operand: Value, update: Array) -> list[int]:
     """Returns the sizes that windows may cover: the operand's bounds, or sizes where a dynamic window covers it all."""
     count = len(instruction.operands) // 2
-    attrs, whole = instruction.attributes, instruction.operands[0].shape
+    attrs, whole = instruction.attributes_as(ScatterAttributes), instruction.operands[0].shape
     updates = instruction.operands[count + 1].shape
     sizes = list(whole.dimensions)
     for source, dimension in zip(attrs.update_window_dims, window_dims_to_operand_dims(whole.rank, attrs), strict=True):

@@ -28,7 +28,14 @@ from xlapy.interpreter.dynamic.core import (
 )
 from xlapy.interpreter.dynamic_array import DynamicArray, actual_array, array_of_bounds, pad_to_bounds, sizes_of
 from xlapy.opcodes.attributes.dimensions import strided
-from xlapy.opcodes.movement import DynamicSliceAttributes, ShuffleMode, factor_groups
+from xlapy.opcodes.movement import (
+    DynamicSliceAttributes,
+    PadAttributes,
+    ShuffleAttributes,
+    ShuffleMode,
+    SliceAttributes,
+    factor_groups,
+)
 
 DYNAMIC_RULES.rule(opcodes.COPY)(apply_ordinary_rule)
 DYNAMIC_RULES.rule(opcodes.REVERSE)(apply_at_actual_sizes)
@@ -40,14 +47,14 @@ DYNAMIC_RULES.rule(opcodes.REVERSE)(apply_at_actual_sizes)
 @DYNAMIC_RULES.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Returns the size at run time, as an s32."""
-    return np.array(sizes_of(values[0])[instruction.attributes.dimension], np.int32)
+    return np.array(sizes_of(values[0])[instruction.dimension], np.int32)
 
 
 @DYNAMIC_RULES.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Changes the size and keeps the padded array: elements beyond a size reappear when the size grows."""
     operand, size = values
-    dimension = instruction.attributes.dimension
+    dimension = instruction.dimension
     sizes = list(sizes_of(operand))
     sizes[dimension] = check_size(instruction, int(size), dimension, instruction.operands[0].shape)
     return DynamicArray(array_of_bounds(operand), tuple(sizes))
@@ -59,7 +66,7 @@ def set_dimension_size(context: Context, instruction: Instruction, values: Seque
 @DYNAMIC_RULES.rule(opcodes.BROADCAST)
 def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes = list(instruction.shape.dimensions)
-    for size, dimension in zip(sizes_of(values[0]), instruction.attributes.dimensions, strict=True):
+    for size, dimension in zip(sizes_of(values[0]), instruction.dimensions, strict=True):
         sizes[dimension] = size
     return DynamicArray(apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])]), tuple(sizes))
 
@@ -68,15 +75,16 @@ def broadcast(context: Context, instruction: Instruction, values: Sequence[Value
 def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes = sizes_of(values[0])
     moved = apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])])
-    return DynamicArray(moved, tuple(sizes[d] for d in instruction.attributes.dimensions))
+    return DynamicArray(moved, tuple(sizes[d] for d in instruction.dimensions))
 
 
 @DYNAMIC_RULES.rule(opcodes.SHUFFLE)
 def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Rotates the elements within the actual sizes; given coordinates are cropped to the actual sizes."""
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(ShuffleAttributes)
     if attributes.mode is ShuffleMode.ROTATE:
         return apply_at_actual_sizes(context, instruction, values)
+    assert attributes.indices is not None
     kept = crop_value(attributes.indices.array, sizes_of(values[0]))
     return apply_at_actual_sizes(context, instruction, values, indices=Literal.array_of(kept))
 
@@ -84,7 +92,7 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
 @DYNAMIC_RULES.rule(opcodes.CONCATENATE)
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Concatenates the elements within the actual sizes without gaps; other dimensions have the smallest sizes."""
-    dimension, least = instruction.attributes.dimension, smallest_sizes(values)
+    dimension, least = instruction.dimension, smallest_sizes(values)
     rows = [[*least[:dimension], sizes_of(value)[dimension], *least[dimension + 1 :]] for value in values]
     return apply_at_actual_sizes(
         context, instruction, [crop_value(v, sizes) for v, sizes in zip(values, rows, strict=True)]
@@ -97,7 +105,7 @@ def concatenate(context: Context, instruction: Instruction, values: Sequence[Val
 @DYNAMIC_RULES.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Returns the elements of the range that are within the actual sizes."""
-    ranges = instruction.attributes.ranges
+    ranges = instruction.attributes_as(SliceAttributes).ranges
     rows = zip(sizes_of(values[0]), ranges.starts, ranges.limits, ranges.strides, strict=True)
     sizes = [strided(max(0, min(size, limit) - start), 1, stride) for size, start, limit, stride in rows]
     return DynamicArray(apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])]), tuple(sizes))
@@ -106,7 +114,7 @@ def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) 
 @DYNAMIC_RULES.rule(opcodes.PAD)
 def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Adds the padding after the last element within the actual size; a negative size becomes 0."""
-    config = instruction.attributes.padding.dimensions
+    config = instruction.attributes_as(PadAttributes).padding.dimensions
     pairs = zip(config, sizes_of(values[0]), strict=True)
     shape = instruction.shape.with_dimensions([max(0, entry.output_size(size)) for entry, size in pairs])
     return apply_with_shape(context, instruction, [actual_array(values[0]), values[1]], shape, instruction.attributes)
@@ -117,7 +125,12 @@ def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[V
     """Clamps starts to the bounds. Only a dimension that is taken completely stays dynamic."""
     operand, *indices = values
     array = array_of_bounds(operand)
-    rows = zip(sizes_of(operand), array.shape, instruction.attributes.dynamic_slice_sizes, strict=True)
+    rows = zip(
+        sizes_of(operand),
+        array.shape,
+        instruction.attributes_as(DynamicSliceAttributes).dynamic_slice_sizes,
+        strict=True,
+    )
     sizes = tuple(size if taken == bound else taken for size, bound, taken in rows)
     return DynamicArray(apply_ordinary_rule(context, instruction, [array, *map(array_of_bounds, indices)]), sizes)
 

@@ -16,6 +16,7 @@ from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, broadcast_sizes, crop_to_smallest_sizes, crop_value
 from xlapy.interpreter.dynamic_array import actual_array
 from xlapy.opcodes.attributes.dimensions import Window
+from xlapy.opcodes.reduction import WindowAttributes
 
 DYNAMIC_RULES.refuse("its body is written for slices of the bounds", opcodes.SCAN)
 
@@ -42,7 +43,9 @@ def _mapped(value: Value, shape: Shape, sizes: Sequence[int]) -> Array:
 @DYNAMIC_RULES.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     operand, source, init = values
-    fitting = fit_source_to_windows(actual_array(operand), source, init, instruction.attributes.window)
+    fitting = fit_source_to_windows(
+        actual_array(operand), source, init, instruction.attributes_as(WindowAttributes).window
+    )
     return apply_at_actual_sizes(context, instruction, [operand, fitting, init])
 
 

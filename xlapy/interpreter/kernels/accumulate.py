@@ -80,7 +80,7 @@ def _is_grouping_free(computation: Computation, array: Array) -> bool:
     root, count = computation.root_instruction, len(computation.parameters) // 2
     results = root.operands if root.op is opcodes.TUPLE else (root,)
     return all(
-        result.op is opcodes.PARAMETER and result.attributes.number % count == number
+        result.op is opcodes.PARAMETER and result.parameter_number % count == number
         for number, result in enumerate(results)
     )
 

@@ -19,6 +19,7 @@ from xlapy.base.errors import ExecutionError, VerificationError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Array, Value
+from xlapy.opcodes.collectives import CollectivePermuteAttributes
 from xlapy.opcodes.requirements import elements_of
 
 Offsets = Sequence[Sequence[Array]]
@@ -31,7 +32,7 @@ def check_slices(instruction: Instruction) -> None:
     buffers = list(zip(elements_of(source), elements_of(target), strict=True))
     offsets = [*_of_buffers(source, read), *_of_buffers(target, written)]
     counts = sorted({_slice_count(offset) for offset in offsets})
-    sizes = instruction.slice_sizes
+    sizes = instruction.attributes_as(CollectivePermuteAttributes).slice_sizes
     if len(counts) > 1 or len(sizes) != sum(counts) * len(buffers):
         raise VerificationError(
             f"{describe_instruction(instruction)}: {len(sizes)} slice_sizes are not one for each slice; the offsets "
@@ -72,7 +73,7 @@ def _slice_count(offsets: Shape) -> int:
 
 def permute_slices(instruction: Instruction, brought: Sequence[Sequence[Value]], place: int) -> Value:
     """The output of the device at a place among those that bring their operands, with what the others send it."""
-    pairs = instruction.source_target_pairs
+    pairs = instruction.attributes_as(CollectivePermuteAttributes).source_target_pairs
     output = brought[place][1]
     results = [array.copy() for array in _arrays(output)]
     for (source, target), number in zip(pairs, _slice_numbers(pairs), strict=True):
@@ -102,7 +103,7 @@ def _receive(
     for position, (array, starts, places, result) in enumerate(buffers):
         count = len(starts)
         chosen = min(number, count - 1)
-        sizes = instruction.slice_sizes[position * count + chosen]
+        sizes = instruction.attributes_as(CollectivePermuteAttributes).slice_sizes[position * count + chosen]
         taken = array[_region(instruction, "input", array, starts[chosen], sizes)]
         result[_region(instruction, "output", result, places[chosen], sizes)] = taken
 

@@ -19,7 +19,7 @@ from xlapy.base.rounding import round_to, round_to_odd
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.integer import to_native_integer
-from xlapy.opcodes.elementwise import reduce_precision_format
+from xlapy.opcodes.elementwise import ReducePrecisionAttributes, reduce_precision_format
 
 
 @RULES.rule(opcodes.CONVERT)
@@ -34,7 +34,8 @@ def bitcast_convert(context: Context, instruction: Instruction, values: Sequence
 
 @RULES.rule(opcodes.REDUCE_PRECISION)
 def reduce_precision(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return reduce_precision_array(values[0], instruction.exponent_bits, instruction.mantissa_bits)
+    attributes = instruction.attributes_as(ReducePrecisionAttributes)
+    return reduce_precision_array(values[0], attributes.exponent_bits, attributes.mantissa_bits)
 
 
 def dtype_of(element_type: PrimitiveType) -> np.dtype[Any]:

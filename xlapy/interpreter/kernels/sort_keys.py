@@ -25,7 +25,7 @@ from xlapy.hlo.traverse import ancestors, post_order
 from xlapy.interpreter.core import RULES, Array, Context
 from xlapy.interpreter.elementwise import total_order_key
 from xlapy.interpreter.kernels.integer import to_native_integer
-from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
 
 _MOST_KEYS = 8  # the table has 3^keys entries
 
@@ -93,7 +93,7 @@ class _Reading:
             if instruction not in needed:
                 continue
             if instruction.op is opcodes.PARAMETER:
-                sides[instruction] = {instruction.attributes.number % 2}
+                sides[instruction] = {instruction.parameter_number % 2}
                 continue
             sides[instruction] = {side for operand in instruction.operands for side in sides[operand]}
             if not self._place(instruction, sides):
@@ -120,7 +120,9 @@ class _Reading:
         left, right = instruction.operands
         swapped = 1 in sides[left]
         has_partial_order = left.shape.element_type.is_floating or left.shape.element_type.is_complex
-        partial = has_partial_order and instruction.attributes.type is not ComparisonType.TOTALORDER
+        partial = (
+            has_partial_order and instruction.attributes_as(CompareAttributes).type is not ComparisonType.TOTALORDER
+        )
         self.comparisons[instruction] = (self._number(_Key(right if swapped else left, partial)), swapped)
         return True
 
@@ -138,7 +140,7 @@ class _Reading:
         for instruction in self.logic:
             if instruction in self.comparisons:
                 number, swapped = self.comparisons[instruction]
-                says = np.array(_TRUE_FOR[instruction.attributes.direction])
+                says = np.array(_TRUE_FOR[instruction.attributes_as(CompareAttributes).direction])
                 along = [3 if d == number else 1 for d in range(rank)]
                 values[instruction] = (says[::-1] if swapped else says).reshape(along)
             else:
@@ -170,7 +172,7 @@ def _evaluate_key(context: Context, comparator: Computation, key: _Key, operands
     needed = ancestors([key.value])
     for instruction in post_order(comparator):
         if instruction in needed and instruction.op is opcodes.PARAMETER:
-            values[instruction] = operands[instruction.attributes.number // 2]
+            values[instruction] = operands[instruction.parameter_number // 2]
         elif instruction in needed:
             arguments = [values[operand] for operand in instruction.operands]
             values[instruction] = RULES.find(instruction.op)(context, instruction, arguments)
@@ -203,7 +205,7 @@ def _agree(a: Instruction, b: Instruction, flip: int) -> bool:
         if x.op is not y.op or x.shape.element_type is not y.shape.element_type or len(x.operands) != len(y.operands):
             return False
         if x.op is opcodes.PARAMETER:
-            if x.attributes.number ^ flip != y.attributes.number:
+            if x.parameter_number ^ flip != y.parameter_number:
                 return False
         elif x.attributes != y.attributes:
             return False

@@ -25,7 +25,7 @@ def dense_kernel(instruction: Instruction, kernel: Value) -> Array:
 
     `UnsupportedError` for a sparsity that has no meaning, `ExecutionError` for a place outside its block.
     """
-    attrs: ConvolutionAttributes = instruction.attributes
+    attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     sparsity = attrs.sparsity_config.rhs
     if not isinstance(kernel, tuple):
         if sparsity is not None:
@@ -51,7 +51,7 @@ def dense_kernel(instruction: Instruction, kernel: Value) -> Array:
 
 
 def _check(instruction: Instruction, sparsity: TensorSparsity, elements: Array, places: Array) -> None:
-    features = instruction.attributes.dim_labels.kernel_input_feature_dimension
+    features = instruction.attributes_as(ConvolutionAttributes).dim_labels.kernel_input_feature_dimension
     if sparsity.dimension != features:
         _refuse(instruction, f"is sparse along its input features, dimension {features}, not {sparsity.dimension}")
     if places.shape != elements.shape or not PrimitiveType.from_dtype(places.dtype).is_integral:

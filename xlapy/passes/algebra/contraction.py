@@ -9,6 +9,7 @@ from math import prod
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.contraction import DotAttributes
 from xlapy.passes.algebra.core import IEEE_TYPES, REWRITES
 from xlapy.passes.rewrite import Writer
 
@@ -20,7 +21,7 @@ def dot_over_at_most_one_element(write: Writer, instruction: Instruction) -> Ins
     Only if no algorithm rounds the operands. To floats, zero is added as by the sum: it turns -0 into 0.
     """
     lhs, rhs = instruction.operands[:2]
-    attributes, t = instruction.attributes, instruction.shape.element_type
+    attributes, t = instruction.attributes_as(DotAttributes), instruction.shape.element_type
     contracted = prod(lhs.shape.dimensions[d] for d in attributes.lhs_contracting_dims)
     if contracted > 1 or attributes != _dimension_numbers_only(instruction) or len(instruction.operands) != 2:
         return None

@@ -15,7 +15,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
 from xlapy.passes.algebra.core import (
     IEEE_TYPES,
     REWRITES,
@@ -296,7 +296,7 @@ def not_of_compare(write: Writer, instruction: Instruction) -> Instruction | Non
     (operand,) = instruction.operands
     if operand.op is not opcodes.COMPARE or not has_one_user(operand) or not _is_totally_ordered(operand):
         return None
-    attributes = operand.attributes.replace(direction=_OPPOSITE[operand.direction])
+    attributes = operand.attributes.replace(direction=_OPPOSITE[operand.attributes_as(CompareAttributes).direction])
     return write.add(opcodes.COMPARE, *operand.operands, attributes=attributes, shape=instruction.shape)
 
 
@@ -387,7 +387,7 @@ _REFLEXIVE = (ComparisonDirection.EQ, ComparisonDirection.LE, ComparisonDirectio
 def _is_totally_ordered(compare: Instruction) -> bool:
     """Returns whether a comparison orders all values; IEEE comparisons of floats do not order NaN."""
     t = compare.operands[0].shape.element_type
-    return t.is_integral or t is PRED or compare.attributes.type is ComparisonType.TOTALORDER
+    return t.is_integral or t is PRED or compare.attributes_as(CompareAttributes).type is ComparisonType.TOTALORDER
 
 
 @REWRITES.rule(opcodes.COMPARE)
@@ -397,8 +397,8 @@ def compare_with_itself(write: Writer, instruction: Instruction) -> Instruction 
     if lhs is not rhs:
         return None
     if _is_totally_ordered(instruction):
-        return splat_like(write, instruction, instruction.direction in _REFLEXIVE)
-    strict = instruction.direction in (ComparisonDirection.LT, ComparisonDirection.GT)
+        return splat_like(write, instruction, instruction.attributes_as(CompareAttributes).direction in _REFLEXIVE)
+    strict = instruction.attributes_as(CompareAttributes).direction in (ComparisonDirection.LT, ComparisonDirection.GT)
     return splat_like(write, instruction, False) if strict else None
 
 
@@ -413,17 +413,18 @@ def compare_with_type_limit(write: Writer, instruction: Instruction) -> Instruct
         return None
     below, above = (ComparisonDirection.LT, ComparisonDirection.GE), (ComparisonDirection.GT, ComparisonDirection.LE)
     for limit, (never, always) in zip(limits, (below, above), strict=True):
-        if int(value) == limit and instruction.direction in (never, always):
-            return splat_like(write, instruction, instruction.direction is always)
+        if int(value) == limit and instruction.attributes_as(CompareAttributes).direction in (never, always):
+            return splat_like(write, instruction, instruction.attributes_as(CompareAttributes).direction is always)
     return None
 
 
 @REWRITES.rule(opcodes.COMPARE)
 def compare_predicate_with_constant(write: Writer, instruction: Instruction) -> Instruction | None:
     """p == true and p != false -> p; p == false and p != true -> not p."""
-    equal = instruction.direction is ComparisonDirection.EQ
+    attributes = instruction.attributes_as(CompareAttributes)
+    equal = attributes.direction is ComparisonDirection.EQ
     if instruction.operands[0].shape.element_type is not PRED or not (
-        equal or instruction.direction is ComparisonDirection.NE
+        equal or attributes.direction is ComparisonDirection.NE
     ):
         return None
     for value, other in _operand_orders(instruction):

@@ -9,6 +9,7 @@ from math import prod
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.indexing import GatherAttributes
 from xlapy.passes.algebra.core import REWRITES, known_array
 from xlapy.passes.rewrite import Writer
 
@@ -17,7 +18,7 @@ from xlapy.passes.rewrite import Writer
 def gather_at_one_constant_index(write: Writer, instruction: Instruction) -> Instruction | None:
     """A gather with one constant index vector -> a reshaped slice at its clamped indices."""
     operand, indices = instruction.operands
-    attributes = instruction.attributes
+    attributes = instruction.attributes_as(GatherAttributes)
     if attributes.operand_batching_dims or not instruction.shape.size:
         return None
     vector = known_array(indices)

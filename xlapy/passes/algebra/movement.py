@@ -12,7 +12,14 @@ from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
-from xlapy.opcodes.movement import DimensionsAttributes, PadAttributes, ShuffleMode
+from xlapy.opcodes.movement import (
+    DimensionsAttributes,
+    DynamicSliceAttributes,
+    PadAttributes,
+    ShuffleAttributes,
+    ShuffleMode,
+    SliceAttributes,
+)
 from xlapy.passes.algebra.core import REWRITES, broadcast_scalar_of, has_one_user, scalar_integer
 from xlapy.passes.rewrite import Writer
 
@@ -124,7 +131,7 @@ def slice_of_slice(write: Writer, instruction: Instruction) -> Instruction | Non
     (operand,) = instruction.operands
     if operand.op is not opcodes.SLICE:
         return None
-    outer, inner = instruction.ranges, operand.ranges
+    outer, inner = instruction.attributes_as(SliceAttributes).ranges, operand.attributes_as(SliceAttributes).ranges
     starts, limits, strides = [], [], []
     for d, size in enumerate(instruction.shape.dimensions):
         stride = outer.strides[d] * inner.strides[d]
@@ -149,7 +156,7 @@ def slice_of_concatenate(write: Writer, instruction: Instruction) -> Instruction
     (operand,) = instruction.operands
     if operand.op is not opcodes.CONCATENATE or not instruction.shape.size:
         return None
-    dimension, offset, ranges = operand.dimension, 0, instruction.ranges
+    dimension, offset, ranges = operand.dimension, 0, instruction.attributes_as(SliceAttributes).ranges
     for part in operand.operands:
         size = part.shape.dimensions[dimension]
         if offset <= ranges.starts[dimension] and ranges.limits[dimension] <= offset + size:
@@ -166,7 +173,10 @@ def slice_of_pad(write: Writer, instruction: Instruction) -> Instruction | None:
     if operand.op is not opcodes.PAD or not instruction.shape.size:
         return None
     source, value = operand.operands
-    ranges, config = instruction.ranges, operand.padding.dimensions
+    ranges, config = (
+        instruction.attributes_as(SliceAttributes).ranges,
+        operand.attributes_as(PadAttributes).padding.dimensions,
+    )
     inside = not any(each.interior for each in config)
     for d, each in enumerate(config):
         last = ranges.starts[d] + (instruction.shape.dimensions[d] - 1) * ranges.strides[d]
@@ -195,13 +205,13 @@ def pad_of_empty_operand(write: Writer, instruction: Instruction) -> Instruction
 @REWRITES.rule(opcodes.PAD)
 def pad_by_zero(write: Writer, instruction: Instruction) -> Instruction | None:
     """No padding at all -> the operand."""
-    config = instruction.padding.dimensions
+    config = instruction.attributes_as(PadAttributes).padding.dimensions
     has_edges = any(each.low or each.high for each in config)
     return None if has_edges or _has_interior_padding(instruction) else instruction.operands[0]
 
 
 def _has_interior_padding(pad: Instruction) -> bool:
-    pairs = zip(pad.padding.dimensions, pad.operands[0].shape.dimensions, strict=True)
+    pairs = zip(pad.attributes_as(PadAttributes).padding.dimensions, pad.operands[0].shape.dimensions, strict=True)
     return any(each.interior and size > 1 for each, size in pairs)
 
 
@@ -209,7 +219,7 @@ def _has_interior_padding(pad: Instruction) -> bool:
 def pad_by_negative_edges(write: Writer, instruction: Instruction) -> Instruction | None:
     """Padding that only crops -> a slice."""
     operand = instruction.operands[0]
-    config = instruction.padding.dimensions
+    config = instruction.attributes_as(PadAttributes).padding.dimensions
     if _has_interior_padding(instruction) or any(each.low > 0 or each.high > 0 for each in config):
         return None
     limits = [size + each.high for size, each in zip(operand.shape.dimensions, config, strict=True)]
@@ -225,7 +235,13 @@ def pad_of_pad(write: Writer, instruction: Instruction) -> Instruction | None:
     operand, value = instruction.operands
     if operand.op is not opcodes.PAD or operand.operands[1] is not value or not has_one_user(operand):
         return None
-    pairs = list(zip(operand.padding.dimensions, instruction.padding.dimensions, strict=True))
+    pairs = list(
+        zip(
+            operand.attributes_as(PadAttributes).padding.dimensions,
+            instruction.attributes_as(PadAttributes).padding.dimensions,
+            strict=True,
+        )
+    )
     if any(min(a.low, a.high, b.low, b.high) < 0 or a.interior or b.interior for a, b in pairs):
         return None
     edges = tuple(PaddingDimension(a.low + b.low, a.high + b.high) for a, b in pairs)
@@ -281,7 +297,7 @@ def concatenate_of_adjacent_slices(write: Writer, instruction: Instruction) -> I
 def _joined_slice(write: Writer, first: Instruction, second: Instruction, dimension: int) -> Instruction | None:
     if first.op is not opcodes.SLICE or second.op is not opcodes.SLICE or first.operands != second.operands:
         return None
-    a, b = first.ranges, second.ranges
+    a, b = first.attributes_as(SliceAttributes).ranges, second.attributes_as(SliceAttributes).ranges
     steps_of_one = {*a.strides, *b.strides} == {1}
     if not steps_of_one or a.limits[dimension] != b.starts[dimension]:
         return None
@@ -328,7 +344,7 @@ def dynamic_slice_of_all_elements(write: Writer, instruction: Instruction) -> In
 def dynamic_slice_at_constant_indices(write: Writer, instruction: Instruction) -> Instruction | None:
     """A dynamic slice at constant start indices -> a slice."""
     operand, *indices = instruction.operands
-    sizes = instruction.dynamic_slice_sizes
+    sizes = instruction.attributes_as(DynamicSliceAttributes).dynamic_slice_sizes
     last_starts = [whole - size for whole, size in zip(operand.shape.dimensions, sizes, strict=True)]
     starts = known_starts(indices, last_starts)
     if starts is None:
@@ -373,7 +389,8 @@ def same_scalar(write: Writer, value: int, shape: Shape) -> Instruction:
 def shuffle_by_zero_rotation(write: Writer, instruction: Instruction) -> Instruction | None:
     """A rotation of each dimension by a multiple of its size -> the operand."""
     (operand,) = instruction.operands
-    if instruction.mode is not ShuffleMode.ROTATE:
+    attributes = instruction.attributes_as(ShuffleAttributes)
+    if attributes.mode is not ShuffleMode.ROTATE:
         return None
     sizes = [max(1, operand.shape.dimensions[d]) for d in instruction.dimensions]
-    return None if any(shift % size for shift, size in zip(instruction.shifts, sizes, strict=True)) else operand
+    return None if any(shift % size for shift, size in zip(attributes.shifts, sizes, strict=True)) else operand

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.movement import SliceAttributes
 from xlapy.opcodes.sources import IotaAttributes
 from xlapy.passes.algebra.core import REWRITES
 from xlapy.passes.rewrite import Writer
@@ -105,7 +106,10 @@ def slice_of_iota(write: Writer, instruction: Instruction) -> Instruction | None
     (operand,) = instruction.operands
     if operand.op is not opcodes.IOTA or not instruction.shape.size:
         return None
-    dimension, ranges = operand.iota_dimension, instruction.ranges
+    dimension, ranges = (
+        operand.attributes_as(IotaAttributes).iota_dimension,
+        instruction.attributes_as(SliceAttributes).ranges,
+    )
     if ranges.starts[dimension] or ranges.strides[dimension] != 1:
         return None
     attributes = IotaAttributes.make(iota_dimension=dimension)
@@ -118,12 +122,14 @@ def transpose_of_iota(write: Writer, instruction: Instruction) -> Instruction | 
     (operand,) = instruction.operands
     if operand.op is not opcodes.IOTA:
         return None
-    attributes = IotaAttributes.make(iota_dimension=instruction.dimensions.index(operand.iota_dimension))
+    attributes = IotaAttributes.make(
+        iota_dimension=instruction.dimensions.index(operand.attributes_as(IotaAttributes).iota_dimension)
+    )
     return write.add(opcodes.IOTA, attributes=attributes, shape=instruction.shape)
 
 
 @REWRITES.rule(opcodes.IOTA)
 def iota_of_unit_dimension(write: Writer, instruction: Instruction) -> Instruction | None:
     """An iota along a dimension of at most one element -> zeros."""
-    size = instruction.shape.dimensions[instruction.iota_dimension]
+    size = instruction.shape.dimensions[instruction.attributes_as(IotaAttributes).iota_dimension]
     return write.filled(0, instruction.shape) if size <= 1 else None

@@ -12,7 +12,7 @@ from xlapy.passes.rewrite import Writer
 def get_element_of_tuple(write: Writer, instruction: Instruction) -> Instruction | None:
     """Element i of tuple(a, b, ...) -> operand i."""
     (operand,) = instruction.operands
-    return operand.operands[instruction.index] if operand.op is opcodes.TUPLE else None
+    return operand.operands[instruction.tuple_index] if operand.op is opcodes.TUPLE else None
 
 
 @REWRITES.rule(opcodes.GET_TUPLE_ELEMENT)
@@ -21,7 +21,7 @@ def get_element_of_constant(write: Writer, instruction: Instruction) -> Instruct
     (operand,) = instruction.operands
     if operand.op is not opcodes.CONSTANT:
         return None
-    return write.literal(operand.literal.elements[instruction.index], instruction.shape)
+    return write.literal(operand.literal.elements[instruction.tuple_index], instruction.shape)
 
 
 @REWRITES.rule(opcodes.TUPLE)
@@ -34,6 +34,10 @@ def tuple_of_all_elements(write: Writer, instruction: Instruction) -> Instructio
     if len(operands) != len(source.shape.tuple_shapes):
         return None
     for index, operand in enumerate(operands):
-        if operand.op is not opcodes.GET_TUPLE_ELEMENT or operand.operands[0] is not source or operand.index != index:
+        if (
+            operand.op is not opcodes.GET_TUPLE_ELEMENT
+            or operand.operands[0] is not source
+            or operand.tuple_index != index
+        ):
             return None
     return source

@@ -117,7 +117,7 @@ class HoistLoopInvariants:
     ) -> int | None:
         """How many elements an instruction is computed from in all, if it is the same in every round; else None."""
         if _is_element(seen, instruction):
-            return element_count(instruction.shape) if seen.is_invariant(instruction.index) else None
+            return element_count(instruction.shape) if seen.is_invariant(instruction.tuple_index) else None
         if instruction.op in (opcodes.CONSTANT, opcodes.IOTA):
             return 0
         if instruction.op.family not in SPECULATABLE_FAMILIES or instruction is seen.body.root_instruction:
@@ -151,7 +151,7 @@ def _carry(seen: TupleLoop, moved: dict[Instruction, None], carried: Sequence[In
         if is_dead(reader):
             edit.remove(reader)
         else:
-            take_over(reader, Writer(reader).element(made, reader.index))
+            take_over(reader, Writer(reader).element(made, reader.tuple_index))
     for value in (*values, *outside.values()):
         remove_if_dead(value)
     if loop.parent is not None:
@@ -164,7 +164,7 @@ def _copies_outside(
     """The moved instructions before the loop."""
     computation = seen.loop.parent
     assert computation is not None
-    copies = {element: values[element.index] for element in seen.element_reads(seen.body)}
+    copies = {element: values[element.tuple_index] for element in seen.element_reads(seen.body)}
     for instruction in moved:
         operands = [copies[operand] for operand in instruction.operands]
         copies[instruction] = edit.clone_instruction(instruction, computation, operands)
@@ -179,7 +179,7 @@ def _with_state(computation: Computation, shape: Shape, carried: Sequence[Instru
 
     def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
         (state,) = parameters
-        bound = {element: write.element(state, element.index) for element in parameter.users}
+        bound = {element: write.element(state, element.tuple_index) for element in parameter.users}
         return bound | {value: write.element(state, count + place) for place, value in enumerate(carried)}
 
     def finish(write: Writer, values: Values) -> Instruction:

@@ -13,6 +13,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.opcodes.control import CallAttributes
 from xlapy.passes.rewrite import editable_computations, remove_uncalled, settle
 
 
@@ -50,7 +51,7 @@ class InlineCalls:
         (called,) = call.computations
         caller = call.parent
         assert caller is not None
-        if call.is_composite and not self.composites:
+        if call.attributes_as(CallAttributes).is_composite and not self.composites:
             return False
         if (call.frontend_attributes or {}).get("inlineable") == "false" or not keeps_annotations(call):
             return False

@@ -117,7 +117,7 @@ def _put_constants_into(conditional: Instruction, number: int) -> bool:
     changed = False
     for user in parameter.users:
         reads = user.op is opcodes.GET_TUPLE_ELEMENT and operand.op is opcodes.TUPLE
-        source = operand.operands[user.index] if reads else None
+        source = operand.operands[user.tuple_index] if reads else None
         if source is not None and _is_known(source) and (user.has_users or user.is_root):
             constant = Writer(user).add(opcodes.CONSTANT, attributes=source.attributes, shape=source.shape)
             take_over(user, constant)
@@ -145,7 +145,7 @@ def _read_outside(conditional: Instruction) -> bool:
     """Elements that are the same whatever the branch are taken from where they come from."""
     changed = False
     for reader in _readers(conditional) or ():
-        results = [branch.root_instruction.operands[reader.index] for branch in conditional.computations]
+        results = [branch.root_instruction.operands[reader.tuple_index] for branch in conditional.computations]
         if is_dead(reader):
             continue
         if all(_is_known(result) and result.attributes == results[0].attributes for result in results):
@@ -167,7 +167,7 @@ def _source(conditional: Instruction, number: int, result: Instruction) -> Instr
     if result.op is opcodes.PARAMETER:
         return operand
     through = result.op is opcodes.GET_TUPLE_ELEMENT and result.operands[0].op is opcodes.PARAMETER
-    return operand.operands[result.index] if through and operand.op is opcodes.TUPLE else None
+    return operand.operands[result.tuple_index] if through and operand.op is opcodes.TUPLE else None
 
 
 def _drop_unread(conditional: Instruction) -> bool:
@@ -175,7 +175,7 @@ def _drop_unread(conditional: Instruction) -> bool:
     readers = _readers(conditional)
     if readers is None:
         return False
-    kept = sorted({reader.index for reader in readers if not is_dead(reader)})
+    kept = sorted({reader.tuple_index for reader in readers if not is_dead(reader)})
     if len(kept) == len(conditional.shape.tuple_shapes) or not readers:
         return False
     shape = Shape.tuple(conditional.shape.tuple_shapes[index] for index in kept)
@@ -188,7 +188,7 @@ def _drop_unread(conditional: Instruction) -> bool:
         if is_dead(reader):
             remove_if_dead(reader)
         else:
-            take_over(reader, Writer(reader).element(made, kept.index(reader.index)))
+            take_over(reader, Writer(reader).element(made, kept.index(reader.tuple_index)))
     if conditional.parent is not None:
         remove_replaced(conditional)
     return True

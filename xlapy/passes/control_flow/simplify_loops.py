@@ -117,16 +117,16 @@ def _read_before(seen: TupleLoop) -> bool:
     """Readers behind the loop of elements that do not change read them before it."""
     changed = False
     for reader in seen.loop.users:
-        if reader.op is not opcodes.GET_TUPLE_ELEMENT or is_dead(reader) or not seen.is_invariant(reader.index):
+        if reader.op is not opcodes.GET_TUPLE_ELEMENT or is_dead(reader) or not seen.is_invariant(reader.tuple_index):
             continue
         (init,) = seen.loop.operands
         if init.op is opcodes.TUPLE:
-            source = init.operands[reader.index]
+            source = init.operands[reader.tuple_index]
             if can_stand_for(source, reader):
                 replace(reader, source)
                 changed = True
         elif not has_control_edges(reader):
-            take_over(reader, Writer(reader).element(init, reader.index))
+            take_over(reader, Writer(reader).element(init, reader.tuple_index))
             changed = True
     return changed
 
@@ -147,7 +147,7 @@ def _constants(seen: TupleLoop) -> dict[int, Instruction]:
 def _inner_readers(seen: TupleLoop, index: int) -> list[Instruction]:
     """The instructions that read an element inside and do more than hand it through."""
     root = seen.body.root_instruction
-    readers = [e for c in (seen.condition, seen.body) for e in seen.element_reads(c) if e.index == index]
+    readers = [e for c in (seen.condition, seen.body) for e in seen.element_reads(c) if e.tuple_index == index]
     return [e for e in readers if e.is_root or any(user is not root for user in e.users)]
 
 
@@ -202,7 +202,7 @@ def _drop_unneeded(seen: TupleLoop, effects: Effects) -> bool:
         if is_dead(reader):
             edit.remove(reader)
         else:
-            take_over(reader, Writer(reader).element(made, kept.index(reader.index)))
+            take_over(reader, Writer(reader).element(made, kept.index(reader.tuple_index)))
     for value in (*write.made, *values):
         remove_if_dead(value)
     if loop.parent is not None:
@@ -215,8 +215,8 @@ def _needed(seen: TupleLoop, effects: Effects) -> set[int] | None:
     loop = seen.loop
     if loop.is_root or any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in loop.users):
         return None
-    needed = {reader.index for reader in loop.users if not is_dead(reader)}
-    needed |= {element.index for element in seen.element_reads(seen.condition)}
+    needed = {reader.tuple_index for reader in loop.users if not is_dead(reader)}
+    needed |= {element.tuple_index for element in seen.element_reads(seen.condition)}
     reads, effectful = _dependencies(seen, effects)
     needed |= effectful
     pending = list(needed)
@@ -241,7 +241,7 @@ def _dependencies(seen: TupleLoop, effects: Effects) -> tuple[list[set[int]], se
         for operand in instruction.operands:
             found |= bits[operand]
         if instruction.op is opcodes.GET_TUPLE_ELEMENT and instruction.operands[0] is parameter:
-            found = 1 << instruction.index
+            found = 1 << instruction.tuple_index
         bits[instruction] = found
         if instruction is not root and (effects.has_side_effect(instruction) or has_control_edges(instruction)):
             effectful |= found
@@ -259,8 +259,8 @@ def _with_elements(computation: Computation, kept: Sequence[int], shape: Shape, 
 
     def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
         places = {index: place for place, index in enumerate(kept)}
-        users = [user for user in parameter.users if user.index in places]
-        return {user: write.element(parameters[0], places[user.index]) for user in users}
+        users = [user for user in parameter.users if user.tuple_index in places]
+        return {user: write.element(parameters[0], places[user.tuple_index]) for user in users}
 
     def finish(write: Writer, values: Values) -> Instruction:
         if not is_body:

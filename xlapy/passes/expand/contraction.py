@@ -52,7 +52,7 @@ def scaled_dot(write: Writer, instruction: Instruction) -> Instruction:
     lhs, rhs, lhs_scale, rhs_scale = instruction.operands
     t = _product_type(instruction)
     left, right = _scaled(write, lhs, lhs_scale, t), _scaled(write, rhs, rhs_scale, t)
-    return _dot(write, left, right, instruction.attributes, instruction.shape.element_type)
+    return _dot(write, left, right, instruction.attributes_as(DotAttributes), instruction.shape.element_type)
 
 
 def _product_type(instruction: Instruction) -> PrimitiveType:
@@ -90,7 +90,7 @@ def _scaled(write: Writer, operand: Instruction, scale: Instruction, t: Primitiv
 def ragged_dot(write: Writer, instruction: Instruction) -> Instruction:
     """A dot of everything with everything, of which the elements are kept that meet their own group."""
     _require_static(instruction)
-    attrs: RaggedDotAttributes = instruction.attributes
+    attrs: RaggedDotAttributes = instruction.attributes_as(RaggedDotAttributes)
     group_sizes = instruction.operands[2]
     count = group_sizes.shape.dimensions[-1]
     if not count or not instruction.shape.size:
@@ -162,7 +162,11 @@ def _kept(write: Writer, condition: Instruction, values: Instruction) -> Instruc
 
 def _ragged_free(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
     """`[b,m,k] [g,b,k,n] -> [b,m,g,n]`, of which each row keeps its own group; the sum over groups has one term."""
-    (lhs, rhs, _), attrs, t = instruction.operands, instruction.attributes, instruction.shape.element_type
+    (lhs, rhs, _), attrs, t = (
+        instruction.operands,
+        instruction.attributes_as(RaggedDotAttributes),
+        instruction.shape.element_type,
+    )
     rank = lhs.shape.rank
     sums = _dot(write, lhs, rhs, _plain(attrs), t)
     axis = rank - len(attrs.lhs_contracting_dims) + attrs.rhs_free_dims(rhs.shape.rank).index(attrs.rhs_group_dims[0])
@@ -174,7 +178,7 @@ def _ragged_free(write: Writer, instruction: Instruction, owners: Instruction, c
 
 def _ragged_contracting(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
     """`[g,b,m,k] [g,b,k,n] -> [g,b,m,n]` of operands repeated for each group, 0 where that does not own them."""
-    (lhs, rhs, _), attrs = instruction.operands, instruction.attributes
+    (lhs, rhs, _), attrs = instruction.operands, instruction.attributes_as(RaggedDotAttributes)
     pairs = dict(zip(attrs.lhs_batch_dims, attrs.rhs_batch_dims, strict=True))
     pairs |= dict(zip(attrs.lhs_contracting_dims, attrs.rhs_contracting_dims, strict=True))
     own = _own_dimensions(owners, attrs, lhs.shape.rank)
@@ -203,7 +207,7 @@ def _by_group(
 
 def _ragged_batch(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
     """`[b,m,k] [b,k,n] -> [b,m,n]`, 0 for batches that no group covers."""
-    (lhs, rhs, _), attrs = instruction.operands, instruction.attributes
+    (lhs, rhs, _), attrs = instruction.operands, instruction.attributes_as(RaggedDotAttributes)
     sums = _dot(write, lhs, rhs, _plain(attrs), instruction.shape.element_type)
     groups = write.filled(count, sums.shape.with_element_type(S32))
     places = _places_in_result(owners, attrs, lhs.shape.rank)

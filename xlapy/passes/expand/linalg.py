@@ -17,7 +17,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Precision
 from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
-from xlapy.opcodes.linalg import FftType, Transpose
+from xlapy.opcodes.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
 from xlapy.opcodes.movement import DimensionsAttributes
 from xlapy.passes.expand.blocks import compare, concatenate, iota, loop, put, slice_of, take
 from xlapy.passes.expand.core import EXPANSIONS
@@ -86,7 +86,7 @@ def _spread(write: Writer, columns: Instruction, like: Instruction) -> Instructi
 def cholesky(write: Writer, instruction: Instruction) -> Instruction:
     """Column after column: what those to the left do not explain, over the root of its element on the diagonal."""
     _require_static(instruction)
-    (operand,), lower = instruction.operands, instruction.attributes.lower
+    (operand,), lower = instruction.operands, instruction.attributes_as(CholeskyAttributes).lower
     if not operand.shape.size:
         return operand
     a = _exact(write, operand)
@@ -127,7 +127,7 @@ def _next_column(write: Writer, number: Instruction, state: list[Instruction]) -
 def triangular_solve(write: Writer, instruction: Instruction) -> Instruction:
     """Row by row, from the row of the triangle with one element to the full one."""
     _require_static(instruction)
-    (a, b), attributes = instruction.operands, instruction.attributes
+    (a, b), attributes = instruction.operands, instruction.attributes_as(TriangularSolveAttributes)
     if not b.shape.size:
         return b
     a, b, lower = _exact(write, a), _exact(write, b), attributes.lower
@@ -172,7 +172,7 @@ def _substituted(write: Writer, a: Instruction, b: Instruction, lower: bool, uni
 def fft(write: Writer, instruction: Instruction) -> Instruction:
     """Dimension by dimension, real numbers as complex ones; half a spectrum is mirrored before it becomes real."""
     _require_static(instruction)
-    (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes
+    (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes_as(FftAttributes)
     if 0 in attributes.fft_length or not operand.shape.size:
         return write.filled(0, shape)
     kind, count, last = attributes.fft_type, len(attributes.fft_length), shape.rank - 1

@@ -25,7 +25,7 @@ from xlapy.passes.rewrite import Writer
 @EXPANSIONS.rule(opcodes.SHUFFLE)
 def shuffle(write: Writer, instruction: Instruction) -> Instruction:
     """A rotation swaps two slices of a dimension; a permutation gathers from the elements in a row."""
-    (operand,), attributes = instruction.operands, instruction.attributes
+    (operand,), attributes = instruction.operands, instruction.attributes_as(ShuffleAttributes)
     if instruction.shape.is_dynamic:
         raise UnsupportedError(
             f"a shuffle of the elements that are there needs their number: {operand.shape.to_text(layout=False)}"

@@ -15,6 +15,7 @@ from xlapy import opcodes
 from xlapy.base.element_types import F64, PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.movement import DimensionAttributes
+from xlapy.opcodes.normalization import BatchNormAttributes
 from xlapy.passes.expand.blocks import reduced
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.rewrite import Writer
@@ -31,9 +32,10 @@ class _Features:
         self.result = self.shape.element_type
         self.type = element_type
         self.operands = [write.convert(each, self.type) for each in instruction.operands]
-        self.index = instruction.attributes.feature_index
+        attributes = instruction.attributes_as(BatchNormAttributes)
+        self.index = attributes.feature_index
         self.reduced = [d for d in range(self.shape.rank) if d != self.index]
-        self._epsilon = instruction.attributes.epsilon
+        self._epsilon = attributes.epsilon
 
     def spread(self, vector: Instruction) -> Instruction:
         """A vector repeated along all but the feature dimension."""

@@ -18,7 +18,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.kernels.random_bits import philox_block_count
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.movement import DimensionAttributes
-from xlapy.opcodes.random import RandomAlgorithm
+from xlapy.opcodes.random import RandomAlgorithm, RngBitGeneratorAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.passes.expand.blocks import compare, concatenate, iota, slice_of
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
@@ -107,7 +107,11 @@ def rng_bit_generator(write: Writer, instruction: Instruction) -> Instruction:
     shape, state = instruction.shape, instruction.operands[0]
     bits = shape.tuple_shapes[1] if shape.is_tuple else shape
     _check_bits(bits, state.shape)
-    generate = _three_fry if instruction.attributes.algorithm is RandomAlgorithm.THREE_FRY else _philox
+    generate = (
+        _three_fry
+        if instruction.attributes_as(RngBitGeneratorAttributes).algorithm is RandomAlgorithm.THREE_FRY
+        else _philox
+    )
     next_state, words = generate(_Words(write), state, bits.dimensions, bits.element_type.bits)
     random = _elements(write, words, bits)
     return write.add(opcodes.TUPLE, next_state, random) if shape.is_tuple else random

@@ -20,6 +20,7 @@ from xlapy.opcodes.movement import DimensionsAttributes
 from xlapy.opcodes.random import (
     RandomAlgorithm,
     RandomDistribution,
+    RngAttributes,
     RngBitGeneratorAttributes,
     RngGetAndUpdateStateAttributes,
 )
@@ -42,7 +43,7 @@ def random_numbers(write: Writer, instruction: Instruction) -> Instruction:
         )
     first, second = instruction.operands
     numbers = _Numbers(write, instruction)
-    if instruction.attributes.distribution is RandomDistribution.NORMAL:
+    if instruction.attributes_as(RngAttributes).distribution is RandomDistribution.NORMAL:
         return numbers.normal(first, second)
     return numbers.uniform(first, second) if element_type.is_floating else numbers.integers(first, second)
 

@@ -54,7 +54,7 @@ def scatter_chosen(
     start = write.broadcast(initial, operand.shape.with_element_type(initial.shape.element_type))
     if not source.shape.size or not operand.shape.size:
         return start
-    window = WindowAttributes.make(window=instruction.attributes.window)
+    window = WindowAttributes.make(window=instruction.attributes_as(WindowAttributes).window)
     places = _chosen_places(write, operand, select, window, there)
     if taken is not None:
         places = write.add(opcodes.SELECT, taken, places, write.filled(-1, places.shape))
@@ -129,7 +129,7 @@ def _chosen_places(
 def scan(write: Writer, instruction: Instruction) -> Instruction:
     """A loop along the dimension that calls the body for one slice after the other."""
     _require_static(instruction)
-    attributes: ScanAttributes = instruction.attributes
+    attributes: ScanAttributes = instruction.attributes_as(ScanAttributes)
     axis, carries = attributes.dimensions[0], attributes.num_carries
     results = elements_of(instruction.shape)
     inputs = instruction.operands[: len(instruction.operands) - carries]

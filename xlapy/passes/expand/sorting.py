@@ -10,7 +10,7 @@ from xlapy.base.element_types import S32
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import ComparisonDirection
-from xlapy.opcodes.sorting import SortAttributes
+from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
 from xlapy.passes.expand.blocks import compare, function, iota
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer
@@ -19,7 +19,7 @@ from xlapy.passes.rewrite import Writer
 @EXPANSIONS.rule(opcodes.TOPK)
 def topk(write: Writer, instruction: Instruction) -> Instruction:
     """The first k of each row and of its indices, sorted together, stably, in the total order."""
-    (operand,), attributes = instruction.operands, instruction.attributes
+    (operand,), attributes = instruction.operands, instruction.attributes_as(TopKAttributes)
     last = operand.shape.rank - 1
     indices = iota(write, operand.shape.with_element_type(S32), last)
     direction = ComparisonDirection.GT if attributes.largest else ComparisonDirection.LT

@@ -101,7 +101,7 @@ class _Assignment:
         if op is opcodes.TUPLE:
             self._set_shape(instruction, Shape.tuple(instruction.operand_shapes))
         elif op is opcodes.GET_TUPLE_ELEMENT:
-            self._set_shape(instruction, instruction.operands[0].shape.tuple_shapes[instruction.index])
+            self._set_shape(instruction, instruction.operands[0].shape.tuple_shapes[instruction.tuple_index])
         elif op in _HANDING_ON:
             self._set_shape(instruction, instruction.operands[0].shape)
         elif op in _DECLARED or op.family in _DECLARED_FAMILIES or op.async_role is not AsyncRole.NONE:

@@ -142,7 +142,7 @@ def _natural_order(value: Instruction, parameters: Sequence[Order]) -> Order:
             permutations.append(value.dimensions)
         value = source
     if value.op is opcodes.PARAMETER and value.parent is not None and value.parent.is_entry:
-        order = parameters[value.number]
+        order = parameters[value.parameter_number]
     elif value.op is opcodes.CUSTOM_CALL and value.custom_call_target == LAYOUT_CONSTRAINT:
         order = order_of(value.shape)[::-1]
     else:

@@ -98,7 +98,7 @@ class _Normalization:
         elif op is opcodes.TUPLE:
             self._set_shape(instruction, Shape.tuple(instruction.operand_shapes))
         elif op is opcodes.GET_TUPLE_ELEMENT:
-            self._set_shape(instruction, instruction.operands[0].shape.tuple_shapes[instruction.index])
+            self._set_shape(instruction, instruction.operands[0].shape.tuple_shapes[instruction.tuple_index])
         elif instruction not in self.last:
             self._set_shape(instruction, row_major(instruction.shape))
         if instruction not in self.last:

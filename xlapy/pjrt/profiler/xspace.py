@@ -18,6 +18,7 @@ from xlapy.analysis.cost import Cost, instruction_costs
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.opcodes.control import FusionAttributes
 from xlapy.pjrt.objects.loaded_executable import InstrumentedExecutable
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.pjrt.profiler.tracing import Trace, TracedLaunch
@@ -186,7 +187,7 @@ def _category(instruction: Instruction) -> str:
     """The category of an instruction: `dot`, `loop fusion`."""
     if instruction.op is not opcodes.FUSION:
         return instruction.op.name
-    return f"{instruction.attributes.kind.name.lower()} fusion"
+    return f"{instruction.attributes_as(FusionAttributes).kind.name.lower()} fusion"
 
 
 def _add_modules(space: Message, executables: Mapping[InstrumentedExecutable, None]) -> None:

@@ -19,6 +19,8 @@ from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import DynamicArray
+from xlapy.opcodes.collectives import CollectiveAttributes
+from xlapy.opcodes.transfer import ChannelAttributes
 from xlapy.runtime.collectives.host_queues import HostQueue
 from xlapy.runtime.collectives.rendezvous import MessageSlot, Rendezvous
 from xlapy.runtime.device import Device
@@ -54,7 +56,7 @@ class DeviceCommunicator:
     def gather_operands(self, instruction: Instruction, members: Sequence[int], operands: Value) -> list[Value]:
         if len(members) == 1:
             return [operands]
-        channel = instruction.channel_id
+        channel = instruction.attributes_as(CollectiveAttributes).channel_id
         key: Hashable = instruction if channel is None else ("channel", channel)
         what, signature = describe_instruction(instruction), _signature(instruction)
         return self.rendezvous.join(self.number, key, members, operands, what, signature)
@@ -76,10 +78,14 @@ class DeviceCommunicator:
         )
         devices = range(self.replica_count * self.partition_count)
         senders = [d for d in devices if d != self.number] if source is None else [source]
-        return self._add_pending(_PendingReceive(slot, senders, instruction.channel_id or 0))
+        return self._add_pending(
+            _PendingReceive(slot, senders, instruction.attributes_as(ChannelAttributes).channel_id or 0)
+        )
 
     def start_receive_from_host(self, instruction: Instruction) -> int:
-        return self._add_pending(_PendingReceive(None, (), instruction.channel_id or 0))
+        return self._add_pending(
+            _PendingReceive(None, (), instruction.attributes_as(ChannelAttributes).channel_id or 0)
+        )
 
     def finish_receive(self, instruction: Instruction, number: int, shape: Shape) -> Value:
         what = describe_instruction(instruction)
@@ -97,7 +103,7 @@ class DeviceCommunicator:
         return pad_to_shape(value, shape)
 
     def send_to_host(self, instruction: Instruction, value: Value) -> None:
-        self.device.from_device(instruction.channel_id or 0).put(_copy(value))
+        self.device.from_device(instruction.attributes_as(ChannelAttributes).channel_id or 0).put(_copy(value))
 
     def infeed(self, instruction: Instruction, shape: Shape) -> Value:
         what = describe_instruction(instruction)
@@ -119,7 +125,7 @@ class DeviceCommunicator:
         """Identifies a channel between two given devices, or (without `target`) between whichever two devices
         use it."""
         pair = None if target is None else (source, target)
-        return instruction.channel_id or 0, pair
+        return instruction.attributes_as(ChannelAttributes).channel_id or 0, pair
 
     def _add_pending(self, pending: _PendingReceive) -> int:
         self._last += 1

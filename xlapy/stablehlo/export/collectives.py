@@ -12,6 +12,15 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.replica_groups import GroupMode, group_mode
+from xlapy.opcodes.collectives import (
+    AllGatherAttributes,
+    AllToAllAttributes,
+    CollectiveAttributes,
+    CollectivePermuteAttributes,
+    GroupedAttributes,
+    ReduceScatterAttributes,
+    has_dynamic_root,
+)
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import integer, integers, matrix
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -24,7 +33,7 @@ _DEVICE_TO_DEVICE = 1
 
 def _group_attributes(instruction: Instruction) -> dict[str, Any]:
     """Returns the attributes for the replica groups, the channel and the use of global device ids."""
-    rows = [list(row) for row in instruction.replica_groups.groups]
+    rows = [list(row) for row in instruction.attributes_as(GroupedAttributes).replica_groups.groups]
     attributes: dict[str, Any] = {"replica_groups": matrix(rows, width=0), **_channel(instruction)}
     if getattr(instruction.attributes, "use_global_device_ids", False):
         attributes["use_global_device_ids"] = ir.Unit()
@@ -32,9 +41,10 @@ def _group_attributes(instruction: Instruction) -> dict[str, Any]:
 
 
 def _channel(instruction: Instruction) -> dict[str, Any]:
-    if instruction.channel_id is None:
+    channel_id = instruction.attributes_as(CollectiveAttributes).channel_id
+    if channel_id is None:
         return {}
-    fields = {"handle": instruction.channel_id, "type": _DEVICE_TO_DEVICE}
+    fields = {"handle": channel_id, "type": _DEVICE_TO_DEVICE}
     return {"channel_handle": ir.StructAttribute("stablehlo.channel_handle", fields)}
 
 
@@ -53,7 +63,10 @@ def _emit(builder: BlockBuilder, name: str, instruction: Instruction, attributes
 
 @RULES.rule(opcodes.ALL_GATHER, opcodes.ALL_GATHER_START)
 def all_gather(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    attributes = {**_group_attributes(instruction), "all_gather_dim": integer(instruction.all_gather_dimension)}
+    attributes = {
+        **_group_attributes(instruction),
+        "all_gather_dim": integer(instruction.attributes_as(AllGatherAttributes).all_gather_dimension),
+    }
     return _emit(builder, "stablehlo.all_gather", instruction, attributes)
 
 
@@ -69,7 +82,10 @@ def done(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 
 @RULES.rule(opcodes.REDUCE_SCATTER)
 def reduce_scatter(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    attributes = {**_group_attributes(instruction), "scatter_dimension": integer(instruction.scatter_dimension)}
+    attributes = {
+        **_group_attributes(instruction),
+        "scatter_dimension": integer(instruction.attributes_as(ReduceScatterAttributes).scatter_dimension),
+    }
     return _emit_per_operand(builder, "stablehlo.reduce_scatter", instruction, attributes)
 
 
@@ -100,7 +116,7 @@ def collective_broadcast(builder: BlockBuilder, instruction: Instruction) -> Val
 
 
 def _root(instruction: Instruction) -> dict[str, Any]:
-    return {"has_dynamic_root": ir.Unit()} if instruction.has_dynamic_root else {}
+    return {"has_dynamic_root": ir.Unit()} if has_dynamic_root(instruction.attributes) else {}
 
 
 @RULES.rule(opcodes.ALL_TO_ALL)
@@ -109,8 +125,10 @@ def all_to_all(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 
     The form of HLO that sends one operand to each replica becomes an all-to-all of the operands stacked in one array.
     """
-    split = instruction.split_dimension
-    rows = instruction.replica_groups.groups or (tuple(range(_participant_count(builder, instruction))),)
+    split = instruction.attributes_as(AllToAllAttributes).split_dimension
+    rows = instruction.attributes_as(GroupedAttributes).replica_groups.groups or (
+        tuple(range(_participant_count(builder, instruction))),
+    )
     attributes = {
         **_group_attributes(instruction),
         "replica_groups": matrix(rows),
@@ -148,16 +166,17 @@ def _emit_row(
 def _participant_count(builder: BlockBuilder, instruction: Instruction) -> int:
     """Returns the number of participants of a collective without replica groups."""
     config = builder.context.module.config
-    if group_mode(instruction.channel_id, None) is GroupMode.CROSS_PARTITION:
+    if group_mode(instruction.attributes_as(CollectiveAttributes).channel_id, None) is GroupMode.CROSS_PARTITION:
         return config.num_partitions
     return config.replica_count
 
 
 @RULES.rule(opcodes.COLLECTIVE_PERMUTE, opcodes.COLLECTIVE_PERMUTE_START)
 def collective_permute(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    if instruction.slice_sizes:
+    given = instruction.attributes_as(CollectivePermuteAttributes)
+    if given.slice_sizes:
         raise UnsupportedError("StableHLO's collective_permute cannot send slices of arrays")
-    attributes = {"source_target_pairs": matrix(instruction.source_target_pairs), **_channel(instruction)}
+    attributes = {"source_target_pairs": matrix(given.source_target_pairs), **_channel(instruction)}
     return _emit_per_operand(builder, "stablehlo.collective_permute", instruction, attributes)
 
 

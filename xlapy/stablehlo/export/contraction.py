@@ -9,7 +9,7 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Precision
-from xlapy.opcodes.contraction import Algorithm
+from xlapy.opcodes.contraction import Algorithm, ContractionAttributes, DotAttributes, RaggedDotAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import precision
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -25,23 +25,25 @@ _ANY_F8 = {
 
 @RULES.rule(opcodes.DOT)
 def dot(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    given = instruction.attributes_as(DotAttributes)
     attributes = {
         "dot_dimension_numbers": _dimension_numbers("stablehlo.dot", instruction),
-        **precision(instruction.operand_precision),
+        **precision(given.operand_precision),
     }
-    if instruction.algorithm is not Algorithm.UNSET:
-        if any(each is not Precision.DEFAULT for each in instruction.operand_precision):
+    if given.algorithm is not Algorithm.UNSET:
+        if any(each is not Precision.DEFAULT for each in given.operand_precision):
             raise UnsupportedError("StableHLO's dot_general takes an algorithm or precisions, not both")
         attributes["algorithm"] = _algorithm(instruction)
     return builder.emit_for("stablehlo.dot_general", instruction, attributes)
 
 
 def _dimension_numbers(name: str, instruction: Instruction, **more: tuple[int, ...]) -> ir.StructAttribute:
+    attributes = instruction.attributes_as(ContractionAttributes)
     fields = {
-        "lhs_batching_dimensions": instruction.lhs_batch_dims,
-        "rhs_batching_dimensions": instruction.rhs_batch_dims,
-        "lhs_contracting_dimensions": instruction.lhs_contracting_dims,
-        "rhs_contracting_dimensions": instruction.rhs_contracting_dims,
+        "lhs_batching_dimensions": attributes.lhs_batch_dims,
+        "rhs_batching_dimensions": attributes.rhs_batch_dims,
+        "lhs_contracting_dimensions": attributes.lhs_contracting_dims,
+        "rhs_contracting_dimensions": attributes.rhs_contracting_dims,
         **more,
     }
     return ir.StructAttribute(name, {field: tuple(value) for field, value in fields.items() if value})
@@ -53,7 +55,7 @@ def _algorithm(instruction: Instruction) -> ir.StructAttribute:
     Parses the precision types, the accumulation type and the number of partial products from the algorithm's name, such
     as `dot_bf16_bf16_f32_x3`.
     """
-    algorithm: Algorithm = instruction.algorithm
+    algorithm: Algorithm = instruction.attributes_as(DotAttributes).algorithm
     if algorithm in _ANY_F8:
         lhs, rhs = (ir.ScalarType(operand.shape.element_type) for operand in instruction.operands)
         types: tuple[ir.Type, ...] = (lhs, rhs, ir.ScalarType(PrimitiveType.F32))
@@ -85,11 +87,15 @@ RULES.refuse("it has no operands that come with scales", opcodes.SCALED_DOT)
 
 @RULES.rule(opcodes.RAGGED_DOT)
 def ragged_dot(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    given = instruction.attributes_as(RaggedDotAttributes)
     numbers = _dimension_numbers(
         "chlo.ragged_dot",
         instruction,
-        lhs_ragged_dimensions=instruction.lhs_ragged_dims,
-        rhs_group_dimensions=instruction.rhs_group_dims,
+        lhs_ragged_dimensions=given.lhs_ragged_dims,
+        rhs_group_dimensions=given.rhs_group_dims,
     )
-    attributes = {"ragged_dot_dimension_numbers": numbers, **precision(instruction.operand_precision)}
+    attributes = {
+        "ragged_dot_dimension_numbers": numbers,
+        **precision(given.operand_precision),
+    }
     return builder.emit_for("chlo.ragged_dot", instruction, attributes)

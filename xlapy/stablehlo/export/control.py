@@ -8,6 +8,7 @@ from __future__ import annotations
 from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.control import CallAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.annotations import COMPOSITE_PREFIX
 from xlapy.stablehlo.export.core.attributes import integer32
@@ -40,7 +41,7 @@ def conditional(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 def call(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     """Exports a call of a function, or a composite if the call implements one."""
     function = builder.context.function_name(instruction.to_apply)
-    if not instruction.is_composite:
+    if not instruction.attributes_as(CallAttributes).is_composite:
         return builder.emit_for("func.call", instruction, {"callee": ir.SymbolReference(function)})
     frontend_attributes = instruction.frontend_attributes or {}
     attributes = {

@@ -8,7 +8,7 @@ from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.contraction import Algorithm
-from xlapy.opcodes.convolution import ConvolutionKind, SparsityConfig
+from xlapy.opcodes.convolution import ConvolutionAttributes, ConvolutionKind, SparsityConfig
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import booleans, integer, integers, matrix, precision
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -18,21 +18,22 @@ from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 @RULES.rule(opcodes.CONVOLUTION)
 def convolution(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    if instruction.convolution_kind is not ConvolutionKind.UNSET or instruction.algorithm is not Algorithm.UNSET:
+    given = instruction.attributes_as(ConvolutionAttributes)
+    if given.convolution_kind is not ConvolutionKind.UNSET or given.algorithm is not Algorithm.UNSET:
         raise UnsupportedError("StableHLO's convolutions have neither a kind nor an algorithm")
-    if instruction.sparsity_config != SparsityConfig():
+    if given.sparsity_config != SparsityConfig():
         raise UnsupportedError("StableHLO's convolutions have no sparse operands")
-    window = instruction.window.dimensions
+    window = given.window.dimensions
     attributes = {
-        "dimension_numbers": ir.StructAttribute("stablehlo.conv", dataclasses.asdict(instruction.dim_labels)),
+        "dimension_numbers": ir.StructAttribute("stablehlo.conv", dataclasses.asdict(given.dim_labels)),
         "window_strides": integers(dimension.stride for dimension in window),
         "padding": matrix([(dimension.padding_low, dimension.padding_high) for dimension in window]),
         "lhs_dilation": integers(dimension.base_dilation for dimension in window),
         "rhs_dilation": integers(dimension.window_dilation for dimension in window),
         "window_reversal": booleans(dimension.window_reversal for dimension in window),
-        "feature_group_count": integer(instruction.feature_group_count),
-        "batch_group_count": integer(instruction.batch_group_count),
-        **precision(instruction.operand_precision),
+        "feature_group_count": integer(given.feature_group_count),
+        "batch_group_count": integer(given.batch_group_count),
+        **precision(given.operand_precision),
     }
     return builder.emit_for(
         "stablehlo.convolution", instruction, attributes, operands=_operands_of_one_type(builder, instruction)

@@ -31,19 +31,20 @@ _UNSUPPORTED_ATTRIBUTES = (
 def custom_call(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     _check_attributes(instruction)
     attributes: dict[str, Any] = {"call_target_name": instruction.custom_call_target}
-    if instruction.custom_call_has_side_effect:
+    given = instruction.attributes_as(CustomCallAttributes)
+    if given.custom_call_has_side_effect:
         attributes["has_side_effect"] = True
     if instruction.backend_config:
         attributes["backend_config"] = _configuration(instruction)
-    if instruction.api_version is not CustomCallApiVersion.ORIGINAL:
-        attributes["api_version"] = integer32(_VERSIONS.index(instruction.api_version))
-    if instruction.schedule is not CustomCallSchedule.NONE:
-        attributes["custom_call_schedule"] = instruction.schedule.name
+    if given.api_version is not CustomCallApiVersion.ORIGINAL:
+        attributes["api_version"] = integer32(_VERSIONS.index(given.api_version))
+    if given.schedule is not CustomCallSchedule.NONE:
+        attributes["custom_call_schedule"] = given.schedule.name
     if instruction.computations:
         called = [builder.context.function_name(computation) for computation in instruction.computations]
         attributes["called_computations"] = tuple(map(ir.SymbolReference, called))
     attributes |= _layouts(instruction)
-    if instruction.output_to_operand_aliasing:
+    if given.output_to_operand_aliasing:
         attributes["output_operand_aliases"] = _aliases(instruction)
     return builder.emit_for("stablehlo.custom_call", instruction, attributes)
 
@@ -59,7 +60,9 @@ def _check_attributes(instruction: Instruction) -> None:
 def _configuration(instruction: Instruction) -> Any:
     """Returns the backend config: a dictionary for typed FFI if the text is an MLIR dictionary, else the text."""
     text = instruction.backend_config
-    if instruction.api_version is not CustomCallApiVersion.TYPED_FFI or not text.startswith("{"):
+    if instruction.attributes_as(
+        CustomCallAttributes
+    ).api_version is not CustomCallApiVersion.TYPED_FFI or not text.startswith("{"):
         return text
     try:
         return read_attribute(text)
@@ -68,7 +71,7 @@ def _configuration(instruction: Instruction) -> Any:
 
 
 def _layouts(instruction: Instruction) -> dict[str, Any]:
-    constraints = instruction.operand_layout_constraints
+    constraints = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints
     if constraints is None:
         return {}
     operands = [leaf for shape in constraints for leaf in leaves(shape)]
@@ -86,7 +89,7 @@ def _layout_attribute(shape: Shape) -> ir.ElementsAttribute:
 def _aliases(instruction: Instruction) -> tuple[ir.StructAttribute, ...]:
     """Returns the aliases. Tuple operands are flattened, so that an alias refers to a leaf."""
     aliases: list[ir.StructAttribute] = []
-    for alias in instruction.output_to_operand_aliasing:
+    for alias in instruction.attributes_as(CustomCallAttributes).output_to_operand_aliasing:
         before = sum(len(leaves(operand.shape)) for operand in instruction.operands[: alias.operand])
         paths = [path for path, _ in instruction.operands[alias.operand].shape.leaves()]
         results = [path for path, _ in instruction.shape.leaves()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.elementwise import CompareAttributes, ReducePrecisionAttributes
 from xlapy.stablehlo.export.core.attributes import integer32
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
 from xlapy.stablehlo.export.core.rules import RULES
@@ -49,16 +50,18 @@ def chlo_elementwise(builder: BlockBuilder, instruction: Instruction) -> ValueTr
 
 @RULES.rule(opcodes.COMPARE)
 def compare(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    attributes = {"comparison_direction": instruction.direction.name}
-    if instruction.type is not None:
-        attributes["compare_type"] = instruction.type.name
+    given = instruction.attributes_as(CompareAttributes)
+    attributes = {"comparison_direction": given.direction.name}
+    if given.type is not None:
+        attributes["compare_type"] = given.type.name
     return builder.emit_for("stablehlo.compare", instruction, attributes)
 
 
 @RULES.rule(opcodes.REDUCE_PRECISION)
 def reduce_precision(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    given = instruction.attributes_as(ReducePrecisionAttributes)
     attributes = {
-        "exponent_bits": integer32(instruction.exponent_bits),
-        "mantissa_bits": integer32(instruction.mantissa_bits),
+        "exponent_bits": integer32(given.exponent_bits),
+        "mantissa_bits": integer32(given.mantissa_bits),
     }
     return builder.emit_for("stablehlo.reduce_precision", instruction, attributes)

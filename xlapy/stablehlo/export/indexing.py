@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import integers
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -20,27 +22,29 @@ _SCATTER = (
 )  # fmt: skip
 
 
-def _dimension_numbers(name: str, fields: tuple[str, ...], instruction: Instruction) -> ir.StructAttribute:
-    """Returns a struct of an instruction's fields, without those that are empty or zero, as MLIR prints it."""
-    given = {field: getattr(instruction, field) for field in fields}
+def _dimension_numbers(name: str, fields: tuple[str, ...], attributes: Attributes) -> ir.StructAttribute:
+    """Returns a struct of these attributes, without those that are empty or zero, as MLIR prints it."""
+    given = {field: getattr(attributes, field) for field in fields}
     return ir.StructAttribute(name, {field: value for field, value in given.items() if value not in (0, ())})
 
 
 @RULES.rule(opcodes.GATHER)
 def gather(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    given = instruction.attributes_as(GatherAttributes)
     attributes = {
-        "dimension_numbers": _dimension_numbers("stablehlo.gather", _GATHER, instruction),
-        "slice_sizes": integers(instruction.slice_sizes),
-        "indices_are_sorted": instruction.indices_are_sorted,
+        "dimension_numbers": _dimension_numbers("stablehlo.gather", _GATHER, given),
+        "slice_sizes": integers(given.slice_sizes),
+        "indices_are_sorted": given.indices_are_sorted,
     }
     return builder.emit_for("stablehlo.gather", instruction, attributes)
 
 
 @RULES.rule(opcodes.SCATTER)
 def scatter(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    given = instruction.attributes_as(ScatterAttributes)
     attributes = {
-        "scatter_dimension_numbers": _dimension_numbers("stablehlo.scatter", _SCATTER, instruction),
-        "indices_are_sorted": instruction.indices_are_sorted,
-        "unique_indices": instruction.unique_indices,
+        "scatter_dimension_numbers": _dimension_numbers("stablehlo.scatter", _SCATTER, given),
+        "indices_are_sorted": given.indices_are_sorted,
+        "unique_indices": given.unique_indices,
     }
     return builder.emit_for("stablehlo.scatter", instruction, attributes, [builder.region(instruction.to_apply)])

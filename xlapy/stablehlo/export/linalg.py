@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.linalg import Transpose
+from xlapy.opcodes.linalg import CholeskyAttributes, FftAttributes, Transpose, TriangularSolveAttributes
 from xlapy.stablehlo.export.core.attributes import integers
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
 from xlapy.stablehlo.export.core.rules import RULES
@@ -13,16 +13,19 @@ from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 @RULES.rule(opcodes.CHOLESKY)
 def cholesky(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    return builder.emit_for("stablehlo.cholesky", instruction, {"lower": instruction.lower})
+    return builder.emit_for(
+        "stablehlo.cholesky", instruction, {"lower": instruction.attributes_as(CholeskyAttributes).lower}
+    )
 
 
 @RULES.rule(opcodes.TRIANGULAR_SOLVE)
 def triangular_solve(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    transpose = instruction.transpose_a
+    given = instruction.attributes_as(TriangularSolveAttributes)
+    transpose = given.transpose_a
     attributes = {
-        "left_side": instruction.left_side,
-        "lower": instruction.lower,
-        "unit_diagonal": instruction.unit_diagonal,
+        "left_side": given.left_side,
+        "lower": given.lower,
+        "unit_diagonal": given.unit_diagonal,
         "transpose_a": "NO_TRANSPOSE" if transpose is Transpose.UNSET else transpose.name,
     }
     return builder.emit_for("stablehlo.triangular_solve", instruction, attributes)
@@ -30,5 +33,6 @@ def triangular_solve(builder: BlockBuilder, instruction: Instruction) -> ValueTr
 
 @RULES.rule(opcodes.FFT)
 def fft(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    attributes = {"fft_type": instruction.fft_type.name, "fft_length": integers(instruction.fft_length)}
+    given = instruction.attributes_as(FftAttributes)
+    attributes = {"fft_type": given.fft_type.name, "fft_length": integers(given.fft_length)}
     return builder.emit_for("stablehlo.fft", instruction, attributes)

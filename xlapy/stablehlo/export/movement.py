@@ -16,7 +16,13 @@ from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.movement import ShuffleMode
+from xlapy.opcodes.movement import (
+    DynamicSliceAttributes,
+    PadAttributes,
+    ShuffleAttributes,
+    ShuffleMode,
+    SliceAttributes,
+)
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import integer, integers
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -68,7 +74,7 @@ def concatenate(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 
 @RULES.rule(opcodes.SLICE)
 def slice_(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    ranges = instruction.ranges
+    ranges = instruction.attributes_as(SliceAttributes).ranges
     attributes = {
         "start_indices": integers(ranges.starts),
         "limit_indices": integers(ranges.limits),
@@ -79,7 +85,7 @@ def slice_(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 
 @RULES.rule(opcodes.PAD)
 def pad(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    dimensions = instruction.padding.dimensions
+    dimensions = instruction.attributes_as(PadAttributes).padding.dimensions
     attributes = {
         "edge_padding_low": integers(dimension.low for dimension in dimensions),
         "edge_padding_high": integers(dimension.high for dimension in dimensions),
@@ -92,7 +98,7 @@ def pad(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 def dynamic_slice(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     array, *starts = instruction.operands
     operands = [builder.value(array), *_start_indices(builder, starts)]
-    attributes = {"slice_sizes": integers(instruction.dynamic_slice_sizes)}
+    attributes = {"slice_sizes": integers(instruction.attributes_as(DynamicSliceAttributes).dynamic_slice_sizes)}
     return builder.emit_for("stablehlo.dynamic_slice", instruction, attributes, operands=operands)
 
 
@@ -135,11 +141,12 @@ def shuffle(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     """Exports a rotation as the concatenation of two slices per dimension, and a permutation as a gather."""
     (operand,) = instruction.operands
     value, shape = builder.value(operand), operand.shape
-    if not math.prod(shape.dimensions) or not instruction.dimensions:
+    attributes = instruction.attributes_as(ShuffleAttributes)
+    if not math.prod(shape.dimensions) or not attributes.dimensions:
         return value
-    if instruction.mode is ShuffleMode.PERMUTE:
+    if attributes.mode is ShuffleMode.PERMUTE:
         return _emit_permutation(builder, instruction, value)
-    for dimension, shift in zip(instruction.dimensions, instruction.shifts, strict=True):
+    for dimension, shift in zip(attributes.dimensions, attributes.shifts, strict=True):
         size = shape.dimensions[dimension]
         if size and shift % size:
             value = _emit_rotation(builder, value, shape, dimension, shift % size)
@@ -149,11 +156,13 @@ def shuffle(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 def _emit_permutation(builder: BlockBuilder, instruction: Instruction, value: ir.Value) -> ir.Value:
     """Emits a gather of single elements. Its indices are a constant with the full coordinates of each element."""
     shape = instruction.shape
-    permuted = instruction.indices.array.astype(np.int64)
-    if len(instruction.dimensions) == 1:
+    given = instruction.attributes_as(ShuffleAttributes)
+    assert given.indices is not None
+    permuted = given.indices.array.astype(np.int64)
+    if len(given.dimensions) == 1:
         permuted = permuted[..., np.newaxis]
     coordinates = np.moveaxis(np.indices(shape.dimensions, np.int64), 0, -1)
-    coordinates[..., list(instruction.dimensions)] = permuted
+    coordinates[..., list(given.dimensions)] = permuted
     all_dimensions = tuple(range(shape.rank))
     fields = {
         "collapsed_slice_dims": all_dimensions,

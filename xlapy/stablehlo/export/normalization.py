@@ -7,6 +7,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import F32
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.normalization import BatchNormAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import integer
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -16,8 +17,9 @@ from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 @RULES.rule(opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD)
 def batch_norm(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    given = instruction.attributes_as(BatchNormAttributes)
     attributes = {
-        "epsilon": ir.FloatAttribute(float(np.float32(instruction.epsilon)), ir.ScalarType(F32)),
-        "feature_index": integer(instruction.feature_index),
+        "epsilon": ir.FloatAttribute(float(np.float32(given.epsilon)), ir.ScalarType(F32)),
+        "feature_index": integer(given.feature_index),
     }
     return builder.emit_for(f"stablehlo.{instruction.op.name.replace('-', '_')}", instruction, attributes)

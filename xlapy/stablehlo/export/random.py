@@ -7,6 +7,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.random import RngAttributes, RngBitGeneratorAttributes
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
 from xlapy.stablehlo.export.core.rules import RULES
 from xlapy.stablehlo.export.core.types import type_of
@@ -18,14 +19,14 @@ from xlapy.stablehlo.export.sources import emit_constant
 def rng(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     """Exports a random number generator. Its shape is an operand in StableHLO."""
     sizes = emit_constant(builder, Literal.of(np.array(instruction.shape.dimensions, np.int64)))
-    attributes = {"rng_distribution": instruction.distribution.name}
+    attributes = {"rng_distribution": instruction.attributes_as(RngAttributes).distribution.name}
     return builder.emit_for("stablehlo.rng", instruction, attributes, operands=[*builder.operands(instruction), sizes])
 
 
 @RULES.rule(opcodes.RNG_BIT_GENERATOR)
 def rng_bit_generator(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     """Exports a generator, which returns the next state and the bits. HLO's may return the bits only."""
-    attributes = {"rng_algorithm": instruction.algorithm.name}
+    attributes = {"rng_algorithm": instruction.attributes_as(RngBitGeneratorAttributes).algorithm.name}
     if instruction.shape.is_tuple:
         return builder.emit_for("stablehlo.rng_bit_generator", instruction, attributes)
     operands = builder.operands(instruction)

@@ -11,6 +11,7 @@ from xlapy.base.element_types import S32
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Window
+from xlapy.opcodes.reduction import ScanAttributes, WindowAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import constant, integer, integers, matrix
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -26,7 +27,7 @@ def reduce(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 
 @RULES.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    window = instruction.window
+    window = instruction.attributes_as(WindowAttributes).window
     attributes = {
         **_window(window),
         "base_dilations": integers(dimension.base_dilation for dimension in window.dimensions),
@@ -45,10 +46,11 @@ def _window(window: Window) -> dict[str, Any]:
 
 @RULES.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    if any(each.base_dilation != 1 or each.window_dilation != 1 for each in instruction.window.dimensions):
+    attributes = instruction.attributes_as(WindowAttributes)
+    if any(each.base_dilation != 1 or each.window_dilation != 1 for each in attributes.window.dimensions):
         raise UnsupportedError("StableHLO's select_and_scatter has no window dilation")
     regions = [builder.region(instruction.computation(role)) for role in ("select", "scatter")]
-    return builder.emit_for("stablehlo.select_and_scatter", instruction, _window(instruction.window), regions)
+    return builder.emit_for("stablehlo.select_and_scatter", instruction, _window(attributes.window), regions)
 
 
 @RULES.rule(opcodes.MAP)
@@ -61,16 +63,17 @@ def map_(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 
 @RULES.rule(opcodes.SCAN)
 def scan(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    carries = instruction.num_carries
+    given = instruction.attributes_as(ScanAttributes)
+    carries = given.num_carries
     results = len(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else 1
     attributes: dict[str, Any] = {
         "dimension": integer(instruction.dimensions[0]),
-        "is_reverse": instruction.is_reverse,
+        "is_reverse": given.is_reverse,
         "operandSegmentSizes": _segments(len(instruction.operands) - carries, carries),
         "resultSegmentSizes": _segments(results - carries, carries),
     }
-    if instruction.is_associative is not None:
-        attributes["is_associative"] = instruction.is_associative
+    if given.is_associative is not None:
+        attributes["is_associative"] = given.is_associative
     return builder.emit_for("chlo.scan", instruction, attributes, [builder.region(instruction.to_apply)])
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.sources import IotaAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import constant, integer
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -17,7 +18,7 @@ from xlapy.stablehlo.export.core.value_tree import ValueTree
 
 @RULES.rule(opcodes.PARAMETER)
 def parameter(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    return builder.parameters[instruction.number]
+    return builder.parameters[instruction.parameter_number]
 
 
 @RULES.rule(opcodes.CONSTANT)
@@ -43,4 +44,8 @@ def emit_constant(builder: BlockBuilder, value: Literal) -> ir.Value:
 
 @RULES.rule(opcodes.IOTA)
 def iota(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    return builder.emit_for("stablehlo.iota", instruction, {"iota_dimension": integer(instruction.iota_dimension)})
+    return builder.emit_for(
+        "stablehlo.iota",
+        instruction,
+        {"iota_dimension": integer(instruction.attributes_as(IotaAttributes).iota_dimension)},
+    )

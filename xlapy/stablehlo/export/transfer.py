@@ -7,6 +7,7 @@ from typing import Any
 from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.transfer import ChannelAttributes, InfeedAttributes, OutfeedAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.attributes import integer
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -20,7 +21,7 @@ _DEVICE_TO_DEVICE, _DEVICE_TO_HOST, _HOST_TO_DEVICE = 1, 2, 3
 @RULES.rule(opcodes.INFEED)
 def infeed(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     """Exports an infeed. The layouts of its arrays become an attribute unless all are the default layout."""
-    attributes: dict[str, Any] = {"infeed_config": instruction.infeed_config}
+    attributes: dict[str, Any] = {"infeed_config": instruction.attributes_as(InfeedAttributes).infeed_config}
     orders = [_minor_to_major(leaf) for leaf in leaves(instruction.shape.tuple_shapes[0])]
     if any(order != tuple(reversed(range(len(order)))) for order in orders):
         attributes["layout"] = tuple([tuple(map(integer, order)) for order in orders])
@@ -29,7 +30,11 @@ def infeed(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 
 @RULES.rule(opcodes.OUTFEED)
 def outfeed(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    return builder.emit_for("stablehlo.outfeed", instruction, {"outfeed_config": instruction.outfeed_config})
+    return builder.emit_for(
+        "stablehlo.outfeed",
+        instruction,
+        {"outfeed_config": instruction.attributes_as(OutfeedAttributes).outfeed_config},
+    )
 
 
 @RULES.rule(opcodes.SEND)
@@ -58,8 +63,9 @@ def _minor_to_major(shape: Shape) -> tuple[int, ...]:
 
 
 def _channel(instruction: Instruction, host_type: int) -> dict[str, Any]:
-    is_host = instruction.is_host_transfer
-    fields = {"handle": instruction.channel_id or 0, "type": host_type if is_host else _DEVICE_TO_DEVICE}
+    attributes = instruction.attributes_as(ChannelAttributes)
+    is_host = attributes.is_host_transfer
+    fields = {"handle": attributes.channel_id or 0, "type": host_type if is_host else _DEVICE_TO_DEVICE}
     return {
         "channel_handle": ir.StructAttribute("stablehlo.channel_handle", fields),
         "is_host_transfer": is_host,

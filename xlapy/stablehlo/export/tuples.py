@@ -23,4 +23,4 @@ def get_tuple_element(builder: BlockBuilder, instruction: Instruction) -> ValueT
         raise UnsupportedError(
             f"StableHLO has no value for an element of {operand.op.name} before its done instruction"
         )
-    return structure[instruction.index]
+    return structure[instruction.tuple_index]

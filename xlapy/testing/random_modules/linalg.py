@@ -77,7 +77,7 @@ def triangular_solve(draft: Draft) -> None:
 
 def _unit(draft: Draft, a: Instruction, size: int) -> Instruction:
     """The matrix over the weight of its diagonal, so that 1 in its place outweighs the rows too."""
-    array = a.attributes.literal.array
+    array = a.literal.array
     wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     return draft.constant((wide / (4 * max(1, size))).astype(array.dtype))
 

@@ -78,7 +78,7 @@ class Row:
         if self.instruction is None:
             return ""
         if self.instruction.op is opcodes.CUSTOM_CALL:
-            return str(self.instruction.attributes.custom_call_target)
+            return str(self.instruction.custom_call_target)
         if self.instruction.op is not opcodes.FUSION:
             return ""
         counts: dict[str, int] = {}

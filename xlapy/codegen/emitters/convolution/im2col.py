@@ -47,7 +47,10 @@ Coordinates = Mapping[str, Affine]
 def convolution_kernel(region: Region) -> tuple[Kernel, int] | None:
     """The kernel of a region whose root is a convolution, and the work of one task; None for what it is no gain for."""
     root = region.root
-    if root.op is not opcodes.CONVOLUTION or root.attributes.sparsity_config != SparsityConfig():
+    if (
+        root.op is not opcodes.CONVOLUTION
+        or root.attributes_as(ConvolutionAttributes).sparsity_config != SparsityConfig()
+    ):
         return None
     product = Convolution(region)
     if not product.terms or product.columns < 4 or product.rows * product.columns * product.terms < LEAST_WORK:
@@ -64,7 +67,7 @@ class Convolution(Product):
 
     def __init__(self, region: Region) -> None:
         super().__init__(region)
-        attrs: ConvolutionAttributes = self.root.attributes
+        attrs: ConvolutionAttributes = self.root.attributes_as(ConvolutionAttributes)
         self.attrs, self.numbers = attrs, attrs.dim_labels
         self.input, self.kernel = self.root.operands
         lhs, rhs, result = self.input.shape.dimensions, self.kernel.shape.dimensions, self.root.shape.dimensions

@@ -39,7 +39,7 @@ class Contraction(Product):
 
     def __init__(self, region: Region) -> None:
         super().__init__(region)
-        attrs: DotAttributes = self.root.attributes
+        attrs: DotAttributes = self.root.attributes_as(DotAttributes)
         lhs, rhs = self.root.operands
         left = Side(lhs, attrs.lhs_batch_dims, attrs.lhs_free_dims(lhs.shape.rank), attrs.lhs_contracting_dims)
         right = Side(rhs, attrs.rhs_batch_dims, attrs.rhs_free_dims(rhs.shape.rank), attrs.rhs_contracting_dims)

@@ -21,6 +21,7 @@ from xlapy.loops.types import integer_type
 from xlapy.lower import Lowering, register_type, store_element
 from xlapy.lower.core import delinear
 from xlapy.lower.sort_keys import integer_key
+from xlapy.opcodes.sorting import TopKAttributes
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
 
@@ -53,7 +54,9 @@ class SortTopK:
 
 def _has_small_k(instruction: Instruction) -> bool:
     shape = instruction.operands[0].shape
-    return not shape.is_dynamic and instruction.k <= min(MAX_INSERTION_K, max(8, shape.dimensions[-1] // 8))
+    return not shape.is_dynamic and instruction.attributes_as(TopKAttributes).k <= min(
+        MAX_INSERTION_K, max(8, shape.dimensions[-1] // 8)
+    )
 
 
 def top_k_kernel(instruction: Instruction, target: Target) -> Kernel:
@@ -64,7 +67,8 @@ def top_k_kernel(instruction: Instruction, target: Target) -> Kernel:
 class _TopKEmitter:
     def __init__(self, instruction: Instruction, target: Target) -> None:
         (self.operand,) = instruction.operands
-        self.k, self.largest = instruction.k, instruction.largest
+        attributes = instruction.attributes_as(TopKAttributes)
+        self.k, self.largest = attributes.k, attributes.largest
         self.element_type = self.operand.shape.element_type
         self.builder = kernel_builder(instruction.name, target)
         self.lowering = Lowering(self.builder, {self.operand: operand_source(self.builder, self.operand, "in0")})

@@ -35,6 +35,12 @@ from xlapy.lower.core import Element, Index, linear
 from xlapy.lower.element_types import load_element, register_type
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.reduction import combine_elements, flat, unflat
+from xlapy.opcodes.collectives import (
+    AllGatherAttributes,
+    AllToAllAttributes,
+    CollectivePermuteAttributes,
+    ReduceScatterAttributes,
+)
 
 # -- rendezvous
 
@@ -119,7 +125,8 @@ def _lower_all_reduce(context: LoweringContext, instruction: Instruction) -> Non
 def _lower_reduce_scatter(context: LoweringContext, instruction: Instruction) -> None:
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
     strides = [
-        leaf.dimensions[instruction.scatter_dimension] * _dimension_stride(operand, instruction.scatter_dimension)
+        leaf.dimensions[instruction.attributes_as(ReduceScatterAttributes).scatter_dimension]
+        * _dimension_stride(operand, instruction.attributes_as(ReduceScatterAttributes).scatter_dimension)
         for leaf, operand in zip(leaves, instruction.operand_shapes, strict=True)
     ]
     _lower_reduction(context, instruction, strides)
@@ -252,13 +259,21 @@ def _copy_operands(context: LoweringContext, instruction: Instruction, results: 
 def _append_gather(context: LoweringContext, instruction: Instruction, results: Sequence[BufferSlice]) -> None:
     count = _member_count(context, instruction)
     if _is_direct(context, instruction):
-        direct_collectives.append_concatenation(context, instruction, results, instruction.all_gather_dimension, count)
+        direct_collectives.append_concatenation(
+            context, instruction, results, instruction.attributes_as(AllGatherAttributes).all_gather_dimension, count
+        )
         return
     receives = [_all_arrays(instruction, n, count) for n in range(len(results))]
     for number, source in enumerate(_append_rendezvous(context, instruction, receives)):
         shape = instruction.operand_shapes[number]
         _concatenate_blocks(
-            context, instruction, source, results[number], shape, shape.dimensions, instruction.all_gather_dimension
+            context,
+            instruction,
+            source,
+            results[number],
+            shape,
+            shape.dimensions,
+            instruction.attributes_as(AllGatherAttributes).all_gather_dimension,
         )
 
 
@@ -296,7 +311,7 @@ def _concatenate_blocks(
 def _lower_all_to_all(context: LoweringContext, instruction: Instruction) -> None:
     """Receives from each member the block or the operand with the number of this device's rank."""
     count = _member_count(context, instruction)
-    shape, dimension = instruction.operand_shapes[0], instruction.split_dimension
+    shape, dimension = instruction.operand_shapes[0], instruction.attributes_as(AllToAllAttributes).split_dimension
     has_equal_shapes = len({operand.to_text(layout=False) for operand in instruction.operand_shapes}) == 1
     if not count or (dimension is None and not (has_equal_shapes and len(instruction.operands) == count)):
         context.add_host_callback(instruction)
@@ -348,7 +363,9 @@ def _lower_collective_permute_start(context: LoweringContext, instruction: Instr
 
 
 def _append_permute(context: LoweringContext, instruction: Instruction, results: Sequence[BufferSlice]) -> None:
-    sources = {target: source for source, target in instruction.source_target_pairs}
+    sources = {
+        target: source for source, target in instruction.attributes_as(CollectivePermuteAttributes).source_target_pairs
+    }
     _forward_arrays(context, instruction, sources.get, results)
 
 

@@ -18,7 +18,14 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.lower import LOWERINGS
-from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, group_mode, participants
+from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, participants
+from xlapy.opcodes.collectives import (
+    CollectiveAttributes,
+    CollectivePermuteAttributes,
+    GroupedAttributes,
+    group_mode_of,
+    has_dynamic_root,
+)
 
 MAX_STAGED_BYTES = 1 << 20
 """The largest size of the operands of all members that are copied to staging memory. Members publish the addresses of
@@ -78,8 +85,8 @@ class RendezvousAssignment:
         by_channel: dict[Hashable, list[Instruction]] = {}
         for computation in computation_post_order(module):
             for instruction in computation:
-                if instruction.op.family == "collectives" and hasattr(instruction.attributes, "channel_id"):
-                    channel = instruction.channel_id
+                if instruction.op.family == "collectives" and isinstance(instruction.attributes, CollectiveAttributes):
+                    channel = instruction.attributes.channel_id
                     by_channel.setdefault(instruction if channel is None else channel, []).append(instruction)
         for instructions in by_channel.values():
             self._assign(instructions)
@@ -106,11 +113,12 @@ class RendezvousAssignment:
         """Returns a rendezvous for an instruction; None if its form is not supported or its groups are invalid."""
         if not _has_native_form(instruction):
             return None
-        groups = ALL_REPLICAS if instruction.op in _PERMUTES else instruction.replica_groups
-        attributes = instruction.attributes
+        groups = (
+            ALL_REPLICAS if instruction.op in _PERMUTES else instruction.attributes_as(GroupedAttributes).replica_groups
+        )
         counts = self._program.replica_count, self._program.partition_count
         try:
-            mode = group_mode(attributes.channel_id, getattr(attributes, "use_global_device_ids", None))
+            mode = group_mode_of(instruction.attributes_as(CollectiveAttributes))
             members = {device: participants(groups, mode, *counts, device) for device in range(self._devices)}
         except ShapeError:
             return None
@@ -120,7 +128,11 @@ class RendezvousAssignment:
             return None
         count = max(lengths)
         direct = count * sum(sizes) > MAX_STAGED_BYTES or instruction.op is opcodes.COLLECTIVE_REDUCE
-        if instruction.op in _PERMUTES and max(map(max, instruction.source_target_pairs), default=0) >= count:
+        if (
+            instruction.op in _PERMUTES
+            and max(map(max, instruction.attributes_as(CollectivePermuteAttributes).source_target_pairs), default=0)
+            >= count
+        ):
             return None
         if direct and not all(members.values()) and instruction.op is not opcodes.COLLECTIVE_BROADCAST:
             return None
@@ -129,8 +141,8 @@ class RendezvousAssignment:
 
 def _has_native_form(instruction: Instruction) -> bool:
     if instruction.op in _PERMUTES:
-        return not instruction.slice_sizes
-    if instruction.op not in _GROUPED or getattr(instruction.attributes, "has_dynamic_root", False):
+        return not instruction.attributes_as(CollectivePermuteAttributes).slice_sizes
+    if instruction.op not in _GROUPED or has_dynamic_root(instruction.attributes):
         return False
     return not instruction.computations or _has_elementwise_reducer(instruction)
 

@@ -25,6 +25,7 @@ from xlapy.hlo.traverse import computation_post_order
 from xlapy.interpreter.transfer import find_partners, source_target_pairs, transfer_group_mode
 from xlapy.lower.scalar_computations import CONTROL_FLOW
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, participants
+from xlapy.opcodes.transfer import ChannelAttributes
 
 _STARTS, _DONES = frozenset({opcodes.RECV, opcodes.SEND}), frozenset({opcodes.RECV_DONE, opcodes.SEND_DONE})
 
@@ -41,7 +42,7 @@ class TransferQueues:
             (computation, instruction)
             for computation in computation_post_order(module)
             for instruction in computation
-            if instruction.op in _STARTS | _DONES and not instruction.is_host_transfer
+            if instruction.op in _STARTS | _DONES and not instruction.attributes_as(ChannelAttributes).is_host_transfer
         ]
         starts = [instruction for _, instruction in transfers if instruction.op in _STARTS]
         shapes = {(_channel(start), start.shape.tuple_shapes[0].to_text(layout=False)) for start in starts}
@@ -106,7 +107,7 @@ def _lowered_computations(entry: Computation) -> Iterable[Computation]:
 
 
 def _channel(instruction: Instruction) -> int:
-    return instruction.channel_id or 0
+    return instruction.attributes_as(ChannelAttributes).channel_id or 0
 
 
 def _is_paired(instruction: Instruction) -> bool:
@@ -119,7 +120,7 @@ def _is_paired(instruction: Instruction) -> bool:
 
 def _native_queues(context: LoweringContext, instruction: Instruction) -> TransferQueues | None:
     """Returns the program's queues; None if the host executes the transfer, for example to check all values."""
-    if instruction.is_host_transfer or context.builder.keeps_operands:
+    if instruction.attributes_as(ChannelAttributes).is_host_transfer or context.builder.keeps_operands:
         return None
     queues = context.builder.module_state(TransferQueues)
     return queues if queues.is_native else None

@@ -29,7 +29,7 @@ DYNAMIC_EXPANSIONS.refuse("it is to be expanded first", opcodes.RAGGED_DOT, opco
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.DOT)
 def dot(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    attrs: DotAttributes = instruction.attributes
+    attrs: DotAttributes = instruction.attributes_as(DotAttributes)
     sizes = [list(sizes_of(value)) for value in values]
     batch = list(zip(attrs.lhs_batch_dims, attrs.rhs_batch_dims, strict=True))
     contracting = list(zip(attrs.lhs_contracting_dims, attrs.rhs_contracting_dims, strict=True))
@@ -53,7 +53,7 @@ def _zeroed(write: SizeWriter, value: Value, sizes: Sequence[Size], dimensions: 
 @DYNAMIC_EXPANSIONS.rule(opcodes.CONVOLUTION)
 def convolution(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Padding surrounds the elements that are there. Without groups of features the smaller number of them is taken."""
-    attrs: ConvolutionAttributes = instruction.attributes
+    attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     numbers, sizes = attrs.dim_labels, [list(sizes_of(value)) for value in values]
     _check_convolution(instruction)
     feature, kernel_feature = numbers.input_feature_dimension, numbers.kernel_input_feature_dimension
@@ -68,7 +68,7 @@ def convolution(write: SizeWriter, instruction: Instruction, values: Sequence[Va
     if attrs.batch_group_count > 1:
         result[numbers.output_batch_dimension] = instruction.shape.dimensions[numbers.output_batch_dimension]
     result[numbers.output_feature_dimension] = sizes[1][numbers.kernel_output_feature_dimension]
-    windows = instruction.window.dimensions
+    windows = attrs.window.dimensions
     for window, source, target in zip(
         windows, numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True
     ):
@@ -78,7 +78,7 @@ def convolution(write: SizeWriter, instruction: Instruction, values: Sequence[Va
 
 def _check_convolution(instruction: Instruction) -> None:
     """`UnsupportedError` where dimensions are dynamic that groups divide, or that the result's bounds follow from."""
-    attrs: ConvolutionAttributes = instruction.attributes
+    attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     numbers = attrs.dim_labels
     inputs, kernel = (shape.dynamic_dimensions for shape in instruction.operand_shapes)
     if any(kernel[d] for d in numbers.kernel_spatial_dimensions):

@@ -34,7 +34,7 @@ def tuple_(write: SizeWriter, instruction: Instruction, values: Sequence[Value])
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.GET_TUPLE_ELEMENT)
 def get_tuple_element(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return values[0][instruction.attributes.index]
+    return values[0][instruction.tuple_index]
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.OPT_BARRIER, opcodes.DOMAIN, opcodes.ADD_DEPENDENCY)

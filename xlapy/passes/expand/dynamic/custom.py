@@ -23,7 +23,7 @@ from xlapy.passes.expand.dynamic.core import (
 @DYNAMIC_EXPANSIONS.rule(opcodes.CUSTOM_CALL)
 def custom_call(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """PadToStatic gives the array of the bounds and the sizes, SliceToDynamic takes them."""
-    target = instruction.attributes.custom_call_target
+    target = instruction.custom_call_target
     if target == "PadToStatic":
         return (array_of(values[0]), *[write.size(size) for size in sizes_of(values[0])])
     if target == "SliceToDynamic":

@@ -21,7 +21,7 @@ from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, Si
 @DYNAMIC_EXPANSIONS.rule(opcodes.GATHER)
 def gather(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Slices are moved to lie inside the bounds. A dimension that slices take whole has the operand's size."""
-    attrs: GatherAttributes = instruction.attributes
+    attrs: GatherAttributes = instruction.attributes_as(GatherAttributes)
     operand, indices = map(array_of, values)
     bounds = operand.shape.dimensions
     dropped = (*attrs.collapsed_slice_dims, *attrs.operand_batching_dims)
@@ -58,7 +58,7 @@ class _Scatter:
     def __init__(self, write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> None:
         count = len(values) // 2
         self.write, self.instruction = write, instruction
-        self.attrs: ScatterAttributes = instruction.attributes
+        self.attrs: ScatterAttributes = instruction.attributes_as(ScatterAttributes)
         self.bounds = instruction.operands[0].shape.dimensions
         self.update = array_of(values[count + 1]).shape.dimensions
         self.rows = [d for d in range(len(self.update)) if d not in self.attrs.update_window_dims]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.linalg import FftAttributes
 from xlapy.passes.expand.blocks import compare
 from xlapy.passes.expand.dynamic.core import (
     DYNAMIC_EXPANSIONS,
@@ -51,7 +52,7 @@ def _continued(write: SizeWriter, matrix: Value) -> Instruction:
 @DYNAMIC_EXPANSIONS.rule(opcodes.FFT)
 def fft(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The dimensions that it transforms must be static."""
-    count = len(instruction.attributes.fft_length)
+    count = len(instruction.attributes_as(FftAttributes).fft_length)
     if any(instruction.operands[0].shape.dynamic_dimensions[-count:]) and count:
         raise unsupported(instruction, "a transform takes its length from the instruction")
     result = write.like(instruction, [array_of(values[0])])

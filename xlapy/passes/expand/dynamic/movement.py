@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.movement import DynamicSliceAttributes
+from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, SliceAttributes
 from xlapy.passes.expand.blocks import concatenate as joined
 from xlapy.passes.expand.dynamic.core import (
     DYNAMIC_EXPANSIONS,
@@ -32,14 +32,14 @@ DYNAMIC_EXPANSIONS.refuse("coordinates and rotations would depend on the sizes",
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return write.size(sizes_of(values[0])[instruction.attributes.dimension])
+    return write.size(sizes_of(values[0])[instruction.dimension])
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A size below 0 or above the bound becomes that."""
     operand, size = values
-    dimension = instruction.attributes.dimension
+    dimension = instruction.dimension
     sizes = list(sizes_of(operand))
     sizes[dimension] = _bounded(write, size, array_of(operand).shape.dimensions[dimension])
     return Sized(array_of(operand), tuple(sizes))
@@ -55,7 +55,7 @@ def _bounded(write: SizeWriter, size: Instruction, bound: int) -> Size:
 @DYNAMIC_EXPANSIONS.rule(opcodes.BROADCAST)
 def broadcast(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes: list[Size] = list(instruction.shape.dimensions)
-    for size, dimension in zip(sizes_of(values[0]), instruction.attributes.dimensions, strict=True):
+    for size, dimension in zip(sizes_of(values[0]), instruction.dimensions, strict=True):
         sizes[dimension] = size
     return Sized(write.like(instruction, [array_of(values[0])]), tuple(sizes))
 
@@ -64,7 +64,7 @@ def broadcast(write: SizeWriter, instruction: Instruction, values: Sequence[Valu
 def transpose(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     sizes = sizes_of(values[0])
     moved = write.like(instruction, [array_of(values[0])])
-    return Sized(moved, tuple(sizes[d] for d in instruction.attributes.dimensions))
+    return Sized(moved, tuple(sizes[d] for d in instruction.dimensions))
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.REVERSE)
@@ -72,7 +72,7 @@ def reverse(write: SizeWriter, instruction: Instruction, values: Sequence[Value]
     """Of the elements that are there: the whole reversed, moved to the front by as many as are missing."""
     sizes = sizes_of(values[0])
     result = write.like(instruction, [array_of(values[0])])
-    for dimension in instruction.attributes.dimensions:
+    for dimension in instruction.dimensions:
         bound = result.shape.dimensions[dimension]
         if bound and not isinstance(sizes[dimension], int):
             missing = write.minus(bound, sizes[dimension])
@@ -86,7 +86,7 @@ def reverse(write: SizeWriter, instruction: Instruction, values: Sequence[Value]
 @DYNAMIC_EXPANSIONS.rule(opcodes.CONCATENATE)
 def concatenate(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Each operand over the padding of the one before it; the other dimensions take the smallest sizes."""
-    dimension, sizes = instruction.attributes.dimension, list(write.smallest(values))
+    dimension, sizes = instruction.dimension, list(write.smallest(values))
     result: Instruction | None = None
     offset: Size = 0
     for value in values:
@@ -114,7 +114,7 @@ def _widened(write: SizeWriter, array: Instruction, size: int, dimension: int) -
 @DYNAMIC_EXPANSIONS.rule(opcodes.SLICE)
 def slice_(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """What the range holds of the elements that are there."""
-    ranges = instruction.attributes.ranges
+    ranges = instruction.attributes_as(SliceAttributes).ranges
     sizes: list[Size] = []
     for size, *row in zip(sizes_of(values[0]), ranges.starts, ranges.limits, ranges.strides, strict=True):
         start, limit, stride = row
@@ -127,7 +127,9 @@ def slice_(write: SizeWriter, instruction: Instruction, values: Sequence[Value])
 def pad(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The padding begins behind the last element that is there; less than nothing is nothing."""
     sizes: list[Size] = []
-    for entry, size in zip(instruction.attributes.padding.dimensions, sizes_of(values[0]), strict=True):
+    for entry, size in zip(
+        instruction.attributes_as(PadAttributes).padding.dimensions, sizes_of(values[0]), strict=True
+    ):
         holes = write.times(write.larger(write.minus(size, 1), 0), entry.interior)
         total = write.plus(write.plus(size, holes), entry.low + entry.high)
         sizes.append(write.larger(total, 0))
@@ -139,7 +141,7 @@ def pad(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) ->
 def dynamic_slice(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Starts are clamped by the bounds. Only a dimension taken whole stays dynamic."""
     operand, *indices = values
-    array, taken = array_of(operand), instruction.attributes.dynamic_slice_sizes
+    array, taken = array_of(operand), instruction.attributes_as(DynamicSliceAttributes).dynamic_slice_sizes
     rows = zip(sizes_of(operand), array.shape.dimensions, taken, strict=True)
     sizes = tuple(size if part == bound else part for size, bound, part in rows)
     return Sized(write.like(instruction, [array, *map(array_of, indices)]), sizes)

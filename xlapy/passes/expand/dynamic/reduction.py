@@ -18,6 +18,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_value, monoid
 from xlapy.opcodes.attributes.dimensions import WindowDimension
+from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.passes.expand.blocks import function
 from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 from xlapy.passes.expand.reduction import scatter_chosen
@@ -43,7 +44,7 @@ def reduce(write: SizeWriter, instruction: Instruction, values: Sequence[Value])
 def reduce_window(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """The padding of a window surrounds the elements that are there."""
     sizes = write.smallest(values[: len(values) // 2])
-    rows = zip(sizes, instruction.window.dimensions, strict=True)
+    rows = zip(sizes, instruction.attributes_as(WindowAttributes).window.dimensions, strict=True)
     return _sized(
         write, _reduced(write, instruction, values, sizes), tuple(window_positions(write, *row) for row in rows)
     )
@@ -130,7 +131,7 @@ def select_and_scatter(write: SizeWriter, instruction: Instruction, values: Sequ
     """The source has one element a window position: cut off, or filled up with the initial value."""
     operand, source, initial = values
     sizes = sizes_of(operand)
-    rows = zip(sizes, instruction.window.dimensions, strict=True)
+    rows = zip(sizes, instruction.attributes_as(WindowAttributes).window.dimensions, strict=True)
     positions = [window_positions(write, *row) for row in rows]
     known = write.masked(array_of(source), sizes_of(source), array_of(initial))
     there = write.inside(array_of(operand).shape.dimensions, sizes)

@@ -14,6 +14,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
 from xlapy.passes.expand.blocks import function
 from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 from xlapy.passes.rewrite import Writer
@@ -23,7 +24,7 @@ from xlapy.passes.rewrite import Writer
 def sort(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """A flag that says which elements are there is sorted along with them, and decides first."""
     sizes, arrays = write.smallest(values), [array_of(value) for value in values]
-    dimension, bounds = instruction.attributes.dimension, arrays[0].shape.dimensions
+    dimension, bounds = instruction.attributes_as(SortAttributes).dimension, arrays[0].shape.dimensions
     along: list[Size] = [size if d == dimension else bounds[d] for d, size in enumerate(sizes)]
     mask = write.inside(bounds, along)
     if mask is None:
@@ -61,10 +62,11 @@ def topk(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -
     array, sizes = array_of(values[0]), sizes_of(values[0])
     bounds = array.shape.dimensions
     t = array.shape.element_type
-    last = _last_value(t.bits, t.is_floating, t.is_signed, largest=instruction.attributes.largest)
+    attributes = instruction.attributes_as(TopKAttributes)
+    last = _last_value(t.bits, t.is_floating, t.is_signed, largest=attributes.largest)
     along = [*bounds[:-1], sizes[-1]]
     result = write.like(instruction, [write.masked(array, along, write.scalar(last, t))])
-    taken = (*sizes[:-1], write.smaller(sizes[-1], instruction.attributes.k))
+    taken = (*sizes[:-1], write.smaller(sizes[-1], attributes.k))
     return tuple(Sized(write.zeroed(write.element(result, number), taken), taken) for number in range(2))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.sharding import Sharding
+from xlapy.opcodes.control import CallAttributes
 from xlapy.stablehlo import ir
 
 SHARDING, _FRONTEND, _ACCURACY = "mhlo.sharding", "mhlo.frontend_attributes", "result_accuracy"
@@ -26,7 +27,7 @@ def annotation_attributes(instruction: Instruction) -> dict[str, Any]:
     if instruction.sharding is not None:
         attributes[SHARDING] = sharding_text(instruction.sharding)
     frontend = instruction.frontend_attributes or {}
-    if instruction.op is opcodes.CALL and instruction.is_composite:
+    if instruction.op is opcodes.CALL and instruction.attributes_as(CallAttributes).is_composite:
         frontend = {name: value for name, value in frontend.items() if not name.startswith(COMPOSITE_PREFIX)}
     if frontend:
         attributes[_FRONTEND] = dict(frontend)

@@ -18,6 +18,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import NameUniquer
+from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.annotations import SHARDING, annotation_attributes, sharding_text
 from xlapy.stablehlo.export.core.attributes import integer, integers
@@ -148,11 +149,12 @@ class ModuleExporter(ModuleContext):
         the leaf's element of its sharding.
         """
         annotations = annotation_attributes(parameter)
+        replication = parameter.attributes_as(ParameterAttributes).parameter_replication
         attributes: list[dict[str, Any]] = []
         for position, (index, leaf) in enumerate(shape.leaves()):
             of_leaf = {**_layout_and_memory(leaf), **self._donation(number, index)}
-            if parameter.parameter_replication:
-                of_leaf["mhlo.parameter_replication"] = (parameter.parameter_replication[position],)
+            if replication:
+                of_leaf["mhlo.parameter_replication"] = (replication[position],)
             if parameter.shape.is_tuple and parameter.sharding is not None:
                 elements = parameter.sharding.elements
                 sharding = elements[position] if len(elements) > position else parameter.sharding

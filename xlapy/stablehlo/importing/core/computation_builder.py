@@ -284,7 +284,7 @@ class ComputationBuilder:
         clones: dict[Instruction, Instruction] = {}
         for instruction in post_order(computation):
             if instruction.op is opcodes.PARAMETER:
-                clones[instruction] = operands[instruction.attributes.number]
+                clones[instruction] = operands[instruction.parameter_number]
                 continue
             inputs = [clones[operand] for operand in instruction.operands]
             clone = clones[instruction] = edit.clone_instruction(instruction, self.computation, inputs)
