@@ -1,1 +1,1 @@
-"""StableHLO in and out: the operations, types and attributes of MLIR that it is written in, readers and writers."""
+"""StableHLO: MLIR operations as objects (`ir`), text and bytecode, import into HLO and export from HLO."""

@@ -1,14 +1,14 @@
-"""A StableHLO program as objects: what the readers of text and of bytecode give, and what the import rules take.
+"""MLIR operations, regions, blocks, values, types and attributes as Python objects.
 
-Owns types, attributes, operations, regions, blocks and values, in one form whichever reader made them. Must not know:
-how they are spelled, in text or in bytes, nor what HLO they become.
+The parser of text and the reader of bytecode produce the same objects, which the import rules consume. The export rules
+produce them for the printer and the bytecode writer. Does not depend on how they are written or what HLO they become.
 
-Attributes are plain values where Python has one:
+Attributes are plain Python values where Python has a suitable type:
 
 | in MLIR | here |
 |---|---|
 | `true`, a `BoolAttr` | `bool` |
-| `"text"`, bytes that are no UTF-8 as `surrogateescape` has them | `str` |
+| `"text"` | `str`; bytes that are not UTF-8 become surrogates (`surrogateescape`) |
 | the case of an enum: `LT`, `#stablehlo<comparison_direction LT>` | `str` |
 | `[...]` | `tuple` of attributes |
 | `{...}` | `dict` from names to attributes |
@@ -18,9 +18,9 @@ Attributes are plain values where Python has one:
 | `1.5 : f32` | `FloatAttribute` |
 | `@f`, `@f::@g` | `SymbolReference` |
 | `dense<...>`, `dense_resource<...>` | `ElementsAttribute` |
-| `array<i64: 1, 2>` | `ElementsAttribute` of rank 1, so that rules read both spellings alike |
+| `array<i64: 1, 2>` | `ElementsAttribute` of rank 1, so that rules treat it like `dense<[1, 2]>` |
 | `#stablehlo.dot<...>`, `#stablehlo.channel_handle<...>` | `StructAttribute("stablehlo.dot", {...})` |
-| `#sdy.sharding<...>`, and what no reader knows | `OpaqueAttribute("sdy.sharding", text)` |
+| `#sdy.sharding<...>` and attributes that are not parsed | `OpaqueAttribute("sdy.sharding", text)` |
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from xlapy.base.element_types import Array, PrimitiveType
 class QuantizedType:
     """The element type of a quantized tensor: `real = (stored - zero_point) * scale`.
 
-    scales and zero_points hold one number for the whole tensor, or an array of them: along the one of `axes`, or in
-    blocks of `block_sizes` along `axes` (sub-channel quantization; the arrays are of `scales_shape`, which has the
-    tensor's rank).
+    `scales` and `zero_points` hold one number for the whole tensor, one per index of the only axis in `axes`, or one
+    per block of `block_sizes` along `axes` (sub-channel quantization). In the last case they form an array of the shape
+    `scales_shape`, which has the rank of the tensor.
     """
 
     storage: PrimitiveType
@@ -57,20 +57,20 @@ ElementType: TypeAlias = PrimitiveType | QuantizedType
 
 @dataclass(frozen=True, slots=True)
 class IndexType:
-    """MLIR's `index`."""
+    """MLIR's type `index`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoneType:
-    """MLIR's `none`."""
+    """MLIR's type `none`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """`tensor<2x?xf32>`: a size of None is `?`; an element type of `IndexType` is `index`.
+    """A ranked tensor type such as `tensor<2x?xf32>`. The size None stands for `?`.
 
-    bounds: `#stablehlo.bounds<?, 4>`: per dimension the bound of a `?`, else None; () where there is no such encoding.
-    encoding: any other encoding.
+    `bounds` holds the encoding `#stablehlo.bounds<?, 4>`: for each dimension the bound of a `?`, else None. It is ()
+    for a type without bounds. `encoding` holds any other encoding.
     """
 
     sizes: tuple[int | None, ...]
@@ -89,33 +89,33 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class UnrankedTensorType:
-    """`tensor<*xf32>`."""
+    """An unranked tensor type: `tensor<*xf32>`."""
 
     element: ElementType | IndexType
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarType:
-    """`i64`, `f32`: the type of an attribute's number. `i1` is PRED, `i8` S8 and `ui8` U8, as in tensors."""
+    """A number type such as `i64` or `f32`. As in tensors, `i1` is PRED, `i8` is S8 and `ui8` is U8."""
 
     element: PrimitiveType
 
 
 @dataclass(frozen=True, slots=True)
 class TokenType:
-    """`!stablehlo.token`."""
+    """The type `!stablehlo.token`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
-    """`tuple<...>`."""
+    """A tuple type: `tuple<...>`."""
 
     elements: tuple[Type, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionType:
-    """`(...) -> (...)`."""
+    """A function type: `(...) -> (...)`."""
 
     inputs: tuple[Type, ...]
     results: tuple[Type, ...]
@@ -123,7 +123,7 @@ class FunctionType:
 
 @dataclass(frozen=True, slots=True)
 class BufferType:
-    """`memref<2xf32>`: StableHLO's buffers, as custom calls take and give them."""
+    """A buffer type, `memref<2xf32>`, which custom calls take and return."""
 
     sizes: tuple[int, ...]
     element: ElementType
@@ -131,14 +131,14 @@ class BufferType:
 
 @dataclass(frozen=True, slots=True)
 class FutureType:
-    """`!stablehlo.future<...>`: what async_start gives."""
+    """The type `!stablehlo.future<...>`, the result of `async_start`."""
 
     elements: tuple[Type, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OpaqueType:
-    """A type of a dialect that no reader knows, as it is spelled."""
+    """A type that is not parsed further; `text` is its text."""
 
     text: str
 
@@ -161,12 +161,12 @@ Type: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """MLIR's `unit`: a name that is there, without a value."""
+    """MLIR's unit attribute: its presence is its only information."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerAttribute:
-    """A whole number and its type."""
+    """An integer with its type."""
 
     value: int
     type: ScalarType | IndexType
@@ -174,7 +174,7 @@ class IntegerAttribute:
 
 @dataclass(frozen=True, slots=True)
 class FloatAttribute:
-    """A number and its type. The value holds the type's bits exactly."""
+    """A floating-point number with its type. `value` represents every number of the type exactly."""
 
     value: float
     type: ScalarType
@@ -182,7 +182,7 @@ class FloatAttribute:
 
 @dataclass(frozen=True, slots=True)
 class SymbolReference:
-    """`@root::@nested`, without the `@`."""
+    """A symbol reference `@root::@nested`; the names are without the `@`."""
 
     root: str
     nested: tuple[str, ...] = ()
@@ -190,10 +190,10 @@ class SymbolReference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElementsAttribute:
-    """Constant elements. `values` has the type's sizes and the dtype of its stored elements, without writable memory.
+    """The elements of a constant tensor or of an `array<...>`.
 
-    `type` of a rank-1 `array<...>` is a tensor of its element type. `resource` is the name of a `dense_resource`.
-    Of an `index` type the values are s64.
+    `values` is a read-only array with the sizes of the type and the dtype of its storage type, s64 for `index`. The
+    type of an `array<...>` is a tensor of rank 1. `resource` is the name of a `dense_resource`, else None.
     """
 
     type: TensorType
@@ -203,14 +203,14 @@ class ElementsAttribute:
 
 @dataclass(frozen=True, slots=True)
 class StructAttribute:
-    """An attribute of named fields: `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`.
+    """An attribute with named fields: `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`.
 
-    `name` has the dialect but neither `#` nor a version: "stablehlo.dot", of text and of bytecode alike. A whole number
-    is an `int` and a list of them a tuple, in which None is `?`; types, booleans, names of cases and nested structs are
-    what they are elsewhere. Of "dot", "gather", "scatter", "ragged_dot" and "result_accuracy" the fields that are empty
-    or zero are absent, as MLIR prints them. The fields of "conv" are `input_batch_dimension`,
-    `input_feature_dimension`, `input_spatial_dimensions`, the same three of `output_`,
-    `kernel_input_feature_dimension`, `kernel_output_feature_dimension` and `kernel_spatial_dimensions`.
+    `name` has the dialect, but neither `#` nor a version: "stablehlo.dot", from text and from bytecode. An integer
+    field is an `int`, a list of integers a tuple, in which None stands for `?`; all other fields are attributes.
+    Empty and zero fields of "dot", "gather", "scatter", "ragged_dot" and "result_accuracy" are absent, as MLIR prints
+    them. The fields of "conv" are `input_batch_dimension`, `input_feature_dimension`, `input_spatial_dimensions`, the
+    same three with `output_`, `kernel_input_feature_dimension`, `kernel_output_feature_dimension` and
+    `kernel_spatial_dimensions`.
     """
 
     name: str
@@ -219,7 +219,7 @@ class StructAttribute:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueAttribute:
-    """What no reader knows more about: its name with the dialect, and the text inside its angle brackets, or None."""
+    """An attribute that is not parsed further: its name with the dialect and the text in angle brackets, or None."""
 
     name: str
     text: str | None
@@ -227,9 +227,9 @@ class OpaqueAttribute:
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """Where something came from: a file with its line and column, counted from 1, and names around it, outermost first.
+    """A location: a file with line and column, counted from 1, and the names around it, outermost first.
 
-    `names` are those of `loc("jit(f)/add"(...))`; `callers` are the further locations of a call stack, nearest first.
+    `names` are those in `loc("jit(f)/add"(...))`. `callers` are the other locations of a call stack, innermost first.
     """
 
     file: str = ""
@@ -246,7 +246,8 @@ UNKNOWN_LOCATION = FileLocation()
 class Value:
     """A result of an operation or an argument of a block.
 
-    `name` is the spelling in text, without `%`, or "". `location` is that of an argument; a result has its operation's.
+    `name` is the name in the text, without `%`, or "". `location` is the location of an argument; the location of a
+    result is that of its operation.
     """
 
     type: Type
@@ -258,9 +259,10 @@ class Value:
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """One operation: `name` has the dialect, "stablehlo.add". Inherent and discardable attributes stand together.
+    """An operation. `name` includes the dialect: "stablehlo.add".
 
-    `text_line` and `text_column`: where it stands in the text it was read from, counted from 1; 0 from bytecode.
+    `attributes` holds both properties (inherent attributes) and discardable attributes. `text_line` and `text_column`
+    are the operation's position in the text that it was parsed from, counted from 1, or 0 for bytecode.
     """
 
     name: str
@@ -278,7 +280,7 @@ class Operation:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """Arguments and operations, the last of which ends the block."""
+    """A block: its arguments and its operations, the last of which is the terminator."""
 
     arguments: list[Value] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
@@ -286,13 +288,13 @@ class Block:
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """The blocks of an operation; StableHLO's have one."""
+    """A region of an operation. StableHLO's regions have one block."""
 
     blocks: list[Block] = field(default_factory=list)
 
 
 def walk(operation: Operation) -> Iterator[Operation]:
-    """The operation and everything inside it, each before what is inside it; without recursion."""
+    """Yields the operation and all operations nested in it in pre-order, without recursion."""
     pending = [operation]
     while pending:
         current = pending.pop()

@@ -1,7 +1,4 @@
-"""StableHLO, text or bytecode, as a module of HLO.
-
-Owns: `parse_stablehlo`. Must not know: either's grammar, operations.
-"""
+"""Entry point: parses a StableHLO program, as text or bytecode, into an HLO module."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from xlapy.stablehlo.bytecode import read_bytecode
 from xlapy.stablehlo.importing import import_program
 from xlapy.stablehlo.importing.core.module_importer import ArgumentShapes
 from xlapy.stablehlo.recognition import is_bytecode
-from xlapy.stablehlo.text import read_text
+from xlapy.stablehlo.text import parse_text
 
 
 def parse_stablehlo(
@@ -21,18 +18,24 @@ def parse_stablehlo(
     filename: str | None = None,
     verify: bool = True,
 ) -> Module:
-    """The HLO module of a StableHLO program: MLIR text, or bytecode of a portable artifact or of StableHLO itself.
+    """Returns the HLO module of a StableHLO program.
 
-    The function `@main` is the entry; several results make a tuple. argument_shapes: the shapes of arguments (in order,
-    or by number in a mapping) where the program declares sizes `?`; what follows from them is worked out.
-    filename: what messages call the text. verify: whether the module is verified, as `Client.compile` does anyway.
-    Raises `ParseError` with line, column and a caret for text that is no StableHLO, `BytecodeError` for damaged
-    bytecode, `VerificationError` for bytecode of a program that breaks a rule, `UnsupportedError` for what has no form
-    in HLO: sizes that stay unknown among it.
+    The function `@main` becomes the entry computation. Several results are returned as a tuple.
+
+    Args:
+        source: MLIR text, or MLIR bytecode of a portable artifact or of the StableHLO dialect itself.
+        argument_shapes: the shapes of arguments, in order or by number in a mapping, where the program declares sizes
+            as `?`. The shapes of all other values follow from them.
+        filename: the name of the source in error messages.
+        verify: whether to verify the module. `Client.compile` verifies it anyway.
+
+    Raises `ParseError` with line, column and a caret for text that is not valid StableHLO, `BytecodeError` for damaged
+    bytecode, `VerificationError` for bytecode of a program that breaks a rule, and `UnsupportedError` for a program
+    that HLO cannot express, for example because a size stays unknown.
     """
     if isinstance(source, str):
         return import_program(
-            read_text(source, filename), argument_shapes, text=source, filename=filename, verify=verify
+            parse_text(source, filename), argument_shapes, text=source, filename=filename, verify=verify
         )
     data = bytes(source)
     if is_bytecode(data):

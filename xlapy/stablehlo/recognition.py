@@ -1,7 +1,4 @@
-"""Telling StableHLO from HLO by how it begins.
-
-Owns: what the beginnings of MLIR text and bytecode look like. Must not know: the rest of either.
-"""
+"""Recognizes MLIR text and MLIR bytecode by how they begin, to tell StableHLO programs from HLO."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ _MLIR = re.compile(
 
 
 def is_bytecode(data: bytes) -> bool:
-    """Whether bytes begin as MLIR bytecode does."""
+    """Returns whether the bytes begin with the magic number of MLIR bytecode."""
     return data.startswith(_MAGIC)
 
 
 def is_stablehlo_text(text: str) -> bool:
-    """Whether text begins as MLIR does: with a module, a function, an alias, an operation in quotes.
+    """Returns whether the text begins as MLIR does: with a module, a function, an alias or an operation in quotes.
 
     HLO text begins with `HloModule` or with a computation.
     """

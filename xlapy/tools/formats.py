@@ -160,9 +160,9 @@ def read_operation(name: str, data: bytes, form: Format) -> ir.Operation:
         from xlapy.stablehlo.bytecode import read_bytecode
 
         return read_bytecode(data)
-    from xlapy.stablehlo.text import read_text
+    from xlapy.stablehlo.text import parse_text
 
-    return read_text(_decoded(name, data, form), name)
+    return parse_text(_decoded(name, data, form), name)
 
 
 def write_operation(program: ir.Operation, form: Format) -> bytes:
@@ -171,7 +171,7 @@ def write_operation(program: ir.Operation, form: Format) -> bytes:
         from xlapy.stablehlo.bytecode import write_bytecode
 
         return write_bytecode(program)
-    from xlapy.stablehlo.text.print_forms import FORMS
+    from xlapy.stablehlo.text.custom_printers import CUSTOM_PRINTERS
     from xlapy.stablehlo.text.printer import print_text
 
-    return print_text(program, FORMS).encode("utf-8", "surrogateescape")
+    return print_text(program, CUSTOM_PRINTERS).encode("utf-8", "surrogateescape")

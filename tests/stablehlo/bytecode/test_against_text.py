@@ -13,7 +13,7 @@ from tests.stablehlo.text.comparison import same
 from tests.stablehlo.text.programs import FORMS
 from xlapy.base.errors import UnsupportedError, XlaError
 from xlapy.stablehlo.bytecode import read_bytecode, write_bytecode
-from xlapy.stablehlo.text import read_text
+from xlapy.stablehlo.text import parse_text
 
 FLAG = re.compile(r"\bx\.\w(?=[,}])")
 """A name without a value, for which artifacts have no form."""
@@ -28,7 +28,7 @@ STABLE = sorted(name for name, text in FORMS.items() if not OTHERS.search(text))
 def test_text_and_bytecode_are_the_same_objects(name: str) -> None:
     data = artifact(FLAG.sub(r"\g<0> = true", FORMS[name]))
     read = read_bytecode(data)
-    assert same(read_text(text_of(data)), read) == ""
+    assert same(parse_text(text_of(data)), read) == ""
     assert same(read_bytecode(write_bytecode(read)), read) == ""
 
 
@@ -66,7 +66,7 @@ func.func @main(%x: tensor<4x3xf32>, %y: tensor<?x3xf32>, %n: index, %s: f32, %i
 @pytest.mark.parametrize("name", [*sorted(FORMS), "around"])
 def test_bytecode_of_stablehlo_itself(name: str) -> None:
     text = FORMS.get(name, AROUND)
-    read = read_text(text)
+    read = parse_text(text)
     for version in VERSIONS:
         assert same(read, read_bytecode(native(text, version))) == "", version
 
@@ -75,7 +75,7 @@ def test_narrow_and_other_types() -> None:
     names = [*NARROW, "tf32", "index", "none", "tuple<f32, tensor<2xi1>>", "!shape.shape", "!stablehlo.token"]
     names += ["tensor<2x?xf32, #stablehlo.bounds<?, 4>>", "!stablehlo.future<tensor<2xf32>>", "memref<2xf32>"]
     text = f"module attributes {{x.y = [{', '.join(names)}]}} {{}}"
-    assert same(read_text(text), read_bytecode(native(text))) == ""
+    assert same(parse_text(text), read_bytecode(native(text))) == ""
 
 
 NARROW = (

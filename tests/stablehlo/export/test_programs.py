@@ -15,8 +15,8 @@ from tests.stablehlo.importing.runner import arguments_of, by_xla, run
 from tests.stablehlo.text.comparison import same
 from tests.stablehlo.text.programs import FORMS
 from xlapy.base.errors import UnsupportedError
-from xlapy.stablehlo.text import read_text
-from xlapy.stablehlo.text.print_forms import FORMS as PRINTED
+from xlapy.stablehlo.text import parse_text
+from xlapy.stablehlo.text.custom_printers import CUSTOM_PRINTERS as PRINTED
 from xlapy.stablehlo.text.printer import print_text
 from xlapy.testing.comparison import assert_close
 
@@ -29,10 +29,10 @@ def function_line(text: str, name: str = "@main") -> str:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_what_is_read_is_written_as_the_same_objects(name: str) -> None:
-    module = read_text(FORMS[name])
+    module = parse_text(FORMS[name])
     for forms in (PRINTED, {}):
         text = print_text(module, forms)
-        assert same(module, read_text(text)) == "", text
+        assert same(module, parse_text(text)) == "", text
 
 
 @pytest.mark.parametrize("name", TAKEN)

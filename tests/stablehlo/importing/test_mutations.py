@@ -12,7 +12,7 @@ from xlapy.base.element_types import S64
 from xlapy.base.errors import XlaError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing import import_program
-from xlapy.stablehlo.text import read_text
+from xlapy.stablehlo.text import parse_text
 
 TEXTS = [*programs.PROGRAMS.values(), *test_structure.PROGRAMS.values(), test_sharding.PROGRAM]
 _STRANGE: list[Any] = [
@@ -53,12 +53,12 @@ def test_mutated_programs() -> None:
     chance = random.Random(0)
     attributes, types = list(_STRANGE), []
     for text in TEXTS:
-        for operation in ir.walk(read_text(text)):
+        for operation in ir.walk(parse_text(text)):
             attributes += operation.attributes.values()
             types += [result.type for result in operation.results]
     outcomes = {"imported": 0, "refused": 0}
     for _ in range(800):
-        root = read_text(chance.choice(TEXTS))
+        root = parse_text(chance.choice(TEXTS))
         _mutate(root, chance, attributes, types)
         try:
             import_program(root)

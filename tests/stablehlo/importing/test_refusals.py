@@ -8,7 +8,7 @@ import xlapy
 from tests.stablehlo.importing.runner import function
 from xlapy.base.errors import ParseError, UnsupportedError, VerificationError, XlaError
 from xlapy.stablehlo.importing import import_program
-from xlapy.stablehlo.text import read_text
+from xlapy.stablehlo.text import parse_text
 
 
 def _body(operation: str, result: str = "tensor<2xf32>", more: str = "") -> str:
@@ -215,7 +215,7 @@ def test_the_line_is_shown_with_a_caret() -> None:
 
 def test_without_text_the_location_tells_the_place() -> None:
     text = CASES["a missing attribute"][0].replace("\nreturn", ' loc("layer/transpose")\nreturn')
-    root = read_text(text)
+    root = parse_text(text)
     for operation in root.regions[0].blocks[0].operations[0].regions[0].blocks[0].operations:
         operation.text_line = 0
     with pytest.raises(VerificationError, match=r"layer/transpose: stablehlo.transpose: it has no attribute"):

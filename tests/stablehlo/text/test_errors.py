@@ -9,14 +9,14 @@ import pytest
 
 from tests.stablehlo.text.programs import FORMS
 from xlapy.base.errors import ParseError
-from xlapy.stablehlo.text import read_text
+from xlapy.stablehlo.text import parse_text
 
 FUNCTION = "func.func @f(%a: tensor<4xf32>, %i: tensor<i32>) {{\n  {}\n  return\n}}"
 
 
 def refusal(text: str) -> ParseError:
     with pytest.raises(ParseError) as caught:
-        read_text(text, "f.mlir")
+        parse_text(text, "f.mlir")
     return caught.value
 
 
@@ -26,31 +26,31 @@ def refusal(text: str) -> ParseError:
         ("%0 = stablehlo.abs %b : tensor<4xf32>", 22, "the value '%b' is not defined here"),
         ("%0 = stablehlo.abs %a#1 : tensor<4xf32>", 22, "the value '%a#1' is not defined here"),
         ("%a = stablehlo.abs %a : tensor<4xf32>", 3, "the value '%a' is defined twice"),
-        ("%0 = stablehlo.abs %a : tensor<5xf32>", 27, "the value '%a' is used as of another type"),
+        ("%0 = stablehlo.abs %a : tensor<5xf32>", 27, "the value '%a' is used with another type"),
         ("%0:2 = stablehlo.abs %a : tensor<4xf32>", 3, "stablehlo.abs has 1 results, but there are names for 2"),
-        ("%0 = stablehlo.add %a : tensor<4xf32>", 25, "stablehlo.add takes two operands, there are 1"),
+        ("%0 = stablehlo.add %a : tensor<4xf32>", 25, "stablehlo.add takes two operands, but has 1"),
         ("%0 = stablehlo.reshape %a : () -> tensor<4xf32>", 31, "has 1 operands, but there are types for 0"),
         ("%0 = stablehlo.abs %a tensor<4xf32>", 25, "expected ':' before the type of stablehlo.abs, found 'tensor'"),
         ("%0 = stablehlo.abs %a : tensr<4xf32>", 27, "expected a type, found 'tensr'"),
         ("%0 = stablehlo.abs %a : !t", 27, "the type alias '!t' is not defined"),
-        ("%0 = stablehlo.absolute %a : tensor<4xf32>", 8, "no form of 'stablehlo.absolute' is known"),
-        ('"x.y"(%a) {b = 1, b = 2} : (tensor<4xf32>) -> ()', 13, "the attribute 'b' stands twice"),
+        ("%0 = stablehlo.absolute %a : tensor<4xf32>", 8, "'stablehlo.absolute' has no custom"),
+        ('"x.y"(%a) {b = 1, b = 2} : (tensor<4xf32>) -> ()', 13, "the attribute 'b' occurs twice"),
         ('"x.y"() {b = #c} : () -> ()', 16, "the attribute alias '#c' is not defined"),
         ('"x.y"() {b = 300 : i8} : () -> ()', 16, "the number 300 is out of the range of s8"),
-        ('"x.y"() {b = 1 : f32} : () -> ()', 16, "'1' is no floating-point number"),
+        ('"x.y"() {b = 1 : f32} : () -> ()', 16, "'1' is not a floating-point number"),
         ('"x.y"() {b = "\\q"} : () -> ()', 16, "the string has a malformed escape"),
-        ('"x.y"() {b = dense_resource<r> : tensor<i8>} : () -> ()', 30, "the text ends without a resource 'r'"),
-        ('"x.y"() {b = dense_resource<__elided__> : tensor<i8>} : () -> ()', 30, "left out when the text was"),
+        ('"x.y"() {b = dense_resource<r> : tensor<i8>} : () -> ()', 30, "the resource 'r' is not defined at the end"),
+        ('"x.y"() {b = dense_resource<__elided__> : tensor<i8>} : () -> ()', 30, "elided when the text was"),
         ('"x.y"() {b = #stablehlo.dot<lhs = [1]>} : () -> ()', 31, "'stablehlo.dot' has the fields lhs_batching"),
-        ('"x.y"() [^b] : () -> ()', 11, "x.y has blocks that come after it"),
+        ('"x.y"() [^b] : () -> ()', 11, "x.y has successor blocks"),
         ('"x.y"() : () -> () loc(#l)', 27, "the location '#l' is not defined"),
         ('"x.y"() : () -> () loc("a" 3)', 30, "expected ')' at the end of a location, found '3'"),
-        ("%c = stablehlo.constant dense<[1, 2]> : tensor<3xi32>", 32, "lists of elements are not those of tensor<3x"),
-        ("%c = stablehlo.constant dense<[[1], 2]> : tensor<2xi32>", 32, "lists of elements are not those of"),
-        ("%c = stablehlo.constant dense<[1 2]> : tensor<2xi32>", 32, "lists of elements are not those of"),
+        ("%c = stablehlo.constant dense<[1, 2]> : tensor<3xi32>", 32, "nested lists do not fit tensor<3x"),
+        ("%c = stablehlo.constant dense<[[1], 2]> : tensor<2xi32>", 32, "nested lists do not fit"),
+        ("%c = stablehlo.constant dense<[1 2]> : tensor<2xi32>", 32, "nested lists do not fit"),
         ("%c = stablehlo.constant dense<> : tensor<2xi32>", 32, "there are no elements for tensor<2xi32>"),
-        ("%c = stablehlo.constant dense<1> : tensor<?xi32>", 32, "constant elements need a type of known sizes"),
-        ("%c = stablehlo.constant dense<true> : tensor<2xi32>", 32, "'true' is a number of i1 only"),
+        ("%c = stablehlo.constant dense<1> : tensor<?xi32>", 32, "the type of constant elements must have static"),
+        ("%c = stablehlo.constant dense<true> : tensor<2xi32>", 32, "'true' is a value of i1 only"),
         ("%c = stablehlo.constant dense<-1> : tensor<2xui32>", 32, "the number -1 is out of the range of u32"),
         ('%c = stablehlo.constant dense<"0x0102"> : tensor<3xi32>', 32, "2 bytes are not 3 elements of 4 bytes"),
         ('%c = stablehlo.constant dense<["a"]> : tensor<1xi32>', 32, "strings cannot be elements of tensor<1xi32>"),
@@ -82,11 +82,11 @@ def test_places_and_reasons(line: str, column: int, message: str) -> None:
         ("module {", "a region of builtin.module has no closing '}'"),
         ("}", "expected an operation, found '}'"),
         ("func.func @f(tensor<f32>) { return }", "the arguments of a function with a body need names"),
-        ("func.func @f(%a: i32) { ^b(%b: i32): return }", "the first block of this region begins before its brace"),
+        ("func.func @f(%a: i32) { ^b(%b: i32): return }", "this region's first block are declared before its brace"),
         ('"x.y"() ({ "x.z"() : () -> () ', "a region of x.y has no closing '}'"),
         ("module attributes {a = [" + "[" * 500 + "} {}", "nested more than 150 levels deep"),
         ("func.func private @f(" + "tuple<" * 500 + ")", "nested more than 150 levels deep"),
-        ("#l = loc(#m)\n#m = loc(#l)", "goes round in a circle"),
+        ("#l = loc(#m)\n#m = loc(#l)", "refers to itself or is nested too deep"),
         ("{-# dialect_resources: { builtin: { a: 3 } } #-}", "expected a string in quotes for the value of a resource"),
         ("module attributes {a = <} {}", "expected an attribute, found '<'"),
         ("module attributes {a = #b.c<(>} {}", "the bracket '>' closes none"),
@@ -144,7 +144,7 @@ def test_damaged_texts_raise_and_nothing_else(name: str) -> None:
     refused = 0
     for _ in range(40):
         try:
-            read_text(damaged(FORMS[name], chance))
+            parse_text(damaged(FORMS[name], chance))
         except ParseError as error:
             refused += 1
             assert error.line >= 1 and error.message

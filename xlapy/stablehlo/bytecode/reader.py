@@ -17,7 +17,7 @@ from xlapy.stablehlo.bytecode.entries import Entries, EntryStream
 from xlapy.stablehlo.bytecode.properties import read_properties
 from xlapy.stablehlo.bytecode.stream import Stream
 from xlapy.stablehlo.bytecode.upgrade import upgraded
-from xlapy.stablehlo.text import read_attribute, read_type
+from xlapy.stablehlo.text import parse_attribute, parse_type
 
 __all__ = ["MAGIC", "read_bytecode"]
 
@@ -87,7 +87,7 @@ class _Reader:
                 "stablehlo": stablehlo.read_type,
                 "vhlo": vhlo.read_type,
             },
-            (read_attribute, read_type),
+            (parse_attribute, parse_type),
         )
         self._scopes: list[_Scope] = []
 

@@ -16,7 +16,7 @@ from xlapy.stablehlo.export.core.block_builder import BlockBuilder
 from xlapy.stablehlo.export.core.rules import RULES
 from xlapy.stablehlo.export.core.types import types_of
 from xlapy.stablehlo.export.core.value_tree import ValueTree, unflatten
-from xlapy.stablehlo.text import read_attribute
+from xlapy.stablehlo.text import parse_attribute
 
 
 @RULES.rule(opcodes.WHILE)
@@ -51,7 +51,7 @@ def call(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     }
     given = frontend_attributes.get(f"{COMPOSITE_PREFIX}attributes")
     if given:
-        attributes["composite_attributes"] = read_attribute(given)
+        attributes["composite_attributes"] = parse_attribute(given)
     return builder.emit_for("stablehlo.composite", instruction, attributes)
 
 

@@ -19,7 +19,7 @@ from xlapy.stablehlo.export.core.block_builder import BlockBuilder
 from xlapy.stablehlo.export.core.rules import RULES
 from xlapy.stablehlo.export.core.types import leaves
 from xlapy.stablehlo.export.core.value_tree import ValueTree
-from xlapy.stablehlo.text import read_attribute
+from xlapy.stablehlo.text import parse_attribute
 
 _VERSIONS = list(CustomCallApiVersion)
 _UNSUPPORTED_ATTRIBUTES = (
@@ -65,7 +65,7 @@ def _configuration(instruction: Instruction) -> Any:
     ).api_version is not CustomCallApiVersion.TYPED_FFI or not text.startswith("{"):
         return text
     try:
-        return read_attribute(text)
+        return parse_attribute(text)
     except ParseError:  # JSON
         return text
 

@@ -1,5 +1,5 @@
-"""MLIR text, as StableHLO programs are printed in it, read into the objects of `xlapy.stablehlo.ir` and written."""
+"""MLIR text: the parser, which produces objects of `xlapy.stablehlo.ir`, and the printer."""
 
-from xlapy.stablehlo.text.reader import read_attribute, read_text, read_type
+from xlapy.stablehlo.text.parser import parse_attribute, parse_text, parse_type
 
-__all__ = ["read_attribute", "read_text", "read_type"]
+__all__ = ["parse_attribute", "parse_text", "parse_type"]

@@ -1,7 +1,8 @@
-"""Attributes as MLIR spells them.
+"""Parses MLIR attributes.
 
-Owns: builtin attributes, dictionaries, aliases `#name`, the structs and enums of StableHLO, CHLO and MHLO. Must not
-know: operations.
+Responsible for builtin attributes, dictionaries, attribute aliases (`#name`), and the structs and enums of StableHLO,
+CHLO and MHLO. Does not depend on operations.
+
 Source: MLIR's language reference and the definitions of the dialects.
 """
 
@@ -14,10 +15,10 @@ from typing import Any, ClassVar
 from xlapy.base.element_types import PrimitiveType
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import NAME, MlirCursor
-from xlapy.stablehlo.text.elements import ElementsReader, number, rounded
+from xlapy.stablehlo.text.elements import ElementsParser, number, rounded
 from xlapy.stablehlo.text.resources import Resources
-from xlapy.stablehlo.text.structures import StructureReader
-from xlapy.stablehlo.text.types import TypeReader
+from xlapy.stablehlo.text.structs import StructParser
+from xlapy.stablehlo.text.types import TypeParser
 
 _KEY = re.compile(r"([A-Za-z_][\w$.\-]*+)|(?=\")")
 _NUMBER = re.compile(r"-?(?:0x[0-9a-fA-F]++|\d++\.\d*+(?:[eE][-+]?\d++)?|\d++)")
@@ -30,19 +31,19 @@ _I64 = ir.ScalarType(PrimitiveType.S64)
 _F64 = ir.ScalarType(PrimitiveType.F64)
 
 
-class AttributeReader:
-    """Reads attributes where the cursor stands. `aliases` are those of `#name = ...` read so far."""
+class AttributeParser:
+    """Parses attributes at the cursor. `aliases` holds the aliases `#name = ...` that were defined so far."""
 
     def __init__(self, cursor: MlirCursor, resources: Resources) -> None:
         self.cursor = cursor
-        self.types = TypeReader(cursor)
-        self.types.read_attribute = self.read
-        self.elements = ElementsReader(cursor, self.types, resources)
-        self.structures = StructureReader(cursor, self.read)
+        self.types = TypeParser(cursor)
+        self.types.parse_attribute = self.parse
+        self.elements = ElementsParser(cursor, self.types, resources)
+        self.structs = StructParser(cursor, self.parse)
         self.aliases: dict[str, Any] = {}
 
-    def read(self) -> Any:
-        """The attribute that comes next, as `xlapy.stablehlo.ir` has it."""
+    def parse(self) -> Any:
+        """Parses the next attribute."""
         cursor = self.cursor
         start = cursor.skip()
         first = cursor.text[start : start + 1]
@@ -55,17 +56,17 @@ class AttributeReader:
             return known(self)
         if not self.types.is_next():
             cursor.fail(f"expected an attribute, found {cursor.describe_next()}")
-        return self.types.read()
+        return self.types.parse()
 
-    def read_dictionary(self) -> dict[str, Any]:
-        """`{name = attribute, name_of_unit}`."""
+    def parse_dictionary(self) -> dict[str, Any]:
+        """Parses `{name = attribute, name_of_unit}`."""
         cursor = self.cursor
         start = cursor.skip()
         cursor.expect("{", "before attributes")
         entries: dict[str, Any] = {}
         for name, value in cursor.separated("}", self._entry):
             if name in entries:
-                cursor.fail_at(start, f"the attribute {name!r} stands twice in a dictionary")
+                cursor.fail_at(start, f"the attribute {name!r} occurs twice in a dictionary")
             entries[name] = value
         return entries
 
@@ -75,14 +76,14 @@ class AttributeReader:
         if found is None:
             cursor.fail(f"expected the name of an attribute, found {cursor.describe_next()}")
         name = found.group(1) or cursor.string("the name of an attribute")
-        return name, self.read() if cursor.accept("=") else ir.Unit()
+        return name, self.parse() if cursor.accept("=") else ir.Unit()
 
     # -- by the first character
 
     def _string(self) -> str:
         text = self.cursor.string("an attribute")
         if self.cursor.accept(":"):
-            self.types.read()
+            self.types.parse()
         return text
 
     def _number(self) -> Any:
@@ -95,11 +96,11 @@ class AttributeReader:
         is_decimal = "." in spelling
         type_: ir.Type = _F64 if is_decimal else _I64
         if cursor.accept(":"):
-            type_ = self.types.read()
+            type_ = self.types.parse()
         if isinstance(type_, ir.OpaqueType):
             return ir.OpaqueAttribute("builtin.number", f"{spelling} : {type_.text}")
         if not isinstance(type_, ir.ScalarType | ir.IndexType):
-            cursor.fail_at(start, "the type of a number has to be a number's")
+            cursor.fail_at(start, "the type of a number must be an integer, index or floating-point type")
         return self._typed(start, spelling, type_)
 
     def _typed(self, start: int, spelling: str, type_: ir.ScalarType | ir.IndexType) -> Any:
@@ -118,13 +119,13 @@ class AttributeReader:
         cursor = self.cursor
         cursor.enter_nested()
         cursor.expect("[")
-        values = tuple(cursor.separated("]", self.read))
+        values = tuple(cursor.separated("]", self.parse))
         cursor.leave_nested()
         return values
 
     def _dictionary(self) -> dict[str, Any]:
         self.cursor.enter_nested()
-        entries = self.read_dictionary()
+        entries = self.parse_dictionary()
         self.cursor.leave_nested()
         return entries
 
@@ -137,7 +138,7 @@ class AttributeReader:
         return ir.SymbolReference(root, tuple(nested))
 
     def _type(self) -> ir.Type:
-        return self.types.read()
+        return self.types.parse()
 
     def _dialect(self) -> Any:
         cursor = self.cursor
@@ -160,13 +161,13 @@ class AttributeReader:
         return self._structure(dialect, found.end())
 
     def _structure(self, dialect: str, after_name: int) -> Any:
-        """`#stablehlo.dot<...>`, also spelled `#stablehlo<dot<...>>`."""
+        """Parses `#stablehlo.dot<...>` or `#stablehlo<dot<...>>`."""
         cursor = self.cursor
         is_wrapped = cursor.accept("<")
         if not is_wrapped:
             cursor.expect(".")
         cursor.enter_nested()
-        value = self.structures.read(dialect)
+        value = self.structs.parse(dialect)
         cursor.leave_nested()
         if is_wrapped:
             cursor.expect(">", f"at the end of an attribute of {dialect}")
@@ -185,7 +186,7 @@ class AttributeReader:
         inner = wrapped.group(2)
         return ir.OpaqueAttribute(f"{name}.{wrapped.group(1)}", inner[1:-1] if inner.startswith("<") else inner)
 
-    _BY_FIRST: ClassVar[dict[str, Callable[[AttributeReader], Any]]] = {
+    _BY_FIRST: ClassVar[dict[str, Callable[[AttributeParser], Any]]] = {
         '"': _string,
         "[": _array,
         "{": _dictionary,
@@ -215,17 +216,17 @@ class AttributeReader:
         return self.elements.array()
 
     def _builtin(self) -> ir.OpaqueAttribute:
-        """What StableHLO has no use for: `affine_map<...>`, `strided<...>`, `loc(...)`, `sparse<...> : type`."""
+        """Parses builtin attributes that StableHLO does not use, such as `affine_map<...>` and `sparse<...> : type`."""
         cursor = self.cursor
         name = cursor.word("an attribute")
         start = cursor.skip()
         while cursor.text[cursor.skip() : cursor.position + 1] in ("<", "(", "["):
             cursor.balanced()
         if name == "sparse" and cursor.accept(":"):
-            self.types.read()
+            self.types.parse()
         return ir.OpaqueAttribute(f"builtin.{name}", cursor.text[start : cursor.position])
 
-    _BY_WORD: ClassVar[dict[str, Callable[[AttributeReader], Any]]] = {
+    _BY_WORD: ClassVar[dict[str, Callable[[AttributeParser], Any]]] = {
         "true": _boolean,
         "false": _boolean,
         "unit": _unit,

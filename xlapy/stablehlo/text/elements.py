@@ -1,10 +1,10 @@
-"""Constant elements as MLIR spells them: `dense<...>`, `dense_resource<...>` and `array<...>`.
+"""Parses elements attributes: `dense<...>`, `dense_resource<...>` and `array<...>`.
 
-Owns: lists, splats, hexadecimal strings and the blobs behind resources, as arrays. Must not know: operations, and what
-attributes there are besides.
+Responsible for turning lists, splats, hexadecimal strings and resource blobs into arrays. Does not depend on operations
+or on other attributes.
 
-A splat is a view of one element, so that a constant of a gigabyte written as `dense<0>` takes none. Numbers are read as
-MLIR reads them: decimal digits to the nearest float64 first, then rounded to the element type.
+A splat is a view of one element, so that a large constant written as `dense<0>` takes no memory. Decimal numbers are
+read as in MLIR: rounded to the nearest float64 first, then to the element type.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlapy.base.rounding import round_to
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
 from xlapy.stablehlo.text.resources import Resources
-from xlapy.stablehlo.text.types import ELEMENTS, TypeReader
+from xlapy.stablehlo.text.types import ELEMENTS, TypeParser
 
 _BODY = re.compile(r'[^<>"]*+(?=>)')
 _HEXADECIMAL = re.compile(r'"0[xX]([0-9a-fA-F]*)"(?=\s*>)')
@@ -33,17 +33,17 @@ _RESOURCE = re.compile(r"[A-Za-z_$.\-][\w$.\-]*+")
 _CACHE_LIMIT = 4096
 
 
-class ElementsReader:
-    """Reads constant elements where the cursor stands."""
+class ElementsParser:
+    """Parses elements attributes at the cursor."""
 
-    def __init__(self, cursor: MlirCursor, types: TypeReader, resources: Resources) -> None:
+    def __init__(self, cursor: MlirCursor, types: TypeParser, resources: Resources) -> None:
         self.cursor = cursor
         self.types = types
         self.resources = resources
         self._known: dict[str, ir.ElementsAttribute] = {}
 
     def dense(self) -> ir.ElementsAttribute | ir.OpaqueAttribute:
-        """`dense<...> : type`. What has elements that are no numbers, or is no tensor, is opaque."""
+        """Parses `dense<...> : type`. The result is opaque if the type is not a tensor of numbers."""
         cursor = self.cursor
         found = _SPELLING.match(cursor.text, cursor.skip())
         known = self._known.get(found.group()) if found else None
@@ -68,17 +68,17 @@ class ElementsReader:
             cursor.expect(">", "after constant elements")
         inside = cursor.text[start + 1 : cursor.position - 1]
         cursor.expect(":", "before the type of constant elements")
-        type_ = self.types.read()
+        type_ = self.types.parse()
         if not isinstance(type_, ir.TensorType):
             return ir.OpaqueAttribute("builtin.dense", inside)
         if found is None:
-            cursor.fail_at(start, f"strings cannot be elements of {_shown(type_)}")
-        body = _Body(cursor, start, type_)
+            cursor.fail_at(start, f"strings cannot be elements of {_type_text(type_)}")
+        body = _ElementsText(cursor, start, type_)
         values = body.of_bytes(found.group(1)) if found.re is _HEXADECIMAL else body.of_list(found.group())
         return elements(type_, values)
 
     def resource(self) -> ir.ElementsAttribute:
-        """`dense_resource<name> : type`, with the blob of that name from the end of the text."""
+        """Parses `dense_resource<name> : type`. The blob with this name is at the end of the text."""
         cursor = self.cursor
         cursor.expect_word("dense_resource")
         start = cursor.skip()
@@ -87,21 +87,21 @@ class ElementsReader:
         name = bare.group() if bare else cursor.string("the name of a resource")
         cursor.expect(">", "after the name of a resource")
         cursor.expect(":", "before the type of a resource")
-        type_ = self.types.read()
+        type_ = self.types.parse()
         if not isinstance(type_, ir.TensorType):
-            cursor.fail_at(start, "a resource holds the elements of a tensor of known rank")
+            cursor.fail_at(start, "the type of a resource must be a ranked tensor")
         data = self.resources.blob(name, start)
-        return elements(type_, _Body(cursor, start, type_).of_data(data), name)
+        return elements(type_, _ElementsText(cursor, start, type_).of_data(data), name)
 
     def array(self) -> ir.ElementsAttribute:
-        """`array<i64: 1, 2>`."""
+        """Parses `array<i64: 1, 2>`."""
         cursor = self.cursor
         cursor.expect_word("array")
         start = cursor.skip()
         cursor.expect("<", "after 'array'")
-        scalar = self.types.read()
+        scalar = self.types.parse()
         if not isinstance(scalar, ir.ScalarType):
-            cursor.fail_at(start, "the elements of an array have to be numbers")
+            cursor.fail_at(start, "the elements of an array must be numbers")
         if not cursor.accept(":"):
             cursor.expect(">", "after the type of an array without elements")
             return elements(ir.TensorType((0,), scalar.element), np.empty(0, scalar.element.dtype))
@@ -110,48 +110,51 @@ class ElementsReader:
             cursor.fail("expected the elements of an array")
         cursor.expect(">", "after the elements of an array")
         type_ = ir.TensorType((found.group().count(",") + 1,), scalar.element)
-        return elements(type_, _Body(cursor, start, type_).of_list(f"[{found.group()}]"))
+        return elements(type_, _ElementsText(cursor, start, type_).of_list(f"[{found.group()}]"))
 
 
 def elements(type_: ir.TensorType, values: Array, resource: str | None = None) -> ir.ElementsAttribute:
-    """The attribute of an array, which becomes read-only."""
+    """Returns the attribute with these values. The array becomes read-only."""
     values.flags.writeable = False
     return ir.ElementsAttribute(type_, values, resource)
 
 
 def integers(values: list[int]) -> ir.ElementsAttribute:
-    """`array<i64: ...>` of these."""
+    """Returns `array<i64: ...>` with these values."""
     return elements(ir.TensorType((len(values),), PrimitiveType.S64), np.array(values, np.int64))
 
 
 def booleans(values: list[bool]) -> ir.ElementsAttribute:
-    """`array<i1: ...>` of these."""
+    """Returns `array<i1: ...>` with these values."""
     return elements(ir.TensorType((len(values),), PrimitiveType.PRED), np.array(values, np.bool_))
 
 
 def number(spelling: str, element: PrimitiveType | ir.IndexType) -> int | float | bool:
-    """One number of an element type other than complex. Raises ValueError with the reason if it cannot be one."""
+    """Parses a number of an element type that is not complex. Raises ValueError with the reason if it is malformed."""
     if isinstance(element, ir.IndexType):
         element = PrimitiveType.S64
     if element.is_floating:
         return _floating(spelling, element)
     if spelling in ("true", "false"):
         if element is not PrimitiveType.PRED:
-            raise ValueError(f"{spelling!r} is a number of i1 only")
+            raise ValueError(f"{spelling!r} is a value of i1 only")
         return spelling == "true"
     if not _WHOLE.fullmatch(spelling):
-        raise ValueError(f"{spelling[:40]!r} is no whole number")
+        raise ValueError(f"{spelling[:40]!r} is not an integer")
     return _whole(integer_from_text(spelling), element)
 
 
 def rounded(value: float, element: PrimitiveType) -> float:
-    """A number as a floating-point type can hold it."""
+    """Rounds a number to a floating-point type."""
     with np.errstate(over="ignore", invalid="ignore"):
         return float(round_to(np.array(value, np.float64), _dtype(element)).astype(np.float64))
 
 
 def _whole(value: int, element: PrimitiveType) -> int | bool:
-    """A type without a sign (`i8`) takes what fits in its bits either way, and is signed: 255 is -1."""
+    """Checks the range of an integer and wraps it to the type.
+
+    A signless type (`i8`) accepts signed and unsigned numbers of its width and is signed here: 255 becomes -1.
+    """
     bits = 1 if element is PrimitiveType.PRED else element.bits
     lowest = 0 if element.is_unsigned else -(1 << (bits - 1))
     if not lowest <= value < 1 << bits:
@@ -162,11 +165,11 @@ def _whole(value: int, element: PrimitiveType) -> int | bool:
 
 
 def _floating(spelling: str, element: PrimitiveType) -> float:
-    """Decimal digits with a point, or the bits of the type in hexadecimal; not rounded to the type."""
+    """Parses a decimal number with a point, or the bits of the type in hexadecimal. Does not round to the type."""
     if _DECIMAL.fullmatch(spelling):
         return float(spelling)
     if not _WHOLE.fullmatch(spelling) or "x" not in spelling or spelling[0] == "-":
-        raise ValueError(f"{spelling[:40]!r} is no floating-point number: digits with a point, or bits (0x7FC00000)")
+        raise ValueError(f"{spelling[:40]!r} is not a floating-point number: digits with a point, or bits (0x7FC00000)")
     bits = integer_from_text(spelling)
     if bits >= 1 << element.bits:
         raise ValueError(f"the bits {spelling[:40]} are too many for {element}")
@@ -175,8 +178,8 @@ def _floating(spelling: str, element: PrimitiveType) -> float:
         return float(stored.astype(np.float64))
 
 
-class _Body:
-    """What stands inside the brackets of constant elements, of one type; errors are placed at `start`."""
+class _ElementsText:
+    """Converts the text inside the brackets of an elements attribute to an array; errors point at `start`."""
 
     def __init__(self, cursor: MlirCursor, start: int, type_: ir.TensorType) -> None:
         self.cursor = cursor
@@ -188,7 +191,7 @@ class _Body:
         self.element = PrimitiveType.S64 if isinstance(element, ir.IndexType) else element
         self.sizes = tuple(size for size in type_.sizes if size is not None)
         if not type_.is_static:
-            self.fail("constant elements need a type of known sizes")
+            self.fail("the type of constant elements must have static sizes")
         self.count = math.prod(self.sizes)
         self.dtype = _dtype(self.element)
 
@@ -203,14 +206,14 @@ class _Body:
         return self.of_data(bytes.fromhex(digits))
 
     def of_data(self, data: bytes) -> Array:
-        """Little-endian elements, all of them or one for all. Booleans take a byte each or, as once, a bit each."""
+        """Converts little-endian bytes of all elements or of a splat. Booleans are bytes or, in old programs, bits."""
         size = self.element.byte_size
         if len(data) == size * self.count:
             return self._stored(data).reshape(self.sizes)
         if len(data) == size:
             return np.broadcast_to(self._stored(data)[0], self.sizes)
         if self.element is not PrimitiveType.PRED or len(data) != (self.count + 7) // 8:
-            self.fail(f"{len(data)} bytes are not {self.count} elements of {size} bytes, of {_shown(self.type)}")
+            self.fail(f"{len(data)} bytes are not {self.count} elements of {size} bytes, of {_type_text(self.type)}")
         bits = np.unpackbits(np.frombuffer(data, np.uint8), count=self.count, bitorder="little")
         return bits.astype(np.bool_).reshape(self.sizes)
 
@@ -231,19 +234,19 @@ class _Body:
         tokens = _TOKEN.findall(body)
         if not tokens:
             if self.count:
-                self.fail(f"there are no elements for {_shown(self.type)}")
+                self.fail(f"there are no elements for {_type_text(self.type)}")
             return np.empty(self.sizes, self.dtype)
         sizes = (*self.sizes, 2) if self.element.is_complex else self.sizes
         is_splat = tokens[0] == "(" if self.element.is_complex else len(tokens) == 1
         leaves = self._leaves(tokens, sizes[len(self.sizes) :] if is_splat else sizes)
         values = self._numbers(leaves)
         if self.element.is_complex:
-            # The two parts stand beside each other, which is how a complex number lies in memory.
+            # Real and imaginary parts alternate, which is the memory layout of complex numbers.
             values = values.view(self.dtype)
         return np.broadcast_to(values[0], self.sizes) if is_splat else values.reshape(self.sizes)
 
     def _leaves(self, tokens: list[str], sizes: tuple[int, ...]) -> list[str]:
-        """The numbers among brackets and commas, after a check that the lists have the sizes of the type."""
+        """Checks that the nested lists have the sizes of the type, and returns the numbers in them."""
         leaves: list[str] = []
         counts = [0]
         after_value = False
@@ -275,7 +278,7 @@ class _Body:
         return self.element.is_complex and depth == len(sizes)
 
     def _fail_shape(self, token: str) -> NoReturn:
-        self.fail(f"the lists of elements are not those of {_shown(self.type)}, seen at {token[:40]!r}")
+        self.fail(f"the nested lists do not fit {_type_text(self.type)}, seen at {token[:40]!r}")
 
     def _numbers(self, leaves: list[str]) -> Array:
         part = self.element.component_type
@@ -290,7 +293,7 @@ class _Body:
         return np.array(numbers, np.uint64 if part.is_unsigned else np.int64).astype(_dtype(part))
 
     def _floats(self, leaves: list[str], numbers: list[int | float | bool], part: PrimitiveType) -> Array:
-        """Rounded to the type; those spelled as bits keep them, payloads of NaN and all."""
+        """Rounds numbers to the type. Numbers written as bits keep all bits, including the payloads of NaNs."""
         dtype = _dtype(part)
         with np.errstate(over="ignore"):
             values = round_to(np.array(numbers, np.float64), dtype)
@@ -306,8 +309,8 @@ def _dtype(element: PrimitiveType) -> np.dtype[np.generic]:
     return element.dtype
 
 
-def _shown(type_: ir.TensorType) -> str:
-    """A tensor's type for a message."""
+def _type_text(type_: ir.TensorType) -> str:
+    """Returns a tensor type for error messages."""
     element = type_.element
     spelling = next((text for text, known in ELEMENTS.items() if known is element), str(element))
     sizes = "".join(f"{'?' if size is None else size}x" for size in type_.sizes)

@@ -1,7 +1,8 @@
-"""Locations as MLIR spells them: `loc("file":1:2)`, `loc("name"(#loc1))`, `loc(callsite(#loc1 at #loc2))`.
+"""Parses MLIR locations: `loc("file":1:2)`, `loc("name"(#loc1))`, `loc(callsite(#loc1 at #loc2))`.
 
-Owns: their grammar, and their aliases, which may be defined behind their uses: what a location is, is found out when
-the whole text is read. Must not know: of operations and values more than their `location`.
+Responsible for their grammar and for location aliases. An alias may be defined after its use, so that locations are
+resolved after the whole text is parsed. Sets the `location` of operations and values; does not depend on their other
+fields.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _PLACE = re.compile(r":(\d+)(?::(\d+))?(?:\s*to\s*(?:\d+)?:\d+)?")
 _DEEPEST = 100
 
 
-class LocationReader:
-    """Reads the locations of one text."""
+class LocationParser:
+    """Parses the locations of one text."""
 
     def __init__(self, cursor: MlirCursor) -> None:
         self.cursor = cursor
@@ -29,12 +30,12 @@ class LocationReader:
         self._reading: list[str] = []
 
     def define(self, alias: str) -> None:
-        """Notes `loc(...)` of `#alias = loc(...)`, where the cursor stands, and moves past it."""
+        """Records the definition `loc(...)` of an alias at the cursor and moves past it."""
         self._definitions[alias] = self.cursor.skip()
         self.skip()
 
     def attach(self, operation: ir.Operation) -> None:
-        """Notes that the `loc(...)` where the cursor stands is the operation's, and moves past it."""
+        """Records that the `loc(...)` at the cursor belongs to the operation and moves past it."""
         cursor = self.cursor
         found = cursor.match(_USE)
         if found is not None:
@@ -44,20 +45,20 @@ class LocationReader:
         self.skip()
 
     def note(self, target: ir.Operation | ir.Value, position: int) -> None:
-        """Notes that the `loc(...)` at a position is that of an operation or of an argument."""
+        """Records that the `loc(...)` at a position belongs to an operation or argument."""
         self._spelled_out.append((target, position))
 
     def skip(self) -> None:
-        """Moves past a `loc(...)`, whatever it says."""
+        """Moves past a `loc(...)` without parsing it."""
         self.cursor.expect_word("loc")
         if not self.cursor.peek("("):
             self.cursor.fail("expected '(' after 'loc'")
         self.cursor.balanced()
 
     def resolve(self) -> None:
-        """Gives the operations their locations, now that all aliases are known. The cursor stays where it is."""
+        """Parses the recorded locations after all aliases are known and sets them. The cursor does not move."""
         end = self.cursor.position
-        # In the order of the text those inside others mostly come first, so that long call stacks nest little here.
+        # In text order, inner locations mostly come before outer ones, so that long call stacks cause little recursion.
         for alias, start in self._definitions.items():
             self._of_alias(alias, start)
         for operation, alias, position in self._by_alias:
@@ -74,7 +75,7 @@ class LocationReader:
         if start is None:
             self.cursor.fail_at(position, f"the location {'#' + alias!r} is not defined")
         if alias in self._reading or len(self._reading) >= _DEEPEST:
-            self.cursor.fail_at(position, f"the location {'#' + alias!r} goes round in a circle or too deep")
+            self.cursor.fail_at(position, f"the location {'#' + alias!r} refers to itself or is nested too deep")
         self._reading.append(alias)
         after = self.cursor.position
         known = self._known[alias] = self._at(start)
@@ -83,16 +84,16 @@ class LocationReader:
         return known
 
     def _at(self, position: int) -> ir.FileLocation:
-        """The location of a whole `loc(...)`."""
+        """Parses the `loc(...)` at a position."""
         cursor = self.cursor
         cursor.position = position
         cursor.expect_word("loc")
         cursor.expect("(", "after 'loc'")
-        location = self._read()
+        location = self._parse()
         cursor.expect(")", "at the end of a location")
         return location
 
-    def _read(self) -> ir.FileLocation:
+    def _parse(self) -> ir.FileLocation:
         cursor = self.cursor
         cursor.enter_nested()
         position = cursor.skip()
@@ -113,7 +114,7 @@ class LocationReader:
         return location
 
     def _file_or_name(self) -> ir.FileLocation:
-        """`"file":line:column`, a range `"file":1:2 to 3:4`, of which the beginning counts, or `"name"(location)`."""
+        """Parses `"file":line:column`, a range `"file":1:2 to 3:4` (as its start), or `"name"(location)`."""
         cursor = self.cursor
         name = cursor.string("a location")
         place = cursor.match(_PLACE)
@@ -121,31 +122,31 @@ class LocationReader:
             return ir.FileLocation(name, _small(place.group(1)), _small(place.group(2) or "0"))
         if not cursor.accept("("):
             return ir.FileLocation(names=(name,))
-        inner = self._read()
-        cursor.expect(")", "after the location behind a name")
+        inner = self._parse()
+        cursor.expect(")", "after the location of a name")
         return ir.FileLocation(inner.file, inner.line, inner.column, (name, *inner.names), inner.callers)
 
     def _call_site(self) -> ir.FileLocation:
         cursor = self.cursor
         cursor.expect("(", "after 'callsite'")
-        callee = self._read()
+        callee = self._parse()
         cursor.expect_word("at")
-        caller = self._read()
+        caller = self._parse()
         cursor.expect(")", "after a call site")
         nearest = ir.FileLocation(caller.file, caller.line, caller.column, caller.names)
         callers = (*callee.callers, nearest, *caller.callers)
         return ir.FileLocation(callee.file, callee.line, callee.column, callee.names, callers)
 
     def _fused(self) -> ir.FileLocation:
-        """Of several locations the first that says something."""
+        """Parses a fused location as its first location that is known."""
         cursor = self.cursor
         if cursor.peek("<"):
             cursor.balanced()
         cursor.expect("[", "before fused locations")
-        known = [location for location in cursor.separated("]", self._read) if location != ir.UNKNOWN_LOCATION]
+        known = [location for location in cursor.separated("]", self._parse) if location != ir.UNKNOWN_LOCATION]
         return known[0] if known else ir.UNKNOWN_LOCATION
 
 
 def _small(digits: str) -> int:
-    """A line or column; more digits than those have are cut."""
+    """Parses a line or column number, of which at most 18 digits count."""
     return int(digits[:18])

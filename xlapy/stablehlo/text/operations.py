@@ -1,12 +1,13 @@
-"""Reads MLIR text into operations: modules, regions, blocks, names of values, the generic form of any operation.
+"""Parses MLIR text into operations: regions, blocks, value names, aliases and the generic form of operations.
 
-Owns: `%0:2 = "dialect.name"(%a, %b#1) <{...}> ({...}) {...} : (...) -> ... loc(...)`, scopes, aliases. Must not know:
-the shorter forms of particular operations (`forms`), what operations mean.
+The generic form is `%0:2 = "dialect.name"(%a, %b#1) <{...}> ({...}) {...} : (...) -> ... loc(...)`. The custom assembly
+formats of particular operations are in `custom_parsers`. Does not depend on what operations mean.
+
+A custom parser parses everything but the names of the results and the location. The parser of an operation with regions
+is a generator: it yields each region when the region begins, and is resumed when the region has ended. Nested regions
+therefore do not nest Python calls, and programs may be nested to any depth.
+
 Source: MLIR's language reference.
-
-A form of an operation reads everything but the names of its results and its location. The form of an operation with
-regions is a generator: it yields each region where that begins, and is continued where the region has ended. So no
-depth of nesting is a depth of calls.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.text.attributes import AttributeReader
+from xlapy.stablehlo.text.attributes import AttributeParser
 from xlapy.stablehlo.text.cursor import BLANK, NAME, MlirCursor
-from xlapy.stablehlo.text.locations import LocationReader
+from xlapy.stablehlo.text.locations import LocationParser
 from xlapy.stablehlo.text.resources import Resources
 
 _VALUE = rf"%{NAME}(?:#\d+)?"
@@ -40,7 +41,7 @@ _MOST_RESULTS = 1 << 16
 
 
 class Argument(NamedTuple):
-    """An argument of a region: its name, its type, and where it and its location, if it has one, stand."""
+    """A declared argument of a region: its name, its type, its offset and the offset of its location, if any."""
 
     name: str
     type: ir.Type
@@ -49,10 +50,11 @@ class Argument(NamedTuple):
 
 
 @dataclass(slots=True)
-class Body:
-    """A region that comes next. `arguments`: those of its first block that stand before it.
+class RegionStart:
+    """A region that begins at the cursor.
 
-    `is_isolated`: nothing from around it is seen inside.
+    `arguments` are the arguments of its first block if the custom assembly format declares them before the region.
+    `is_isolated`: the region cannot use values of the enclosing regions.
     """
 
     region: ir.Region
@@ -60,43 +62,43 @@ class Body:
     is_isolated: bool = False
 
 
-Bodies: TypeAlias = Generator[Body, None, None]
-Form: TypeAlias = Callable[["OperationReader", ir.Operation], Bodies | None]
+RegionStarts: TypeAlias = Generator[RegionStart, None, None]
+CustomParser: TypeAlias = Callable[["OperationParser", ir.Operation], RegionStarts | None]
 
 
 @dataclass(slots=True)
 class _Frame:
-    """An operation whose regions are being read."""
+    """An operation whose regions are being parsed."""
 
     operation: ir.Operation
     names: str
     start: int
-    bodies: Bodies
-    body: Body | None = None
+    bodies: RegionStarts
+    body: RegionStart | None = None
     block: ir.Block | None = None
     opened_at: int = 0
     outer_values: dict[str, ir.Value] = field(default_factory=dict)
     outer_defined: list[str] = field(default_factory=list)
 
 
-class OperationReader:
-    """Reads one text. `forms` are the shorter forms of operations, by name."""
+class OperationParser:
+    """Parses one text. `custom_parsers` holds the parsers of custom assembly formats by operation name."""
 
-    def __init__(self, text: str, forms: dict[str, Form]) -> None:
+    def __init__(self, text: str, custom_parsers: dict[str, CustomParser]) -> None:
         self.cursor = MlirCursor(text)
         self.resources = Resources(self.cursor)
-        self.attributes = AttributeReader(self.cursor, self.resources)
+        self.attributes = AttributeParser(self.cursor, self.resources)
         self.types = self.attributes.types
-        self.locations = LocationReader(self.cursor)
-        self.forms = forms
+        self.locations = LocationParser(self.cursor)
+        self.custom_parsers = custom_parsers
         self._values: dict[str, ir.Value] = {}
         self._defined: list[str] = []
         self._frames: list[_Frame] = []
 
-    def read(self) -> ir.Operation:
-        """The module of the text. Operations that stand in none are put into one."""
+    def parse(self) -> ir.Operation:
+        """Parses the text and returns its module. Operations outside a module are put into a new one."""
         top = ir.Block()
-        self._read_block(top)
+        self._parse_operations(top)
         self.locations.resolve()
         if len(top.operations) == 1 and top.operations[0].name == "builtin.module":
             return top.operations[0]
@@ -104,7 +106,7 @@ class OperationReader:
 
     # -- the loop over operations
 
-    def _read_block(self, top: ir.Block) -> None:
+    def _parse_operations(self, top: ir.Block) -> None:
         cursor = self.cursor
         text, end, frames = cursor.text, self.resources.end, self._frames
         block = top
@@ -127,7 +129,7 @@ class OperationReader:
             cursor.fail_at(frames[-1].opened_at, f"a region of {frames[-1].operation.name} has no closing '}}'")
 
     def _operation(self, block: ir.Block) -> bool:
-        """Reads an operation into the block; whether it has regions, which then come next."""
+        """Parses an operation into the block, up to its first region. Returns whether it has regions."""
         cursor = self.cursor
         start = cursor.position
         head = _HEAD.match(cursor.text, start)
@@ -141,9 +143,12 @@ class OperationReader:
         if quoted is not None:
             bodies = self._generic(operation)
         else:
-            form = self.forms.get(operation.name)
+            form = self.custom_parsers.get(operation.name)
             if form is None:
-                cursor.fail_at(head.start(3), f"no form of {bare!r} is known but the generic one, its name in quotes")
+                cursor.fail_at(
+                    head.start(3),
+                    f"{bare!r} has no custom form here; use the generic form, its name in quotes",
+                )
             bodies = form(self, operation)
         if bodies is None:
             self._finish(operation, names, start)
@@ -168,7 +173,7 @@ class OperationReader:
         while position < len(names):
             found = _RESULTS.match(names, position)
             if found is None:
-                self.cursor.fail_at(start, f"malformed names of results, {names[:40]!r}")
+                self.cursor.fail_at(start, f"malformed result names {names[:40]!r}")
             size = min(int(found.group(2)[:6]), _MOST_RESULTS) if found.group(2) else 1
             pack = results[count : count + size]
             self._bind_pack(found.group(1), pack, start, found.group(2) is not None)
@@ -193,7 +198,7 @@ class OperationReader:
     # -- regions
 
     def _continue(self, top: ir.Block) -> ir.Block:
-        """Goes on with the innermost operation that has regions: opens its next one, or ends it; the block to fill."""
+        """Opens the next region of the innermost operation, or finishes the operation. Returns the block to fill."""
         while self._frames:
             frame = self._frames[-1]
             if frame.body is not None:
@@ -206,7 +211,7 @@ class OperationReader:
             self._finish(frame.operation, frame.names, frame.start)
         return top
 
-    def _open(self, frame: _Frame, body: Body) -> ir.Block:
+    def _open(self, frame: _Frame, body: RegionStart) -> ir.Block:
         cursor = self.cursor
         frame.opened_at = cursor.skip()
         cursor.expect("{", f"before a region of {frame.operation.name}")
@@ -231,7 +236,7 @@ class OperationReader:
         self._values, self._defined = frame.outer_values, frame.outer_defined
 
     def _label(self, frame: _Frame) -> ir.Block:
-        """`^bb0(%a: type, %b: type loc(...)):`; the first one may be that of the arguments declared before."""
+        """Parses a block label: `^bb0(%a: type, %b: type loc(...)):`."""
         cursor = self.cursor
         start = cursor.position
         if cursor.match(_LABEL) is None:
@@ -240,7 +245,7 @@ class OperationReader:
         cursor.expect(":", "after the arguments of a block")
         assert frame.body is not None
         if frame.body.arguments and frame.block is not None and not frame.block.operations:
-            cursor.fail_at(start, "the first block of this region begins before its brace, with its arguments")
+            cursor.fail_at(start, "the arguments of this region's first block are declared before its brace")
         frame.block = ir.Block()
         frame.body.region.blocks.append(frame.block)
         self._declare(frame.block, arguments)
@@ -255,23 +260,23 @@ class OperationReader:
                 self.locations.note(value, argument.location)
 
     def _alias(self) -> None:
-        """`#name = attribute`, `!name = type`."""
+        """Parses the definition of an alias: `#name = attribute` or `!name = type`."""
         cursor = self.cursor
         found = cursor.match(_ALIAS)
         if found is None:
             cursor.fail("expected '#name = ...' or '!name = ...'")
         sign, name = found.groups()
         if sign == "!":
-            self.types.aliases[name] = self.types.read()
+            self.types.aliases[name] = self.types.parse()
         elif cursor.text.startswith("loc(", cursor.position):
             self.locations.define(name)
         else:
-            self.attributes.aliases[name] = self.attributes.read()
+            self.attributes.aliases[name] = self.attributes.parse()
 
-    # -- what forms are made of
+    # -- building blocks of custom parsers
 
-    def value_name(self) -> Argument:
-        """`%name`, of no type yet, where a form declares an argument."""
+    def argument_name(self) -> Argument:
+        """Parses `%name`, where a custom assembly format declares an argument without its type."""
         cursor = self.cursor
         position = cursor.skip()
         found = cursor.match(_NAME_OF_VALUE)
@@ -280,13 +285,13 @@ class OperationReader:
         return Argument(found.group(1), ir.NoneType(), position)
 
     def argument(self) -> Argument:
-        """`%name: type loc(...)`."""
-        name = self.value_name()
+        """Parses an argument `%name: type loc(...)`."""
+        name = self.argument_name()
         self.cursor.expect(":", "before the type of an argument")
-        return Argument(name.name, self.types.read(), name.position, self.location())
+        return Argument(name.name, self.types.parse(), name.position, self.skip_location())
 
-    def location(self) -> int | None:
-        """Moves past `loc(...)` if it comes next; where it stands."""
+    def skip_location(self) -> int | None:
+        """Moves past `loc(...)` if it comes next and returns its offset, else None."""
         position = self.cursor.skip()
         if not self.cursor.text.startswith("loc(", position):
             return None
@@ -294,7 +299,7 @@ class OperationReader:
         return position
 
     def operand(self) -> ir.Value:
-        """A value that is defined."""
+        """Parses the name of a defined value."""
         cursor = self.cursor
         found = cursor.match(_OPERAND)
         if found is None:
@@ -303,7 +308,7 @@ class OperationReader:
         return value if value is not None else self._undefined(found.group(1), found.start())
 
     def operands(self) -> list[ir.Value]:
-        """Values with commas between them; none if no value comes next."""
+        """Parses zero or more values, separated by commas."""
         cursor = self.cursor
         found = _OPERANDS.match(cursor.text, cursor.skip())
         if found is None:
@@ -324,34 +329,34 @@ class OperationReader:
         return values
 
     def _undefined(self, name: str, position: int) -> ir.Value:
-        """`%0#0` of a single result; ParseError for anything else."""
+        """Returns the value of `%0#0` for a single result. Raises ParseError for any other name."""
         root, _, index = name.partition("#")
         value = self._values.get(root)
         if value is None or index != "0":
             self.cursor.fail_at(position, f"the value {'%' + name!r} is not defined here")
         return value
 
-    def attribute_dictionary(self, operation: ir.Operation) -> None:
-        """`{...}` if it comes next, into the attributes of the operation."""
+    def optional_attributes(self, operation: ir.Operation) -> None:
+        """Parses an attribute dictionary `{...}`, if it comes next, into the operation's attributes."""
         if self.cursor.peek("{"):
-            operation.attributes.update(self.attributes.read_dictionary())
+            operation.attributes.update(self.attributes.parse_dictionary())
 
-    def attributes_with_keyword(self, operation: ir.Operation) -> None:
-        """`attributes {...}` if it comes next."""
+    def optional_attributes_with_keyword(self, operation: ir.Operation) -> None:
+        """Parses `attributes {...}`, if it comes next, into the operation's attributes."""
         if self.cursor.accept_word("attributes"):
-            operation.attributes.update(self.attributes.read_dictionary())
+            operation.attributes.update(self.attributes.parse_dictionary())
 
     def function_type(self, operation: ir.Operation) -> None:
-        """`: (...) -> ...`, the types of operands and results."""
+        """Parses `: (...) -> ...`, checks the operand types and makes the results."""
         cursor = self.cursor
         cursor.expect(":", f"before the types of {operation.name}")
         position = cursor.skip()
-        type_ = self.types.read_function()
-        self.check(operation, type_.inputs, position)
-        self.results(operation, type_.results)
+        type_ = self.types.parse_function()
+        self.check_operand_types(operation, type_.inputs, position)
+        self.make_results(operation, type_.results)
 
-    def check(self, operation: ir.Operation, types: Sequence[ir.Type], position: int) -> None:
-        """ParseError unless the operands are of these types."""
+    def check_operand_types(self, operation: ir.Operation, types: Sequence[ir.Type], position: int) -> None:
+        """Raises ParseError unless the operands have these types."""
         operands = operation.operands
         if len(operands) != len(types):
             self.cursor.fail_at(
@@ -362,41 +367,41 @@ class OperationReader:
                 self._fail_type(value, position)
 
     def _fail_type(self, value: ir.Value, position: int) -> NoReturn:
-        self.cursor.fail_at(position, f"the value '%{value.name}' is used as of another type than it was defined with")
+        self.cursor.fail_at(position, f"the value '%{value.name}' is used with another type than it was defined with")
 
-    def results(self, operation: ir.Operation, types: Sequence[ir.Type]) -> None:
-        """Makes the results of the operation."""
+    def make_results(self, operation: ir.Operation, types: Sequence[ir.Type]) -> None:
+        """Makes the results of the operation, with these types."""
         operation.results = [ir.Value(type_, operation, index) for index, type_ in enumerate(types)]
 
     # -- the generic form
 
-    def _generic(self, operation: ir.Operation) -> Bodies | None:
+    def _generic(self, operation: ir.Operation) -> RegionStarts | None:
         cursor = self.cursor
         cursor.expect("(", f"before the operands of {operation.name}")
         operation.operands = self.operands()
         cursor.expect(")", f"after the operands of {operation.name}")
         if cursor.peek("["):
-            cursor.fail(f"{operation.name} has blocks that come after it, which no operation of StableHLO has")
+            cursor.fail(f"{operation.name} has successor blocks, which no operation of StableHLO has")
         if cursor.accept("<"):
-            operation.attributes.update(self.attributes.read_dictionary())
+            operation.attributes.update(self.attributes.parse_dictionary())
             cursor.expect(">", f"after the properties of {operation.name}")
         if cursor.accept("("):
             return self._generic_regions(operation)
         self._generic_end(operation)
         return None
 
-    def _generic_regions(self, operation: ir.Operation) -> Bodies:
+    def _generic_regions(self, operation: ir.Operation) -> RegionStarts:
         cursor = self.cursor
         is_isolated = operation.name in ("func.func", "builtin.module")
         while True:
             region = ir.Region()
             operation.regions.append(region)
-            yield Body(region, is_isolated=is_isolated)
+            yield RegionStart(region, is_isolated=is_isolated)
             if not cursor.accept(","):
                 break
         cursor.expect(")", f"after the regions of {operation.name}")
         self._generic_end(operation)
 
     def _generic_end(self, operation: ir.Operation) -> None:
-        self.attribute_dictionary(operation)
+        self.optional_attributes(operation)
         self.function_type(operation)

@@ -1,7 +1,7 @@
-"""Attributes in MLIR text.
+"""Prints the attributes of `xlapy.stablehlo.ir` in MLIR's syntax.
 
-Owns: how each attribute of `xlapy.stablehlo.ir` is spelled. Must not know: operations, but for the attributes whose
-kind their name tells: a `str` is text in quotes, or the case of an enum.
+A `str` is a string or an enum case, which only the name of the attribute tells apart. Does not otherwise depend on
+operations.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TYPES = (
 
 
 def named_text(name: str, value: Any, dialect: str) -> str:
-    """An entry of the attributes of an operation: `name = value`; a unit is its name alone."""
+    """Returns an entry of an attribute dictionary: `name = value`, or the name alone for a unit."""
     key = name if _BARE.fullmatch(name) else quoted(name)
     if isinstance(value, ir.Unit):
         return key
@@ -54,12 +54,12 @@ def named_text(name: str, value: Any, dialect: str) -> str:
 
 
 def dictionary_text(entries: Mapping[str, Any]) -> str:
-    """`{a = 1 : i64, b}`"""
+    """Returns an attribute dictionary: `{a = 1 : i64, b}`."""
     return f"{{{', '.join(named_text(name, entries[name], 'stablehlo') for name in sorted(entries))}}}"
 
 
 def attribute_text(value: Any) -> str:
-    """An attribute as MLIR writes it; text in quotes. Raises `UnsupportedError` for what is none."""
+    """Returns the text of an attribute. Raises `UnsupportedError` for a value that is not an attribute."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -85,11 +85,11 @@ def attribute_text(value: Any) -> str:
         return _opaque_text(value)
     if isinstance(value, _TYPES):
         return type_text(value)
-    raise UnsupportedError(f"a {type(value).__name__} is no attribute that can be written")
+    raise UnsupportedError(f"a {type(value).__name__} is not an attribute that can be printed")
 
 
 def _opaque_text(value: ir.OpaqueAttribute) -> str:
-    """`#sdy.sharding<...>`; `#sdy<manual_axes{...}>` of the few that MLIR writes so."""
+    """Returns `#sdy.sharding<...>`, or `#sdy<manual_axes{...}>` for the few attributes that MLIR prints so."""
     if value.name in _WRAPPED:
         dialect, _, kind = value.name.partition(".")
         return f"#{dialect}<{kind}{value.text or ''}>"
@@ -97,12 +97,12 @@ def _opaque_text(value: ir.OpaqueAttribute) -> str:
 
 
 def symbol_text(name: str) -> str:
-    """`@name`, in quotes if it needs them."""
+    """Returns `@name`, with the name in quotes if necessary."""
     return f"@{name if _BARE_SYMBOL.fullmatch(name) else quoted(name)}"
 
 
 def quoted(text: str) -> str:
-    """Text in quotes; quotes, backslashes and what does not print as two hexadecimal digits for each byte."""
+    """Returns a string in quotes. Quotes, backslashes and unprintable bytes become two hexadecimal digits each."""
     return f'"{_UNPRINTABLE.sub(_escaped, text)}"'
 
 
@@ -114,7 +114,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def fields_text(value: ir.StructAttribute) -> str:
-    """What stands in the brackets of a struct."""
+    """Returns the text inside the brackets of a struct."""
     kind = value.name.partition(".")[2]
     if kind == "conv":
         return convolution_text(value.fields)
@@ -136,7 +136,7 @@ def _field(name: str, value: Any) -> str:
 
 
 def convolution_text(fields: Mapping[str, Any]) -> str:
-    """`[b, 0, f]x[0, i, o]->[b, 0, f]`"""
+    """Returns the dimension numbers of a convolution: `[b, 0, f]x[0, i, o]->[b, 0, f]`."""
     return (
         f"[{_letters(fields, 'input', b='batch', f='feature')}]x"
         f"[{_letters(fields, 'kernel', i='input_feature', o='output_feature')}]->"
@@ -154,20 +154,20 @@ def _letters(fields: Mapping[str, Any], side: str, **letters: str) -> str:
 
 
 def elements_text(value: ir.ElementsAttribute) -> str:
-    """`array<...>` where that may stand: MLIR's operations have lists of numbers so, and tensors of `index` not."""
+    """Returns `array<...>` for a list of numbers, which MLIR's operations expect in this form, else `dense<...>`."""
     is_list = value.values.ndim == 1 and isinstance(value.type.element, PrimitiveType)
     return array_text(value) if is_list and value.resource is None else dense_text(value)
 
 
 def array_text(value: ir.ElementsAttribute) -> str:
-    """`array<i64: 1, 2>`"""
+    """Returns `array<i64: 1, 2>`."""
     element = value.type.element
     listed = ", ".join(_numbers(value.values, element))
     return f"array<{element_text(element)}{': ' if listed else ''}{listed}>"
 
 
 def dense_text(value: ir.ElementsAttribute) -> str:
-    """`dense<...> : type`: one element if all are the same, a list, or bytes if there are many."""
+    """Returns `dense<...> : type`, with a splat if all elements are equal and hexadecimal bytes if there are many."""
     return f"dense<{_inside(value)}> : {type_text(value.type)}"
 
 
@@ -203,7 +203,7 @@ def _numbers(values: Array, element: ir.ElementType | ir.IndexType) -> list[str]
 
 
 def number_text(value: Any, element: PrimitiveType) -> str:
-    """One element: `true`, `-3`, `1.5`, `0x7FC00000`, `(1.0,2.0)`."""
+    """Returns the text of one element: `true`, `-3`, `1.5`, `0x7FC00000`, `(1.0,2.0)`."""
     if element is PrimitiveType.PRED:
         return "true" if value else "false"
     if element.is_complex:
@@ -218,14 +218,14 @@ def number_text(value: Any, element: PrimitiveType) -> str:
         return f"0x{bits:0{2 * element.byte_size}X}"
     if element is PrimitiveType.F32:
         short = _decimal(str(stored))
-        # Read as float64 first, the digits could in theory be rounded twice.
+        # MLIR reads the digits as float64 first, so that rounding them twice might give another number.
         if float(np.float32(float(short))) == wide:
             return short
     return _decimal(repr(wide))
 
 
 def _decimal(digits: str) -> str:
-    """Digits with a point, as MLIR wants them: `1e-05` is `1.0e-05`."""
+    """Adds the decimal point that MLIR requires: `1e-05` becomes `1.0e-05`."""
     if "." in digits:
         return digits
     mantissa, letter, exponent = digits.partition("e")

@@ -1,7 +1,4 @@
-"""Types in MLIR text.
-
-Owns: how each type of `xlapy.stablehlo.ir` is spelled. Must not know: attributes and operations.
-"""
+"""Prints the types of `xlapy.stablehlo.ir` in MLIR's syntax."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _SPELLINGS[PrimitiveType.C64], _SPELLINGS[PrimitiveType.C128] = "complex<f32>", 
 
 @functools.lru_cache(maxsize=1 << 12)
 def type_text(type_: ir.Type) -> str:
-    """The type as MLIR writes it. Raises `UnsupportedError` for elements that MLIR has no type for."""
+    """Returns the text of a type. Raises `UnsupportedError` for element types that MLIR lacks."""
     if isinstance(type_, ir.TensorType):
         return f"tensor<{_sizes(type_.sizes)}{element_text(type_.element)}{_encoding(type_)}>"
     if isinstance(type_, ir.UnrankedTensorType):
@@ -46,7 +43,7 @@ def types_text(types: Iterable[ir.Type]) -> str:
 
 
 def function_text(inputs: Iterable[ir.Type], results: Iterable[ir.Type]) -> str:
-    """`(...) -> ...`; a single result stands without parentheses unless it is a function itself."""
+    """Returns `(...) -> ...`. A single result has no parentheses unless it is a function type."""
     results = list(results)
     listed = types_text(results)
     is_bare = len(results) == 1 and not isinstance(results[0], ir.FunctionType)
@@ -54,13 +51,13 @@ def function_text(inputs: Iterable[ir.Type], results: Iterable[ir.Type]) -> str:
 
 
 def element_text(element: ir.ElementType | ir.IndexType) -> str:
-    """`f32`, `ui8`, `complex<f32>`, `index`, `!quant.uniform<...>`."""
+    """Returns the text of an element type: `f32`, `ui8`, `complex<f32>`, `index`, `!quant.uniform<...>`."""
     if isinstance(element, ir.IndexType):
         return "index"
     if isinstance(element, ir.QuantizedType):
         return _quantized(element)
     if element not in _SPELLINGS:
-        raise UnsupportedError(f"MLIR has no type for elements {element}")
+        raise UnsupportedError(f"MLIR has no element type {element}")
     return _SPELLINGS[element]
 
 
@@ -75,7 +72,7 @@ def _encoding(type_: ir.TensorType) -> str:
     if encoding is None:
         return ""
     if not isinstance(encoding, ir.OpaqueAttribute):
-        raise UnsupportedError(f"the encoding {encoding} of a tensor cannot be written")
+        raise UnsupportedError(f"the tensor encoding {encoding} cannot be printed")
     return f", #{encoding.name}" + ("" if encoding.text is None else f"<{encoding.text}>")
 
 

@@ -1,7 +1,7 @@
-"""Writes operations as MLIR text, which MLIR's own parser reads.
+"""Prints operations as MLIR text that MLIR's parser accepts.
 
-Owns: names of values, nesting and indentation, locations, modules and functions, the generic form of any operation.
-Must not know: the shorter forms of particular operations (`print_forms`), what operations mean.
+Responsible for value names, indentation, locations, modules, functions and the generic form of operations. The custom
+assembly formats of particular operations are in `custom_printers`. Does not depend on what operations mean.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.print_attributes import dictionary_text, named_text, quoted, symbol_text
 from xlapy.stablehlo.text.print_types import function_text, type_text
 
-PrintForm = Callable[["Printer", ir.Operation], str | None]
-"""`(printer, operation) -> what stands behind the names of its results`; None where only the generic form will do."""
+CustomPrinter = Callable[["Printer", ir.Operation], str | None]
+"""Returns the text of an operation after the names of its results, or None if the generic form must be used."""
 
 _NAME = re.compile(r"[A-Za-z_$.\-][\w$.\-]*", re.ASCII)
 _FUNCTION = ("sym_name", "sym_visibility", "function_type", "arg_attrs", "res_attrs")
 
 
-def print_text(module: ir.Operation, forms: dict[str, PrintForm], locations: bool = True) -> str:
-    """The text of a `builtin.module`. Raises `UnsupportedError` for a type or attribute that MLIR cannot write."""
-    return Printer(forms, locations).module(module)
+def print_text(module: ir.Operation, custom_printers: dict[str, CustomPrinter], locations: bool = True) -> str:
+    """Returns the text of a `builtin.module`. Raises `UnsupportedError` for a type or attribute that MLIR lacks."""
+    return Printer(custom_printers, locations).module(module)
 
 
 class Printer:
-    """Writes one program."""
+    """Prints one program."""
 
-    def __init__(self, forms: dict[str, PrintForm], locations: bool) -> None:
-        self.forms = forms
+    def __init__(self, custom_printers: dict[str, CustomPrinter], locations: bool) -> None:
+        self.custom_printers = custom_printers
         self.locations = locations
         self._names: dict[int, str] = {}
         self._taken: set[str] = set()
@@ -91,15 +91,15 @@ class Printer:
     # -- operations
 
     def operation(self, operation: ir.Operation) -> None:
-        """An operation with its regions, in its short form if it has one."""
+        """Prints an operation with its regions, in its custom assembly format if it has one."""
         start = len(self._lines)
-        form = self.forms.get(operation.name)
-        text = form(self, operation) if form is not None else None
+        custom_printer = self.custom_printers.get(operation.name)
+        text = custom_printer(self, operation) if custom_printer is not None else None
         if text is None:
             del self._lines[start:]
             text = self.generic(operation)
         text += self.location(operation.location)
-        # Names are given last, since those of values inside of regions end with them.
+        # Results are named last, because the names inside the regions go out of scope with them.
         names = self._results(operation)
         if len(self._lines) == start:
             self.line(f"{names}{text}")
@@ -108,7 +108,7 @@ class Printer:
         self.line(text)
 
     def generic(self, operation: ir.Operation) -> str:
-        """What stands behind the names of the results; lines before its last one are written."""
+        """Returns the last line of the generic form, without the result names, and writes the lines before it."""
         words = f'"{operation.name}"({self.values(operation.operands)})'
         dialect = operation.name.partition(".")[0]
         if operation.attributes:
@@ -126,7 +126,7 @@ class Printer:
         return f"}}){attributes} : {types}"
 
     def region(self, region: ir.Region) -> None:
-        """The blocks of a region, their arguments on labels."""
+        """Prints the blocks of a region, with their arguments in labels."""
         for number, block in enumerate(region.blocks):
             outer = set(self._taken)
             if block.arguments or number:
@@ -139,14 +139,14 @@ class Printer:
             self._taken = outer
 
     def block(self, operations: Sequence[ir.Operation]) -> None:
-        """Operations, a level deeper."""
+        """Prints operations with one more level of indentation."""
         self._depth += 1
         for operation in operations:
             self.operation(operation)
         self._depth -= 1
 
     def body(self, block: ir.Block, names: Sequence[str]) -> None:
-        """The operations of a region whose arguments have names already."""
+        """Prints the operations of a region whose arguments are named already."""
         outer = set(self._taken)
         for argument, name in zip(block.arguments, names, strict=True):
             self._names[id(argument)] = name
@@ -155,14 +155,14 @@ class Printer:
         self._taken = outer
 
     def scoped(self, names: Callable[[], list[str]]) -> list[str]:
-        """Names that are free again outside of the regions they are for."""
+        """Calls `names` and returns its result; the names that it takes are free again afterwards."""
         outer = set(self._taken)
         found = names()
         self._taken = outer
         return found
 
     def line(self, text: str) -> None:
-        """Writes a line of a form of several lines."""
+        """Writes a line of an operation that takes several lines."""
         self._lines.append("  " * self._depth + text)
 
     # -- values
@@ -171,11 +171,11 @@ class Printer:
         return ", ".join([self._names[id(value)] for value in values])
 
     def value(self, value: ir.Value) -> str:
-        """`%name` of a value that was defined."""
+        """Returns the name `%name` of a value."""
         return self._names[id(value)]
 
     def define(self, value: ir.Value) -> str:
-        """Gives a value its name, and returns it."""
+        """Assigns a name to a value and returns it."""
         name = self._names[id(value)] = f"%{self._unique(value.name)}"
         return name
 
@@ -191,7 +191,7 @@ class Printer:
         return f"{name}:{len(results)} = "
 
     def _unique(self, wanted: str) -> str:
-        """The name if it may stand in the text and is free, else with a number behind it, or a number alone."""
+        """Returns the name if it is valid and free, else the name with a number appended, or a number."""
         if not _NAME.fullmatch(wanted):
             wanted = ""
         name = wanted
@@ -204,13 +204,13 @@ class Printer:
     # -- locations
 
     def location(self, location: ir.FileLocation) -> str:
-        """` loc(#loc1)`, "" of an unknown one or where none are written."""
+        """Returns ` loc(#loc1)`, or "" for an unknown location or if locations are not printed."""
         if not self.locations or location == ir.UNKNOWN_LOCATION:
             return ""
         return f" loc({self._alias(location)})"
 
     def _alias(self, location: ir.FileLocation) -> str:
-        """The name of a location, which is defined at the end of the text."""
+        """Returns the alias of a location, which is defined at the end of the text."""
         known = self._aliases.get(location)
         if known is None:
             known = self._aliases[location] = f"#loc{len(self._aliases) + 1}"
@@ -227,7 +227,7 @@ def _operations(module: ir.Operation) -> list[ir.Operation]:
 
 
 def _notes(attributes: dict[str, Any], name: str, of: Sequence[Any]) -> list[str]:
-    """The dictionaries of arguments or results, with a blank before each."""
+    """Returns the attribute dictionaries of arguments or results, with a blank before each."""
     given: Sequence[dict[str, Any]] = attributes.get(name) or ({},) * len(of)
     return [f" {dictionary_text(each)}" if each else "" for each in given]
 
@@ -237,7 +237,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _location_text(location: ir.FileLocation) -> str:
-    """`"name"(callsite("function"("file":1:2) at ...))`: the last name is the function's if there are callers."""
+    """Returns `"name"(callsite("function"("file":1:2) at ...))`. With callers, the last name is the function's."""
     outside = location.names[:-1] if location.callers else ()
     stack = [_place_text(each, each.names) for each in location.callers]
     text = _place_text(location, location.names[len(outside) :])

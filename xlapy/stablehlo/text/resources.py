@@ -1,7 +1,7 @@
-"""The blobs at the end of an MLIR text: `{-# dialect_resources: { builtin: { name: "0x..." } } #-}`.
+"""Parses the resource blobs at the end of an MLIR text: `{-# dialect_resources: { builtin: { name: "0x..." } } #-}`.
 
-Owns: finding and reading them before the operations that use them. Must not know: types, attributes.
-A blob begins with its alignment, four little-endian bytes.
+The blobs are parsed before the operations that use them. A blob begins with its alignment, as four little-endian
+bytes. Does not depend on types and attributes.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ _ALIGNMENT_BYTES = 4
 
 
 class Resources:
-    """The blobs of one text, by name."""
+    """The resource blobs of one text by name."""
 
     def __init__(self, cursor: MlirCursor) -> None:
         self.cursor = cursor
         self._blobs: dict[str, tuple[int, str]] = {}
         self.end = len(cursor.text)
-        """Where the blobs begin, and the operations end."""
+        """The offset where the operations end and the resources begin."""
         start = cursor.text.rfind("{-#")
         if start >= 0 and cursor.text.rstrip().endswith("#-}"):
             self.end = start
-            self._read(start)
+            self._parse(start)
             cursor.position = 0
 
     def blob(self, name: str, position: int) -> bytes:
-        """The bytes of a resource; `position` is that of its use, for errors."""
+        """Returns the bytes of a resource. `position` is the offset of its use, for errors."""
         found = self._blobs.get(name)
         if found is None:
-            elided = "; it was left out when the text was printed" if name == "__elided__" else ""
-            self.cursor.fail_at(position, f"the text ends without a resource {name!r}{elided}")
+            elided = "; it was elided when the text was printed" if name == "__elided__" else ""
+            self.cursor.fail_at(position, f"the resource {name!r} is not defined at the end of the text{elided}")
         start, digits = found
         if len(digits) % 2 or len(digits) < 2 * _ALIGNMENT_BYTES:
-            self.cursor.fail_at(start, f"the resource {name!r} is no string of whole bytes after an alignment of four")
+            self.cursor.fail_at(start, f"the resource {name!r} must be whole bytes after four bytes of alignment")
         return bytes.fromhex(digits[2 * _ALIGNMENT_BYTES :])
 
-    def _read(self, start: int) -> None:
+    def _parse(self, start: int) -> None:
         cursor = self.cursor
         cursor.position = start
         cursor.match(_OPENING)
@@ -50,7 +50,7 @@ class Resources:
                 self._blobs.update(entries)
 
     def _section(self) -> list[dict[str, tuple[int, str]]]:
-        """`dialect_resources: { builtin: {...} }`, and what other tools leave: `external_resources: {...}`."""
+        """Parses `dialect_resources: { builtin: {...} }`; skips `external_resources: {...}` of other tools."""
         cursor = self.cursor
         name = self._key()
         if name == "dialect_resources":

@@ -1,9 +1,9 @@
-"""Types as MLIR spells them.
+"""Parses MLIR types.
 
-Owns: builtin types, StableHLO's tokens and futures, quantized types, aliases `!name`. Must not know: operations.
+Responsible for builtin types, StableHLO's tokens and futures, quantized types and type aliases (`!name`). Does not
+depend on operations. Types are cached by their text, because a program consists of few distinct types.
+
 Source: MLIR's language reference and the definitions of the dialects.
-
-A type of one spelling is read once: most types of a program are a handful of spellings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ELEMENTS: dict[str, PrimitiveType] = {
     **{spelling: PrimitiveType.from_name(name) for spelling, name in _INTEGERS.items()},
     **{t.name.replace("F", "f", 1) if t is not PrimitiveType.BF16 else "bf16": t for t in ARRAY_TYPES if t.is_floating},
 }
-"""Numbers' types by MLIR's spelling: `i1` is PRED, `ui8` U8."""
+"""The element types by their MLIR names: `i1` is PRED, `ui8` is U8."""
 
 _COMPLEX = {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}
 _SIMPLE = r"(?:tensor<[\w?]*+(?:<f\d\d>)?>|(?:[su]?i\d++|b?f\d++|index)(?![\w<])|!stablehlo\.token\b)"
@@ -45,76 +45,76 @@ _STORAGE = re.compile(r"(?:(u)i?|s?i)(\d+)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?")
 
 
-class TypeReader:
-    """Reads types where the cursor stands. `read_attribute` is set by the reader of attributes, for encodings."""
+class TypeParser:
+    """Parses types at the cursor. `parse_attribute` parses encodings; the attribute parser sets it."""
 
     def __init__(self, cursor: MlirCursor) -> None:
         self.cursor = cursor
         self.aliases: dict[str, ir.Type] = {}
-        self.read_attribute: Callable[[], Any]
+        self.parse_attribute: Callable[[], Any]
         self._types: dict[str, ir.Type] = {}
         self._functions: dict[str, ir.FunctionType] = {}
 
     def is_next(self) -> bool:
-        """Whether a type comes next, of builtin spelling or with a `!`."""
+        """Returns whether a builtin type or a type with `!` comes next."""
         return _STARTS.match(self.cursor.text, self.cursor.skip()) is not None
 
-    def read(self) -> ir.Type:
-        """The type that comes next."""
+    def parse(self) -> ir.Type:
+        """Parses the next type."""
         cursor = self.cursor
         start = cursor.skip()
         found = _SIMPLE_TYPE.match(cursor.text, start) or _NESTED_TYPE.match(cursor.text, start)
         if found is None:
-            return self._read_new()
+            return self._parse_new()
         spelling = found.group()
         known = self._types.get(spelling)
         if known is not None:
             cursor.position = found.end()
             return known
-        known = self._read_new()
+        known = self._parse_new()
         if cursor.position == found.end():
             self._types[spelling] = known
         return known
 
-    def read_function(self) -> ir.FunctionType:
-        """`(...) -> ...`, with one result or a list of them in parentheses."""
+    def parse_function(self) -> ir.FunctionType:
+        """Parses `(...) -> ...`, with one result or a list of results in parentheses."""
         cursor = self.cursor
         start = cursor.skip()
         found = _SIMPLE_FUNCTION.match(cursor.text, start)
         if found is None:
-            return self._read_function()
+            return self._parse_new_function()
         spelling = found.group()
         known = self._functions.get(spelling)
         if known is None:
-            known = self._functions[spelling] = self._read_function()
+            known = self._functions[spelling] = self._parse_new_function()
         cursor.position = found.end()
         return known
 
-    def read_list(self) -> list[ir.Type]:
-        """Types with commas between them, at least one."""
-        types = [self.read()]
+    def parse_list(self) -> list[ir.Type]:
+        """Parses one or more types, separated by commas."""
+        types = [self.parse()]
         while self.cursor.accept(","):
-            types.append(self.read())
+            types.append(self.parse())
         return types
 
-    def _read_function(self) -> ir.FunctionType:
+    def _parse_new_function(self) -> ir.FunctionType:
         cursor = self.cursor
         cursor.expect("(", "before the types of operands")
-        inputs = cursor.separated(")", self.read)
+        inputs = cursor.separated(")", self.parse)
         cursor.expect("->", "between the types of operands and of results")
-        results = cursor.separated(")", self.read) if cursor.accept("(") else [self.read()]
+        results = cursor.separated(")", self.parse) if cursor.accept("(") else [self.parse()]
         return ir.FunctionType(tuple(inputs), tuple(results))
 
     # -- by kind
 
-    def _read_new(self) -> ir.Type:
+    def _parse_new(self) -> ir.Type:
         cursor = self.cursor
         cursor.enter_nested()
         start = cursor.skip()
         if cursor.peek("!"):
             result = self._dialect_type()
         elif cursor.peek("("):
-            result = self._read_function()
+            result = self._parse_new_function()
         else:
             word = cursor.match(_WORD)
             kind = self._KINDS.get(word.group()) if word else None
@@ -135,8 +135,8 @@ class TypeReader:
             cursor.expect("x", "after '*'")
             return self._unranked(start)
         sizes = self._sizes()
-        element = element_of(self.read())
-        encoding = self.read_attribute() if cursor.accept(",") else None
+        element = element_of(self.parse())
+        encoding = self.parse_attribute() if cursor.accept(",") else None
         cursor.expect(">", "at the end of a tensor's type")
         if element is None:
             return ir.OpaqueType(cursor.text[start : cursor.position])
@@ -144,11 +144,11 @@ class TypeReader:
         if bounds is None:
             return ir.TensorType(sizes, element, (), encoding)
         if len(bounds) != len(sizes):
-            cursor.fail_at(start, f"the bounds have {len(bounds)} dimensions, the tensor {len(sizes)}")
+            cursor.fail_at(start, f"the bounds have {len(bounds)} dimensions, but the tensor has {len(sizes)}")
         return ir.TensorType(sizes, element, bounds)
 
     def _unranked(self, start: int) -> ir.Type:
-        element = element_of(self.read())
+        element = element_of(self.parse())
         self.cursor.expect(">", "at the end of a tensor's type")
         if element is None:
             return ir.OpaqueType(self.cursor.text[start : self.cursor.position])
@@ -164,14 +164,14 @@ class TypeReader:
 
     def _tuple(self, start: int) -> ir.Type:
         self.cursor.expect("<", "after 'tuple'")
-        return ir.TupleType(tuple(self.cursor.separated(">", self.read)))
+        return ir.TupleType(tuple(self.cursor.separated(">", self.parse)))
 
     def _memref(self, start: int) -> ir.Type:
         cursor = self.cursor
         cursor.expect("<", "after 'memref'")
         if not cursor.peek("*"):
             sizes = self._sizes()
-            element = element_of(self.read())
+            element = element_of(self.parse())
             is_plain = None not in sizes and not isinstance(element, ir.IndexType | None)
             if is_plain and cursor.accept(">"):
                 return ir.BufferType(sizes, element)  # type: ignore[arg-type]
@@ -180,19 +180,19 @@ class TypeReader:
     def _complex(self, start: int) -> ir.Type:
         cursor = self.cursor
         cursor.expect("<", "after 'complex'")
-        part = self.read()
+        part = self.parse()
         cursor.expect(">", "at the end of a complex type")
         known = _COMPLEX.get(part.element) if isinstance(part, ir.ScalarType) else None
         return ir.OpaqueType(cursor.text[start : cursor.position]) if known is None else ir.ScalarType(known)
 
     def _opaque(self, start: int) -> ir.Type:
-        """A type of builtin spelling that StableHLO has no use for, as it stands."""
+        """Skips a builtin type that StableHLO does not use and returns its text as an opaque type."""
         cursor = self.cursor
         cursor.position = cursor.text.index("<", start)
         cursor.balanced()
         return ir.OpaqueType(cursor.text[start : cursor.position])
 
-    _KINDS: ClassVar[dict[str, Callable[[TypeReader, int], ir.Type]]] = {
+    _KINDS: ClassVar[dict[str, Callable[[TypeParser, int], ir.Type]]] = {
         "tensor": _tensor,
         "tuple": _tuple,
         "memref": _memref,
@@ -217,7 +217,7 @@ class TypeReader:
             return ir.TokenType()
         if name == "stablehlo.future":
             cursor.expect("<", "after '!stablehlo.future'")
-            return ir.FutureType(tuple(cursor.separated(">", self.read)))
+            return ir.FutureType(tuple(cursor.separated(">", self.parse)))
         if name == "quant.uniform":
             return self._quantized()
         if "." not in name and not cursor.text.startswith("<", cursor.position):
@@ -227,14 +227,14 @@ class TypeReader:
         return ir.OpaqueType(cursor.text[start : cursor.position])
 
     def _quantized(self) -> ir.QuantizedType:
-        """`<i8<-127:127>:f32:1, {0.1:2, 0.5}>`; the storage's limits, the axis and zero points may be missing."""
+        """Parses `<i8<-127:127>:f32:1, {0.1:2, 0.5}>`. The storage range, the axis and zero points are optional."""
         cursor = self.cursor
         cursor.expect("<", "after '!quant.uniform'")
         storage, lowest, highest = self._storage()
-        cursor.expect(":", "after the type of what is stored")
-        expressed = element_of(self.read())
+        cursor.expect(":", "after the storage type")
+        expressed = element_of(self.parse())
         if not isinstance(expressed, PrimitiveType):
-            cursor.fail("the expressed type of a quantized type has to be a number's")
+            cursor.fail("the expressed type of a quantized type must be an element type")
         axes: list[int] = []
         blocks: list[int] = []
         if cursor.accept(":"):
@@ -259,14 +259,14 @@ class TypeReader:
         found = cursor.match(_STORAGE)
         storage = ELEMENTS.get(("ui" if found.group(1) else "i") + found.group(2)) if found else None
         if storage is None or not storage.is_integral:
-            cursor.fail("expected the integer type of what a quantized type stores")
+            cursor.fail("expected the storage type of a quantized type, an integer type")
         bits = storage.bits
         lowest, highest = (0, 2**bits - 1) if storage.is_unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         if cursor.accept("<"):
-            lowest = cursor.integer("the smallest stored number")
-            cursor.expect(":", "between the smallest and the largest stored number")
-            highest = cursor.integer("the largest stored number")
-            cursor.expect(">", "after the limits of what is stored")
+            lowest = cursor.integer("the minimum of the storage type")
+            cursor.expect(":", "between the minimum and the maximum of the storage type")
+            highest = cursor.integer("the maximum of the storage type")
+            cursor.expect(">", "after the range of the storage type")
         return storage, lowest, highest
 
     def _axes(self) -> tuple[list[int], list[int]]:
@@ -278,11 +278,11 @@ class TypeReader:
 
     def _axis_and_block(self) -> tuple[int, int]:
         axis = self.cursor.integer("a quantized axis")
-        self.cursor.expect(":", "between an axis and the size of its blocks")
+        self.cursor.expect(":", "between an axis and its block size")
         return axis, self.cursor.integer("the size of a block")
 
     def _parameters(self) -> tuple[list[tuple[float, int]], list[int]]:
-        """Pairs of scale and zero point in row-major order, and the sizes of the braces around them."""
+        """Parses scales with zero points; returns the pairs in row-major order and the shape of the nested braces."""
         cursor = self.cursor
         if not cursor.accept("{"):
             return [self._parameter()], []
@@ -302,13 +302,13 @@ class TypeReader:
 
 
 def scalar_type(spelling: str) -> ir.Type:
-    """`i64`, `bf16`, `f8E4M3FN`; a width that HLO does not have is an OpaqueType."""
+    """Returns the type `i64`, `bf16` or `f8E4M3FN`; an OpaqueType for a width that HLO does not have."""
     element = ELEMENTS.get(spelling)
     return ir.OpaqueType(spelling) if element is None else ir.ScalarType(element)
 
 
 def element_of(type_: ir.Type) -> ir.ElementType | ir.IndexType | None:
-    """What a tensor of these has as its element type, or None."""
+    """Returns the element type of a tensor of this type, or None if no tensor has such elements."""
     if isinstance(type_, ir.ScalarType):
         return type_.element
     return type_ if isinstance(type_, ir.QuantizedType | ir.IndexType) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xlapy.hlo.module import Module
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.module_exporter import ModuleExporter
-from xlapy.stablehlo.text.print_forms import FORMS
+from xlapy.stablehlo.text.custom_printers import CUSTOM_PRINTERS
 from xlapy.stablehlo.text.printer import print_text
 
 
@@ -21,4 +21,4 @@ def export_program(module: Module) -> ir.Operation:
 
 def to_stablehlo(module: Module, locations: bool = True) -> str:
     """Returns the StableHLO program of an HLO module as MLIR text, with its metadata as locations if requested."""
-    return print_text(export_program(module), FORMS, locations)
+    return print_text(export_program(module), CUSTOM_PRINTERS, locations)

@@ -1,8 +1,8 @@
-"""The shorter forms of operations, as MLIR itself prints them.
+"""Prints operations in their custom assembly formats.
 
-Owns: what stands behind the names of the results. Must not know: names, nesting, locations.
-What has no form here is written in the generic one, which means the same. A form gives None where an operation has less
-than the form can tell.
+A custom printer returns the text after the result names, or None if the format cannot express the operation. Operations
+without a custom printer, and those for which it returns None, are printed in the generic form. Does not depend on value
+names, nesting and locations, for which it calls `Printer`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xlapy.stablehlo.text.print_attributes import (
     symbol_text,
 )
 from xlapy.stablehlo.text.print_types import function_text, type_text, types_text
-from xlapy.stablehlo.text.printer import Printer, PrintForm
+from xlapy.stablehlo.text.printer import CustomPrinter, Printer
 
 _UNARY = (
     "abs", "cbrt", "ceil", "convert", "cosine", "count_leading_zeros", "exponential", "exponential_minus_one",
@@ -39,11 +39,11 @@ _REDUCERS = ("add", "and", "maximum", "minimum", "multiply", "or", "xor")
 _WINDOW = {"stride": "window_strides", "lhs_dilate": "lhs_dilation", "rhs_dilate": "rhs_dilation"}
 
 
-# -- what forms end in
+# -- attributes and types, with which most formats end
 
 
 def _rest(operation: ir.Operation, *told: str) -> str:
-    """The attributes that the form has not told, with a blank before them."""
+    """Returns the dictionary of the attributes that the format has not printed, with a blank before it."""
     dialect = operation.name.partition(".")[0]
     names = sorted(name for name in operation.attributes if name not in told)
     listed = ", ".join(named_text(name, operation.attributes[name], dialect) for name in names)
@@ -59,7 +59,7 @@ def _given(operation: ir.Operation) -> list[ir.Type]:
 
 
 def _same_type(operation: ir.Operation) -> str:
-    """The one type of operands and result, or the types of a function."""
+    """Returns the common type of operands and result, or the function type if they differ."""
     (result,) = operation.results
     alike = all(type_ == result.type for type_ in _given(operation))
     return type_text(result.type) if alike else _types(operation)
@@ -69,7 +69,7 @@ def _integers(value: Any) -> str:
     return f"[{', '.join(map(str, value.values.tolist()))}]"
 
 
-# -- by form
+# -- formats that several operations share
 
 
 def _same(printer: Printer, operation: ir.Operation) -> str:
@@ -89,8 +89,8 @@ def _result_type(_: Printer, operation: ir.Operation) -> str:
     return f"{operation.name}{_rest(operation)} : {type_text(operation.results[0].type)}"
 
 
-def _with_lists(*fields: tuple[str, str]) -> PrintForm:
-    """`%a, word = [0, 1] : (...) -> ...` of pairs of word and attribute."""
+def _with_lists(*fields: tuple[str, str]) -> CustomPrinter:
+    """Returns the printer of `%a, word = [0, 1] : (...) -> ...`. `fields` pairs each word with an attribute."""
 
     def write(printer: Printer, operation: ir.Operation) -> str:
         listed = [f"{word} = {_integers(operation.attributes[name])}" for word, name in fields]
@@ -100,8 +100,8 @@ def _with_lists(*fields: tuple[str, str]) -> PrintForm:
     return write
 
 
-def _with_number(word: str, name: str) -> PrintForm:
-    """`%a, %b, word = 0 : (...) -> ...`"""
+def _with_number(word: str, name: str) -> CustomPrinter:
+    """Returns the printer of `%a, %b, word = 0 : (...) -> ...`."""
 
     def write(printer: Printer, operation: ir.Operation) -> str:
         values, number = printer.values(operation.operands), operation.attributes[name].value
@@ -110,8 +110,8 @@ def _with_number(word: str, name: str) -> PrintForm:
     return write
 
 
-def _with_case(word: str, name: str) -> PrintForm:
-    """`%a, word = CASE : (...) -> ...`"""
+def _with_case(word: str, name: str) -> CustomPrinter:
+    """Returns the printer of `%a, word = CASE : (...) -> ...`."""
 
     def write(printer: Printer, operation: ir.Operation) -> str:
         values, case = printer.values(operation.operands), operation.attributes[name]
@@ -120,7 +120,7 @@ def _with_case(word: str, name: str) -> PrintForm:
     return write
 
 
-# -- one by one
+# -- formats of single operations
 
 
 def _return(printer: Printer, operation: ir.Operation) -> str:
@@ -189,7 +189,7 @@ def _slice(printer: Printer, operation: ir.Operation) -> str:
 
 
 def _precision(operation: ir.Operation) -> str:
-    """`, precision = [...], algorithm = <...>`, as far as they are given."""
+    """Returns `, precision = [...], algorithm = <...>`; either may be absent."""
     given = operation.attributes.get("precision_config")
     algorithm = operation.attributes.get("algorithm")
     text = f", precision = [{', '.join(given)}]" if given else ""
@@ -244,11 +244,11 @@ def _barrier(printer: Printer, operation: ir.Operation) -> str:
     return f"{head} {printer.values(operation.operands)} : {types_text(_given(operation))}"
 
 
-# -- with regions
+# -- operations with regions
 
 
 def _while(printer: Printer, operation: ir.Operation) -> str | None:
-    """Both regions name their arguments before them, so they have to have the same names."""
+    """Prints a loop. The format declares the arguments once, so that both regions use the same names."""
     condition, body = (region.blocks[0] for region in operation.regions)
     if [a.type for a in condition.arguments] != _given(operation) or len(body.arguments) != len(operation.operands):
         return None
@@ -287,7 +287,7 @@ def _reduce(printer: Printer, operation: ir.Operation) -> str | None:
 
 
 def _applied(operation: ir.Operation, block: ir.Block) -> str:
-    """The one operation that a reducer is, or ""."""
+    """Returns the operation for `applies` if the reducer consists of a single one, else ""."""
     if len(block.operations) != 2 or len(block.arguments) != 2:
         return ""
     inner, ending = block.operations
@@ -307,7 +307,7 @@ def _applied(operation: ir.Operation, block: ir.Block) -> str:
 
 def _table(
     forms: Sequence[tuple[Sequence[str], Callable[[Printer, ir.Operation], str | None]]],
-) -> dict[str, PrintForm]:
+) -> dict[str, CustomPrinter]:
     return {name: form for names, form in forms for name in names}
 
 
@@ -315,7 +315,7 @@ def _stablehlo(*names: str) -> list[str]:
     return [f"stablehlo.{name}" for name in names]
 
 
-FORMS: dict[str, PrintForm] = _table(
+CUSTOM_PRINTERS: dict[str, CustomPrinter] = _table(
     [
         (_stablehlo(*_UNARY, *_BINARY, "clamp"), _same),
         (_stablehlo(*_PLAIN), _function),
@@ -352,4 +352,4 @@ FORMS: dict[str, PrintForm] = _table(
         (_stablehlo("reduce"), _reduce),
     ]
 )
-"""By name of the operation."""
+"""The custom printers by operation name."""

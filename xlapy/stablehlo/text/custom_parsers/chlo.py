@@ -1,4 +1,4 @@
-"""CHLO's operations."""
+"""Custom parsers of CHLO."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.custom_parsers.common import (
+    I64,
+    expect_assignment,
+    finish_with_arrow,
+    finish_with_function_type,
+    operands,
+)
+from xlapy.stablehlo.text.custom_parsers.sources import constant
 from xlapy.stablehlo.text.elements import elements
-from xlapy.stablehlo.text.forms.common import I64, assigned, ends_with_arrow, ends_with_function_type, operands
-from xlapy.stablehlo.text.forms.sources import constant
-from xlapy.stablehlo.text.operations import Bodies, Body, Form, OperationReader
+from xlapy.stablehlo.text.operations import CustomParser, OperationParser, RegionStart, RegionStarts
 
 _ELEMENTWISE = (
     "_asin_acos_kernel", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "conj", "cosh",
@@ -22,42 +28,42 @@ _ELEMENTWISE = (
 )  # fmt: skip
 
 
-def elementwise(reader: OperationReader, operation: ir.Operation) -> None:
-    """`%a, %b {...} : type, type -> type`, the types of operands in parentheses in those that broadcast."""
-    operation.operands = reader.operands()
-    ends_with_arrow(reader, operation)
+def elementwise(parser: OperationParser, operation: ir.Operation) -> None:
+    """Parses `%a, %b {...} : type, type -> type`; broadcasting operations have the operand types in parentheses."""
+    operation.operands = parser.operands()
+    finish_with_arrow(parser, operation)
 
 
-def top_k(reader: OperationReader, operation: ir.Operation) -> None:
-    """`(%a, k = 8, is_stable = false) {...} : type -> (type, type)`"""
-    cursor = reader.cursor
+def top_k(parser: OperationParser, operation: ir.Operation) -> None:
+    """Parses `(%a, k = 8, is_stable = false) {...} : type -> (type, type)`."""
+    cursor = parser.cursor
     cursor.expect("(", "before the operand of chlo.top_k")
-    operands(reader, operation, 1)
+    operands(parser, operation, 1)
     cursor.expect(",", "after the operand of chlo.top_k")
-    assigned(reader, "k")
+    expect_assignment(parser, "k")
     operation.attributes["k"] = ir.IntegerAttribute(cursor.integer("k"), I64)
     if cursor.accept(","):
-        assigned(reader, "is_stable")
-        operation.attributes["is_stable"] = reader.attributes.read()
+        expect_assignment(parser, "is_stable")
+        operation.attributes["is_stable"] = parser.attributes.parse()
     cursor.expect(")", "after the operand of chlo.top_k")
-    ends_with_arrow(reader, operation)
+    finish_with_arrow(parser, operation)
 
 
-def scan(reader: OperationReader, operation: ir.Operation) -> Bodies:
-    """`(%a) inits (%b) dimension=0 attributes {...} { ^bb0(...): ... } : (...) -> ...`"""
-    cursor = reader.cursor
-    inputs = _in_parentheses(reader)
+def scan(parser: OperationParser, operation: ir.Operation) -> RegionStarts:
+    """Parses `(%a) inits (%b) dimension=0 attributes {...} { ^bb0(...): ... } : (...) -> ...`."""
+    cursor = parser.cursor
+    inputs = _in_parentheses(parser)
     cursor.expect_word("inits")
-    inits = _in_parentheses(reader)
+    inits = _in_parentheses(parser)
     operation.operands = inputs + inits
-    assigned(reader, "dimension")
+    expect_assignment(parser, "dimension")
     operation.attributes["dimension"] = ir.IntegerAttribute(cursor.integer("the dimension of a scan"), I64)
-    reader.attributes_with_keyword(operation)
+    parser.optional_attributes_with_keyword(operation)
     region = ir.Region()
     operation.regions.append(region)
-    yield Body(region)
+    yield RegionStart(region)
     position = cursor.skip()
-    ends_with_function_type(reader, operation)
+    finish_with_function_type(parser, operation)
     outputs = len(operation.results) - len(inits)
     if outputs < 0:
         cursor.fail_at(position, f"chlo.scan has {len(inits)} initial values and {len(operation.results)} results")
@@ -65,10 +71,10 @@ def scan(reader: OperationReader, operation: ir.Operation) -> Bodies:
     operation.attributes["resultSegmentSizes"] = _segments(outputs, len(inits))
 
 
-def _in_parentheses(reader: OperationReader) -> list[ir.Value]:
-    reader.cursor.expect("(", "before operands of chlo.scan")
-    values = reader.operands()
-    reader.cursor.expect(")", "after operands of chlo.scan")
+def _in_parentheses(parser: OperationParser) -> list[ir.Value]:
+    parser.cursor.expect("(", "before operands of chlo.scan")
+    values = parser.operands()
+    parser.cursor.expect(")", "after operands of chlo.scan")
     return values
 
 
@@ -77,7 +83,7 @@ def _segments(*sizes: int) -> ir.ElementsAttribute:
     return elements(type_, np.array(sizes, np.int32))
 
 
-FORMS: dict[str, Form] = {
+CUSTOM_PARSERS: dict[str, CustomParser] = {
     **{f"chlo.{name}": elementwise for name in _ELEMENTWISE},
     "chlo.constant": constant,
     "chlo.scan": scan,

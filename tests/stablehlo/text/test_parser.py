@@ -16,7 +16,7 @@ from xlapy.base.element_types import BF16, C64, F32, F64, PRED, S4, S8, S32, S64
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import read_bytecode
-from xlapy.stablehlo.text import read_text
+from xlapy.stablehlo.text import parse_text
 
 
 def spellings(text: str) -> list[str]:
@@ -33,7 +33,7 @@ def spellings(text: str) -> list[str]:
 
 
 def attribute(text: str) -> object:
-    return read_text(f"module attributes {{a.b = {text}}} {{}}").attributes["a.b"]
+    return parse_text(f"module attributes {{a.b = {text}}} {{}}").attributes["a.b"]
 
 
 def elements(text: str) -> ir.ElementsAttribute:
@@ -46,16 +46,16 @@ def elements(text: str) -> ir.ElementsAttribute:
 def test_short_and_generic_forms_are_the_same_objects(name: str) -> None:
     text = FORMS[name]
     short, *others = spellings(text)
-    module = read_text(short)
+    module = parse_text(short)
     assert sum(1 for _ in ir.walk(module)) > 2
     for other in [text, *others]:
-        assert same(module, read_text(other)) == ""
+        assert same(module, parse_text(other)) == ""
 
 
 @pytest.mark.parametrize("name", ["functions", "elementwise", "sources", "movement", "regions"])
 def test_text_and_portable_artifacts_are_the_same_objects(name: str) -> None:
     short, *_ = spellings(FORMS[name])
-    assert same(read_text(short), read_bytecode(artifact(short))) == ""
+    assert same(parse_text(short), read_bytecode(artifact(short))) == ""
 
 
 def loss(weights: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
@@ -71,19 +71,19 @@ def loss(weights: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
 def test_programs_of_jax() -> None:
     weights = {"up": jnp.ones((3, 8)), "down": jnp.ones((8, 4))}
     lowered = jax.jit(jax.value_and_grad(loss), donate_argnums=0).lower(weights, jnp.ones((5, 3)))
-    short = read_text(lowered.as_text())
+    short = parse_text(lowered.as_text())
     assert sum(1 for _ in ir.walk(short)) > 200
-    assert same(short, read_text(lowered.as_text(debug_info=True))) == ""
+    assert same(short, parse_text(lowered.as_text(debug_info=True))) == ""
     generic = lowered.compiler_ir().operation.get_asm(print_generic_op_form=True)
-    assert same(short, read_text(generic)) == ""
+    assert same(short, parse_text(generic)) == ""
 
 
 def test_locations_of_jax() -> None:
     text = jax.jit(lambda x: jnp.sin(x)).lower(1.0).as_text(debug_info=True)
-    module = read_text(text)
+    module = parse_text(text)
     sine = next(operation for operation in ir.walk(module) if operation.name == "stablehlo.sine")
     assert sine.location.names[0] == "jit(<lambda>)/sin"
-    assert sine.location.file.endswith("test_reader.py")
+    assert sine.location.file.endswith("test_parser.py")
     main = module.regions[0].blocks[0].operations[0]
     assert main.regions[0].blocks[0].arguments[0].location.names == ("x",)
 
@@ -104,13 +104,13 @@ def test_locations_of_jax() -> None:
     ],
 )
 def test_locations(text: str, location: ir.FileLocation) -> None:
-    module = read_text(f'module {{ "a.b"() : () -> () {text} }}\n#later = loc(#last)\n#last = loc("l")')
+    module = parse_text(f'module {{ "a.b"() : () -> () {text} }}\n#later = loc(#last)\n#last = loc("l")')
     assert module.regions[0].blocks[0].operations[0].location == location
 
 
 def test_a_long_chain_of_callers_is_no_depth() -> None:
     lines = ['#l0 = loc("f0")', *(f'#l{n} = loc(callsite("f{n}" at #l{n - 1}))' for n in range(1, 2000))]
-    module = read_text('"a.b"() : () -> () loc(#l1999)\n' + "\n".join(lines))
+    module = parse_text('"a.b"() : () -> () loc(#l1999)\n' + "\n".join(lines))
     location = module.regions[0].blocks[0].operations[0].location
     assert [caller.names[0] for caller in location.callers[:2]] == ["f1998", "f1997"]
     assert len(location.callers) == 1999
@@ -165,7 +165,7 @@ def test_a_splat_takes_no_memory() -> None:
 
 
 def test_resources() -> None:
-    module = read_text(
+    module = parse_text(
         """module attributes {a.b = dense_resource<one> : tensor<2xi32>, a.c = "{-#"} {}
         {-# external_resources: { tool: { state: "0x00" } },
             dialect_resources: { builtin: { one: "0x040000000100000002000000", "t w o": "0x08000000" } } #-}"""
@@ -248,7 +248,7 @@ def test_types(text: str, type_: ir.Type) -> None:
 
 
 def test_quantized_tensors() -> None:
-    module = read_text(
+    module = parse_text(
         """func.func @f(%a: tensor<4x2x!quant.uniform<i8<-127:127>:f32:1, {0.5:3, 0.25}>>) -> tensor<4x2xf32> {
           %0 = stablehlo.add %a, %a : tensor<4x2x!quant.uniform<i8<-127:127>:f32:1, {0.5:3, 0.25}>>
           %1 = stablehlo.uniform_dequantize %0
@@ -261,7 +261,7 @@ def test_quantized_tensors() -> None:
 
 
 def test_tolerances_end_before_the_type() -> None:
-    module = read_text(
+    module = parse_text(
         """func.func @f(%a: tensor<2xf64>) {
           check.expect_almost_eq %a, %a, tolerance = 0.1 : tensor<2xf64>
           return
@@ -274,14 +274,14 @@ def test_tolerances_end_before_the_type() -> None:
 def test_differences_are_counted_without_a_sign() -> None:
     line = "check.expect_close %a, %a, max_ulp_difference = {}, min_ulp_difference = 0 : tensor<2xf64>, tensor<2xf64>"
     text = "func.func @f(%a: tensor<2xf64>) {{\n" + line + "\n return }}"
-    (check,) = [each for each in ir.walk(read_text(text.format(2**64 - 1))) if each.name == "check.expect_close"]
+    (check,) = [each for each in ir.walk(parse_text(text.format(2**64 - 1))) if each.name == "check.expect_close"]
     assert check.attributes["max_ulp_difference"].value == 2**64 - 1
     with pytest.raises(ParseError, match="max_ulp_difference does not fit in 64 bits"):
-        read_text(text.format(2**64))
+        parse_text(text.format(2**64))
 
 
 def test_aliases() -> None:
-    module = read_text(
+    module = parse_text(
         """#shift = dense<3> : tensor<i32>
         !v = tensor<4xi32>
         module { func.func @f(%a: !v) -> tuple<!v> { "a.b"() {c = #shift} : () -> ()
@@ -292,7 +292,7 @@ def test_aliases() -> None:
 
 
 def test_names_and_places() -> None:
-    module = read_text(
+    module = parse_text(
         'module @m {\n  func.func @f() -> i1 {\n    %a, %b:2 = "x.y"() : () -> (i1, i1, i1)\n'
         "    return %b#1 : i1\n  }\n}"
     )
@@ -306,4 +306,4 @@ def test_names_and_places() -> None:
 def test_regions_nest_to_any_depth() -> None:
     depth = 3000
     text = '"a.b"() ({\n' * depth + '"a.c"() : () -> ()\n' + "}) : () -> ()\n" * depth
-    assert sum(1 for _ in ir.walk(read_text(text))) == depth + 2
+    assert sum(1 for _ in ir.walk(parse_text(text))) == depth + 2

@@ -1,6 +1,8 @@
-"""The structs of StableHLO, CHLO and MHLO as they are spelled: `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`.
+"""Parses the struct attributes of StableHLO, CHLO and MHLO: `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`.
 
-Owns: which there are, their fields, and the short form of a convolution's dimensions. Must not know: operations.
+Responsible for the names and fields of structs and for the short form of convolution dimensions. Does not depend on
+operations.
+
 Source: the definitions of the dialects.
 """
 
@@ -24,7 +26,7 @@ CONVOLUTION = tuple(
     )
     for dimension in dimensions
 )
-"""The fields of `conv`, by its three parts."""
+"""The fields of `conv`: those of the input, the kernel and the output."""
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "dot": _BATCHING + _CONTRACTING,
@@ -64,7 +66,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "mesh": ("axes", "device_ids"),
     "replica_group_mesh_axes": ("mesh", "axes"),
 }
-"""By name, the fields that a struct may have."""
+"""The permitted fields of each struct."""
 
 _ELIDED = ("dot", "ragged_dot", "gather", "scatter", "result_accuracy")
 _KEYWORD = re.compile(r"[A-Za-z_]\w*+")
@@ -77,15 +79,15 @@ _NONSPATIAL = (
 _POSITION = re.compile(r"\d+|[a-z]\b")
 
 
-class StructureReader:
-    """Reads structs where the cursor stands; `read_attribute` reads what a field holds."""
+class StructParser:
+    """Parses structs at the cursor. `parse_attribute` parses the attribute in a field."""
 
-    def __init__(self, cursor: MlirCursor, read_attribute: Callable[[], Any]) -> None:
+    def __init__(self, cursor: MlirCursor, parse_attribute: Callable[[], Any]) -> None:
         self.cursor = cursor
-        self.read_attribute = read_attribute
+        self.parse_attribute = parse_attribute
 
-    def read(self, dialect: str) -> Any:
-        """A struct from its name on: `dot<...>`."""
+    def parse(self, dialect: str) -> Any:
+        """Parses a struct starting at its name: `dot<...>`."""
         cursor = self.cursor
         start = cursor.skip()
         found = cursor.match(_KEYWORD)
@@ -98,11 +100,11 @@ class StructureReader:
         if name not in FIELDS:
             if cursor.peek("<"):
                 return ir.OpaqueAttribute(f"{dialect}.{name}", cursor.balanced())
-            cursor.fail_at(start, f"no attribute of {dialect} is called {name!r}")
+            cursor.fail_at(start, f"{dialect} has no attribute {name!r}")
         return self.body(f"{dialect}.{name}")
 
     def body(self, name: str) -> ir.StructAttribute:
-        """A struct from its `<` on."""
+        """Parses a struct starting at its `<`."""
         cursor = self.cursor
         kind = name.partition(".")[2]
         cursor.expect("<", f"after '{name}'")
@@ -129,7 +131,7 @@ class StructureReader:
         if field not in allowed:
             cursor.fail_at(start, f"'{name}' has the fields {', '.join(allowed)}; found {field}")
         if field in fields:
-            cursor.fail_at(start, f"the field {field!r} stands twice")
+            cursor.fail_at(start, f"the field {field!r} occurs twice")
         cursor.expect("=", f"after {field!r}")
         fields[field] = self._value(field)
 
@@ -139,13 +141,13 @@ class StructureReader:
             return self._of_mesh(field)
         if cursor.accept("["):
             return tuple(cursor.separated("]", self._size))
-        value = self.read_attribute()
+        value = self.parse_attribute()
         return value.value if isinstance(value, ir.IntegerAttribute | ir.FloatAttribute) else value
 
     def _of_mesh(self, field: str) -> Any:
         cursor = self.cursor
         if field == "device_ids":
-            return self.read_attribute()
+            return self.parse_attribute()
         if field == "axes":
             cursor.expect("[")
             return tuple(cursor.separated("]", self._axis))
@@ -157,8 +159,8 @@ class StructureReader:
         )
 
     def _axis(self) -> Any:
-        """An axis of a mesh, `<name = "x", size = 2>`, or any attribute."""
-        return self.body("stablehlo.mesh_axis") if self.cursor.peek("<") else self.read_attribute()
+        """Parses an axis of a mesh, `<name = "x", size = 2>`, or any attribute."""
+        return self.body("stablehlo.mesh_axis") if self.cursor.peek("<") else self.parse_attribute()
 
     def _size(self) -> int | None:
         if self.cursor.accept("?"):
@@ -168,7 +170,7 @@ class StructureReader:
     # -- convolution
 
     def convolution(self, name: str = "stablehlo.conv") -> ir.StructAttribute:
-        """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`: where batch, features and spatial dimensions stand."""
+        """Parses the dimension numbers of a convolution: `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
         cursor = self.cursor
         fields: dict[str, Any] = {}
         for letters, separator in zip(_NONSPATIAL, ("x", "->", ""), strict=True):
