@@ -21,7 +21,7 @@ def import_program(
     A function with several results returns a tuple; a function with one result returns it as it is.
 
     Args:
-        root: the `builtin.module` operation, as `read_text` or `read_bytecode` returns it.
+        root: the `builtin.module` operation, as `parse_text` or `read_bytecode` returns it.
         argument_shapes: the shapes of arguments by number, needed where the program declares sizes as `?`. The shapes
             of results follow from them.
         text: the source text that `root` was read from, quoted in error messages.
