@@ -1,6 +1,6 @@
-"""HLO as protocol buffers, on the wire as XLA has it: `to_proto`, `from_proto`, text format, snapshots, options.
+"""HLO as protocol buffers, compatible with XLA: `to_proto`, `from_proto`, text format, snapshots, compile options.
 
-Nothing here knows a particular operation: attributes are written by `attributes.py` from a table of fields.
+There is no code per operation: `attributes.py` writes attributes from a table of fields.
 """
 
 from xlapy.proto.compile_options import CompileOptions

@@ -1,8 +1,8 @@
 """Attributes of ops as fields of HloInstructionProto.
 
-Owns: `FIELDS`, which says where an attribute of a name lives in the message and how, and what becomes of one that XLA's
-message has no field for: it is kept as text, by its key, in `text_attributes`. A new attribute needs a line here only
-if XLA has a field for it. Must not know: instructions, particular ops.
+Responsible for `FIELDS`, which maps the name of an attribute to its field in the message and its encoding. An attribute
+without a field in XLA's message is kept as text in `text_attributes`. A new attribute needs an entry here only if XLA
+has a field for it. Does not depend on instructions or particular ops.
 Source: hlo.proto.
 """
 
@@ -37,8 +37,10 @@ from xlapy.proto.values import read_literal, read_shape, write_literal, write_sh
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
-    """Where and how a value lives in a message: the top-level fields, and functions on the whole message."""
+class FieldEncoding:
+    """How a value is stored in a message: the top-level fields it uses, and functions that read and write the whole
+    message.
+    """
 
     fields: tuple[str, ...]
     write: Callable[[Message, Any], None]
@@ -49,8 +51,10 @@ def _same(value: Any) -> Any:
     return value
 
 
-def at(path: str, encode: Callable[[Any], Any] = _same, decode: Callable[[Any], Any] = _same) -> Codec:
-    """A scalar, or a repeated one read as a tuple, behind a dotted path; messages on the way are there too."""
+def field_at(path: str, encode: Callable[[Any], Any] = _same, decode: Callable[[Any], Any] = _same) -> FieldEncoding:
+    """A scalar field, or a repeated one read as a tuple, at a dotted path. Reading does not require the messages on the
+    path.
+    """
     *outer, last = path.split(".")
 
     def write(message: Message, value: Any) -> None:
@@ -69,11 +73,13 @@ def at(path: str, encode: Callable[[Any], Any] = _same, decode: Callable[[Any], 
         value = getattr(message, last)
         return decode(value if isinstance(value, (bool, int, float, str, bytes)) else tuple(value))
 
-    return Codec((path.partition(".")[0],), write, read)
+    return FieldEncoding((path.partition(".")[0],), write, read)
 
 
-def part(name: str, write: Callable[[Any, Any], None], read: Callable[[Any], Any], absent: Any = None) -> Codec:
-    """A message or repeated message of a name; `absent` is what a missing message reads as."""
+def message_field(
+    name: str, write: Callable[[Any, Any], None], read: Callable[[Any], Any], absent: Any = None
+) -> FieldEncoding:
+    """A message or repeated message field; `absent` is the value that a missing message stands for."""
 
     def read_present(message: Message) -> Any:
         descriptor = message.DESCRIPTOR.fields_by_name[name]
@@ -81,12 +87,12 @@ def part(name: str, write: Callable[[Any, Any], None], read: Callable[[Any], Any
             return absent
         return read(getattr(message, name))
 
-    return Codec((name,), lambda message, value: write(getattr(message, name), value), read_present)
+    return FieldEncoding((name,), lambda message, value: write(getattr(message, name), value), read_present)
 
 
-def one_of(path: str) -> Codec:
-    """A list of exactly one dimension."""
-    return at(path, lambda value: (value,), functools.partial(_only, path))
+def single_dimension(path: str) -> FieldEncoding:
+    """A repeated field that holds exactly one dimension."""
+    return field_at(path, lambda value: (value,), functools.partial(_only, path))
 
 
 def _only(path: str, values: tuple[int, ...]) -> int:
@@ -95,17 +101,17 @@ def _only(path: str, values: tuple[int, ...]) -> int:
     return values[0]
 
 
-def positive(path: str) -> Codec:
-    """A number for which 0 and less mean that there is none."""
-    return at(path, decode=lambda value: value if value > 0 else None)
+def positive_or_none(path: str) -> FieldEncoding:
+    """A number; 0 and below mean that there is none."""
+    return field_at(path, decode=lambda value: value if value > 0 else None)
 
 
-def or_one(path: str) -> Codec:
-    return at(path, decode=lambda value: value or 1)
+def default_one(path: str) -> FieldEncoding:
+    return field_at(path, decode=lambda value: value or 1)
 
 
-def words(path: str, enum: type[Enum], prefix: str = "") -> Codec:
-    """An enumeration (or some of them) whose names in XLA are the words of HLO text in capitals, behind a prefix."""
+def enum_words(path: str, enum: type[Enum], prefix: str = "") -> FieldEncoding:
+    """An enumeration, or part of one, whose XLA names are a prefix and the upper-case words of HLO text."""
 
     def encode(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -134,11 +140,11 @@ def words(path: str, enum: type[Enum], prefix: str = "") -> Codec:
         values = descriptor.fields_by_name[last].enum_type.values
         return {value.name: value.number for value in values}
 
-    return at(path, encode, decode)
+    return field_at(path, encode, decode)
 
 
-def strings(path: str, enum: type[Enum]) -> Codec:
-    """An enumeration that XLA keeps as its word; an empty one is none."""
+def enum_string(path: str, enum: type[Enum]) -> FieldEncoding:
+    """An enumeration that XLA stores as a string; the empty string means none."""
 
     def decode(value: str) -> Enum | None:
         try:
@@ -147,10 +153,10 @@ def strings(path: str, enum: type[Enum]) -> Codec:
             known = ", ".join(member.value for member in enum)
             raise ProtoError(f"{path} is {value!r}; expected one of {known}") from None
 
-    return at(path, lambda member: member.value, decode)
+    return field_at(path, lambda member: member.value, decode)
 
 
-# -- values made of several numbers
+# -- values with several fields
 
 
 def _write_window(target: Any, window: Window) -> None:
@@ -302,7 +308,7 @@ def _write_slice_sizes(message: Message, rows: tuple[tuple[int, ...], ...]) -> N
 
 
 def _read_slice_sizes(message: Message) -> tuple[tuple[int, ...], ...]:
-    """Slices one behind the other, each of the rank of the (first) result."""
+    """Reads consecutive slices, each with the rank of the (first) result."""
     shape = message.shape
     while shape.tuple_shapes:
         shape = shape.tuple_shapes[0]
@@ -311,15 +317,15 @@ def _read_slice_sizes(message: Message) -> tuple[tuple[int, ...], ...]:
     return tuple(sizes[start : start + rank] for start in range(0, len(sizes), rank))
 
 
-def _padded(codec: Codec, enum: Any) -> Codec:
-    """Precisions of all operands; the last ones may be left out if they are the default."""
+def _padded(codec: FieldEncoding, enum: Any) -> FieldEncoding:
+    """The precisions of all operands; trailing default precisions may be missing."""
 
     def read(message: Message) -> Any:
         given = codec.read(message)
         missing = len(message.operand_ids) - len(given)
         return (*given, *[enum.DEFAULT] * missing) if given and missing > 0 else given
 
-    return Codec(codec.fields, codec.write, read)
+    return FieldEncoding(codec.fields, codec.write, read)
 
 
 _TRI_STATE = (None, True, False)
@@ -338,17 +344,17 @@ _CONTRACTION = {
     "rhs_contracting_dims": "rhs_contracting_dimensions",
 }
 
-FIELDS: dict[str, Codec | Callable[[Any], Codec] | None] = {
-    "all_gather_dimension": one_of("dimensions"),
-    "scatter_dimension": one_of("dimensions"),
-    "split_dimension": at(
+FIELDS: dict[str, FieldEncoding | Callable[[Any], FieldEncoding] | None] = {
+    "all_gather_dimension": single_dimension("dimensions"),
+    "scatter_dimension": single_dimension("dimensions"),
+    "split_dimension": field_at(
         "dimensions", lambda value: () if value is None else (value,), lambda v: _only("dimensions", v) if v else None
     ),
-    "dimension": one_of("dimensions"),
-    "iota_dimension": one_of("dimensions"),
-    "dimensions": at("dimensions"),
-    "channel_id": positive("channel_id"),
-    "replica_groups": Codec(
+    "dimension": single_dimension("dimensions"),
+    "iota_dimension": single_dimension("dimensions"),
+    "dimensions": field_at("dimensions"),
+    "channel_id": positive_or_none("channel_id"),
+    "replica_groups": FieldEncoding(
         (
             "collective_device_list",
             "iota_collective_device_list",
@@ -358,46 +364,48 @@ FIELDS: dict[str, Codec | Callable[[Any], Codec] | None] = {
         write_groups,
         read_groups,
     ),
-    "constrain_layout": at("constrain_layout"),
-    "use_global_device_ids": at("use_global_device_ids"),
-    "CollectivePermuteAttributes.slice_sizes": Codec(("dynamic_slice_sizes",), _write_slice_sizes, _read_slice_sizes),
-    "inferred_dimension": at(
+    "constrain_layout": field_at("constrain_layout"),
+    "use_global_device_ids": field_at("use_global_device_ids"),
+    "CollectivePermuteAttributes.slice_sizes": FieldEncoding(
+        ("dynamic_slice_sizes",), _write_slice_sizes, _read_slice_sizes
+    ),
+    "inferred_dimension": field_at(
         "dimensions", lambda value: (value,) if value >= 0 else (), lambda v: _only("dimensions", v) if v else -1
     ),
-    "source_target_pairs": part("source_target_pairs", _write_pairs, _read_pairs),
-    "GatherAttributes.slice_sizes": at("gather_slice_sizes"),
-    "algorithm": lambda codec: words("precision_config.algorithm", codec.enum, "ALG_"),
+    "source_target_pairs": message_field("source_target_pairs", _write_pairs, _read_pairs),
+    "GatherAttributes.slice_sizes": field_at("gather_slice_sizes"),
+    "algorithm": lambda codec: enum_words("precision_config.algorithm", codec.enum, "ALG_"),
     "CustomCallAttributes.operand_precision": lambda codec: _padded(
-        words(_PRECISION, codec.item.enum), codec.item.enum
+        enum_words(_PRECISION, codec.item.enum), codec.item.enum
     ),
-    "operand_precision": lambda codec: words(_PRECISION, codec.item.enum),
-    "RngBitGeneratorAttributes.algorithm": lambda codec: words("rng_algorithm", codec.enum),
-    "is_composite": at("is_composite"),
-    "kind": lambda codec: strings("fusion_kind", codec.enum),
-    "output_to_operand_aliasing": part("output_operand_aliasing", _write_aliases, _read_aliases),
-    "domain": Codec(("domain_entry_sharding", "domain_exit_sharding"), _write_domain, _read_domain),
-    "async_execution_thread": at("async_execution_thread", decode=lambda value: value or "main"),
-    "window": part("window", _write_window, _read_window),
-    "dim_labels": part("convolution_dimension_numbers", _write_convolution, _read_convolution),
-    "feature_group_count": or_one("feature_group_count"),
-    "batch_group_count": or_one("batch_group_count"),
-    "convolution_kind": lambda codec: words("conv_kind", codec.enum, "CONVOLUTION_KIND_"),
-    "sparsity_config": part("sparsity_config", _write_sparsity, _read_sparsity),
-    "padding_type": lambda codec: words("padding_type", codec.enum),
-    "custom_call_target": at("custom_call_target"),
-    "operand_layout_constraints": Codec(
+    "operand_precision": lambda codec: enum_words(_PRECISION, codec.item.enum),
+    "RngBitGeneratorAttributes.algorithm": lambda codec: enum_words("rng_algorithm", codec.enum),
+    "is_composite": field_at("is_composite"),
+    "kind": lambda codec: enum_string("fusion_kind", codec.enum),
+    "output_to_operand_aliasing": message_field("output_operand_aliasing", _write_aliases, _read_aliases),
+    "domain": FieldEncoding(("domain_entry_sharding", "domain_exit_sharding"), _write_domain, _read_domain),
+    "async_execution_thread": field_at("async_execution_thread", decode=lambda value: value or "main"),
+    "window": message_field("window", _write_window, _read_window),
+    "dim_labels": message_field("convolution_dimension_numbers", _write_convolution, _read_convolution),
+    "feature_group_count": default_one("feature_group_count"),
+    "batch_group_count": default_one("batch_group_count"),
+    "convolution_kind": lambda codec: enum_words("conv_kind", codec.enum, "CONVOLUTION_KIND_"),
+    "sparsity_config": message_field("sparsity_config", _write_sparsity, _read_sparsity),
+    "padding_type": lambda codec: enum_words("padding_type", codec.enum),
+    "custom_call_target": field_at("custom_call_target"),
+    "operand_layout_constraints": FieldEncoding(
         ("constrain_layout", "operand_shapes_with_layout"), _write_layouts, _read_layouts
     ),
-    "custom_call_has_side_effect": at("custom_call_has_side_effect"),
-    "literal": part("literal", write_literal, read_literal),
-    "schedule": lambda codec: words("custom_call_schedule", codec.enum),
-    "api_version": lambda codec: words("custom_call_api_version", codec.enum),
-    "direction": lambda codec: strings("comparison_direction", codec.enum),
-    "type": lambda codec: strings("comparison_type", codec.enum),
-    "exponent_bits": at("exponent_bits"),
-    "mantissa_bits": at("mantissa_bits"),
+    "custom_call_has_side_effect": field_at("custom_call_has_side_effect"),
+    "literal": message_field("literal", write_literal, read_literal),
+    "schedule": lambda codec: enum_words("custom_call_schedule", codec.enum),
+    "api_version": lambda codec: enum_words("custom_call_api_version", codec.enum),
+    "direction": lambda codec: enum_string("comparison_direction", codec.enum),
+    "type": lambda codec: enum_string("comparison_type", codec.enum),
+    "exponent_bits": field_at("exponent_bits"),
+    "mantissa_bits": field_at("mantissa_bits"),
     **{
-        name: at(f"{_GATHER}.{name}")
+        name: field_at(f"{_GATHER}.{name}")
         for name in (
             "offset_dims",
             "collapsed_slice_dims",
@@ -407,7 +415,7 @@ FIELDS: dict[str, Codec | Callable[[Any], Codec] | None] = {
         )
     },
     **{
-        name: at(f"{_SCATTER}.{name}")
+        name: field_at(f"{_SCATTER}.{name}")
         for name in (
             "update_window_dims",
             "inserted_window_dims",
@@ -416,72 +424,73 @@ FIELDS: dict[str, Codec | Callable[[Any], Codec] | None] = {
             "scatter_indices_batching_dims",
         )
     },
-    "GatherAttributes.index_vector_dim": at(f"{_GATHER}.index_vector_dim"),
-    "ScatterAttributes.index_vector_dim": at(f"{_SCATTER}.index_vector_dim"),
-    **{name: at(f"{_DOT}.{field}") for name, field in _CONTRACTION.items()},
-    **{f"RaggedDotAttributes.{name}": at(f"{_RAGGED}.{field}") for name, field in _CONTRACTION.items()},
-    "lhs_ragged_dims": at("ragged_dot_dimension_numbers.lhs_ragged_dimensions"),
-    "rhs_group_dims": at("ragged_dot_dimension_numbers.rhs_group_dimensions"),
-    "indices_are_sorted": at("indices_are_sorted"),
-    "unique_indices": at("unique_indices"),
-    "CholeskyAttributes.lower": at("cholesky_options.lower"),
-    **{f"TriangularSolveAttributes.{n}": at(f"{_SOLVE}.{n}") for n in ("left_side", "lower", "unit_diagonal")},
-    "transpose_a": lambda codec: words(f"{_SOLVE}.transpose_a", codec.enum),
-    "fft_type": lambda codec: words("fft_type", codec.enum),
-    "fft_length": at("fft_length"),
-    "ranges": part("slice_dimensions", _write_ranges, _read_ranges),
-    "padding": part("padding_config", _write_padding, _read_padding, PaddingConfig(())),
-    "dynamic_slice_sizes": at("dynamic_slice_sizes"),
-    "epsilon": at("epsilon"),
-    "feature_index": at("feature_index"),
-    "distribution": lambda codec: words("distribution", codec.enum),
-    "delta": at("delta"),
-    "num_carries": at("num_carries"),
-    "is_reverse": at("is_reverse"),
-    "is_associative": at("is_associative", _TRI_STATE.index, lambda value: _TRI_STATE[value % 3]),
-    "is_stable": at("is_stable"),
+    "GatherAttributes.index_vector_dim": field_at(f"{_GATHER}.index_vector_dim"),
+    "ScatterAttributes.index_vector_dim": field_at(f"{_SCATTER}.index_vector_dim"),
+    **{name: field_at(f"{_DOT}.{field}") for name, field in _CONTRACTION.items()},
+    **{f"RaggedDotAttributes.{name}": field_at(f"{_RAGGED}.{field}") for name, field in _CONTRACTION.items()},
+    "lhs_ragged_dims": field_at("ragged_dot_dimension_numbers.lhs_ragged_dimensions"),
+    "rhs_group_dims": field_at("ragged_dot_dimension_numbers.rhs_group_dimensions"),
+    "indices_are_sorted": field_at("indices_are_sorted"),
+    "unique_indices": field_at("unique_indices"),
+    "CholeskyAttributes.lower": field_at("cholesky_options.lower"),
+    **{f"TriangularSolveAttributes.{n}": field_at(f"{_SOLVE}.{n}") for n in ("left_side", "lower", "unit_diagonal")},
+    "transpose_a": lambda codec: enum_words(f"{_SOLVE}.transpose_a", codec.enum),
+    "fft_type": lambda codec: enum_words("fft_type", codec.enum),
+    "fft_length": field_at("fft_length"),
+    "ranges": message_field("slice_dimensions", _write_ranges, _read_ranges),
+    "padding": message_field("padding_config", _write_padding, _read_padding, PaddingConfig(())),
+    "dynamic_slice_sizes": field_at("dynamic_slice_sizes"),
+    "epsilon": field_at("epsilon"),
+    "feature_index": field_at("feature_index"),
+    "distribution": lambda codec: enum_words("distribution", codec.enum),
+    "delta": field_at("delta"),
+    "num_carries": field_at("num_carries"),
+    "is_reverse": field_at("is_reverse"),
+    "is_associative": field_at("is_associative", _TRI_STATE.index, lambda value: _TRI_STATE[value % 3]),
+    "is_stable": field_at("is_stable"),
     "TopKAttributes.is_stable": None,
-    "k": at("k"),
-    "largest": at("largest"),
-    "number": at("parameter_number"),
-    "parameter_replication": part("parameter_replication", _write_replication, _read_replication),
-    "infeed_config": at("infeed_config", as_bytes, as_text),
-    "outfeed_config": at("outfeed_config", as_bytes, as_text),
-    "outfeed_shape": part("outfeed_shape", write_shape, read_shape),
-    "is_host_transfer": at("is_host_transfer"),
-    "cross_program_prefetch_index": Codec(
+    "k": field_at("k"),
+    "largest": field_at("largest"),
+    "number": field_at("parameter_number"),
+    "parameter_replication": message_field("parameter_replication", _write_replication, _read_replication),
+    "infeed_config": field_at("infeed_config", as_bytes, as_text),
+    "outfeed_config": field_at("outfeed_config", as_bytes, as_text),
+    "outfeed_shape": message_field("outfeed_shape", write_shape, read_shape),
+    "is_host_transfer": field_at("is_host_transfer"),
+    "cross_program_prefetch_index": FieldEncoding(
         ("cross_program_prefetch_index",),
         lambda message, value: setattr(message, "cross_program_prefetch_index", value),
         lambda message: (
             message.cross_program_prefetch_index if message.HasField("cross_program_prefetch_index") else None
         ),
     ),
-    "index": at("tuple_index"),
+    "index": field_at("tuple_index"),
 }
-"""An attribute by its name, behind `Class.` where a name means several things. A function takes the field's codec; None
-is for what XLA's message has no field for although another class has one of the name."""
+"""The encoding of each attribute, by its name, prefixed with `Class.` where a name has several meanings. A function
+takes the field's codec. None: this class has no field in XLA's message, although another class has one of that name.
+"""
 
 
-_CODECS: dict[str, tuple[tuple[Field, Codec | None], ...]] = {}
+_CODECS: dict[str, tuple[tuple[Field, FieldEncoding | None], ...]] = {}
 
 
-def codecs(attributes: type[Attributes]) -> tuple[tuple[Field, Codec | None], ...]:
-    """The fields of an attribute class and where they live; None for those kept as text."""
+def field_encodings(attributes: type[Attributes]) -> tuple[tuple[Field, FieldEncoding | None], ...]:
+    """Returns the fields of an attribute class with their encodings; None for those kept as text."""
     known = _CODECS.get(attributes.__name__)
     if known is not None:
         return known
-    found: list[tuple[Field, Codec | None]] = []
+    found: list[tuple[Field, FieldEncoding | None]] = []
     for field in attributes.fields:
         entry = FIELDS.get(f"{attributes.__name__}.{field.name}", FIELDS.get(field.name))
-        if entry is not None and not isinstance(entry, Codec):
+        if entry is not None and not isinstance(entry, FieldEncoding):
             entry = entry(field.codec)
         found.append((field, entry))
     return _CODECS.setdefault(attributes.__name__, tuple(found))
 
 
 def fields_of(attributes: type[Attributes]) -> frozenset[str]:
-    """The fields of the message in which the attributes of a class live."""
-    return frozenset(name for _, codec in codecs(attributes) if codec for name in codec.fields)
+    """Returns the message fields that the attributes of a class use."""
+    return frozenset(name for _, codec in field_encodings(attributes) if codec for name in codec.fields)
 
 
 _CACHE_LIMIT = 1 << 14
@@ -489,7 +498,7 @@ _WRITTEN: dict[Attributes, Message] = {}
 
 
 def write_attributes(target: Message, attributes: Attributes) -> None:
-    """Puts attributes into an HloInstructionProto."""
+    """Writes attributes to an HloInstructionProto."""
     if not attributes.fields:
         return
     if any(field.codec is LITERAL for field in attributes.fields):
@@ -506,7 +515,7 @@ def write_attributes(target: Message, attributes: Attributes) -> None:
 
 
 def _write(target: Message, attributes: Attributes) -> None:
-    for field, codec in codecs(type(attributes)):
+    for field, codec in field_encodings(type(attributes)):
         value = getattr(attributes, field.name)
         if codec is not None and value is not None:
             codec.write(target, value)
@@ -517,10 +526,10 @@ def _write(target: Message, attributes: Attributes) -> None:
 
 
 def read_attributes(source: Message, op: OpDef) -> Attributes:
-    """The attributes of an op; `ProtoError` or `XlaError` says what is wrong with which field."""
+    """Reads the attributes of an op. Raises `ProtoError` or `XlaError` that names the field."""
     values: dict[str, Any] = {}
     texts = source.text_attributes
-    for field, codec in codecs(op.attributes):
+    for field, codec in field_encodings(op.attributes):
         if field.key in texts:
             values[field.name] = _from_text(field, texts[field.key])
             continue

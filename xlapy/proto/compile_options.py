@@ -1,7 +1,8 @@
-"""How a client asks for a program to be compiled: CompileOptionsProto, as JAX hands it to a plugin.
+"""Compile options: CompileOptionsProto, as JAX passes it to a plugin.
 
-Owns: `CompileOptions` and its message. Must not know: what a back end makes of an option. Fields that have no place in
-the class (debug options, compilation environments, later versions' fields) are kept as bytes and written again.
+Responsible for `CompileOptions` and its message. Does not depend on how a back end interprets an option. Fields without
+an attribute in the class (debug options, compilation environments, fields of later versions) are kept as bytes and
+written again.
 Source: compile_options.proto of XLA.
 """
 
@@ -66,12 +67,12 @@ _BUILD_READ = (
 
 @dataclass(slots=True)
 class CompileOptions:
-    """The options of one compilation, under XLA's names, those of its ExecutableBuildOptions among them.
+    """The options of one compilation, under XLA's names, including those of ExecutableBuildOptions.
 
-    device_assignment: the device of each replica's partitions, `[replica][partition]`; None leaves the choice to the
-    client. argument_layouts: shapes with layouts, one a parameter; None means the default. env_option_overrides: flags
-    for this compilation alone, by XLA's names. matrix_unit_operand_precision: "default", "high" or "highest". Efforts
-    are between -1 and 1. device_memory_size is in bytes. proto_fields: what was read and has no name here.
+    device_assignment: the device of each replica and partition, `[replica][partition]`; None leaves the choice to the
+    client. argument_layouts: shapes with layouts, one per parameter; None means the default. env_option_overrides:
+    flags for this compilation only, by XLA's names. matrix_unit_operand_precision: "default", "high" or "highest".
+    Efforts are between -1 and 1. device_memory_size is in bytes. proto_fields: unknown fields, as bytes.
     """
 
     num_replicas: int = 1
@@ -108,7 +109,8 @@ class CompileOptions:
     proto_fields: bytes = field(default=b"", repr=False)
 
     def to_proto(self) -> bytes:
-        """The serialized CompileOptionsProto. Raises `ProtoError` for what the message cannot hold."""
+        """Returns the serialized CompileOptionsProto. Raises `ProtoError` for values that the message cannot
+        represent."""
         target = message_class("CompileOptionsProto")()
         try:
             target.MergeFromString(self.proto_fields)
@@ -119,9 +121,9 @@ class CompileOptions:
 
     @staticmethod
     def from_proto(data: bytes) -> CompileOptions:
-        """The options of a serialized CompileOptionsProto.
+        """Reads a serialized CompileOptionsProto.
 
-        Raises `ProtoError` for bytes that are none, and for numbers of replicas and devices that do not agree.
+        Raises `ProtoError` for bytes that are not such a message, and for inconsistent numbers of replicas and devices.
         """
         source = decode("CompileOptionsProto", data)
         options = CompileOptions(**{name: getattr(source, name) for name in _PLAIN})
@@ -138,7 +140,7 @@ class CompileOptions:
 
 
 def _rest(source: Message) -> bytes:
-    """The bytes of the fields that nobody here reads."""
+    """Returns the bytes of the unknown fields."""
     for name in _READ:
         source.ClearField(name)
     for name in _BUILD_READ:

@@ -1,7 +1,7 @@
 """Meshes, replica groups and shardings as messages.
 
-Owns: MeshProto, AxisRefProto, the three forms of replica groups, OpSharding, NamedShardingProto. Must not know:
-instructions.
+Responsible for MeshProto, AxisRefProto, the three forms of replica groups, OpSharding and NamedShardingProto. Does not
+depend on instructions.
 Source: xla_data.proto.
 """
 
@@ -47,7 +47,7 @@ def read_mesh(source: Message) -> Mesh:
 
 
 def write_axes(target: Any, axes: Sequence[AxisRef]) -> None:
-    """Appends references to axes to a repeated field."""
+    """Appends axis references to a repeated field."""
     for axis in axes:
         added = target.add(mesh_axis_index=axis.axis)
         if axis.size is not None:
@@ -70,7 +70,7 @@ def read_axes(source: Any, mesh: Mesh) -> tuple[AxisRef, ...]:
 
 
 def write_groups(target: Message, groups: ReplicaGroups) -> None:
-    """Puts replica groups into an HloInstructionProto."""
+    """Writes replica groups to an HloInstructionProto."""
     if isinstance(groups, MeshGroups):
         write_mesh(target.mesh_axes_replica_group_list.mesh, groups.mesh)
         write_axes(target.mesh_axes_replica_group_list.axes, groups.axes)
@@ -86,7 +86,7 @@ def write_groups(target: Message, groups: ReplicaGroups) -> None:
 
 
 def read_groups(source: Message) -> ReplicaGroups:
-    """Replica groups in whichever form the instruction has them, the field that XLA wrote in former times included."""
+    """Reads replica groups in any of their forms, including the field of older XLA versions."""
     if source.HasField("mesh_axes_replica_group_list"):
         mesh = read_mesh(source.mesh_axes_replica_group_list.mesh)
         return MeshGroups.make(mesh, read_axes(source.mesh_axes_replica_group_list.axes, mesh))
@@ -118,7 +118,7 @@ _GROUP_WORDS = ("shard_as", "shard_like")
 
 
 def write_sharding(target: Message, sharding: Sharding) -> None:
-    """Puts a sharding into an OpSharding."""
+    """Writes a sharding to an OpSharding."""
     target.SetInParent()
     if sharding.named is not None:
         target.type = _OTHER
@@ -171,7 +171,7 @@ def _write_named(target: Message, named: NamedSharding) -> None:
 
 
 def read_sharding(source: Message, payloads: Payloads = (), depth: int = 0) -> Sharding:
-    """The sharding of an OpSharding."""
+    """Reads an OpSharding."""
     if depth > MAX_DEPTH:
         raise ProtoError(f"shardings nest deeper than {MAX_DEPTH} levels")
     metadata = tuple(read_metadata(each, payloads) for each in source.metadata)

@@ -1,7 +1,7 @@
-"""Message classes made from `schema.SCHEMA` when they are first asked for.
+"""Message classes, created from `schema.SCHEMA` on first use.
 
-Owns: the descriptors, in a pool of their own (other packages may have XLA's messages too), and decoding with clear
-errors. Must not know: what messages mean.
+Responsible for the descriptors, in a pool of their own (other packages may register XLA's messages too), and for
+decoding with clear errors. Does not depend on the meaning of messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlapy.base.errors import ProtoError
 from xlapy.proto.schema import SCHEMA
 
 Message = Any
-"""A message of protobuf; its classes are made at run time."""
+"""A protobuf message; its class is created at run time."""
 
 _FIELD = re.compile(r"(\w+)=(\d+):(?:map<(\w+),([\w.]+)>|([\w.]+)([*?]?))")
 _Proto = descriptor_pb2.FieldDescriptorProto
@@ -36,12 +36,12 @@ _SCALARS = {
 
 @functools.cache
 def message_class(name: str) -> Any:
-    """The class of a message such as `HloModuleProto`."""
+    """Returns the class of a message such as `HloModuleProto`."""
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"xla.{name}"))
 
 
 def decode(name: str, data: bytes) -> Message:
-    """The message that bytes hold; `ProtoError` if they hold none."""
+    """Decodes a message. Raises `ProtoError` if the bytes are not one."""
     message = message_class(name)()
     try:
         message.ParseFromString(data)
@@ -51,7 +51,7 @@ def decode(name: str, data: bytes) -> Message:
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of a message, the same for equal messages; `ProtoError` above two gigabytes."""
+    """Encodes a message; equal messages give the same bytes. Raises `ProtoError` above two gigabytes."""
     try:
         data: bytes = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:

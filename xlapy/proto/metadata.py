@@ -1,6 +1,6 @@
 """Annotations of instructions as messages: metadata, frontend attributes, statistics, original values, accuracy.
 
-Owns: their messages, between which and the forms of the IR (objects or XLA's text) it translates. Must not know: ops.
+Responsible for translating between these messages and the IR's objects or texts. Does not depend on ops.
 Source: xla_data.proto.
 """
 
@@ -15,7 +15,7 @@ from xlapy.opcodes.attributes.codecs import FLOAT, integers_from_text
 from xlapy.proto.messages import Message
 
 Payloads = Sequence[bytes]
-"""The table of a module that payloads may point into."""
+"""The payload table of a module, which payloads may index."""
 
 METADATA_FIELDS = (
     "op_type",
@@ -32,7 +32,7 @@ METADATA_FIELDS = (
 
 
 def as_text(data: bytes) -> str:
-    """Bytes as the IR keeps strings: what is not UTF-8 survives."""
+    """Decodes bytes to the IR's strings; bytes that are not UTF-8 survive a round trip."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -41,7 +41,7 @@ def as_bytes(text: str) -> bytes:
 
 
 def read_payload(source: Message, payloads: Payloads) -> str:
-    """The text of a payload, which gives it itself or by its place in the module's table."""
+    """Returns the text of a payload, given inline or as an index into the module's table."""
     if not source.HasField("id"):
         return as_text(source.value)
     if not 0 <= source.id < len(payloads):
@@ -50,7 +50,7 @@ def read_payload(source: Message, payloads: Payloads) -> str:
 
 
 def write_metadata(target: Message, metadata: OpMetadata) -> None:
-    """Puts metadata into an OpMetadata."""
+    """Writes metadata to an OpMetadata."""
     target.SetInParent()
     for name in METADATA_FIELDS:
         value = getattr(metadata, name)
@@ -62,7 +62,7 @@ def write_metadata(target: Message, metadata: OpMetadata) -> None:
 
 
 def read_metadata(source: Message, payloads: Payloads = ()) -> OpMetadata:
-    """The metadata of an OpMetadata; what the IR has no place for is left there."""
+    """Reads an OpMetadata and clears what it read; unknown fields stay in the message."""
     values = {name: getattr(source, name) for name in METADATA_FIELDS}
     payload = read_payload(source.metadata_payload, payloads) if source.HasField("metadata_payload") else ""
     return OpMetadata(**values, profile_type=tuple(source.profile_type), metadata_payload=payload)
@@ -81,7 +81,7 @@ def read_frontend(source: Message) -> dict[str, str]:
 
 
 def write_statistics(target: Message, text: str) -> None:
-    """Puts `visualizing_index=1,count_nan=100` into a StatisticsViz."""
+    """Writes `visualizing_index=1,count_nan=100` to a StatisticsViz."""
     index, *entries = text.split(",")
     target.stat_index_to_visualize = int(index.partition("=")[2])
     for entry in entries:
@@ -96,13 +96,13 @@ def read_statistics(source: Message) -> str:
     return ",".join([f"visualizing_index={source.stat_index_to_visualize}", *entries])
 
 
-# -- the accuracy of a result
+# -- result accuracy
 
 _TOLERANCE = re.compile(r"tolerance=\{atol=(.*),rtol=(.*),ulps=(.*)\}")
 
 
 def write_accuracy(target: Message, text: str) -> None:
-    """Puts `mode=highest` or `tolerance={atol=0,rtol=0.5,ulps=2}` into a ResultAccuracy."""
+    """Writes `mode=highest` or `tolerance={atol=0,rtol=0.5,ulps=2}` to a ResultAccuracy."""
     match = _TOLERANCE.fullmatch(text)
     if match is None:
         target.mode = text.removeprefix("mode=").upper()
@@ -129,7 +129,7 @@ _MOST_NESTED = 64
 
 
 def write_original_value(target: Message, text: str) -> None:
-    """Puts `({"p0"}, {"p1" {1}}, {})` into an OriginalValueProto: an element a leaf, with its place in the tuple."""
+    """Writes `({"p0"}, {"p1" {1}}, {})` to an OriginalValueProto: one element per leaf, with its index in the tuple."""
     if text == _SYNTHETIC:
         target.is_synthetic_call = True
         return
@@ -149,7 +149,7 @@ def write_original_value(target: Message, text: str) -> None:
 
 
 def read_original_value(source: Message) -> str:
-    """The text of an OriginalValueProto, whose elements must be the leaves of a tuple, in order."""
+    """Returns the text of an OriginalValueProto, whose elements must be the leaves of a tuple, in order."""
     if source.is_synthetic_call:
         return _SYNTHETIC
     elements = sorted(source.elements, key=lambda each: tuple(each.shape_index))
@@ -171,7 +171,7 @@ def original_array_text(element: Message) -> str:
 
 
 def _step(before: tuple[int, ...] | None, place: tuple[int, ...]) -> str:
-    """What stands between two leaves: `({a}, ({b}))` has `, (` between those at (0) and (1, 0)."""
+    """Returns the text between two leaves: `({a}, ({b}))` has `, (` between those at (0) and (1, 0)."""
     if len(place) > _MOST_NESTED:
         raise ProtoError(f"an original value nests deeper than {_MOST_NESTED} levels")
     if before is None:

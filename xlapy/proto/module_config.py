@@ -1,8 +1,8 @@
 """The configuration of a module as fields of HloModuleProto.
 
-Owns: aliasing, donors, frontend attributes, stack frames read, and what XLA keeps outside of the message (numbers of
-replicas and partitions, flags of sharding propagation), which is kept as text in `text_attributes`.
-Must not know: computations.
+Responsible for aliasing, buffer donors, frontend attributes, reading stack frames, and for the settings that XLA's
+message lacks (numbers of replicas and partitions, sharding propagation flags), which are kept as text in
+`text_attributes`. Does not depend on computations.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_config(target: Message, config: ModuleConfig) -> None:
 
 
 def _rest(config: ModuleConfig) -> str:
-    """The `HloModule` line of what XLA's message has no field for."""
+    """Returns the `HloModule` line with the settings that XLA's message has no field for."""
     module = Module("_")
     module.config = ModuleConfig(
         replica_count=config.replica_count,
@@ -54,7 +54,7 @@ def _rest(config: ModuleConfig) -> str:
 
 
 def read_config(source: Message) -> ModuleConfig:
-    """The configuration but for the entry's layout and the schedule."""
+    """Reads the configuration except for the entry layout and the schedule."""
     config = _read_rest(source.text_attributes[_HEADER]) if _HEADER in source.text_attributes else ModuleConfig()
     config.input_output_alias = tuple(
         Alias(
@@ -83,7 +83,7 @@ def _read_rest(text: str) -> ModuleConfig:
 
 
 def attach_frames(source: Message, module: Module) -> None:
-    """Gives the module its tables of stack frames; ones that point nowhere are left out, as readers of text do."""
+    """Attaches the tables of stack frames to the module. Invalid tables are dropped, as the text parser does."""
     index = source.stack_frame_index
     tables = StackFrames(
         list(index.file_names),
@@ -101,7 +101,7 @@ def attach_frames(source: Message, module: Module) -> None:
 
 
 def _is_sound(tables: StackFrames, module: Module) -> bool:
-    """Whether every id points to a row, and callers come before those they call."""
+    """Whether every id refers to a row, and callers precede their callees."""
     return (
         all(
             0 < at.file_name_id <= len(tables.file_names) and 0 < at.function_name_id <= len(tables.function_names)

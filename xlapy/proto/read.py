@@ -1,8 +1,9 @@
-"""HloModuleProto as modules.
+"""Reads HloModuleProto into modules.
 
-Owns: `from_proto`, the checks that ids name what is there. Must not know: ops and their attributes.
+Responsible for `from_proto` and for checking that ids refer to existing objects. Does not depend on ops and their
+attributes.
 
-Everything of a message that the IR has no place for (newer fields too) is kept, as bytes, in `proto_fields`.
+Message fields that the IR does not represent, including newer fields, are kept as bytes in `proto_fields`.
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ _OF_INSTRUCTION = frozenset(
 
 
 def from_proto(data: bytes, verify: bool = True) -> Module:
-    """The module of a serialized HloModuleProto.
+    """Reads a serialized HloModuleProto.
 
-    Raises `ProtoError`, naming the instruction, for bytes that hold no module, and with `verify` `VerificationError`
-    for a module that breaks a rule.
+    Raises `ProtoError`, naming the instruction, for bytes that do not hold a module; with `verify`, raises
+    `VerificationError` for a module that violates a rule.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise InvalidArgumentError(f"a serialized HloModuleProto is bytes, given {type(data).__name__}")
@@ -91,7 +92,7 @@ def from_proto(data: bytes, verify: bool = True) -> Module:
 
 
 def module_of(message: Message, verify: bool = True) -> Module:
-    """The module of an HloModuleProto; the message may lose fields."""
+    """Reads an HloModuleProto; clears fields of the message as it reads them."""
     module = _Reader(message).read()
     if verify:
         verify_module(module)
@@ -142,7 +143,7 @@ class _Reader:
         self.module.config = config
 
     def _order(self) -> None:
-        """Instructions in the order of their ids, or as the schedule has them."""
+        """Returns the instructions in the order of their ids, or of the schedule if there is one."""
         sequences = dict(self.source.schedule.sequences)
         unknown = next((number for number in sequences if number not in self.computations), None)
         if unknown is not None:
@@ -240,7 +241,7 @@ def _named(source: Message) -> str:
 
 
 def _check_called_computations(op: OpDef, operands: Iterable[Instruction], called: list[Computation]) -> None:
-    """Refuses calls that the op has no slots for, and required slots without a call."""
+    """Rejects called computations for which the op has no slot, and required slots without a computation."""
     slots = op.computation_slots_for([operand.shape for operand in operands])
     least = sum(not slot.optional for slot in slots)
     most = len(called) if any(slot.variadic for slot in slots) else len(slots)
@@ -255,7 +256,7 @@ def _clear(message: Message, names: frozenset[str]) -> None:
 
 
 def _keep(instruction: Instruction, source: Message) -> None:
-    """Keeps the rest of a message: what the op has no attribute for, and what is newer than this reader."""
+    """Keeps the remaining fields of a message: those without an attribute, and those newer than this reader."""
     rest = type(source)()
     rest.CopyFrom(source)
     metadata = rest.metadata

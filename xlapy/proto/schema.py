@@ -1,12 +1,13 @@
-"""The messages and enumerations of HLO's protocol buffers: names and numbers, nothing else.
+"""The messages and enumerations of HLO's protocol buffers: their names and numbers.
 
-Owns: `SCHEMA`, a line an entry (continued by indented lines). `message M: a=1:int64 b=2:T* c=3:int32? d=4:map<int64,T>`
-has a field a of number 1, a repeated b, an optional c whose presence counts, and a map; `enum E: A=0 B=1` lists values.
-The names are XLA's, for they show in text format. Messages that nobody here reads (buffer assignments, debug options)
-are left out: their bytes are kept as unknown fields. XSpace and what it holds, and ProfileOptions, are those of XLA's
-profiler.
+Responsible for `SCHEMA`, one entry per line (continued by indented lines). `message M: a=1:int64 b=2:T* c=3:int32?
+d=4:map<int64,T>` has a field a with number 1, a repeated field b, an optional field c with presence, and a map; `enum
+E: A=0 B=1` lists values. The names are XLA's, because text format shows them. Messages that xlapy does not read (buffer
+assignments, debug options) are omitted; their bytes are kept as unknown fields. XSpace and its messages, and
+ProfileOptions, are those of XLA's profiler.
 
-`text_attributes` is ours: what HLO text has and XLA's messages have no field for, as its text by its key. XLA skips it.
+`text_attributes` is an extension: it holds, as text by key, what HLO text has and XLA's messages have no field for. XLA
+skips it.
 """
 
 SCHEMA = """\

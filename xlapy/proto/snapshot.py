@@ -1,6 +1,6 @@
-"""A program with the arguments of one run and its result: HloSnapshot.
+"""HloSnapshot: a program with the arguments and the result of one run.
 
-Owns: `Snapshot`. Must not know: how programs run.
+Responsible for `Snapshot`. Does not depend on how programs run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xlapy.proto.write import module_message
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A module, a literal for each of its parameters, its result if it was run, and where it ran (`"cpu"`)."""
+    """A module, one literal per parameter, the result if the program was run, and the platform (`"cpu"`)."""
 
     module: Module
     arguments: tuple[Literal, ...] = ()
@@ -26,7 +26,7 @@ class Snapshot:
     platform: str = ""
 
     def to_proto(self) -> bytes:
-        """The serialized HloSnapshot."""
+        """Returns the serialized HloSnapshot."""
         target = message_class("HloSnapshot")()
         target.hlo.hlo_module.CopyFrom(module_message(self.module))
         for argument in self.arguments:
@@ -38,7 +38,7 @@ class Snapshot:
 
     @staticmethod
     def from_proto(data: bytes, verify: bool = True) -> Snapshot:
-        """The snapshot of a serialized HloSnapshot; raises as `xlapy.proto.from_proto` does."""
+        """Reads a serialized HloSnapshot; raises the errors of `xlapy.proto.from_proto`."""
         source = decode("HloSnapshot", data)
         module = module_of(source.hlo.hlo_module, verify)
         try:

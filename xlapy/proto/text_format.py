@@ -1,6 +1,6 @@
 """HloModuleProto in protobuf's text format (`.pbtxt`).
 
-Owns: translation to and from the text. Must not know: what messages mean.
+Responsible for translating to and from the text. Does not depend on the meaning of messages.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from xlapy.proto.write import module_message
 
 
 def to_text_format(module: Module) -> str:
-    """The HloModuleProto of a module as text."""
+    """Returns the HloModuleProto of a module in text format."""
     return text_format.MessageToString(module_message(module))
 
 
 def from_text_format(text: str, verify: bool = True) -> Module:
-    """The module of an HloModuleProto in text format; raises as `from_proto` does."""
+    """Reads an HloModuleProto in text format; raises the errors of `from_proto`."""
     message = message_class("HloModuleProto")()
     try:
         text_format.Parse(text, message)

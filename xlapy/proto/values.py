@@ -1,6 +1,6 @@
 """Shapes, layouts, program shapes and literals as messages.
 
-Owns: ShapeProto, LayoutProto, ProgramShapeProto, LiteralProto. Must not know: instructions.
+Responsible for ShapeProto, LayoutProto, ProgramShapeProto and LiteralProto. Does not depend on instructions.
 Source: xla_data.proto; shapes.md of XLA.
 """
 
@@ -28,7 +28,7 @@ _READ: dict[bytes, Shape] = {}
 
 
 def write_shape(target: Message, shape: Shape) -> None:
-    """Puts a shape into a ShapeProto."""
+    """Writes a shape to a ShapeProto."""
     found = _WRITTEN.get(shape)
     if found is None:
         found = message_class("ShapeProto")()
@@ -69,7 +69,7 @@ def _fill_layout(target: Message, layout: Layout) -> None:
 
 
 def read_shape(source: Message) -> Shape:
-    """The shape of a ShapeProto; `ShapeError` or `ProtoError` if there can be no such shape."""
+    """Reads a ShapeProto. Raises `ShapeError` or `ProtoError` if it does not describe a valid shape."""
     key: bytes = source.SerializeToString()
     found = _READ.get(key)
     if found is None:
@@ -129,7 +129,7 @@ def write_program_shape(target: Message, program: ProgramShape) -> None:
 
 
 def read_program_shape(source: Message) -> ProgramShape:
-    """The signature without its names."""
+    """Reads a program shape, without the parameter names."""
     return ProgramShape([read_shape(shape) for shape in source.parameters], read_shape(source.result))
 
 
@@ -146,7 +146,9 @@ _REPEATED = {
     "C64": "c64s",
     "C128": "c128s",
 }
-"""Types whose elements are numbers of the message; those of all others are bytes, as in memory."""
+"""The repeated field of each element type whose elements are protobuf numbers. Elements of other types are stored as
+bytes, as in memory.
+"""
 
 
 def _field_of(element_type: PrimitiveType) -> str:
@@ -154,7 +156,7 @@ def _field_of(element_type: PrimitiveType) -> str:
 
 
 def write_literal(target: Message, literal: Literal) -> None:
-    """Puts a literal into a LiteralProto; one that is elided has no elements there."""
+    """Writes a literal to a LiteralProto; an elided literal has no elements there."""
     write_shape(target.shape, literal.shape)
     for element in literal.elements:
         write_literal(target.tuple_literals.add(), element)
@@ -171,7 +173,7 @@ def write_literal(target: Message, literal: Literal) -> None:
 
 
 def read_literal(source: Message) -> Literal:
-    """The literal of a LiteralProto; without any elements it is elided."""
+    """Reads a LiteralProto; a literal without elements is elided."""
     shape = read_shape(source.shape)
     if shape.is_tuple:
         parts = [read_literal(part) for part in source.tuple_literals]

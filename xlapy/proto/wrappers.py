@@ -1,6 +1,7 @@
-"""The messages that XLA puts around a module: HloProto, as its dumps (`.hlo.pb`) are, and HloSnapshot.
+"""The messages that XLA wraps around a module: HloProto, the format of its dumps (`.hlo.pb`), and HloSnapshot.
 
-Owns: `HloProto`, telling which of the three a file holds. Must not know: buffer assignments, which are kept as bytes.
+Responsible for `HloProto` and for detecting which of the three messages a file holds. Buffer assignments are kept as
+bytes.
 Source: hlo.proto of XLA.
 """
 
@@ -19,13 +20,13 @@ from xlapy.proto.write import module_message
 
 @dataclass(frozen=True, slots=True)
 class HloProto:
-    """A module, and the rest of its HloProto as bytes: XLA's buffer assignment."""
+    """A module, and the other fields of its HloProto as bytes: XLA's buffer assignment."""
 
     module: Module
     rest: bytes = field(default=b"", repr=False)
 
     def to_proto(self) -> bytes:
-        """The serialized HloProto."""
+        """Returns the serialized HloProto."""
         target = message_class("HloProto")()
         target.MergeFromString(self.rest)
         target.hlo_module.CopyFrom(module_message(self.module))
@@ -33,7 +34,7 @@ class HloProto:
 
     @staticmethod
     def from_proto(data: bytes, verify: bool = True) -> HloProto:
-        """The module of a serialized HloProto; raises as `xlapy.proto.from_proto` does."""
+        """Reads a serialized HloProto; raises the errors of `xlapy.proto.from_proto`."""
         source = decode("HloProto", data)
         module = module_of(source.hlo_module, verify)
         source.ClearField("hlo_module")
@@ -41,9 +42,9 @@ class HloProto:
 
 
 def read_module(data: bytes, verify: bool = True) -> Module:
-    """The module in a serialized HloModuleProto, HloProto or HloSnapshot, whichever it is.
+    """Reads a serialized HloModuleProto, HloProto or HloSnapshot and returns its module.
 
-    Bytes do not tell of which message they are: they are of the first whose module has computations.
+    The bytes do not name their message: the first message whose module has computations is used.
     """
     for name in ("HloSnapshot", "HloProto"):
         try:
@@ -56,7 +57,9 @@ def read_module(data: bytes, verify: bool = True) -> Module:
 
 
 def read_module_text(text: str, verify: bool = True) -> Module:
-    """The module of an HloModuleProto, HloProto or HloSnapshot in text format; `ProtoError` if it is none of them."""
+    """Reads an HloModuleProto, HloProto or HloSnapshot in text format and returns its module. Raises `ProtoError` for
+    other texts.
+    """
     problem: text_format.ParseError | None = None
     for name in ("HloModuleProto", "HloProto", "HloSnapshot"):
         message = message_class(name)()
@@ -72,5 +75,5 @@ def read_module_text(text: str, verify: bool = True) -> Module:
 
 
 def _inner(message: Message) -> Message:
-    """The HloModuleProto inside."""
+    """Returns the HloModuleProto inside a message."""
     return message.hlo.hlo_module if message.DESCRIPTOR.name == "HloSnapshot" else message.hlo_module

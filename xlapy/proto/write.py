@@ -1,9 +1,9 @@
-"""Modules as HloModuleProto.
+"""Writes modules as HloModuleProto.
 
-Owns: `to_proto`, the numbering of computations and instructions. Must not know: ops and their attributes.
+Responsible for `to_proto` and for numbering computations and instructions. Does not depend on ops and their attributes.
 
-XLA lists instructions so that operands come first, and says by their ids in which order the computation keeps them. An
-id is the number of the computation, shifted by 32 bits, and that of the instruction in it.
+XLA lists operands before their users and encodes the order of a computation in the ids. An id is the number of the
+computation, shifted left by 32 bits, plus the number of the instruction within it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from xlapy.proto.values import write_program_shape, write_shape
 
 
 def to_proto(module: Module) -> bytes:
-    """The serialized HloModuleProto of a module, the same bytes for the same module.
+    """Returns the serialized HloModuleProto of a module; equal modules give the same bytes.
 
-    Raises `ProtoError` for a module without entry and for strings that are not UTF-8 where XLA has text.
+    Raises `ProtoError` for a module without an entry computation, and for strings that are not UTF-8 in text fields of
+    XLA.
     """
     return encode(module_message(module))
 
 
 def module_message(module: Module) -> Message:
-    """The HloModuleProto of a module."""
+    """Returns the HloModuleProto of a module."""
     if module.entry is None or module.entry.root is None:
         raise ProtoError(f"module {module.name} has no entry computation")
     target = message_class("HloModuleProto")()
