@@ -381,6 +381,7 @@ _OPPOSITE = {
     ComparisonDirection.GT: ComparisonDirection.LE,
     ComparisonDirection.LE: ComparisonDirection.GT,
 }
+_EQUALITIES = (ComparisonDirection.EQ, ComparisonDirection.NE)
 _REFLEXIVE = (ComparisonDirection.EQ, ComparisonDirection.LE, ComparisonDirection.GE)
 
 
@@ -396,9 +397,10 @@ def compare_with_itself(write: Writer, instruction: Instruction) -> Instruction 
     lhs, rhs = instruction.operands
     if lhs is not rhs:
         return None
+    direction = instruction.attributes_as(CompareAttributes).direction
     if _is_totally_ordered(instruction):
-        return splat_like(write, instruction, instruction.attributes_as(CompareAttributes).direction in _REFLEXIVE)
-    strict = instruction.attributes_as(CompareAttributes).direction in (ComparisonDirection.LT, ComparisonDirection.GT)
+        return splat_like(write, instruction, direction in _REFLEXIVE)
+    strict = direction in (ComparisonDirection.LT, ComparisonDirection.GT)
     return splat_like(write, instruction, False) if strict else None
 
 
@@ -411,21 +413,20 @@ def compare_with_type_limit(write: Writer, instruction: Instruction) -> Instruct
     value = splat(rhs)
     if limits is None or value is None:
         return None
+    direction = instruction.attributes_as(CompareAttributes).direction
     below, above = (ComparisonDirection.LT, ComparisonDirection.GE), (ComparisonDirection.GT, ComparisonDirection.LE)
     for limit, (never, always) in zip(limits, (below, above), strict=True):
-        if int(value) == limit and instruction.attributes_as(CompareAttributes).direction in (never, always):
-            return splat_like(write, instruction, instruction.attributes_as(CompareAttributes).direction is always)
+        if int(value) == limit and direction in (never, always):
+            return splat_like(write, instruction, direction is always)
     return None
 
 
 @REWRITES.rule(opcodes.COMPARE)
 def compare_predicate_with_constant(write: Writer, instruction: Instruction) -> Instruction | None:
     """p == true and p != false -> p; p == false and p != true -> not p."""
-    attributes = instruction.attributes_as(CompareAttributes)
-    equal = attributes.direction is ComparisonDirection.EQ
-    if instruction.operands[0].shape.element_type is not PRED or not (
-        equal or attributes.direction is ComparisonDirection.NE
-    ):
+    direction = instruction.attributes_as(CompareAttributes).direction
+    equal = direction is ComparisonDirection.EQ
+    if instruction.operands[0].shape.element_type is not PRED or direction not in _EQUALITIES:
         return None
     for value, other in _operand_orders(instruction):
         known = splat(other)
