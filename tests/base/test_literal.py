@@ -82,10 +82,10 @@ def test_of_with_an_element_type():
         (float("nan"), S32, "the value nan does not fit in s32"),
         (1j, F32, "complex values do not fit in f32"),
         (1, TUPLE, "tuple is not the element type of an array"),
-        (2**70, None, "does not make an array of numbers"),
-        ([[1], [1, 2]], None, "does not make an array"),
-        ("text", None, "does not make an array of numbers"),
-        ("3", S32, "does not make an array of numbers"),
+        (2**70, None, "cannot be converted to an array of numbers"),
+        ([[1], [1, 2]], None, "cannot be converted to an array"),
+        ("text", None, "cannot be converted to an array of numbers"),
+        ("3", S32, "cannot be converted to an array of numbers"),
     ],
 )
 def test_of_refuses(value, element_type, message):

@@ -34,7 +34,7 @@ def test_levels():
 @pytest.mark.usefixtures("untouched")
 def test_an_unknown_level_warns(caplog):
     configure("loud")
-    assert "XLAPY_LOG=loud is no log level; the levels are critical" in caplog.text
+    assert "XLAPY_LOG=loud is not a log level; the levels are critical" in caplog.text
 
 
 def test_importing_the_base_is_light_and_reads_the_environment():

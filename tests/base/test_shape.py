@@ -12,7 +12,7 @@ from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import ARRAY_TYPES, BF16, F32, PRED, S4, S32, TOKEN, U8
 from xlapy.base.errors import InvalidArgumentError, ParseError, ShapeError
 from xlapy.base.layout import Layout
-from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, read_shape, shape_from_token
+from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, parse_shape, read_shape
 
 TEXTS = [
     "f32[]",
@@ -258,7 +258,7 @@ def test_the_pattern_takes_one_shape_token():
     pattern = re.compile(SHAPE_PATTERN)
     for text in ["f32[2,<=3]{1,0:T(8)}", "token[]", "f8e4m3fn[]", "s4[?]{0}", "f32[]{:S(1)}", "bf16[2]{0:SC(0:1)}"]:
         assert pattern.match(text + " rest").group() == text
-        assert shape_from_token(text).to_text()
+        assert parse_shape(text).to_text()
     assert pattern.match("f32[2] { a = f32[] }").group() == "f32[2]"
     assert pattern.match("f32[2]{ROOT").group() == "f32[2]"
     assert pattern.match("tuple[]") is None

@@ -141,7 +141,7 @@ class TestPlainValues:
 
     def test_no_number(self) -> None:
         (x,) = parameters("f32[3]")
-        with pytest.raises(BuilderError, match=r"add: 'three' does not make an array"):
+        with pytest.raises(BuilderError, match=r"add: 'three' cannot be converted to an array"):
             ops.add(x, "three")  # type: ignore[arg-type]
 
     def test_beside_a_tuple(self) -> None:

@@ -100,7 +100,7 @@ class TestConstant:
         assert opcode_names(x) == ["constant", "broadcast"]
 
     def test_nothing_that_makes_an_array(self, builder: XlaBuilder) -> None:
-        with pytest.raises(BuilderError, match=r"constant: None does not make an array"):
+        with pytest.raises(BuilderError, match=r"constant: None cannot be converted to an array"):
             ops.constant(builder, None)
 
 

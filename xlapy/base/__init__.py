@@ -1,4 +1,4 @@
-"""Types and values: errors, flags, logging, element types, layouts, shapes, literals."""
+"""Types and values that every other layer uses: errors, flags, logging, element types, layouts, shapes, literals."""
 
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import (
@@ -59,7 +59,7 @@ from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal, parse_shaped_literal
 from xlapy.base.logging import logger
 from xlapy.base.program_shape import ProgramShape, read_program_shape
-from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, read_shape, shape_from_token
+from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, parse_shape, read_shape
 
 __all__ = [
     "ALL_TYPES",
@@ -126,5 +126,5 @@ __all__ = [
     "parse_shaped_literal",
     "read_program_shape",
     "read_shape",
-    "shape_from_token",
+    "parse_shape",
 ]

@@ -1,14 +1,14 @@
-"""Bytes that outlive a process: a header of JSON and sections of raw bytes, with a checksum over everything.
+"""The file format of everything xlapy stores: a JSON header and sections of raw bytes, protected by a checksum.
 
     bytes 0-7      b"XLAPY\\r\\n\\0"
     bytes 8-39     SHA-256 of all bytes from 40 on
     bytes 40-47    the length of the header, little-endian
     from 48 on     the header, UTF-8: {"format": 1, "kind": "...", "sections": [3, 70], "header": {...}}
-    behind it      the sections, one directly behind the other
+    after it       the sections, without gaps; "sections" holds their lengths
 
-The checksum finds damage, not malice: who can write a file can give it the right one.
+The checksum detects damage, not tampering: anybody who can write a file can also write a matching checksum.
 
-Owns: this form. Must not know: what headers and sections mean.
+Does not depend on the meaning of headers and sections.
 """
 
 from __future__ import annotations
@@ -23,59 +23,70 @@ from typing import Any
 from xlapy.base.errors import InvalidArgumentError
 
 MAGIC = b"XLAPY\r\n\0"
-FORMAT = 1
+FORMAT_VERSION = 1
 
 _LENGTH = struct.Struct("<Q")
-_CHECKED = len(MAGIC) + hashlib.sha256().digest_size
-_HEADER = _CHECKED + _LENGTH.size
+_CHECKSUM_END = len(MAGIC) + hashlib.sha256().digest_size
+_HEADER_START = _CHECKSUM_END + _LENGTH.size
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What was packed."""
+    """The content of a container. The sections are views of the bytes that were unpacked."""
 
     header: Mapping[str, Any]
     sections: tuple[memoryview, ...]
 
 
 def pack(kind: str, header: Mapping[str, Any], sections: Sequence[bytes]) -> bytes:
-    """A container. header: what JSON can say."""
-    whole = {"format": FORMAT, "kind": kind, "sections": [len(section) for section in sections], "header": dict(header)}
+    """The bytes of a container. kind: what it holds, which `unpack` checks. header: values that JSON can represent."""
+    whole = {
+        "format": FORMAT_VERSION,
+        "kind": kind,
+        "sections": [len(section) for section in sections],
+        "header": dict(header),
+    }
     text = json.dumps(whole, separators=(",", ":")).encode()
     checked = b"".join([_LENGTH.pack(len(text)), text, *sections])
     return b"".join([MAGIC, hashlib.sha256(checked).digest(), checked])
 
 
 def is_container(data: bytes | memoryview) -> bool:
-    """Whether data begins as a container does."""
+    """Whether the data begins with the magic bytes of a container."""
     return bytes(data[: len(MAGIC)]) == MAGIC
 
 
 def unpack(kind: str, data: bytes | memoryview) -> Container:
-    """The inverse of `pack`; `InvalidArgumentError` for anything that `pack` has not made for this kind."""
+    """The inverse of `pack`. Raises InvalidArgumentError for data that `pack` did not make for this kind."""
     view = memoryview(data)
     if not is_container(view):
-        raise InvalidArgumentError(f"the {kind} does not begin as one: {bytes(view[: len(MAGIC)])!r}, not {MAGIC!r}")
-    if len(view) < _HEADER or hashlib.sha256(view[_CHECKED:]).digest() != bytes(view[len(MAGIC) : _CHECKED]):
+        raise InvalidArgumentError(
+            f"the {kind} does not begin with the bytes of a container: {bytes(view[: len(MAGIC)])!r}, not {MAGIC!r}"
+        )
+    if len(view) < _HEADER_START or hashlib.sha256(view[_CHECKSUM_END:]).digest() != bytes(
+        view[len(MAGIC) : _CHECKSUM_END]
+    ):
         raise InvalidArgumentError(f"the {kind} is damaged: its checksum is not that of its {len(view)} bytes")
     try:
-        return _read(kind, view)
+        return _read_sections(kind, view)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidArgumentError(f"the {kind} has no sound header: {type(error).__name__}: {error}") from error
+        raise InvalidArgumentError(f"the {kind} has a malformed header: {type(error).__name__}: {error}") from error
 
 
-def _read(kind: str, view: memoryview) -> Container:
-    (length,) = _LENGTH.unpack_from(view, _CHECKED)
-    begin = _HEADER + length
-    whole = json.loads(bytes(view[_HEADER:begin]))
-    if whole["format"] != FORMAT:
-        raise InvalidArgumentError(f"the {kind} has format {whole['format']}, this version reads {FORMAT}")
+def _read_sections(kind: str, view: memoryview) -> Container:
+    (length,) = _LENGTH.unpack_from(view, _CHECKSUM_END)
+    begin = _HEADER_START + length
+    whole = json.loads(bytes(view[_HEADER_START:begin]))
+    if whole["format"] != FORMAT_VERSION:
+        raise InvalidArgumentError(
+            f"the {kind} has format version {whole['format']}, but this version of xlapy reads {FORMAT_VERSION}"
+        )
     if whole["kind"] != kind:
-        raise InvalidArgumentError(f"expected one {kind}, this is one {whole['kind']}")
+        raise InvalidArgumentError(f"expected a container of kind {kind!r}, found kind {whole['kind']!r}")
     sections: list[memoryview] = []
     for size in whole["sections"]:
         sections.append(view[begin : begin + size])
         begin += size
     if begin != len(view) or any(size < 0 for size in whole["sections"]):
-        raise InvalidArgumentError(f"the {kind} has {len(view)} bytes, its header and sections take {begin}")
+        raise InvalidArgumentError(f"the {kind} has {len(view)} bytes, but its header and sections take {begin}")
     return Container(dict(whole["header"]), tuple(sections))

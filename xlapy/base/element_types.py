@@ -1,6 +1,6 @@
-"""The element types of XLA: names, proto numbers, widths and their NumPy counterparts.
+"""The element types of XLA: names, proto numbers, widths, NumPy dtypes and floating-point formats.
 
-Owns `PrimitiveType` and its interned instances; knows nothing of shapes or values.
+Responsible for `PrimitiveType` and its instances, one row of the table each. Does not depend on shapes or values.
 Source: xla_data.proto (PrimitiveType).
 """
 
@@ -24,13 +24,13 @@ _BY_DTYPE: dict[np.dtype[Any], PrimitiveType] = {}
 
 
 class PrimitiveType:
-    """One element type. Instances are singletons: compare with `is` or `==`.
+    """An element type. Instances are singletons: compare with `is` or `==`.
 
     name: the proto name ("F32"). text: the spelling in HLO text ("f32"). number: the proto number (11).
-    dtype: the NumPy dtype holding one element, or None for tuple, token, opaque, buffer and the invalid type.
-    bits: width of an element in packed storage (PRED 8, S4 4, C64 64; 0 where there is no dtype).
-    is_array: an array may have this element type. is_integral excludes PRED; is_signed and is_unsigned are for
-    integral types only; is_floating excludes complex types.
+    dtype: the NumPy dtype of one element; None for tuple, token, opaque, buffer and the invalid type.
+    bits: width of an element in packed storage (PRED 8, S4 4, C64 64; 0 without a dtype).
+    is_array: an array may have this element type. is_integral excludes PRED. is_signed and is_unsigned are true for
+    integral types only. is_floating excludes complex types.
     """
 
     __slots__ = (
@@ -118,12 +118,12 @@ class PrimitiveType:
 
     @property
     def byte_size(self) -> int:
-        """Bytes one element takes in unpacked storage (S4: 1; 0 for types without elements)."""
+        """Bytes of one element in unpacked storage (S4: 1; 0 for types without elements)."""
         return (self.bits + 7) // 8
 
     @property
     def component_type(self) -> PrimitiveType:
-        """The type of the real and imaginary part of a complex type; any other type itself."""
+        """The type of the real and imaginary parts of a complex type; every other type itself."""
         if not self.is_complex:
             return self
         return PrimitiveType.F32 if self is PrimitiveType.C64 else PrimitiveType.F64
@@ -135,7 +135,7 @@ class PrimitiveType:
 
     @staticmethod
     def from_text(text: str) -> PrimitiveType:
-        """The type spelt `text` ("f32") in HLO text. Raises InvalidArgumentError."""
+        """The type written `text` ("f32") in HLO text. Raises InvalidArgumentError."""
         return _find(_BY_TEXT, text, "spelling")
 
     @staticmethod
@@ -145,7 +145,7 @@ class PrimitiveType:
 
     @staticmethod
     def from_dtype(dtype: Any) -> PrimitiveType:
-        """The type whose elements have NumPy dtype `dtype`, ml_dtypes included. Raises InvalidArgumentError."""
+        """The type whose elements have the dtype `dtype` of NumPy or ml_dtypes. Raises InvalidArgumentError."""
         try:
             native = np.dtype(dtype)
         except TypeError as error:
@@ -239,7 +239,7 @@ TOKEN = _define("TOKEN", 17, 0)
 BUFFER = _define("BUFFER", 34, 0)
 
 ALL_TYPES: tuple[PrimitiveType, ...] = tuple(_BY_NAME.values())
-"""Every element type, the invalid one first."""
+"""All element types, the invalid one first."""
 
 ARRAY_TYPES: tuple[PrimitiveType, ...] = tuple(t for t in ALL_TYPES if t.is_array)
-"""The types an array may have."""
+"""The element types that an array may have."""

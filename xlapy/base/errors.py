@@ -1,31 +1,34 @@
-"""The exceptions xlapy raises, and how a parse error points at its place in a text.
+"""The exceptions that xlapy raises.
 
-Owns the classes and the caret picture; knows no types, shapes or instructions.
+Responsible for the classes and for the source excerpt with a caret in a parse error. Does not depend on element types,
+shapes or instructions.
 """
 
 from __future__ import annotations
 
-_WINDOW = 160  # longest piece of a source line shown in a message, in columns
-_LONGEST = 2000  # characters of a message; what names a hostile text can hold do not fit on a screen
+_MAX_EXCERPT_COLUMNS = 160
+"""Longest excerpt of a source line in a message."""
+_MAX_MESSAGE_CHARACTERS = 2000
+"""Longest message. Names in a hostile text can have millions of characters."""
 
 
 class XlaError(Exception):
-    """Base of every error raised for a user's program, data or options. Very long messages lose their middle."""
+    """Base class of all errors in a user's program, data or options. The middle of a very long message is cut out."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_shortened(message))
+        super().__init__(_truncated(message))
 
 
 class ShapeError(XlaError):
-    """A shape cannot exist, or shape inference found operands that do not fit together."""
+    """A shape is not possible, or shape inference found operands whose shapes do not match."""
 
 
 class VerificationError(XlaError):
-    """A module breaks an invariant of HLO (graph structure, declared shapes, schedules, aliasing)."""
+    """A module violates an invariant of HLO (graph structure, declared shapes, schedules, aliasing)."""
 
 
 class PassError(XlaError):
-    """A pass left a module that is not sound, misreported whether it changed it, or never came to an end."""
+    """A pass left an invalid module, reported wrongly whether it changed the module, or did not terminate."""
 
 
 class BuilderError(XlaError):
@@ -33,7 +36,7 @@ class BuilderError(XlaError):
 
 
 class InvalidArgumentError(XlaError):
-    """A value handed to the public interface has the wrong type, range or shape."""
+    """An argument of the public interface has the wrong type, range or shape."""
 
 
 class ExecutionError(XlaError):
@@ -41,23 +44,23 @@ class ExecutionError(XlaError):
 
 
 class UnsupportedError(XlaError):
-    """A legal request that the chosen backend or format cannot serve."""
+    """A valid request that the chosen backend or format does not support."""
 
 
 class ProtoError(XlaError):
-    """Bytes or messages of protocol buffers that hold no module (or what else was asked for)."""
+    """Bytes or messages of protocol buffers do not encode a module, or whatever else was requested."""
 
 
 class BytecodeError(XlaError):
-    """Bytes that are not the MLIR bytecode of a program; the message tells at which byte."""
+    """Bytes are not the MLIR bytecode of a program; the message gives the offset of the first wrong byte."""
 
 
 class ParseError(XlaError):
-    """Text that is not what the grammar asks for.
+    """Text does not match the grammar.
 
-    `message` is the bare reason; `offset` counts characters from the start of the text, `line` and `column`
-    are 1-based, `source_line` is the whole offending line and `filename` its origin, if known.
-    `str()` gives `file:line:column: message`, the line and a caret under the column.
+    message: the reason alone. offset: characters from the start of the text. line, column: the position, both counted
+    from 1. source_line: the whole line. filename: the file of the text, if known. `str()` gives
+    `file:line:column: message`, the line, and a caret under the column.
     """
 
     def __init__(
@@ -70,15 +73,15 @@ class ParseError(XlaError):
         source_line: str = "",
         filename: str | None = None,
     ) -> None:
-        message = _shortened(message)
+        message = _truncated(message)
         self.message = message
         self.offset = offset
         self.line = line
         self.column = column
         self.source_line = source_line
         self.filename = filename
-        place = f"{filename or '<text>'}:{line}:{column}"
-        super().__init__(f"{place}: {message}\n{_picture(source_line, column)}")
+        position = f"{filename or '<text>'}:{line}:{column}"
+        super().__init__(f"{position}: {message}\n{_excerpt(source_line, column)}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore_parse_error, (
@@ -92,7 +95,7 @@ class ParseError(XlaError):
 
     @classmethod
     def at(cls, text: str, offset: int, message: str, filename: str | None = None) -> ParseError:
-        """The error for character `offset` of `text` (clamped to the text; its end is a legal place)."""
+        """The error at character `offset` of `text`; an offset outside the text is moved to its start or end."""
         offset = min(max(offset, 0), len(text))
         start = text.rfind("\n", 0, offset) + 1
         end = text.find("\n", offset)
@@ -107,10 +110,11 @@ class ParseError(XlaError):
         )
 
 
-def _shortened(message: str) -> str:
-    if len(message) <= _LONGEST:
+def _truncated(message: str) -> str:
+    """The message without its middle if it is longer than the limit."""
+    if len(message) <= _MAX_MESSAGE_CHARACTERS:
         return message
-    half = _LONGEST // 2
+    half = _MAX_MESSAGE_CHARACTERS // 2
     return f"{message[:half]} ... [{len(message) - 2 * half} characters left out] ... {message[-half:]}"
 
 
@@ -120,17 +124,17 @@ def _restore_parse_error(
     return ParseError(message, offset=offset, line=line, column=column, source_line=source_line, filename=filename)
 
 
-def _picture(source_line: str, column: int) -> str:
-    """The source line, cut to a window around `column` when long, and a caret below it."""
-    if len(source_line) <= _WINDOW:
+def _excerpt(source_line: str, column: int) -> str:
+    """The source line, or an excerpt around `column` if it is long, and a caret below the column."""
+    if len(source_line) <= _MAX_EXCERPT_COLUMNS:
         shown, caret = source_line, column - 1
     else:
-        start = min(max(column - 1 - _WINDOW // 2, 0), len(source_line) - _WINDOW)
-        end = start + _WINDOW
+        start = min(max(column - 1 - _MAX_EXCERPT_COLUMNS // 2, 0), len(source_line) - _MAX_EXCERPT_COLUMNS)
+        end = start + _MAX_EXCERPT_COLUMNS
         before = "..." if start else ""
         after = "..." if end < len(source_line) else ""
         shown = before + source_line[start:end] + after
         caret = column - 1 - start + len(before)
-    # Tabs stay tabs under the line, so that the caret lands in the same place on any terminal.
+    # Tabs are repeated below the line, so that the caret is under its column whatever the width of a tab.
     indent = "".join("\t" if character == "\t" else " " for character in shown[:caret])
     return f"  {shown}\n  {indent.ljust(caret)}^"

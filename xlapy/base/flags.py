@@ -1,8 +1,8 @@
-"""The flags of xlapy: the one table, and where their values come from.
+"""The flags of xlapy: a table of all flags, and their values in the environment.
 
-Owns names, types, defaults and reading the environment; the parts that a flag concerns read it and act on it.
-`XLAPY_FLAGS="--dump_to=/tmp/dump --check_nans"` sets flags; flags that XLA has too are also read, under XLA's name,
-from `XLA_FLAGS`, and lose to XLAPY_FLAGS. Unknown names are errors in XLAPY_FLAGS and ignored in XLA_FLAGS.
+Responsible for names, types, defaults and reading the environment. The module that a flag concerns reads its value.
+`XLAPY_FLAGS="--dump_to=/tmp/dump --check_nans"` sets flags. A flag that XLA has as well is also read from `XLA_FLAGS`,
+under XLA's name; XLAPY_FLAGS takes precedence. Unknown names are errors in XLAPY_FLAGS and ignored in XLA_FLAGS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Value: TypeAlias = bool | int | str
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag. type: bool, int or str. xla_name: the flag of XLA_FLAGS that means the same, if there is one."""
+    """One flag. type: bool, int or str. xla_name: the flag of XLA_FLAGS with the same meaning, if there is one."""
 
     name: str
     type: type[bool] | type[int] | type[str]
@@ -32,7 +32,7 @@ class Flag:
     xla_name: str | None = None
 
     def read(self, text: str) -> Value:
-        """The value that `text` spells. Raises InvalidArgumentError."""
+        """The value written as `text`. Raises InvalidArgumentError if it has another type."""
         if self.type is str:
             return text
         if self.type is bool and text.lower() in _BOOLEANS:
@@ -48,31 +48,31 @@ class Flag:
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 TABLE: tuple[Flag, ...] = (
-    Flag("check_nans", bool, False, "Stop with an error naming the first instruction that makes a NaN."),
+    Flag("check_nans", bool, False, "Stop with an error that names the first instruction whose result has a NaN."),
     Flag(
         "dump_to",
         str,
         "",
-        "Directory for the text of every module that is compiled; empty: none.",
+        "Directory to which the text of every compiled module is written; empty: nowhere.",
         "xla_dump_to",
     ),
-    Flag("cache_limit", int, 4096, "MiB of results' memory that cpu keeps to use again."),
-    Flag(
-        "cache_dir", str, "", "Directory of programs that cpu has compiled, for other processes; empty: none is kept."
-    ),
-    Flag("cache_size", int, 1024, "MiB of programs in cache_dir; those not used for longest go."),
-    Flag("denormals", str, "flush", "What cpu does with denormal numbers: flush (they are 0, as on XLA) or keep."),
-    Flag("num_threads", int, 0, "Threads that cpu computes on; 0: as many as the process has processors."),
+    Flag("cache_limit", int, 4096, "MiB of memory of freed results that cpu keeps for reuse."),
+    Flag("cache_dir", str, "", "Directory in which cpu keeps compiled programs for other processes; empty: none."),
+    Flag("cache_size", int, 1024, "MiB of programs in cache_dir; the least recently used ones are removed."),
+    Flag("denormals", str, "flush", "How cpu treats denormal numbers: flush (to 0, as XLA does) or keep."),
+    Flag("num_threads", int, 0, "Threads that cpu computes with; 0: one per processor available to the process."),
     Flag(
         "num_devices",
         int,
         1,
-        "Devices of the JAX plugin, which are threads of the process.",
+        "Devices of the JAX plugin. A device is a thread of the process.",
         "xla_force_host_platform_device_count",
     ),
-    Flag("failure_dir", str, "", "Directory for folders that reproduce an internal error; empty: the current one."),
-    Flag("check_infs", bool, False, "Stop with an error naming the first instruction that makes an infinity."),
-    Flag("rng_seed", int, 0, "Seed of rng. Every run begins at it anew: the same seed gives the same numbers."),
+    Flag("failure_dir", str, "", "Directory for folders that reproduce internal errors; empty: the current directory."),
+    Flag(
+        "check_infs", bool, False, "Stop with an error that names the first instruction whose result has an infinity."
+    ),
+    Flag("rng_seed", int, 0, "Seed of rng. Every run starts from it: the same seed gives the same numbers."),
     Flag(
         "collective_timeout",
         int,
@@ -81,14 +81,17 @@ TABLE: tuple[Flag, ...] = (
         "xla_cpu_collective_call_terminate_timeout_seconds",
     ),
 )
-"""Every flag there is."""
+"""All flags."""
 
 _BY_NAME: Mapping[str, Flag] = MappingProxyType({flag.name: flag for flag in TABLE})
 _BY_XLA_NAME: Mapping[str, Flag] = MappingProxyType({flag.xla_name: flag for flag in TABLE if flag.xla_name})
 
 
 class Flags:
-    """An immutable set of flag values: the defaults, but for `values`. Raises InvalidArgumentError."""
+    """An immutable set of flag values: `values`, and the defaults of all other flags.
+
+    Raises InvalidArgumentError for an unknown name or a value of the wrong type.
+    """
 
     __slots__ = ("_values",)
 
@@ -103,20 +106,20 @@ class Flags:
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] | None = None) -> Flags:
-        """The flags that XLAPY_FLAGS and XLA_FLAGS of `environment` (default: the process's) set."""
+        """The flags that XLAPY_FLAGS and XLA_FLAGS set in `environment`, by default that of the process."""
         environment = os.environ if environment is None else environment
         values: dict[str, Value] = {}
-        for name, text in _words(environment.get("XLA_FLAGS", ""), "XLA_FLAGS", strict=False):
+        for name, text in _split_flags(environment.get("XLA_FLAGS", ""), "XLA_FLAGS", strict=False):
             if name in _BY_XLA_NAME:
                 flag = _BY_XLA_NAME[name]
-                values[flag.name] = flag.read(_implied(flag, text))
-        for name, text in _words(environment.get("XLAPY_FLAGS", ""), "XLAPY_FLAGS", strict=True):
+                values[flag.name] = flag.read(_value_text(flag, text))
+        for name, text in _split_flags(environment.get("XLAPY_FLAGS", ""), "XLAPY_FLAGS", strict=True):
             flag = _find(name)
-            values[flag.name] = flag.read(_implied(flag, text))
+            values[flag.name] = flag.read(_value_text(flag, text))
         return Flags(values)
 
     def get(self, name: str) -> Value:
-        """The value of flag `name`. Raises InvalidArgumentError, with near misses, if there is no such flag."""
+        """The value of flag `name`. Raises InvalidArgumentError, which suggests similar names, if it does not exist."""
         return self._values[_find(name).name]
 
     def replace(self, **changes: Value) -> Flags:
@@ -136,12 +139,12 @@ class Flags:
 
 @functools.cache
 def current() -> Flags:
-    """The flags of this process's environment, read once, when first asked for."""
+    """The flags in the environment of the process, read once, at the first call."""
     return Flags.from_environment()
 
 
 def get(name: str) -> Value:
-    """The value of flag `name` in this process's environment. Raises InvalidArgumentError."""
+    """The value of flag `name` in the environment of the process. Raises InvalidArgumentError for an unknown name."""
     return current().get(name)
 
 
@@ -154,8 +157,8 @@ def _find(name: str) -> Flag:
     raise InvalidArgumentError(f"there is no flag --{name}; {hint}")
 
 
-def _words(text: str, variable: str, strict: bool) -> list[tuple[str, str | None]]:
-    """(name, value or None) of every `--name=value` or `--name`."""
+def _split_flags(text: str, variable: str, strict: bool) -> list[tuple[str, str | None]]:
+    """Splits the text of a variable into (name, value or None) of each `--name=value` or `--name`."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -172,8 +175,8 @@ def _words(text: str, variable: str, strict: bool) -> list[tuple[str, str | None
     return found
 
 
-def _implied(flag: Flag, text: str | None) -> str:
-    """The value of a flag named without one: true for a switch."""
+def _value_text(flag: Flag, text: str | None) -> str:
+    """The text of a flag's value; a boolean flag without a value is true."""
     if text is not None:
         return text
     if flag.type is bool:

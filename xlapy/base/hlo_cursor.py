@@ -13,7 +13,7 @@ from xlapy.base.cursor import INT64_MAX, Cursor
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal, parse_shaped_literal
-from xlapy.base.shape import SHAPE_PATTERN, Shape, read_shape, shape_from_token
+from xlapy.base.shape import SHAPE_PATTERN, Shape, parse_shape, read_shape
 
 NAME = r"[A-Za-z_][\w.\-]*+"
 """Matches the name of an instruction or computation, without the leading `%`."""
@@ -80,7 +80,7 @@ class HloCursor(Cursor):
         if found is None:
             return self._read_any_shape()
         try:
-            shape = shape_from_token(found[0])
+            shape = parse_shape(found[0])
         except (ParseError, ShapeError):
             return self._read_any_shape()
         self.position = found.end()

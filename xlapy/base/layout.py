@@ -1,7 +1,7 @@
-"""How an array lies in memory: dimension order, tiles and the annotations XLA carries along.
+"""`Layout`: how an array is stored in memory (dimension order, tiles, memory space, further annotations of XLA).
 
-Owns `Layout` and its text form; knows element types, but shapes only as something it may hold.
-Source: docs/shapes.md and docs/tiled_layout.md of XLA; text form as XLA's parser and printer have it.
+Source: docs/shapes.md and docs/tiled_layout.md of XLA; the text is that of XLA's parser and printer. Does not depend on
+shapes.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from xlapy.base.element_types import PRIMITIVE_TYPE_INVALID, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 
 COMBINE_DIMENSION = -(2**63)
-"""The tile size printed `*`: this dimension is first merged with the next more minor one."""
+"""The tile size printed `*`: the dimension is combined with the next more minor one before tiling."""
 
 _set = object.__setattr__
 
 
 class Layout:
-    """An immutable layout; every field is compared by `==`.
+    """An immutable layout. `==` compares every field.
 
-    minor_to_major: dimension numbers, fastest-varying first; a permutation of 0..rank-1: `{1,0}` is row-major.
-    tiles: sizes of each tile, outermost tile first. tail_padding_alignment_in_elements: the element count is
+    minor_to_major: dimension numbers, fastest-varying first; a permutation of 0..rank-1. `{1,0}` is row-major.
+    tiles: the sizes of each tile, outermost tile first. tail_padding_alignment_in_elements: the number of elements is
     padded to a multiple of it. index_primitive_type, pointer_primitive_type: integer types of sparse metadata,
-    or PRIMITIVE_TYPE_INVALID. element_size_in_bits: 0 is the type's own. memory_space: 0 is the default memory.
-    split_configs: (dimension, split indices) pairs. physical_shape: the shape of the storage, or None.
+    or PRIMITIVE_TYPE_INVALID. element_size_in_bits: 0 stands for the width of the element type. memory_space: 0 is the
+    default memory. split_configs: (dimension, split indices) pairs. physical_shape: the `Shape` in memory, or None.
     dynamic_shape_metadata_prefix_bytes: bytes before the data that hold the dynamic sizes.
-    Raises ShapeError when the fields make no layout.
+    Raises ShapeError if the fields contradict each other.
     """
 
     __slots__ = (
@@ -94,17 +94,17 @@ class Layout:
     @classmethod
     def default(cls, rank: int) -> Layout:
         """The row-major layout of `rank` dimensions, without annotations."""
-        if rank > _MOST_KEPT_RANK:
+        if rank > _MAX_CACHED_RANK:
             return cls(range(rank - 1, -1, -1))
-        while len(_DEFAULTS) <= rank:
-            _DEFAULTS.append(cls(range(len(_DEFAULTS) - 1, -1, -1)))
-        return _DEFAULTS[rank]
+        while len(_DEFAULT_LAYOUTS) <= rank:
+            _DEFAULT_LAYOUTS.append(cls(range(len(_DEFAULT_LAYOUTS) - 1, -1, -1)))
+        return _DEFAULT_LAYOUTS[rank]
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Reads a layout such as `{1,0:T(8,128)S(1)}`. Raises ParseError.
+        """Parses a layout such as `{1,0:T(8,128)S(1)}`. Raises ParseError.
 
-        A physical shape (`P(...)`) is refused, as XLA's parser refuses it on every shape.
+        A physical shape (`P(...)`) is an error, as it is for every shape in XLA's parser.
         """
         cursor = Cursor(text)
         layout = read_layout(cursor)
@@ -125,11 +125,11 @@ class Layout:
         return Layout(**(fields | changes))
 
     def to_text(self) -> str:
-        """XLA's text, such as `{1,0:T(8,128)(2,1)L(4)#(u8)*(u32)E(4)S(1)SC(1:200)M(5)}`, without defaults."""
+        """XLA's text, such as `{1,0:T(8,128)(2,1)L(4)#(u8)*(u32)E(4)S(1)SC(1:200)M(5)}`. Defaults are not printed."""
         if self._text is None:
             order = ",".join(map(str, self.minor_to_major))
-            notes = _annotations(self)
-            _set(self, "_text", f"{{{order}:{notes}}}" if notes else f"{{{order}}}")
+            annotations = _annotations_text(self)
+            _set(self, "_text", f"{{{order}:{annotations}}}" if annotations else f"{{{order}}}")
         text = self._text
         assert text is not None
         return text
@@ -202,19 +202,20 @@ _FIELD_NAMES = (
     "dynamic_shape_metadata_prefix_bytes",
 )
 _DEFAULT_FIELDS = ((), 1, PRIMITIVE_TYPE_INVALID, PRIMITIVE_TYPE_INVALID, 0, 0, (), None, 0)
-_DEFAULTS: list[Layout] = []
-_MOST_KEPT_RANK = 64  # default layouts of higher ranks are made anew each time
+_DEFAULT_LAYOUTS: list[Layout] = []
+_MAX_CACHED_RANK = 64
+"""Default layouts of higher ranks are not cached."""
 
 
 def _restore(*fields: Any) -> Layout:
     return Layout(**dict(zip(_FIELD_NAMES, fields, strict=True)))
 
 
-def _annotations(layout: Layout) -> str:
-    """The part of the text after the colon."""
+def _annotations_text(layout: Layout) -> str:
+    """The text after the colon."""
     parts: list[str] = []
     if layout.tiles:
-        parts.append("T" + "".join(f"({','.join(map(_tile_size, tile))})" for tile in layout.tiles))
+        parts.append("T" + "".join(f"({','.join(map(_tile_size_text, tile))})" for tile in layout.tiles))
     if layout.tail_padding_alignment_in_elements != 1:
         parts.append(f"L({layout.tail_padding_alignment_in_elements})")
     for mark, type_ in (("#", layout.index_primitive_type), ("*", layout.pointer_primitive_type)):
@@ -233,14 +234,14 @@ def _annotations(layout: Layout) -> str:
     return "".join(parts)
 
 
-def _tile_size(size: int) -> str:
+def _tile_size_text(size: int) -> str:
     return "*" if size == COMBINE_DIMENSION else str(size)
 
 
 def read_layout(cursor: Cursor, rank: int | None = None) -> Layout:
-    """Reads the layout at the cursor's place, for a shape of `rank` dimensions if given.
+    """Reads the layout at the cursor. Raises ParseError if `rank` is given and the layout has another rank.
 
-    The annotations stand in the printed order, each at most once.
+    Annotations must come in the order in which they are printed, each at most once.
     """
     cursor.expect("{", "to start a layout")
     start = cursor.position - 1
@@ -261,7 +262,7 @@ def read_layout(cursor: Cursor, rank: int | None = None) -> Layout:
 
 def _read_annotations(cursor: Cursor) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    if cursor.accept_word("D"):  # dimension level types: XLA reads and forgets them
+    if cursor.accept_word("D"):  # dimension level types, which XLA reads and drops
         _read_level_types(cursor)
     if cursor.accept_word("T"):
         fields["tiles"] = _read_tiles(cursor)
@@ -280,7 +281,7 @@ def _read_annotations(cursor: Cursor) -> dict[str, Any]:
     if cursor.peek("P"):
         cursor.fail("a layout with a physical shape is for sparse arrays only, and HLO text has none")
     if cursor.accept_word("M"):
-        # XLA reads a negative prefix and never prints it: 0 and a negative number mean the same.
+        # XLA reads a negative prefix and never prints it: a negative number means 0.
         number = _read_number(cursor, "dynamic shape metadata prefix bytes")
         fields["dynamic_shape_metadata_prefix_bytes"] = max(number, 0)
     return fields

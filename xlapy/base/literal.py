@@ -1,6 +1,6 @@
-"""Values known at compile time: constants of HLO, arguments and results outside devices.
+"""`Literal`: a value on the host, such as a constant of HLO, an argument or a result.
 
-Owns `Literal`; knows shapes and how elements print, nothing of instructions. `literal_parser` reads their text.
+`literal_parser` parses the text of literals. Does not depend on instructions.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ Literals: TypeAlias = "tuple[Literal, ...]"
 
 
 MAX_RANK = 64
-"""The most dimensions of a NumPy array."""
+"""Limit on the rank of a NumPy array."""
 
 
-def check_holdable(shape: Shape) -> None:
-    """Raises `ShapeError` for the shape of an array that NumPy cannot have: dimensions without limit on their number,
-    or sizes that beside a zero multiply to more than 64 bits."""
+def check_numpy_limits(shape: Shape) -> None:
+    """Raises ShapeError if NumPy has no array of this shape.
+
+    NumPy limits the rank, and the byte size of an empty array as if its dimensions of size 0 had size 1.
+    """
     if shape.rank > MAX_RANK:
         raise ShapeError(f"{shape.to_text(layout=False)} has {shape.rank} dimensions; a value has at most {MAX_RANK}")
     if not shape.size and math.prod(d for d in shape.dimensions if d) * shape.dtype.itemsize >= 2**63:
@@ -40,12 +42,12 @@ def check_holdable(shape: Shape) -> None:
 class Literal:
     """An immutable value: an array, a tuple of literals, or a token.
 
-    shape: the shape. array: the elements, a read-only NumPy array in logical (row-major)
-    order whatever the layout says, of dtype `shape.dtype`. elements: the parts of a tuple.
-    is_elided: the text this was read from had `...` in place of the elements, which therefore are all zero.
+    array: the elements, a read-only NumPy array of dtype `shape.dtype`, in logical (row-major) order for every layout.
+    elements: the elements of a tuple. is_elided: the literal was read from text with `...` in place of its elements,
+    which are all zero therefore.
 
-    `==` compares shapes but for layouts, and elements bit by bit: a NaN equals itself, -0 differs from 0.
-    An elided literal equals only itself, because its elements are not known.
+    `==` compares shapes without their layouts, and elements bit by bit: a NaN equals itself, -0 differs from 0. An
+    elided literal equals only itself, because its elements are not known.
     """
 
     __slots__ = ("_array", "_hash", "elements", "is_elided", "shape")
@@ -67,8 +69,8 @@ class Literal:
     def of(value: Any, element_type: PrimitiveType | None = None) -> Literal:
         """The literal of a NumPy array, a number, nested lists of numbers, or a Python tuple of such values.
 
-        Without `element_type`, NumPy values keep their dtype, and Python's become PRED, S32, F32 or C64.
-        Raises InvalidArgumentError if the type cannot hold an integer, or there is no such element type.
+        Without `element_type`, NumPy values keep their dtype, and Python values become PRED, S32, F32 or C64.
+        Raises InvalidArgumentError if an integer is out of range of the type, or no element type has the dtype.
         """
         if isinstance(value, Literal):
             return value
@@ -80,9 +82,9 @@ class Literal:
 
     @staticmethod
     def array_of(array: Array, shape: Shape | None = None) -> Literal:
-        """The literal of a NumPy array, copied if it can still change; of its row-major shape, or of `shape`.
+        """The literal of a NumPy array, of its row-major shape or of `shape`. A writable array is copied.
 
-        Raises InvalidArgumentError if `shape` is no array shape of the same dtype and (bound) sizes.
+        Raises InvalidArgumentError if `shape` is not an array shape of the same dtype and (bound) sizes.
         """
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
@@ -98,22 +100,22 @@ class Literal:
     @staticmethod
     def tuple(elements: Iterable[Literal] = ()) -> Literal:
         """The tuple of `elements`."""
-        parts = _tuple(elements)
-        return _new(Shape.tuple(part.shape for part in parts), None, parts)
+        literals = _tuple(elements)
+        return _new(Shape.tuple(literal.shape for literal in literals), None, literals)
 
     @staticmethod
     def token() -> Literal:
-        """The one value of a token."""
+        """The value of a token."""
         return _new(Shape.token(), None)
 
     @staticmethod
     def zeros(shape: Shape, elided: bool = False) -> Literal:
-        """All elements of array `shape` zero; `elided` marks them as unknown."""
+        """An array of zeros; `elided` marks its elements as unknown."""
         return _new(shape, np.zeros(shape.dimensions, shape.dtype), elided=elided)
 
     @staticmethod
     def from_flat(shape: Shape, values: Array) -> Literal:
-        """The array literal of a vector that lists the elements in the order of `shape.layout`."""
+        """The array literal of a vector that holds the elements in the order of `shape.layout`."""
         if values.size != shape.size:
             raise InvalidArgumentError(f"{values.size} elements for a literal of {shape.to_text(layout=False)}")
         order = _axis_order(shape)
@@ -122,7 +124,7 @@ class Literal:
 
     @staticmethod
     def from_bytes(shape: Shape, data: bytes, packed: bool = False) -> Literal:
-        """The inverse of `to_bytes`. Raises InvalidArgumentError if `data` has another length."""
+        """The inverse of `to_bytes`. Raises InvalidArgumentError if `data` has the wrong length."""
         bits = shape.element_type.bits
         narrow = bits in (1, 2, 4)
         expected = shape.size * shape.element_type.byte_size
@@ -139,7 +141,7 @@ class Literal:
             raw = (raw != 0).view(np.uint8)
         return Literal.from_flat(shape, _native(raw.copy().view(shape.dtype)))
 
-    # -- what it holds
+    # -- contents
 
     @property
     def array(self) -> Array:
@@ -157,8 +159,8 @@ class Literal:
     def to_bytes(self, packed: bool = False) -> bytes:
         """The elements, little-endian, in the order of `shape.layout`.
 
-        Elements of 1, 2 or 4 bits take a byte each, as in LiteralProto, with zeros above their own bits; `packed`
-        puts several into a byte, the first in the lowest bits. s4[3] of 1, 2, -3 gives 01 02 0d, packed 21 0d.
+        An element of 1, 2 or 4 bits takes a byte, as in LiteralProto, with zeros above its own bits; `packed` puts
+        several elements into a byte, the first in the lowest bits. s4[3] of 1, 2, -3 gives 01 02 0d, packed 21 0d.
         """
         flat = self.flat()
         bits = self.shape.element_type.bits
@@ -167,10 +169,10 @@ class Literal:
         return _native(flat).tobytes()
 
     def to_text(self, shape: bool = False, layout: bool = False) -> str:
-        """The text inside `constant(...)`, on one line; with `shape`, every array is preceded by its shape.
+        """The text inside `constant(...)`, on one line; with `shape`, each array is preceded by its shape.
 
-        Prints all elements, however many; an elided literal prints `{...}`. `parse_shaped_literal` reads the text
-        with shapes and `layout`, for `s32[1] {0}` might be a shape alone.
+        All elements are printed; an elided literal prints `{...}`. `parse_shaped_literal` parses the text with `shape`
+        and `layout`; without layouts, `s32[1] {0}` is ambiguous.
         """
         if self.shape.is_tuple:
             return f"( {', '.join(element.to_text(shape, layout) for element in self.elements)} )"
@@ -183,13 +185,13 @@ class Literal:
         return f"{self.shape.to_text(layout)}{sizes} {text}"
 
     def with_shape(self, shape: Shape) -> Literal:
-        """The same elements under a shape that differs in layouts only."""
+        """The same elements with a shape that differs in layouts only."""
         if not self.shape.compatible(shape):
             raise InvalidArgumentError(
                 f"a literal of {self.shape.to_text(layout=False)} cannot have the shape {shape.to_text(layout=False)}"
             )
-        parts = _tuple(part.with_shape(s) for part, s in zip(self.elements, shape.tuple_shapes, strict=True))
-        return _new(shape, self._array, parts, self.is_elided)
+        elements = _tuple(e.with_shape(s) for e, s in zip(self.elements, shape.tuple_shapes, strict=True))
+        return _new(shape, self._array, elements, self.is_elided)
 
     # -- Python's protocols
 
@@ -199,7 +201,7 @@ class Literal:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False and dtype is not None and np.dtype(dtype) != self.array.dtype:
             raise ValueError(
-                f"a literal of {self.shape.to_text(layout=False)} is no {np.dtype(dtype)} array without a copy"
+                f"a literal of {self.shape.to_text(layout=False)} is not an array of {np.dtype(dtype)} without a copy"
             )
         return np.array(self.array, dtype=dtype) if copy else np.asarray(self.array, dtype=dtype)
 
@@ -216,8 +218,8 @@ class Literal:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            parts = self.elements if self._array is None else _bits(self._array)
-            _set(self, "_hash", id(self) if self.is_elided else hash((self.shape.to_text(layout=False), parts)))
+            content = self.elements if self._array is None else _bits(self._array)
+            _set(self, "_hash", id(self) if self.is_elided else hash((self.shape.to_text(layout=False), content)))
         return cast(int, self._hash)
 
     def __repr__(self) -> str:
@@ -229,7 +231,7 @@ class Literal:
 
 
 def _new(shape: Shape, array: Array | None, elements: Literals = (), elided: bool = False) -> Literal:
-    """A literal of fields known to fit; takes over `array`."""
+    """Makes a literal of fields that were checked before; `array` becomes read-only and is not copied."""
     literal = object.__new__(Literal)
     if array is not None:
         array.flags.writeable = False
@@ -248,9 +250,9 @@ def _as_array(value: Any) -> Array:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"{value!r} does not make an array: {error}") from error
+        raise InvalidArgumentError(f"{value!r} cannot be converted to an array: {error}") from error
     if array.dtype.kind in "OUSMm":  # objects, text, dates
-        raise InvalidArgumentError(f"{value!r} does not make an array of numbers")
+        raise InvalidArgumentError(f"{value!r} cannot be converted to an array of numbers")
     return array
 
 
@@ -264,7 +266,7 @@ def _natural_type(array: Array, is_numpy: bool) -> PrimitiveType:
 
 
 def _convert(array: Array, element_type: PrimitiveType) -> Array:
-    """`array` with elements of `element_type`; integers must survive it unchanged."""
+    """Converts the elements. Raises InvalidArgumentError if a value is out of range of an integral type."""
     if element_type.dtype is None:
         raise InvalidArgumentError(f"{element_type} is not the element type of an array")
     if array.dtype == element_type.dtype:
@@ -274,9 +276,9 @@ def _convert(array: Array, element_type: PrimitiveType) -> Array:
     with np.errstate(all="ignore"):
         converted = array.astype(element_type.dtype)
         if element_type.is_integral:
-            kept = (converted.astype(array.dtype) == array) & ((converted < 0) == (array < 0))
-            if not kept.all():
-                raise InvalidArgumentError(f"the value {array[~kept].ravel()[0]} does not fit in {element_type}")
+            unchanged = (converted.astype(array.dtype) == array) & ((converted < 0) == (array < 0))
+            if not unchanged.all():
+                raise InvalidArgumentError(f"the value {array[~unchanged].ravel()[0]} does not fit in {element_type}")
     return converted
 
 
@@ -288,18 +290,19 @@ def _bits(array: Array) -> bytes:
 
 
 def _axis_order(shape: Shape) -> list[int]:
-    """Axes from slowest to fastest-varying in the layout."""
+    """The dimensions from the slowest to the fastest-varying one in the layout."""
     if shape.layout is None:
         return list(range(shape.rank))
     return list(reversed(shape.layout.minor_to_major))
 
 
 def _native(array: Array) -> Array:
-    """`array` between machine and little-endian order."""
+    """Converts between the byte order of the machine and little-endian order."""
     return array if sys.byteorder == "little" else array.byteswap()
 
 
 def _pack(flat: Array, bits: int) -> Array:
+    """Elements of 1, 2 or 4 bits as bytes that hold several each, the first in the lowest bits."""
     per_byte = 8 // bits
     padded = np.zeros(-(-flat.size // per_byte) * per_byte, np.uint8)
     padded[: flat.size] = flat.view(np.uint8) & ((1 << bits) - 1)
@@ -308,6 +311,6 @@ def _pack(flat: Array, bits: int) -> Array:
 
 
 def _unpack(raw: Array, bits: int) -> Array:
-    """One byte per element, zero above the element's own bits, as ml_dtypes stores them."""
+    """The elements, one per byte, with zeros above their own bits as in ml_dtypes."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return ((raw[:, None] >> shifts) & np.uint8((1 << bits) - 1)).ravel()

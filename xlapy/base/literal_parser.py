@@ -1,14 +1,14 @@
-"""Reads the text of constants: numbers, nested braces, tuples.
+"""Parses the text of literals: numbers, nested braces, tuples.
 
-Owns the grammar of literals and the rounding of decimal text to element types; knows nothing of instructions.
-Source: XLA's HLO parser (ParseLiteral), whose rules hold here with these differences, most of them so that every
-literal reads back from its own text:
+Responsible for the grammar of literals and for rounding decimal numbers to element types. Does not depend on
+instructions. The rules are those of XLA's HLO parser (ParseLiteral), with the following differences, most of which make
+every literal read back from its own text:
 
-- `-0` in a floating-point literal is negative zero; XLA prints negative zero so, yet reads the integer 0.
-- The imaginary part of a complex number keeps its value beside a NaN.
-- An elided constant, `{...}`, is all zeros and marked as elided; XLA invents elements.
+- `-0` in a floating-point literal is negative zero. XLA prints negative zero as `-0`, but reads it as the integer 0.
+- The imaginary part of a complex number keeps its value if the real part is NaN.
+- An elided constant, `{...}`, is all zeros and marked as elided. XLA makes up elements.
 - F8E8M0FNU rounds to the nearest number near 2**-127 as well.
-- `+1`, `.5` and hexadecimal floating-point numbers (`0x1.8p3`) are read.
+- `+1`, `.5` and hexadecimal floating-point numbers (`0x1.8p3`) are accepted.
 - `true` and `false` in a literal that is not PRED are an error.
 """
 
@@ -24,7 +24,7 @@ from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, Array, PrimitiveType
 from xlapy.base.errors import ParseError
 from xlapy.base.float_formats import FloatFormat
-from xlapy.base.literal import Literal, check_holdable
+from xlapy.base.literal import Literal, check_numpy_limits
 from xlapy.base.rounding import round_to
 from xlapy.base.shape import MAX_TUPLE_DEPTH, Shape, read_shape
 
@@ -41,33 +41,33 @@ _TOKEN = re.compile(
 )
 _BARE_TOKEN = re.compile(r"[ \t\r\n,]*token(?![\w.\[])")
 _SIZES = re.compile(r"\s*\([\d,\s]*\)")
-_KEEP_SKELETON = bytes(set(range(256)) - set(b"{},()"))
+_NON_SKELETON_BYTES = bytes(set(range(256)) - set(b"{},()"))
 _NUMBER_BYTES = b"0123456789+-.eEinfa{}(), \t\r\n"
-_BLANK_BRACES = bytes.maketrans(b"{}()", b"    ")
-_PLAIN_QUIET = -1  # stands for the payload of a NaN written without one
+_BRACES_TO_BLANKS = bytes.maketrans(b"{}()", b"    ")
+_DEFAULT_PAYLOAD = -1  # stands for the payload of a NaN written without one
 
 
 def parse_literal(text: str, shape: Shape) -> Literal:
-    """The literal of `shape` that `text`, the inside of `constant(...)`, spells.
+    """Parses the text inside `constant(...)` as a literal of `shape`.
 
-    Arrays are nested braces, tuples parentheses, complex numbers `(1, 2)`; commas and comments between elements
-    are optional; `{...}` stands for elements left out, and gives zeros with `is_elided` set. A single number given
-    for an array sets its first element and leaves zeros, as in XLA. Raises ParseError, its offset counted in `text`.
+    Arrays are written in nested braces, tuples in parentheses, complex numbers as `(1, 2)`. Commas and comments between
+    elements are optional. `{...}` stands for elided elements and gives zeros with `is_elided` set. As in XLA, a single
+    number for an array sets its first element; the others are zero. Raises ParseError with an offset in `text`.
     """
     return _LiteralParser(text).parse(shape)
 
 
 def parse_shaped_literal(text: str) -> Literal:
-    """The literal that follows its own shape, `f32[2]{0} {1, 2}`, or `(f32[] 1, s32[1]{0} {2})`. Raises ParseError.
+    """Parses a literal after its shape: `f32[2]{0} {1, 2}` or `(f32[] 1, s32[1]{0} {2})`. Raises ParseError.
 
-    A brace after the sizes of a shape opens a layout, as in XLA, so arrays of rank 1 and more must have one. The
-    sizes in parentheses that follow a dynamic shape are skipped: a literal holds all elements up to the bounds.
+    As in XLA, a brace after the sizes of a shape opens a layout, so arrays of rank 1 and above must have one. The
+    sizes in parentheses after a dynamic shape are skipped, because a literal holds all elements up to the bounds.
     """
     return _LiteralParser(text).parse(None)
 
 
 class _LiteralParser(Cursor):
-    """Reads one literal from a text. Commas are blanks; comments are replaced by spaces, which keeps positions."""
+    """Reads one literal from a text. Commas count as blanks. Spaces replace comments, so that positions stay valid."""
 
     BLANK_PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"[ \t\r\n,]*+")
     BLANK_CHARACTERS: ClassVar[str] = " \n\t\r,"
@@ -97,7 +97,7 @@ class _LiteralParser(Cursor):
         if shape.buffer_shape is not None:
             return self.literal(shape.buffer_shape)
         if not shape.is_array:
-            self.fail(f"there are no literals of shape {shape.to_text(layout=False)}")
+            self.fail(f"a literal cannot have the shape {shape.to_text(layout=False)}")
         return self.array(shape)
 
     def shaped(self, depth: int = 1) -> Literal:
@@ -122,12 +122,12 @@ class _LiteralParser(Cursor):
     def tuple(self, shape: Shape) -> Literal:
         count = len(shape.tuple_shapes)
         self.expect("(", f"before the {count} elements of a tuple {shape.to_text(layout=False)}")
-        elements = [self.literal(part) for part in shape.tuple_shapes]
+        elements = [self.literal(element) for element in shape.tuple_shapes]
         self.expect(")", f"after the {count} elements of a tuple {shape.to_text(layout=False)}")
         return Literal.tuple(elements)
 
     def array(self, shape: Shape) -> Literal:
-        check_holdable(shape)
+        check_numpy_limits(shape)
         start = self.position
         end = self._closing_brace(shape)
         if end is not None:
@@ -138,7 +138,7 @@ class _LiteralParser(Cursor):
         return _ArrayParser(self, shape).parse()
 
     def _closing_brace(self, shape: Shape) -> int | None:
-        """Where the array's text ends, if it is a braced one: the rank-th brace of a closing run."""
+        """The position after the braces of an array: after the first run of `rank` closing braces. None without one."""
         if not shape.rank or not shape.size:
             return None
         match = re.compile(r"\}\s*" * shape.rank).search(self.text, self.position)
@@ -153,9 +153,12 @@ class _ArrayParser:
         self.shape = shape
         self.type = shape.element_type
         self.values: list[Any] = []
-        self.payloads: list[tuple[int, bool, int]] = []  # (component index, negative, payload) of every NaN
+        self.payloads: list[tuple[int, bool, int]] = []
+        """(component index, whether negative, payload) of each NaN."""
         self.seen = [0] * shape.rank
+        """Elements read so far along each dimension, within the braces that are open."""
         self.level = 0
+        """Open braces."""
         self.elided = False
 
     def parse(self) -> Literal:
@@ -170,7 +173,9 @@ class _ArrayParser:
             return Literal.zeros(self.shape, elided=True)
         array = np.zeros(self.shape.dimensions, self.shape.dtype)
         array.reshape(-1)[: len(self.values)] = self._converted()
-        array.flags.writeable = False  # a literal takes it as it is: a copy would touch every page of a huge one
+        array.flags.writeable = (
+            False  # so that the literal does not copy it, which would touch every page of a huge array
+        )
         return Literal.array_of(array, self.shape)
 
     def _fail_at_token(self) -> NoReturn:
@@ -212,7 +217,7 @@ class _ArrayParser:
                 start,
                 f"expected {self.shape.dimensions[axis]} elements along "
                 f"dimension {axis} of {self.shape.to_text(layout=False)} "
-                f"in element {self._place(axis)}, but there are more",
+                f"in element {self._index_text(axis)}, but there are more",
             )
 
     def _close(self, start: int) -> None:
@@ -224,16 +229,16 @@ class _ArrayParser:
             self.cursor.fail_at(
                 start,
                 f"expected {size} elements along dimension {self.level} of {self.shape.to_text(layout=False)} "
-                f"in element {self._place(self.level)}, but there are {seen}",
+                f"in element {self._index_text(self.level)}, but there are {seen}",
             )
         self.seen[self.level] = 0
 
-    def _place(self, axis: int) -> str:
+    def _index_text(self, axis: int) -> str:
         return f"[{','.join(str(seen - 1) for seen in self.seen[:axis])}]"
 
     def _elide(self, start: int) -> None:
         if self.level != 1:
-            self.cursor.fail_at(start, f"'...' stands within one pair of braces, here it is within {self.level}")
+            self.cursor.fail_at(start, f"'...' must be inside one pair of braces, but it is inside {self.level}")
         self.seen[0] = self.shape.dimensions[0]
         self.elided = True
 
@@ -243,7 +248,7 @@ class _ArrayParser:
                 start,
                 f"parentheses are for complex numbers, and this is an element of {self.shape.to_text(layout=False)}",
             )
-        self._place_element(start)
+        self._check_level(start)
         real, imaginary = self._component(after), self._component(None)
         self.cursor.expect(")", "after a complex number")
         self.values.append(complex(real, imaginary))
@@ -261,7 +266,7 @@ class _ArrayParser:
         return self._float(kind, match.group(kind), match.start(kind), index)
 
     def _element(self, kind: str, word: str, start: int) -> None:
-        self._place_element(start)
+        self._check_level(start)
         if self.type.is_complex:
             self.cursor.fail_at(
                 start, f"an element of {self.shape.to_text(layout=False)} is written (real, imaginary), not {word}"
@@ -278,12 +283,13 @@ class _ArrayParser:
             )
         self.values.append(value)
 
-    def _place_element(self, start: int) -> None:
+    def _check_level(self, start: int) -> None:
+        """Counts an element. Raises ParseError if it is not inside as many braces as the shape has dimensions."""
         rank = self.shape.rank
         if self.level == rank:
             if rank:
                 self._count(rank - 1, start)
-        elif self.level:  # a number outside all braces is the first element
+        elif self.level:  # an element outside all braces is the first one
             self.cursor.fail_at(
                 start,
                 f"an element of {self.shape.to_text(layout=False)} needs {rank} levels of braces, not {self.level}",
@@ -302,7 +308,7 @@ class _ArrayParser:
             return value != 0
         bits, signed = self.type.bits, self.type.is_signed
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
-        # XLA reads 64 bits, of which both spellings are fine: 2^64 - 1 is -1, of any signed type.
+        # XLA accepts both readings of 64 bits: 2^64 - 1 is -1 in any signed type.
         if signed and value >= 1 << 63:
             value -= 1 << 64
         elif bits == 64 and value < low:
@@ -333,17 +339,17 @@ class _ArrayParser:
         return value
 
     def _checked(self, value: float, word: str, start: int) -> float:
-        part = self.type.component_type
+        component_type = self.type.component_type
         if math.isinf(value):
-            self._out_of_range(word, start, "it does not even fit in a 64-bit number")
+            self._out_of_range(word, start, "it is not even in the range of F64")
         with np.errstate(all="ignore"):
-            fits = np.isfinite(_rounded(np.array([value]), part).astype(np.float64))[0]
+            fits = np.isfinite(_rounded(np.array([value]), component_type).astype(np.float64))[0]
         if not fits:
-            self._out_of_range(word, start, _interval(part))
+            self._out_of_range(word, start, _interval(component_type))
         return value
 
     def _nan(self, word: str, start: int, index: int) -> float:
-        payload = _PLAIN_QUIET
+        payload = _DEFAULT_PAYLOAD
         if "(" in word:
             payload = int(word[word.index("(") + 1 : -1], 16)
             bits = self.type.component_type.float_format.nan_payload_bits
@@ -357,18 +363,18 @@ class _ArrayParser:
         return -math.nan if negative else math.nan
 
     def _converted(self) -> Array:
-        """The values read, as elements of the type, with the bits of their NaNs."""
+        """The values as elements of the type, with the payloads of their NaNs."""
         if not (self.type.is_floating or self.type.is_complex):
             wide = np.uint64 if self.type.is_unsigned else np.int64
             return np.array(self.values, wide).astype(self.shape.dtype)
-        part = self.type.component_type
+        component_type = self.type.component_type
         if self.type.is_complex:
             values = np.array(self.values, np.complex128).view(np.float64)
         else:
             values = np.array(self.values, np.float64)
-        flat = _rounded(values, part)
-        if self.payloads and part.float_format.nan_payload_bits:
-            _write_payloads(flat, part.float_format, self.payloads)
+        flat = _rounded(values, component_type)
+        if self.payloads and component_type.float_format.nan_payload_bits:
+            _write_payloads(flat, component_type.float_format, self.payloads)
         return flat.view(self.shape.dtype)
 
 
@@ -377,7 +383,7 @@ def _write_payloads(flat: Array, float_format: FloatFormat, payloads: list[tuple
     codes = flat.view(f"u{flat.itemsize}")
     exponent = float_format.infinity_code or 0
     for index, negative, given in payloads:
-        payload = float_format.quiet_nan_payload if given == _PLAIN_QUIET else given
+        payload = float_format.quiet_nan_payload if given == _DEFAULT_PAYLOAD else given
         codes[index] = negative * float_format.sign_mask | exponent | payload
 
 
@@ -389,32 +395,32 @@ def _from_hexadecimal(word: str) -> float:
 
 
 def _interval(element_type: PrimitiveType) -> str:
-    """The finite range of a floating-point type, for a message."""
+    """The finite range of a floating-point type, for error messages."""
     return f"[{element_type.float_format.lowest:g}, {element_type.float_format.largest:g}]"
 
 
 def _rounded(values: Array, element_type: PrimitiveType) -> Array:
-    """Float64 values as `element_type`, rounded as XLA rounds a constant: F16 and BF16 pass through F32."""
+    """Rounds float64 values to `element_type` as XLA rounds a constant: to F16 and BF16 by way of F32."""
     dtype = np.dtype(element_type.dtype)
     with np.errstate(all="ignore"):
         if element_type in (F16, BF16):
             return values.astype(np.float32).astype(dtype)
         if element_type is F8E8M0FNU:
-            # The cast rounds up what lies just above the smallest number, 2**-127, its own printed text too.
+            # The cast rounds up numbers just above the smallest one, 2**-127, such as the printed text of 2**-127.
             values = np.where((values > 0) & (values < 1.5 * 2.0**-127), 2.0**-127, values)
         return round_to(values, dtype)
 
 
-# -- many plain numbers at once
+# -- the fast path: arrays of plain numbers
 
 
 def _read_plain(text: str, shape: Shape) -> Array | None:
-    """The array, if `text` is plain: every number in its place between commas, none of them odd. Else None.
+    """The array, if `text` has the canonical commas and braces and only plain numbers in range; otherwise None.
 
-    Whatever is refused here is read again element by element, so this only ever has to be right, never complete.
+    A text that is refused here is read again element by element, which also reports errors at their position.
     """
     element_type = shape.element_type
-    if len(text) < 2 * shape.size:  # too few characters; the skeleton of a huge shape would not fit in memory
+    if len(text) < 2 * shape.size:  # too short; the skeleton of a huge shape would not fit in memory
         return None
     try:
         data = text.encode("ascii")
@@ -422,29 +428,29 @@ def _read_plain(text: str, shape: Shape) -> Array | None:
         return None
     if element_type is PRED:
         data = data.replace(b"true", b"1").replace(b"false", b"0")
-    if data.translate(None, _NUMBER_BYTES) or data.translate(None, _KEEP_SKELETON) != _skeleton(shape):
+    if data.translate(None, _NUMBER_BYTES) or data.translate(None, _NON_SKELETON_BYTES) != _skeleton(shape):
         return None
-    parts = data.translate(_BLANK_BRACES).split(b",")
+    numbers = data.translate(_BRACES_TO_BLANKS).split(b",")
     try:
         if element_type.is_floating or element_type.is_complex:
-            flat = _plain_floats(parts, data, element_type)
+            flat = _plain_floats(numbers, data, element_type)
         else:
-            flat = _plain_integers(parts, element_type)
+            flat = _plain_integers(numbers, element_type)
     except (ValueError, OverflowError):
         return None
     return None if flat is None else flat.view(shape.dtype).reshape(shape.dimensions)
 
 
 def _skeleton(shape: Shape) -> bytes:
-    """Braces, parentheses and commas of the array's canonical text."""
+    """The braces, parentheses and commas of the canonical text of an array."""
     text = b"(,)" if shape.element_type.is_complex else b""
     for size in reversed(shape.dimensions):
         text = b"{" + (text + b",") * (size - 1) + text + b"}"
     return text
 
 
-def _plain_integers(parts: list[bytes], element_type: PrimitiveType) -> Array | None:
-    values = np.array(list(map(int, parts)), np.uint64 if element_type.name == "U64" else np.int64)
+def _plain_integers(numbers: list[bytes], element_type: PrimitiveType) -> Array | None:
+    values = np.array(list(map(int, numbers)), np.uint64 if element_type.name == "U64" else np.int64)
     if element_type is PRED:
         return values != 0
     bits = element_type.bits
@@ -455,8 +461,8 @@ def _plain_integers(parts: list[bytes], element_type: PrimitiveType) -> Array | 
     return values.astype(element_type.dtype)
 
 
-def _plain_floats(parts: list[bytes], data: bytes, element_type: PrimitiveType) -> Array | None:
-    values = np.array(list(map(float, parts)), np.float64)
+def _plain_floats(numbers: list[bytes], data: bytes, element_type: PrimitiveType) -> Array | None:
+    values = np.array(list(map(float, numbers)), np.float64)
     if np.isnan(values).any() or np.count_nonzero(np.isinf(values)) != data.count(b"inf"):
         return None
     flat = _rounded(values, element_type.component_type)

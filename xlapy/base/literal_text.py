@@ -1,7 +1,7 @@
-"""How XLA writes the elements of an array: the text of a number, and the braces around many.
+"""Prints the elements of an array as XLA does: the text of each number, and the braces around them.
 
-Owns the printing of NumPy arrays, in bulk; knows element types, but neither shapes nor literals.
-Source: XLA's literal printer; a floating-point number prints with the fewest digits XLA's rule allows.
+Formats all elements of a NumPy array at once. A floating-point number prints with the fewest digits that XLA's rule
+allows. Does not depend on shapes or literals. Source: XLA's literal printer.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from xlapy.base.element_types import F32, F64, PRED, Array, PrimitiveType
 def array_text(array: Array, element_type: PrimitiveType) -> str:
     """The elements of `array` on one line: `1`, `{1, 2}`, `{ { 1, 2 }, { 3, 4 } }`.
 
-    PRED prints `true` and `false` as a scalar, 1 and 0 in an array. From rank 4 on, inner braces say where they
-    are: `{ /*i0=1*/ ...`.
+    PRED prints `true` and `false` as a scalar, 1 and 0 in an array. From rank 4 on, inner braces are preceded by their
+    index: `{ /*i0=1*/ ...`.
     """
     if element_type is PRED:
         words = ("0", "1") if array.ndim else ("false", "true")
-        return nest([words[value] for value in array.ravel().tolist()], array.shape)
-    return nest(element_texts(array.ravel(), element_type), array.shape)
+        return nest_braces([words[value] for value in array.ravel().tolist()], array.shape)
+    return nest_braces(element_texts(array.ravel(), element_type), array.shape)
 
 
 def element_texts(flat: Array, element_type: PrimitiveType) -> list[str]:
-    """The text of every element of a vector of any type but PRED."""
+    """The text of each element of a vector. The element type is not PRED."""
     if element_type.is_complex:
         part = element_type.component_type
         parts = element_texts(flat.view(np.float32 if part is F32 else np.float64), part)
@@ -37,19 +37,19 @@ def element_texts(flat: Array, element_type: PrimitiveType) -> list[str]:
 
 
 def _float_texts(flat: Array, element_type: PrimitiveType) -> list[str]:
-    with np.errstate(invalid="ignore"):  # a signalling NaN complains when it is widened
+    with np.errstate(invalid="ignore"):  # widening a signaling NaN warns
         values = flat.astype(np.float64)
     texts = _fixed_texts(values, _first_digits(element_type))
     if element_type in (F32, F64):
-        # Few digits first; all of them only where few do not read back as the same number.
+        # Few digits first; all digits only where few digits do not read back as the same number.
         with np.errstate(over="ignore"):
             back = np.array(list(map(float, texts)), dtype=np.float64).astype(flat.dtype)
         changed = np.flatnonzero((back != flat) & np.isfinite(values))
         exact = _fixed_texts(values[changed], element_type.float_format.max_digits)
-        for place, text in zip(changed.tolist(), exact, strict=True):
-            texts[place] = text
-    for place in np.flatnonzero(np.isnan(values)).tolist():
-        texts[place] = _nan_text(flat[place : place + 1], element_type)
+        for index, text in zip(changed.tolist(), exact, strict=True):
+            texts[index] = text
+    for index in np.flatnonzero(np.isnan(values)).tolist():
+        texts[index] = _nan_text(flat[index : index + 1], element_type)
     return texts
 
 
@@ -60,14 +60,14 @@ def _first_digits(element_type: PrimitiveType) -> int:
 
 
 def _fixed_texts(values: Array, digits: int) -> list[str]:
-    """C's `%.*g` of every value; one formatting call for all of them is several times faster than one each."""
+    """The text `%.*g` of each value. One formatting call for all values is faster than one call each."""
     if not values.size:
         return []
     return ("\n".join([f"%.{digits}g"] * values.size) % tuple(values.tolist())).split("\n")
 
 
 def _nan_text(value: Array, element_type: PrimitiveType) -> str:
-    """`nan`, `-nan`, or with the payload of a NaN that is not the plain quiet one: `-nan(0x1)`."""
+    """`nan` or `-nan`; with the payload, `-nan(0x1)`, if it is not that of the plain quiet NaN."""
     float_format = element_type.float_format
     code = int(value.view(f"u{value.itemsize}")[0])
     sign = "-" if code & float_format.sign_mask else ""
@@ -75,19 +75,19 @@ def _nan_text(value: Array, element_type: PrimitiveType) -> str:
     return f"{sign}nan" if payload == float_format.quiet_nan_payload else f"{sign}nan(0x{payload:x})"
 
 
-def nest(texts: list[str], dimensions: tuple[int, ...]) -> str:
-    """Puts the elements, row-major, into one pair of braces per dimension, with XLA's blanks and comments."""
+def nest_braces(texts: list[str], dimensions: tuple[int, ...]) -> str:
+    """Puts row-major elements into one pair of braces per dimension, with XLA's blanks and comments."""
     rank = len(dimensions)
     for axis in range(rank - 1, -1, -1):
         size = dimensions[axis]
         groups = math.prod(dimensions[:axis])
         inner = [", ".join(texts[i * size : (i + 1) * size]) for i in range(groups)]
-        texts = _brace(inner, dimensions, axis)
+        texts = _enclose(inner, dimensions, axis)
     return texts[0]
 
 
-def _brace(inner: list[str], dimensions: tuple[int, ...], axis: int) -> list[str]:
-    """Braces around every group of `axis`."""
+def _enclose(inner: list[str], dimensions: tuple[int, ...], axis: int) -> list[str]:
+    """Puts braces around the text of each group of elements along `axis`."""
     rank, size = len(dimensions), dimensions[axis]
     if rank == 1:
         return [f"{{{text}}}" for text in inner]

@@ -1,7 +1,4 @@
-"""Loads Python that users name on the command line: it may register passes, back ends or custom-call targets.
-
-Owns: which names are files, and errors of what cannot be loaded. Must not know: what the code does.
-"""
+"""Loads the user's Python files and modules, which may register passes, back ends or custom-call targets."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from xlapy.base.errors import InvalidArgumentError
 
 
 @functools.cache
-def load_code(name: str) -> None:
-    """Runs a file, whose name ends with `.py`, as a module of its own, or imports a module; each once in a process.
+def load_user_code(name: str) -> None:
+    """Runs the file `name` as a module if the name ends with `.py`, else imports the module; once per process.
 
-    `InvalidArgumentError` if there is none; whatever the code raises comes through.
+    Raises InvalidArgumentError if the file or module does not exist. Exceptions of the code propagate.
     """
     if not name.endswith(".py"):
         if importlib.util.find_spec(name.partition(".")[0]) is None:
@@ -31,5 +28,5 @@ def load_code(name: str) -> None:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # dataclasses look up the types of their fields there
+    sys.modules.setdefault(path.stem, module)  # dataclasses look up the types of their fields in it
     spec.loader.exec_module(module)

@@ -1,7 +1,7 @@
 """The log of xlapy: the standard library's logger "xlapy", its level set by XLAPY_LOG.
 
-Owns that logger; knows nothing of what is logged. `XLAPY_LOG=debug` (or info, warning, error, or a number) makes
-the library write to standard error; without it, records go wherever the program sends them.
+With `XLAPY_LOG=debug` (or info, warning, error, or a number) the library logs to standard error. Without it, the
+program's own configuration of logging applies.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import logging
 import os
 
 logger = logging.getLogger("xlapy")
-"""The logger of every part of xlapy."""
+"""The logger that all of xlapy uses."""
 
 
 def configure(level: str | None) -> None:
-    """Logs to standard error from `level` on; None or "" leaves everything to the program.
+    """Logs records of `level` and above to standard error; None or "" changes nothing.
 
-    An unknown level warns, through the logger, rather than stop a program because of its environment.
+    An unknown level logs a warning instead of raising, so that the environment cannot stop a program.
     """
     if not level:
         return
@@ -28,7 +28,7 @@ def configure(level: str | None) -> None:
         logger.addHandler(handler)
     if number is None:
         names = ", ".join(name.lower() for name in known)
-        logger.warning("XLAPY_LOG=%s is no log level; the levels are %s", level, names)
+        logger.warning("XLAPY_LOG=%s is not a log level; the levels are %s", level, names)
         return
     logger.setLevel(number)
 

@@ -1,7 +1,6 @@
-"""The type of a computation: its parameters and its result.
+"""`ProgramShape`: the shapes of a computation's parameters and result.
 
-Owns `ProgramShape` and its text form; knows shapes, no computations.
-Source: xla_data.proto (ProgramShapeProto); text form as XLA prints it.
+Source: xla_data.proto (ProgramShapeProto); the text is that of XLA's printer. Does not depend on computations.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ _NAME = re.compile(r"\(unknown\)|[^\s:,()]+")
 
 
 class ProgramShape:
-    """Parameter shapes, parameter names (empty where unknown) and the result shape; compared by value.
+    """The shapes and names of parameters and the shape of the result; compared by value.
 
-    Names may be left out altogether. Raises ShapeError if there are names, but not one per parameter.
+    An unknown name is ""; without `parameter_names` all are unknown. Raises ShapeError if the number of names is not
+    the number of parameters.
     """
 
     __slots__ = ("parameter_names", "parameters", "result")
@@ -36,20 +36,20 @@ class ProgramShape:
 
     @classmethod
     def parse(cls, text: str) -> ProgramShape:
-        """Reads `(x: f32[2], y: f32[]) -> f32[2]`. Raises ParseError."""
+        """Parses `(x: f32[2], y: f32[]) -> f32[2]`. Raises ParseError."""
         cursor = Cursor(text)
         program = read_program_shape(cursor)
         cursor.expect_end("program shape")
         return program
 
     def to_text(self, layout: bool = False) -> str:
-        """XLA's text `(x: f32[2], y: f32[]) -> f32[2]`; a missing name prints as `(unknown)`."""
+        """XLA's text `(x: f32[2], y: f32[]) -> f32[2]`; an unknown name prints as `(unknown)`."""
         pairs = zip(self.parameter_names, self.parameters, strict=True)
         parameters = ", ".join(f"{name or '(unknown)'}: {shape.to_text(layout)}" for name, shape in pairs)
         return f"({parameters}) -> {self.result.to_text(layout)}"
 
     def compatible(self, other: ProgramShape) -> bool:
-        """Whether parameters and result are equal but for layouts; names do not matter."""
+        """Whether parameters and result are equal apart from layouts. Names are not compared."""
         if len(self.parameters) != len(other.parameters) or not self.result.compatible(other.result):
             return False
         return all(a.compatible(b) for a, b in zip(self.parameters, other.parameters, strict=True))
@@ -74,7 +74,7 @@ class ProgramShape:
 
 
 def read_program_shape(cursor: Cursor) -> ProgramShape:
-    """Reads a program shape at the cursor's place; leading `%` of parameter names is dropped."""
+    """Reads a program shape at the cursor. A `%` before the name of a parameter is dropped."""
     names: list[str] = []
     shapes: list[Shape] = []
     cursor.expect("(", "to start the parameters")

@@ -1,7 +1,6 @@
-"""Shapes of values: arrays, tuples, tokens, opaque objects and buffers, and their text form.
+"""`Shape`: the shape of an array, tuple, token, opaque object or buffer, and its text.
 
-Owns `Shape` and its reader; knows element types and layouts, no values and no instructions.
-Source: docs/shapes.md of XLA; text form as XLA's parser and printer have it.
+Source: docs/shapes.md of XLA; the text is that of XLA's parser and printer. Does not depend on values or instructions.
 """
 
 from __future__ import annotations
@@ -21,13 +20,18 @@ from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout, read_layout
 
 MAX_TUPLE_DEPTH = 64
-"""Deepest nesting of tuples and buffers a shape may have."""
+"""Limit on the nesting of tuples and buffers in a shape."""
 
 UNBOUNDED = -(2**63)
 """The size of a dimension printed `?`: dynamic, without an upper bound."""
 
 _INT64_MAX = 2**63 - 1
-_CACHE_LIMIT = 1 << 16  # entries of each cache below; a full cache is emptied, so that memory stays bounded
+_MAX_CACHED_SHAPES = 1 << 16
+"""Entries of each cache of shapes. A full cache is emptied, so that its memory stays bounded."""
+_MAX_CACHED_CHARACTERS = 64
+"""Shapes inside a longer text are cached if their own text is at most this long."""
+_MAX_FAST_PARSED_CHARACTERS = 4096
+"""Longer texts of array shapes take the slow path, which reports errors at their position."""
 
 
 class _DefaultLayout(Enum):
@@ -35,7 +39,7 @@ class _DefaultLayout(Enum):
 
 
 DEFAULT: Final = _DefaultLayout.DEFAULT
-"""Stands for the row-major layout of whatever rank the shape has."""
+"""Stands for the row-major layout of the rank of the shape."""
 
 _set = object.__setattr__
 Ints: TypeAlias = tuple[int, ...]
@@ -45,12 +49,13 @@ Leaf: TypeAlias = "tuple[tuple[int, ...], Shape]"
 
 
 class Shape:
-    """An immutable shape, made with `array`, `scalar`, `tuple`, `token`, `opaque`, `buffer`, `of` or `parse`.
+    """An immutable shape, made by `array`, `scalar`, `tuple`, `token`, `opaque`, `buffer`, `of` or `parse`.
 
-    element_type: the type of the elements (TUPLE, TOKEN, OPAQUE_TYPE, BUFFER for what is no array).
-    dimensions: sizes in elements; of a dynamic dimension its bound, or UNBOUNDED.
-    dynamic_dimensions: one bool per dimension. layout: None when not chosen. tuple_shapes: the tuple's elements.
-    buffer_shape: the array shape a buffer holds. `==` compares everything, layouts too; `compatible` all but them.
+    element_type: the type of the elements; TUPLE, TOKEN, OPAQUE_TYPE or BUFFER if the shape is not an array.
+    dimensions: sizes in elements; the bound of a dynamic dimension, or UNBOUNDED.
+    dynamic_dimensions: one bool per dimension. layout: None if it has not been assigned. tuple_shapes: the shapes of a
+    tuple's elements. buffer_shape: the shape of the array that a buffer holds. `==` compares everything including
+    layouts; `compatible` ignores layouts.
     """
 
     __slots__ = (
@@ -93,17 +98,18 @@ class Shape:
         dynamic_dimensions: Iterable[bool] | None = None,
         layout: Layout | _DefaultLayout | None = DEFAULT,
     ) -> Shape:
-        """The array shape; row-major unless `layout` says otherwise (None: no layout).
+        """The shape of an array; row-major by default, without a layout if `layout` is None.
 
-        Raises ShapeError for negative or too large sizes, or a layout or dynamic flags of another rank.
+        Raises ShapeError if a size is negative, the array is too large, or the layout or the dynamic flags have another
+        rank.
         """
         sizes = tuple(dimensions)
         flags = None if dynamic_dimensions is None else tuple(dynamic_dimensions)
         key = (element_type, sizes, flags, layout)
-        found = _ARRAYS.get(key)
+        found = _ARRAY_SHAPES.get(key)
         if found is None:
             found = _make_array(element_type, sizes, flags, layout)
-            _remember(_ARRAYS, key, found)
+            _store(_ARRAY_SHAPES, key, found)
         return found
 
     @staticmethod
@@ -113,7 +119,7 @@ class Shape:
 
     @staticmethod
     def tuple(shapes: Iterable[Shape] = ()) -> Shape:
-        """The tuple of `shapes`. Raises ShapeError when nested deeper than MAX_TUPLE_DEPTH."""
+        """The shape of a tuple. Raises ShapeError if it nests deeper than MAX_TUPLE_DEPTH."""
         elements = _tuple(shapes)
         depth = 1 + max((shape._depth for shape in elements), default=0)
         _check_depth(depth)
@@ -121,17 +127,17 @@ class Shape:
 
     @staticmethod
     def token() -> Shape:
-        """The shape of a token, which only orders side effects."""
+        """The shape of a token, a value that orders side effects and holds no data."""
         return _TOKEN
 
     @staticmethod
     def opaque() -> Shape:
-        """The shape of an object only custom calls understand."""
+        """The shape of an object that only custom calls use."""
         return _OPAQUE
 
     @staticmethod
     def buffer(shape: Shape) -> Shape:
-        """The buffer holding array `shape`, printed `b(f32[2])`. Raises ShapeError if `shape` is no array."""
+        """The shape of a buffer that holds an array, printed `b(f32[2])`. Raises ShapeError for other shapes."""
         if not shape.is_array:
             raise ShapeError(f"a buffer holds an array, not {shape.to_text(layout=False)}")
         return _new(BUFFER, (), (), None, (), shape, depth=1)
@@ -144,10 +150,10 @@ class Shape:
 
     @staticmethod
     def parse(text: str) -> Shape:
-        """Reads any shape XLA prints, comments included; an absent layout is row-major. Raises ParseError."""
-        return shape_from_token(text)
+        """Parses the text of a shape; without a layout in the text the shape is row-major. Raises ParseError."""
+        return parse_shape(text)
 
-    # -- what it is
+    # -- properties
 
     @property
     def is_array(self) -> bool:
@@ -176,25 +182,28 @@ class Shape:
 
     @property
     def is_static(self) -> bool:
-        """Whether no dimension, of no element either, is dynamic."""
+        """Whether no dimension is dynamic, in no element of a tuple either."""
         return not self.is_dynamic
 
     @property
     def rank(self) -> int:
-        """Number of dimensions (0 for what is no array)."""
+        """Number of dimensions; 0 if the shape is not an array."""
         return len(self.dimensions)
 
     @property
     def size(self) -> int:
-        """Number of elements of an array, dynamic dimensions at their bound. Raises ShapeError otherwise."""
+        """Number of elements of an array, with dynamic dimensions at their bounds.
+
+        Raises ShapeError if the shape is not an array or a dimension is unbounded.
+        """
         if self._size < 0:
-            why = "has an unbounded dimension" if self.is_array else "is not an array"
-            raise ShapeError(f"{self.to_text(layout=False)} {why}, so it has no element count")
+            reason = "has an unbounded dimension" if self.is_array else "is not an array"
+            raise ShapeError(f"{self.to_text(layout=False)} {reason}, so it has no element count")
         return self._size
 
     @property
     def byte_size(self) -> int:
-        """Bytes of the elements, unpacked unless the layout sets element_size_in_bits; a tuple sums its parts."""
+        """Bytes of the elements, unpacked unless the layout sets element_size_in_bits; the sum over a tuple."""
         if self.is_array:
             bits = self.layout.element_size_in_bits if self.layout is not None else 0
             return (self.size * bits + 7) // 8 if bits else self.size * self.element_type.byte_size
@@ -204,14 +213,14 @@ class Shape:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype of the elements. Raises ShapeError if this is no array."""
+        """The NumPy dtype of the elements. Raises ShapeError if the shape is not an array."""
         dtype = self.element_type.dtype
         if dtype is None:
             raise ShapeError(f"{self.to_text(layout=False)} is not an array, so it has no dtype")
         return dtype
 
     def to_text(self, layout: bool = True) -> str:
-        """XLA's text: `f32[<=10,3]{1,0}`, `(f32[2]{0}, token[])`; without layouts if `layout` is false."""
+        """XLA's text: `f32[<=10,3]{1,0}`, `(f32[2]{0}, token[])`. Messages leave out layouts with `layout=False`."""
         slot = "_text" if layout else "_text_without_layout"
         text: str | None = getattr(self, slot)
         if text is None:
@@ -222,61 +231,61 @@ class Shape:
     # -- comparing
 
     def compatible(self, other: Shape) -> bool:
-        """Equal but for layouts."""
+        """Whether both shapes are equal apart from layouts."""
         if self is other:
             return True
         return (
             self.element_type is other.element_type
             and self.dimensions == other.dimensions
             and self.dynamic_dimensions == other.dynamic_dimensions
-            and _parts_agree(self, other, Shape.compatible)
+            and _elements_match(self, other, Shape.compatible)
         )
 
     def compatible_ignoring_element_type(self, other: Shape) -> bool:
-        """Equal but for layouts and the element types of arrays."""
+        """Whether both shapes are equal apart from layouts and the element types of arrays."""
         same_kind = (self.is_array and other.is_array) or self.element_type is other.element_type
         return (
             same_kind
             and self.dimensions == other.dimensions
             and self.dynamic_dimensions == other.dynamic_dimensions
-            and _parts_agree(self, other, Shape.compatible_ignoring_element_type)
+            and _elements_match(self, other, Shape.compatible_ignoring_element_type)
         )
 
     # -- shapes from this one
 
     def with_layout(self, layout: Layout | _DefaultLayout | None) -> Shape:
-        """This array shape with another layout (None: without)."""
-        self._must_be_array("layout")
+        """This array shape with another layout; None removes it."""
+        self._require_array("layout")
         return Shape.array(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
 
     def with_element_type(self, element_type: PrimitiveType) -> Shape:
-        """This array shape with other elements; the layout stays."""
-        self._must_be_array("element type")
+        """This array shape with another element type and the same layout."""
+        self._require_array("element type")
         return Shape.array(element_type, self.dimensions, self.dynamic_dimensions, self.layout)
 
     def with_dimensions(self, dimensions: Iterable[int], dynamic_dimensions: Iterable[bool] | None = None) -> Shape:
-        """This array shape with other sizes, row-major; static unless `dynamic_dimensions` says otherwise."""
-        self._must_be_array("dimensions")
+        """This array shape with other sizes, row-major; static unless `dynamic_dimensions` is given."""
+        self._require_array("dimensions")
         return Shape.array(self.element_type, dimensions, dynamic_dimensions)
 
     def without_layout(self) -> Shape:
-        """The same shape with no layout on any array in it."""
+        """This shape, with no layout on any of its arrays."""
         return self._with_layouts(None)
 
     def with_default_layout(self) -> Shape:
-        """The same shape with every array in it row-major and free of annotations."""
+        """This shape, with all of its arrays row-major and without annotations."""
         return self._with_layouts(DEFAULT)
 
     def without_element_size(self) -> Shape:
-        """The same shape without the element sizes in bits that its layouts give, as literals have it."""
+        """This shape, with no element_size_in_bits in its layouts, because literals store unpacked elements."""
         return self._map_layouts(_without_element_size)
 
     def with_default_order(self) -> Shape:
-        """The same shape with the dimensions of every array in row-major order; tiles and memory spaces stay."""
+        """This shape, with all of its arrays in row-major order; tiles and memory spaces are kept."""
         return self._map_layouts(_with_default_order)
 
     def leaves(self) -> Iterator[Leaf]:
-        """(index path, shape) of everything in here that is no tuple, in order; ((), self) if this is none."""
+        """(tuple index, shape) of each leaf, in order. A shape that is not a tuple is its own leaf: ((), self)."""
         pending: list[Leaf] = [((), self)]
         while pending:
             path, shape = pending.pop()
@@ -287,7 +296,7 @@ class Shape:
                 yield path, shape
 
     def subshape(self, index_path: Iterable[int]) -> Shape:
-        """The element of nested tuples at `index_path`. Raises ShapeError when there is none."""
+        """The shape at a tuple index, such as (1, 0) in nested tuples. Raises ShapeError if it does not exist."""
         path, shape = _tuple(index_path), self
         for position in path:
             if not 0 <= position < len(shape.tuple_shapes):
@@ -316,7 +325,7 @@ class Shape:
             return Shape.tuple(shape._map_layouts(change) for shape in self.tuple_shapes)
         return self
 
-    def _must_be_array(self, what: str) -> None:
+    def _require_array(self, what: str) -> None:
         if not self.is_array:
             raise ShapeError(f"{self.to_text(layout=False)} is not an array, so it can have no other {what}")
 
@@ -381,7 +390,7 @@ def _new(
     depth: int = 0,
     size: int = -1,
 ) -> Shape:
-    """A shape of fields known to be good."""
+    """Makes a shape of fields that were checked before."""
     shape = object.__new__(Shape)
     dynamic = any(dynamic_dimensions) or any(s.is_dynamic for s in tuple_shapes)
     _set(shape, "element_type", element_type)
@@ -399,14 +408,15 @@ def _new(
     return shape
 
 
-def _remember(cache: dict[Any, Shape], key: object, shape: Shape) -> None:
-    if len(cache) >= _CACHE_LIMIT:
+def _store(cache: dict[Any, Shape], key: object, shape: Shape) -> None:
+    """Stores a shape in a cache, which is emptied first if it is full."""
+    if len(cache) >= _MAX_CACHED_SHAPES:
         cache.clear()
     cache[key] = shape
 
 
-_ARRAYS: dict[Any, Shape] = {}
-_TOKENS_OF_TEXT: dict[Any, Shape] = {}
+_ARRAY_SHAPES: dict[Any, Shape] = {}
+_SHAPES_BY_TEXT: dict[Any, Shape] = {}
 _TOKEN = _new(TOKEN, (), (), None, (), None)
 _OPAQUE = _new(OPAQUE_TYPE, (), (), None, (), None)
 
@@ -458,8 +468,10 @@ def _element_count(element_type: PrimitiveType, sizes: Ints, dynamic: Bools) -> 
 
 
 def bounded_product(sizes: Sequence[int]) -> int:
-    """The product of sizes >= 0, or some number above 2**63 - 1 if it is larger than that: never a number so long that
-    a text of many sizes could keep the machine busy with it."""
+    """The product of sizes >= 0; some number above 2**63 - 1 if the product is larger than that.
+
+    Multiplication stops there, so that a text with very many sizes does not take long.
+    """
     if 0 in sizes:
         return 0
     product = 1
@@ -470,8 +482,8 @@ def bounded_product(sizes: Sequence[int]) -> int:
     return product
 
 
-def _parts_agree(left: Shape, right: Shape, agree: Callable[[Shape, Shape], bool]) -> bool:
-    """Whether the tuple elements and buffer contents of both shapes agree one by one."""
+def _elements_match(left: Shape, right: Shape, agree: Callable[[Shape, Shape], bool]) -> bool:
+    """Whether tuple elements and buffer contents of both shapes correspond, as `agree` compares them."""
     if len(left.tuple_shapes) != len(right.tuple_shapes):
         return False
     if left.buffer_shape is not None and right.buffer_shape is not None:
@@ -491,7 +503,7 @@ def _text_of(shape: Shape, layout: bool) -> str:
     if shape.buffer_shape is not None:
         return f"b({shape.buffer_shape.to_text(layout)})"
     sizes = ",".join(map(_size_text, shape.dimensions, shape.dynamic_dimensions))
-    # A scalar's layout prints only when it says more than {}.
+    # The layout of a scalar is printed only if it has annotations.
     shown = layout and shape.layout is not None and (shape.dimensions or not shape.layout.is_default)
     return f"{shape.element_type.text}[{sizes}]{shape.layout if shown else ''}"
 
@@ -506,9 +518,9 @@ _TYPE_WORDS = {t.text: t for t in ALL_TYPES if t.is_array or t in (TOKEN, OPAQUE
 _TYPE_PATTERN = "|".join(sorted(_TYPE_WORDS, key=len, reverse=True))
 
 SHAPE_PATTERN: str = rf"(?:{_TYPE_PATTERN})\s*\[[\d,<=?\s]*\](?:\s*\{{\s*[\d:][^{{}}]*\}})?"
-"""Matches one shape that is no tuple and no buffer, with its layout: `f32[2,<=3]{1,0:T(8)}`, `token[]`.
+"""Matches the shape of an array, token or opaque object with its layout: `f32[2,<=3]{1,0:T(8)}`, `token[]`.
 
-A brace opens a layout only when an integer or a colon follows, as in XLA. Put a word boundary before it.
+As in XLA, a brace opens a layout only if an integer or a colon follows. Users put a word boundary before the pattern.
 """
 
 _PLAIN = re.compile(rf"({_TYPE_PATTERN})\[((?:\d+(?:,\d+)*)?)\](?:\{{(\d+(?:,\d+)*)\}})?")
@@ -517,27 +529,27 @@ _LAYOUT_AHEAD = re.compile(r"[ \t\r\n]*+[{/]")
 _LAYOUT_STARTS = re.compile(r"\{(?:[ \t\r\n]++|/\*.*?\*/)*+[-\d:]", re.DOTALL)
 
 
-def shape_from_token(text: str) -> Shape:
-    """The shape that `text` spells, from a cache when it was read before. Raises ParseError."""
-    found = _TOKENS_OF_TEXT.get(text)
+def parse_shape(text: str) -> Shape:
+    """Parses the text of a shape; takes it from a cache if it was parsed before. Raises ParseError."""
+    found = _SHAPES_BY_TEXT.get(text)
     if found is None:
         cursor = Cursor(text)
         found = _plain_array(text) or read_shape(cursor)
         if cursor.position:
             cursor.expect_end("shape")
-        _remember(_TOKENS_OF_TEXT, text, found)
+        _store(_SHAPES_BY_TEXT, text, found)
     return found
 
 
 def read_shape(cursor: Cursor) -> Shape:
-    """Reads the shape at the cursor's place and leaves the cursor behind it. Raises ParseError."""
-    return _read_shape(cursor, 0)
+    """Reads the shape at the cursor. Raises ParseError."""
+    return _read_nested_shape(cursor, 0)
 
 
 def _plain_array(text: str) -> Shape | None:
-    """The shape of `f32[2,3]{1,0}` and the like, without annotations, dynamic sizes or blanks; else None."""
+    """The shape of a text such as `f32[2,3]{1,0}`; None if it has annotations, dynamic sizes or blanks."""
     match = _PLAIN.fullmatch(text)
-    if match is None or len(text) > 4096:
+    if match is None or len(text) > _MAX_FAST_PARSED_CHARACTERS:
         return None
     word, sizes, order = match.groups()
     try:
@@ -547,26 +559,26 @@ def _plain_array(text: str) -> Shape | None:
         return None  # the cursor says what is wrong and where, and reads tokens and opaque objects
 
 
-def _read_shape(cursor: Cursor, depth: int) -> Shape:
+def _read_nested_shape(cursor: Cursor, depth: int) -> Shape:
     start = cursor.skip()
     if depth > MAX_TUPLE_DEPTH:
         cursor.fail(f"the shape nests deeper than {MAX_TUPLE_DEPTH} levels")
     if cursor.consume(_BUFFER):
-        inner = _read_shape(cursor, depth + 1)
+        inner = _read_nested_shape(cursor, depth + 1)
         cursor.expect(")", "to end the buffer shape")
-        return _guard(cursor, start, lambda: Shape.buffer(inner))
+        return _make_or_fail(cursor, start, lambda: Shape.buffer(inner))
     if cursor.accept("("):
         return _read_tuple(cursor, depth, start)
     known = _PLAIN.match(cursor.text, cursor.skip())
-    if known is not None and known[0] in _TOKENS_OF_TEXT and not _LAYOUT_AHEAD.match(cursor.text, known.end()):
+    if known is not None and known[0] in _SHAPES_BY_TEXT and not _LAYOUT_AHEAD.match(cursor.text, known.end()):
         cursor.position = known.end()
-        return _TOKENS_OF_TEXT[known[0]]
+        return _SHAPES_BY_TEXT[known[0]]
     word = cursor.consume(_TYPE)
     if word is None:
         cursor.fail(f"expected a shape, found {cursor.describe_next()}")
     found = _read_array(cursor, _TYPE_WORDS[word], start)
-    if cursor.position - start < 64:
-        _remember(_TOKENS_OF_TEXT, cursor.text[start : cursor.position], found)
+    if cursor.position - start < _MAX_CACHED_CHARACTERS:
+        _store(_SHAPES_BY_TEXT, cursor.text[start : cursor.position], found)
     return found
 
 
@@ -578,8 +590,8 @@ def _read_tuple(cursor: Cursor, depth: int, start: int) -> Shape:
     while not cursor.accept(")"):
         if elements:
             cursor.expect(",", "or ')' after a tuple element")
-        elements.append(_read_shape(cursor, depth + 1))
-    return _guard(cursor, start, lambda: Shape.tuple(elements))
+        elements.append(_read_nested_shape(cursor, depth + 1))
+    return _make_or_fail(cursor, start, lambda: Shape.tuple(elements))
 
 
 def _read_array(cursor: Cursor, element_type: PrimitiveType, start: int) -> Shape:
@@ -589,11 +601,11 @@ def _read_array(cursor: Cursor, element_type: PrimitiveType, start: int) -> Shap
             cursor.fail_at(start, f"{element_type} takes no dimensions")
         return _TOKEN if element_type is TOKEN else _OPAQUE
     layout = read_layout(cursor, len(sizes)) if _layout_follows(cursor) else DEFAULT
-    return _guard(cursor, start, lambda: Shape.array(element_type, sizes, dynamic, layout))
+    return _make_or_fail(cursor, start, lambda: Shape.array(element_type, sizes, dynamic, layout))
 
 
 def _layout_follows(cursor: Cursor) -> bool:
-    """Whether the next brace opens a layout: an integer or a colon must follow it (else it is a body's)."""
+    """Whether the next brace opens a layout: an integer or a colon follows it. Otherwise it opens a body."""
     return _LAYOUT_STARTS.match(cursor.text, cursor.skip()) is not None
 
 
@@ -619,7 +631,8 @@ def _read_size(cursor: Cursor) -> int:
     return size
 
 
-def _guard(cursor: Cursor, start: int, make: Callable[[], Shape]) -> Shape:
+def _make_or_fail(cursor: Cursor, start: int, make: Callable[[], Shape]) -> Shape:
+    """The shape that `make` returns; its ShapeError becomes a ParseError at `start`."""
     try:
         return make()
     except ShapeError as error:

@@ -10,7 +10,7 @@ from types import FrameType
 
 from xlapy import opcodes
 from xlapy.base.errors import ShapeError, UnsupportedError
-from xlapy.base.literal import Literal, check_holdable
+from xlapy.base.literal import Literal, check_numpy_limits
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -46,7 +46,7 @@ def _check_array(instruction: Instruction, shape: Shape, platform: str) -> None:
             f"{platform} takes at most {MAX_RANK}"
         )
     try:
-        check_holdable(shape)
+        check_numpy_limits(shape)
     except ShapeError as error:
         raise UnsupportedError(f"{instruction.name}: {error}: not executable by {platform}") from error
 

@@ -17,7 +17,7 @@ from xlapy.base.element_types import ALL_TYPES, OPAQUE_TYPE, TOKEN
 from xlapy.base.errors import ParseError, ShapeError, UnsupportedError
 from xlapy.base.hlo_cursor import NAME
 from xlapy.base.literal import Literal
-from xlapy.base.shape import SHAPE_PATTERN, Shape, shape_from_token
+from xlapy.base.shape import SHAPE_PATTERN, Shape, parse_shape
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import TYPE_NAMES, sanitize
@@ -65,7 +65,7 @@ class InstructionReader:
         shape = None
         if head is not None and head[3] is not None:
             try:
-                shape = shape_from_token(head[3])
+                shape = parse_shape(head[3])
             except (ParseError, ShapeError):
                 head = None
         if head is None:
@@ -276,7 +276,7 @@ class InstructionReader:
         match = cursor.match(_OPERAND)
         if match is not None:
             try:
-                shape = shape_from_token(match[1]) if match[1] else None
+                shape = parse_shape(match[1]) if match[1] else None
             except (ParseError, ShapeError):
                 cursor.position = start
                 shape = cursor.shape()

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from xlapy.base.loading import load_code
+from xlapy.base.loading import load_user_code
 
 
 def _load(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> None:
     for name in names:
-        load_code(name)
+        load_user_code(name)
 
 
 def load_option(registers: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

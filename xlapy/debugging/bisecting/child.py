@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError, XlaError
-from xlapy.base.loading import load_code
+from xlapy.base.loading import load_user_code
 from xlapy.cpu import compiler
 from xlapy.debugging.bisecting.values import first_change
 from xlapy.debugging.fuzzing.peers import plain
@@ -55,7 +55,7 @@ class Ended:
 def serve(task: str, loads: Sequence[str], *arguments: Any, **keywords: Any) -> Any:
     """Carries out a task, by its name, after loading files or modules of Python that it needs."""
     for name in loads:
-        load_code(name)
+        load_user_code(name)
     with np.errstate(all="ignore"):
         return _TASKS[task](*arguments, **keywords)
 
