@@ -120,7 +120,7 @@ class Lowering:
         inner.mask = self.mask
         return inner
 
-    def inside(self, index: Index, limits: Sequence[tuple[int, int]]) -> Value | None:
+    def in_bounds(self, index: Index, limits: Sequence[tuple[int, int]]) -> Value | None:
         """Whether low <= position < high holds for all dimensions; None if that is known."""
         condition: Value | None = None
         for position, (low, high) in zip(index, limits, strict=True):

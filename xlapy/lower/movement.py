@@ -105,7 +105,7 @@ def pad(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
         place, holes = undilated(lowering.builder, position - d.low, d.interior + 1)
         source.append(place)
         condition = both(lowering.builder, condition, holes)
-        condition = both(lowering.builder, condition, lowering.inside((place,), [(0, size)]))
+        condition = both(lowering.builder, condition, lowering.in_bounds((place,), [(0, size)]))
     return masked_element(lowering, operand, tuple(source), condition, padding)
 
 
@@ -154,7 +154,7 @@ def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> E
         size = part.shape.dimensions[d]
         source = (*index[:d], index[d] - start, *index[d + 1 :])
         if meets(source[d], size):
-            condition = lowering.inside((source[d],), [(0, size)])
+            condition = lowering.in_bounds((source[d],), [(0, size)])
             element = element_where(lowering, part, source, condition)
             if result is not None and condition is not None:
                 element = select_element(lowering.builder, condition, element, result)
@@ -213,5 +213,5 @@ def dynamic_update_slice(lowering: Lowering, instruction: Instruction, index: In
     limits = [whole - size for whole, size in zip(operand.shape.dimensions, sizes, strict=True)]
     begins = starts_of(lowering, starts, limits)
     source = tuple(p - begin for p, begin in zip(index, begins, strict=True))
-    condition = lowering.inside(source, [(0, size) for size in sizes])
+    condition = lowering.in_bounds(source, [(0, size) for size in sizes])
     return masked_element(lowering, update, source, condition, lowering.element(operand, index))

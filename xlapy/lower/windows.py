@@ -77,7 +77,7 @@ def _place(
 ) -> tuple[Affine, Value | None]:
     at = _on_base(position, offset, dimension)
     place, holes = undilated(lowering.builder, at, dimension.base_dilation)
-    return place, both(lowering.builder, holes, lowering.inside((place,), [(0, size)]))
+    return place, both(lowering.builder, holes, lowering.in_bounds((place,), [(0, size)]))
 
 
 def _on_base(position: Affine, offset: Affine, dimension: WindowDimension) -> Affine:

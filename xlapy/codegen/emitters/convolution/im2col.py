@@ -1,19 +1,17 @@
-"""Kernels of convolution, as products whose left or right operand is what lies under the window.
+"""Emits convolutions as matrix multiplications (im2col); the micro-kernel packs the input under the window on the fly.
 
-What runs in lanes is the last dimension of the result:
+The last dimension of the result runs in vectors:
 
 - features: rows are positions of the result, terms are window offsets and input features, columns are the output
   features of a group. The input under the window is packed as rows, the kernel as columns;
 - positions along the last dimension: rows are output features, columns are positions.
 
-Positions that the rows do not go through, and groups, are the batch of the product. With one input feature a group (a
-depthwise convolution) there is nothing to share between columns: such a kernel goes through the window for a few
-positions and a vector of features at once.
+Positions that are not rows, and groups, form the batch of the matmul problem. A depthwise convolution (one input
+feature per group) has nothing to share between columns: its kernel iterates over the window for a few positions and a
+vector of features at once.
 
-An infinite kernel element adds nothing where it meets padding, but its product with a packed zero is NaN. So a block
-of the kernel that holds one is left to the general loops.
-
-Must not know: tiles, blocks.
+An infinite kernel element contributes nothing where it meets padding, but its product with a packed zero is NaN. So a
+block whose part of the kernel is not finite is computed element by element, as the operation is defined.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from collections.abc import Mapping, Sequence
 
 from xlapy import opcodes
 from xlapy.codegen.emitters.matmul.finite import all_finite
-from xlapy.codegen.emitters.matmul.packed_gemm import packed_kernel
-from xlapy.codegen.emitters.matmul.product import Product
-from xlapy.codegen.emitters.matmul.tiles import inside
+from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
+from xlapy.codegen.emitters.matmul.packed_gemm import packed_gemm_kernel
+from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.region import Region
 from xlapy.loops import Affine, Kernel, Value
 from xlapy.lower import Element
@@ -35,34 +33,35 @@ from xlapy.lower.movement import both, masked_element, undilated
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
 
-LEAST_WORK = 1 << 12
-"""Products of elements below which general loops do as well."""
+MIN_PRODUCTS = 1 << 12
+"""Products (rows x columns x terms) of a convolution, at least: the loop emitter does as well for fewer."""
 
-MANY_FEATURES = 16
+MIN_VECTOR_FEATURES = 16
 """Input features that fill a vector."""
 
 Coordinates = Mapping[str, Affine]
 
 
 def convolution_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """The kernel of a region whose root is a convolution, and the work of one task; None for what it is no gain for."""
+    """Returns the kernel of a region whose root is a convolution, and the work of one task; else None."""
     root = region.root
     if (
         root.op is not opcodes.CONVOLUTION
         or root.attributes_as(ConvolutionAttributes).sparsity_config != SparsityConfig()
     ):
         return None
-    product = Convolution(region)
-    if not product.terms or product.columns < 4 or product.rows * product.columns * product.terms < LEAST_WORK:
+    problem = ConvolutionProblem(region)
+    if not problem.terms or problem.columns < 4 or problem.rows * problem.columns * problem.terms < MIN_PRODUCTS:
         return None
-    return packed_kernel(product)
+    return packed_gemm_kernel(problem)
 
 
-class Convolution(Product):
-    """The convolution of a region. Coordinates are named: g group, b batch, f output feature of a group, i input
+class ConvolutionProblem(MatmulProblem):
+    """The convolution that is the root of a region.
 
-    feature of a group, p0 p1 ... positions, k0 k1 ... window offsets. Where the base area has holes, positions are
-    p * phases + r, and k counts the offsets that meet elements at those of phase r.
+    Coordinates are named: g group, b batch, f output feature of a group, i input feature of a group, p0 p1 ...
+    positions, k0 k1 ... window offsets. With base dilation, a position is p * phases + r, and k counts the offsets that
+    meet elements at positions of phase r.
     """
 
     def __init__(self, region: Region) -> None:
@@ -91,12 +90,12 @@ class Convolution(Product):
     # -- which coordinates are rows, columns, terms, batch
 
     def _arrange(self) -> None:
-        last = self._last(self._result_order())
+        last = self._minor_most(self._result_order())
         positions = [name for name in self._result_order() if name not in ("f", last)]
         self.features_in_lanes = last == "f"
         if self.features_in_lanes:
             self.column_names = ["f"]
-            contiguous = self._last(self._input_order())
+            contiguous = self._minor_most(self._input_order())
             rows = [contiguous] if contiguous in positions else positions
             offsets = [name for name in self.sizes if name[0] == "k"]
             joined = 1 if self._run_along_last() else 0
@@ -115,9 +114,9 @@ class Convolution(Product):
         self.outer, self.inner = self._count(self.outer_names), self._count(self.inner_names)
 
     def _run_along_last(self) -> bool:
-        """Whether what lies under the window along the last dimension, all its features, is one run of memory.
+        """Whether the input under the window is contiguous along the last dimension and features, and worth one loop.
 
-        It is worth one loop unless that takes a kernel apart whose input features are one.
+        One loop is not worth it if the input features of the kernel are contiguous by themselves.
         """
         last = len(self.input_sizes) - 1
         plain = all(
@@ -127,10 +126,10 @@ class Convolution(Product):
         if last < 0 or not plain or self.sizes["g"] > 1 or self._input_order()[-2:] != [f"p{last}", "i"]:
             return False
         kernel = self._kernel_order()
-        return kernel[-1] != "i" or kernel[-2] == f"k{last}" or self.sizes["i"] < MANY_FEATURES
+        return kernel[-1] != "i" or kernel[-2] == f"k{last}" or self.sizes["i"] < MIN_VECTOR_FEATURES
 
-    def _last(self, names: Sequence[str]) -> str:
-        """The most minor coordinate that has more than one value."""
+    def _minor_most(self, names: Sequence[str]) -> str:
+        """The minor-most coordinate that has more than one value."""
         return next((name for name in reversed(names) if self.sizes[name] > 1), names[-1])
 
     def _result_order(self) -> list[str]:
@@ -154,8 +153,8 @@ class Convolution(Product):
     def _coordinates(self, *groups: tuple[Sequence[str], Affine]) -> dict[str, Affine]:
         found: dict[str, Affine] = {}
         for names, position in groups:
-            places = delinear(self.builder, position, [self.sizes[name] for name in names])
-            found.update(zip(names, places, strict=True))
+            components = delinear(self.builder, position, [self.sizes[name] for name in names])
+            found.update(zip(names, components, strict=True))
         return found
 
     def _terms(self, term: Affine) -> tuple[Sequence[str], Affine]:
@@ -171,12 +170,12 @@ class Convolution(Product):
         (first, size), total = (columns, self.columns) if self.features_in_lanes else (rows, self.rows)
 
         def element(feature: Affine, term: Affine) -> Element:
-            mask = inside(self.lowering, first + feature, total, size)
+            mask = in_bounds(self.lowering, first + feature, total, size)
             if self.features_in_lanes:
                 return self.right_element(batch, term, first + feature, mask)
             return self.left_element(batch, first + feature, term, mask)
 
-        if self._last(self._kernel_order()) == "f":
+        if self._minor_most(self._kernel_order()) == "f":
             return all_finite(self.builder, self.type, lambda term, feature: element(feature, term), (self.terms, size))
 
         def in_run(line: Affine, lane: Affine) -> Element:
@@ -196,12 +195,12 @@ class Convolution(Product):
         return self._kernel_element(at, mask) if self.features_in_lanes else self._input_element(at, mask)
 
     def _input_element(self, at: Coordinates, mask: Value | None) -> Element:
-        """What lies under the window; zero for padding and holes."""
+        """The input element under the window; zero for padding and holes."""
         n, attrs = self.numbers, self.attrs
         count = len(self.input_sizes)
         positions = [self._position(at, d) for d in range(count)]
         offsets = [self._offset(at, d) for d in range(count)]
-        places, condition = self._places(positions, offsets, at["i"])
+        places, condition = self._input_index(positions, offsets, at["i"])
         index: list[Affine] = [Affine()] * (count + 2)
         index[n.input_batch_dimension], index[n.input_feature_dimension] = at["b"], at["i"]
         if attrs.batch_group_count > 1:
@@ -213,12 +212,12 @@ class Convolution(Product):
         condition = both(self.builder, condition, mask)
         zero = zero_element(self.builder, self.input.shape.element_type)
         element = masked_element(self.lowering, self.input, tuple(index), condition, zero)
-        return self.widened(self.input, element)
+        return self.converted_to_sum_type(self.input, element)
 
-    def _places(
+    def _input_index(
         self, positions: Sequence[Affine], offsets: Sequence[Affine], feature: Affine
     ) -> tuple[list[Affine], Value | None]:
-        """Where the input lies under the window, and whether there is any."""
+        """The spatial index of the input element under the window, and the condition that there is one."""
         builder, lowering = self.builder, self.lowering
         places: list[Affine] = []
         condition: Value | None = None
@@ -228,21 +227,21 @@ class Convolution(Product):
             places.append(place)
             limits = [(place, self.input_sizes[d])]
             if self.features_in_lanes and len(self.inner_names) > 1 and d == len(self.input_sizes) - 1:
-                inputs = self.sizes["i"]  # the same condition, of a position that goes on evenly through features
+                inputs = self.sizes["i"]  # the same condition, on a position that is contiguous through features
                 limits = [(place * inputs + feature, self.input_sizes[d] * inputs)]
             if self.phases[d] > 1:
                 limits += [(offsets[d], w.size), (positions[d], self.result_sizes[d])]
             for position, size in limits:
-                condition = both(builder, condition, lowering.inside((position,), [(0, size)]))
+                condition = both(builder, condition, lowering.in_bounds((position,), [(0, size)]))
             condition = both(builder, condition, holes)
         return places, condition
 
     def _position(self, at: Coordinates, d: int) -> Affine:
-        """Of the window, in the result."""
+        """The position of the window in the result, along one spatial dimension."""
         return at[f"p{d}"] * self.phases[d] + at[f"r{d}"]
 
     def _offset(self, at: Coordinates, d: int) -> Affine:
-        """In the window: of a base area with holes, the offsets that meet elements at positions of this phase."""
+        """The offset in the window; with base dilation, only offsets that meet elements at positions of this phase."""
         phases = self.phases[d]
         if phases == 1:
             return at[f"k{d}"]
@@ -257,9 +256,9 @@ class Convolution(Product):
         for number, (d, w) in enumerate(zip(n.kernel_spatial_dimensions, self.attrs.window.dimensions, strict=True)):
             offset = self._offset(at, number)
             if w.size % self.phases[number]:
-                mask = both(self.builder, mask, self.lowering.inside((offset,), [(0, w.size)]))
+                mask = both(self.builder, mask, self.lowering.in_bounds((offset,), [(0, w.size)]))
             index[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
-        return self.factor(self.kernel, tuple(index), mask)
+        return self.load_factor(self.kernel, tuple(index), mask)
 
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
         at = self._coordinates((self.batch_names, batch), (self.row_names, row), (self.column_names, column))
@@ -271,23 +270,23 @@ class Convolution(Product):
             index[d] = self._position(at, number)
         return tuple(index)
 
-    def exists(self, batch: Affine, row: Affine, column: Affine) -> Value | None:
+    def element_exists(self, batch: Affine, row: Affine, column: Affine) -> Value | None:
         index = self.index(batch, row, column)
         condition: Value | None = None
         for d, phases in zip(self.numbers.output_spatial_dimensions, self.phases, strict=True):
             size = self.root.shape.dimensions[d]
             if size % phases:
-                condition = both(self.builder, condition, self.lowering.inside((index[d],), [(0, size)]))
+                condition = both(self.builder, condition, self.lowering.in_bounds((index[d],), [(0, size)]))
         return condition
 
 
 def _phases(window: WindowDimension) -> int:
-    """How many kinds of positions there are, that meet elements of a base area with holes at other offsets."""
+    """How many phases the positions have: in a dilated base area, each phase meets elements at other offsets."""
     plain = window.stride == 1 and window.window_dilation == 1
     return window.base_dilation if plain else 1
 
 
 def _ordered(first: str, first_at: int, second: str, second_at: int, kind: str, rest: Sequence[int]) -> list[str]:
-    """Names of dimensions in their order in memory."""
-    places = {first_at: first, second_at: second} | {d: f"{kind}{number}" for number, d in enumerate(rest)}
-    return [places[d] for d in sorted(places)]
+    """The names of dimensions, the major-most first."""
+    names = {first_at: first, second_at: second} | {d: f"{kind}{number}" for number, d in enumerate(rest)}
+    return [names[d] for d in sorted(names)]

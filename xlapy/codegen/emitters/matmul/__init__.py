@@ -1,1 +1,1 @@
-"""Matrix products in register tiles: packed GEMM, GEMV, and dot in terms of them."""
+"""Matrix multiplications: packed GEMM, GEMV and skinny GEMM, and dots in terms of them."""

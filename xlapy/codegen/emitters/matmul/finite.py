@@ -1,7 +1,4 @@
-"""Whether a block of an operand holds an infinity or NaN: its products with zeros in place of nothing would be NaN.
-
-Must not know: which operand it is.
-"""
+"""Checks that a block of an operand is finite: infinity times a zero that pads the other operand would be NaN."""
 
 from __future__ import annotations
 
@@ -17,31 +14,32 @@ from xlapy.lower.reduction import flat
 def all_finite(
     builder: Builder, t: PrimitiveType, element: Callable[[Affine, Affine], Element], size: tuple[int, int]
 ) -> Value:
-    """An I1: whether `element(line, lane)` is finite for all so many lines and lanes, these in vectors.
+    """Returns an I1: whether `element(row, column)` is finite for all rows and columns below `size`.
 
-    It adds up products with zero: a sum of zeros, unless one of them is NaN. Whole numbers all are finite.
+    Columns run in vectors. The sum of the products of all elements with zero is zero, unless one of them is infinite or
+    NaN. Integers are always finite.
     """
-    lines, lanes = size
+    rows, columns = size
     zero, yes = builder.zero(register_type(t)), builder.constant(I1, 1)
     if not zero.type.is_float:
         return yes
 
-    def column(lane: Affine, carried: Sequence[Value]) -> list[Value]:
-        def step(line: Affine, sums: Sequence[Value]) -> list[Value]:
+    def column(position: Affine, carried: Sequence[Value]) -> list[Value]:
+        def step(row: Affine, sums: Sequence[Value]) -> list[Value]:
             (total,) = sums
-            for value in flat([element(line, lane)]):
+            for value in flat([element(row, position)]):
                 total = builder.fma(value, zero, total)
             return [total]
 
-        (total,) = builder.reduce(lines, [zero], step)
+        (total,) = builder.reduce(rows, [zero], step)
         return [builder.binary("and", carried[0], builder.compare("ord", total, total))]
 
     (result,) = builder.reduce(
-        lanes,
+        columns,
         [yes],
         column,
         kind=AxisKind.VECTOR,
-        width=min(builder.lanes(zero.type), 1 << (lanes - 1).bit_length()),
+        width=min(builder.lanes(zero.type), 1 << (columns - 1).bit_length()),
         identities=[yes],
         combine=lambda left, right: [builder.binary("and", left[0], right[0])],
     )

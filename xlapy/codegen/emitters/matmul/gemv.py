@@ -1,18 +1,16 @@
-"""Products of few rows and an operand that is too large for the cache: it goes through memory once, in its own order.
+"""GEMV and skinny GEMM: few rows times an operand too large for the cache, which is read once, in memory order.
 
-    for each block of columns, a task
-      clear the sums
-      for every few terms
-        for each vector of columns: add their products to the sums
-      write the sums
-
-Must not know: which operation the product is.
+for each block of columns, a task
+  clear the sums
+  for every few terms
+    for each vector of columns: add their products to the sums
+  write the sums
 """
 
 from __future__ import annotations
 
 from xlapy.codegen.emitters.loop_nest import block_extent
-from xlapy.codegen.emitters.matmul.product import Product
+from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.lower import Element
@@ -20,58 +18,58 @@ from xlapy.lower.contraction import multiply_add, zero_element
 from xlapy.lower.core import delinear
 from xlapy.lower.element_types import register_type
 
-BLOCK_BYTES = 1 << 14
-"""Of sums: all rows of a block of columns."""
+ACCUMULATOR_BLOCK_BYTES = 1 << 14
+"""Bytes of the sums of one task: all rows of a block of columns."""
 
-LEAST_RUN = 512
-"""Bytes of columns that are worth a stop on the way through memory."""
+MIN_COLUMN_RUN_BYTES = 512
+"""Contiguous bytes of one term that a task reads, at least: shorter runs use memory bandwidth badly."""
 
-TOGETHER = 8
-"""Terms that are added at once."""
-
-
-def streamed_kernel(product: Product) -> tuple[Kernel, int]:
-    """The kernel, and the work of one task. Columns are contiguous, elements are not complex."""
-    return _Streamed(product).kernel()
+TERMS_PER_STEP = 8
+"""Terms that are added to a vector of sums while it is in a register."""
 
 
-class _Streamed:
-    def __init__(self, product: Product) -> None:
-        self.product, self.builder = product, product.builder
-        size = register_type(product.type).byte_size
-        self.lanes = min(self.builder.lanes(register_type(product.type)), 1 << (product.columns - 1).bit_length())
-        width = max(LEAST_RUN, BLOCK_BYTES // product.rows) // size
-        self.width = min(width, -(-product.columns // self.lanes) * self.lanes)
-        self.sums = ScratchArray(self.builder, "sums", product.type, product.rows * self.width)
+def skinny_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:
+    """Returns the kernel and the work of one task. The columns must be contiguous and the elements real."""
+    return _SkinnyGemm(problem).kernel()
+
+
+class _SkinnyGemm:
+    def __init__(self, problem: MatmulProblem) -> None:
+        self.problem, self.builder = problem, problem.builder
+        size = register_type(problem.type).byte_size
+        self.lanes = min(self.builder.lanes(register_type(problem.type)), 1 << (problem.columns - 1).bit_length())
+        width = max(MIN_COLUMN_RUN_BYTES, ACCUMULATOR_BLOCK_BYTES // problem.rows) // size
+        self.width = min(width, -(-problem.columns // self.lanes) * self.lanes)
+        self.sums = ScratchArray(self.builder, "sums", problem.type, problem.rows * self.width)
 
     def kernel(self) -> tuple[Kernel, int]:
-        product, builder = self.product, self.builder
-        blocks = -(-product.columns // self.width)
-        with builder.loop(product.batches * blocks, AxisKind.PARALLEL) as task:
-            batch, block = delinear(builder, task, (product.batches, blocks))
+        problem, builder = self.problem, self.builder
+        blocks = -(-problem.columns // self.width)
+        with builder.loop(problem.batches * blocks, AxisKind.PARALLEL) as task:
+            batch, block = delinear(builder, task, (problem.batches, blocks))
             first = block * self.width
-            columns = block_extent(builder, first, product.columns, self.width)
-            with builder.loop(product.rows * self.width, AxisKind.VECTOR, width=self.lanes) as place:
-                self.sums.store(place, zero_element(builder, product.type))
-            whole, rest = divmod(product.terms, TOGETHER)
+            columns = block_extent(builder, first, problem.columns, self.width)
+            with builder.loop(problem.rows * self.width, AxisKind.VECTOR, width=self.lanes) as position:
+                self.sums.store(position, zero_element(builder, problem.type))
+            whole, rest = divmod(problem.terms, TERMS_PER_STEP)
             if whole:
                 with builder.loop(whole) as step:
-                    self.add(batch, first, columns, [step * TOGETHER + term for term in range(TOGETHER)])
+                    self.add(batch, first, columns, [step * TERMS_PER_STEP + term for term in range(TERMS_PER_STEP)])
             if rest:
-                self.add(batch, first, columns, [Affine((), product.terms - rest + term) for term in range(rest)])
-            with builder.loop(product.rows) as row, builder.loop(columns, AxisKind.VECTOR, width=self.lanes) as column:
-                product.store(batch, row, first + column, self.sums.load(row * self.width + column))
-        return builder.kernel, product.rows * self.width * product.terms
+                self.add(batch, first, columns, [Affine((), problem.terms - rest + term) for term in range(rest)])
+            with builder.loop(problem.rows) as row, builder.loop(columns, AxisKind.VECTOR, width=self.lanes) as column:
+                problem.store(batch, row, first + column, self.sums.load(row * self.width + column))
+        return builder.kernel, problem.rows * self.width * problem.terms
 
     def add(self, batch: Affine, first: Affine, columns: int | Value, terms: list[Affine]) -> None:
         """Adds the products of a few terms to the sums of all rows."""
-        product, builder = self.product, self.builder
-        left = [[product.left_element(batch, Affine((), row), term) for term in terms] for row in range(product.rows)]
+        problem, builder = self.problem, self.builder
+        left = [[problem.left_element(batch, Affine((), row), term) for term in terms] for row in range(problem.rows)]
         with builder.loop(columns, AxisKind.VECTOR, width=self.lanes) as column:
-            right = [product.right_element(batch, term, first + column) for term in terms]
+            right = [problem.right_element(batch, term, first + column) for term in terms]
             for row, factors in enumerate(left):
-                place = column + row * self.width
-                total: Element = self.sums.load(place)
+                offset = column + row * self.width
+                total: Element = self.sums.load(offset)
                 for factor, element in zip(factors, right, strict=True):
-                    total = multiply_add(builder, product.type, factor, element, total)
-                self.sums.store(place, total)
+                    total = multiply_add(builder, problem.type, factor, element, total)
+                self.sums.store(offset, total)

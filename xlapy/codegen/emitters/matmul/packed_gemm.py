@@ -1,16 +1,14 @@
-"""Products whose operands are packed: copied, block by block, into the order in which register tiles read them.
+"""Packed GEMM: copies blocks of both operands into the order in which the micro-kernel reads them.
 
-    for each block of the result, a task
-      for each block of terms
-        pack these terms of the right operand: panels of as many columns as a tile has, term by term
-        for each few rows
+    for each block of MC rows and NC columns of the result, a task
+      for each block of KC terms
+        pack these terms of the right operand: panels as wide as a tile, term by term
+        for each MR rows
           pack these terms of the left operand
-          for each panel: a tile of sums
+          for each panel: the micro-kernel computes a tile of MR rows and NR columns
 
-Sums over several blocks of terms wait in scratch memory until all are added. Terms are counted by two loops, outer and
-inner; a block is a part of the inner loop for one outer position, or the whole inner loop for several.
-
-Owns: blocks and packing. Must not know: which operation the product is.
+With several blocks of terms, the sums are accumulated in scratch memory. Terms are counted by two loops, outer and
+inner: a block is a part of the inner loop at one outer position, or the whole inner loop at several outer positions.
 """
 
 from __future__ import annotations
@@ -19,8 +17,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xlapy.codegen.emitters.loop_nest import block_extent
-from xlapy.codegen.emitters.matmul.product import Product
-from xlapy.codegen.emitters.matmul.tiles import add_elements, balanced, choose_tile, inside, tile_sums, within
+from xlapy.codegen.emitters.matmul.micro_kernel import (
+    add_elements,
+    balanced,
+    choose_tile,
+    clamped_position,
+    emit_micro_kernel,
+    in_bounds,
+)
+from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.ir import tile_shape
@@ -30,81 +35,89 @@ from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
 
-BLOCK_BYTES, BLOCK_ROWS = 512, 128
-"""A packed block of the right operand: so many bytes of columns; and rows of the result."""
+MC_ROWS = 128
+"""Rows of a block of the result (MC), at most."""
+
+NC_BYTES = 512
+"""Bytes of the columns of a block of the result (NC), at most: one row of a packed block of the right operand."""
 
 
-def packed_kernel(product: Product) -> tuple[Kernel, int]:
-    """The kernel, and the work of one task."""
-    return _Packed(product).kernel()
+def packed_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:
+    """Returns the kernel and the work of one task."""
+    return _PackedGemm(problem).kernel()
 
 
-class _Packed:
-    """The sizes of all blocks, and the memory that they are packed in."""
+class _PackedGemm:
+    """The sizes of all blocks, and the scratch memory that they are packed into."""
 
-    def __init__(self, product: Product) -> None:
-        rows, left_terms = product.left_strides()
-        columns, right_terms = product.right_strides()
+    def __init__(self, problem: MatmulProblem) -> None:
+        rows, left_terms = problem.left_strides()
+        columns, right_terms = problem.right_strides()
         self.rows_are_contiguous = rows_are_contiguous = rows == 1 and left_terms != 1
-        """Then rows are packed in vectors, else terms are."""
-        self.product, self.builder = product, product.builder
-        builder, t = product.builder, product.type
-        self.tile = tile = choose_tile(product.region.target, builder, t, product.rows, product.columns)
+        """Whether rows of the left operand are contiguous: packing then loads vectors of rows, not of terms."""
+        self.problem, self.builder = problem, problem.builder
+        builder, t = problem.builder, problem.type
+        self.tile = tile = choose_tile(problem.region.target, builder, t, problem.rows, problem.columns)
         size = register_type(t).byte_size * (2 if t.is_complex else 1)
-        self.down = balanced(-(-product.rows // tile.rows), max(1, BLOCK_ROWS // tile.rows))
-        self.across = balanced(-(-product.columns // tile.columns), max(1, BLOCK_BYTES // size // tile.columns))
+        self.mc_tiles = balanced(-(-problem.rows // tile.rows), max(1, MC_ROWS // tile.rows))
+        self.nc_tiles = balanced(-(-problem.columns // tile.columns), max(1, NC_BYTES // size // tile.columns))
         most = CONTRACTION_BLOCK_TERMS // 2 if rows_are_contiguous else CONTRACTION_BLOCK_TERMS
-        self.inner = balanced(product.inner, most)
-        self.outer = balanced(product.outer, max(1, most // product.inner))
-        terms = self.inner * self.outer
+        self.kc_inner = balanced(problem.inner, most)
+        self.kc_outer = balanced(problem.outer, max(1, most // problem.inner))
+        terms = self.kc_inner * self.kc_outer
         plain_size = register_type(t).byte_size
         registers = tile_shape(builder.vector_bytes, plain_size)
-        room = -(-terms // registers[1]) * registers[1]
-        # rows of terms must not all begin in the same set of the cache
-        line = room + max(1, product.region.target.cache_line_bytes // size)
-        self.row_stride = 1 if rows_are_contiguous else line
+        padded_terms = -(-terms // registers[1]) * registers[1]
+        # the padding keeps rows of terms from mapping to the same cache set
+        column_pitch = padded_terms + max(1, problem.region.target.cache_line_bytes // size)
+        self.row_stride = 1 if rows_are_contiguous else column_pitch
         self.term_stride = tile.rows if rows_are_contiguous else 1
         self.tile_size = tile.rows * (terms if rows_are_contiguous else self.row_stride)
-        self.left = ScratchArray(builder, "left", t, self.tile_size * (self.down if rows_are_contiguous else 1))
-        self.panel_size = room * tile.columns
-        self.right = ScratchArray(builder, "right", t, self.panel_size * self.across)
+        self.left = ScratchArray(builder, "left", t, self.tile_size * (self.mc_tiles if rows_are_contiguous else 1))
+        self.panel_size = padded_terms * tile.columns
+        self.right = ScratchArray(builder, "right", t, self.panel_size * self.nc_tiles)
         transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
-        self.line, self.lines = line, ScratchArray(builder, "lines", t, tile.columns * line) if transposes else None
-        """Columns of a panel as they are in memory, where their terms are contiguous: packed by transposition."""
-        self.blocks = -(-product.outer // self.outer), -(-product.inner // self.inner)
-        self.width = tile.columns * self.across
-        several = self.blocks != (1, 1)
-        self.sums = ScratchArray(builder, "sums", t, self.down * tile.rows * self.width) if several else None
+        self.column_pitch, self.loaded_columns = (
+            column_pitch,
+            ScratchArray(builder, "columns", t, tile.columns * column_pitch) if transposes else None,
+        )
+        """The columns of a panel with contiguous terms, as loaded; a transposition packs them."""
+        self.blocks = -(-problem.outer // self.kc_outer), -(-problem.inner // self.kc_inner)
+        self.width = tile.columns * self.nc_tiles
+        has_several_blocks = self.blocks != (1, 1)
+        self.sums = (
+            ScratchArray(builder, "sums", t, self.mc_tiles * tile.rows * self.width) if has_several_blocks else None
+        )
 
     def kernel(self) -> tuple[Kernel, int]:
-        product, builder, tile = self.product, self.builder, self.tile
-        tiles = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
-        down, across = -(-tiles[0] // self.down), -(-tiles[1] // self.across)
-        with builder.loop(product.batches * down * across, AxisKind.PARALLEL) as task:
-            batch, at_row, at_column = delinear(builder, task, (product.batches, down, across))
-            block = _Block(
+        problem, builder, tile = self.problem, self.builder, self.tile
+        tiles = -(-problem.rows // tile.rows), -(-problem.columns // tile.columns)
+        row_blocks, column_blocks = -(-tiles[0] // self.mc_tiles), -(-tiles[1] // self.nc_tiles)
+        with builder.loop(problem.batches * row_blocks * column_blocks, AxisKind.PARALLEL) as task:
+            batch, tile_row, tile_column = delinear(builder, task, (problem.batches, row_blocks, column_blocks))
+            block = _ResultBlock(
                 self,
                 batch,
-                at_row * (self.down * tile.rows),
-                at_column * self.width,
-                block_extent(builder, at_row * self.down, tiles[0], self.down),
-                block_extent(builder, at_column * self.across, tiles[1], self.across),
+                tile_row * (self.mc_tiles * tile.rows),
+                tile_column * self.width,
+                block_extent(builder, tile_row * self.mc_tiles, tiles[0], self.mc_tiles),
+                block_extent(builder, tile_column * self.nc_tiles, tiles[1], self.nc_tiles),
             )
-            rows = block.row, self.down * tile.rows
-            condition = product.fast_path_condition(batch, rows, (block.column, self.width))
+            rows = block.row, self.mc_tiles * tile.rows
+            condition = problem.fast_path_condition(batch, rows, (block.column, self.width))
             if condition is None:
-                block.write()
+                block.compute()
             else:
                 with builder.branch(condition):
-                    block.write()
+                    block.compute()
                 with builder.branch(builder.logical_not(condition)):
-                    block.write_plainly()
-        return builder.kernel, self.down * tile.rows * self.width * product.terms
+                    block.compute_by_definition()
+        return builder.kernel, self.mc_tiles * tile.rows * self.width * problem.terms
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
-    """A block of terms: where it begins in the outer and the inner loop, and how long it is there."""
+class _TermBlock:
+    """A block of terms: where it begins in the outer and the inner loop over terms, and its extents in both."""
 
     outer: Affine
     inner: Affine
@@ -113,148 +126,153 @@ class _Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
-    """One block of the result: where it begins, and how many tiles it has down and across."""
+class _ResultBlock:
+    """A block of the result: where it begins, and how many tiles it has along rows and columns."""
 
-    plan: _Packed
+    plan: _PackedGemm
     batch: Affine
     row: Affine
     column: Affine
-    down: int | Value
-    across: int | Value
+    mc_tiles: int | Value
+    nc_tiles: int | Value
 
-    def write(self) -> None:
-        plan, product = self.plan, self.plan.product
+    def compute(self) -> None:
+        """Computes and stores the block, one block of terms after the other."""
+        plan, problem = self.plan, self.plan.problem
         if plan.sums is None:
-            self.add(_Terms(Affine(), Affine(), product.outer, product.inner))
+            self.add(_TermBlock(Affine(), Affine(), problem.outer, problem.inner))
             return
         self.clear()
         with plan.builder.loop(plan.blocks[0]) as at_outer, plan.builder.loop(plan.blocks[1]) as at_inner:
-            outer, inner = at_outer * plan.outer, at_inner * plan.inner
+            outer, inner = at_outer * plan.kc_outer, at_inner * plan.kc_inner
             counts = (
-                block_extent(plan.builder, outer, product.outer, plan.outer),
-                block_extent(plan.builder, inner, product.inner, plan.inner),
+                block_extent(plan.builder, outer, problem.outer, plan.kc_outer),
+                block_extent(plan.builder, inner, problem.inner, plan.kc_inner),
             )
-            self.add(_Terms(outer, inner, *counts))
-        self.finish()
+            self.add(_TermBlock(outer, inner, *counts))
+        self.store_sums()
 
-    def write_plainly(self) -> None:
-        """Element by element, by what the operation means."""
-        product = self.plan.product
-        for row, column in self.places():
-            element = product.lowering.element(product.root, product.index(self.batch, row, column))
-            product.write(self.batch, row, column, element)
+    def compute_by_definition(self) -> None:
+        """Computes the block element by element, as the operation is defined."""
+        problem = self.plan.problem
+        for row, column in self.elements():
+            element = problem.lowering.element(problem.root, problem.index(self.batch, row, column))
+            problem.store_result(self.batch, row, column, element)
 
-    def places(self) -> Iterator[tuple[Affine, Affine]]:
-        """Loops over the elements of the block, those that there are, columns in lanes; gives the one position."""
-        plan, builder, product = self.plan, self.plan.builder, self.plan.product
-        rows = block_extent(builder, self.row, product.rows, plan.down * plan.tile.rows)
-        columns = block_extent(builder, self.column, product.columns, plan.width)
+    def elements(self) -> Iterator[tuple[Affine, Affine]]:
+        """Emits loops over the elements of the block, columns in vectors; yields the row and the column."""
+        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
+        rows = block_extent(builder, self.row, problem.rows, plan.mc_tiles * plan.tile.rows)
+        columns = block_extent(builder, self.column, problem.columns, plan.width)
         with builder.loop(rows) as row, builder.loop(columns, AxisKind.VECTOR, width=plan.tile.lanes) as column:
             yield self.row + row, self.column + column
 
-    def add(self, terms: _Terms) -> None:
-        """Adds the products of one block of terms."""
+    def add(self, terms: _TermBlock) -> None:
+        """Packs one block of terms and adds their products to the tiles."""
         plan, builder = self.plan, self.plan.builder
         with builder.loop(terms.outer_count) as outer, builder.loop(terms.inner_count) as inner:
-            source = (terms.outer + outer) * plan.product.inner + terms.inner + inner
-            if plan.lines is None:
-                with builder.loop(self.across) as panel:
-                    self.pack_right(panel, source, outer * plan.inner + inner)
+            source = (terms.outer + outer) * plan.problem.inner + terms.inner + inner
+            if plan.loaded_columns is None:
+                with builder.loop(self.nc_tiles) as panel:
+                    self.pack_right_term(panel, source, outer * plan.kc_inner + inner)
             if plan.rows_are_contiguous:
-                with builder.loop(self.down) as at_row:
-                    self.pack_column(at_row, source, outer * plan.inner + inner)
-        if plan.lines is not None:
-            with builder.loop(self.across) as panel:
-                self.pack_lines(plan.lines, panel, terms)
-        with builder.loop(self.down) as at_row:
+                with builder.loop(self.mc_tiles) as tile_row:
+                    self.pack_left_term(tile_row, source, outer * plan.kc_inner + inner)
+        if plan.loaded_columns is not None:
+            with builder.loop(self.nc_tiles) as panel:
+                self.pack_panel_by_transposition(plan.loaded_columns, panel, terms)
+        with builder.loop(self.mc_tiles) as tile_row:
             if not plan.rows_are_contiguous:
-                self.pack_rows(at_row, terms)
-            with builder.loop(self.across) as panel:
-                self.multiply(at_row, panel, terms)
+                self.pack_left_rows(tile_row, terms)
+            with builder.loop(self.nc_tiles) as panel:
+                self.compute_tile(tile_row, panel, terms)
 
     # -- packing
 
-    def pack_right(self, panel: Affine, source: Affine, target: Affine) -> None:
-        """One term of a panel."""
+    def pack_right_term(self, panel: Affine, source: Affine, target: Affine) -> None:
+        """Packs one term of a panel of the right operand."""
         plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
-        product = plan.product
+        problem = plan.problem
         begin = self.column + panel * tile.columns
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             for vector in range(tile.vectors):
                 column = lane + vector * tile.lanes
-                mask = inside(product.lowering, begin + column, product.columns, tile.columns)
-                element = product.right_element(self.batch, source, begin + column, mask)
+                mask = in_bounds(problem.lowering, begin + column, problem.columns, tile.columns)
+                element = problem.right_element(self.batch, source, begin + column, mask)
                 plan.right.store(panel * plan.panel_size + target * tile.columns + column, element)
 
-    def pack_lines(self, lines: ScratchArray, panel: Affine, terms: _Terms) -> None:
-        """All terms of a panel."""
-        plan, tile, product = self.plan, self.plan.tile, self.plan.product
+    def pack_panel_by_transposition(self, loaded_columns: ScratchArray, panel: Affine, terms: _TermBlock) -> None:
+        """Packs all terms of a panel of the right operand, by transposition."""
+        plan, tile, problem = self.plan, self.plan.tile, self.plan.problem
         with plan.builder.loop(tile.columns) as number:
-            column = within(plan.builder, self.column + panel * tile.columns + number, product.columns)
-            for source, place in self.term_vectors(terms):
-                lines.store(number * plan.line + place, product.right_element(self.batch, source, column))
-        extents = tile.columns, self.count(terms)
-        lines.transpose(Affine(), plan.line, plan.right, panel * plan.panel_size, tile.columns, extents)
+            column = clamped_position(plan.builder, self.column + panel * tile.columns + number, problem.columns)
+            for source, target in self.term_vectors(terms):
+                loaded_columns.store(
+                    number * plan.column_pitch + target, problem.right_element(self.batch, source, column)
+                )
+        extents = tile.columns, self.term_count(terms)
+        loaded_columns.transpose(
+            Affine(), plan.column_pitch, plan.right, panel * plan.panel_size, tile.columns, extents
+        )
 
-    def term_vectors(self, terms: _Terms) -> Iterator[tuple[Affine, Affine]]:
-        """Loops over a block of terms in vectors; gives the one term, and its place among those packed."""
-        plan, builder, product = self.plan, self.plan.builder, self.plan.product
-        width = min(builder.lanes(register_type(product.type)), 1 << (plan.inner - 1).bit_length())
+    def term_vectors(self, terms: _TermBlock) -> Iterator[tuple[Affine, Affine]]:
+        """Emits loops over a block of terms in vectors; yields the term and its position in packed memory."""
+        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
+        width = min(builder.lanes(register_type(problem.type)), 1 << (plan.kc_inner - 1).bit_length())
         with (
             builder.loop(terms.outer_count) as outer,
             builder.loop(terms.inner_count, AxisKind.VECTOR, width=width) as inner,
         ):
-            yield (terms.outer + outer) * product.inner + terms.inner + inner, outer * plan.inner + inner
+            yield (terms.outer + outer) * problem.inner + terms.inner + inner, outer * plan.kc_inner + inner
 
-    def pack_column(self, at_row: Affine, source: Affine, target: Affine) -> None:
-        """One term of the rows of a tile, contiguous ones."""
+    def pack_left_term(self, tile_row: Affine, source: Affine, target: Affine) -> None:
+        """Packs one term of the rows of a tile; the rows are contiguous in the left operand."""
         plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
-        product = plan.product
+        problem = plan.problem
         width = 1 << (tile.rows - 1).bit_length()
         with builder.loop(tile.rows, AxisKind.VECTOR, width=width) as lane:
-            row = self.row + at_row * tile.rows + lane
-            mask = inside(product.lowering, row, product.rows, tile.rows)
-            element = product.left_element(self.batch, row, source, mask)
-            plan.left.store(at_row * plan.tile_size + target * tile.rows + lane, element)
+            row = self.row + tile_row * tile.rows + lane
+            mask = in_bounds(problem.lowering, row, problem.rows, tile.rows)
+            element = problem.left_element(self.batch, row, source, mask)
+            plan.left.store(tile_row * plan.tile_size + target * tile.rows + lane, element)
 
-    def pack_rows(self, at_row: Affine, terms: _Terms) -> None:
-        """All terms of the rows of a tile."""
-        plan, tile, product = self.plan, self.plan.tile, self.plan.product
+    def pack_left_rows(self, tile_row: Affine, terms: _TermBlock) -> None:
+        """Packs all terms of the rows of a tile."""
+        plan, tile, problem = self.plan, self.plan.tile, self.plan.problem
         with plan.builder.loop(tile.rows) as number:
-            row = within(plan.builder, self.row + at_row * tile.rows + number, product.rows)
-            for source, place in self.term_vectors(terms):
-                plan.left.store(number * plan.row_stride + place, product.left_element(self.batch, row, source))
+            row = clamped_position(plan.builder, self.row + tile_row * tile.rows + number, problem.rows)
+            for source, target in self.term_vectors(terms):
+                plan.left.store(number * plan.row_stride + target, problem.left_element(self.batch, row, source))
 
     # -- multiplying
 
-    def multiply(self, at_row: Affine, panel: Affine, terms: _Terms) -> None:
-        """The sums of a tile over one block of terms: added to those before, or the result."""
+    def compute_tile(self, tile_row: Affine, panel: Affine, terms: _TermBlock) -> None:
+        """Runs the micro-kernel on a block of terms; adds the tile to the sums, or stores it if this is the only block."""
         plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
-        product = plan.product
-        first = at_row * plan.tile_size if plan.rows_are_contiguous else Affine()
+        problem = plan.problem
+        first = tile_row * plan.tile_size if plan.rows_are_contiguous else Affine()
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             columns = [panel * tile.columns + lane + vector * tile.lanes for vector in range(tile.vectors)]
 
             def right(term: Index, vector: int) -> Element:
-                place = panel * plan.panel_size + term[0] * tile.columns
-                return plan.right.load(place + lane + vector * tile.lanes)
+                offset = panel * plan.panel_size + term[0] * tile.columns
+                return plan.right.load(offset + lane + vector * tile.lanes)
 
             def left(term: Index, number: int) -> Element:
                 return plan.left.load(first + term[0] * plan.term_stride + number * plan.row_stride)
 
-            count = self.count(terms)
-            sums = tile_sums(builder, product.type, tile, [count], left, right)
+            term_count = self.term_count(terms)
+            sums = emit_micro_kernel(builder, problem.type, tile, [term_count], left, right)
             if plan.sums is not None:
-                self.keep(at_row, columns, sums)
+                self.accumulate(tile_row, columns, sums)
                 return
-            rows = [self.row + at_row * tile.rows + number for number in range(tile.rows)]
-            places = [self.column + column for column in columns]
-            masks = [inside(product.lowering, place, product.columns, tile.columns) for place in places]
-            product.store_tile(sums, self.batch, rows, places, masks)
+            rows = [self.row + tile_row * tile.rows + number for number in range(tile.rows)]
+            positions = [self.column + column for column in columns]
+            masks = [in_bounds(problem.lowering, p, problem.columns, tile.columns) for p in positions]
+            problem.store_tile(sums, self.batch, rows, positions, masks)
 
-    def count(self, terms: _Terms) -> int | Value:
-        """The terms of a block, which lie side by side."""
+    def term_count(self, terms: _TermBlock) -> int | Value:
+        """The number of terms of a block, which are contiguous in packed memory."""
         if isinstance(terms.outer_count, int):
             if isinstance(terms.inner_count, int):
                 return terms.outer_count * terms.inner_count
@@ -264,26 +282,28 @@ class _Block:
         assert isinstance(terms.inner_count, int)
         return builder.value_of(Affine.of(terms.outer_count) * terms.inner_count)
 
-    def keep(self, at_row: Affine, columns: list[Affine], sums: list[list[Element]]) -> None:
+    def accumulate(self, tile_row: Affine, columns: list[Affine], sums: list[list[Element]]) -> None:
+        """Adds a tile to the sums of the block."""
         plan = self.plan
         assert plan.sums is not None
         for number, totals in enumerate(sums):
             for column, total in zip(columns, totals, strict=True):
-                place = (at_row * plan.tile.rows + number) * plan.width + column
-                plan.sums.store(place, add_elements(plan.builder, plan.sums.load(place), total))
+                offset = (tile_row * plan.tile.rows + number) * plan.width + column
+                plan.sums.store(offset, add_elements(plan.builder, plan.sums.load(offset), total))
 
     def clear(self) -> None:
+        """Sets the sums of the block to zero."""
         plan, builder = self.plan, self.plan.builder
         assert plan.sums is not None
-        zero = zero_element(builder, plan.product.type)
-        size = plan.down * plan.tile.rows * plan.width
-        with builder.loop(size, AxisKind.VECTOR, width=plan.tile.lanes) as place:
-            plan.sums.store(place, zero)
+        zero = zero_element(builder, plan.problem.type)
+        size = plan.mc_tiles * plan.tile.rows * plan.width
+        with builder.loop(size, AxisKind.VECTOR, width=plan.tile.lanes) as position:
+            plan.sums.store(position, zero)
 
-    def finish(self) -> None:
-        """The sums become the result."""
+    def store_sums(self) -> None:
+        """Stores the sums of the block to the result."""
         plan = self.plan
         assert plan.sums is not None
-        for row, column in self.places():
+        for row, column in self.elements():
             total = plan.sums.load((row - self.row) * plan.width + column - self.column)
-            plan.product.store(self.batch, row, column, total)
+            plan.problem.store(self.batch, row, column, total)

@@ -1,12 +1,12 @@
-"""Register tiles: sums of products of a few rows and a few vectors of columns at once, and memory that feeds them.
+"""The micro-kernel of matrix multiplications: computes a tile of the result in registers.
 
-A tile keeps rows x vectors sums in registers. For each term it reads one number a row and one vector of columns, so
-that each number read is used many times:
+A tile accumulates rows x vectors sums. For each term it loads one number per row and one vector per `lanes` columns, so
+that each loaded number is used many times:
 
     rows 2, vectors 1:   sum[0] += left[0] * right[0..15]
                          sum[1] += left[1] * right[0..15]
 
-Owns: the shape of tiles, their loops, elements kept in scratch memory. Must not know: which operation the sums are of.
+Does not depend on where the operands come from.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from xlapy.lower.core import ComplexElement, Index
 from xlapy.lower.element_types import register_type
 from xlapy.lower.reduction import flat, unflat
 
-UNROLLED = 8
-"""Terms up to which a sum is written out instead of a loop."""
+MAX_UNROLLED_TERMS = 8
+"""Terms of a sum, at most, that are unrolled instead of looped over."""
 
-_WIDEST_ROW_OF_VECTORS = 8
+_MAX_TILE_VECTORS = 8
+"""Vectors of columns in a tile, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """rows x vectors sums of `lanes` columns each."""
+    """The shape of a register tile: MR = `rows` and NR = `vectors * lanes` columns."""
 
     rows: int
     vectors: int
@@ -43,17 +44,17 @@ class Tile:
 
 
 def choose_tile(target: Target, builder: Builder, t: PrimitiveType, rows: int, columns: int) -> Tile:
-    """About as many sums as registers allow, square rather than long, and little left over at the edges."""
+    """Chooses a tile that accumulates in half of the vector registers, nearly square, with little waste."""
     widest = builder.lanes(register_type(t))
     lanes = min(widest, 1 << (columns - 1).bit_length())
     sums = target.vector_registers // 2 // (2 if t.is_complex else 1)
-    most = max(2, min(_WIDEST_ROW_OF_VECTORS, sums // min(rows, sums)))
+    most = max(2, min(_MAX_TILE_VECTORS, sums // min(rows, sums)))
     vectors = max(1, min(most, columns // lanes))
     return Tile(balanced(rows, max(1, sums // vectors)), vectors, lanes)
 
 
 def balanced(size: int, most: int) -> int:
-    """The size of pieces of at most `most` that are about equal."""
+    """Splits `size` in the fewest pieces of at most `most`, about equally; returns the size of a piece."""
     pieces = -(-size // most)
     return -(-size // pieces)
 
@@ -62,12 +63,12 @@ Left = Callable[[Index, int], Element]
 Right = Callable[[Index, int], Element]
 
 
-def tile_sums(
+def emit_micro_kernel(
     builder: Builder, t: PrimitiveType, tile: Tile, extents: Sequence[int | Value], left: Left, right: Right
 ) -> list[list[Element]]:
-    """The sums over terms in the order of their indices: rows of vectors, where `left(term, row)` and
+    """Emits the sums of a tile, as rows of vectors; adds the terms in the order of their indices.
 
-    `right(term, vector)` give the factors. Must stand in a vector axis over the lanes.
+    `left(term, row)` and `right(term, vector)` return the factors. The builder must be in a vector axis over the lanes.
     """
     like = [zero_element(builder, t)] * (tile.rows * tile.vectors)
 
@@ -84,7 +85,7 @@ def tile_sums(
         if len(term) == len(extents):
             return step(term, carried)
         extent = extents[len(term)]
-        kind = AxisKind.UNROLL if isinstance(extent, int) and extent <= UNROLLED else AxisKind.SERIAL
+        kind = AxisKind.UNROLL if isinstance(extent, int) and extent <= MAX_UNROLLED_TERMS else AxisKind.SERIAL
         return builder.reduce(extent, carried, lambda p, c: nest((*term, p), c), kind=kind)
 
     sums = unflat(nest((), flat(like)), like)
@@ -92,21 +93,21 @@ def tile_sums(
 
 
 def add_elements(builder: Builder, left: Element, right: Element) -> Element:
-    """The sum of two sums of products; of PRED, whether one of them is true."""
+    """Adds two sums of products. A sum of PRED is true if one of them is."""
     if isinstance(left, ComplexElement) and isinstance(right, ComplexElement):
         return ComplexElement(builder.add(left.real, right.real), builder.add(left.imaginary, right.imaginary))
     assert isinstance(left, Value) and isinstance(right, Value)
     return builder.binary("or" if left.type is I1 else "add", left, right)
 
 
-def within(builder: Builder, position: Affine, size: int) -> Affine:
-    """The position, or the last one where it lies beyond: it is read in vain."""
+def clamped_position(builder: Builder, position: Affine, size: int) -> Affine:
+    """The position, or the last valid one if it is out of bounds; its element is then computed but not stored."""
     limits = position.bounds()
     if limits is not None and limits[1] < size:
         return position
     return builder.clamped(builder.value_of(position), size - 1)
 
 
-def inside(lowering: Lowering, position: Affine, size: int, step: int) -> Value | None:
-    """Whether a position of a piece of `step` lies within the size; None if all pieces do."""
-    return lowering.inside((position,), [(0, size)]) if size % step else None
+def in_bounds(lowering: Lowering, position: Affine, size: int, step: int) -> Value | None:
+    """The condition that a position of a piece of `step` is below `size`; None if all pieces are whole."""
+    return lowering.in_bounds((position,), [(0, size)]) if size % step else None

@@ -1,11 +1,10 @@
-"""What contractions and convolutions have in common: they are products of matrices.
+"""A matrix-multiplication problem: the form to which dots and convolutions are reduced.
 
     result[batch, row, column] = sum over terms of left[batch, row, term] * right[batch, term, column]
 
-Each of the four positions may stand for any number of dimensions; the columns run in the lanes of vectors.
-
-Owns: the kernel under construction, how the elements of a product lie in memory. Must not know: what the dimensions
-are, tiles, blocks.
+In the names of BLAS, there are M rows, N columns and K terms. Each of the four positions may stand for any number of
+dimensions; the columns run in the lanes of vectors. A subclass says which elements of its operands the positions mean.
+Does not depend on tiles or blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.codegen.emitters.matmul.tiles import inside
+from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Builder, Value
@@ -26,25 +25,25 @@ from xlapy.lower.elementwise import convert_element
 from xlapy.lower.movement import both
 
 
-class Product(ABC):
-    """The sizes of a product, its elements, and the kernel that computes it."""
+class MatmulProblem(ABC):
+    """The sizes and elements of a problem, and the kernel under construction that solves it."""
 
     batches: int
     rows: int
     columns: int
     outer: int
     inner: int
-    """Terms: `outer * inner` of them, of which the last `inner` are worth going through in one loop."""
+    """There are `outer * inner` terms. The `inner` ones are regular enough for one loop."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
         self.root = region.root
         lhs, rhs = (operand.shape.element_type for operand in self.root.operands)
         self.type: PrimitiveType = sum_type([lhs, rhs], self.root.shape.element_type)
-        self.start()
+        self.start_kernel()
 
-    def start(self) -> None:
-        """Begins the kernel anew."""
+    def start_kernel(self) -> None:
+        """Starts an empty kernel; drops what was emitted before."""
         self.builder = kernel_builder(self.region.name, self.region.target)
         self._sources = {o: operand_source(self.builder, o, f"in{n}") for n, o in enumerate(self.region.operands)}
         self._output = result_buffer(self.builder, self.root.shape, "out0")
@@ -56,18 +55,21 @@ class Product(ABC):
 
     @abstractmethod
     def left_element(self, batch: Affine, row: Affine, term: Affine, mask: Value | None = None) -> Element:
-        """In the type of the sum; anything, without a touch of memory, where the mask is false."""
+        """The factor of a term from the left operand, in the type of the sum.
+
+        Where the mask is false, memory is not accessed and the result is unspecified.
+        """
 
     @abstractmethod
     def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
-        """As `left_element`."""
+        """The factor of a term from the right operand, as `left_element`."""
 
     @abstractmethod
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
-        """Of the result."""
+        """The index of an element in the result."""
 
-    def exists(self, batch: Affine, row: Affine, column: Affine) -> Value | None:
-        """Whether the result has this element; None if it does."""
+    def element_exists(self, batch: Affine, row: Affine, column: Affine) -> Value | None:
+        """The condition that the result has this element; None if it always does."""
         return None
 
     def fast_path_condition(self, batch: Affine, rows: tuple[Affine, int], columns: tuple[Affine, int]) -> Value | None:
@@ -77,28 +79,30 @@ class Product(ABC):
         """
         return None
 
-    def factor(self, operand: Instruction, index: Index, mask: Value | None) -> Element:
-        """An operand's element in the type of the sum."""
+    def load_factor(self, operand: Instruction, index: Index, mask: Value | None) -> Element:
+        """Loads an element of an operand in the type of the sum."""
         with nullcontext() if mask is None else self.lowering.where(mask):
-            return self.widened(operand, self.lowering.element(operand, index))
+            return self.converted_to_sum_type(operand, self.lowering.element(operand, index))
 
-    def widened(self, operand: Instruction, element: Element) -> Element:
-        """An element of an operand in the type of the sum."""
+    def converted_to_sum_type(self, operand: Instruction, element: Element) -> Element:
+        """Converts an element of an operand to the type of the sum."""
         return convert_element(self.builder, element, operand.shape.element_type, self.type)
 
     def store(self, batch: Affine, row: Affine, column: Affine, total: Element, mask: Value | None = None) -> None:
-        """Writes the result's element, given its sum (where the mask is true)."""
+        """Stores an element of the result, given its sum, where the mask is true."""
         if isinstance(total, Value):
             total = rounded_sum(self.builder, total, self.type)
         element = convert_element(self.builder, total, self.type, self.root.shape.element_type)
-        self.write(batch, row, column, element, mask)
+        self.store_result(batch, row, column, element, mask)
 
-    def write(self, batch: Affine, row: Affine, column: Affine, element: Element, mask: Value | None = None) -> None:
-        """Writes the result's element (where the mask is true)."""
+    def store_result(
+        self, batch: Affine, row: Affine, column: Affine, element: Element, mask: Value | None = None
+    ) -> None:
+        """Stores an element of the result where the mask is true."""
         shape = self.root.shape
-        mask = both(self.builder, mask, self.exists(batch, row, column))
-        place = linear(self.index(batch, row, column), shape.dimensions)
-        store_element(self.builder, self._output, place, element, shape.element_type, mask)
+        mask = both(self.builder, mask, self.element_exists(batch, row, column))
+        offset = linear(self.index(batch, row, column), shape.dimensions)
+        store_element(self.builder, self._output, offset, element, shape.element_type, mask)
 
     def store_tile(
         self,
@@ -108,39 +112,39 @@ class Product(ABC):
         columns: Sequence[Affine],
         masks: Sequence[Value | None],
     ) -> None:
-        """Writes a tile of the result, those of its rows and columns that there are; `masks` tell which columns."""
+        """Stores the part of a tile that is inside the result. masks: which columns are."""
         for row, totals in zip(rows, sums, strict=True):
-            below = inside(self.lowering, row, self.rows, len(rows))
+            row_mask = in_bounds(self.lowering, row, self.rows, len(rows))
             for column, mask, total in zip(columns, masks, totals, strict=True):
-                self.store(batch, row, column, total, both(self.builder, below, mask))
+                self.store(batch, row, column, total, both(self.builder, row_mask, mask))
 
     # -- memory
 
     def left_strides(self) -> tuple[int | None, int | None]:
-        """How far apart neighbouring rows, and neighbouring terms, of the left operand lie; None where that varies."""
+        """The strides of the left operand between rows and between terms; None for a stride that varies."""
         return self._strides(self.rows, lambda batch, row, term: self.left_element(batch, row, term))
 
     def right_strides(self) -> tuple[int | None, int | None]:
-        """The same for columns and terms of the right operand."""
+        """The strides of the right operand between columns and between terms; None for a stride that varies."""
         return self._strides(self.columns, lambda batch, column, term: self.right_element(batch, term, column))
 
     def _strides(
         self, size: int, element: Callable[[Affine, Affine, Affine], Element]
     ) -> tuple[int | None, int | None]:
-        """By what the loads of one element depend on, in a kernel that is thrown away."""
+        """Reads the strides off the loads of one element, in a kernel that is dropped afterwards."""
         builder = self.builder
         loop = builder.loop
         with loop(self.batches) as batch, loop(size) as free, loop(self.outer) as outer, loop(self.inner) as inner:
             element(batch, free, outer * self.inner + inner)
         axes = [position.terms[0][0] for position in (free, inner)]
-        found = [_stride(builder, axis) for axis in axes]
+        strides = [_stride(builder, axis) for axis in axes]
         size = max(components(operand.shape.element_type) for operand in self.root.operands)
-        self.start()
-        return found[0] and -(-found[0] // size), found[1] and -(-found[1] // size)
+        self.start_kernel()
+        return strides[0] and -(-strides[0] // size), strides[1] and -(-strides[1] // size)
 
 
 def _stride(builder: Builder, axis: Value) -> int | None:
-    """The largest step of any load along an axis."""
+    """The largest stride of any load along an axis; None if a load depends on the axis in another way."""
     largest = 0
     for statement in builder.kernel.statements():
         if not isinstance(statement, Value) or statement.op != "load":
@@ -149,10 +153,10 @@ def _stride(builder: Builder, axis: Value) -> int | None:
         for value, coefficient in place.offset.terms:
             if value is axis:
                 largest = max(largest, abs(coefficient))
-            elif _follows(value, axis):
+            elif _depends_on(value, axis):
                 return None
     return largest
 
 
-def _follows(value: Value, axis: Value) -> bool:
-    return value is axis or any(_follows(arg, axis) for arg in value.args)
+def _depends_on(value: Value, axis: Value) -> bool:
+    return value is axis or any(_depends_on(arg, axis) for arg in value.args)

@@ -1,8 +1,6 @@
-"""A dot as a product: rows and columns are the free dimensions of its operands, terms the contracted ones.
+"""A dot as a matrix-multiplication problem: rows and columns are the free dimensions, terms the contracting ones.
 
-A dot with a single rhs column has its operands changed over, so that its rows run in lanes.
-
-Must not know: tiles, blocks.
+A dot whose rhs has a single column swaps its operands, so that the rows run in the lanes of vectors.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlapy.codegen.emitters.matmul.product import Product
+from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Value
@@ -23,7 +21,7 @@ from xlapy.opcodes.contraction import DotAttributes
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """An operand, and the meaning of its dimensions."""
+    """An operand, and the role of each of its dimensions."""
 
     operand: Instruction
     batch: tuple[int, ...]
@@ -34,8 +32,8 @@ class Side:
         return [self.operand.shape.dimensions[d] for d in dimensions]
 
 
-class Contraction(Product):
-    """The dot of a region."""
+class DotProblem(MatmulProblem):
+    """The dot that is the root of a region."""
 
     def __init__(self, region: Region) -> None:
         super().__init__(region)
@@ -67,7 +65,7 @@ class Contraction(Product):
             (side.free, delinear(builder, free, side.sizes(side.free))),
             (side.contracted, delinear(builder, term, self.term_sizes)),
         ]
-        return self.factor(side.operand, placed(side.operand.shape.rank, *parts), mask)
+        return self.load_factor(side.operand, placed(side.operand.shape.rank, *parts), mask)
 
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
         rows = delinear(self.builder, row, self.left.sizes(self.left.free))
