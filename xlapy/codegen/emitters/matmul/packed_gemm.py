@@ -247,7 +247,7 @@ class _ResultBlock:
     # -- multiplying
 
     def compute_tile(self, tile_row: Affine, panel: Affine, terms: _TermBlock) -> None:
-        """Runs the micro-kernel on a block of terms; adds the tile to the sums, or stores it if this is the only block."""
+        """Runs the micro-kernel on a block of terms; adds the tile to the sums, or stores it if there is one block."""
         plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
         problem = plan.problem
         first = tile_row * plan.tile_size if plan.rows_are_contiguous else Affine()
