@@ -89,7 +89,7 @@ def test_properties_of_unknown_operations_are_named() -> None:
       %0 = memref.load %p[%i] {nontemporal = true} : memref<4xf32>
       return %0 : f32
     }"""
-    with pytest.raises(UnsupportedError, match=r"memref\.load has properties, whose form is not known here"):
+    with pytest.raises(UnsupportedError, match=r"the encoding of the properties of memref\.load is not supported"):
         read_bytecode(native(text))
 
 

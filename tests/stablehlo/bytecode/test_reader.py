@@ -279,7 +279,7 @@ def test_shardings_over_meshes() -> None:
 
 
 def test_what_is_no_bytecode() -> None:
-    with pytest.raises(BytecodeError, match=r"byte 0: bytecode begins with b'ML\\xefR', this with b'func'"):
+    with pytest.raises(BytecodeError, match=r"byte 0: bytecode must begin with b'ML\\xefR', but begins with b'func'"):
         read_bytecode(b"func.func @main() { return }")
     with pytest.raises(BytecodeError, match="version 9 of the format is newer than 6"):
         read_bytecode(b"ML\xefR\x13x\0")

@@ -115,12 +115,12 @@ def test_the_version_is_the_oldest_that_will_do(body: str, version: str) -> None
 
 
 def test_what_has_no_form() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"is made of a builtin\.module, given func\.func"):
+    with pytest.raises(InvalidArgumentError, match=r"must be made from a builtin\.module, but got func\.func"):
         write_bytecode(ir.Operation("func.func"))
     block = ir.Block()
     module = ir.Operation("builtin.module", regions=[ir.Region([block])])
     block.operations = [ir.Operation("arith.addi")]
-    with pytest.raises(UnsupportedError, match=r"arith\.addi: a portable artifact holds operations of StableHLO"):
+    with pytest.raises(UnsupportedError, match=r"arith\.addi: a portable artifact can hold only StableHLO operations"):
         write_bytecode(module)
     operation = ir.Operation("stablehlo.iota")
     operation.results = [ir.Value(ir.TensorType((2,), F32), operation, 0)]

@@ -1,4 +1,4 @@
-"""MLIR bytecode: portable artifacts (versions 0.9 to 1.20 of VHLO), read and written, and StableHLO itself, read."""
+"""MLIR bytecode: reads and writes portable artifacts (VHLO 0.9 to 1.20), and reads the StableHLO dialect itself."""
 
 from xlapy.stablehlo.bytecode.reader import MAGIC, read_bytecode
 from xlapy.stablehlo.bytecode.writer import write_bytecode

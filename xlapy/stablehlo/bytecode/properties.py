@@ -1,11 +1,12 @@
-"""Properties of operations in bytecode: values without names, in the order of the names.
+"""Decodes the properties of operations, which are encoded as values without names, in the order of the names.
 
-Owns the names, per operation of StableHLO, CHLO and the dialects around them, and how properties are read. Must not
-know: what the attributes mean. Source: the definitions of the operations in StableHLO, Shardy and MLIR; MLIR's
-OpDefinitionsGen.cpp (the order).
+Responsible for the names of the properties of each operation of StableHLO, CHLO, VHLO and other dialects. Does not
+depend on what the attributes mean.
 
-A `?` ends the name of an attribute that may be absent, a number the sizes of as many groups of operands or results.
-A `|` stands between the forms of different versions, which differ in how many values they have.
+In the table, `?` ends the name of an optional attribute, and a number ends the name of the sizes of so many segments of
+operands or results. `|` separates the encodings of different versions, which differ in the number of values.
+
+Source: the definitions of the operations in StableHLO, Shardy and MLIR; MLIR's OpDefinitionsGen.cpp (the order).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from xlapy.base.element_types import S32
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import vhlo_properties
-from xlapy.stablehlo.bytecode.entries import EntryStream
+from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
 
 _GROUPS = "channel_handle? replica_groups"
 _WINDOWS = "lhs_dilation? {}precision_config? rhs_dilation? window_reversal? window_strides?"
@@ -162,7 +163,7 @@ class _Property(NamedTuple):
     name: str
     is_optional: bool
     groups: int
-    """Of how many groups of operands or results it has the sizes; 0 for an attribute."""
+    """The number of operand or result segments whose sizes it holds; 0 for an attribute."""
 
 
 def _property(spelling: str) -> _Property:
@@ -177,55 +178,55 @@ _FORMS: dict[str, tuple[tuple[_Property, ...], ...]] = {
     operation: (tuple([_Property(name, is_optional=False, groups=0) for name in names]),)
     for operation, names in vhlo_properties.PROPERTIES.items()
 }
-"""Per operation: the forms of its properties."""
+"""The encodings of the properties of each operation, oldest first."""
 
-_NATIVE_GROUPS = 6
-"""The version of bytecode from which the sizes of groups are no attributes, but numbers behind all of them."""
+_NATIVE_SEGMENT_SIZES = 6
+"""From this version of the format on, segment sizes are numbers after all attributes, not an attribute."""
 
 
-def read_properties(stream: EntryStream, operation: str, version: int) -> dict[str, object] | None:
-    """The properties of an operation in a file of a version of the format; None for an operation that is not known."""
+def read_properties(reader: DialectReader, operation: str, version: int) -> dict[str, object] | None:
+    """Reads the properties of an operation from a file of the given format version; None for an unknown operation."""
     forms = _FORMS.get(operation)
     if forms is None:
         return None
-    form = forms[0] if len(forms) == 1 else _form(stream, forms)
+    form = forms[0] if len(forms) == 1 else _form(reader, forms)
     found: dict[str, object] = {}
-    sizes = [each for each in form if each.groups and version >= _NATIVE_GROUPS]
+    sizes = [each for each in form if each.groups and version >= _NATIVE_SEGMENT_SIZES]
     for each in form:
         if each in sizes:
             continue
-        value = stream.optional_attribute() if each.is_optional else stream.attribute()
+        value = reader.optional_attribute() if each.is_optional else reader.attribute()
         if value is not None:
             found[each.name] = value
     for each in sizes:
-        found[each.name] = _group_sizes(stream, each.groups)
-    if stream.remaining:
-        raise stream.fail(f"{stream.remaining} bytes are left behind the properties of {operation}")
+        found[each.name] = _group_sizes(reader, each.groups)
+    if reader.remaining:
+        raise reader.fail(f"{reader.remaining} bytes are left after the properties of {operation}")
     return found
 
 
-def _form(stream: EntryStream, forms: tuple[tuple[_Property, ...], ...]) -> tuple[_Property, ...]:
-    """The form with as many values as there are."""
-    start, count = stream.position, 0
-    while stream.remaining:
-        stream.number()
+def _form(reader: DialectReader, forms: tuple[tuple[_Property, ...], ...]) -> tuple[_Property, ...]:
+    """Returns the encoding with as many values as the reader has."""
+    start, count = reader.position, 0
+    while reader.remaining:
+        reader.varint()
         count += 1
-    stream.position = start
+    reader.position = start
     fitting = [form for form in forms if len(form) == count]
     if not fitting:
-        raise stream.fail(f"{count} properties, where {' or '.join(str(len(form)) for form in forms)} are known")
+        raise reader.fail(f"expected {' or '.join(str(len(form)) for form in forms)} properties, found {count}")
     return fitting[0]
 
 
-def _group_sizes(stream: EntryStream, groups: int) -> ir.ElementsAttribute:
-    """The sizes of groups: all of them, or those that are not 0, each with its place in the low bits."""
+def _group_sizes(reader: DialectReader, groups: int) -> ir.ElementsAttribute:
+    """Reads segment sizes: all of them, or the non-zero ones, each with its index in the low bits."""
     sizes = np.zeros(groups, np.int32)
-    count, is_sparse = stream.flagged()
-    bits = stream.number() if is_sparse and count else 0
+    count, is_sparse = reader.varint_with_flag()
+    bits = reader.varint() if is_sparse and count else 0
     for position in range(count):
-        value = stream.number()
+        value = reader.varint()
         place, size = (value & ((1 << bits) - 1), value >> bits) if is_sparse else (position, value)
         if place >= groups or size > np.iinfo(np.int32).max:
-            raise stream.fail(f"group {place} of {size} values, where there are {groups} groups")
+            raise reader.fail(f"segment {place} of size {size} in an operation with {groups} segments")
         sizes[place] = size
     return ir.ElementsAttribute(ir.TensorType((groups,), S32), sizes)

@@ -1,6 +1,7 @@
-"""Types of the dialect `quant` in bytecode: numbers that integers stand for. VHLO writes the same parts.
+"""Decodes the types of the `quant` dialect. VHLO encodes quantized types with the same fields.
 
-Owns the numbers that tell them apart and the order of their parts. Must not know: what is computed with them.
+Responsible for their codes and the order of their fields.
+
 Source: MLIR's QuantDialectBytecode.td.
 """
 
@@ -12,67 +13,67 @@ from typing import Any
 from xlapy.base.element_types import F64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode.entries import EntryStream
+from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
 
 _DOUBLE = ir.ScalarType(F64)
 
 
-def read_type(stream: EntryStream) -> Any:
-    """A type of `quant`."""
-    code = stream.number()
+def read_type(reader: DialectReader) -> Any:
+    """Decodes a type of the `quant` dialect."""
+    code = reader.varint()
     decoder = _TYPES.get(code)
     if decoder is None:
         raise UnsupportedError(
-            f"MLIR bytecode, byte {stream.position}: StableHLO has no quantized type but uniform ones, found {code}"
+            f"MLIR bytecode, byte {reader.position}: StableHLO has only uniform quantized types, found {code}"
         )
-    return decoder(stream)
+    return decoder(reader)
 
 
-def double(stream: EntryStream) -> float:
-    """A number of f64."""
-    return stream.float_number(_DOUBLE)
+def double(reader: DialectReader) -> float:
+    """Decodes a number of type f64."""
+    return reader.float_number(_DOUBLE)
 
 
-def _storage(stream: EntryStream, is_signed: bool) -> PrimitiveType:
-    """The type of a quantized tensor's stored numbers: its spelling has no sign, a flag tells."""
-    storage = stream.element_type()
+def _storage(reader: DialectReader, is_signed: bool) -> PrimitiveType:
+    """Decodes the storage type. The encoded type is signless; `is_signed` is its signedness."""
+    storage = reader.element_type()
     if not isinstance(storage, PrimitiveType) or not storage.is_integral:
-        raise stream.fail(f"quantized elements are stored as integers, found {storage}")
+        raise reader.fail(f"the storage type of a quantized type must be an integer type, found {storage}")
     return (
         storage if is_signed == storage.is_signed else PrimitiveType.from_name(f"{'SU'[not is_signed]}{storage.bits}")
     )
 
 
-def _elements(stream: EntryStream) -> tuple[PrimitiveType, PrimitiveType]:
-    """The types of the stored numbers and of those that they stand for."""
-    is_signed = bool(stream.number() & 1)
-    storage, expressed = _storage(stream, is_signed), stream.element_type()
+def _elements(reader: DialectReader) -> tuple[PrimitiveType, PrimitiveType]:
+    """Decodes the storage type and the expressed type."""
+    is_signed = bool(reader.varint() & 1)
+    storage, expressed = _storage(reader, is_signed), reader.element_type()
     if not isinstance(expressed, PrimitiveType) or not expressed.is_floating:
-        raise stream.fail(f"quantized elements stand for floats, found {expressed}")
+        raise reader.fail(f"the expressed type of a quantized type must be a floating-point type, found {expressed}")
     return storage, expressed
 
 
-def uniform(stream: EntryStream) -> ir.QuantizedType:
-    """One scale for the whole tensor."""
-    storage, expressed = _elements(stream)
-    scale, zero = double(stream), stream.signed()
-    return ir.QuantizedType(storage, expressed, (scale,), (zero,), stream.signed(), stream.signed())
+def uniform(reader: DialectReader) -> ir.QuantizedType:
+    """Decodes a type with per-tensor quantization."""
+    storage, expressed = _elements(reader)
+    scale, zero = double(reader), reader.signed_varint()
+    return ir.QuantizedType(storage, expressed, (scale,), (zero,), reader.signed_varint(), reader.signed_varint())
 
 
-def uniform_along_axis(stream: EntryStream) -> ir.QuantizedType:
-    """A scale for each place along an axis."""
-    storage, expressed = _elements(stream)
-    axis, least, most = stream.number(), stream.signed(), stream.signed()
-    scales = tuple([double(stream) for _ in range(stream.count())])
-    return ir.QuantizedType(storage, expressed, scales, tuple(stream.signed_numbers()), least, most, (axis,))
+def uniform_along_axis(reader: DialectReader) -> ir.QuantizedType:
+    """Decodes a type with per-axis quantization."""
+    storage, expressed = _elements(reader)
+    axis, least, most = reader.varint(), reader.signed_varint(), reader.signed_varint()
+    scales = tuple([double(reader) for _ in range(reader.count())])
+    return ir.QuantizedType(storage, expressed, scales, tuple(reader.signed_varint_list()), least, most, (axis,))
 
 
-def _uniform_in_blocks(stream: EntryStream) -> ir.QuantizedType:
-    """A scale for each block along some axes."""
-    storage, expressed = _elements(stream)
-    least, most = stream.signed(), stream.signed()
-    axes, blocks = tuple(stream.signed_numbers()), tuple(stream.signed_numbers())
-    scales, zeros = stream.attribute_of(ir.ElementsAttribute), stream.attribute_of(ir.ElementsAttribute)
+def _uniform_in_blocks(reader: DialectReader) -> ir.QuantizedType:
+    """Decodes a type with sub-channel quantization, which has a scale per block."""
+    storage, expressed = _elements(reader)
+    least, most = reader.signed_varint(), reader.signed_varint()
+    axes, blocks = tuple(reader.signed_varint_list()), tuple(reader.signed_varint_list())
+    scales, zeros = reader.attribute_of(ir.ElementsAttribute), reader.attribute_of(ir.ElementsAttribute)
     return ir.QuantizedType(
         storage,
         expressed,
@@ -86,4 +87,4 @@ def _uniform_in_blocks(stream: EntryStream) -> ir.QuantizedType:
     )
 
 
-_TYPES: dict[int, Callable[[EntryStream], Any]] = {4: uniform, 5: uniform_along_axis, 6: _uniform_in_blocks}
+_TYPES: dict[int, Callable[[DialectReader], Any]] = {4: uniform, 5: uniform_along_axis, 6: _uniform_in_blocks}

@@ -1,6 +1,8 @@
-"""The operations of a bytecode file.
+"""Reads the operations of a bytecode file.
 
-Owns how operations, regions, blocks and values are numbered and nested. Must not know: what operations mean.
+Responsible for how operations, regions, blocks and values are nested and numbered. Does not depend on what operations
+mean.
+
 Source: MLIR's BytecodeFormat.md.
 """
 
@@ -11,12 +13,12 @@ from typing import Any
 
 from xlapy.base.errors import BytecodeError, UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode import builtin, container, quant, shardy, stablehlo, vhlo
-from xlapy.stablehlo.bytecode.container import MAGIC, Container, OperationName, read_container
-from xlapy.stablehlo.bytecode.entries import Entries, EntryStream
+from xlapy.stablehlo.bytecode import builtin, bytecode_file, quant, shardy, stablehlo, vhlo
+from xlapy.stablehlo.bytecode.attribute_type_reader import AttributeTypeReader, DialectReader
+from xlapy.stablehlo.bytecode.bytecode_file import MAGIC, BytecodeFile, OperationName, read_file
+from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
+from xlapy.stablehlo.bytecode.legalize_to_stablehlo import legalize_to_stablehlo
 from xlapy.stablehlo.bytecode.properties import read_properties
-from xlapy.stablehlo.bytecode.stream import Stream
-from xlapy.stablehlo.bytecode.upgrade import upgraded
 from xlapy.stablehlo.text import parse_attribute, parse_type
 
 __all__ = ["MAGIC", "read_bytecode"]
@@ -31,16 +33,17 @@ HAS_PROPERTIES = 64
 
 
 def read_bytecode(data: bytes) -> ir.Operation:
-    """The `builtin.module` of a portable artifact of StableHLO, of VHLO's versions 0.9 to 1.20, or of StableHLO itself.
+    """Returns the `builtin.module` in MLIR bytecode: a portable artifact (VHLO 0.9 to 1.20) or the StableHLO dialect.
 
-    `BytecodeError` for bytes that are no bytecode or damaged, `UnsupportedError` for what has no place in StableHLO.
+    Raises `BytecodeError` for bytes that are not bytecode or are damaged, and `UnsupportedError` for a program that is
+    not StableHLO.
     """
-    return _Reader(read_container(bytes(data))).module()
+    return _OperationReader(read_file(bytes(data))).module()
 
 
 @dataclass(slots=True)
-class _Scope:
-    """The values that operations can name by number, and the number of the next one in each open region."""
+class _ValueScope:
+    """The numbered values of an isolated region, and the number of the next value in each open region."""
 
     values: list[ir.Value | None] = field(default_factory=list)
     next_numbers: list[int] = field(default_factory=list)
@@ -57,11 +60,14 @@ class _Scope:
 
 
 @dataclass(slots=True)
-class _Frame:
-    """A region that is being read: `blocks` are those still to come, the open one first."""
+class _RegionFrame:
+    """An operation whose regions are being read.
+
+    `regions` and `blocks` hold those that are not finished, the open one first.
+    """
 
     operation: ir.Operation
-    stream: Stream
+    reader: EncodingReader
     regions: list[ir.Region]
     is_isolated: bool
     blocks: list[ir.Block] = field(default_factory=list)
@@ -69,10 +75,10 @@ class _Frame:
     is_open: bool = False
 
 
-class _Reader:
-    def __init__(self, file: Container) -> None:
+class _OperationReader:
+    def __init__(self, file: BytecodeFile) -> None:
         self._file = file
-        self._entries = Entries(
+        self._entries = AttributeTypeReader(
             file,
             {
                 "builtin": builtin.read_attribute,
@@ -89,14 +95,14 @@ class _Reader:
             },
             (parse_attribute, parse_type),
         )
-        self._scopes: list[_Scope] = []
+        self._scopes: list[_ValueScope] = []
 
     def module(self) -> ir.Operation:
-        """The one operation at the top of the file."""
+        """Reads the top-level operation of the file, which must be a module."""
         top = ir.Operation("builtin.module")
         region = ir.Region([ir.Block()])
-        self._scopes.append(_Scope())
-        frame = _Frame(top, self._file.ir, [region], True)
+        self._scopes.append(_ValueScope())
+        frame = _RegionFrame(top, self._file.ir, [region], True)
         self._scopes[-1].enter(0)
         self._open_block(frame, region.blocks[0])
         frame.blocks = list(region.blocks)
@@ -105,11 +111,11 @@ class _Reader:
         found = region.blocks[0].operations
         if len(found) != 1 or found[0].name != "builtin.module":
             names = ", ".join(operation.name for operation in found) or "nothing"
-            raise BytecodeError(f"MLIR bytecode: a program is one builtin.module, found {names}")
+            raise BytecodeError(f"MLIR bytecode: a program must be one builtin.module, found {names}")
         return found[0]
 
-    def _read(self, frames: list[_Frame]) -> None:
-        """Reads until every region is, without recursion: the innermost region is the last frame."""
+    def _read(self, frames: list[_RegionFrame]) -> None:
+        """Reads all regions without recursion. The last frame is the innermost region."""
         while frames:
             frame = frames[-1]
             if not frame.is_open:
@@ -134,148 +140,150 @@ class _Reader:
             frame.regions.pop(0)
             self._scopes[-1].leave()
 
-    def _open_region(self, frame: _Frame, region: ir.Region) -> None:
-        stream = frame.stream
-        blocks = stream.count()
+    def _open_region(self, frame: _RegionFrame, region: ir.Region) -> None:
+        reader = frame.reader
+        blocks = reader.count()
         if not blocks:
             frame.regions.pop(0)
             return
-        self._scopes[-1].enter(stream.count())
+        self._scopes[-1].enter(reader.count())
         region.blocks = [ir.Block() for _ in range(blocks)]
         frame.blocks = list(region.blocks)
         frame.is_open = True
         self._open_block(frame, region.blocks[0])
 
-    def _open_block(self, frame: _Frame, block: ir.Block) -> None:
-        stream = frame.stream
-        frame.operations_left, has_arguments = stream.flagged()
+    def _open_block(self, frame: _RegionFrame, block: ir.Block) -> None:
+        reader = frame.reader
+        frame.operations_left, has_arguments = reader.varint_with_flag()
         if not has_arguments:
             return
-        for index in range(stream.count()):
-            block.arguments.append(self._argument(stream, block, index))
-        self._define(stream, block.arguments)
-        if self._file.version >= container.USE_LISTS and stream.byte():
-            _skip_use_lists(stream, len(block.arguments))
+        for index in range(reader.count()):
+            block.arguments.append(self._argument(reader, block, index))
+        self._define(reader, block.arguments)
+        if self._file.version >= bytecode_file.USE_LIST_ORDERING and reader.byte():
+            _skip_use_lists(reader, len(block.arguments))
 
-    def _argument(self, stream: Stream, block: ir.Block, index: int) -> ir.Value:
-        if self._file.version < container.ELIDED_LOCATIONS:
-            type_, has_location = stream.number(), True
+    def _argument(self, reader: EncodingReader, block: ir.Block, index: int) -> ir.Value:
+        if self._file.version < bytecode_file.ELIDE_UNKNOWN_BLOCK_ARGUMENT_LOCATION:
+            type_, has_location = reader.varint(), True
         else:
-            type_, has_location = stream.flagged()
+            type_, has_location = reader.varint_with_flag()
         argument = ir.Value(self._entries.type(type_), block, index)
         if has_location:
-            argument.location = self._location(stream)
+            argument.location = self._location(reader)
         return argument
 
-    def _location(self, stream: Stream) -> ir.FileLocation:
-        found = self._entries.attribute(stream.number())
+    def _location(self, reader: EncodingReader) -> ir.FileLocation:
+        found = self._entries.attribute(reader.varint())
         if not isinstance(found, ir.FileLocation):
-            raise stream.fail(f"a location stands where {found!r} is")
+            raise reader.fail(f"expected a location, found {found!r}")
         return found
 
-    def _operation(self, frame: _Frame) -> _Frame | None:
-        """Reads an operation into the open block; what is needed to read its regions, if it has some."""
-        stream = frame.stream
-        index = stream.number()
+    def _operation(self, frame: _RegionFrame) -> _RegionFrame | None:
+        """Reads an operation into the open block. Returns the frame to read its regions with, if it has regions."""
+        reader = frame.reader
+        index = reader.varint()
         if index >= len(self._file.operation_names):
-            raise stream.fail(f"there is no name {index} of an operation, only {len(self._file.operation_names)}")
+            raise reader.fail(f"there is no operation name {index}, only {len(self._file.operation_names)}")
         name = self._file.operation_names[index]
-        mask = stream.byte()
-        location = self._location(stream)
-        attributes = self._attributes(stream, mask, name)
+        mask = reader.byte()
+        location = self._location(reader)
+        attributes = self._attributes(reader, mask, name)
         operation = ir.Operation(name.name, location=location)
         if mask & HAS_RESULTS:
-            types = [self._entries.type(stream.number()) for _ in range(stream.count())]
+            types = [self._entries.type(reader.varint()) for _ in range(reader.count())]
             operation.results = [ir.Value(type_, operation, number) for number, type_ in enumerate(types)]
         if mask & HAS_OPERANDS:
-            operation.operands = [self._value(stream) for _ in range(stream.count())]
+            operation.operands = [self._value(reader) for _ in range(reader.count())]
         if mask & HAS_SUCCESSORS:
-            raise UnsupportedError(f"{name.name}: StableHLO has no branches between blocks")
-        if mask & HAS_USE_LISTS and self._file.version >= container.USE_LISTS:
-            _skip_use_lists(stream, len(operation.results))
-        regions, is_isolated = stream.flagged() if mask & HAS_REGIONS else (0, False)
-        if regions > stream.remaining:
-            raise stream.fail(f"{regions} regions where {stream.remaining} bytes are left")
+            raise UnsupportedError(f"{name.name}: StableHLO has no successor blocks")
+        if mask & HAS_USE_LISTS and self._file.version >= bytecode_file.USE_LIST_ORDERING:
+            _skip_use_lists(reader, len(operation.results))
+        regions, is_isolated = reader.varint_with_flag() if mask & HAS_REGIONS else (0, False)
+        if regions > reader.remaining:
+            raise reader.fail(f"expected {regions} regions, but only {reader.remaining} bytes are left")
         operation.regions = [ir.Region() for _ in range(regions)]
         if _is_cast(operation):
-            self._define(stream, operation.operands)
+            self._define(reader, operation.operands)
             return None
         self._finish(operation, attributes, frame)
         frame.blocks[0].operations.append(operation)
-        self._define(stream, operation.results)
-        return self._inner(operation, stream, is_isolated) if regions else None
+        self._define(reader, operation.results)
+        return self._inner(operation, reader, is_isolated) if regions else None
 
-    def _inner(self, operation: ir.Operation, stream: Stream, is_isolated: bool) -> _Frame:
+    def _inner(self, operation: ir.Operation, reader: EncodingReader, is_isolated: bool) -> _RegionFrame:
         if is_isolated:
-            self._scopes.append(_Scope())
-            if self._file.version >= container.ISOLATED_SECTIONS:
-                kind, stream = stream.section()
-                if kind != container.IR:
-                    raise stream.fail(f"the regions of {operation.name} are in a section of IR, found section {kind}")
-        return _Frame(operation, stream, list(operation.regions), is_isolated)
+            self._scopes.append(_ValueScope())
+            if self._file.version >= bytecode_file.LAZY_LOADING:
+                kind, reader = reader.section()
+                if kind != bytecode_file.IR:
+                    raise reader.fail(
+                        f"the regions of {operation.name} must be in a section of IR, found section {kind}"
+                    )
+        return _RegionFrame(operation, reader, list(operation.regions), is_isolated)
 
     @staticmethod
-    def _finish(operation: ir.Operation, attributes: dict[str, Any], frame: _Frame) -> None:
+    def _finish(operation: ir.Operation, attributes: dict[str, Any], frame: _RegionFrame) -> None:
         if operation.name.startswith("vhlo."):
             is_in_function = frame.operation.name == "func.func"
-            operation.name, attributes = upgraded(operation.name, attributes, is_in_function)
+            operation.name, attributes = legalize_to_stablehlo(operation.name, attributes, is_in_function)
         operation.attributes = attributes
 
-    def _attributes(self, stream: Stream, mask: int, name: OperationName) -> dict[str, Any]:
+    def _attributes(self, reader: EncodingReader, mask: int, name: OperationName) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
         if mask & HAS_ATTRIBUTES:
-            found = self._entries.attribute(stream.number())
+            found = self._entries.attribute(reader.varint())
             if not isinstance(found, dict):
-                raise stream.fail(f"the attributes of {name.name} are a dictionary, found {found}")
+                raise reader.fail(f"the attributes of {name.name} must be a dictionary, found {found}")
             attributes.update(found)
         if mask & HAS_PROPERTIES:
-            attributes.update(self._properties(stream, name))
+            attributes.update(self._properties(reader, name))
         return attributes
 
-    def _properties(self, stream: Stream, name: OperationName) -> dict[str, Any]:
+    def _properties(self, reader: EncodingReader, name: OperationName) -> dict[str, Any]:
         if not name.is_registered:
-            found = self._entries.attribute(stream.number())
+            found = self._entries.attribute(reader.varint())
             return found if isinstance(found, dict) else {}
-        index = stream.number()
+        index = reader.varint()
         if index >= len(self._file.properties):
-            raise stream.fail(f"there are no properties {index}, only {len(self._file.properties)}")
-        properties = EntryStream(self._entries, *self._file.properties[index])
+            raise reader.fail(f"there are no properties {index}, only {len(self._file.properties)}")
+        properties = DialectReader(self._entries, *self._file.properties[index])
         found = read_properties(properties, name.name, self._file.version)
         if found is None:
             raise UnsupportedError(
-                f"MLIR bytecode, byte {stream.position}: {name.name} has properties, whose form is not known here"
+                f"MLIR bytecode, byte {reader.position}: the encoding of the properties of {name.name} is not supported"
             )
         return found
 
-    def _value(self, stream: Stream) -> ir.Value:
-        number = stream.number()
+    def _value(self, reader: EncodingReader) -> ir.Value:
+        number = reader.varint()
         values = self._scopes[-1].values
         value = values[number] if number < len(values) else None
         if value is None:
-            raise stream.fail(f"value {number} is used before it is there")
+            raise reader.fail(f"value {number} is used before it is defined")
         return value
 
-    def _define(self, stream: Stream, values: list[ir.Value]) -> None:
+    def _define(self, reader: EncodingReader, values: list[ir.Value]) -> None:
         if not values:
             return
         scope = self._scopes[-1]
         number = scope.next_numbers[-1]
         if number + len(values) > len(scope.values):
-            raise stream.fail(f"the region announces fewer values than it has: {len(scope.values)}")
+            raise reader.fail(f"the region has more values than the {len(scope.values)} that it declares")
         scope.values[number : number + len(values)] = values
         scope.next_numbers[-1] = number + len(values)
 
 
 def _is_cast(operation: ir.Operation) -> bool:
-    """Between a type of VHLO and the same type of another dialect, which are one type here."""
+    """Returns whether an operation casts between a VHLO type and its StableHLO equivalent, which are equal here."""
     given, made = ([value.type for value in values] for values in (operation.operands, operation.results))
     return operation.name == "builtin.unrealized_conversion_cast" and given == made
 
 
-def _skip_use_lists(stream: Stream, values: int) -> None:
-    """The order of a value's uses, which has no meaning for a program."""
-    for _ in range(stream.number() if values > 1 else 1):
+def _skip_use_lists(reader: EncodingReader, values: int) -> None:
+    """Skips the use-list orders of values, which do not affect the program."""
+    for _ in range(reader.varint() if values > 1 else 1):
         if values > 1:
-            stream.number()
-        for _ in range(stream.flagged()[0]):
-            stream.number()
+            reader.varint()
+        for _ in range(reader.varint_with_flag()[0]):
+            reader.varint()

@@ -1,7 +1,8 @@
-"""Attributes of Shardy (the dialect `sdy`) in bytecode: meshes and shardings over their axes.
+"""Decodes the attributes of Shardy (the dialect `sdy`): meshes and shardings over their axes.
 
-Owns the numbers that tell them apart and the order of their parts. They become the text inside `#sdy.sharding<...>`,
-which is what the reader of MLIR text keeps of them. Must not know: what a sharding means.
+Responsible for their codes and the order of their fields. An attribute becomes the text inside `#sdy.sharding<...>`, as
+the parser of MLIR text keeps it. Does not depend on what a sharding means.
+
 Source: Shardy's bytecode.td, attrs.td, printers.cc.
 """
 
@@ -11,25 +12,25 @@ from collections.abc import Callable, Iterable
 
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode.entries import EntryStream
+from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
 
 
-def read_attribute(stream: EntryStream) -> ir.OpaqueAttribute:
-    """An attribute of Shardy."""
-    code = stream.number()
+def read_attribute(reader: DialectReader) -> ir.OpaqueAttribute:
+    """Decodes an attribute of Shardy."""
+    code = reader.varint()
     if code >= len(_ATTRIBUTES):
-        raise UnsupportedError(f"MLIR bytecode, byte {stream.position}: sdy attribute {code} is not known here")
+        raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: unknown sdy attribute {code}")
     name, decoder = _ATTRIBUTES[code]
-    return ir.OpaqueAttribute(f"sdy.{name}", decoder(stream))
+    return ir.OpaqueAttribute(f"sdy.{name}", decoder(reader))
 
 
-def _part(stream: EntryStream) -> str:
-    """The text of an attribute inside another."""
-    return stream.attribute_of(ir.OpaqueAttribute).text or ""
+def _part(reader: DialectReader) -> str:
+    """Reads a reference to an attribute and returns its text."""
+    return reader.attribute_of(ir.OpaqueAttribute).text or ""
 
 
-def _parts(stream: EntryStream) -> list[str]:
-    return [_part(stream) for _ in range(stream.count())]
+def _parts(reader: DialectReader) -> list[str]:
+    return [_part(reader) for _ in range(reader.count())]
 
 
 def _set(parts: Iterable[str]) -> str:
@@ -40,48 +41,46 @@ def _quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def _manual_axes(stream: EntryStream) -> str:
-    return _set(_quoted(stream.attribute_of(str)) for _ in range(stream.count()))
+def _manual_axes(reader: DialectReader) -> str:
+    return _set(_quoted(reader.attribute_of(str)) for _ in range(reader.count()))
 
 
-def _mesh_axis(stream: EntryStream) -> str:
-    return f"{_quoted(stream.text())}={stream.signed()}"
+def _mesh_axis(reader: DialectReader) -> str:
+    return f"{_quoted(reader.text())}={reader.signed_varint()}"
 
 
-def _mesh(stream: EntryStream) -> str:
-    axes, devices = _parts(stream), stream.signed_numbers()
+def _mesh(reader: DialectReader) -> str:
+    axes, devices = _parts(reader), reader.signed_varint_list()
     named = f", device_ids=[{', '.join(map(str, devices))}]" if devices else ""
     return f"[{', '.join(axes)}]{named}"
 
 
-def _sub_axis(stream: EntryStream) -> str:
-    return f"({stream.signed()}){stream.signed()}"
+def _sub_axis(reader: DialectReader) -> str:
+    return f"({reader.signed_varint()}){reader.signed_varint()}"
 
 
-def _axis(stream: EntryStream) -> str:
-    name, part = _quoted(stream.text()), stream.optional_attribute()
+def _axis(reader: DialectReader) -> str:
+    name, part = _quoted(reader.text()), reader.optional_attribute()
     return f"{name}:{part.text}" if isinstance(part, ir.OpaqueAttribute) else name
 
 
-def _dimension(stream: EntryStream) -> str:
-    """The axes that cut a dimension; `?` where more may be added; its priority."""
-    axes, is_closed = _parts(stream), stream.byte()
-    priority, has_priority = stream.flagged()
+def _dimension(reader: DialectReader) -> str:
+    """Decodes the sharding of a dimension: its axes, `?` if it is open, and its priority."""
+    axes, is_closed = _parts(reader), reader.byte()
+    priority, has_priority = reader.varint_with_flag()
     return _set(axes if is_closed else [*axes, "?"]) + (f"p{priority}" if has_priority else "")
 
 
-def _sharding(has_unreduced: bool, has_reduction: bool = False) -> Callable[[EntryStream], str]:
-    def decode(stream: EntryStream) -> str:
-        mesh = stream.attribute()
+def _sharding(has_unreduced: bool, has_reduction: bool = False) -> Callable[[DialectReader], str]:
+    def decode(reader: DialectReader) -> str:
+        mesh = reader.attribute()
         if not isinstance(mesh, ir.SymbolReference | ir.OpaqueAttribute):
-            raise stream.fail(f"a mesh or the name of one stands where {mesh!r} is")
+            raise reader.fail(f"expected a mesh or its name, found {mesh!r}")
         place = f"@{mesh.root}" if isinstance(mesh, ir.SymbolReference) else f"mesh<{mesh.text}>"
-        dimensions, replicated = _parts(stream), _parts(stream)
-        unreduced = _parts(stream) if has_unreduced else []
-        if has_reduction and stream.signed():
-            raise UnsupportedError(
-                f"MLIR bytecode, byte {stream.position}: axes that are reduced otherwise than by sums"
-            )
+        dimensions, replicated = _parts(reader), _parts(reader)
+        unreduced = _parts(reader) if has_unreduced else []
+        if has_reduction and reader.signed_varint():
+            raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: unreduced axes are supported for sums only")
         text = f"{place}, [{', '.join(dimensions)}]"
         text += f", replicated={_set(replicated)}" if replicated else ""
         return text + (f", unreduced={_set(unreduced)}" if unreduced else "")
@@ -89,29 +88,29 @@ def _sharding(has_unreduced: bool, has_reduction: bool = False) -> Callable[[Ent
     return decode
 
 
-def _shardings(stream: EntryStream) -> str:
-    return f"[{', '.join(f'<{part}>' for part in _parts(stream))}]"
+def _shardings(reader: DialectReader) -> str:
+    return f"[{', '.join(f'<{part}>' for part in _parts(reader))}]"
 
 
-def _list(stream: EntryStream) -> str:
-    return f"[{', '.join(_parts(stream))}]"
+def _list(reader: DialectReader) -> str:
+    return f"[{', '.join(_parts(reader))}]"
 
 
-def _axes(stream: EntryStream) -> str:
-    return _set(_parts(stream))
+def _axes(reader: DialectReader) -> str:
+    return _set(_parts(reader))
 
 
-def _exchange(stream: EntryStream) -> str:
-    return f"{_set(_parts(stream))}: {stream.signed()}->{stream.signed()}"
+def _all_to_all_param(reader: DialectReader) -> str:
+    return f"{_set(_parts(reader))}: {reader.signed_varint()}->{reader.signed_varint()}"
 
 
-def _skip(stream: EntryStream) -> str:
-    """Rules by which shardings spread, which no program's meaning depends on."""
-    stream.position = stream.end
+def _skip(reader: DialectReader) -> str:
+    """Skips sharding rules, which matter to sharding propagation only."""
+    reader.position = reader.end
     return ""
 
 
-_ATTRIBUTES: tuple[tuple[str, Callable[[EntryStream], str]], ...] = (
+_ATTRIBUTES: tuple[tuple[str, Callable[[DialectReader], str]], ...] = (
     ("manual_axes", _manual_axes),
     ("mesh_axis", _mesh_axis),
     ("mesh", _mesh),
@@ -125,10 +124,10 @@ _ATTRIBUTES: tuple[tuple[str, Callable[[EntryStream], str]], ...] = (
     ("op_sharding_rule", _skip),
     ("axis_ref_list", _axes),
     ("list_of_axis_ref_lists", _list),
-    ("all_to_all_param", _exchange),
+    ("all_to_all_param", _all_to_all_param),
     ("all_to_all_param_list", _list),
     ("sharding", _sharding(True)),
     ("sharding_per_value", _shardings),
     ("sharding", _sharding(True, True)),
 )
-"""The name in the text, and what gives the text, by the number of the attribute."""
+"""The name of each attribute and the decoder of its text, by code."""

@@ -1,6 +1,7 @@
-"""Attributes and types of StableHLO and CHLO themselves in bytecode, as MLIR writes modules that are no artifacts.
+"""Decodes the attributes and types of the dialects StableHLO and CHLO, which occur in modules that are not artifacts.
 
-Owns the numbers that tell them apart, the order of their parts. Must not know: operations, VHLO's form of them.
+Responsible for their codes and the order of their fields. Does not depend on operations or VHLO.
+
 Source: StableHLO's StablehloBytecode.cpp, ChloBytecode.cpp.
 """
 
@@ -11,62 +12,65 @@ from typing import Any
 
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
 from xlapy.stablehlo.bytecode.builtin import sizes_of
-from xlapy.stablehlo.bytecode.entries import EntryStream
 from xlapy.stablehlo.bytecode.quant import double
 from xlapy.stablehlo.bytecode.vhlo import ENUMS, enum
 
-_Decoder = Callable[[EntryStream], Any]
+_Decoder = Callable[[DialectReader], Any]
 
 
-def read_attribute(stream: EntryStream) -> Any:
-    """An attribute of StableHLO."""
-    return _decode(stream, _ATTRIBUTES, "stablehlo attribute")
+def read_attribute(reader: DialectReader) -> Any:
+    """Decodes an attribute of StableHLO."""
+    return _decode(reader, _ATTRIBUTES, "stablehlo attribute")
 
 
-def read_chlo_attribute(stream: EntryStream) -> Any:
-    """An attribute of CHLO."""
-    return _decode(stream, _CHLO_ATTRIBUTES, "chlo attribute")
+def read_chlo_attribute(reader: DialectReader) -> Any:
+    """Decodes an attribute of CHLO."""
+    return _decode(reader, _CHLO_ATTRIBUTES, "chlo attribute")
 
 
-def read_type(stream: EntryStream) -> Any:
-    """A type of StableHLO."""
-    return _decode(stream, _TYPES, "stablehlo type")
+def read_type(reader: DialectReader) -> Any:
+    """Decodes a type of StableHLO."""
+    return _decode(reader, _TYPES, "stablehlo type")
 
 
-def _decode(stream: EntryStream, table: dict[int, _Decoder], what: str) -> Any:
-    code = stream.number()
+def _decode(reader: DialectReader, table: dict[int, _Decoder], what: str) -> Any:
+    code = reader.varint()
     decoder = table.get(code)
     if decoder is None:
-        raise UnsupportedError(f"MLIR bytecode, byte {stream.position}: {what} {code} is not known here")
-    return decoder(stream)
+        raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: unknown {what} {code}")
+    return decoder(reader)
 
 
-def _numbers(stream: EntryStream) -> tuple[int, ...]:
-    return tuple(stream.signed_numbers())
+def _integers(reader: DialectReader) -> tuple[int, ...]:
+    return tuple(reader.signed_varint_list())
 
 
-def _bounds(stream: EntryStream) -> tuple[int | None, ...]:
-    return sizes_of(stream.signed_numbers())
+def _bounds(reader: DialectReader) -> tuple[int | None, ...]:
+    return sizes_of(reader.signed_varint_list())
 
 
-def _flag(stream: EntryStream) -> bool:
-    return bool(stream.byte())
+def _flag(reader: DialectReader) -> bool:
+    return bool(reader.byte())
 
 
-def _optional(stream: EntryStream) -> Any:
-    """An attribute behind a byte that says whether it is there."""
-    return stream.attribute() if stream.byte() else None
+def _optional(reader: DialectReader) -> Any:
+    """Decodes an optional attribute, which follows a byte that is non-zero if it is present."""
+    return reader.attribute() if reader.byte() else None
 
 
-_NUMBER = EntryStream.signed
+_INTEGER = DialectReader.signed_varint
 
 
 def _struct(name: str, fields: dict[str, _Decoder], *, keeps_empty: bool = True) -> _Decoder:
-    """A struct of fields in their order; what is absent is None, zero and empty ones may be left out."""
+    """Returns the decoder of a struct with these fields in order. Drops absent fields.
 
-    def decode(stream: EntryStream) -> ir.StructAttribute:
-        found = {field: decoder(stream) for field, decoder in fields.items()}
+    Unless `keeps_empty` is set, zero and empty fields are dropped too.
+    """
+
+    def decode(reader: DialectReader) -> ir.StructAttribute:
+        found = {field: decoder(reader) for field, decoder in fields.items()}
         left_out = (None,) if keeps_empty else (None, 0, ())
         return ir.StructAttribute(name, {field: value for field, value in found.items() if value not in left_out})
 
@@ -74,30 +78,30 @@ def _struct(name: str, fields: dict[str, _Decoder], *, keeps_empty: bool = True)
 
 
 _ATTRIBUTES: dict[int, _Decoder] = {
-    1: _struct("stablehlo.channel_handle", {"handle": _NUMBER, "type": _NUMBER}),
+    1: _struct("stablehlo.channel_handle", {"handle": _INTEGER, "type": _INTEGER}),
     2: enum(ENUMS[3]),
     3: enum(ENUMS[4]),
     4: _struct(
         "stablehlo.conv",
         {
-            "input_batch_dimension": _NUMBER,
-            "input_feature_dimension": _NUMBER,
-            "input_spatial_dimensions": _numbers,
-            "kernel_input_feature_dimension": _NUMBER,
-            "kernel_output_feature_dimension": _NUMBER,
-            "kernel_spatial_dimensions": _numbers,
-            "output_batch_dimension": _NUMBER,
-            "output_feature_dimension": _NUMBER,
-            "output_spatial_dimensions": _numbers,
+            "input_batch_dimension": _INTEGER,
+            "input_feature_dimension": _INTEGER,
+            "input_spatial_dimensions": _integers,
+            "kernel_input_feature_dimension": _INTEGER,
+            "kernel_output_feature_dimension": _INTEGER,
+            "kernel_spatial_dimensions": _integers,
+            "output_batch_dimension": _INTEGER,
+            "output_feature_dimension": _INTEGER,
+            "output_spatial_dimensions": _integers,
         },
     ),
     5: _struct(
         "stablehlo.dot",
         {
-            "lhs_batching_dimensions": _numbers,
-            "rhs_batching_dimensions": _numbers,
-            "lhs_contracting_dimensions": _numbers,
-            "rhs_contracting_dimensions": _numbers,
+            "lhs_batching_dimensions": _integers,
+            "rhs_batching_dimensions": _integers,
+            "lhs_contracting_dimensions": _integers,
+            "rhs_contracting_dimensions": _integers,
         },
         keeps_empty=False,
     ),
@@ -105,12 +109,12 @@ _ATTRIBUTES: dict[int, _Decoder] = {
     7: _struct(
         "stablehlo.gather",
         {
-            "offset_dims": _numbers,
-            "collapsed_slice_dims": _numbers,
-            "operand_batching_dims": _numbers,
-            "start_indices_batching_dims": _numbers,
-            "start_index_map": _numbers,
-            "index_vector_dim": _NUMBER,
+            "offset_dims": _integers,
+            "collapsed_slice_dims": _integers,
+            "operand_batching_dims": _integers,
+            "start_indices_batching_dims": _integers,
+            "start_index_map": _integers,
+            "index_vector_dim": _INTEGER,
         },
         keeps_empty=False,
     ),
@@ -120,12 +124,12 @@ _ATTRIBUTES: dict[int, _Decoder] = {
     11: _struct(
         "stablehlo.scatter",
         {
-            "update_window_dims": _numbers,
-            "inserted_window_dims": _numbers,
-            "input_batching_dims": _numbers,
-            "scatter_indices_batching_dims": _numbers,
-            "scatter_dims_to_operand_dims": _numbers,
-            "index_vector_dim": _NUMBER,
+            "update_window_dims": _integers,
+            "inserted_window_dims": _integers,
+            "input_batching_dims": _integers,
+            "scatter_indices_batching_dims": _integers,
+            "scatter_dims_to_operand_dims": _integers,
+            "index_vector_dim": _INTEGER,
         },
         keeps_empty=False,
     ),
@@ -133,36 +137,38 @@ _ATTRIBUTES: dict[int, _Decoder] = {
     13: _struct("stablehlo.bounds", {"bounds": _bounds}),
     14: _struct(
         "stablehlo.output_operand_alias",
-        {"output_tuple_indices": _numbers, "operand_index": _NUMBER, "operand_tuple_indices": _numbers},
+        {"output_tuple_indices": _integers, "operand_index": _INTEGER, "operand_tuple_indices": _integers},
     ),
     15: _struct(
         "stablehlo.dot_algorithm",
         {
-            "lhs_precision_type": EntryStream.type,
-            "rhs_precision_type": EntryStream.type,
-            "accumulation_type": EntryStream.type,
-            "lhs_component_count": _NUMBER,
-            "rhs_component_count": _NUMBER,
-            "num_primitive_operations": _NUMBER,
+            "lhs_precision_type": DialectReader.type,
+            "rhs_precision_type": DialectReader.type,
+            "accumulation_type": DialectReader.type,
+            "lhs_component_count": _INTEGER,
+            "rhs_component_count": _INTEGER,
+            "num_primitive_operations": _INTEGER,
             "allow_imprecise_accumulation": _flag,
         },
     ),
     16: enum(ENUMS[19]),
     17: _struct(
         "stablehlo.result_accuracy",
-        {"atol": double, "rtol": double, "ulps": _NUMBER, "mode": EntryStream.attribute},
+        {"atol": double, "rtol": double, "ulps": _INTEGER, "mode": DialectReader.attribute},
         keeps_empty=False,
     ),
-    18: _struct("stablehlo.replica_group_mesh_axes", {"mesh": EntryStream.attribute, "axes": EntryStream.attributes}),
-    19: _struct("stablehlo.sub_axis_info", {"pre_size": _NUMBER, "size": _NUMBER}),
-    20: _struct("stablehlo.axis_ref", {"name": EntryStream.text, "sub_axis_info": _optional}),
-    21: _struct("stablehlo.mesh_axis", {"name": EntryStream.text, "size": _NUMBER}),
-    22: _struct("stablehlo.mesh", {"axes": EntryStream.attribute, "device_ids": _optional}),
+    18: _struct(
+        "stablehlo.replica_group_mesh_axes", {"mesh": DialectReader.attribute, "axes": DialectReader.attributes}
+    ),
+    19: _struct("stablehlo.sub_axis_info", {"pre_size": _INTEGER, "size": _INTEGER}),
+    20: _struct("stablehlo.axis_ref", {"name": DialectReader.text, "sub_axis_info": _optional}),
+    21: _struct("stablehlo.mesh_axis", {"name": DialectReader.text, "size": _INTEGER}),
+    22: _struct("stablehlo.mesh", {"axes": DialectReader.attribute, "device_ids": _optional}),
 }
 
 _CHLO_ATTRIBUTES: dict[int, _Decoder] = {0: enum(ENUMS[3]), 1: enum(ENUMS[4])}
 
 _TYPES: dict[int, _Decoder] = {
-    0: lambda stream: ir.TokenType(),
-    1: lambda stream: ir.FutureType(stream.types()),
+    0: lambda reader: ir.TokenType(),
+    1: lambda reader: ir.FutureType(reader.types()),
 }

@@ -1,6 +1,7 @@
-"""Attributes and types of VHLO, the versioned form of StableHLO in portable artifacts.
+"""Decodes the attributes and types of VHLO, the versioned dialect of portable artifacts.
 
-Owns the numbers that tell them apart, the order of their parts and the cases of the enums. Must not know: operations.
+Responsible for their codes, the order of their fields and the cases of enums. Does not depend on operations.
+
 Source: StableHLO's VhloBytecode.cpp (codes), VhloEnums.td (cases), docs/vhlo.md.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 from xlapy.base.element_types import PRED, S32
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
 from xlapy.stablehlo.bytecode.builtin import (
     DYNAMIC,
     buffer_type,
@@ -22,108 +24,110 @@ from xlapy.stablehlo.bytecode.builtin import (
     scalar,
     tensor_type,
 )
-from xlapy.stablehlo.bytecode.entries import EntryStream
 from xlapy.stablehlo.bytecode.quant import double, uniform, uniform_along_axis
 
-_NEWEST = "1.20"
+_MAX_VHLO_VERSION = "1.20"
 
 
-def read_attribute(stream: EntryStream) -> Any:
-    """An attribute of VHLO, as StableHLO has it."""
-    return _decode(stream, _ATTRIBUTES, "attribute")
+def read_attribute(reader: DialectReader) -> Any:
+    """Decodes an attribute of VHLO as an attribute of StableHLO."""
+    return _decode(reader, _ATTRIBUTES, "attribute")
 
 
-def read_type(stream: EntryStream) -> Any:
-    """A type of VHLO, as StableHLO has it."""
-    return _decode(stream, _TYPES, "type")
+def read_type(reader: DialectReader) -> Any:
+    """Decodes a type of VHLO as a type of StableHLO."""
+    return _decode(reader, _TYPES, "type")
 
 
-def _decode(stream: EntryStream, table: dict[int, Callable[[EntryStream], Any]], what: str) -> Any:
-    code = stream.number()
+def _decode(reader: DialectReader, table: dict[int, Callable[[DialectReader], Any]], what: str) -> Any:
+    code = reader.varint()
     decoder = table.get(code)
     if decoder is None:
         raise UnsupportedError(
-            f"MLIR bytecode, byte {stream.position}: VHLO {what} {code} is not known here; versions up to {_NEWEST} are"
+            f"MLIR bytecode, byte {reader.position}: unknown VHLO {what} {code}; the newest supported version is "
+            f"{_MAX_VHLO_VERSION}"
         )
-    return decoder(stream)
+    return decoder(reader)
 
 
-def enum(cases: tuple[str, ...]) -> Callable[[EntryStream], str]:
-    """The case of an enum by its number."""
+def enum(cases: tuple[str, ...]) -> Callable[[DialectReader], str]:
+    """Returns the decoder of an enum case."""
 
-    def decode(stream: EntryStream) -> str:
-        number = stream.number()
+    def decode(reader: DialectReader) -> str:
+        number = reader.varint()
         if number >= len(cases) or not cases[number]:
-            raise stream.fail(f"case {number} of an enum that has {', '.join(filter(None, cases))}")
+            raise reader.fail(f"case {number} is not in the enum with the cases {', '.join(filter(None, cases))}")
         return cases[number]
 
     return decode
 
 
-def _boolean(stream: EntryStream) -> bool:
-    value = stream.number()
+def _boolean(reader: DialectReader) -> bool:
+    value = reader.varint()
     if value > 1:
-        raise stream.fail(f"a boolean is 0 or 1, found {value}")
+        raise reader.fail(f"a boolean must be 0 or 1, found {value}")
     return value == 1
 
 
-def _api_version(stream: EntryStream) -> ir.IntegerAttribute:
-    return ir.IntegerAttribute(stream.number(), ir.ScalarType(S32))
+def _api_version(reader: DialectReader) -> ir.IntegerAttribute:
+    return ir.IntegerAttribute(reader.varint(), ir.ScalarType(S32))
 
 
-def _integer(stream: EntryStream) -> ir.IntegerAttribute:
-    kind = stream.type()
-    return ir.IntegerAttribute(stream.integer(kind), kind)
+def _integer(reader: DialectReader) -> ir.IntegerAttribute:
+    kind = reader.type()
+    return ir.IntegerAttribute(reader.integer(kind), kind)
 
 
-def _output_operand_alias(stream: EntryStream) -> ir.StructAttribute:
+def _output_operand_alias(reader: DialectReader) -> ir.StructAttribute:
     fields = {
-        "output_tuple_indices": tuple(stream.signed_numbers()),
-        "operand_index": stream.signed(),
-        "operand_tuple_indices": tuple(stream.signed_numbers()),
+        "output_tuple_indices": tuple(reader.signed_varint_list()),
+        "operand_index": reader.signed_varint(),
+        "operand_tuple_indices": tuple(reader.signed_varint_list()),
     }
     return ir.StructAttribute("stablehlo.output_operand_alias", fields)
 
 
-def _bounds(stream: EntryStream) -> ir.StructAttribute:
-    bounds = tuple([None if bound == DYNAMIC else bound for bound in stream.signed_numbers()])
+def _bounds(reader: DialectReader) -> ir.StructAttribute:
+    bounds = tuple([None if bound == DYNAMIC else bound for bound in reader.signed_varint_list()])
     return ir.StructAttribute("stablehlo.bounds", {"bounds": bounds})
 
 
-def _result_accuracy(stream: EntryStream) -> ir.StructAttribute:
+def _result_accuracy(reader: DialectReader) -> ir.StructAttribute:
     fields = {
-        "atol": double(stream),
-        "rtol": double(stream),
-        "ulps": stream.signed(),
-        "mode": stream.attribute(),
+        "atol": double(reader),
+        "rtol": double(reader),
+        "ulps": reader.signed_varint(),
+        "mode": reader.attribute(),
     }
     return ir.StructAttribute("stablehlo.result_accuracy", {name: value for name, value in fields.items() if value})
 
 
-def _sub_axis(stream: EntryStream) -> ir.StructAttribute:
-    return ir.StructAttribute("stablehlo.sub_axis_info", {"pre_size": stream.signed(), "size": stream.signed()})
+def _sub_axis(reader: DialectReader) -> ir.StructAttribute:
+    return ir.StructAttribute(
+        "stablehlo.sub_axis_info", {"pre_size": reader.signed_varint(), "size": reader.signed_varint()}
+    )
 
 
-def _axis(stream: EntryStream) -> ir.StructAttribute:
-    fields = {"name": stream.attribute()}
-    if stream.number():
-        fields["sub_axis_info"] = stream.attribute()
+def _axis(reader: DialectReader) -> ir.StructAttribute:
+    fields = {"name": reader.attribute()}
+    if reader.varint():
+        fields["sub_axis_info"] = reader.attribute()
     return ir.StructAttribute("stablehlo.axis_ref", fields)
 
 
-def _group_axes(stream: EntryStream) -> ir.StructAttribute:
-    mesh, axes = stream.attribute(), stream.attribute()
+def _group_axes(reader: DialectReader) -> ir.StructAttribute:
+    mesh, axes = reader.attribute(), reader.attribute()
     mesh = ir.SymbolReference(mesh) if isinstance(mesh, str) else mesh
     return ir.StructAttribute("stablehlo.replica_group_mesh_axes", {"mesh": mesh, "axes": axes})
 
 
-def _mesh_axis(stream: EntryStream) -> ir.StructAttribute:
-    return ir.StructAttribute("stablehlo.mesh_axis", {"name": stream.attribute(), "size": stream.signed()})
+def _mesh_axis(reader: DialectReader) -> ir.StructAttribute:
+    return ir.StructAttribute("stablehlo.mesh_axis", {"name": reader.attribute(), "size": reader.signed_varint()})
 
 
-def _mesh(stream: EntryStream) -> ir.StructAttribute:
-    fields = {"axes": stream.attribute()}
-    devices = stream.optional_attribute()
+def _mesh(reader: DialectReader) -> ir.StructAttribute:
+    fields = {"axes": reader.attribute()}
+    devices = reader.optional_attribute()
     if devices is not None:
         fields["device_ids"] = devices
     return ir.StructAttribute("stablehlo.mesh", fields)
@@ -139,19 +143,19 @@ ENUMS: dict[int, tuple[str, ...]] = {
     16: ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
     19: ("DEFAULT", "HIGHEST", "TOLERANCE"),
 }
-"""The cases of the enums, by the number of the attribute that holds them. A case that does not exist is empty."""
+"""The cases of each enum by its attribute code. A number without a case has an empty name."""
 
-_ATTRIBUTES: dict[int, Callable[[EntryStream], Any]] = {
-    1: EntryStream.attributes,
+_ATTRIBUTES: dict[int, Callable[[DialectReader], Any]] = {
+    1: DialectReader.attributes,
     2: _boolean,
     5: _api_version,
-    6: EntryStream.dictionary,
+    6: DialectReader.dictionary,
     8: float_attribute,
     9: _integer,
     10: _output_operand_alias,
-    14: EntryStream.text,
+    14: DialectReader.text,
     15: dense_elements,
-    17: EntryStream.type,
+    17: DialectReader.type,
     18: _bounds,
     20: _result_accuracy,
     21: _sub_axis,
@@ -163,8 +167,8 @@ _ATTRIBUTES: dict[int, Callable[[EntryStream], Any]] = {
 }
 
 
-def _buffer(stream: EntryStream) -> ir.BufferType:
-    return buffer_type(stream.signed_numbers(), stream.element_type(), stream)
+def _buffer(reader: DialectReader) -> ir.BufferType:
+    return buffer_type(reader.signed_varint_list(), reader.element_type(), reader)
 
 
 SCALARS = {
@@ -197,22 +201,22 @@ SCALARS = {
     40: "F8E8M0FNU",
 }
 
-_TYPES: dict[int, Callable[[EntryStream], Any]] = {
-    0: lambda stream: ir.ScalarType(PRED),
+_TYPES: dict[int, Callable[[DialectReader], Any]] = {
+    0: lambda reader: ir.ScalarType(PRED),
     1: complex_type,
-    8: lambda stream: ir.FunctionType(stream.types(), stream.types()),
-    9: lambda stream: ir.IndexType(),
+    8: lambda reader: ir.FunctionType(reader.types(), reader.types()),
+    9: lambda reader: ir.IndexType(),
     20: tensor_type,
     21: encoded_tensor_type,
-    22: lambda stream: ir.TokenType(),
-    23: lambda stream: ir.TupleType(stream.types()),
+    22: lambda reader: ir.TokenType(),
+    23: lambda reader: ir.TupleType(reader.types()),
     24: uniform,
-    25: lambda stream: ir.UnrankedTensorType(stream.element_type()),
-    26: lambda stream: ir.OpaqueType("!shape.witness"),
+    25: lambda reader: ir.UnrankedTensorType(reader.element_type()),
+    26: lambda reader: ir.OpaqueType("!shape.witness"),
     30: uniform_along_axis,
-    33: lambda stream: ir.NoneType(),
-    34: lambda stream: ir.OpaqueType("tf32"),
+    33: lambda reader: ir.NoneType(),
+    34: lambda reader: ir.OpaqueType("tf32"),
     41: _buffer,
-    42: lambda stream: ir.FutureType(stream.types()),
+    42: lambda reader: ir.FutureType(reader.types()),
     **{code: scalar(name) for code, name in SCALARS.items()},
 }

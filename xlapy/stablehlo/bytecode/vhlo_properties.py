@@ -1,7 +1,8 @@
-"""Which attributes an operation of VHLO writes as its properties: in bytecode they stand without names, in their order.
+"""The names of the properties of every VHLO operation in every version, in encoding order.
 
-Owns the names, of every operation of every version of VHLO. Must not know: what the attributes mean. Source:
-StableHLO's VhloOps.td.
+Bytecode holds the values of properties without their names.
+
+Source: StableHLO's VhloOps.td.
 """
 
 from __future__ import annotations
@@ -126,4 +127,4 @@ _NAMES = {
 }
 
 PROPERTIES: dict[str, tuple[str, ...]] = {operation: tuple(names.split()) for operation, names in _NAMES.items()}
-"""Per operation: the names of its properties, each of which is there."""
+"""The names of the properties of each operation. All of them are always present."""

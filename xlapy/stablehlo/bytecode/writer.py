@@ -1,6 +1,8 @@
-"""Programs as portable artifacts: MLIR bytecode with VHLO.
+"""Writes programs as portable artifacts: MLIR bytecode of VHLO operations.
 
-Owns the sections and the numbering of operations and values. Must not know: how attributes are encoded.
+Responsible for the sections and for the numbering of operation names and values. Does not depend on how attributes are
+encoded.
+
 Source: MLIR's BytecodeFormat.md.
 """
 
@@ -8,73 +10,73 @@ from __future__ import annotations
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode import container, reader
-from xlapy.stablehlo.bytecode.container import MAGIC
-from xlapy.stablehlo.bytecode.downgrade import needed_version, versioned
-from xlapy.stablehlo.bytecode.output import Output
-from xlapy.stablehlo.bytecode.tables import Tables
+from xlapy.stablehlo.bytecode import bytecode_file, reader
+from xlapy.stablehlo.bytecode.bytecode_file import MAGIC
+from xlapy.stablehlo.bytecode.encoding_emitter import EncodingEmitter
+from xlapy.stablehlo.bytecode.legalize_to_vhlo import legalize_to_vhlo, required_version
+from xlapy.stablehlo.bytecode.numbering import IRNumbering
 
 
 def write_bytecode(module: ir.Operation) -> bytes:
-    """A `builtin.module` as a portable artifact, of the oldest version of VHLO from 1.12 on that has all it needs.
+    """Returns the portable artifact of a `builtin.module`, in the oldest VHLO version since 1.12 that can express it.
 
-    `UnsupportedError` for operations of other dialects and for what VHLO has no form for.
+    Raises `UnsupportedError` for operations, attributes and types that VHLO lacks.
     """
     if module.name != "builtin.module":
-        raise InvalidArgumentError(f"a portable artifact is made of a builtin.module, given {module.name}")
-    return _Writer(needed_version(module)).file(module)
+        raise InvalidArgumentError(f"a portable artifact must be made from a builtin.module, but got {module.name}")
+    return _OperationWriter(required_version(module)).file(module)
 
 
-class _Writer:
+class _OperationWriter:
     def __init__(self, minor: int) -> None:
         self._minor = minor
-        self._tables = Tables()
+        self._numbering = IRNumbering()
         self._names: dict[str, int] = {}
         self._properties: dict[bytes, int] = {}
         self._values: dict[ir.Value, int] = {}
 
     def file(self, module: ir.Operation) -> bytes:
-        """The whole file."""
+        """Returns the whole file."""
         body = self._module(module)
         dialects = self._dialects()
         entries, offsets = self._entries(dialects)
-        file = Output()
+        file = EncodingEmitter()
         file.data += MAGIC
-        file.number(container.NEWEST)
-        file.terminated(f"StableHLO_v1.{self._minor}.0")
+        file.varint(bytecode_file.MAX_SUPPORTED_VERSION)
+        file.null_terminated(f"StableHLO_v1.{self._minor}.0")
         names = self._dialect_section(dialects)
-        file.section(container.STRINGS, self._strings())
-        file.section(container.DIALECTS, names)
-        file.section(container.OFFSETS, offsets)
-        file.section(container.ENTRIES, entries)
-        file.section(container.PROPERTIES, self._property_section())
-        file.section(container.IR, body)
+        file.section(bytecode_file.STRINGS, self._strings())
+        file.section(bytecode_file.DIALECTS, names)
+        file.section(bytecode_file.OFFSETS, offsets)
+        file.section(bytecode_file.ENTRIES, entries)
+        file.section(bytecode_file.PROPERTIES, self._property_section())
+        file.section(bytecode_file.IR, body)
         return bytes(file.data)
 
     def _module(self, module: ir.Operation) -> bytes:
-        """The block at the top, which holds the module; its region is isolated and therefore a section."""
+        """Writes the top-level block, which holds the module. Its region is isolated and therefore a section."""
         attributes = dict(module.attributes)
-        properties = Output()
+        properties = EncodingEmitter()
         for name in ("sym_name", "sym_visibility"):
             value = attributes.pop(name, None)
-            properties.flagged(0 if value is None else self._tables.builtin(value), value is not None)
-        output = Output()
-        output.flagged(1, False)
-        output.number(self._name("builtin.module"))
-        output.byte(reader.HAS_REGIONS | reader.HAS_PROPERTIES | (reader.HAS_ATTRIBUTES if attributes else 0))
-        output.number(self._tables.location(module.location))
+            properties.varint_with_flag(0 if value is None else self._numbering.builtin(value), value is not None)
+        emitter = EncodingEmitter()
+        emitter.varint_with_flag(1, False)
+        emitter.varint(self._name("builtin.module"))
+        emitter.byte(reader.HAS_REGIONS | reader.HAS_PROPERTIES | (reader.HAS_ATTRIBUTES if attributes else 0))
+        emitter.varint(self._numbering.location(module.location))
         if attributes:
-            output.number(self._tables.builtin(attributes))
-        output.number(self._property(bytes(properties.data)))
-        output.flagged(1, True)
-        inner = Output()
+            emitter.varint(self._numbering.builtin(attributes))
+        emitter.varint(self._property(bytes(properties.data)))
+        emitter.varint_with_flag(1, True)
+        inner = EncodingEmitter()
         self._region(inner, module.regions[0], 0)
-        output.section(container.IR, bytes(inner.data))
-        return bytes(output.data)
+        emitter.section(bytecode_file.IR, bytes(inner.data))
+        return bytes(emitter.data)
 
-    def _region(self, output: Output, region: ir.Region, first: int) -> None:
-        """Values are numbered from `first` on: those of the region itself, then those of regions inside it."""
-        output.number(len(region.blocks))
+    def _region(self, emitter: EncodingEmitter, region: ir.Region, first: int) -> None:
+        """Writes a region. Its values are numbered from `first` on, followed by those of nested regions."""
+        emitter.varint(len(region.blocks))
         if not region.blocks:
             return
         next_number = first
@@ -82,28 +84,28 @@ class _Writer:
             for value in (*block.arguments, *(result for inner in block.operations for result in inner.results)):
                 self._values[value] = next_number
                 next_number += 1
-        output.number(next_number - first)
+        emitter.varint(next_number - first)
         for block in region.blocks:
-            self._block(output, block, next_number)
+            self._block(emitter, block, next_number)
 
-    def _block(self, output: Output, block: ir.Block, first: int) -> None:
-        output.flagged(len(block.operations), bool(block.arguments))
+    def _block(self, emitter: EncodingEmitter, block: ir.Block, first: int) -> None:
+        emitter.varint_with_flag(len(block.operations), bool(block.arguments))
         if block.arguments:
-            output.number(len(block.arguments))
+            emitter.varint(len(block.arguments))
             for argument in block.arguments:
                 is_known = argument.location != ir.UNKNOWN_LOCATION
-                output.flagged(self._tables.type(argument.type), is_known)
+                emitter.varint_with_flag(self._numbering.type(argument.type), is_known)
                 if is_known:
-                    output.number(self._tables.location(argument.location))
-            output.byte(0)
+                    emitter.varint(self._numbering.location(argument.location))
+            emitter.byte(0)
         for operation in block.operations:
-            self._operation(output, operation, first)
+            self._operation(emitter, operation, first)
 
-    def _operation(self, output: Output, operation: ir.Operation, first: int) -> None:
-        found = versioned(operation, self._minor)
-        properties = Output()
+    def _operation(self, emitter: EncodingEmitter, operation: ir.Operation, first: int) -> None:
+        found = legalize_to_vhlo(operation, self._minor)
+        properties = EncodingEmitter()
         for value in found.properties:
-            properties.number(self._tables.attribute(value))
+            properties.varint(self._numbering.attribute(value))
         masks = (
             (reader.HAS_ATTRIBUTES, found.others),
             (reader.HAS_PROPERTIES, found.properties),
@@ -111,21 +113,21 @@ class _Writer:
             (reader.HAS_OPERANDS, operation.operands),
             (reader.HAS_REGIONS, operation.regions),
         )
-        output.number(self._name(found.name))
-        output.byte(sum(mask for mask, part in masks if part))
-        output.number(self._tables.location(operation.location))
+        emitter.varint(self._name(found.name))
+        emitter.byte(sum(mask for mask, part in masks if part))
+        emitter.varint(self._numbering.location(operation.location))
         if found.others:
-            output.number(self._tables.dictionary(found.others))
+            emitter.varint(self._numbering.dictionary(found.others))
         if found.properties:
-            output.number(self._property(bytes(properties.data)))
+            emitter.varint(self._property(bytes(properties.data)))
         if operation.results:
-            output.numbers(self._tables.type(result.type) for result in operation.results)
+            emitter.varint_list(self._numbering.type(result.type) for result in operation.results)
         if operation.operands:
-            output.numbers(self._values[operand] for operand in operation.operands)
+            emitter.varint_list(self._values[operand] for operand in operation.operands)
         if operation.regions:
-            output.flagged(len(operation.regions), False)
+            emitter.varint_with_flag(len(operation.regions), False)
             for region in operation.regions:
-                self._region(output, region, first)
+                self._region(emitter, region, first)
 
     def _name(self, name: str) -> int:
         return self._names.setdefault(name, len(self._names))
@@ -134,55 +136,55 @@ class _Writer:
         return self._properties.setdefault(data, len(self._properties))
 
     def _dialects(self) -> dict[str, int]:
-        used = ["builtin", "vhlo", *(entry[0] for entry in self._tables.attributes.entries)]
+        used = ["builtin", "vhlo", *(entry[0] for entry in self._numbering.attributes.entries)]
         return {name: number for number, name in enumerate(dict.fromkeys(used))}
 
     def _entries(self, dialects: dict[str, int]) -> tuple[bytes, bytes]:
-        """The encodings one behind the other, and their sizes in runs of one dialect."""
-        data, offsets = Output(), Output()
-        tables = (self._tables.attributes.entries, self._tables.types.entries)
+        """Returns the section of encodings and the section of their sizes, in groups of one dialect."""
+        data, offsets = EncodingEmitter(), EncodingEmitter()
+        tables = (self._numbering.attributes.entries, self._numbering.types.entries)
         for table in tables:
-            offsets.number(len(table))
+            offsets.varint(len(table))
         for table in tables:
             start = 0
             while start < len(table):
                 dialect, end = table[start][0], start
                 while end < len(table) and table[end][0] == dialect:
                     end += 1
-                offsets.number(dialects[dialect])
-                offsets.number(end - start)
+                offsets.varint(dialects[dialect])
+                offsets.varint(end - start)
                 for _, encoded, is_custom in table[start:end]:
-                    offsets.flagged(len(encoded), is_custom)
+                    offsets.varint_with_flag(len(encoded), is_custom)
                     data.data += encoded
                 start = end
         return bytes(data.data), bytes(offsets.data)
 
     def _dialect_section(self, dialects: dict[str, int]) -> bytes:
-        """The dialects, then the names of operations: of `builtin` one, all others of VHLO, in their order."""
-        output = Output()
-        output.number(len(dialects))
+        """Returns the section of dialects and operation names: one name of `builtin`, all others of VHLO."""
+        emitter = EncodingEmitter()
+        emitter.varint(len(dialects))
         for name in dialects:
-            output.flagged(self._tables.string(name), False)
-        output.number(len(self._names))
+            emitter.varint_with_flag(self._numbering.string(name), False)
+        emitter.varint(len(self._names))
         for name in self._names:
             dialect, _, plain = name.partition(".")
-            output.number(dialects[dialect])
-            output.number(1)
-            output.flagged(self._tables.string(plain), True)
-        return bytes(output.data)
+            emitter.varint(dialects[dialect])
+            emitter.varint(1)
+            emitter.varint_with_flag(self._numbering.string(plain), True)
+        return bytes(emitter.data)
 
     def _strings(self) -> bytes:
-        output = Output()
-        texts = [text.encode("utf-8", "surrogateescape") + b"\0" for text in self._tables.strings]
-        output.number(len(texts))
+        emitter = EncodingEmitter()
+        texts = [text.encode("utf-8", "surrogateescape") + b"\0" for text in self._numbering.strings]
+        emitter.varint(len(texts))
         for text in reversed(texts):
-            output.number(len(text))
-        output.data += b"".join(texts)
-        return bytes(output.data)
+            emitter.varint(len(text))
+        emitter.data += b"".join(texts)
+        return bytes(emitter.data)
 
     def _property_section(self) -> bytes:
-        output = Output()
-        output.number(len(self._properties))
+        emitter = EncodingEmitter()
+        emitter.varint(len(self._properties))
         for data in self._properties:
-            output.blob(data)
-        return bytes(output.data)
+            emitter.blob(data)
+        return bytes(emitter.data)

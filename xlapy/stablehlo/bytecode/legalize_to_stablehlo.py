@@ -1,8 +1,10 @@
-"""Operations of VHLO as the operations of StableHLO that they stand for.
+"""Converts VHLO operations to StableHLO operations.
 
-Owns the names without their versions, attributes that VHLO keeps apart and StableHLO together (dimension numbers,
-channel handles), and defaults: VHLO writes each, StableHLO leaves them out, so that programs of all versions look
-alike. Must not know: bytes. Source: StableHLO's VhloLegalizeToStablehlo.cpp, StablehloOps.td, StablehloAttrs.td.
+Responsible for removing the version from names, for combining VHLO attributes that are one struct in StableHLO
+(dimension numbers, channel handles), and for removing default values, which VHLO makes explicit, so that programs of
+all versions have the same form. Does not depend on the encoding.
+
+Source: StableHLO's VhloLegalizeToStablehlo.cpp, StablehloOps.td, StablehloAttrs.td.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ STRUCTS = {
 }
 STRUCTS["dynamic_conv"] = STRUCTS["convolution"]
 STRUCTS["dynamic_gather"] = STRUCTS["gather"]
-"""Per operation: the attribute, the struct in it, and the attributes of VHLO that are its fields."""
+"""For each operation: the struct attribute, the name of the struct, and the VHLO attributes that are its fields."""
 
 ALGORITHM = (
     "lhs_precision_type",
@@ -86,7 +88,7 @@ ALGORITHM = (
 )
 
 FLAGS = ("use_global_device_ids", "has_dynamic_root")
-"""Units in StableHLO: there, or not."""
+"""The attributes that are booleans in VHLO and unit attributes in StableHLO."""
 
 
 def _is_empty(value: Any) -> bool:
@@ -101,7 +103,7 @@ def _is_number(number: int) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, ir.IntegerAttribute) and value.value == number
 
 
-def _is_no_precision(value: Any) -> bool:
+def _is_default_precision(value: Any) -> bool:
     return isinstance(value, tuple) and all(case == "DEFAULT" for case in value)
 
 
@@ -109,7 +111,7 @@ def _is_default_accuracy(value: Any) -> bool:
     return isinstance(value, ir.StructAttribute) and value.fields == {"mode": "DEFAULT"}
 
 
-def _is_without_elements(value: Any) -> bool:
+def _has_no_elements(value: Any) -> bool:
     return isinstance(value, ir.ElementsAttribute) and value.values.size == 0
 
 
@@ -129,10 +131,10 @@ _CONVOLUTION_DEFAULTS: Defaults = {
     "lhs_dilation": _is_all(1),
     "rhs_dilation": _is_all(1),
     "window_reversal": _is_all(0),
-    "precision_config": _is_no_precision,
+    "precision_config": _is_default_precision,
 }
 _SORTED: Defaults = {"indices_are_sorted": _is_false, "unique_indices": _is_false}
-_TRANSFER: Defaults = {"is_host_transfer": _is_false, "source_target_pairs": _is_without_elements}
+_TRANSFER: Defaults = {"is_host_transfer": _is_false, "source_target_pairs": _has_no_elements}
 _DEFAULTS: dict[str, Defaults] = {
     "cholesky": {"lower": _is_false},
     "compare": {"compare_type": lambda value: value == "NOTYPE"},
@@ -146,11 +148,11 @@ _DEFAULTS: dict[str, Defaults] = {
         "output_operand_aliases": _is_empty,
         "result_tilings": _is_empty,
     },
-    "dot": {"precision_config": _is_no_precision},
-    "dot_general": {"precision_config": _is_no_precision},
+    "dot": {"precision_config": _is_default_precision},
+    "dot_general": {"precision_config": _is_default_precision},
     "dynamic_broadcast_in_dim": {
-        "known_expanding_dimensions": _is_without_elements,
-        "known_nonexpanding_dimensions": _is_without_elements,
+        "known_expanding_dimensions": _has_no_elements,
+        "known_nonexpanding_dimensions": _has_no_elements,
     },
     "dynamic_conv": _CONVOLUTION_DEFAULTS,
     "dynamic_gather": _SORTED,
@@ -165,25 +167,25 @@ _DEFAULTS: dict[str, Defaults] = {
     "send": _TRANSFER,
     "sort": {"dimension": _is_number(-1), "is_stable": _is_false},
 }
-"""Per operation: the attributes that StableHLO leaves out, and when."""
+"""For each operation: the attributes with a default, and a predicate that recognizes the default value."""
 
 
-def upgraded(name: str, attributes: Attributes, is_in_function: bool) -> tuple[str, Attributes]:
-    """The name and the attributes that an operation of VHLO has in StableHLO.
+def legalize_to_stablehlo(name: str, attributes: Attributes, is_in_function: bool) -> tuple[str, Attributes]:
+    """Returns the name and attributes in StableHLO of a VHLO operation.
 
-    `is_in_function`: the operation stands right in a function, where `return` is the function's.
+    `is_in_function`: the parent operation is a function, so that `return` becomes `func.return`.
     """
     plain = _VERSION.sub("", name.removeprefix("vhlo."))
     result = dict(attributes)
     if plain in STRUCTS:
         attribute, struct, fields = STRUCTS[plain]
-        result[attribute] = _struct(name, struct, fields, result)
+        result[attribute] = _combine_struct(name, struct, fields, result)
     if plain == "dot_general":
-        _fold_algorithm(result)
+        _combine_algorithm(result)
     if plain == "dynamic_conv":
         result.pop("padding", None)
-    _fold_channel(plain, result)
-    _name_symbols(plain, result)
+    _combine_channel(plain, result)
+    _convert_symbols(plain, result)
     for flag in FLAGS:
         if flag in result and result.pop(flag):
             result[flag] = ir.Unit()
@@ -193,8 +195,8 @@ def upgraded(name: str, attributes: Attributes, is_in_function: bool) -> tuple[s
     return _FUNCTIONS.get(plain, f"stablehlo.{plain}"), result
 
 
-def _struct(operation: str, name: str, fields: tuple[str, ...], attributes: Attributes) -> ir.StructAttribute:
-    """A struct of what VHLO keeps apart. Its fields that are zero or empty are absent, but for those of "conv"."""
+def _combine_struct(operation: str, name: str, fields: tuple[str, ...], attributes: Attributes) -> ir.StructAttribute:
+    """Combines VHLO attributes into a struct. Drops zero and empty fields, except those of "conv"."""
     found = {field: _field(operation, field, attributes.pop(field)) for field in fields if field in attributes}
     if name != "stablehlo.conv":
         found = {field: value for field, value in found.items() if value not in (0, ())}
@@ -206,10 +208,12 @@ def _field(operation: str, field: str, value: Any) -> Any:
         return value.value
     if isinstance(value, ir.ElementsAttribute) and value.values.ndim == 1:
         return tuple(value.values.tolist())
-    raise BytecodeError(f"MLIR bytecode: {field} of {operation} is a number or a list of numbers, found {value}")
+    raise BytecodeError(
+        f"MLIR bytecode: {field} of {operation} must be an integer or a list of integers, found {value}"
+    )
 
 
-def _fold_algorithm(attributes: Attributes) -> None:
+def _combine_algorithm(attributes: Attributes) -> None:
     fields = {name: attributes.pop(name) for name in ALGORITHM if name in attributes}
     if not fields or any(isinstance(value, ir.NoneType) for value in fields.values()):
         return
@@ -217,8 +221,8 @@ def _fold_algorithm(attributes: Attributes) -> None:
     attributes["algorithm"] = ir.StructAttribute("stablehlo.dot_algorithm", numbers)
 
 
-def _fold_channel(plain: str, attributes: Attributes) -> None:
-    """Channel 0 is none, but where a channel is always there: in send and recv."""
+def _combine_channel(plain: str, attributes: Attributes) -> None:
+    """Combines the channel attributes into a channel handle. Channel 0 means no channel, except in send and recv."""
     if "channel_id" not in attributes:
         return
     handle, kind = attributes.pop("channel_id"), attributes.pop("channel_type", None)
@@ -229,8 +233,8 @@ def _fold_channel(plain: str, attributes: Attributes) -> None:
         attributes["channel_handle"] = ir.StructAttribute("stablehlo.channel_handle", fields)
 
 
-def _name_symbols(plain: str, attributes: Attributes) -> None:
-    """Names of functions, which VHLO has as plain text."""
+def _convert_symbols(plain: str, attributes: Attributes) -> None:
+    """Converts the names of functions, which are strings in VHLO, to symbol references."""
     wanted = {"call": "callee", "composite": "decomposition"}.get(plain)
     if wanted and isinstance(attributes.get(wanted), str):
         attributes[wanted] = ir.SymbolReference(attributes[wanted])

@@ -1,7 +1,9 @@
-"""Operations of StableHLO as operations of a version of VHLO: `upgrade` the other way round.
+"""Converts StableHLO operations to operations of a version of VHLO, the reverse of `legalize_to_stablehlo`.
 
-Owns which version a program needs, attributes that VHLO keeps apart, and the defaults that it writes out. Must not
-know: bytes. Source: StableHLO's StablehloLegalizeToVhlo.cpp, VhloDialect.td (the versions), docs/vhlo.md.
+Responsible for the VHLO version that a program needs, for the StableHLO attributes that are several attributes in VHLO,
+and for the default values that VHLO makes explicit. Does not depend on the encoding.
+
+Source: StableHLO's StablehloLegalizeToVhlo.cpp, VhloDialect.td (the versions), docs/vhlo.md.
 """
 
 from __future__ import annotations
@@ -15,18 +17,18 @@ import numpy as np
 from xlapy.base.element_types import PRED, S64
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode.upgrade import ALGORITHM, FLAGS, STRUCTS, Attributes
+from xlapy.stablehlo.bytecode.legalize_to_stablehlo import ALGORITHM, FLAGS, STRUCTS, Attributes
 from xlapy.stablehlo.bytecode.vhlo import ENUMS
 from xlapy.stablehlo.bytecode.vhlo_properties import PROPERTIES
 
-_OLDEST = 12
-"""The minor version that programs are written for which need nothing newer: what readers of the past year know."""
+_MIN_WRITTEN_MINOR = 12
+"""The minor version of VHLO for programs that need nothing newer, so that older readers accept them."""
 
 _ACCURATE = (
     *("cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine"),
     *("sqrt", "tan", "tanh"),
 )
-_SECOND_SINCE = {
+_SECOND_VERSION_SINCE = {
     "all_gather": 5,
     "all_reduce": 5,
     "all_to_all": 5,
@@ -42,11 +44,11 @@ _SECOND_SINCE = {
     "send": 12,
     **dict.fromkeys(_ACCURATE, 10),
 }
-"""The minor version from which the second form of an operation is written."""
+"""The minor version of VHLO that introduced the second version of each operation."""
 
-_NEEDS = {"async_start": 15, "async_done": 15, "collective_reduce": 19}
+_REQUIRED_MINOR = {"async_start": 15, "async_done": 15, "collective_reduce": 19}
 
-_ENUM_OF = {
+_ENUM_CODES = {
     "comparison_direction": 3,
     "compare_type": 4,
     "fft_type": 7,
@@ -55,38 +57,38 @@ _ENUM_OF = {
     "rng_distribution": 13,
     "transpose_a": 16,
 }
-"""The attributes that are cases of enums, and the number of the enum."""
+"""The code of the enum of each attribute that is an enum case."""
 
 _API_VERSION = 5
-_NUMBER = ir.ScalarType(S64)
+_I64 = ir.ScalarType(S64)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case of an enum of VHLO: the enum's number and the case's."""
+    """A case of a VHLO enum: the code of the enum and the number of the case."""
 
     enum: int
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class VersionedOperation:
-    """An operation as it is written: its name, the values of its properties in their order, and other attributes."""
+class VhloOperation:
+    """An operation of VHLO: its name, the values of its properties in encoding order, and its other attributes."""
 
     name: str
     properties: tuple[Any, ...]
     others: Attributes
 
 
-def needed_version(module: ir.Operation) -> int:
-    """The minor version of VHLO 1 that a program needs."""
-    return max(_version_of(operation) for operation in ir.walk(module))
+def required_version(module: ir.Operation) -> int:
+    """Returns the minor version of VHLO 1 that a program needs."""
+    return max(_required_version(operation) for operation in ir.walk(module))
 
 
-def _version_of(operation: ir.Operation) -> int:
+def _required_version(operation: ir.Operation) -> int:
     plain = operation.name.partition(".")[2]
     types = [value.type for value in (*operation.operands, *operation.results)]
-    version = max(_OLDEST, _NEEDS.get(plain, 0))
+    version = max(_MIN_WRITTEN_MINOR, _REQUIRED_MINOR.get(plain, 0))
     if any(isinstance(type_, ir.BufferType) for type_ in types):
         version = max(version, 13)
     if any(isinstance(type_, ir.FutureType) for type_ in types):
@@ -102,26 +104,28 @@ def _version_of(operation: ir.Operation) -> int:
     )
 
 
-def versioned(operation: ir.Operation, minor: int) -> VersionedOperation:
-    """The operation for VHLO of version 1.`minor`; `UnsupportedError` for operations that VHLO lacks."""
+def legalize_to_vhlo(operation: ir.Operation, minor: int) -> VhloOperation:
+    """Converts an operation to VHLO 1.`minor`. Raises `UnsupportedError` if VHLO has no such operation."""
     dialect, _, plain = operation.name.partition(".")
     if dialect not in ("stablehlo", "func"):
-        raise UnsupportedError(f"{operation.name}: a portable artifact holds operations of StableHLO and functions")
-    is_second = minor >= _SECOND_SINCE.get(plain, minor + 1)
+        raise UnsupportedError(
+            f"{operation.name}: a portable artifact can hold only StableHLO operations and functions"
+        )
+    is_second = minor >= _SECOND_VERSION_SINCE.get(plain, minor + 1)
     name = f"vhlo.{plain}_v{2 if is_second else 1}"
     names = PROPERTIES.get(name, ())
     attributes = dict(operation.attributes)
-    _unfold(plain, attributes)
+    _split_structs(plain, attributes)
     for attribute in names:
         if attribute not in attributes:
             attributes[attribute] = _default(operation, plain, attribute)
     properties = tuple([_property(attribute, attributes.pop(attribute)) for attribute in names])
-    return VersionedOperation(name, properties, attributes)
+    return VhloOperation(name, properties, attributes)
 
 
 def _property(name: str, value: Any) -> Any:
-    if name in _ENUM_OF:
-        enum = _ENUM_OF[name]
+    if name in _ENUM_CODES:
+        enum = _ENUM_CODES[name]
         return tuple([_case(enum, case) for case in value]) if isinstance(value, tuple) else _case(enum, value)
     if name == "api_version":
         return Case(_API_VERSION, value.value)
@@ -131,44 +135,44 @@ def _property(name: str, value: Any) -> Any:
 def _case(enum: int, case: Any) -> Case:
     cases = ENUMS[enum]
     if case not in cases:
-        raise UnsupportedError(f"{case!r} is none of {', '.join(filter(None, cases))}")
+        raise UnsupportedError(f"{case!r} is not one of {', '.join(filter(None, cases))}")
     return Case(enum, cases.index(case))
 
 
-def _unfold(plain: str, attributes: Attributes) -> None:
-    """Takes apart what VHLO keeps apart."""
+def _split_structs(plain: str, attributes: Attributes) -> None:
+    """Replaces struct attributes by the attributes that VHLO has for their fields."""
     if plain in STRUCTS:
         attribute, _, fields = STRUCTS[plain]
         struct = attributes.pop(attribute).fields
         for field in fields:
             is_list = field.endswith(("dims", "dimensions", "index_map"))
-            attributes[field] = _numbers(struct.get(field, ())) if is_list else number(struct.get(field, 0))
+            attributes[field] = _i64_array(struct.get(field, ())) if is_list else i64_attribute(struct.get(field, 0))
     if plain == "dot_general":
         struct = attributes.pop("algorithm").fields if "algorithm" in attributes else dict.fromkeys(ALGORITHM)
         for field in ALGORITHM:
             value = struct.get(field)
             is_number = isinstance(value, int) and not isinstance(value, bool)
-            attributes[field] = ir.NoneType() if value is None else number(value) if is_number else value
+            attributes[field] = ir.NoneType() if value is None else i64_attribute(value) if is_number else value
     if "channel_handle" in attributes:
         fields = attributes.pop("channel_handle").fields
-        attributes["channel_id"] = number(fields.get("handle", 0))
+        attributes["channel_id"] = i64_attribute(fields.get("handle", 0))
         if plain in ("send", "recv"):
-            attributes["channel_type"] = number(fields.get("type", 0))
+            attributes["channel_type"] = i64_attribute(fields.get("type", 0))
     for flag in FLAGS:
         if flag in attributes:
             attributes[flag] = True
 
 
-def number(value: int) -> ir.IntegerAttribute:
-    """A number of 64 bits."""
-    return ir.IntegerAttribute(value, _NUMBER)
+def i64_attribute(value: int) -> ir.IntegerAttribute:
+    """Returns an integer attribute of type i64."""
+    return ir.IntegerAttribute(value, _I64)
 
 
-def _numbers(values: tuple[int, ...]) -> ir.ElementsAttribute:
+def _i64_array(values: tuple[int, ...]) -> ir.ElementsAttribute:
     return ir.ElementsAttribute(ir.TensorType((len(values),), S64), np.asarray(values, np.int64))
 
 
-def _filled(value: int, sizes: tuple[int, ...]) -> ir.ElementsAttribute:
+def _filled_i64_array(value: int, sizes: tuple[int, ...]) -> ir.ElementsAttribute:
     return ir.ElementsAttribute(ir.TensorType(sizes, S64), np.full(sizes, value, np.int64))
 
 
@@ -188,24 +192,24 @@ def _reversal(operation: ir.Operation) -> ir.ElementsAttribute:
 _ACCURACY = ir.StructAttribute("stablehlo.result_accuracy", {"mode": "DEFAULT"})
 
 _DEFAULTS: dict[str, Callable[[ir.Operation], Any]] = {
-    "api_version": lambda operation: ir.IntegerAttribute(1, _NUMBER),
+    "api_version": lambda operation: ir.IntegerAttribute(1, _I64),
     "arg_attrs": lambda operation: (),
     "backend_config": lambda operation: _empty_config(operation),
     "called_computations": lambda operation: (),
-    "channel_id": lambda operation: number(0),
+    "channel_id": lambda operation: i64_attribute(0),
     "compare_type": lambda operation: "NOTYPE",
     "composite_attributes": lambda operation: {},
-    "dimension": lambda operation: number(-1),
+    "dimension": lambda operation: i64_attribute(-1),
     "has_dynamic_root": lambda operation: False,
     "has_side_effect": lambda operation: False,
     "indices_are_sorted": lambda operation: False,
     "infeed_config": lambda operation: "",
     "is_host_transfer": lambda operation: False,
     "is_stable": lambda operation: False,
-    "known_expanding_dimensions": lambda operation: _numbers(()),
-    "known_nonexpanding_dimensions": lambda operation: _numbers(()),
+    "known_expanding_dimensions": lambda operation: _i64_array(()),
+    "known_nonexpanding_dimensions": lambda operation: _i64_array(()),
     "layout": lambda operation: (),
-    "lhs_dilation": lambda operation: _filled(1, (_spatial(operation),)),
+    "lhs_dilation": lambda operation: _filled_i64_array(1, (_spatial(operation),)),
     "lower": lambda operation: False,
     "operand_layouts": lambda operation: (),
     "outfeed_config": lambda operation: "",
@@ -215,17 +219,17 @@ _DEFAULTS: dict[str, Callable[[ir.Operation], Any]] = {
     "result_accuracy": lambda operation: _ACCURACY,
     "result_layouts": lambda operation: (),
     "result_tilings": lambda operation: (),
-    "rhs_dilation": lambda operation: _filled(1, (_spatial(operation),)),
-    "source_target_pairs": lambda operation: _numbers(()),
+    "rhs_dilation": lambda operation: _filled_i64_array(1, (_spatial(operation),)),
+    "source_target_pairs": lambda operation: _i64_array(()),
     "sym_visibility": lambda operation: "",
     "unique_indices": lambda operation: False,
     "use_global_device_ids": lambda operation: False,
-    "version": lambda operation: number(0),
+    "version": lambda operation: i64_attribute(0),
     "window_reversal": _reversal,
-    "base_dilations": lambda operation: _filled(1, (_window(operation),)),
-    "window_dilations": lambda operation: _filled(1, (_window(operation),)),
+    "base_dilations": lambda operation: _filled_i64_array(1, (_window(operation),)),
+    "window_dilations": lambda operation: _filled_i64_array(1, (_window(operation),)),
 }
-"""What the absence of an attribute means."""
+"""The default values of attributes, as functions of the operation."""
 
 _CONVOLUTIONS = ("convolution", "dynamic_conv")
 
@@ -233,13 +237,13 @@ _CONVOLUTIONS = ("convolution", "dynamic_conv")
 def _default(operation: ir.Operation, plain: str, name: str) -> Any:
     if name in ("window_strides", "padding"):
         rank = _spatial(operation) if plain in _CONVOLUTIONS else _window(operation)
-        return _filled(1, (rank,)) if name == "window_strides" else _filled(0, (rank, 2))
+        return _filled_i64_array(1, (rank,)) if name == "window_strides" else _filled_i64_array(0, (rank, 2))
     if name not in _DEFAULTS:
-        raise UnsupportedError(f"{operation.name}: the attribute {name} is missing, which has no default")
+        raise UnsupportedError(f"{operation.name}: the attribute {name} is missing and has no default")
     return _DEFAULTS[name](operation)
 
 
 def _empty_config(operation: ir.Operation) -> Any:
-    """A dictionary for typed FFI, text for the older interfaces."""
+    """Returns the empty backend config: a dictionary for typed FFI, a string for the older API versions."""
     version = operation.attributes.get("api_version")
     return {} if isinstance(version, ir.IntegerAttribute) and version.value == 4 else ""

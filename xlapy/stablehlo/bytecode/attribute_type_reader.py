@@ -1,7 +1,8 @@
-"""Attributes and types by their numbers, read when they are asked for.
+"""Reads attributes and types by number, lazily.
 
-Owns the tables and the order of reading: entries refer to each other by number, in any order and to any depth. Must
-not know: how a dialect writes them, which it is given as two functions for each dialect.
+Responsible for the tables and the order of reading: attributes and types refer to each other by number, in any order
+and to any depth. Does not depend on how a dialect encodes them; it gets a decoder of attributes and one of types for
+each dialect.
 """
 
 from __future__ import annotations
@@ -14,119 +15,119 @@ import numpy as np
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import BytecodeError, ParseError, UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode.container import Container, Entry
-from xlapy.stablehlo.bytecode.stream import Stream
+from xlapy.stablehlo.bytecode.bytecode_file import BytecodeFile, EncodedEntry
+from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
 
 _UNREAD = object()
 _BEING_READ = object()
-_DEEPEST = 50
-"""Entries inside entries that are read by recursion; what lies deeper is read first, from a list."""
+_MAX_RECURSION_DEPTH = 50
+"""How deeply nested attributes and types are read by recursion. Deeper ones are read first, from a work list."""
 
 _ATTRIBUTE, _TYPE = 0, 1
 
 Kind = TypeVar("Kind")
-Decoder = Callable[["EntryStream"], Any]
+Decoder = Callable[["DialectReader"], Any]
 
 
-class _ReadFirst(Exception):
-    """An entry that lies too deep for recursion."""
+class _TooDeep(Exception):
+    """Raised for an attribute or type that is nested too deep for recursion and must be read first."""
 
     def __init__(self, kind: int, index: int) -> None:
         super().__init__()
         self.wanted = (kind, index)
 
 
-class EntryStream(Stream):
-    """The bytes of an attribute, a type or properties, with what they may refer to."""
+class DialectReader(EncodingReader):
+    """Reads the bytes of an attribute, a type or properties, and the attributes and types that they refer to."""
 
     __slots__ = ("entries",)
 
-    def __init__(self, entries: Entries, position: int, end: int) -> None:
-        super().__init__(entries.container.data, position, end)
+    def __init__(self, entries: AttributeTypeReader, position: int, end: int) -> None:
+        super().__init__(entries.file.data, position, end)
         self.entries = entries
 
     def attribute(self) -> Any:
-        return self.entries.nested(_ATTRIBUTE, self.number())
+        return self.entries.nested(_ATTRIBUTE, self.varint())
 
     def attribute_of(self, kind: type[Kind]) -> Kind:
-        """An attribute that damaged data alone has in another form."""
+        """Reads a reference to an attribute of a kind. Raises `BytecodeError` for another kind, which is damage."""
         found = self.attribute()
         if not isinstance(found, kind):
-            raise self.fail(f"an attribute is a {kind.__name__} where {found!r} stands")
+            raise self.fail(f"expected an attribute of kind {kind.__name__}, found {found!r}")
         return found
 
     def dictionary(self) -> dict[str, Any]:
         return {self.attribute_of(str): self.attribute() for _ in range(self.count())}
 
     def optional_attribute(self) -> Any:
-        index, is_there = self.flagged()
+        index, is_there = self.varint_with_flag()
         return self.entries.nested(_ATTRIBUTE, index) if is_there else None
 
     def attributes(self) -> tuple[Any, ...]:
         return tuple([self.attribute() for _ in range(self.count())])
 
     def type(self) -> Any:
-        return self.entries.nested(_TYPE, self.number())
+        return self.entries.nested(_TYPE, self.varint())
 
     def types(self) -> tuple[Any, ...]:
         return tuple([self.type() for _ in range(self.count())])
 
     def text(self) -> str:
-        return self.entries.container.string(self)
+        return self.entries.file.string(self)
 
     def blob(self) -> memoryview:
-        return self.view(self.number())
+        return self.view(self.varint())
 
     def resource(self) -> tuple[str, memoryview]:
-        index, resources = self.number(), self.entries.container.resources
+        index, resources = self.varint(), self.entries.file.resources
         if index >= len(resources):
             raise self.fail(f"there is no resource {index}, only {len(resources)}")
         return resources[index]
 
     def element_type(self) -> ir.ElementType | ir.IndexType:
-        """The element type of a tensor."""
+        """Reads a reference to the element type of a tensor."""
         found = self.type()
         if isinstance(found, ir.ScalarType):
             return found.element
         if isinstance(found, ir.QuantizedType | ir.IndexType):
             return found
-        raise UnsupportedError(f"MLIR bytecode, byte {self.position}: no tensor has elements of the type {found}")
+        raise UnsupportedError(f"MLIR bytecode, byte {self.position}: StableHLO has no tensors of {found}")
 
     def integer(self, kind: Any) -> int:
-        """The number of an integer attribute of the type `kind`: a byte, or up to 64 bits with a sign."""
+        """Reads the value of an integer attribute of a type: a byte for up to 8 bits, else a signed varint."""
         if isinstance(kind, ir.IndexType):
-            return self.signed()
+            return self.signed_varint()
         if not isinstance(kind, ir.ScalarType) or not (kind.element.is_integral or kind.element is PrimitiveType.PRED):
-            raise self.fail(f"an integer of the type {kind}")
+            raise self.fail(f"{kind} is not the type of an integer")
         bits = 1 if kind.element is PrimitiveType.PRED else kind.element.bits
-        value = (self.signed() if bits > 8 else self.byte()) % (1 << bits)
+        value = (self.signed_varint() if bits > 8 else self.byte()) % (1 << bits)
         return value - (1 << bits) if kind.element.is_signed and value >> (bits - 1) else value
 
     def float_number(self, kind: Any) -> float:
-        """The number of a float attribute of the type `kind`, as its bits are."""
+        """Reads the value of a floating-point attribute of a type, which is encoded as its bits."""
         dtype = kind.element.dtype if isinstance(kind, ir.ScalarType) and kind.element.is_floating else None
         if dtype is None:
-            raise self.fail(f"a float of the type {kind}")
+            raise self.fail(f"{kind} is not the type of a floating-point number")
         size = dtype.itemsize
-        bits = self.byte() if size == 1 else self.signed() % (1 << (8 * size))
+        bits = self.byte() if size == 1 else self.signed_varint() % (1 << (8 * size))
         return float(np.frombuffer(bits.to_bytes(size, "little"), dtype)[0])
 
 
-class Entries:
-    """The attributes and types of a file."""
+class AttributeTypeReader:
+    """Reads the attributes and types of a file and caches them."""
 
     def __init__(
         self,
-        container: Container,
+        file: BytecodeFile,
         attributes: Mapping[str, Decoder],
         types: Mapping[str, Decoder],
         text: tuple[Callable[[str], Any], Callable[[str], Any]],
     ) -> None:
-        self.container = container
-        self._entries: tuple[list[Entry], list[Entry]] = (container.attributes, container.types)
+        self.file = file
+        self._entries: tuple[list[EncodedEntry], list[EncodedEntry]] = (file.attributes, file.types)
         self._values: tuple[list[Any], list[Any]] = (
-            [_UNREAD] * len(container.attributes),
-            [_UNREAD] * len(container.types),
+            [_UNREAD] * len(file.attributes),
+            [_UNREAD] * len(file.types),
         )
         self._decoders = (attributes, types)
         self._from_text = text
@@ -139,17 +140,17 @@ class Entries:
         return self._resolve(_TYPE, index)
 
     def nested(self, kind: int, index: int) -> Any:
-        """An entry that another one refers to."""
+        """Returns an attribute or type that another one refers to."""
         values = self._values[kind]
         if index >= len(values):
             raise BytecodeError(f"MLIR bytecode: there is no {_name(kind)} {index}, only {len(values)}")
         value = values[index]
         if value is _BEING_READ:
-            raise BytecodeError(f"MLIR bytecode: {_name(kind)} {index} is a part of itself")
+            raise BytecodeError(f"MLIR bytecode: {_name(kind)} {index} contains itself")
         if value is not _UNREAD:
             return value
-        if self._depth >= _DEEPEST:
-            raise _ReadFirst(kind, index)
+        if self._depth >= _MAX_RECURSION_DEPTH:
+            raise _TooDeep(kind, index)
         return self._read(kind, index)
 
     def _resolve(self, kind: int, index: int) -> Any:
@@ -161,9 +162,9 @@ class Entries:
             self._depth = 0
             try:
                 self.nested(*pending[-1])
-            except _ReadFirst as first:
+            except _TooDeep as first:
                 if first.wanted in pending:
-                    raise BytecodeError(f"MLIR bytecode: {_name(kind)} {index} is a part of itself") from None
+                    raise BytecodeError(f"MLIR bytecode: {_name(kind)} {index} contains itself") from None
                 pending.append(first.wanted)
             else:
                 pending.pop()
@@ -183,26 +184,26 @@ class Entries:
         values[index] = value
         return value
 
-    def _decode(self, kind: int, entry: Entry) -> Any:
-        stream = EntryStream(self, entry.position, entry.end)
+    def _decode(self, kind: int, entry: EncodedEntry) -> Any:
+        reader = DialectReader(self, entry.position, entry.end)
         if not entry.is_custom:
-            text = stream.terminated()
+            text = reader.null_terminated()
             try:
                 return self._from_text[kind](text)
             except ParseError as error:
-                raise stream.fail(f"damaged {_name(kind)} of {entry.dialect}, {text!r}: {error.message}") from error
+                raise reader.fail(f"damaged {_name(kind)} of {entry.dialect}, {text!r}: {error.message}") from error
         decoder = self._decoders[kind].get(entry.dialect)
         if decoder is None:
             raise UnsupportedError(
-                f"MLIR bytecode, byte {entry.position}: the dialect {entry.dialect} has a form of its own for "
-                f"{_name(kind)}s, which is not known here"
+                f"MLIR bytecode, byte {entry.position}: the encoding of {_name(kind)}s of the dialect {entry.dialect} "
+                "is not supported"
             )
         try:
-            value = decoder(stream)
+            value = decoder(reader)
         except (ValueError, OverflowError) as error:
-            raise stream.fail(f"damaged {_name(kind)} of {entry.dialect}: {error}") from error
-        if stream.remaining:
-            raise stream.fail(f"{stream.remaining} bytes are left behind the {_name(kind)}")
+            raise reader.fail(f"damaged {_name(kind)} of {entry.dialect}: {error}") from error
+        if reader.remaining:
+            raise reader.fail(f"{reader.remaining} bytes are left after the {_name(kind)}")
         return value
 
 
@@ -210,18 +211,18 @@ def _name(kind: int) -> str:
     return "attribute" if kind == _ATTRIBUTE else "type"
 
 
-def elements(type_: Any, data: memoryview | bytes, stream: Stream) -> ir.ElementsAttribute:
-    """Constant elements out of their bytes: all of them, or one that stands for all.
+def elements(type_: Any, data: memoryview | bytes, reader: EncodingReader) -> ir.ElementsAttribute:
+    """Returns the constant elements of a tensor from their bytes: all elements, or a splat.
 
-    Booleans are a byte each, or packed into bits from the lowest on, where one byte of 0xFF stands for all true;
-    types of less than a byte take a byte each.
+    Booleans are bytes, or bits from the lowest on; a byte 0xFF as a splat is true. Narrower elements
+    take a byte each.
     """
     if not isinstance(type_, ir.TensorType) or not type_.is_static:
-        raise stream.fail(f"constant elements need a tensor of known sizes, found {type_}")
+        raise reader.fail(f"the type of constant elements must be a static tensor, found {type_}")
     element = type_.element
     stored = _stored(element)
     if stored.dtype is None:
-        raise stream.fail(f"no constant has elements of the type {element}")
+        raise reader.fail(f"constants cannot have elements of the type {element}")
     sizes = tuple([size or 0 for size in type_.sizes])
     count = 1
     for size in sizes:
@@ -235,7 +236,7 @@ def elements(type_: Any, data: memoryview | bytes, stream: Stream) -> ir.Element
     if values.size == 1 and count != 1:
         return ir.ElementsAttribute(type_, np.broadcast_to(values[0], sizes))
     if values.size != count:
-        raise stream.fail(f"{values.size} elements where {type_} has {count}")
+        raise reader.fail(f"{type_} has {count} elements, found {values.size}")
     return ir.ElementsAttribute(type_, values.reshape(sizes))
 
 
@@ -255,7 +256,7 @@ def _booleans(data: memoryview | bytes, count: int) -> Any:
 
 
 def _narrow(values: Any, stored: PrimitiveType) -> Any:
-    """Elements of a type of less than 8 bits out of bytes that hold one each."""
+    """Converts bytes to elements of a type of less than 8 bits, one element per byte."""
     bits = values & ((1 << stored.bits) - 1)
     if stored.is_signed:
         bits = bits.astype(np.int8)

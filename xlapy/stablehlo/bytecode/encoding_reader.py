@@ -1,0 +1,115 @@
+"""Reads the primitives of MLIR bytecode: numbers, strings and sections.
+
+Responsible for their encodings and for checking that they end inside the data. Does not depend on what they mean.
+
+Source: MLIR's BytecodeFormat.md.
+"""
+
+from __future__ import annotations
+
+from xlapy.base.errors import BytecodeError
+
+_PADDING = 0xCB
+
+
+class EncodingReader:
+    """Reads `data` from `position` up to `end`. Every method raises `BytecodeError` instead of reading past the end."""
+
+    __slots__ = ("data", "end", "position")
+
+    def __init__(self, data: bytes, position: int = 0, end: int | None = None) -> None:
+        self.data = data
+        self.position = position
+        self.end = len(data) if end is None else end
+
+    def fail(self, message: str) -> BytecodeError:
+        return BytecodeError(f"MLIR bytecode, byte {self.position}: {message}")
+
+    @property
+    def remaining(self) -> int:
+        return self.end - self.position
+
+    def byte(self) -> int:
+        position = self.position
+        if position >= self.end:
+            raise self.fail("the data ends in the middle of a value")
+        self.position = position + 1
+        return self.data[position]
+
+    def sub_reader(self, size: int) -> EncodingReader:
+        """Returns a reader of the next `size` bytes and moves past them."""
+        start = self.position
+        if size > self.end - start:
+            raise self.fail(f"{size} bytes are needed, but only {self.end - start} are left")
+        self.position = start + size
+        return EncodingReader(self.data, start, start + size)
+
+    def view(self, size: int) -> memoryview:
+        """Returns the next `size` bytes without a copy."""
+        part = self.sub_reader(size)
+        return memoryview(self.data)[part.position : part.end]
+
+    def varint(self) -> int:
+        """Reads an unsigned number of up to 64 bits.
+
+        The number of trailing zeros of the first byte is the number of bytes that follow it.
+        """
+        first = self.byte()
+        if first & 1:
+            return first >> 1
+        extra = 8 if first == 0 else (first & -first).bit_length() - 1
+        position = self.position
+        if position + extra > self.end:
+            raise self.fail("the data ends in the middle of a number")
+        self.position = position + extra
+        rest = int.from_bytes(self.data[position : position + extra], "little")
+        return rest if first == 0 else (rest << 8 | first) >> (extra + 1)
+
+    def signed_varint(self) -> int:
+        """Reads a signed number, with its sign in the lowest bit: the encodings 0, 1, 2, 3 are 0, -1, 1, -2."""
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def varint_with_flag(self) -> tuple[int, bool]:
+        """Reads a number whose lowest bit is a flag."""
+        value = self.varint()
+        return value >> 1, bool(value & 1)
+
+    def count(self) -> int:
+        """Reads the number of items that follow, each of at least a byte.
+
+        The check against the remaining bytes keeps damaged data from requesting huge amounts of memory.
+        """
+        count = self.varint()
+        if count > self.remaining:
+            raise self.fail(f"expected {count} items, but only {self.remaining} bytes are left")
+        return count
+
+    def signed_varint_list(self) -> list[int]:
+        return [self.signed_varint() for _ in range(self.count())]
+
+    def null_terminated(self) -> str:
+        """Reads a string that ends in a zero byte."""
+        found = self.data.find(b"\0", self.position, self.end)
+        if found < 0:
+            raise self.fail("a string lacks its terminating zero byte")
+        text = self.data[self.position : found].decode("utf-8", "surrogateescape")
+        self.position = found + 1
+        return text
+
+    def align(self, alignment: int) -> None:
+        """Moves to the next multiple of `alignment` from the beginning of the file."""
+        if alignment <= 0 or alignment & (alignment - 1):
+            raise self.fail(f"an alignment must be a power of 2, found {alignment}")
+        while self.position % alignment:
+            if self.byte() != _PADDING:
+                self.position -= 1
+                raise self.fail(f"the padding to a multiple of {alignment} must be bytes 0xCB")
+
+    def section(self) -> tuple[int, EncodingReader]:
+        """Reads a section: its number and a reader of its contents."""
+        kind = self.byte()
+        size = self.varint()
+        if kind & 0x80:
+            self.align(self.varint())
+        return kind & 0x7F, self.sub_reader(size)
