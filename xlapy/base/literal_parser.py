@@ -173,9 +173,8 @@ class _ArrayParser:
             return Literal.zeros(self.shape, elided=True)
         array = np.zeros(self.shape.dimensions, self.shape.dtype)
         array.reshape(-1)[: len(self.values)] = self._converted()
-        array.flags.writeable = (
-            False  # so that the literal does not copy it, which would touch every page of a huge array
-        )
+        # A read-only array is not copied by the literal. A copy would touch every page of a huge array.
+        array.flags.writeable = False
         return Literal.array_of(array, self.shape)
 
     def _fail_at_token(self) -> NoReturn:
