@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol, get_type_hints
 
+from xlapy.base.cursor import Cursor
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 
@@ -131,75 +132,69 @@ def value_text(value: Any) -> str:
 
 # -- the grammar
 
-_NAME = re.compile(r"\s*([A-Za-z][\w\-]*)\s*")
-_OPTION = re.compile(r"\s*([A-Za-z]\w*)\s*=\s*([^,{}()]*?)\s*(?=[,}])")
-_MARK = re.compile(r"\s*([,{}()])\s*")
-_DEEPEST = 20
+_NAME = re.compile(r"[A-Za-z][\w\-]*")
+_OPTION = re.compile(r"([A-Za-z]\w*)\s*=\s*([^,{}()]*?)\s*(?=[,}])")
+_MAX_NESTING_DEPTH = 20
 
 
 def parse_pass_list(text: str) -> tuple[PassText, ...]:
-    """`a,b{x=1,y=z},fixpoint(a,b)` taken apart; `InvalidArgumentError` says what was expected where."""
-    return _Reader(text).whole()
+    """Parses `a,b{x=1,y=z},fixpoint(a,b)`. Raises InvalidArgumentError for any other text."""
+    return _PassListCursor(text).read()
 
 
-class _Reader:
-    """The place in a list of passes."""
+class _PassListCursor(Cursor):
+    """A cursor over a list of passes, which has no comments."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.place = 0
+    BLANK_PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"\s*+")
+    BLANK_CHARACTERS: ClassVar[str] = " \t\r\n\f\v"
 
-    def whole(self) -> tuple[PassText, ...]:
-        found = self.passes(0)
-        if self.place < len(self.text):
-            self.fail("a comma or the end")
-        return found
+    def read(self) -> tuple[PassText, ...]:
+        """Reads the whole text."""
+        passes = self.passes(0)
+        if not self.at_end():
+            self.fail_expecting("a comma or the end")
+        return passes
 
     def passes(self, depth: int) -> tuple[PassText, ...]:
-        if depth > _DEEPEST:
-            raise InvalidArgumentError(f"groups of passes nest deeper than {_DEEPEST}")
-        found = [self.one(depth)]
+        """Reads passes separated by commas."""
+        if depth > _MAX_NESTING_DEPTH:
+            raise InvalidArgumentError(f"groups of passes nest deeper than {_MAX_NESTING_DEPTH}")
+        passes = [self.one(depth)]
         while self.accept(","):
-            found.append(self.one(depth))
-        return tuple(found)
+            passes.append(self.one(depth))
+        return tuple(passes)
 
     def one(self, depth: int) -> PassText:
-        match = _NAME.match(self.text, self.place)
-        if match is None:
-            self.fail("the name of a pass")
-        self.place = match.end()
+        """Reads a pass with its options and the passes inside it."""
+        name = self.consume(_NAME)
+        if name is None:
+            self.fail_expecting("the name of a pass")
         options = self.options() if self.accept("{") else {}
         inner: tuple[PassText, ...] | None = None
         if self.accept("("):
             inner = self.passes(depth + 1)
             if not self.accept(")"):
-                self.fail("a comma or )")
-        return PassText(match[1], options, inner)
+                self.fail_expecting("a comma or )")
+        return PassText(name, options, inner)
 
     def options(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        """Reads options up to and including the closing brace."""
+        options: dict[str, str] = {}
         while not self.accept("}"):
-            if found and not self.accept(","):
-                self.fail("a comma or }")
-            match = _OPTION.match(self.text, self.place)
+            if options and not self.accept(","):
+                self.fail_expecting("a comma or }")
+            match = self.match(_OPTION)
             if match is None:
-                self.fail("option=value and a comma or }")
-            if match[1] in found:
+                self.fail_expecting("option=value and a comma or }")
+            if match[1] in options:
                 raise InvalidArgumentError(f"option {match[1]} is given twice in {self.text!r}")
-            found[match[1]] = match[2]
-            self.place = match.end()
-        return found
+            options[match[1]] = match[2]
+        return options
 
-    def accept(self, mark: str) -> bool:
-        match = _MARK.match(self.text, self.place)
-        if match is None or match[1] != mark:
-            return False
-        self.place = match.end()
-        return True
-
-    def fail(self, expected: str) -> NoReturn:
-        rest = self.text[self.place :]
+    def fail_expecting(self, expected: str) -> NoReturn:
+        """Raises InvalidArgumentError at the next token."""
+        rest = self.text[self.skip() :]
         found = f"{rest[:30]!r}" if rest else "the end"
         raise InvalidArgumentError(
-            f"passes {self.text!r}: expected {expected} at character {self.place}, found {found}"
+            f"passes {self.text!r}: expected {expected} at character {self.position}, found {found}"
         )
