@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from xlapy.codegen.emitters.fft.kernel import fourier_kernel, most_points
-from xlapy.codegen.emitters.fft.plan import Axis, Transform, radices, transforms_of
+from xlapy.codegen.emitters.fft.kernel import fourier_kernel, max_points
+from xlapy.codegen.emitters.fft.plan import Axis, Transform, plan_transforms, radices
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.target import host_target
 from xlapy.loops import F64
@@ -133,14 +133,14 @@ def test_a_transform_of_many_rows_is_one_kernel_and_little_code():
 
 
 def test_plans():
-    rows = transforms_of(1024, 100, 1, 1024, 16)
+    rows = plan_transforms(1024, 100, 1, 1024, 16)
     assert rows == [Transform(Axis(1024, 1, 1), Axis(100, 1024, 1024))]
-    long = transforms_of(1 << 20, 1, 1, 1024, 16)
+    long = plan_transforms(1 << 20, 1, 1, 1024, 16)
     assert long is not None and [each.points.size for each in long] == [1024, 1024]
-    longest = transforms_of(1 << 24, 1, 1, 1024, 16)
+    longest = plan_transforms(1 << 24, 1, 1, 1024, 16)
     assert longest is not None and len(longest) == 3 and all(each.points.size <= 1024 for each in longest)
-    assert transforms_of(2 * 37, 100, 1, 1024, 16) is None
-    assert transforms_of(1 << 24, 1, 2, 1024, 16) is None
+    assert plan_transforms(2 * 37, 100, 1, 1024, 16) is None
+    assert plan_transforms(1 << 24, 1, 2, 1024, 16) is None
 
 
 @pytest.mark.parametrize("length", [1, 2, 16, 128, 1024, 60, 31 * 8, 945])
@@ -149,7 +149,7 @@ def test_radices_make_the_length(length: int):
 
 
 def test_scratch_memory_is_enough():
-    made = transforms_of(most_points(host_target()), 64, 1, most_points(host_target()), 8)
+    made = plan_transforms(max_points(host_target()), 64, 1, max_points(host_target()), 8)
     assert made is not None and fourier_kernel("longest", host_target(), F64, made[0], -1, 1.0).kernel.scratch
 
 
@@ -157,10 +157,10 @@ def test_scratch_memory_is_enough():
 def test_a_kernel_evaluated(points: int, rows: int):
     """The loops mean what the machine code does; the last group of lanes is masked."""
     x = numbers("FFT", (rows, points), "float64")
-    (transform,) = transforms_of(points, rows, 1, 1024, 8) or []
+    (transform,) = plan_transforms(points, rows, 1, 1024, 8) or []
     made = fourier_kernel("small", host_target(), F64, transform, -1, 1.0)
     result = np.zeros(2 * x.size)
-    evaluate(made.kernel, {"operand": x.view(np.float64).ravel(), "roots": made.roots, "result": result})
+    evaluate(made.kernel, {"operand": x.view(np.float64).ravel(), "roots": made.twiddles, "result": result})
     np.testing.assert_allclose(result.view(np.complex128).reshape(x.shape), np.fft.fft(x), atol=1e-13)
 
 

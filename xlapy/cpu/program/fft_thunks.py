@@ -15,9 +15,9 @@ from xlapy.base.element_types import C64, C128, Array, PrimitiveType
 from xlapy.base.element_types import F32 as HLO_F32
 from xlapy.base.element_types import F64 as HLO_F64
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters.fft.halves import packing_kernel, roots_of_halves, unpacking_kernel
-from xlapy.codegen.emitters.fft.kernel import fourier_kernel, most_points
-from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, transforms_of
+from xlapy.codegen.emitters.fft.kernel import fourier_kernel, max_points
+from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, plan_transforms
+from xlapy.codegen.emitters.fft.real_transforms import packing_kernel, real_twiddle_factors, unpacking_kernel
 from xlapy.codegen.target import Target
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
@@ -100,7 +100,7 @@ class _Stages:
         self.kind: FftType = attributes.fft_type
         self.lengths: tuple[int, ...] = attributes.fft_length
         self.type = F32 if _part(instruction) is HLO_F32 else F64
-        self.most, self.width = most_points(host_target()), host_target().vector_bytes // self.type.byte_size
+        self.most, self.width = max_points(host_target()), host_target().vector_bytes // self.type.byte_size
         self.sign = 1 if self.kind in (FftType.IFFT, FftType.IRFFT) else -1
         # of the array of complex numbers that the outer dimensions are transformed of
         array = instruction.operands[0] if self.kind is FftType.IRFFT else instruction
@@ -126,7 +126,7 @@ class _Stages:
 
     def complex(self, length: int, outer: int, inner: int, scale: float) -> list[_Stage] | None:
         """Inverse transforms are scaled, by the last kernel."""
-        plan = transforms_of(length, outer, inner, self.most, self.width)
+        plan = plan_transforms(length, outer, inner, self.most, self.width)
         if plan is None:
             return None
         scales = [1.0] * (len(plan) - 1) + [scale if self.sign > 0 else 1.0]
@@ -135,7 +135,7 @@ class _Stages:
     def stage(self, transform: Transform, scale: float) -> _Stage:
         def make(name: str) -> Made:
             made = fourier_kernel(name, host_target(), self.type, transform, self.sign, scale)
-            return made.kernel, made.work, made.roots
+            return made.kernel, made.work, made.twiddles
 
         rows = transform.size // transform.points.size
         return _Stage(make, transform.size + (rows if transform.halves and self.sign < 0 else 0))
@@ -160,6 +160,6 @@ class _Stages:
         self, kernel: Callable[[str, Target, ScalarType, int, int], tuple[Kernel, int]], rows: int, half: int
     ) -> _Stage:
         """The kernel behind or before the transform of half the length."""
-        roots = roots_of_halves(2 * half, self.sign, self.type)
+        roots = real_twiddle_factors(2 * half, self.sign, self.type)
         size = half + 1 if self.kind is FftType.RFFT else half
         return _Stage(lambda name: (*kernel(name, host_target(), self.type, rows, half), roots), rows * size)

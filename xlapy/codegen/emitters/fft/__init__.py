@@ -1,1 +1,1 @@
-"""Fourier transforms: their plan, their kernels, what is written by other transforms."""
+"""Fourier transforms: plans, kernels, and transforms of real numbers."""

@@ -1,7 +1,7 @@
-"""Short Fourier transforms of values in registers, written out.
+"""Butterflies: short Fourier transforms of values in registers, unrolled.
 
-Owns: the formulas. Must not know: where the values come from.
-Source: Cooley and Tukey (1965); for primes, pairs of terms with conjugate roots are taken together.
+Does not depend on where the values come from. Source: Cooley and Tukey (1965); for prime lengths, terms with conjugate
+roots are combined in pairs.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from math import cos, pi, sin
 from xlapy.loops import Builder, Value
 
 Point = tuple[Value, Value]
-"""Real and imaginary part."""
+"""A complex number as its real and imaginary parts."""
 
 
 class Butterflies:
-    """Transforms with roots exp(sign 2 pi i / n), in one builder's kernel."""
+    """Emits transforms with roots of unity exp(sign 2 pi i / n) into the kernel of a builder."""
 
     def __init__(self, builder: Builder, sign: int) -> None:
         self._builder = builder
         self._sign = sign
 
-    def transformed(self, points: Sequence[Point]) -> list[Point]:
-        """The sums of all points times roots, in their order."""
+    def transform(self, points: Sequence[Point]) -> list[Point]:
+        """The Fourier transform of the points, in natural order."""
         count = len(points)
         if count == 1:
             return list(points)
@@ -37,21 +37,21 @@ class Butterflies:
     def _four(self, points: Sequence[Point]) -> list[Point]:
         a, b, c, d = points
         even, odd = self.add(a, c), self.add(b, d)
-        left, right = self.sub(a, c), self.turned(self.sub(b, d))
+        left, right = self.sub(a, c), self.times_i(self.sub(b, d))
         return [self.add(even, odd), self.add(left, right), self.sub(even, odd), self.sub(left, right)]
 
     def _composite(self, points: Sequence[Point], factor: int) -> list[Point]:
-        """Transforms of every so manieth point, roots, transforms of the rest of the length."""
+        """Cooley-Tukey: transforms of points `rest` apart, twiddle factors, transforms of the rest of the length."""
         count, rest = len(points), len(points) // factor
         results: list[Point] = list(points)
-        columns = [self.transformed(points[place::rest]) for place in range(rest)]
+        columns = [self.transform(points[start::rest]) for start in range(rest)]
         for k in range(factor):
-            row = [self.times_root(columns[place][k], place * k, count) for place in range(rest)]
-            results[k::factor] = self.transformed(row)
+            row = [self.times_root(columns[start][k], start * k, count) for start in range(rest)]
+            results[k::factor] = self.transform(row)
         return results
 
     def _prime(self, points: Sequence[Point]) -> list[Point]:
-        """Term j and term n - j together: their sum goes with cosines, their difference with sines."""
+        """Combines term j with term n - j: cosines multiply their sum, sines their difference."""
         count, half = len(points), len(points) // 2
         sums = [self.add(points[j], points[count - j]) for j in range(1, half + 1)]
         differences = [self.sub(points[j], points[count - j]) for j in range(1, half + 1)]
@@ -65,8 +65,8 @@ class Butterflies:
                 angle = 2 * pi * (j * k % count) / count
                 even = self._scaled(sums[j - 1], cos(angle), even)
                 odd = self._scaled(differences[j - 1], sin(angle), None if j == 1 else odd)
-            turned = self.turned(odd)
-            results[k], results[count - k] = self.add(even, turned), self.sub(even, turned)
+            rotated = self.times_i(odd)
+            results[k], results[count - k] = self.add(even, rotated), self.sub(even, rotated)
         return results
 
     # -- arithmetic
@@ -79,8 +79,8 @@ class Butterflies:
         builder = self._builder
         return builder.sub(left[0], right[0]), builder.sub(left[1], right[1])
 
-    def turned(self, point: Point) -> Point:
-        """Times i, or -i for a negative sign."""
+    def times_i(self, point: Point) -> Point:
+        """The point times i, or times -i for a negative sign."""
         real, imaginary = point
         negate = self._builder.unary
         return (negate("neg", imaginary), real) if self._sign > 0 else (imaginary, negate("neg", real))
@@ -99,11 +99,11 @@ class Butterflies:
         return real, builder.fma(a, d, builder.mul(b, c))
 
     def times_root(self, point: Point, power: int, count: int) -> Point:
-        """Times a power of the root of a length, known now."""
+        """The point times a constant power of the root of unity of order `count`."""
         power %= count
         if 4 * power % count == 0:
             for _ in range(4 * power // count):
-                point = self.turned(point)
+                point = self.times_i(point)
             return point
         angle, type = self._sign * 2 * pi * power / count, point[0].type
         root = self._builder.constant(type, cos(angle)), self._builder.constant(type, sin(angle))
@@ -111,7 +111,7 @@ class Butterflies:
 
 
 def _factor(count: int) -> int:
-    """What a length is split by: 8 is 2 * 4, 16 is 4 * 4."""
+    """The factor by which a length is split: 8 is 2 * 4, 16 is 4 * 4."""
     if count % 4 == 0:
         return 2 if count == 8 else 4
     return next(factor for factor in range(2, count + 1) if count % factor == 0)

@@ -1,12 +1,12 @@
-"""Plans of Fourier transforms: which kernels, one after the other, transform a dimension of an array.
+"""Plans Fourier transforms: which kernels, one after the other, transform a dimension of an array.
 
-A kernel transforms as many points as fit into its scratch memory, for a register's lanes of transforms at once. A
-longer dimension of n = p q points is p points q apart, roots exp(2 pi i j k / n), then q neighbouring points, whose
-results go p apart; with three factors alike.
+A kernel transforms as many points as fit into its scratch memory, one transform per lane. A longer dimension of n = p q
+points takes two kernels: transforms of p points that are q apart, times twiddle factors exp(2 pi i j k / n); then
+transforms of q adjacent points, whose results are stored p apart. Three factors work alike.
 
-    x[j1, j2]  ->  columns j1 to k1, times the root of j2 k1  ->  rows j2 to k2, stored at [k2, k1]
+    x[j1, j2]  ->  columns j1 to k1, times the twiddle factor of j2 k1  ->  rows j2 to k2, stored at [k2, k1]
 
-Owns: lengths and strides. Must not know: code, memory.
+Responsible for lengths and strides. Does not depend on code or memory.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 
-LARGEST_PRIME = 31
-"""The largest factor of a length that is transformed as it is."""
+MAX_PRIME_FACTOR = 31
+"""The largest prime factor of a length that a kernel transforms; other lengths take another algorithm."""
 
-LONE_SPLIT = 64
-"""Points from which on few transforms are split so that lanes have something to do."""
+MIN_SPLIT_POINTS = 64
+"""Points from which on a few contiguous transforms are split in two, so that all lanes have work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop: how often, and how far apart its elements are in the operand and in the result, in complex numbers."""
+    """A loop of `size` iterations, and its strides in the operand and in the result, in complex numbers."""
 
     size: int
     source: int
@@ -32,8 +32,8 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Twist:
-    """Roots exp(2 pi i k j / length) that result k is multiplied by; j is the lane, or the place on an outer axis."""
+class Twiddle:
+    """Factors exp(2 pi i k j / length) of result k, where j is the lane, or the position on the outer axis `outer`."""
 
     length: int
     outer: int | None = None
@@ -41,85 +41,85 @@ class Twist:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What one kernel does: a transform of `points` for all of `lanes` and all of `outer`."""
+    """What one kernel does: transforms along `points`, for all iterations of `lanes` and of `outer`."""
 
     points: Axis
     lanes: Axis
     outer: tuple[Axis, ...] = ()
-    twist: Twist | None = None
+    twiddle: Twiddle | None = None
     halves: bool = False
-    """Whether it is of real numbers, two a point: their transform has a point more, behind it or before it."""
+    """Whether the numbers on one side are real, two per point; the other side then has one more point."""
 
     @property
     def size(self) -> int:
-        """Complex numbers of the whole array, where it has as many in front as behind."""
+        """The number of complex numbers in the array."""
         return self.points.size * self.lanes.size * prod(axis.size for axis in self.outer)
 
 
-def transforms_of(length: int, outer: int, inner: int, most: int, lanes: int) -> list[Transform] | None:
-    """The kernels for the middle dimension of [outer, length, inner]; None if it is no length for them.
+def plan_transforms(length: int, outer: int, inner: int, max_points: int, lanes: int) -> list[Transform] | None:
+    """Plans the transforms of the middle dimension of [outer, length, inner]; returns None if kernels cannot do them.
 
-    most: the points of one kernel; lanes: of a register.
+    max_points: of one kernel. lanes: of a vector register.
     """
     if not is_smooth(length):
         return None
-    is_split = length > most or (inner == 1 and outer < lanes and length >= LONE_SPLIT)
+    is_split = length > max_points or (inner == 1 and outer < lanes and length >= MIN_SPLIT_POINTS)
     whole = Axis(outer, length * inner, length * inner)
-    parts = _parts(length, most) if is_split else None
-    if parts is None:
-        if length > most:
+    factors = _factors(length, max_points) if is_split else None
+    if factors is None:
+        if length > max_points:
             return None
         if inner == 1:
             return [Transform(Axis(length, 1, 1), Axis(outer, length, length))]
         return [Transform(Axis(length, inner, inner), Axis(inner, 1, 1), (whole,))]
-    return _rows(parts, whole) if inner == 1 else _columns(parts, whole, inner)
+    return _rows(factors, whole) if inner == 1 else _columns(factors, whole, inner)
 
 
-def _rows(parts: tuple[int, ...], whole: Axis) -> list[Transform]:
-    """A contiguous dimension: its lanes are points of it."""
-    first, rest = parts[0], prod(parts[1:])
+def _rows(factors: tuple[int, ...], whole: Axis) -> list[Transform]:
+    """Splits a contiguous dimension: the lanes of each transform are points of the other."""
+    first, rest = factors[0], prod(factors[1:])
     length = first * rest
-    made = [Transform(Axis(first, rest, rest), Axis(rest, 1, 1), (whole,), Twist(length))]
+    made = [Transform(Axis(first, rest, rest), Axis(rest, 1, 1), (whole,), Twiddle(length))]
     lanes = Axis(first, rest, 1)
-    if len(parts) == 2:
+    if len(factors) == 2:
         return [*made, Transform(Axis(rest, 1, first), lanes, (whole,))]
-    second, third = parts[1:]
+    second, third = factors[1:]
     every = Axis(whole.size * first, rest, rest)
-    made.append(Transform(Axis(second, third, third), Axis(third, 1, 1), (every,), Twist(rest)))
+    made.append(Transform(Axis(second, third, third), Axis(third, 1, 1), (every,), Twiddle(rest)))
     return [*made, Transform(Axis(third, 1, second * first), lanes, (whole, Axis(second, third, first)))]
 
 
-def _columns(parts: tuple[int, ...], whole: Axis, inner: int) -> list[Transform] | None:
-    """Another dimension: its lanes are what lies inside of it."""
-    if len(parts) > 2:
+def _columns(factors: tuple[int, ...], whole: Axis, inner: int) -> list[Transform] | None:
+    """Splits a dimension that is not contiguous: the lanes are the elements of the dimensions inside of it."""
+    if len(factors) > 2:
         return None
-    first, rest = parts
+    first, rest = factors
     lanes, apart = Axis(inner, 1, 1), rest * inner
-    twist = Twist(first * rest, outer=1)
+    twiddle = Twiddle(first * rest, outer=1)
     return [
-        Transform(Axis(first, apart, apart), lanes, (whole, Axis(rest, inner, inner)), twist),
+        Transform(Axis(first, apart, apart), lanes, (whole, Axis(rest, inner, inner)), twiddle),
         Transform(Axis(rest, inner, first * inner), lanes, (whole, Axis(first, apart, inner))),
     ]
 
 
 @cache
 def is_smooth(length: int) -> bool:
-    """Whether a length has small prime factors only."""
-    for factor in range(2, LARGEST_PRIME + 1):
+    """Whether a length has no prime factor above `MAX_PRIME_FACTOR`."""
+    for factor in range(2, MAX_PRIME_FACTOR + 1):
         while length % factor == 0:
             length //= factor
     return length == 1
 
 
 @cache
-def _parts(length: int, most: int) -> tuple[int, ...] | None:
-    """Two or three factors, alike and none larger than `most`; None if there are none, as for a prime."""
+def _factors(length: int, most: int) -> tuple[int, ...] | None:
+    """Two or three factors of similar size, none larger than `most`; None if there are none, as for a prime."""
     divisors = [d for d in range(2, most + 1) if length % d == 0]
     for first in sorted(divisors, key=lambda d: abs(d * d - length)):
         if 1 < length // first <= most:
             return first, length // first
     for first in sorted(divisors, key=lambda d: abs(d**3 - length)):
-        rest = _parts(length // first, most) if length // first > most else None
+        rest = _factors(length // first, most) if length // first > most else None
         if rest is not None and len(rest) == 2:
             return first, *rest
     return None
@@ -127,9 +127,9 @@ def _parts(length: int, most: int) -> tuple[int, ...] | None:
 
 @cache
 def radices(length: int) -> tuple[int, ...]:
-    """The factors of a length, one a pass: odd primes, then eights and fours."""
+    """The radix of each pass for a length: odd primes, then eights and fours."""
     found: list[int] = []
-    for prime in range(3, LARGEST_PRIME + 1, 2):
+    for prime in range(3, MAX_PRIME_FACTOR + 1, 2):
         while length % prime == 0:
             found.append(prime)
             length //= prime
