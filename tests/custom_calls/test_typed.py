@@ -64,7 +64,11 @@ def test_a_bundle_of_handlers_needs_no_version() -> None:
         ({"execute": len}, {}, "the handler for execute must be a ctypes function, .* given builtin_function"),
         ({"execute": 0}, {}, "has the address 0, where no code can be"),
         ({"execute": handler(double)}, {"api_version": 2}, "handlers for stages, which are of API_VERSION_TYPED_FFI"),
-        (handler(double, (0, 5)), TYPED, r"is built for version 0\.5 of the typed interface; served are 0\.1 to 0\.4"),
+        (
+            handler(double, (0, 5)),
+            TYPED,
+            r"is built for version 0\.5 of the typed interface; supported are 0\.1 to 0\.4",
+        ),
         (handler(double, (0, 0)), TYPED, r"is built for version 0\.0"),
         (handler(double), {"api_version": 5}, "api_version is a CustomCallApiVersion or a number from 1 to 4, given 5"),
         (handler(double), {"api_version": True}, "given True"),
@@ -78,7 +82,7 @@ def test_what_cannot_be_registered(target: Any, options: dict[str, Any], message
 
 def test_a_handler_that_does_not_tell_its_version() -> None:
     function = HANDLER(lambda address: Frame(address).error(9, b"not ready"))
-    with pytest.raises(InvalidArgumentError, match="does not tell its version: FAILED_PRECONDITION: not ready"):
+    with pytest.raises(InvalidArgumentError, match="does not report its version: FAILED_PRECONDITION: not ready"):
         xla.register_custom_call_target("target", function, **TYPED)
 
 

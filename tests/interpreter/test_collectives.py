@@ -412,7 +412,7 @@ def test_collective_reduce() -> None:
     ("roots", "message"),
     [
         ([[0, 0], [0, 0], [0, 1]], r"different roots: \[\(0, 1\), \(0, 0\), \(0, 0\)\]"),
-        ([[0, 3]] * 3, r"roots are places in a group of 3 members, given \[0, 3\]"),
+        ([[0, 3]] * 3, r"roots are positions in a group of 3 members, given \[0, 3\]"),
         ([[-1, 0]] * 3, r"given \[-1, 0\]"),
     ],
 )

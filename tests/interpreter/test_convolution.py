@@ -162,21 +162,21 @@ def test_sums_over_the_window_are_rounded_once() -> None:
 
 
 SPARSE = """HloModule m
-ENTRY e {{ x = f32[{x}] parameter(0) v = f32[{kernel}] parameter(1) p = {place}[{kernel}] parameter(2)
-  k = (f32[{kernel}], {place}[{kernel}]) tuple(v, p)
+ENTRY e {{ x = f32[{x}] parameter(0) v = f32[{kernel}] parameter(1) p = {position_type}[{kernel}] parameter(2)
+  k = (f32[{kernel}], {position_type}[{kernel}]) tuple(v, p)
   ROOT r = f32[{result}] convolution(x, k), {more}, sparsity_config={{rhs={{{sparsity}}}}} }}
 """
 
 
-def sparse(x: Any, values: Any, places: Any, sparsity: str, result: str, more: str = "dim_labels=bf_io->bf") -> Any:
-    arrays = np.array(x, np.float32), np.array(values, np.float32), np.array(places, np.int32)
+def sparse(x: Any, values: Any, positions: Any, sparsity: str, result: str, more: str = "dim_labels=bf_io->bf") -> Any:
+    arrays = np.array(x, np.float32), np.array(values, np.float32), np.array(positions, np.int32)
     sizes = [",".join(map(str, array.shape)) for array in arrays]
-    text = SPARSE.format(x=sizes[0], kernel=sizes[1], place="s32", result=result, more=more, sparsity=sparsity)
+    text = SPARSE.format(x=sizes[0], kernel=sizes[1], position_type="s32", result=result, more=more, sparsity=sparsity)
     return np.asarray(xla.Client("interpreter").compile(text)(*arrays))
 
 
 @pytest.mark.parametrize(
-    ("x", "values", "places", "sparsity", "expected"),
+    ("x", "values", "positions", "sparsity", "expected"),
     [
         ([1, 2, 3, 4], [10], [1], "sparsity=1x4 dimension=0 stride=1", 20),
         ([1, 2, 3, 4, 5, 6, 7, 8], [10, 20], [1, 3], "sparsity=1x4 dimension=0 stride=1", 180),
@@ -185,20 +185,20 @@ def sparse(x: Any, values: Any, places: Any, sparsity: str, result: str, more: s
         ([1, 2, 3, 4], [10, 20], [1, 1], "sparsity=1x2 dimension=0 stride=2", 110),
     ],
 )
-def test_sparse_kernels(x: list[int], values: list[int], places: list[int], sparsity: str, expected: float) -> None:
+def test_sparse_kernels(x: list[int], values: list[int], positions: list[int], sparsity: str, expected: float) -> None:
     """The first three are those of XLA's evaluator."""
-    assert sparse([x], [[v] for v in values], [[p] for p in places], sparsity, "1,1").tolist() == [[expected]]
+    assert sparse([x], [[v] for v in values], [[p] for p in positions], sparsity, "1,1").tolist() == [[expected]]
 
 
 def test_a_sparse_kernel_is_that_with_its_zeros() -> None:
     rng = np.random.default_rng(3)
     x, stored = rng.integers(-3, 4, (2, 8, 5)), rng.integers(1, 4, (6, 4, 3))
-    places = rng.integers(0, 2, stored.shape)
+    positions = rng.integers(0, 2, stored.shape)
     dense = np.zeros((6, 8, 3), np.float32)
     for o, i, w in np.ndindex(*stored.shape):
-        dense[o, 2 * i + places[o, i, w], w] = stored[o, i, w]
+        dense[o, 2 * i + positions[o, i, w], w] = stored[o, i, w]
     more = "window={size=3 pad=1_1}, dim_labels=bf0_oi0->bf0"
-    found = sparse(x, stored, places, "sparsity=1x2 dimension=1 stride=1", "2,6,5", more)
+    found = sparse(x, stored, positions, "sparsity=1x2 dimension=1 stride=1", "2,6,5", more)
     assert found.tolist() == evaluate("convolution", (x.astype(np.float32), dense), "f32[2,6,5]", more).tolist()
 
 
@@ -215,10 +215,15 @@ def test_batched_sparse_kernels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sparsity", "places", "error", "message"),
+    ("sparsity", "positions", "error", "message"),
     [
-        ("sparsity=1x2 dimension=0 stride=1", [[0], [2]], ExecutionError, "the kernel has the place 2 in a block of 2"),
-        ("sparsity=1x2 dimension=0 stride=1", [[-1], [0]], ExecutionError, "has the place -1 in a block of 2"),
+        (
+            "sparsity=1x2 dimension=0 stride=1",
+            [[0], [2]],
+            ExecutionError,
+            "the kernel has the position 2 in a block of 2",
+        ),
+        ("sparsity=1x2 dimension=0 stride=1", [[-1], [0]], ExecutionError, "has the position -1 in a block of 2"),
         (
             "sparsity=1x2 dimension=1 stride=1",
             [[0], [0]],
@@ -234,9 +239,9 @@ def test_batched_sparse_kernels() -> None:
         ("sparsity=1x2 dimension=0 stride=0", [[0], [0]], UnsupportedError, "no multiple of its stride 0"),
     ],
 )
-def test_sparse_kernels_without_a_meaning(sparsity: str, places: Any, error: type[Exception], message: str) -> None:
+def test_undefined_sparse_kernels(sparsity: str, positions: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=r"r \(convolution\): .*" + message):
-        sparse([[1, 2, 3, 4]], [[5], [6]], places, sparsity, "1,1")
+        sparse([[1, 2, 3, 4]], [[5], [6]], positions, sparsity, "1,1")
 
 
 def test_a_sparse_kernel_says_where_its_elements_stand() -> None:

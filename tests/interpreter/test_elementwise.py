@@ -446,7 +446,7 @@ def test_operands_are_not_written(op: OpDef) -> None:
 
 
 def test_an_element_type_without_meaning_is_an_error() -> None:
-    with pytest.raises(UnsupportedError, match=r"sine\.1: no meaning for elements of s32"):
+    with pytest.raises(UnsupportedError, match=r"sine\.1: not defined for elements of s32"):
         KERNELS[opcodes.SINE].apply("sine.1", [np.array([1], np.int32)])
 
 

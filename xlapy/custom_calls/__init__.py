@@ -1,1 +1,1 @@
-"""Custom-call targets: their registry, and calls of native code by C and typed (FFI) conventions."""
+"""Custom-call targets: their registry, and calls of native code by the C and typed (FFI) conventions of XLA."""

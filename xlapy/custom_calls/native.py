@@ -1,15 +1,15 @@
-"""Calls native code with XLA's C conventions for custom calls.
+"""Calls native code by XLA's C conventions for custom calls.
 
-Owns: buffers in the declared layouts, the pointers to them, the status that a target may report. Must not know: the
-table of targets' names. Source: XLA Custom Calls; CustomCallApiVersion in hlo.proto, custom_call_status.h.
+Responsible for buffers in the declared layouts, the pointers to them, and the status that a target may report. Does not
+depend on the registry of targets. Source: XLA Custom Calls; CustomCallApiVersion in hlo.proto, custom_call_status.h.
 
-Every buffer is aligned to 64 bytes and belongs to one call: operands are copied, results begin as zeros. f32[2,3]{0,1}
-is given to the code as six numbers, column by column. An element of fewer than 8 bits takes a byte.
+Every buffer is aligned to 64 bytes and belongs to one call: operands are copied, results start as zeros. f32[2,3]{0,1}
+is passed as six numbers, column by column. An element of fewer than 8 bits takes one byte.
 
-A status belongs to the functions that write it. Native code reaches those of `custom_call_status_functions()` by their
-addresses (a linker's or LLVM's symbol of that name, an argument to a library's set-up function); the functions of the
-same name linked from another library write an object that cannot be read here: such a status is seen to have been
-written, and reported as a failure, without its message.
+A status object can be read only by the library whose functions write it. Native code gets the functions of
+`custom_call_status_functions()` by address (a linker's or LLVM's symbol of that name, or an argument to a library's
+set-up function). Functions of the same name from another library write an object that cannot be read here: such a
+status is reported as a failure without its message.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
 
 _ALIGNMENT = 64
 STATUS_BYTES = 64
-"""More than an XlaCustomCallStatus takes, so that other libraries' functions write into nothing else."""
+"""More than the size of an XlaCustomCallStatus, so that other libraries' functions do not write past its end."""
 
 _POINTERS = ctypes.POINTER(ctypes.c_void_p)
 _SIGNATURES: dict[CustomCallApiVersion, Any] = {
@@ -47,7 +47,7 @@ _SIGNATURES: dict[CustomCallApiVersion, Any] = {
 # -- status
 
 _failures: dict[int, str] = {}
-"""The messages of the statuses, by address, that stand at failure."""
+"""The message of each status that is a failure, by the address of the status."""
 
 
 def _set_success(status: int | None) -> None:
@@ -71,7 +71,7 @@ _STATUS_FUNCTIONS = {
 
 
 def custom_call_status_functions() -> dict[str, int]:
-    """The addresses of `XlaCustomCallStatusSetSuccess` and `XlaCustomCallStatusSetFailure`, for native targets.
+    """Returns the addresses of `XlaCustomCallStatusSetSuccess` and `XlaCustomCallStatusSetFailure` for native targets.
 
     Their C signatures are `void (XlaCustomCallStatus*)` and `void (XlaCustomCallStatus*, const char*, size_t)`.
     """
@@ -79,10 +79,10 @@ def custom_call_status_functions() -> dict[str, int]:
 
 
 def take_status_failure(status: ctypes.Array[ctypes.c_char]) -> str | None:
-    """The message of a failure; None for success. A status of success is all zeros, one of failure is not."""
+    """Returns and forgets the message of a failure; None for success, which is a status of all zeros."""
     message = _failures.pop(ctypes.addressof(status), None)
     if message is None and any(status.raw):
-        return "it wrote its status by functions of another library, whose message cannot be read"
+        return "it wrote its status with functions of another library, whose message cannot be read"
     return message
 
 
@@ -90,7 +90,7 @@ def take_status_failure(status: ctypes.Array[ctypes.c_char]) -> str | None:
 
 
 def check_layouts(instruction: Instruction) -> None:
-    """`UnsupportedError` if a declared layout is more than an order of dimensions."""
+    """Raises `UnsupportedError` if a declared layout has tiles or packed elements."""
     for shape in (
         instruction.shape,
         *(instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()),
@@ -106,7 +106,7 @@ def check_layouts(instruction: Instruction) -> None:
 
 
 def operand_layout_shapes(instruction: Instruction) -> Shape | None:
-    """The tuple of the operands' shapes with the layouts that the target takes them in, None if it is not said."""
+    """Returns the tuple of the operands' shapes with the layouts that the target requires; None without constraints."""
     constraints = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints
     if constraints is None or len(constraints) != len(instruction.operands):
         return None
@@ -114,16 +114,16 @@ def operand_layout_shapes(instruction: Instruction) -> Shape | None:
 
 
 def copy_to_layout(value: Array, layout: Layout | None) -> Array:
-    """A copy of an array whose elements lie in memory in the order of a layout, row-major if there is none."""
+    """Copies an array so that its elements are in memory in the order of a layout, or row-major if it is None."""
     order = _major_to_minor(value.ndim, layout)
     moved = value.transpose(order)
-    lying = _allocate_aligned(moved.shape, moved.dtype)
-    lying[...] = moved
-    return lying.transpose(np.argsort(order))
+    physical = _allocate_aligned(moved.shape, moved.dtype)
+    physical[...] = moved
+    return physical.transpose(np.argsort(order))
 
 
 def _major_to_minor(rank: int, layout: Layout | None) -> tuple[int, ...]:
-    """The dimensions from major to minor."""
+    """Returns the dimensions from major to minor."""
     return tuple(range(rank)) if layout is None else layout.minor_to_major[::-1]
 
 
@@ -136,7 +136,7 @@ def _allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 @dataclass(slots=True)
 class Buffers:
-    """The arrays of operands or of a result, by their index paths, in order; None for a token."""
+    """The arrays of all operands, or of a result, by index path, in order; None for a token."""
 
     arrays: dict[tuple[int, ...], Array | None] = field(default_factory=dict[tuple[int, ...], "Array | None"])
 
@@ -154,7 +154,7 @@ def _leaves(value: Value, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[in
 
 
 def operand_buffers(instruction: Instruction, values: Sequence[Value]) -> Buffers:
-    """Operands in the layouts of the constraints; index paths begin with the operand's number."""
+    """Copies the operands to the layouts of the constraints; index paths begin with the operand's number."""
     buffers = Buffers()
     whole = operand_layout_shapes(instruction)
     for path, value in _leaves(tuple(values)):
@@ -164,30 +164,30 @@ def operand_buffers(instruction: Instruction, values: Sequence[Value]) -> Buffer
 
 
 def result_buffers(instruction: Instruction, operands: Buffers) -> Buffers:
-    """Zeros in the declared layouts; where the result lives in the buffer of an operand, that buffer."""
+    """Allocates zeros in the declared layouts; a result that is aliased with an operand shares its buffer."""
     buffers = Buffers()
     for path, leaf in instruction.shape.leaves():
         zeros = np.zeros((), leaf.dtype) if leaf.is_array else None
         filled = None if zeros is None else np.broadcast_to(zeros, leaf.dimensions)
         buffers.arrays[tuple(path)] = None if filled is None else copy_to_layout(filled, leaf.layout)
     for alias in instruction.attributes_as(CustomCallAttributes).output_to_operand_aliasing:
-        place = (alias.operand, *alias.operand_index)
+        operand_path = (alias.operand, *alias.operand_index)
         for path in buffers.arrays:
             if path[: len(alias.output_index)] == alias.output_index:
-                _share_buffer(buffers, path, operands, (*place, *path[len(alias.output_index) :]))
+                _share_buffer(buffers, path, operands, (*operand_path, *path[len(alias.output_index) :]))
     return buffers
 
 
-def _share_buffer(results: Buffers, path: tuple[int, ...], operands: Buffers, place: tuple[int, ...]) -> None:
-    """The result's buffer begins with the operand's elements and takes its place."""
-    result, operand = results.arrays[path], operands.arrays[place]
+def _share_buffer(results: Buffers, path: tuple[int, ...], operands: Buffers, operand_path: tuple[int, ...]) -> None:
+    """Copies the operand's elements to the result's buffer and uses that buffer for both."""
+    result, operand = results.arrays[path], operands.arrays[operand_path]
     if result is not None and operand is not None:
         result[...] = operand
-        operands.arrays[place] = result
+        operands.arrays[operand_path] = result
 
 
 def result_value(shape: Shape, results: Buffers) -> Value:
-    """What the buffers of a result hold."""
+    """Returns the value of a result from its buffers."""
     return _value(shape, results.arrays)
 
 
@@ -201,7 +201,7 @@ def _value(shape: Shape, arrays: Mapping[tuple[int, ...], Array | None], path: t
 
 
 def call_native(instruction: Instruction, target: NativeTarget, values: Sequence[Value]) -> Value:
-    """What the code wrote; `ExecutionError` if its status is a failure."""
+    """Calls native code and returns the results that it wrote; raises `ExecutionError` if its status is a failure."""
     operands = operand_buffers(instruction, values)
     results = result_buffers(instruction, operands)
     pointers = results.pointers()
@@ -221,7 +221,7 @@ def call_native(instruction: Instruction, target: NativeTarget, values: Sequence
 
 
 def target_error(instruction: Instruction, message: str, where: str = "") -> ExecutionError:
-    """What a run ends with in which a target has failed."""
+    """Returns the error for a target that failed."""
     return ExecutionError(
         f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r} failed{where}: {message}"
     )

@@ -1,6 +1,6 @@
-"""Where native code and native data that users name lie: ctypes functions, addresses, PyCapsules.
+"""Finds the address of native code or data that a user passes as a ctypes function, an address or a PyCapsule.
 
-Must not know: what they are called with.
+Does not depend on calling conventions.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from typing import Any
 from xlapy.base.errors import InvalidArgumentError
 
 _CFUNCTION: Any = ctypes.CFUNCTYPE(None).__mro__[1]
-"""The class of all functions of ctypes, loaded from libraries or not."""
+"""The base class of all ctypes functions, loaded from a library or not."""
 
 
 def address_of(what: str, value: Any) -> int | None:
-    """The address; None for what is nothing native. `InvalidArgumentError`, which names `what`, for a bad capsule."""
+    """Returns the address of `value`, or None if it is of another kind.
+
+    Raises `InvalidArgumentError`, which names `what`, for an unusable capsule.
+    """
     if isinstance(value, _CFUNCTION):
         return ctypes.cast(value, ctypes.c_void_p).value or 0
     if isinstance(value, int) and not isinstance(value, bool):
@@ -30,7 +33,7 @@ def _capsule_address(what: str, capsule: object) -> int:
         label = _capsule_name(capsule)
         address: int | None = _capsule_pointer(capsule, label)
     except ValueError as error:
-        raise InvalidArgumentError(f"{what} is no usable PyCapsule: {error}") from error
+        raise InvalidArgumentError(f"{what} is not a usable PyCapsule: {error}") from error
     return address or 0
 
 

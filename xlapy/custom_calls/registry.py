@@ -1,6 +1,6 @@
-"""Which code stands behind the target of a custom call: the targets that users register, by platform and name.
+"""The registry of custom-call targets: the code that users register, by platform and name.
 
-Owns: the table of targets. Must not know: instructions, how a target is called.
+Responsible for the table of targets. Does not depend on instructions or on how a target is called.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from xlapy.opcodes.custom import CustomCallApiVersion
 
 PLATFORMS = ("interpreter", "cpu")
 
-_NUMBERED = dict(enumerate(CustomCallApiVersion))
-"""As the proto numbers them."""
+_API_VERSION_OF_NUMBER = dict(enumerate(CustomCallApiVersion))
+"""The numbers of the versions in the proto."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonTarget:
-    """A Python function, and what else than the operands it wants to know (None: everything)."""
+    """A Python function, and the keyword arguments that it accepts (None: all)."""
 
     function: Callable[..., Any]
     keywords: frozenset[str] | None
     api_version: CustomCallApiVersion | None
-    """The only version of calls that it takes, None for any."""
+    """The only API version of the calls that it accepts, None for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +65,28 @@ def register_custom_call_target(
     platform: str | None = None,
     api_version: CustomCallApiVersion | int | None = None,
 ) -> None:
-    """Lets custom calls named `name` run `target`; a later registration of the same name takes its place.
+    """Registers `target` for custom calls of the target `name`; a later registration replaces it.
 
     `platform` is "interpreter" or "cpu", None for both.
 
-    A Python function is called as `target(*operands)` with a read-only NumPy array an operand (a tuple for a tuple,
-    None for a token) and returns an array of exactly the declared shape and element type, or a tuple of them. If it
-    has `**info`, or keyword-only parameters of these names, it is also given `opaque` (str), `shape` (the declared
+    A Python function is called as `target(*operands)` with one read-only NumPy array per operand (a tuple for a tuple,
+    None for a token) and returns an array of exactly the declared shape and element type, or a tuple of them. If it has
+    `**info`, or keyword-only parameters of these names, it also receives `opaque` (str), `shape` (the declared
     `Shape`), `attributes`, `frontend_attributes`, `instruction_name`, `replica_id`, `partition_id`, and `computations`
-    (the called ones, as functions of arrays). A keyword-only parameter `ffi_attributes` is given what `opaque` holds in
-    calls of API_VERSION_TYPED_FFI, as a dictionary of NumPy scalars, arrays, bytes and dictionaries. It takes calls of
-    every api_version unless one is given here.
+    (the called computations, as functions of arrays). In calls of API_VERSION_TYPED_FFI, a keyword-only parameter
+    `ffi_attributes` receives the attributes in `opaque`, as a dictionary of NumPy scalars, arrays, bytes and
+    dictionaries. The function accepts calls of every API version, unless `api_version` is given.
 
     Native code is a ctypes function, an address or a PyCapsule, with the signature of `api_version` (also as a number
     from 1 to 4): API_VERSION_ORIGINAL (the default) `void f(void* out, const void** in)`, API_VERSION_STATUS_RETURNING
     `void f(void* out, const void** in, XlaCustomCallStatus*)`, API_VERSION_STATUS_RETURNING_UNIFIED
     `void f(void* out, const void** in, const char* opaque, size_t opaque_len, XlaCustomCallStatus*)`. `in` has a
     pointer for each array of the operands; `out` is the result, or has a pointer for each array of a tuple. In
-    API_VERSION_TYPED_FFI it is an `XLA_FFI_Handler`, which is asked for its version now, or a dictionary of them by
-    stage: `execute`, and if need be `instantiate`, `prepare` and `initialize`. Native code with another signature, or
-    that writes outside of its results, may end the process.
+    API_VERSION_TYPED_FFI it is an `XLA_FFI_Handler`, whose interface version is checked now, or a dictionary of
+    handlers by stage: `execute`, and optionally `instantiate`, `prepare` and `initialize`. Native code with another
+    signature, or that writes outside its results, may crash the process.
 
-    Raises InvalidArgumentError for a name, target, platform or version that is none.
+    Raises InvalidArgumentError for an invalid name, target, platform or version.
     Source: CustomCall of the specification; XLA Custom Calls.
     """
     _check_name(name, platform)
@@ -104,7 +104,7 @@ def register_custom_call_target(
             f"target {name!r} must be a Python function, a ctypes function, an address, a PyCapsule or a dictionary "
             f"of handlers by stage, given {type(target).__name__}"
         )
-    for where in _chosen(platform):
+    for where in _platforms(platform):
         _TARGETS[where, name] = made
     _note_change()
 
@@ -115,18 +115,18 @@ def _note_change() -> None:
 
 
 def registry_generation() -> int:
-    """How often targets were registered or forgotten: while it stays the same, so does what `find_target` finds."""
+    """Returns a number that changes whenever a target is registered or unregistered."""
     return _changes
 
 
-def _chosen(platform: str | None) -> tuple[str, ...]:
+def _platforms(platform: str | None) -> tuple[str, ...]:
     return PLATFORMS if platform is None else (platform,)
 
 
 def _version(name: str, given: object) -> CustomCallApiVersion | None:
     if given is None:
         return None
-    version = _NUMBERED.get(given) if isinstance(given, int) and not isinstance(given, bool) else given
+    version = _API_VERSION_OF_NUMBER.get(given) if isinstance(given, int) and not isinstance(given, bool) else given
     if not isinstance(version, CustomCallApiVersion):
         raise InvalidArgumentError(
             f"target {name!r}: api_version is a CustomCallApiVersion or a number from 1 to 4, given {given!r}"
@@ -137,9 +137,9 @@ def _version(name: str, given: object) -> CustomCallApiVersion | None:
 
 
 def unregister_custom_call_target(name: str, platform: str | None = None) -> None:
-    """Forgets a target, on every platform unless one is given; `InvalidArgumentError` if there is none of that name."""
+    """Unregisters a target, on all platforms unless one is given; `InvalidArgumentError` if it is not registered."""
     _check_name(name, platform)
-    chosen = _chosen(platform)
+    chosen = _platforms(platform)
     found = [_TARGETS.pop((where, name), None) for where in chosen]
     _note_change()
     if not any(found):
@@ -147,12 +147,12 @@ def unregister_custom_call_target(name: str, platform: str | None = None) -> Non
 
 
 def find_target(name: str, platform: str = "interpreter") -> Target | None:
-    """The target registered under a name, if there is one."""
+    """Returns the target registered under a name, or None."""
     return _TARGETS.get((platform, name))
 
 
 def unknown_target_message(name: str, built_in: tuple[str, ...], platform: str = "interpreter") -> str:
-    """Says that no target has a name, which names are near it, and which there are."""
+    """Returns the message for an unknown target: similar names, and all registered and built-in names."""
     registered = sorted(known for where, known in _TARGETS if where == platform)
     spellings = {known.casefold(): known for known in (*built_in, *registered)}
     near = [spellings[match] for match in difflib.get_close_matches(name[:100].casefold(), spellings, n=3)]
@@ -223,23 +223,23 @@ def _require_code(name: str, address: int) -> None:
 
 
 def register_custom_call_type(name: str, type_id: Any, type_info: Any = None) -> None:
-    """Makes a type known whose objects native targets of API_VERSION_TYPED_FFI keep as their state between stages.
+    """Registers a type of the state that native targets of API_VERSION_TYPED_FFI keep between stages.
 
-    `type_id` is where the target's `XLA_FFI_TypeId` lies, `type_info` its `XLA_FFI_TypeInfo`, which has the deleter:
-    each an address or a PyCapsule. An id of 0 is replaced by a free one. To be called before the target is registered.
-    `InvalidArgumentError` if the name stands for another id already, or something is no address.
+    `type_id` is the target's `XLA_FFI_TypeId` and `type_info` its `XLA_FFI_TypeInfo`, which has the deleter; each is an
+    address or a PyCapsule. An id of 0 is replaced by a free one. Call this before the target is registered. Raises
+    `InvalidArgumentError` if the name is registered with another id, or an argument is not an address.
     """
-    number = ctypes.c_int64.from_address(_place(f"the id of type {name!r}", type_id))
+    number = ctypes.c_int64.from_address(_require_address(f"the id of type {name!r}", type_id))
     deleter = 0
     if type_info is not None:
-        deleter = TypeInfo.from_address(_place(f"the info of type {name!r}", type_info)).deleter or 0
+        deleter = TypeInfo.from_address(_require_address(f"the info of type {name!r}", type_info)).deleter or 0
     try:
         number.value = register_type(name, number.value, deleter)
     except FfiError as error:
         raise InvalidArgumentError(str(error)) from error
 
 
-def _place(what: str, given: Any) -> int:
+def _require_address(what: str, given: Any) -> int:
     address = address_of(what, given)
     if address is None or address <= 0:
         raise InvalidArgumentError(f"{what} must be an address or a PyCapsule, given {given!r}")
@@ -250,7 +250,7 @@ def _place(what: str, given: Any) -> int:
 
 
 def _keywords(function: Callable[..., Any]) -> frozenset[str] | None:
-    """The keyword-only parameters of a function, None if it takes any; none at all where they cannot be read."""
+    """Returns the keyword-only parameters of a function, None if it accepts any, and an empty set if unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

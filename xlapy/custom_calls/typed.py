@@ -1,11 +1,12 @@
-"""Custom calls of native targets of API_VERSION_TYPED_FFI: their attributes, their stages, the states between them.
+"""Calls native targets of API_VERSION_TYPED_FFI: their attributes, their stages, and the states between stages.
 
-Owns: when each stage runs, and how long states live. Must not know: frames in memory (`ffi/calls.py`).
+Responsible for the time at which each stage runs, and for the lifetime of states. Does not depend on the memory layout
+of call frames (`ffi/calls.py`).
 Source: XLA Custom Calls; xla/ffi/api/c_api.h (call frame); custom_call_thunk.cc.
 
-`instantiate` runs once a program, when it is compiled; its state lives as long as the program. `prepare` and
-`initialize` run on each device once a run, when the call is first reached; their states live as long as the run.
-`execute` runs for each call. Only it may read the operands.
+`instantiate` runs once per program, when the program is compiled; its state lives as long as the program. `prepare` and
+`initialize` run once per run and device, when the call is first reached; their states live as long as the run.
+`execute` runs for each call, and only it may read the operands.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _instantiating = threading.Lock()
 
 @dataclass(slots=True)
 class TypedCallInstance:
-    """A call of a program with its target."""
+    """A custom call of a program: its target, its attributes, and the state of the stage INSTANTIATE."""
 
     target: TypedTarget
     attributes: dict[str, Attribute]
@@ -41,14 +42,14 @@ class TypedCallInstance:
 
 @dataclass(slots=True)
 class TypedCallRun:
-    """What an instance keeps during a run on one device."""
+    """The states of a custom call during one run on one device."""
 
     instance: TypedCallInstance
     prepared: State = field(default_factory=State)
     initialized: State = field(default_factory=State)
 
     def states(self) -> dict[Stage, State]:
-        """What its calls may read."""
+        """Returns the states that the stage EXECUTE may read."""
         return {
             Stage.INSTANTIATE: self.instance.state,
             Stage.PREPARE: self.prepared,
@@ -57,7 +58,10 @@ class TypedCallRun:
 
 
 def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
-    """What the call's `backend_config` holds; `InvalidArgumentError` if it is no dictionary of attributes."""
+    """Parses the attributes in `backend_config`.
+
+    Raises `InvalidArgumentError` if it is not a dictionary of attributes.
+    """
     try:
         return read_attributes(instruction.backend_config)
     except ParseError as error:
@@ -69,7 +73,7 @@ def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
 
 
 def instantiate(instruction: Instruction, target: TypedTarget, kept: dict[Any, Any]) -> TypedCallInstance:
-    """The call's instance in what its program keeps; made, by the stage INSTANTIATE, if the target has none there."""
+    """Returns the call's instance from the program's state `kept`; creates it, by the stage INSTANTIATE, if needed."""
     with _instantiating:
         instance = kept.get(instruction)
         if isinstance(instance, TypedCallInstance) and instance.target is target:
@@ -81,7 +85,7 @@ def instantiate(instruction: Instruction, target: TypedTarget, kept: dict[Any, A
 
 
 def call_typed(context: CallContext, instruction: Instruction, target: TypedTarget, values: Sequence[Value]) -> Value:
-    """What the code wrote; `ExecutionError` with its error."""
+    """Calls the target and returns the results that it wrote; raises `ExecutionError` with the target's error."""
     instance = instantiate(instruction, target, context.program_state)
     operands = operand_buffers(instruction, values)
     results = result_buffers(instruction, operands)
@@ -95,7 +99,7 @@ def call_typed(context: CallContext, instruction: Instruction, target: TypedTarg
 
 
 def prepare_run(context: CallContext, instruction: Instruction, run: TypedCallRun, frame: Frame) -> TypedCallRun:
-    """Calls the stages PREPARE and INITIALIZE, which set the states of the run; `ExecutionError` with their error."""
+    """Calls the stages PREPARE and INITIALIZE, which set the states of the run; `ExecutionError` if one fails."""
     for stage, state in ((Stage.PREPARE, run.prepared), (Stage.INITIALIZE, run.initialized)):
         invocation = _invocation(context, run)
         _stage(instruction, run.instance, stage, frame, invocation, state, context.cancelled)
@@ -115,7 +119,7 @@ def _stage(
     state: State | None,
     cancelled: threading.Event | None = None,
 ) -> None:
-    """Calls the target's handler for a stage, if it has one; it may set `state`."""
+    """Calls the target's handler for a stage, if it has one; the handler may set `state`."""
     handler = instance.target.handlers.get(stage)
     if handler is None:
         return

@@ -1,7 +1,7 @@
-"""Finding the first instruction that makes a NaN, or an infinity, of operands that have none.
+"""Finds the first instruction that produces a NaN, or an infinity, from operands without one.
 
-Owns: what counts as made, the message, in which turn of which loop it happened. Must not know: who runs the program and
-when values can be looked at.
+Responsible for the condition, for the message, and for the loop iterations that the message names. Does not depend on
+the engine that runs the program.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import Context, Value, evaluate_computation
 from xlapy.interpreter.dynamic_array import DynamicArray
 
-_MOST_LOOPS = 50
-"""That a message names."""
+_MAX_LOOPS = 50
+"""The number of enclosing loops that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What values are looked at for; false if for nothing."""
+    """Which values to report; false if none."""
 
     nans: bool = False
     infs: bool = False
 
     @staticmethod
     def chosen(nans: bool | None = None, infs: bool | None = None) -> Checks:
-        """What is asked for, by the flags `check_nans` and `check_infs` where nothing is said."""
+        """Returns the requested checks; None means the value of the flag `check_nans` or `check_infs`."""
         return Checks(
             bool(flags.get("check_nans")) if nans is None else nans,
             bool(flags.get("check_infs")) if infs is None else infs,
@@ -41,15 +41,15 @@ class Checks:
     def __bool__(self) -> bool:
         return self.nans or self.infs
 
-    def made(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> str:
-        """What an instruction makes of operands without it: `a NaN`, `an infinity`, or nothing, "".
+    def find_new(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> str:
+        """Returns what the result contains and no operand does: `a NaN`, `an infinity`, or "" for neither.
 
-        An infinity that is written in the program (the initial value of a maximum, say) is not made by anything.
+        An infinity that is a constant of the program (the initial value of a maximum, say) is not reported.
         """
         if self.nans and _has(np.isnan, value) and not any(_has(np.isnan, o) for o in operands):
             return "a NaN"
-        is_written = instruction.op is opcodes.CONSTANT
-        if self.infs and not is_written and _has(np.isinf, value) and not any(_has(np.isinf, o) for o in operands):
+        is_constant = instruction.op is opcodes.CONSTANT
+        if self.infs and not is_constant and _has(np.isinf, value) and not any(_has(np.isinf, o) for o in operands):
             return "an infinity"
         return ""
 
@@ -58,7 +58,7 @@ NO_CHECKS = Checks()
 
 
 def may_hold_nan_or_infinity(instruction: Instruction) -> bool:
-    """Whether the value of an instruction may hold a NaN or an infinity."""
+    """Returns whether the value of an instruction has floating-point or complex elements."""
     return any(
         leaf.is_array and (leaf.element_type.is_floating or leaf.element_type.is_complex)
         for _, leaf in instruction.shape.leaves()
@@ -67,75 +67,78 @@ def may_hold_nan_or_infinity(instruction: Instruction) -> bool:
 
 @dataclass(slots=True)
 class ValueChecker:
-    """Looks at the values of one run on one device, and counts the turns of its loops."""
+    """Checks the values of one run on one device, and counts the iterations of its loops."""
 
     checks: Checks
-    _turns: dict[Instruction, int] = field(default_factory=dict[Instruction, int])
+    _iterations: dict[Instruction, int] = field(default_factory=dict[Instruction, int])
 
-    def begin(self, loop: Instruction) -> None:
-        """A loop begins: no turn of it has."""
-        self._turns[loop] = 0
+    def enter_loop(self, loop: Instruction) -> None:
+        """Resets the number of iterations of a loop."""
+        self._iterations[loop] = 0
 
-    def turn(self, loop: Instruction) -> None:
-        """A turn of a loop begins."""
-        self._turns[loop] = self._turns.get(loop, 0) + 1
+    def begin_iteration(self, loop: Instruction) -> None:
+        """Counts an iteration of a loop."""
+        self._iterations[loop] = self._iterations.get(loop, 0) + 1
 
-    def look(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
-        """Raises `ExecutionError` if the instruction makes what is looked for; inside of a fusion, it is found."""
-        what = self.checks.made(instruction, operands, value)
+    def check(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+        """Raises `ExecutionError` if the instruction produces a NaN or infinity; searches inside a fusion."""
+        what = self.checks.find_new(instruction, operands, value)
         if not what:
             return
-        where = self._where(instruction)
+        where = self._iterations_around(instruction)
         if instruction.op is not opcodes.FUSION:
             raise ExecutionError(f"{_message(instruction, operands, value, what)}{where}")
-        place = f"; it is computed in {instruction.name}{where}"
-        self._look_inside(instruction, operands, place)
+        self._check_inside(instruction, operands, f"; it is computed in {instruction.name}{where}")
         raise ExecutionError(
             f"{_message(instruction, operands, value, what)}{where}; evaluated one by one, the instructions in this "
             "fusion do not make it"
         )
 
-    def _look_inside(self, fusion: Instruction, operands: Sequence[Value], place: str) -> None:
+    def _check_inside(self, fusion: Instruction, operands: Sequence[Value], suffix: str) -> None:
+        """Evaluates a fusion's instructions one by one and raises for the first that makes a NaN or infinity."""
         (fused,) = fusion.computations
 
         def observe(instruction: Instruction, values: Sequence[Value], value: Value) -> None:
-            what = self.checks.made(instruction, values, value)
+            what = self.checks.find_new(instruction, values, value)
             if what:
-                raise ExecutionError(f"{_message(instruction, values, value, what)}{place}")
+                raise ExecutionError(f"{_message(instruction, values, value, what)}{suffix}")
 
         evaluate_computation(Context(observer=observe), fused, operands)
 
     def observe(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
-        """As an observer of the interpreter, which tells of every instruction: loops turn where conditions end."""
-        self.look(instruction, operands, value)
+        """Checks a value, as an observer of the interpreter; the root of a loop's condition begins an iteration."""
+        self.check(instruction, operands, value)
         if instruction.op is opcodes.WHILE:
-            self.begin(instruction)
+            self.enter_loop(instruction)
         elif instruction.is_root:
             for loop, role in _loops_of(instruction):
                 if role == "condition":
-                    self.turn(loop)
+                    self.begin_iteration(loop)
 
-    def _where(self, instruction: Instruction) -> str:
-        """In which turns of the loops around it."""
+    def _iterations_around(self, instruction: Instruction) -> str:
+        """Names the iterations of the loops around an instruction, the innermost first."""
         found: list[str] = []
         inner: Instruction | None = instruction
-        while inner is not None and len(found) < _MOST_LOOPS:
+        while inner is not None and len(found) < _MAX_LOOPS:
             inner = self._next_loop(inner, found)
         return f", in {' of '.join(found)}" if found else ""
 
     def _next_loop(self, instruction: Instruction, found: list[str]) -> Instruction | None:
-        """The caller of the computation around an instruction; notes the turn if that is a loop."""
+        """Returns the caller of the computation around an instruction.
+
+        If it is a loop, adds its iteration to `found`.
+        """
         callers = [] if instruction.parent is None else instruction.parent.callers
         for loop, role in _loops_of(instruction):
-            if loop in self._turns:
-                turns = self._turns[loop]
-                found.append(f"iteration {turns - (role == 'body')} of {loop.name}")
+            if loop in self._iterations:
+                count = self._iterations[loop]
+                found.append(f"iteration {count - (role == 'body')} of {loop.name}")
                 return loop
         return next(iter(callers), None)
 
 
 def _loops_of(instruction: Instruction) -> Iterator[tuple[Instruction, str]]:
-    """The loops whose body or condition an instruction is in, and which of these."""
+    """Yields the loops whose body or condition contains an instruction, each with "body" or "condition"."""
     if instruction.parent is None:
         return
     for caller in instruction.parent.callers:
@@ -145,7 +148,7 @@ def _loops_of(instruction: Instruction) -> Iterator[tuple[Instruction, str]]:
 
 
 def describe_value(value: Value) -> str:
-    """A value on one line, long arrays shortened; where dimensions are dynamic, the sizes before the elements."""
+    """Prints a value on one line, with long arrays shortened; a `DynamicArray` begins with its sizes."""
     if isinstance(value, tuple):
         return f"({', '.join(map(describe_value, value))})"
     if isinstance(value, DynamicArray):
@@ -163,11 +166,12 @@ def _message(instruction: Instruction, operands: Sequence[Value], value: Value, 
     return f"{where} is the first to make {what}: {describe_value(value)}; {given or 'it has no operands'}"
 
 
-def _has(judge: Callable[[Array], Array], value: Value) -> bool:
+def _has(predicate: Callable[[Array], Array], value: Value) -> bool:
+    """Returns whether a floating-point element of a value satisfies a NumPy predicate."""
     if isinstance(value, tuple):
-        return any(_has(judge, element) for element in value)
+        return any(_has(predicate, element) for element in value)
     array = value.actual if isinstance(value, DynamicArray) else value
     if not isinstance(array, np.ndarray):
         return False
     element_type = PrimitiveType.from_dtype(array.dtype)
-    return (element_type.is_floating or element_type.is_complex) and bool(judge(array).any())
+    return (element_type.is_floating or element_type.is_complex) and bool(predicate(array).any())

@@ -1,11 +1,11 @@
-"""Meaning of the collective operations: every device brings its operands and computes its own result from all of them.
+"""Collective operations: every device passes its operands to the members of its group and computes its own result.
 
-Owns: what is exchanged with whom, and what becomes of it. Must not know: how values reach other devices, which is
-behind `exchange.py`.
+Responsible for the groups, and for the result as a function of all members' operands. Does not depend on how values
+reach other devices (`communicator.py`).
 Source: AllGather, AllReduce, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter,
 ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
 
-A -start takes part at once and waits; its -done hands on the result.
+A -start op takes part in the collective and waits for it; its -done op returns the result.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ from xlapy.opcodes.collectives import (
     has_dynamic_root,
 )
 
-Brought = Sequence[Value]
-"""The operands that one device brings to a collective."""
+MemberOperands = Sequence[Value]
+"""The operands that one device passes to a collective."""
 
 
-# -- who takes part
+# -- groups
 
 
 def device_number(context: Context) -> int:
-    """replica * partitions + partition"""
+    """Returns replica * partition_count + partition."""
     return context.replica_id * context.communicator.partition_count + context.partition_id
 
 
 def collective_group_mode(instruction: Instruction) -> GroupMode:
-    """What the ids in the groups or pairs of a collective number."""
+    """Returns whether the ids in the groups or pairs of a collective are replicas, partitions or both."""
     return group_mode_of(instruction.attributes_as(CollectiveAttributes))
 
 
 def group_members(context: Context, groups: ReplicaGroups, mode: GroupMode) -> tuple[int, ...]:
-    """The devices in this device's group, in the group's order; none if it is in no group."""
+    """Returns the devices in this device's group, in the group's order; () if the device is in no group."""
     communicator = context.communicator
     return participants(groups, mode, communicator.replica_count, communicator.partition_count, device_number(context))
 
 
-def _meet(context: Context, instruction: Instruction, values: Brought) -> tuple[list[Brought], int]:
-    """What all members of the group bring, in their order, and this device's place among them."""
+def _gather(context: Context, instruction: Instruction, values: MemberOperands) -> tuple[list[MemberOperands], int]:
+    """Returns the operands of all members of the group, in the group's order, and this device's position in it."""
     group = group_members(
         context, instruction.attributes_as(GroupedAttributes).replica_groups, collective_group_mode(instruction)
     )
-    place = _place(context, instruction, group)
-    return context.communicator.gather_operands(instruction, group, tuple(values)), place
+    position = _position_in(context, instruction, group)
+    return context.communicator.gather_operands(instruction, group, tuple(values)), position
 
 
-def _place(context: Context, instruction: Instruction, group: Sequence[int]) -> int:
+def _position_in(context: Context, instruction: Instruction, group: Sequence[int]) -> int:
     device = device_number(context)
     if device not in group:
         groups = instruction.attributes_as(GroupedAttributes).replica_groups.to_text()
@@ -85,19 +85,19 @@ def _one_or_tuple(results: Sequence[Value]) -> Value:
 
 @RULES.rule(opcodes.ALL_GATHER)
 def all_gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The shards of all members, one behind the other along the dimension."""
-    brought, _ = _meet(context, instruction, values)
+    """Concatenates the shards of all members along the dimension."""
+    gathered, _ = _gather(context, instruction, values)
     return _one_or_tuple(
         [
             np.concatenate(shards, instruction.attributes_as(AllGatherAttributes).all_gather_dimension)
-            for shards in zip(*brought, strict=True)
+            for shards in zip(*gathered, strict=True)
         ]
     )
 
 
 @RULES.rule(opcodes.ALL_GATHER_START)
 def all_gather_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """(operands, gathered)"""
+    """Returns (operands, gathered)."""
     return _one_or_tuple(values), all_gather(context, instruction, values)
 
 
@@ -106,44 +106,45 @@ def all_gather_start(context: Context, instruction: Instruction, values: Sequenc
 
 @RULES.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START)
 def all_reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The reduction of the operands of all members, from the first of the group to the last."""
-    brought, _ = _meet(context, instruction, values)
-    return _one_or_tuple(_reduced(context, instruction, brought))
+    """Reduces the operands of all members, from the first of the group to the last."""
+    gathered, _ = _gather(context, instruction, values)
+    return _one_or_tuple(_reduced(context, instruction, gathered))
 
 
 @RULES.rule(opcodes.REDUCE_SCATTER)
 def reduce_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Of the reduced operands, cut along the dimension into as many blocks as there are members, the own block."""
-    brought, place = _meet(context, instruction, values)
-    dimension, count = instruction.attributes_as(ReduceScatterAttributes).scatter_dimension, len(brought)
-    blocks = [tuple(_block(array, dimension, count, place) for array in arrays) for arrays in brought]
+    """Returns this device's block of the reduced operands, which are split into one block per member."""
+    gathered, position = _gather(context, instruction, values)
+    dimension, count = instruction.attributes_as(ReduceScatterAttributes).scatter_dimension, len(gathered)
+    blocks = [tuple(_block(array, dimension, count, position) for array in arrays) for arrays in gathered]
     return _one_or_tuple(_reduced(context, instruction, blocks))
 
 
-def _block(array: Array, dimension: int, count: int, place: int) -> Array:
-    """Block number `place` of an array cut into `count` equal blocks along a dimension."""
+def _block(array: Array, dimension: int, count: int, position: int) -> Array:
+    """Returns block number `position` of an array that is split into `count` equal blocks along a dimension."""
     size = array.shape[dimension] // count
-    return array[(slice(None),) * dimension + (slice(place * size, (place + 1) * size),)]
+    return array[(slice(None),) * dimension + (slice(position * size, (position + 1) * size),)]
 
 
-def _reduced(context: Context, instruction: Instruction, brought: Sequence[Brought]) -> list[Array]:
-    """One array an operand; the reducer takes one pair of scalars, or the pairs of all operands at once."""
+def _reduced(context: Context, instruction: Instruction, gathered: Sequence[MemberOperands]) -> list[Array]:
+    """Reduces each operand over the members; the reducer takes one pair of scalars, or one pair per operand."""
     reducer = instruction.to_apply
     if len(reducer.parameters) == 2:
         return [
-            _folded(context, instruction, [(array,) for array in arrays])[0] for arrays in zip(*brought, strict=True)
+            _folded(context, instruction, [(array,) for array in arrays])[0] for arrays in zip(*gathered, strict=True)
         ]
-    for arrays in brought:
+    for arrays in gathered:
         if len({array.shape for array in arrays}) > 1:
             shapes = ", ".join(str(list(array.shape)) for array in arrays)
             raise ExecutionError(
                 f"{describe_instruction(instruction)}: a reducer of all operands at once takes equal sizes, given "
                 f"{shapes}"
             )
-    return _folded(context, instruction, brought)
+    return _folded(context, instruction, gathered)
 
 
 def _folded(context: Context, instruction: Instruction, rows: Sequence[Sequence[Array]]) -> list[Array]:
+    """Applies the reducer to the arrays of each member in order, in the reducer's element types."""
     reducer = instruction.to_apply
     types = [parameter.shape.element_type for parameter in reducer.parameters]
     total = list(rows[0])
@@ -156,7 +157,7 @@ def _folded(context: Context, instruction: Instruction, rows: Sequence[Sequence[
 
 
 def _converted(instruction: Instruction, array: Array, target: PrimitiveType) -> Array:
-    """For reducers of another type than the operands', such as f32 for bf16."""
+    """Converts between the operands' type and the reducer's, such as f32 for bf16 operands."""
     source = PrimitiveType.from_dtype(array.dtype)
     if source.is_complex and not target.is_complex:
         raise ExecutionError(
@@ -167,48 +168,48 @@ def _converted(instruction: Instruction, array: Array, target: PrimitiveType) ->
 
 @RULES.rule(opcodes.COLLECTIVE_REDUCE)
 def collective_reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The reduction of the operands of all members on the root; zeros on the others, and outside all groups."""
+    """Returns the reduction of all members' operands on the root, and zeros on other devices."""
     if not group_members(
         context, instruction.attributes_as(GroupedAttributes).replica_groups, collective_group_mode(instruction)
     ):
         return _one_or_tuple([np.zeros_like(value) for value in _data(instruction, values)])
-    brought, place = _meet(context, instruction, values)
-    roots = _roots(instruction, brought)
-    total = _reduced(context, instruction, [_data(instruction, arrays) for arrays in brought])
-    return _one_or_tuple([a if root == place else np.zeros_like(a) for a, root in zip(total, roots, strict=True)])
+    gathered, position = _gather(context, instruction, values)
+    roots = _roots(instruction, gathered)
+    total = _reduced(context, instruction, [_data(instruction, arrays) for arrays in gathered])
+    return _one_or_tuple([a if root == position else np.zeros_like(a) for a, root in zip(total, roots, strict=True)])
 
 
-# -- collective-broadcast, and the roots that it shares with collective-reduce
+# -- collective-broadcast, and the roots of it and of collective-reduce
 
 
 @RULES.rule(opcodes.COLLECTIVE_BROADCAST)
 def collective_broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operands of the root; zeros outside all groups."""
+    """Returns the operands of the root; zeros on devices in no group."""
     if not group_members(
         context, instruction.attributes_as(GroupedAttributes).replica_groups, collective_group_mode(instruction)
     ):
         return _one_or_tuple([np.zeros_like(value) for value in _data(instruction, values)])
-    brought, _ = _meet(context, instruction, values)
-    return _one_or_tuple([brought[root][number] for number, root in enumerate(_roots(instruction, brought))])
+    gathered, _ = _gather(context, instruction, values)
+    return _one_or_tuple([gathered[root][number] for number, root in enumerate(_roots(instruction, gathered))])
 
 
-def _data(instruction: Instruction, values: Brought) -> Brought:
-    """The operands without the dynamic root."""
+def _data(instruction: Instruction, values: MemberOperands) -> MemberOperands:
+    """Returns the operands without the dynamic root."""
     return values[:-1] if has_dynamic_root(instruction.attributes) else values
 
 
-def _roots(instruction: Instruction, brought: Sequence[Brought]) -> list[int]:
-    """The place in the group of each operand's root; the members must agree on dynamic ones."""
+def _roots(instruction: Instruction, gathered: Sequence[MemberOperands]) -> list[int]:
+    """Returns the position in the group of each operand's root; all members must pass the same dynamic roots."""
     if not has_dynamic_root(instruction.attributes):
-        return [0] * len(brought[0])
-    given = [tuple(arrays[-1].tolist()) for arrays in brought]
+        return [0] * len(gathered[0])
+    given = [tuple(arrays[-1].tolist()) for arrays in gathered]
     if len(set(given)) > 1:
         raise ExecutionError(
             f"{describe_instruction(instruction)}: the members of a group give different roots: {given}"
         )
-    if not all(0 <= root < len(brought) for root in given[0]):
+    if not all(0 <= root < len(gathered) for root in given[0]):
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: roots are places in a group of {len(brought)} members, given "
+            f"{describe_instruction(instruction)}: roots are positions in a group of {len(gathered)} members, given "
             f"{list(given[0])}"
         )
     return list(given[0])
@@ -219,33 +220,33 @@ def _roots(instruction: Instruction, brought: Sequence[Brought]) -> list[int]:
 
 @RULES.rule(opcodes.ALL_TO_ALL)
 def all_to_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Block or operand i of each member goes to member i, which has them in the order of the members."""
-    brought, place = _meet(context, instruction, values)
+    """Sends block (or operand) i of each member to member i, which orders them by member."""
+    gathered, position = _gather(context, instruction, values)
     dimension = instruction.attributes_as(AllToAllAttributes).split_dimension
     if dimension is None:
-        return tuple(arrays[place] for arrays in brought)
-    return np.concatenate([_block(arrays[0], dimension, len(brought), place) for arrays in brought], dimension)
+        return tuple(arrays[position] for arrays in gathered)
+    return np.concatenate([_block(arrays[0], dimension, len(gathered), position) for arrays in gathered], dimension)
 
 
 @RULES.rule(opcodes.RAGGED_ALL_TO_ALL)
 def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The output with the rows that the members have for this device written over it, from the first member on."""
+    """Copies the rows that each member sends to this device into the output, in the order of the members."""
     _, output, starts, *_, expected = values
     numbers = PrimitiveType.from_dtype(starts.dtype)
     if not numbers.is_integral:
         raise ExecutionError(
             f"{describe_instruction(instruction)}: offsets and sizes must be integers, they are {numbers}"
         )
-    brought, place = _meet(context, instruction, values)
+    gathered, position = _gather(context, instruction, values)
     result: Array = output.copy()
-    for member, (source, _, starts, sizes, targets, _) in enumerate(brought):
-        if not np.array_equal(sizes[place], expected[member]):
+    for member, (source, _, starts, sizes, targets, _) in enumerate(gathered):
+        if not np.array_equal(sizes[position], expected[member]):
             raise ExecutionError(
                 f"{describe_instruction(instruction)}: recv_sizes expect {expected[member].tolist()} rows of member "
                 f"{member} of "
-                f"the group, it sends {sizes[place].tolist()} (send_sizes)"
+                f"the group, it sends {sizes[position].tolist()} (send_sizes)"
             )
-        updates = (np.atleast_1d(array[place]).astype(np.int64).tolist() for array in (starts, sizes, targets))
+        updates = (np.atleast_1d(array[position]).astype(np.int64).tolist() for array in (starts, sizes, targets))
         for start, size, target in zip(*updates, strict=True):
             _require_rows(instruction, "input", source, start, size)
             _require_rows(instruction, "output", result, target, size)
@@ -266,21 +267,21 @@ def _require_rows(instruction: Instruction, what: str, array: Array, start: int,
 
 @RULES.rule(opcodes.COLLECTIVE_PERMUTE)
 def collective_permute(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operands of the source whose target this device is; zeros if it is none."""
+    """Returns the operands of the source whose target this device is; zeros if it is no target."""
     group = group_members(context, ALL_REPLICAS, collective_group_mode(instruction))
-    place = group.index(device_number(context))
-    brought = context.communicator.gather_operands(instruction, group, tuple(values))
-    _check_places(instruction, len(brought))
+    position = group.index(device_number(context))
+    gathered = context.communicator.gather_operands(instruction, group, tuple(values))
+    _check_pairs(instruction, len(gathered))
     attributes = instruction.attributes_as(CollectivePermuteAttributes)
     if attributes.slice_sizes:
-        return permute_slices(instruction, brought, place)
-    sources = [source for source, target in attributes.source_target_pairs if target == place]
+        return permute_slices(instruction, gathered, position)
+    sources = [source for source, target in attributes.source_target_pairs if target == position]
     if not sources:
         return _one_or_tuple([np.zeros_like(value) for value in values])
-    return _one_or_tuple(brought[sources[0]])
+    return _one_or_tuple(gathered[sources[0]])
 
 
-def _check_places(instruction: Instruction, count: int) -> None:
+def _check_pairs(instruction: Instruction, count: int) -> None:
     for pair in instruction.attributes_as(CollectivePermuteAttributes).source_target_pairs:
         if max(pair) >= count:
             raise ExecutionError(
@@ -290,7 +291,7 @@ def _check_places(instruction: Instruction, count: int) -> None:
 
 @RULES.rule(opcodes.COLLECTIVE_PERMUTE_START)
 def collective_permute_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """(operands, results, contexts...); of the operands of the form with slices, the input."""
+    """Returns (operands, results, contexts...); the form with slices has only the input in place of the operands."""
     contexts = [np.zeros(shape.dimensions, shape.dtype) for shape in instruction.shape.tuple_shapes[2:]]
     operands = (
         values[0] if instruction.attributes_as(CollectivePermuteAttributes).slice_sizes else _one_or_tuple(values)
@@ -298,7 +299,7 @@ def collective_permute_start(context: Context, instruction: Instruction, values:
     return operands, collective_permute(context, instruction, values), *contexts
 
 
-# -- the second halves, and who am I
+# -- done ops and ids
 
 
 @RULES.rule(opcodes.ALL_REDUCE_DONE)
@@ -308,7 +309,7 @@ def all_reduce_done(_: Context, __: Instruction, values: Sequence[Value]) -> Val
 
 @RULES.rule(opcodes.ALL_GATHER_DONE, opcodes.COLLECTIVE_PERMUTE_DONE)
 def done(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
-    """The result, which stands behind the operands."""
+    """Returns the result, which follows the operands in the start op's tuple."""
     return values[0][1]
 
 

@@ -1,6 +1,7 @@
-"""Meaning of the contractions: dot, ragged-dot and scaled-dot.
+"""Contractions: dot, ragged-dot and scaled-dot.
 
-Owns: which elements meet. Must not know: in which numbers sums are kept (`interpreter/products.py`).
+Responsible for the elements that are multiplied and added. Does not depend on the type that sums are accumulated in
+(`kernels/sums_of_products.py`).
 Source: Dot, DotGeneral, ScaledDot of the specification; `chlo.ragged_dot` of StableHLO.
 """
 
@@ -28,7 +29,7 @@ from xlapy.opcodes.contraction import (
 
 
 def _accumulator(instruction: Instruction, operands: int = 2) -> Accumulator:
-    """The arithmetic of an instruction that multiplies its first `operands` operands."""
+    """Returns the accumulator for an instruction that multiplies its first `operands` operands."""
     types = [operand.shape.element_type for operand in instruction.operands[:operands]]
     return Accumulator.of(types, instruction.shape.element_type)
 
@@ -38,7 +39,7 @@ def _sizes(operand: Array, dimensions: Sequence[int]) -> tuple[int, ...]:
 
 
 def _contract(accumulator: Accumulator, lhs: Array, rhs: Array, attrs: ContractionAttributes) -> Array:
-    """Sums of products of widened operands, of dimensions batch, lhs free, rhs free."""
+    """Returns the sums of products of widened operands, with dimensions (batch, lhs free, rhs free)."""
     lhs_free, rhs_free = attrs.lhs_free_dims(lhs.ndim), attrs.rhs_free_dims(rhs.ndim)
     batch, rows, columns = _sizes(lhs, attrs.lhs_batch_dims), _sizes(lhs, lhs_free), _sizes(rhs, rhs_free)
     count, terms = math.prod(batch), math.prod(_sizes(lhs, attrs.lhs_contracting_dims))
@@ -52,7 +53,7 @@ def _contract(accumulator: Accumulator, lhs: Array, rhs: Array, attrs: Contracti
 
 @RULES.rule(DOT)
 def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Precision and algorithm are requests that the most exact arithmetic fulfils."""
+    """Contracts two operands, in the most exact arithmetic, which satisfies every precision and algorithm."""
     accumulator = _accumulator(instruction)
     lhs, rhs = map(accumulator.widen, values)
     return accumulator.narrow(_contract(accumulator, lhs, rhs, instruction.attributes_as(ContractionAttributes)))
@@ -62,7 +63,10 @@ def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
 
 
 def _scaled(accumulator: Accumulator, operand: Array, scale: Array) -> Array:
-    """Each element times the scale of its block; one bf16 scale for a larger bf16 operand means that it has none."""
+    """Multiplies each element by the scale of its block.
+
+    A single bf16 scale for a larger bf16 operand means that the operand has no scale.
+    """
     product = accumulator.widen(operand)
     unscaled = scale.size == 1 and operand.size != 1 and scale.dtype == operand.dtype == BF16.dtype
     if unscaled or scale.ndim != operand.ndim:
@@ -85,16 +89,19 @@ def scaled_dot(context: Context, instruction: Instruction, values: Sequence[Valu
 
 
 def _groups(group_sizes: Array, size: int) -> Array:
-    """The group that each index of the ragged dimension falls in (the number of groups: in none), `[..., size]`.
+    """Returns the group of each index of the ragged dimension, `[..., size]`; an index in no group has the group count.
 
-    Groups lie one after the other from index 0: sizes 2, 1 of a dimension of 4 give 0, 0, 1, 2.
+    Groups are consecutive from index 0. Example: the sizes 2, 1 in a dimension of 4 give the groups 0, 0, 1, 2.
     """
     ends = np.cumsum(group_sizes.astype(np.int64), axis=-1)
     return np.sum(ends[..., None, :] <= np.arange(size)[:, None], axis=-1)
 
 
 def _aligned(groups: Array, attrs: RaggedDotAttributes, rank: int, dimensions: Sequence[int]) -> Array:
-    """`groups` shaped to broadcast over an array with these dimensions of lhs, which has `rank` (-1: none of its)."""
+    """Reshapes `groups` to broadcast with an array whose dimension i is dimension `dimensions[i]` of lhs (-1: of none).
+
+    `rank` is the rank of lhs.
+    """
     own = (*group_prefix(attrs, rank), *attrs.lhs_ragged_dims)[-groups.ndim :]
     sizes = dict(zip(own, groups.shape, strict=True))
     order = sorted(range(groups.ndim), key=lambda i: dimensions.index(own[i]))
@@ -103,7 +110,7 @@ def _aligned(groups: Array, attrs: RaggedDotAttributes, rank: int, dimensions: S
 
 @RULES.rule(RAGGED_DOT)
 def ragged_dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Indices of the ragged dimension beyond the last group contribute nothing."""
+    """Contracts group by group; indices of the ragged dimension beyond the last group contribute nothing."""
     attrs: RaggedDotAttributes = instruction.attributes_as(RaggedDotAttributes)
     accumulator = _accumulator(instruction)
     lhs, rhs = accumulator.widen(values[0]), accumulator.widen(values[1])
@@ -121,7 +128,7 @@ def ragged_dot(context: Context, instruction: Instruction, values: Sequence[Valu
 
 
 def _result_dimensions(lhs: Array, attrs: ContractionAttributes, count: int) -> list[int]:
-    """For each of `count` result dimensions the dimension of lhs it comes from, or -1."""
+    """Returns, for each of `count` result dimensions, the dimension of lhs that it comes from, or -1."""
     own = [*attrs.lhs_batch_dims, *attrs.lhs_free_dims(lhs.ndim)]
     return own + [-1] * (count - len(own))
 
@@ -129,7 +136,7 @@ def _result_dimensions(lhs: Array, attrs: ContractionAttributes, count: int) -> 
 def _ragged_free(
     accumulator: Accumulator, lhs: Array, rhs: Array, groups: Array, count: int, attrs: RaggedDotAttributes
 ) -> Array:
-    """`[b,m,k] [g,b,k,n] -> [b,m,n]`: each row of lhs meets the rhs of its own group."""
+    """`[b,m,k] [g,b,k,n] -> [b,m,n]`: each row of lhs is multiplied by the rhs of its own group."""
     (group_dim,) = attrs.rhs_group_dims
     axis = lhs.ndim - len(attrs.lhs_contracting_dims) + attrs.rhs_free_dims(rhs.ndim).index(group_dim)
     parts = [_contract(accumulator, lhs, rhs.take([g], group_dim), attrs).squeeze(axis) for g in range(count)]
@@ -141,7 +148,7 @@ def _ragged_free(
 def _ragged_contracting(
     accumulator: Accumulator, lhs: Array, rhs: Array, groups: Array, count: int, attrs: RaggedDotAttributes
 ) -> Array:
-    """`[b,m,k] [b,k,n] -> [g,b,m,n]`: each group sums over its own part of the contracting dimension."""
+    """`[b,m,k] [b,k,n] -> [g,b,m,n]`: each group sums over its own range of the contracting dimension."""
     pairs = dict(zip(attrs.rhs_batch_dims, attrs.lhs_batch_dims, strict=True))
     pairs |= dict(zip(attrs.rhs_contracting_dims, attrs.lhs_contracting_dims, strict=True))
     left = _aligned(groups, attrs, lhs.ndim, range(lhs.ndim))
@@ -157,7 +164,7 @@ def _ragged_contracting(
 def _ragged_batch(
     accumulator: Accumulator, lhs: Array, rhs: Array, groups: Array, count: int, attrs: RaggedDotAttributes
 ) -> Array:
-    """`[b,m,k] [b,k,n] -> [b,m,n]`: batches that no group covers give zeros."""
+    """`[b,m,k] [b,k,n] -> [b,m,n]`: batches in no group give zeros."""
     sums = _contract(accumulator, lhs, rhs, attrs)
     owner = _aligned(groups, attrs, lhs.ndim, _result_dimensions(lhs, attrs, sums.ndim))
     return np.where(owner < count, sums, accumulator.dtype.type(0))

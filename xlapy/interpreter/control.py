@@ -1,6 +1,6 @@
-"""Meaning of the operations that call computations or order others.
+"""Operations that call computations or order others.
 
-Must not know: whole-array application of scalar computations, which `interpreter/batched.py` does.
+Does not apply scalar computations to whole arrays; `batching/scalar_computations.py` does.
 Source: Call, While, Conditional, OptimizationBarrier, AfterAll, AddDependency, AsyncStart, AsyncUpdate, AsyncDone,
 Fusion, Domain of the specification.
 """
@@ -18,18 +18,18 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, TOKEN, Context, Value, evaluate_computation
 
 Evaluate = Callable[[Context, Computation, Sequence[Value]], Value]
-"""A way to evaluate a computation for given arguments."""
+"""Evaluates a computation for given arguments: `evaluate_computation` or `evaluate_batch`."""
 
 
 @RULES.rule(opcodes.CALL, opcodes.FUSION)
 def call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The called computation of the operands."""
+    """Evaluates the called computation with the operands as arguments."""
     return evaluate_computation(context, instruction.computations[0], values)
 
 
 @RULES.rule(opcodes.WHILE)
 def while_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The body again and again, as long as the condition of the current value is true."""
+    """Replaces the state by the result of the body as long as the condition is true for it."""
     condition, body = instruction.computations
     state = values[0]
     while bool(evaluate_computation(context, condition, [state])):
@@ -39,7 +39,10 @@ def while_(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 @RULES.rule(opcodes.CONDITIONAL)
 def conditional(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The branch chosen by operand 0 of its own operand; true is the first, an index out of range the last branch."""
+    """Evaluates the branch that operand 0 selects, with the operand that belongs to it.
+
+    True selects the first branch, and an index out of range the last one.
+    """
     branches = instruction.computations
     index = values[0]
     number = int(not index) if index.dtype == np.bool_ else int(index)
@@ -50,17 +53,18 @@ def conditional(context: Context, instruction: Instruction, values: Sequence[Val
 
 @RULES.rule(opcodes.OPT_BARRIER, opcodes.ADD_DEPENDENCY, opcodes.DOMAIN)
 def pass_on(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Operand 0: the order of evaluation already is that of the operands."""
+    """Returns operand 0; the order of evaluation follows from the operands."""
     return values[0]
 
 
 @RULES.rule(opcodes.AFTER_ALL)
 def after_all(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A token, once all operands are there."""
+    """Returns a token; all operands have been evaluated before."""
     return TOKEN
 
 
-# Asynchronous execution happens at once, as soon as the last operand is bound: (bound operands, result, contexts...)
+# An asynchronous computation is evaluated when its last operand is bound. Its value is
+# (bound operands, result, contexts...).
 
 
 @RULES.rule(opcodes.ASYNC_START)
@@ -71,7 +75,7 @@ def async_start(context: Context, instruction: Instruction, values: Sequence[Val
 
 @RULES.rule(opcodes.ASYNC_UPDATE)
 def async_update(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Binds further operands, if any."""
+    """Binds further operands to the next parameters, if there are any."""
     before, *added = values
     if not added:
         return before
@@ -80,12 +84,12 @@ def async_update(context: Context, instruction: Instruction, values: Sequence[Va
 
 @RULES.rule(opcodes.ASYNC_DONE)
 def async_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The result of the called computation."""
+    """Returns the result of the called computation."""
     return values[0][1]
 
 
 def called_computation(instruction: Instruction) -> Computation:
-    """The computation that the async-start at the head of a chain calls."""
+    """Returns the computation that the async-start at the head of a chain calls."""
     while instruction.op is not opcodes.ASYNC_START:
         instruction = instruction.operands[0]
     return instruction.computations[0]
@@ -98,14 +102,14 @@ def bind(
     shape: Shape,
     evaluate: Evaluate = evaluate_computation,
 ) -> Value:
-    """The value of an async instruction; the result stands there only when every parameter is bound."""
+    """Returns the value of an async instruction; the result in it is None until every parameter is bound."""
     complete = len(operands) == len(computation.parameters)
     result = evaluate(context, computation, operands) if complete else None
     return (operands, result, *map(_placeholder, shape.tuple_shapes[2:]))
 
 
 def _placeholder(shape: Shape) -> Value:
-    """A value for a context, which means nothing here."""
+    """Returns zeros for a context, which no rule reads."""
     if shape.is_tuple:
         return tuple(map(_placeholder, shape.tuple_shapes))
     return np.zeros(shape.dimensions, shape.dtype) if shape.is_array else TOKEN

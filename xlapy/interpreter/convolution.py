@@ -1,6 +1,7 @@
-"""Meaning of the convolution.
+"""The convolution.
 
-Owns: which elements meet. Must not know: in which numbers sums are kept (`interpreter/products.py`).
+Responsible for the elements that are multiplied and added. Does not depend on the type that sums are accumulated in
+(`kernels/sums_of_products.py`).
 Source: Conv and its general forms in the specification.
 """
 
@@ -23,9 +24,9 @@ from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
 
 @RULES.rule(CONVOLUTION)
 def convolution(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """For each offset in the window, adds the products of what lies there with the kernel's elements at that offset.
+    """For each offset in the window, adds the products of input elements and the kernel's elements at that offset.
 
-    Padding and holes of dilation are skipped, not multiplied by zero: an infinite kernel element makes no NaN there.
+    Padding and dilation holes are skipped, not multiplied by zero: an infinite kernel element gives no NaN there.
     """
     attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     operands = (values[0], dense_kernel(instruction, values[1]))
@@ -40,7 +41,7 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
 
 
 def _grouped_input(lhs: Array, attrs: ConvolutionAttributes) -> Array:
-    """lhs as `[group, batch, *spatial, feature]`, batch or feature being that of one group."""
+    """Returns lhs as `[group, batch, *spatial, feature]`, with the batch or the features of one group."""
     n = attrs.dim_labels
     plain = lhs.transpose(n.input_batch_dimension, *n.input_spatial_dimensions, n.input_feature_dimension)
     batch, *spatial, feature = plain.shape
@@ -51,7 +52,7 @@ def _grouped_input(lhs: Array, attrs: ConvolutionAttributes) -> Array:
 
 
 def _grouped_kernel(rhs: Array, attrs: ConvolutionAttributes) -> Array:
-    """rhs as `[*spatial, group, input feature, output feature]`, its elements in the order the window meets them."""
+    """Returns rhs as `[*spatial, group, input feature, output feature]`, with reversed window dimensions flipped."""
     n = attrs.dim_labels
     plain = rhs.transpose(
         *n.kernel_spatial_dimensions, n.kernel_input_feature_dimension, n.kernel_output_feature_dimension
@@ -64,7 +65,7 @@ def _grouped_kernel(rhs: Array, attrs: ConvolutionAttributes) -> Array:
 
 
 def _ungrouped_output(output: Array, n: ConvDimensions) -> Array:
-    """`[group, batch, *spatial, feature]` in the order of the output labels, features of a group side by side."""
+    """Transposes `[group, batch, *spatial, feature]` to the output labels; features of a group are consecutive."""
     merged = np.moveaxis(output, 0, -2)
     merged = merged.reshape(*merged.shape[:-2], merged.shape[-2] * merged.shape[-1])
     places = (n.output_batch_dimension, *n.output_spatial_dimensions, n.output_feature_dimension)
@@ -74,7 +75,7 @@ def _ungrouped_output(output: Array, n: ConvDimensions) -> Array:
 def _slide(
     accumulator: Accumulator, base: Array, kernel: Array, positions: Sequence[int], attrs: ConvolutionAttributes
 ) -> Array:
-    """Sums `[group, batch, *positions, output feature]` over all window offsets and input features."""
+    """Returns sums `[group, batch, *positions, output feature]` over all window offsets and input features."""
     groups, batch, *spatial, features = base.shape
     outputs = kernel.shape[-1]
     sums = np.zeros((groups, batch, *positions, outputs), accumulator.dtype)
@@ -83,17 +84,17 @@ def _slide(
         for d, size, count in zip(attrs.window.dimensions, spatial, positions, strict=True)
     ]
     for offset in product(*(range(size) for size in attrs.window.sizes)):
-        meetings = [reach[axis][k] for axis, k in enumerate(offset)]
-        patch = base[:, :, *(source for _, source in meetings)]
+        slices = [reach[axis][k] for axis, k in enumerate(offset)]
+        patch = base[:, :, *(source for _, source in slices)]
         rows = accumulator.matmul(patch.reshape(groups, math.prod(patch.shape[1:-1]), features), kernel[offset])
-        sums[:, :, *(target for target, _ in meetings)] += rows.reshape(*patch.shape[:-1], outputs)
+        sums[:, :, *(target for target, _ in slices)] += rows.reshape(*patch.shape[:-1], outputs)
     return sums
 
 
 def _reach(window: WindowDimension, offset: int, size: int, positions: int) -> tuple[slice, slice]:
-    """The window positions at which this offset meets an element of the base area, and the elements it meets.
+    """Returns the window positions at which this offset covers an element of the base area, and these elements.
 
-    Example: 3 elements padded by 1_1 under a window of 3; its offset 0 meets elements 0, 1 at positions 1, 2.
+    Example: for 3 elements padded by 1_1 and a window of 3, offset 0 covers elements 0, 1 at positions 1, 2.
     """
     at = np.arange(positions) * window.stride + offset * window.window_dilation - window.padding_low
     met = (at % window.base_dilation == 0) & (at >= 0) & (at < size * window.base_dilation)
@@ -102,7 +103,7 @@ def _reach(window: WindowDimension, offset: int, size: int, positions: int) -> t
 
 
 def _progression(indices: Array) -> slice:
-    """Evenly spaced, increasing indices as a slice."""
+    """Returns evenly spaced, increasing indices as a slice."""
     if not indices.size:
         return slice(0, 0)
     step = int(indices[1] - indices[0]) if indices.size > 1 else 1

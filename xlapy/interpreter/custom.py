@@ -1,6 +1,7 @@
-"""Meaning of custom-call: what its target returns, a registered one or a built-in one.
+"""The interpreter's rule for custom-call: calls a registered or built-in target.
 
-Owns: calls of Python targets, the built-in targets. Must not know: how native code is called (`custom_native.py`).
+Responsible for calls of Python targets and for the table of built-in targets. Does not depend on how native code is
+called (`custom_calls/native.py`, `custom_calls/typed.py`).
 Source: CustomCall of the specification.
 """
 
@@ -54,12 +55,16 @@ from xlapy.opcodes.requirements import agrees
 
 @RULES.rule(opcodes.CUSTOM_CALL)
 def custom_call(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """What the target returns, called once."""
+    """Calls the target once and returns its result."""
     return custom_call_rule(instruction, context.platform)(context, instruction, values)
 
 
 def custom_call_rule(instruction: Instruction, platform: str = "interpreter") -> InterpreterRule:
-    """What evaluates a custom call; `UnsupportedError` if nothing does: a program's calls can be asked beforehand."""
+    """Returns the rule that evaluates a custom call.
+
+    Raises `UnsupportedError` if the target is unknown or does not accept the call, so that a compiler can check a
+    program before it runs.
+    """
     name = instruction.custom_call_target
     target = find_target(name, platform)
     if target is None:
@@ -83,7 +88,10 @@ def custom_call_rule(instruction: Instruction, platform: str = "interpreter") ->
 
 
 def prepare_custom_call(instruction: Instruction, kept: dict[Any, Any], platform: str = "interpreter") -> None:
-    """Does what a custom call needs before its program runs; errors as of `custom_call_rule` and of its target."""
+    """Prepares a custom call before its program runs: checks it, and runs the stage INSTANTIATE of a typed target.
+
+    Raises the errors of `custom_call_rule` and of the target.
+    """
     custom_call_rule(instruction, platform)
     target = find_target(instruction.custom_call_target, platform)
     if isinstance(target, TypedTarget):
@@ -93,7 +101,7 @@ def prepare_custom_call(instruction: Instruction, kept: dict[Any, Any], platform
 
 
 def _reads_attributes(target: PythonTarget, instruction: Instruction) -> bool:
-    """Only a target that names them: the `backend_config` of others may be anything."""
+    """Returns whether the target has a parameter `ffi_attributes`; otherwise `backend_config` may be any text."""
     named = target.keywords is not None and "ffi_attributes" in target.keywords
     return named and instruction.attributes_as(CustomCallAttributes).api_version is CustomCallApiVersion.TYPED_FFI
 
@@ -133,8 +141,8 @@ def call_context(context: Context) -> CallContext:
 
 def _python(target: PythonTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     where = f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r}"
-    operands = _shown(tuple(values), operand_layout_shapes(instruction))
-    info = _info(context, instruction)
+    operands = _to_target(tuple(values), operand_layout_shapes(instruction))
+    info = _keyword_arguments(context, instruction)
     if _reads_attributes(target, instruction):
         info["ffi_attributes"] = call_attributes(instruction)
     if target.keywords is not None:
@@ -143,10 +151,11 @@ def _python(target: PythonTarget, context: Context, instruction: Instruction, va
         returned = target.function(*operands, **info)
     except Exception as error:
         raise ExecutionError(f"{where} raised {type(error).__name__}: {error}") from error
-    return _taken(returned, instruction.shape, f"{where} returned")
+    return _from_target(returned, instruction.shape, f"{where} returned")
 
 
-def _info(context: Context, instruction: Instruction) -> dict[str, Any]:
+def _keyword_arguments(context: Context, instruction: Instruction) -> dict[str, Any]:
+    """Returns the keyword arguments that a Python target can ask for; see `register_custom_call_target`."""
     return {
         "opaque": instruction.backend_config,
         "shape": instruction.shape,
@@ -160,22 +169,22 @@ def _info(context: Context, instruction: Instruction) -> dict[str, Any]:
 
 
 def _function(context: Context, computation: Computation) -> Callable[..., Any]:
-    """A called computation as a function of arrays."""
+    """Returns a called computation as a Python function of arrays."""
     shapes = [parameter.shape for parameter in computation.parameters]
 
     def call(*arguments: Any) -> Any:
-        given = _taken(tuple(arguments), Shape.tuple(shapes), f"{computation.name} is given")
-        return _shown(evaluate_computation(context, computation, given))
+        given = _from_target(tuple(arguments), Shape.tuple(shapes), f"{computation.name} is given")
+        return _to_target(evaluate_computation(context, computation, given))
 
     call.__name__ = computation.name
     return call
 
 
-def _shown(value: Value, shape: Shape | None = None) -> Any:
-    """A value as targets see it: read-only arrays in the order of the shape's layout, None for tokens."""
+def _to_target(value: Value, shape: Shape | None = None) -> Any:
+    """Converts a value for a Python target: read-only arrays in the layout of the shape, None for tokens."""
     if isinstance(value, tuple):
         shapes = [None] * len(value) if shape is None else shape.tuple_shapes
-        return tuple(_shown(element, part) for element, part in zip(value, shapes, strict=True))
+        return tuple(_to_target(element, part) for element, part in zip(value, shapes, strict=True))
     if not isinstance(value, np.ndarray):
         return None
     array: Array = value.view()
@@ -187,20 +196,20 @@ def _shown(value: Value, shape: Shape | None = None) -> Any:
     return array
 
 
-def _taken(value: Any, shape: Shape, where: str) -> Value:
-    """A value that came from outside, copied; `ExecutionError`, which begins with `where`, unless it has the shape."""
+def _from_target(value: Any, shape: Shape, where: str) -> Value:
+    """Copies a value that a Python target returns; raises an `ExecutionError` that begins with `where` on mismatch."""
     if shape.is_tuple:
         parts = () if value is None else value
         if not isinstance(parts, list | tuple) or len(parts) != len(shape.tuple_shapes):
             raise ExecutionError(f"{where} {_described(value)}, declared is the tuple {shape.to_text(layout=False)}")
         pairs = zip(parts, shape.tuple_shapes, strict=True)
-        return tuple(_taken(part, element, f"{where} as element {i}") for i, (part, element) in enumerate(pairs))
+        return tuple(_from_target(part, element, f"{where} as element {i}") for i, (part, element) in enumerate(pairs))
     if not shape.is_array:
         return TOKEN
     try:
         array = np.array(value, order="C")
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ExecutionError(f"{where} {_described(value)}, which is no array: {error}") from error
+        raise ExecutionError(f"{where} {_described(value)}, which is not an array: {error}") from error
     if array.shape != shape.dimensions or array.dtype != shape.dtype:
         given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
         hint = f"; convert it with .astype({shape.dtype.name!r})" if array.shape == shape.dimensions else ""
@@ -214,7 +223,7 @@ def _described(value: Any) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-# -- targets of XLA itself
+# -- built-in targets
 
 
 def _check_identity(instruction: Instruction) -> None:
@@ -224,7 +233,7 @@ def _check_identity(instruction: Instruction) -> None:
         raise UnsupportedError(
             f"{describe_instruction(instruction)}: {instruction.custom_call_target} of ({given}) to "
             f"{instruction.shape.to_text(layout=False)} "
-            f"needs a program that is partitioned already; on one partition both shapes are equal"
+            f"needs a partitioned program; with one partition both shapes are equal"
         )
 
 
@@ -269,7 +278,7 @@ IDENTITY_TARGETS = (
     "PinToDevice",
     "PinToDeviceSram",
 )
-"""Marks for the partitioner, for layouts and for memory spaces, none of which the interpreter has."""
+"""Annotations for the partitioner, for layouts and for memory spaces, which return their operand."""
 
 _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
     **dict.fromkeys(IDENTITY_TARGETS, (_check_identity, _identity)),
@@ -280,4 +289,4 @@ _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
     **DECOMPOSITIONS,
     **dict.fromkeys(lapack_targets(), (check_lapack, call_lapack)),
 }
-"""What XLA's own passes and frameworks leave in programs: a check of the instruction, and its meaning."""
+"""Targets that XLA's passes and frameworks create: a check of the instruction and the rule that evaluates it."""

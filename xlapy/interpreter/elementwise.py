@@ -1,9 +1,8 @@
-"""Meaning of the elementwise operations: which kernel an operation uses for which kind of element.
+"""Elementwise operations: the table of the NumPy kernels of each op, by element type.
 
-Owns: the choice by element type, and the precision in which narrow types are computed; the kernels are in the
-modules elementwise_integer, elementwise_float and elementwise_complex, conversions in elementwise_conversion.
-Must not know: dimensions. Operands broadcast as NumPy's do, because scalar computations are evaluated on whole
-arrays.
+Responsible for the choice by element type, and for the precision in which narrow types are computed. The kernels are in
+`kernels/integer.py`, `kernels/float.py` and `kernels/complex.py`, conversions in `kernels/conversion.py`. Does not
+depend on dimensions: operands broadcast as in NumPy, because scalar computations are evaluated on whole arrays.
 Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison
 operations", Clamp, Select and Complex of the specification.
 """
@@ -34,10 +33,11 @@ Kernel = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The functions that compute one operation, by kind of element; None where the operation refuses the kind.
+    """The functions that compute one operation, by kind of element type; None where the op does not accept the kind.
 
-    logical: on PRED. integral: on native integers and the width in bits. exact: on float32 or float64, for results that
-    rounding once more does not spoil. function: on float64, whatever the type. complex_valued: on complex128.
+    logical: on PRED. integral: on native integers, with the width in bits as last argument. exact: on float32 or
+    float64, where rounding the result to a narrower type gives the correctly rounded result. function: on float64,
+    whatever the type. complex_valued: on complex128.
     """
 
     logical: Kernel | None = None
@@ -47,7 +47,7 @@ class Kernels:
     complex_valued: Kernel | None = None
 
     def apply(self, name: str, operands: Sequence[Array]) -> Array:
-        """The result for operands of one element type; `UnsupportedError` if there is no kernel for it."""
+        """Returns the result for operands of one element type; `UnsupportedError` if there is no kernel for it."""
         dtype = operands[0].dtype
         element_type = PrimitiveType.from_dtype(dtype)
         if element_type is PRED and self.logical:
@@ -61,7 +61,7 @@ class Kernels:
             return _rounded(self.exact(*map(to_native_float, operands)), dtype)
         if element_type.is_floating and self.function:
             return _rounded(self.function(*[o.astype(np.float64) for o in operands]), dtype)
-        raise UnsupportedError(f"{name}: no meaning for elements of {element_type}")
+        raise UnsupportedError(f"{name}: not defined for elements of {element_type}")
 
 
 def _rounded(result: Any, dtype: np.dtype[Any]) -> Array:
@@ -70,7 +70,7 @@ def _rounded(result: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _rounded_complex(result: Any, dtype: np.dtype[Any]) -> Array:
-    """complex128 or, from abs, float64 results in the type of the operands' width."""
+    """Converts complex128 results, or float64 results of abs, to the operands' precision."""
     array = np.asarray(result)
     if dtype == np.complex128:
         return array
@@ -85,7 +85,7 @@ def _rule(kernels: Kernels) -> InterpreterRule:
 
 
 def _analytic(real: Kernel, complex_valued: Kernel | None = None) -> Kernels:
-    """A function of real and complex numbers; without `complex_valued`, NumPy's serves both."""
+    """Returns the kernels of a real and complex function; without `complex_valued`, `real` is used for both."""
     return Kernels(function=real, complex_valued=complex_valued or real)
 
 
@@ -139,7 +139,7 @@ KERNELS: Final[Mapping[OpDef, Kernels]] = {
     opcodes.TANH: _analytic(np.tanh, complexes.hyperbolic_tangent),
     opcodes.XOR: Kernels(np.logical_xor, integers.bitwise_xor),
 }
-"""Every operation whose operands share one element type and whose result follows from their numbers alone."""
+"""The operations whose operands share one element type and whose result depends on the elements alone."""
 
 for _op, _kernels in KERNELS.items():
     RULES.rule(_op)(_rule(_kernels))
@@ -150,14 +150,14 @@ for _op, _kernels in KERNELS.items():
 
 @RULES.rule(opcodes.REAL)
 def real(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The real part; a real number is its own."""
+    """Returns the real part; for real numbers, the operand."""
     (operand,) = values
     return np.array(operand.real) if operand.dtype.kind == "c" else operand
 
 
 @RULES.rule(opcodes.IMAG)
 def imag(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The imaginary part: 0 of a real number, in a type that has a zero (f8e8m0fnu gives NaN)."""
+    """Returns the imaginary part; for real numbers 0, or NaN in f8e8m0fnu, which has no zero."""
     (operand,) = values
     if operand.dtype.kind == "c":
         return np.array(operand.imag)
@@ -169,7 +169,7 @@ def complex_of_parts(context: Context, instruction: Instruction, values: Sequenc
     return complexes.compose(*values)
 
 
-# -- comparison and choice
+# -- comparison and selection
 
 _COMPARISONS: Final[Mapping[ComparisonDirection, Kernel]] = {
     ComparisonDirection.EQ: np.equal,
@@ -183,14 +183,14 @@ _COMPARISONS: Final[Mapping[ComparisonDirection, Kernel]] = {
 
 @RULES.rule(opcodes.COMPARE)
 def compare(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Numbers by value, false before true; in the total order of a floating-point type by `total_order_key`."""
+    """Compares numbers by value, with false before true, or floating-point numbers by `total_order_key`."""
     attributes = instruction.attributes_as(CompareAttributes)
     key = total_order_key if attributes.type is ComparisonType.TOTALORDER else _comparable
     return np.asarray(_COMPARISONS[attributes.direction](*map(key, values)))
 
 
 def _comparable(array: Array) -> Array:
-    """The same numbers in a type that NumPy compares."""
+    """Returns the same numbers in a type that NumPy can compare."""
     element_type = PrimitiveType.from_dtype(array.dtype)
     if element_type.is_floating:
         return to_native_float(array)
@@ -198,11 +198,11 @@ def _comparable(array: Array) -> Array:
 
 
 def total_order_key(array: Array) -> Array:
-    """Integers in the total order of floats: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+    """Returns integers in the total order of floats: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 
-    Bits of a float are sign and magnitude; a negative number's magnitude is flipped to make them two's complement.
-    Narrow types are moved to the top of their storage, where the sign of an integer is. The one NaN of a type
-    without -0 has the bits of -0, and is the least, as in XLA.
+    The bits of a float are sign and magnitude; a negative number's magnitude is inverted to give two's complement.
+    Narrow types are shifted to the top of their storage, where the sign bit of an integer is. The single NaN of a type
+    without -0 has the bits of -0, and is the least element, as in XLA.
     """
     element_type = PrimitiveType.from_dtype(array.dtype)
     bits = array.view(f"u{array.itemsize}")
@@ -218,7 +218,7 @@ def total_order_key(array: Array) -> Array:
 
 @RULES.rule(opcodes.CLAMP)
 def clamp(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """min(max(x, low), high): high where low > high, NaN where any of the three is."""
+    """Returns min(max(x, low), high): high where low > high, and NaN where any of the three is NaN."""
     low, operand, high = values
     raised = KERNELS[opcodes.MAXIMUM].apply("clamp", (low, operand))
     return KERNELS[opcodes.MINIMUM].apply("clamp", (high, raised))

@@ -1,8 +1,7 @@
-"""Meaning of matrix factorization and solution, and of Fourier transforms.
+"""Matrix factorizations, triangular solves and Fourier transforms.
 
-Matrices are computed in float64 or complex128 and rounded once, Fourier transforms in the element type. Batches are
-computed together; only rows and columns are walked one by one, since each needs those before it.
-Must not know: text, builders.
+Matrices are computed in float64 or complex128 and rounded once, Fourier transforms in the element type. All matrices of
+a batch are computed together; loops are only over rows or columns, each of which depends on the ones before it.
 Source: Cholesky, TriangularSolve, Fft of the specification.
 """
 
@@ -30,10 +29,10 @@ def _adjoint(matrices: Array) -> Array:
 
 @RULES.rule(opcodes.CHOLESKY)
 def cholesky(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """L with L L^H = a, read from and written to the lower triangle; or U with U^H U = a, in the upper one.
+    """Returns L with L L^H = a, read from and written to the lower triangle, or U with U^H U = a in the upper one.
 
-    The other triangle is 0; of the diagonal only the real part counts. A matrix with a pivot that is not greater than 0
-    is not positive definite and gives NaN throughout; the rest of its batch is not concerned.
+    The other triangle is 0; imaginary parts of the diagonal are ignored. A matrix with a pivot that is not greater than
+    0 is not positive definite and gives NaN everywhere; other matrices of the batch are not affected.
     """
     a = _wide(values[0])
     lower = instruction.attributes_as(CholeskyAttributes).lower
@@ -42,7 +41,7 @@ def cholesky(context: Context, instruction: Instruction, values: Sequence[Value]
 
 
 def _cholesky_lower(a: Array) -> Array:
-    """Column after column: what the columns to the left do not explain, over the root of its first element."""
+    """Computes L column by column: subtracts products of the columns to the left and divides by the pivot's root."""
     factor = np.zeros_like(a)
     definite = np.ones((*a.shape[:-2], 1, 1), np.bool_)
     for j in range(a.shape[-1]):
@@ -57,10 +56,10 @@ def _cholesky_lower(a: Array) -> Array:
 
 @RULES.rule(opcodes.TRIANGULAR_SOLVE)
 def triangular_solve(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """x with op(a) x = b, or x op(a) = b unless `left_side`; op is the identity, the transpose or the adjoint.
+    """Returns x with op(a) x = b, or x op(a) = b unless `left_side`; op is the identity, the transpose or the adjoint.
 
-    Only one triangle of `a` is read, and not its diagonal if that is given as 1. A 0 on the diagonal divides as numbers
-    do: the results are infinite or NaN.
+    Only one triangle of `a` is read, without its diagonal if `unit_diagonal` is true. A 0 on the diagonal gives
+    infinite or NaN results, by ordinary division.
     """
     attributes = instruction.attributes_as(TriangularSolveAttributes)
     a, b, lower = _wide(values[0]), _wide(values[1]), attributes.lower
@@ -76,7 +75,7 @@ def triangular_solve(context: Context, instruction: Instruction, values: Sequenc
 
 
 def _substitute(a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Array:
-    """x with a x = b: row by row, from the row of `a` with one element to the full one."""
+    """Solves a x = b row by row, from the row of `a` with one element to the full one."""
     size = a.shape[-1]
     x = np.zeros_like(b)
     for i in range(size) if lower else reversed(range(size)):
@@ -92,10 +91,10 @@ _INVERSE: dict[FftType, Callable[..., Array]] = {FftType.IFFT: np.fft.ifftn, Fft
 
 @RULES.rule(opcodes.FFT)
 def fft(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Discrete Fourier transforms over the innermost dimensions, as many as `fft_length` has entries.
+    """Computes discrete Fourier transforms over the innermost dimensions, one per entry of `fft_length`.
 
-    Inverse ones divide by the number of elements. RFFT transforms the innermost dimension first and keeps its first
-    n/2 + 1 elements; IRFFT is given these, and transforms that dimension last. Lengths of 0 give zeros.
+    Inverse transforms divide by the number of elements. RFFT transforms the innermost dimension first and keeps its
+    first n/2 + 1 elements; IRFFT takes these and transforms that dimension last. Lengths of 0 give zeros.
     """
     attributes = instruction.attributes_as(FftAttributes)
     operand, shape, length = values[0], instruction.shape, attributes.fft_length
@@ -104,7 +103,7 @@ def fft(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
     axes, kind = range(-len(length), 0), attributes.fft_type
     if kind in _INVERSE:
         return convert_array(_INVERSE[kind](operand, length, axes), shape.element_type)
-    # NumPy computes in single precision, as XLA does, only where it divides by the length
+    # NumPy computes in single precision, as XLA does, only if it divides by the length
     scaled = _FORWARD[kind](operand, length, axes, norm="forward")
     parts = np.ascontiguousarray(scaled).view(scaled.real.dtype) * scaled.real.dtype.type(prod(length))
     return convert_array(parts.view(scaled.dtype), shape.element_type)

@@ -1,8 +1,8 @@
-"""Meaning of the operations that move elements and compute none.
+"""Operations that move elements without computing any.
 
-A result may be a view of an operand: rules never write into their operands, so views are safe.
-An index ends in `...` so that NumPy answers with an array for rank 0 too.
-Must not know: strides and padding of real buffers; of layouts only that a bitcast keeps the order of bytes in memory.
+A result may be a view of an operand: rules never write into their operands, so views are safe. Indices end in `...`, so
+that NumPy returns an array for rank 0 too. Does not depend on strides or padding of buffers; layouts matter only to
+bitcast, which keeps the order of bytes in memory.
 Source: BroadcastInDim, Reshape, Transpose, Rev, Concatenate, Slice, Pad, DynamicSlice, DynamicUpdateSlice,
 GetDimensionSize, SetDimensionSize, DynamicReshape of the specification.
 """
@@ -25,7 +25,7 @@ from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, Shuffl
 
 @RULES.rule(opcodes.BROADCAST)
 def broadcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Operand dimension `i` becomes result dimension `dimensions[i]`; the operand is repeated along all others."""
+    """Makes operand dimension `i` result dimension `dimensions[i]`, and repeats the operand along all others."""
     operand: Array = values[0]
     dimensions = instruction.dimensions
     in_order = operand.transpose(np.argsort(dimensions)) if dimensions else operand
@@ -35,19 +35,19 @@ def broadcast(context: Context, instruction: Instruction, values: Sequence[Value
 
 @RULES.rule(opcodes.RESHAPE, opcodes.DYNAMIC_RESHAPE)
 def reshape(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The same elements in the same row-major order; static dimensions need no sizes given."""
+    """Returns the same elements in the same row-major order; the size operands of dynamic-reshape are not needed."""
     return values[0].reshape(instruction.shape.dimensions)
 
 
 @RULES.rule(opcodes.TRANSPOSE)
 def transpose(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Result dimension `i` is operand dimension `dimensions[i]`."""
+    """Makes operand dimension `dimensions[i]` result dimension `i`."""
     return values[0].transpose(instruction.dimensions)
 
 
 @RULES.rule(opcodes.REVERSE)
 def reverse(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Element `i` of each listed dimension goes to `size - 1 - i`."""
+    """Moves element `i` of each listed dimension to `size - 1 - i`."""
     dimensions = instruction.dimensions
     backwards = (slice(None, None, -1 if d in dimensions else 1) for d in range(values[0].ndim))
     return values[0][(*backwards, ...)]
@@ -55,7 +55,7 @@ def reverse(context: Context, instruction: Instruction, values: Sequence[Value])
 
 @RULES.rule(opcodes.SHUFFLE)
 def shuffle(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Rotates dimensions to the left, or reads each result element at the coordinates given for it (clamped)."""
+    """Rotates dimensions to the left, or reads each result element at given coordinates, which are clamped."""
     operand: Array = values[0]
     attributes = instruction.attributes_as(ShuffleAttributes)
     dimensions = attributes.dimensions
@@ -68,28 +68,28 @@ def shuffle(context: Context, instruction: Instruction, values: Sequence[Value])
     if len(dimensions) == 1:
         indices = indices[..., np.newaxis]
     indices = np.broadcast_to(indices, (*operand.shape, len(dimensions)))
-    places: list[Array] = list(np.ogrid[tuple(slice(size) for size in operand.shape)])
+    coordinates: list[Array] = list(np.ogrid[tuple(slice(size) for size in operand.shape)])
     for number, dimension in enumerate(dimensions):
-        places[dimension] = np.clip(indices[..., number], 0, operand.shape[dimension] - 1)
-    return operand[tuple(places)]
+        coordinates[dimension] = np.clip(indices[..., number], 0, operand.shape[dimension] - 1)
+    return operand[tuple(coordinates)]
 
 
 @RULES.rule(opcodes.CONCATENATE)
 def concatenate(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operands one after the other along a dimension."""
+    """Joins the operands along a dimension, in order."""
     return np.concatenate(values, instruction.dimension)
 
 
 @RULES.rule(opcodes.SLICE)
 def slice_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The elements at `start`, `start + stride`, ... before `limit` in each dimension."""
+    """Returns the elements at `start`, `start + stride`, ... before `limit` in each dimension."""
     ranges = instruction.attributes_as(SliceAttributes).ranges
     return values[0][(*map(slice, ranges.starts, ranges.limits, ranges.strides), ...)]
 
 
 @RULES.rule(opcodes.PAD)
 def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Puts `interior` padding values between neighbours, then adds (or, if negative, removes) the edges."""
+    """Inserts `interior` padding values between neighboring elements, then adds or, if negative, removes the edges."""
     operand, value = values
     result = np.empty(instruction.shape.dimensions, operand.dtype)
     result[...] = value
@@ -100,10 +100,10 @@ def pad(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
 
 
 def _kept(entry: PaddingDimension, size: int, padded: int) -> tuple[slice, slice]:
-    """The operand elements that stay inside a padded dimension, and where they go.
+    """Returns the operand elements that stay inside a padded dimension, and their positions in it.
 
-    Element `i` goes to `low + i * step`. Example: low -1, interior 1, size 3, high 0: of the positions -1, 1, 3 the
-    last two lie in 0..3, so elements 1 and 2 go to 1 and 3.
+    Element `i` goes to `low + i * step`. Example: with low -1, interior 1, size 3 and high 0, the elements would go to
+    -1, 1 and 3, of which the last two are in 0..3: elements 1 and 2 go to 1 and 3.
     """
     step = entry.interior + 1
     first = max(0, -(entry.low // step))
@@ -116,7 +116,7 @@ def _kept(entry: PaddingDimension, size: int, padded: int) -> tuple[slice, slice
 
 @RULES.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The slice at the start indices, each clamped so that the slice lies inside the operand."""
+    """Returns the slice at the start indices, each clamped so that the slice is inside the operand."""
     operand, *indices = values
     return operand[
         (*_window(operand.shape, indices, instruction.attributes_as(DynamicSliceAttributes).dynamic_slice_sizes), ...)
@@ -125,7 +125,7 @@ def dynamic_slice(context: Context, instruction: Instruction, values: Sequence[V
 
 @RULES.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operand with the update in place of the slice at the start indices, clamped likewise."""
+    """Returns the operand with the slice at the start indices, clamped as in dynamic-slice, replaced by the update."""
     operand, update, *indices = values
     result = np.array(operand)  # an array also where it has no dimensions
     result[_window(operand.shape, indices, update.shape)] = update
@@ -133,7 +133,10 @@ def dynamic_update_slice(context: Context, instruction: Instruction, values: Seq
 
 
 def _window(whole: Sequence[int], indices: Sequence[Array], sizes: Sequence[int]) -> tuple[slice, ...]:
-    """Where a slice of the given sizes starts and ends; the indices are scalars, or one vector of them."""
+    """Returns the clamped slice of the given sizes in each dimension.
+
+    The indices are scalars, or one vector of them.
+    """
     starts = [int(index) for vector in indices for index in vector.ravel()]
     clamped = [min(max(start, 0), total - size) for start, total, size in zip(starts, whole, sizes, strict=True)]
     return tuple(slice(start, start + size) for start, size in zip(clamped, sizes, strict=True))
@@ -141,15 +144,15 @@ def _window(whole: Sequence[int], indices: Sequence[Array], sizes: Sequence[int]
 
 @RULES.rule(opcodes.COPY)
 def copy(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operand: values have no layout, so nothing changes."""
+    """Returns the operand: values have no layout, so nothing changes."""
     return values[0]
 
 
 @RULES.rule(opcodes.BITCAST)
 def bitcast(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Lists the elements in the order of the operand's layout and reads those bytes in the order of the result's.
+    """Writes the elements in the order of the operand's layout and reads those bytes in the order of the result's.
 
-    Example: f32[2,3]{1,0} to f32[2,3]{0,1} takes [[a,b,c],[d,e,f]], in memory a b c d e f, to [[a,c,e],[b,d,f]].
+    Example: f32[2,3]{1,0} to f32[2,3]{0,1} changes [[a,b,c],[d,e,f]], in memory a b c d e f, to [[a,c,e],[b,d,f]].
     """
     source, result = instruction.operands[0].shape, instruction.shape
     stored = values[0].transpose(_major_to_minor(source)).ravel()
@@ -163,7 +166,7 @@ def _major_to_minor(shape: Shape) -> list[int]:
 
 
 def _reinterpret(stored: Array, source: Shape, result: Shape) -> Array:
-    """The bytes of a vector as elements of the result's type."""
+    """Reads the bytes of a vector as elements of the result's type."""
     if source.element_type is result.element_type:
         return stored
     data = Literal.array_of(stored).to_bytes(packed=_is_packed(source))
@@ -172,17 +175,17 @@ def _reinterpret(stored: Array, source: Shape, result: Shape) -> Array:
 
 
 def _is_packed(shape: Shape) -> bool:
-    """Whether several elements share a byte."""
+    """Returns whether several elements share a byte."""
     return shape.layout is not None and 0 < shape.layout.element_size_in_bits < 8
 
 
 @RULES.rule(opcodes.GET_DIMENSION_SIZE)
 def get_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The size of a static dimension, in s32."""
+    """Returns the size of a static dimension, as an s32."""
     return np.array(instruction.operands[0].shape.dimensions[instruction.dimension], np.int32)
 
 
 @RULES.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operand, of a result that is declared static: nothing is cut off."""
+    """Returns the operand: a result with static dimensions keeps all elements."""
     return values[0]

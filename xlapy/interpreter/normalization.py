@@ -1,8 +1,7 @@
-"""Meaning of batch normalization: training, inference and gradient.
+"""Batch normalization: training, inference and gradient.
 
-Computed in float64 and rounded once, whatever the element types. `epsilon` is a float32, rounded to the operand's type.
-Must not know: text, builders.
-Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification, whose letters the comments use.
+Computes in float64 and rounds once, whatever the element types. `epsilon` is a float32, rounded to the operand's type.
+Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification, whose symbols the code uses.
 
 Example: operand f32[2,3] with feature_index=1 has 3 features, each with the mean and variance of 2 elements.
 """
@@ -21,7 +20,7 @@ from xlapy.opcodes.normalization import BatchNormAttributes
 
 
 class _Features:
-    """The operand's dimensions seen by feature, and epsilon."""
+    """Sums, means and vectors per feature of an operand, and epsilon."""
 
     def __init__(self, instruction: Instruction, operand: Array) -> None:
         attributes = instruction.attributes_as(BatchNormAttributes)
@@ -33,30 +32,30 @@ class _Features:
         self.epsilon = float(round_to(epsilon, operand.dtype))
 
     def spread(self, vector: Array) -> Array:
-        """One number a feature, in a shape that broadcasts against the operand."""
+        """Reshapes a vector of one number per feature so that it broadcasts with the operand."""
         return vector.astype(np.float64).reshape(self.column)
 
     def sum(self, array: Array) -> Array:
-        """Over all elements of a feature; of the shape that `spread` gives."""
+        """Sums all elements of each feature; the result has the shape that `spread` returns."""
         return array.sum(axis=self.reduced, keepdims=True)
 
     def mean(self, array: Array) -> Array:
-        """NaN if a feature has no elements."""
+        """Returns the mean of each feature; NaN if it has no elements."""
         count = np.prod([array.shape[d] for d in self.reduced], dtype=np.float64)
         return self.sum(array) / count
 
     def whole(self, array: Array) -> Array:
-        """A result of the operand's shape."""
+        """Rounds a result of the operand's shape."""
         return round_to(array, self.dtype)
 
     def vector(self, column: Array) -> Array:
-        """A result of one number a feature."""
+        """Rounds a result of one number per feature and makes it a vector."""
         return round_to(column.reshape(-1), self.dtype)
 
 
 @RULES.rule(opcodes.BATCH_NORM_TRAINING)
 def batch_norm_training(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """(normalized operand, mean, variance) with the biased variance, that of the elements themselves."""
+    """Returns (normalized operand, mean, variance) with the biased variance, that of the elements themselves."""
     features = _Features(instruction, values[0])
     x = values[0].astype(np.float64)
     gamma, beta = map(features.spread, values[1:])
@@ -68,7 +67,7 @@ def batch_norm_training(context: Context, instruction: Instruction, values: Sequ
 
 @RULES.rule(opcodes.BATCH_NORM_INFERENCE)
 def batch_norm_inference(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operand normalized by a given mean and variance."""
+    """Normalizes the operand with a given mean and variance."""
     features = _Features(instruction, values[0])
     x = values[0].astype(np.float64)
     gamma, beta, mu, sigma2 = map(features.spread, values[1:])
@@ -77,7 +76,7 @@ def batch_norm_inference(context: Context, instruction: Instruction, values: Seq
 
 @RULES.rule(opcodes.BATCH_NORM_GRAD)
 def batch_norm_grad(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Gradients with respect to (operand, scale, offset)."""
+    """Returns the gradients with respect to (operand, scale, offset)."""
     features = _Features(instruction, values[0])
     x, grad_y = values[0].astype(np.float64), values[4].astype(np.float64)
     gamma, mu, sigma2 = map(features.spread, values[1:4])

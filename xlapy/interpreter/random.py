@@ -1,6 +1,7 @@
-"""Meaning of the operations that make or use random bits.
+"""Operations that generate or use random bits.
 
-Must not know: how a generator makes its bits (`random_bits`), where a run's numbers begin (`random_state`).
+Does not depend on how a generator computes its bits (`kernels/random_bits.py`) or on the initial state of a run
+(`kernels/random_state.py`).
 Source: RngUniform, RngNormal, RngBitGenerator, RngGetAndUpdateState of the specification; stochastic-convert of XLA's
 evaluator.
 """
@@ -36,13 +37,13 @@ from xlapy.opcodes.random import (
 
 @RULES.rule(opcodes.RNG)
 def rng(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Numbers of the run's own generator: XLA says how they are distributed, not which ones come.
+    """Draws numbers from the run's own generator: XLA specifies their distribution, not their values.
 
-    Each is made of a word of Philox, of 64 bits for elements of 64 and else of 32, a normal one of two words. The
-    counter of the run says which: its upper half is the key, and its lower half moves on by the blocks drawn.
+    Each number uses one word of Philox (a normal one uses two), of 64 bits for 64-bit elements and else of 32 bits. The
+    upper half of the run's counter is the key, and its lower half advances by the number of blocks drawn.
 
     Floats are computed in float64 and rounded once. UNIFORM is the half-open interval [values[0], values[1]), for
-    integers and PRED too: [false, true) holds only false. An empty interval gives its lower limit.
+    integers and PRED too: [false, true) contains only false. An empty interval gives its lower limit.
     """
     (first, second), shape = values, instruction.shape
     bits = 64 if shape.element_type.bits == 64 else 32
@@ -55,7 +56,7 @@ def rng(context: Context, instruction: Instruction, values: Sequence[Value]) -> 
 
 
 def _words(context: Context, dimensions: Sequence[int], bits: int) -> Array:
-    """Random words, uint64 or uint32, and the counter of the run moves on."""
+    """Returns random words, uint64 or uint32, and advances the counter of the run."""
     blocks = philox_block_count(math.prod(dimensions), bits)
     counter, key = context.random_state().advance(blocks)
     _, words = philox(np.array([key, counter]), dimensions, bits)
@@ -63,14 +64,14 @@ def _words(context: Context, dimensions: Sequence[int], bits: int) -> Array:
 
 
 def _unit(words: Array) -> Array:
-    """Numbers of [0, 1): words of 32 bits divided by 2^32, the upper 53 of 64 bits by 2^53."""
+    """Converts words to numbers in [0, 1): 32-bit words are divided by 2^32, the upper 53 of 64 bits by 2^53."""
     if words.dtype == np.uint64:
         return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return words.astype(np.float64) * 2.0**-32
 
 
 def _normal(one: Array, other: Array) -> Array:
-    """The transform of Box and Muller: a random distance in a random direction, seen from one side."""
+    """Converts pairs of words to normally distributed numbers, by the Box-Muller transform."""
     return np.sqrt(-2 * np.log(1 - _unit(one))) * np.cos(2 * math.pi * _unit(other))
 
 
@@ -79,7 +80,7 @@ def _wide(number: Array) -> Array:
 
 
 def _uniform(low: Array, high: Array, words: Array) -> Array:
-    """Numbers of [0, 1) mapped to [low, high); one that would be rounded to `high` becomes its neighbour."""
+    """Maps words to [low, high); a number that would round to `high` becomes the next smaller number."""
     lower, upper, unit = _wide(low), _wide(high), _unit(words)
     numbers = round_to(np.maximum(lower * (1 - unit) + upper * unit, lower), low.dtype)
     if not lower < upper:
@@ -88,7 +89,7 @@ def _uniform(low: Array, high: Array, words: Array) -> Array:
 
 
 def _uniform_integers(low: Array, high: Array, words: Array) -> Array:
-    """`low` plus the word times the size of the interval, of which the upper half, that above the word, is taken."""
+    """Maps words to [low, high): `low` plus the upper half of the product of the word and the interval's size."""
     first, size = int(low), max(0, int(high) - int(low))
     if words.dtype == np.uint64:
         offsets = _upper_half(words, np.asarray(size, np.uint64))
@@ -98,7 +99,7 @@ def _uniform_integers(low: Array, high: Array, words: Array) -> Array:
 
 
 def _upper_half(words: Array, factor: Array) -> Array:
-    """The upper 64 of the 128 bits of products of uint64 numbers."""
+    """Returns the upper 64 of the 128 bits of products of uint64 numbers."""
     half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
     low, high, factor_low, factor_high = words & mask, words >> half, factor & mask, factor >> half
     middle = high * factor_low + (low * factor_low >> half)
@@ -107,7 +108,7 @@ def _upper_half(words: Array, factor: Array) -> Array:
 
 @RULES.rule(opcodes.RNG_GET_AND_UPDATE_STATE)
 def rng_get_and_update_state(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The run's counter, lower half first, before it moves on by `delta`: one counter for all that draws."""
+    """Returns the run's counter, lower half first, and advances it by `delta`; `rng` uses the same counter."""
     return context.random_state().advance(instruction.attributes_as(RngGetAndUpdateStateAttributes).delta)
 
 
@@ -118,9 +119,9 @@ _STORAGE = {8: U8, 16: U16, 32: U32, 64: U64}
 
 @RULES.rule(opcodes.RNG_BIT_GENERATOR)
 def rng_bit_generator(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The next state and random bits, a function of the state alone: bit for bit those of XLA:CPU.
+    """Returns the next state and random bits, which depend on the state alone and equal those of XLA:CPU.
 
-    DEFAULT is Philox. Elements that are not unsigned integers are such bits read as their type.
+    DEFAULT is Philox. Other elements than unsigned integers are random bits, bitcast to the element type.
     """
     _check_bits(instruction)
     shape, (state,) = instruction.shape, values
@@ -155,7 +156,7 @@ def _check_bits(instruction: Instruction) -> None:
 
 
 def _elements(words: Array, element_type: PrimitiveType) -> Array:
-    """The lowest bits of each word, read as an element."""
+    """Converts the lowest bits of each word to an element."""
     if element_type.is_integral:
         return words.astype(dtype_of(element_type))
     if element_type.bits < 8:
@@ -168,10 +169,10 @@ def _elements(words: Array, element_type: PrimitiveType) -> Array:
 
 @RULES.rule(opcodes.STOCHASTIC_CONVERT)
 def stochastic_convert(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Floats to signed integers, rounded away from zero with the probability of the fraction that is cut off.
+    """Converts floats to signed integers; rounds away from zero with a probability equal to the fractional part.
 
-    That is done where the random number, of `n` bits, is less than the fraction times 2^n. NaN gives 0, numbers beyond
-    the range saturate.
+    It rounds away from zero where the random number, of `n` bits, is less than the fraction times 2^n. NaN gives 0, and
+    numbers beyond the range saturate.
     """
     _check_rounded(instruction)
     target = instruction.shape.element_type
@@ -193,7 +194,7 @@ def _check_rounded(instruction: Instruction) -> None:
 
 
 def _saturated(number: Array, whole: Array, up: Array, dtype: np.dtype[Any]) -> Array:
-    """`whole + up` with the sign of `number`, or the limit of the type that `number` reaches."""
+    """Returns `whole + up` with the sign of `number`, or the limit of the type if `number` reaches it."""
     limits: Any = ml_dtypes.iinfo(dtype)
     low, high = np.int64(limits.min), np.int64(limits.max)
     below, above = number <= float(low), number >= float(high)
@@ -202,13 +203,16 @@ def _saturated(number: Array, whole: Array, up: Array, dtype: np.dtype[Any]) -> 
     return np.where(above, high, np.where(below, low, signed)).astype(dtype)
 
 
-# forms
+# checks
 
 _CHECKS = {opcodes.RNG_BIT_GENERATOR: _check_bits, opcodes.STOCHASTIC_CONVERT: _check_rounded}
 
 
 def check_random_instruction(instruction: Instruction) -> None:
-    """`UnsupportedError` for what XLA's verifier lets pass and has no meaning: a compiler asks before anything runs."""
+    """Raises `UnsupportedError` for an instruction that passes XLA's verifier but is undefined.
+
+    A compiler calls this before the program runs.
+    """
     check = _CHECKS.get(instruction.op)
     if check is not None:
         check(instruction)

@@ -1,11 +1,11 @@
-"""Meaning of reduce, reduce-window, select-and-scatter, map and scan.
+"""Reduce, reduce-window, select-and-scatter, map and scan.
 
-Owns: the order in which elements are combined: one after the other in row-major order, the accumulator on the left,
-each step rounded to the elements' type; the initial value comes first and enters once. Sums and products of
-floating-point numbers go through XLA:CPU's tree, so that they agree with it bit by bit. Where the order does not show,
-and where going one by one would take too long, neighbours are combined. Any computation is applied to whole arrays.
-Must not know: what the computations mean beyond `monoid`.
-Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
+Responsible for the order in which elements are combined: sequentially in row-major order, with the accumulator on the
+left, each step rounded to the element type; the initial value comes first and is used once. Sums and products of
+floating-point numbers use XLA:CPU's tree of blocks, so that results are bitwise equal to XLA:CPU's. Where the order
+does not change the result, and for sequences that are too long for sequential evaluation, neighbors are combined in
+pairs. Every called computation is applied to whole arrays. Does not depend on what the computations mean beyond
+`monoid`. Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated
 from xlapy.opcodes.reduction import ScanAttributes, WindowAttributes
 from xlapy.opcodes.requirements import elements_of
 
-_SUMS = (opcodes.ADD, opcodes.MULTIPLY)
-_STEPS = 1 << 14
-"""How many elements a reducer that is no sum or product is given one by one."""
-_TREE = 32
-"""XLA:CPU sums long dimensions in pieces of so many elements, and then their sums."""
-_SMALL_WINDOW = 64
-_WINDOW_ELEMENTS = 1 << 24
-"""Windows up to that size, or up to that many elements of all windows together, are folded element by element."""
+_ROUNDED_OPS = (opcodes.ADD, opcodes.MULTIPLY)
+"""The monoids that round floating-point numbers, so that the order of their elements changes the result."""
+_MAX_SEQUENTIAL_ELEMENTS = 1 << 14
+"""Longer sequences are combined in pairs by a reducer that is not a sum or product, instead of sequentially."""
+_BLOCK_ELEMENTS = 32
+"""XLA:CPU sums long dimensions in blocks of this many elements, and then the sums of the blocks."""
+_SMALL_WINDOW_ELEMENTS = 64
+"""Windows up to this size are always folded element by element."""
+_MAX_WINDOW_STEPS = 1 << 24
+"""Larger windows are folded element by element if all windows together have at most this many elements."""
 
 Arrays = list[Array]
 Combine = Callable[[Arrays, Arrays], Arrays]
 
 
 class Reducer:
-    """A reducer made ready: how to combine whole arrays of values, and how to fold a sequence of them.
+    """Applies a reducer: combines whole arrays of values, and folds sequences of them.
 
-    Every step rounds to the elements' type. `ufunc` is NumPy's function for sums and products of floating-point
-    numbers, whose order shows in the last bits.
+    Every step rounds to the element type. `ufunc` is NumPy's function for sums and products of floating-point numbers,
+    whose last bits depend on the order.
     """
 
     def __init__(self, context: Context, computation: Computation, inits: Sequence[Array]) -> None:
@@ -56,40 +58,41 @@ class Reducer:
         self.inits: Arrays = list(inits)
         op = monoid(computation)
         element_type = PrimitiveType.from_dtype(inits[0].dtype)
-        rounds = op in _SUMS and (element_type.is_floating or element_type.is_complex)
-        self.grouping_free = op is not None and not rounds
-        # f8e8m0fnu has no zero, which blocks of sums are filled up with
+        rounds = op in _ROUNDED_OPS and (element_type.is_floating or element_type.is_complex)
+        self.is_reassociable = op is not None and not rounds
+        # blocks of sums are padded with zeros, which f8e8m0fnu does not have
         in_blocks = rounds and element_type is not F8E8M0FNU
         self.ufunc: np.ufunc | None = (np.add if op is opcodes.ADD else np.multiply) if in_blocks else None
 
     def combine(self, left: Arrays, right: Arrays) -> Arrays:
-        """The reducer of accumulators on the left and values on the right; the arrays broadcast together."""
+        """Applies the reducer to accumulators on the left and values on the right; the arrays broadcast together."""
         if self.ufunc is not None:
             with np.errstate(all="ignore"):
                 return [self.ufunc(left[0], right[0])]
         return apply_reducer(self._context, self._computation, left, right)
 
     def widen(self, values: Array) -> Array:
-        """Values whose sums and products are to be rounded once, at the end."""
+        """Converts values to float64 or complex128 if their sums and products are to be rounded once, at the end."""
         if self.ufunc is None:
             return values
         return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
     def fold(self, values: Arrays) -> Arrays:
-        """Combines along the first axis, which has at least one element: one after the other where the order shows.
+        """Combines along the first axis, which has at least one element: sequentially if the order changes the result.
 
-        Very long sequences go through a reducer that is no sum or product as neighbours, then neighbours of those.
+        With a reducer that is not a sum or product, very long sequences are combined in pairs, then in pairs of those.
         """
         if self.ufunc is not None:
             return [_accumulated(self.ufunc, values[0])]
-        if self.grouping_free or len(values[0]) > _STEPS:
-            return self._halve(values)
+        if self.is_reassociable or len(values[0]) > _MAX_SEQUENTIAL_ELEMENTS:
+            return self._fold_in_pairs(values)
         folded = [v[0] for v in values]
-        for place in range(1, len(values[0])):
-            folded = self.combine(folded, [v[place] for v in values])
+        for index in range(1, len(values[0])):
+            folded = self.combine(folded, [v[index] for v in values])
         return folded
 
-    def _halve(self, values: Arrays) -> Arrays:
+    def _fold_in_pairs(self, values: Arrays) -> Arrays:
+        """Combines neighbors along the first axis until one element is left."""
         count = len(values[0])
         while count > 1:
             paired = count - count % 2
@@ -109,7 +112,8 @@ def _packed(instruction: Instruction, results: Sequence[Value]) -> Value:
 def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Folds the reduced dimensions and combines the initial values with the result.
 
-    A result element of one operand element is that element: initial values are identities, and XLA leaves them out.
+    If one element is reduced to each result element, it is returned without the initial value: XLA requires initial
+    values to be identities and leaves them out.
     """
     operands, inits = values[: len(values) // 2], values[len(values) // 2 :]
     dimensions = sorted(instruction.dimensions)
@@ -124,20 +128,21 @@ def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) 
     arranged = [operand.transpose(*dimensions, *kept) for operand in operands]
     if reducer.ufunc is not None:
         sizes = [operands[0].shape[d] for d in dimensions if operands[0].shape[d] > 1]
-        arranged = [_tree(reducer.ufunc, arranged[0].reshape(*sizes, -1))]
+        arranged = [_fold_blocks(reducer.ufunc, arranged[0].reshape(*sizes, -1))]
     rows = [array.reshape(-1, *shape) for array in arranged]
     first = [np.broadcast_to(init, (1, *shape)) for init in inits]
     return _packed(instruction, reducer.fold([np.concatenate(pair) for pair in zip(first, rows, strict=True)]))
 
 
-def _tree(ufunc: np.ufunc, values: Array) -> Array:
-    """Folds all dimensions but the last in blocks of up to 32 elements each, until none is longer than that.
+def _fold_blocks(ufunc: np.ufunc, values: Array) -> Array:
+    """Folds all dimensions but the last in blocks of up to 32 elements, until none is longer than that.
 
-    Blocks are aligned as SAME padding aligns windows: 40 elements are two of 20, with 12 places before and after.
+    Blocks are aligned like windows with SAME padding: 40 elements are two blocks of 20, with 12 padding elements before
+    and 12 after.
     """
     rank = values.ndim - 1
-    while max(values.shape[:rank]) > _TREE:
-        widths = [min(size, _TREE) for size in values.shape[:rank]]
+    while max(values.shape[:rank]) > _BLOCK_ELEMENTS:
+        widths = [min(size, _BLOCK_ELEMENTS) for size in values.shape[:rank]]
         missing = [-size % width for size, width in zip(values.shape, widths, strict=False)]
         around = [(total // 2, total - total // 2) for total in missing] + [(0, 0)]
         neutral = -0.0 if ufunc is np.add else 1
@@ -151,16 +156,16 @@ def _tree(ufunc: np.ufunc, values: Array) -> Array:
 
 
 def _accumulated(ufunc: np.ufunc, values: Array) -> Array:
-    """Folds the first axis one by one, which `ufunc.reduce` would not."""
+    """Folds the first axis sequentially; `ufunc.reduce` would add in pairs."""
     with np.errstate(all="ignore"):
         return np.asarray(ufunc.accumulate(values, axis=0)[-1])
 
 
 @RULES.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Folds windows; padding and dilation holes contribute nothing.
+    """Folds the elements of each window, without padding and dilation holes.
 
-    A window over an array of rank 0 gives the operand, as a reduce of no dimensions does.
+    A window over an array of rank 0 returns the operand, like a reduce of no dimensions.
     """
     operands, inits = values[: len(values) // 2], values[len(values) // 2 :]
     window: Window = instruction.attributes_as(WindowAttributes).window
@@ -176,20 +181,23 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
 
 
 def _is_folded_in_order(reducer: Reducer, window: Window, shape: Sequence[int]) -> bool:
-    if reducer.grouping_free or (reducer.ufunc is not None and max(window.sizes) > _TREE):
+    """Returns whether the elements of a window are combined in row-major order, not dimension by dimension."""
+    if reducer.is_reassociable or (reducer.ufunc is not None and max(window.sizes) > _BLOCK_ELEMENTS):
         return False
     elements = math.prod(window.sizes)
-    return elements <= _SMALL_WINDOW or (elements <= _STEPS and elements * math.prod(shape) <= _WINDOW_ELEMENTS)
+    if elements <= _SMALL_WINDOW_ELEMENTS:
+        return True
+    return elements <= _MAX_SEQUENTIAL_ELEMENTS and elements * math.prod(shape) <= _MAX_WINDOW_STEPS
 
 
 def _fold_in_order(reducer: Reducer, operands: Sequence[Array], window: Window, shape: tuple[int, ...]) -> Arrays:
-    """The elements of each window in row-major order: one step an element, on all windows at once."""
+    """Combines the elements of each window in row-major order: one step per element, on all windows at once."""
     positions = _padded_operand(operands[0].shape, window)
     holes = bool((positions < 0).any())
     elements = [operand.reshape(-1) for operand in operands]
     folded = [np.broadcast_to(init, shape) for init in reducer.inits]
     for offsets in np.ndindex(*window.sizes):
-        position = positions[_window_places(window, offsets, shape)]
+        position = positions[_window_slices(window, offsets, shape)]
         new = reducer.combine(folded, [e[position] for e in elements])
         if holes:
             new = [np.where(position >= 0, value, old) for value, old in zip(new, folded, strict=True)]
@@ -198,7 +206,7 @@ def _fold_in_order(reducer: Reducer, operands: Sequence[Array], window: Window, 
 
 
 def _fold_by_dimensions(reducer: Reducer, operands: Sequence[Array], window: Window, shape: tuple[int, ...]) -> Arrays:
-    """Dimension by dimension, the last first; sums and products in float64 (complex128), which are rounded once."""
+    """Folds one dimension after the other, the last first; sums and products are rounded once, at the end."""
     carried, inits, filled = [*map(reducer.widen, operands)], [*map(reducer.widen, reducer.inits)], np.ones(shape, bool)
     for axis in reversed(range(len(shape))):
         carried, present = _fold_axis(reducer.combine, carried, axis, window.dimensions[axis])
@@ -215,12 +223,12 @@ def _rounded(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _along(vector: Array, axis: int, rank: int) -> Array:
-    """A vector as an array of the rank that extends along one axis."""
+    """Reshapes a vector to an array of the rank that extends along one axis."""
     return vector.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
 def _fold_axis(combine: Combine, values: Arrays, axis: int, window: WindowDimension) -> tuple[Arrays, Array]:
-    """Folds one dimension of every window; also tells which windows hold an element at all."""
+    """Folds one dimension of every window; also returns which windows contain an element."""
     if window == WindowDimension(1):
         return values, np.ones(values[0].shape[axis], np.bool_)
     values = [np.moveaxis(v, axis, 0) for v in values]
@@ -237,19 +245,19 @@ def _fold_axis(combine: Combine, values: Arrays, axis: int, window: WindowDimens
 
 
 def _padded_positions(size: int, window: WindowDimension) -> Array:
-    """For each place of the padded, dilated base: the element that stands there, or -1."""
+    """Returns, for each position of the padded, dilated base area, the index of the element there, or -1."""
     length = max(dilated(size, window.base_dilation) + window.padding_low + window.padding_high, 0)
-    place = np.arange(length, dtype=np.int64) - window.padding_low
-    element, hole = np.divmod(place, window.base_dilation)
+    position = np.arange(length, dtype=np.int64) - window.padding_low
+    element, hole = np.divmod(position, window.base_dilation)
     return np.where((hole == 0) & (element >= 0) & (element < size), element, -1)
 
 
 Masked = tuple[Arrays, Array]
-"""Values, and where along their first axis there is one."""
+"""Arrays of values, and a mask along their first axis: whether there is a value."""
 
 
 def _masked_combine(combine: Combine, left: Masked, right: Masked) -> Masked:
-    """Combines where both sides hold something; where one does, takes it."""
+    """Combines values where both sides have one; else takes the value of the side that has one."""
     (a, has_a), (b, has_b) = left, right
     both = combine(a, b)
     if has_a.all() and has_b.all():
@@ -259,8 +267,8 @@ def _masked_combine(combine: Combine, left: Masked, right: Masked) -> Masked:
     return merged, has_a | has_b
 
 
-def _places(run: Masked, begin: int, count: int, stride: int) -> Masked:
-    """`count` places from `begin` in steps of the stride."""
+def _strided(run: Masked, begin: int, count: int, stride: int) -> Masked:
+    """Returns `count` values from `begin` on, with the stride."""
     chosen = slice(begin, begin + (count - 1) * stride + 1, stride)
     return [v[chosen] for v in run[0]], run[1][chosen]
 
@@ -268,17 +276,17 @@ def _places(run: Masked, begin: int, count: int, stride: int) -> Masked:
 def _fold_directly(
     combine: Callable[[Masked, Masked], Masked], padded: Masked, window: WindowDimension, count: int
 ) -> Masked:
-    """One step a window element, on all windows at once."""
-    folded = _places(padded, 0, count, window.stride)
+    """Combines one window element after the other, on all windows at once."""
+    folded = _strided(padded, 0, count, window.stride)
     for k in range(1, window.size):
-        folded = combine(folded, _places(padded, k * window.window_dilation, count, window.stride))
+        folded = combine(folded, _strided(padded, k * window.window_dilation, count, window.stride))
     return folded
 
 
 def _fold_by_doubling(
     combine: Callable[[Masked, Masked], Masked], padded: Masked, window: WindowDimension, count: int
 ) -> Masked:
-    """Folds runs of 1, 2, 4 ... elements from every place on, and puts each window together from such runs.
+    """Folds runs of 1, 2, 4 ... elements from every position on, and combines such runs to each window.
 
     Example: a window of 6 elements is a run of 2 from its start and a run of 4 from its third element on.
     """
@@ -286,7 +294,7 @@ def _fold_by_doubling(
     folded: Masked | None = None
     while True:
         if window.size & length:
-            piece = _places(run, taken * window.window_dilation, count, window.stride)
+            piece = _strided(run, taken * window.window_dilation, count, window.stride)
             folded = piece if folded is None else combine(folded, piece)
             taken += length
         if length * 2 > window.size:
@@ -294,13 +302,16 @@ def _fold_by_doubling(
             return folded
         shift = length * window.window_dilation
         rest = len(run[1]) - shift
-        run = combine(_places(run, 0, rest, 1), _places(run, shift, rest, 1))
+        run = combine(_strided(run, 0, rest, 1), _strided(run, shift, rest, 1))
         length *= 2
 
 
 @RULES.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Each window selects one element, never padding; its source value is combined into that place; row-major order."""
+    """Selects one operand element per window, never padding, and combines the window's source value into its position.
+
+    Windows are processed in row-major order.
+    """
     operand, source, init = values
     select, scatter = instruction.computations
     chosen = _selected(context, select, operand, instruction.attributes_as(WindowAttributes).window, source.shape)
@@ -311,10 +322,10 @@ def select_and_scatter(context: Context, instruction: Instruction, values: Seque
 
 
 def _selected(context: Context, select: Computation, operand: Array, window: Window, shape: tuple[int, ...]) -> Array:
-    """The flat position in the operand that each window selects, -1 if it holds only padding.
+    """Returns the flat position in the operand that each window selects, -1 if the window contains only padding.
 
-    Window elements come in row-major order, each against the one selected so far, which is the first parameter of
-    `select`: NaN makes comparisons intransitive, so that the order shows.
+    The elements of a window are compared in row-major order with the element selected so far, which is the first
+    parameter of `select`. The order matters, because NaN makes comparisons intransitive.
     """
     chosen = np.full(shape, -1, np.int64)
     if not chosen.size or not operand.size:
@@ -323,7 +334,7 @@ def _selected(context: Context, select: Computation, operand: Array, window: Win
     elements = operand.reshape(-1)
     best = np.zeros(shape, operand.dtype)
     for offsets in np.ndindex(*window.sizes):
-        position = positions[_window_places(window, offsets, shape)]
+        position = positions[_window_slices(window, offsets, shape)]
         candidate = elements[position]
         keep = apply_scalar_computation(context, select, [best, candidate]) & (chosen >= 0)
         replace = ~keep & (position >= 0)
@@ -332,8 +343,8 @@ def _selected(context: Context, select: Computation, operand: Array, window: Win
     return chosen
 
 
-def _window_places(window: Window, offsets: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
-    """Where, in the padded base area, the element at `offsets` of every window lies."""
+def _window_slices(window: Window, offsets: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
+    """Returns the positions in the padded base area of the element at `offsets` of every window."""
     return tuple(
         slice(k * d.window_dilation, k * d.window_dilation + (count - 1) * d.stride + 1, d.stride)
         for k, d, count in zip(offsets, window.dimensions, shape, strict=True)
@@ -341,7 +352,7 @@ def _window_places(window: Window, offsets: Sequence[int], shape: Sequence[int])
 
 
 def _padded_operand(sizes: Sequence[int], window: Window) -> Array:
-    """For each place of the padded base area: the flat position of the element that stands there, or -1."""
+    """Returns, for each position of the padded base area, the flat position in the operand of its element, or -1."""
     flat = np.zeros((), np.int64)
     inside = np.ones((), np.bool_)
     for axis, (size, dimension) in enumerate(zip(sizes, window.dimensions, strict=True)):
@@ -353,13 +364,13 @@ def _padded_operand(sizes: Sequence[int], window: Window) -> Array:
 
 @RULES.rule(opcodes.MAP)
 def map_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The computation of each tuple of elements at the same index; a scalar beside arrays is the same everywhere."""
+    """Applies the computation to the elements at each index; a scalar beside arrays is used at every index."""
     return apply_scalar_computation(context, instruction.to_apply, values)
 
 
 @RULES.rule(opcodes.SCAN)
 def scan(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Runs the body once a slice along the dimension, from the first or, reversed, from the last."""
+    """Evaluates the body once per slice along the dimension, from the first or, if reversed, from the last."""
     attributes = instruction.attributes_as(ScanAttributes)
     carries, axis = attributes.num_carries, instruction.dimensions[0]
     inputs, state = values[: len(values) - carries], list(values[len(values) - carries :])
@@ -367,10 +378,10 @@ def scan(context: Context, instruction: Instruction, values: Sequence[Value]) ->
     outputs = [np.empty(s.dimensions, s.dtype) for s in results[: len(results) - carries]]
     size = (*inputs, *outputs)[0].shape[axis]
     for i in reversed(range(size)) if attributes.is_reverse else range(size):
-        place: Any = (*[slice(None)] * axis, i, ...)
-        returned = evaluate_computation(context, instruction.to_apply, [*[v[place] for v in inputs], *state])
+        index: Any = (*[slice(None)] * axis, i, ...)
+        returned = evaluate_computation(context, instruction.to_apply, [*[v[index] for v in inputs], *state])
         returned = returned if isinstance(returned, tuple) else (returned,)
         for output, piece in zip(outputs, returned, strict=False):
-            output[place] = piece
+            output[index] = piece
         state = list(returned[len(outputs) :])
     return _packed(instruction, [*outputs, *state])

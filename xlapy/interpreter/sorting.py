@@ -1,12 +1,12 @@
-"""Meaning of sort and topk.
+"""Sort and topk.
 
-Sorts are stable whether that is asked for or not. Must not know: promises and hints.
+Sorts are always stable, whether `is_stable` is set or not.
 Source: Sort, TopK of the specification.
 
-A comparator that compares by keys (`interpreter/sort_keys.py`) is replaced by a sort of the keys. Any other is
-evaluated on whole arrays by a merge sort: all merges of all rows run together, so that n elements a row take about
-log2(n)^2 / 2 evaluations, of half the elements each. A comparator that is no strict weak order (a plain less-than of
-NaNs, say) still gives a permutation of the rows, but which one is not specified.
+If the comparator compares by keys (`kernels/sort_keys.py`), the keys are sorted instead. Any other comparator is
+evaluated on whole arrays by a merge sort: all merges of all rows run together, so that n elements per row take about
+log2(n)^2 / 2 evaluations, each of half the elements. A comparator that is no strict weak order (a plain less-than with
+NaNs, for example) still gives a permutation of each row, but an unspecified one.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from xlapy.interpreter.kernels.sort_keys import comparator_keys, integer_key
 from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
 
 Precedes = Callable[[Array, Array], Array]
-"""(places, places) -> pred: whether the element at a place comes before that at the other by the comparator."""
+"""(positions, positions) -> pred: whether the comparator orders the first element before the second."""
 
 
 @RULES.rule(opcodes.SORT)
 def sort(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operands, permuted together along a dimension: no element precedes an earlier one by the comparator."""
+    """Sorts the operands together along a dimension, so that no element precedes an earlier one by the comparator."""
     results = sort_along(context, instruction.to_apply, values, instruction.attributes_as(SortAttributes).dimension)
     return results[0] if len(results) == 1 else tuple(results)
 
 
 def sort_along(context: Context, comparator: Computation, values: Sequence[Array], dimension: int) -> list[Array]:
-    """Arrays sorted together along a dimension."""
+    """Sorts arrays together along a dimension."""
     moved: list[Array] = [np.moveaxis(value, dimension, -1) for value in values]
     shape = moved[0].shape
     rows = [array.reshape(prod(shape[:-1]), shape[-1]) for array in moved]
@@ -47,23 +47,23 @@ def sort_along(context: Context, comparator: Computation, values: Sequence[Array
 
 @RULES.rule(opcodes.TOPK)
 def topk(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The first k elements of each row in descending (or ascending) order, and where they were.
+    """Returns the first k elements of each row in descending (or ascending) order, and their positions in the row.
 
-    Floating-point numbers are in the total order: NaN is largest, -0 less than +0. Equal elements keep their order.
+    Floating-point numbers are in total order: NaN is largest, -0 is less than +0. Equal elements keep their order.
     """
     attributes = instruction.attributes_as(TopKAttributes)
     return top_k_of_rows(values[0], attributes.k, attributes.largest)
 
 
 def top_k_of_rows(operand: Array, k: int, largest: bool) -> tuple[Array, Array]:
-    """The k elements of `topk` and their places in the rows."""
+    """Returns the k elements of `topk` and their positions in the rows."""
     key = integer_key(operand)
     order = np.argsort(~key if largest else key, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(operand, order, axis=-1), order.astype(np.int32)
 
 
 def _stable_order(context: Context, comparator: Computation, rows: Sequence[Array]) -> Array:
-    """For [rows, length] operands the index in each row of the element that comes first, second, ..."""
+    """Returns, for [rows, length] operands, the position in each row of the element that comes first, second, ..."""
     if rows[0].shape[1] < 2 or not rows[0].size:
         return np.broadcast_to(np.arange(rows[0].shape[1]), rows[0].shape)
     keys = comparator_keys(context, comparator, rows)
@@ -76,7 +76,7 @@ def _stable_order(context: Context, comparator: Computation, rows: Sequence[Arra
 
 
 def _merge_order(context: Context, comparator: Computation, rows: Sequence[Array]) -> Array:
-    """The order by merge sort: runs of 1, 2, 4, ... elements are merged in pairs."""
+    """Returns the order by merge sort: runs of 1, 2, 4, ... elements are merged in pairs."""
     count, length = rows[0].shape
     order = np.arange(count * length)
     elements = [array.reshape(-1) if used else None for array, used in zip(rows, _used(comparator), strict=True)]
@@ -91,7 +91,7 @@ def _merge_order(context: Context, comparator: Computation, rows: Sequence[Array
 
 
 def _used(comparator: Computation) -> list[bool]:
-    """Whether the comparator reads each operand; those it does not read need not be moved while sorting."""
+    """Returns whether the comparator reads each operand; other operands need not be moved while sorting."""
     read = [parameter.has_users or parameter.is_root for parameter in comparator.parameters]
     return [left or right for left, right in zip(read[::2], read[1::2], strict=True)]
 
@@ -110,10 +110,10 @@ def _comparison(
 
 
 def _merge_runs(precedes: Precedes, count: int, length: int, width: int) -> Array:
-    """Merges neighbouring runs of `width` elements in every row: for each place, the place its element comes from.
+    """Merges neighboring runs of `width` elements in every row; returns the position that each element comes from.
 
-    An element of a left run moves behind as many elements of its right run as precede it, found by binary search. The
-    elements of the right runs fill the other places in their order.
+    A binary search finds how many elements of the right run precede an element of the left run; it moves behind them.
+    The elements of the right runs fill the remaining positions in order.
     """
     row, place = np.divmod(np.arange(count * length), length)
     is_left = (place // width) % 2 == 0

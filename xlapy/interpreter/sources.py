@@ -1,6 +1,5 @@
-"""Meaning of the operations that make a value from nothing: parameter, constant and iota.
+"""Operations without operands: parameter, constant and iota.
 
-Must not know: how arguments reach a computation.
 Source: ConstantLiteral, Iota of the specification.
 """
 
@@ -19,13 +18,13 @@ from xlapy.opcodes.sources import IotaAttributes
 
 @RULES.rule(opcodes.PARAMETER)
 def parameter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The argument of its number, which evaluation puts in place before the first step: there is nothing to compute."""
+    """Never called: `evaluate_computation` binds the arguments before the first step."""
     raise AssertionError(f"{instruction.name}: evaluation binds parameters")
 
 
 @RULES.rule(opcodes.CONSTANT)
 def constant(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The literal itself; its array is read-only."""
+    """Returns the literal's array, which is read-only."""
     return _value(instruction.literal)
 
 
@@ -37,7 +36,7 @@ def _value(literal: Literal) -> Value:
 
 @RULES.rule(opcodes.IOTA)
 def iota(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Counts 0, 1, 2 ... along `iota_dimension`, equal in the other dimensions; integers wrap at their width."""
+    """Counts 0, 1, 2 ... along `iota_dimension`, repeated in the other dimensions; integers wrap at their width."""
     shape, dimension = instruction.shape, instruction.attributes_as(IotaAttributes).iota_dimension
     if 0 in shape.dimensions:
         return np.zeros(shape.dimensions, shape.dtype)  # however long the other dimensions are

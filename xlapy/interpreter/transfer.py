@@ -1,11 +1,13 @@
-"""Transfers between devices, the host and memories.
+"""Transfers between devices, the host and memory spaces.
 
-Owns: who sends to whom on a channel. Must not know: how values travel, which is behind `communicator.py`.
+Responsible for the source and the target of each transfer. Does not depend on how values are transported
+(`communicator.py`).
 Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone of the specification.
 
 The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},{1,2}}` of send and recv names the devices that take
-part: partitions with a channel, replicas without one (or with channel 0). Who is no source sends nothing, who is no
-target receives zeros. Without pairs one device sends on the channel and one receives. A send never waits for its recv.
+part: partitions if there is a channel, replicas without one (or with channel 0). A device that is no source sends
+nothing, and one that is no target receives zeros. Without pairs, one device sends on the channel and one receives. A
+send never waits for its recv.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _PAIRS = re.compile(rf"\{{\s*(?:{_PAIR}(?:\s*,\s*{_PAIR})*)?\s*\}}")
 
 @RULES.rule(opcodes.INFEED)
 def infeed(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """(data, token): the next value that the host feeds in; the empty tuple is there without it."""
+    """Returns (data, token) with the next value in the infeed queue; an empty tuple does not wait for the host."""
     data = instruction.shape.tuple_shapes[0]
     if data.is_tuple and not data.tuple_shapes:
         return (), TOKEN
@@ -47,17 +49,17 @@ def infeed(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 @RULES.rule(opcodes.OUTFEED)
 def outfeed(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A token, once the host has the operand."""
+    """Appends the operand to the outfeed queue and returns a token."""
     context.communicator.outfeed(instruction, values[0])
     return TOKEN
 
 
-# -- send, recv: (buffer, number, token)
+# -- send, recv, whose values are (buffer, number, token)
 
 
 @RULES.rule(opcodes.SEND)
 def send(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operand is under way at once, to the host or to another device."""
+    """Sends the operand to the host or to other devices, without waiting for a receiver."""
     communicator, value = context.communicator, values[0]
     pairs = source_target_pairs(instruction)
     if instruction.attributes_as(ChannelAttributes).is_host_transfer:
@@ -72,13 +74,13 @@ def send(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 
 @RULES.rule(opcodes.SEND_DONE)
 def send_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A token: the value has left."""
+    """Returns a token: the value was sent by `send`."""
     return TOKEN
 
 
 @RULES.rule(opcodes.RECV)
 def recv(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Zeros for the buffer, and the number under which recv-done takes the value: 0 if none comes."""
+    """Starts to receive; returns zeros for the buffer and the number for recv-done, 0 if this device is no target."""
     communicator = context.communicator
     pairs = source_target_pairs(instruction)
     if instruction.attributes_as(ChannelAttributes).is_host_transfer:
@@ -93,7 +95,7 @@ def recv(context: Context, instruction: Instruction, values: Sequence[Value]) ->
 
 @RULES.rule(opcodes.RECV_DONE)
 def recv_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """(data, token), once the data are there."""
+    """Waits for the data and returns (data, token)."""
     buffer, number, _ = values[0]
     if not int(number):
         return buffer, TOKEN
@@ -101,7 +103,7 @@ def recv_done(context: Context, instruction: Instruction, values: Sequence[Value
 
 
 def source_target_pairs(instruction: Instruction) -> Pairs | None:
-    """The (source, target) pairs of a send or recv, None if it names none; `ExecutionError` if they cannot be read."""
+    """Returns the (source, target) pairs of a send or recv, or None; raises `ExecutionError` if they are malformed."""
     text = (instruction.frontend_attributes or {}).get(SOURCE_TARGET_PAIRS)
     if text is None:
         return None
@@ -116,7 +118,7 @@ def source_target_pairs(instruction: Instruction) -> Pairs | None:
 
 @functools.lru_cache(maxsize=256)
 def parse_pairs(text: str) -> Pairs | None:
-    """The pairs in `{{0,1},{1,2}}`, quoted or not; None if it reads otherwise."""
+    """Parses pairs such as `{{0,1},{1,2}}`, quoted or not; returns None if they are malformed."""
     text = text.strip().strip('"')
     if not _PAIRS.fullmatch(text):
         return None
@@ -124,7 +126,7 @@ def parse_pairs(text: str) -> Pairs | None:
 
 
 def transfer_group_mode(instruction: Instruction) -> GroupMode:
-    """What the ids in the pairs of a send or recv number."""
+    """Returns whether the ids in the pairs of a send or recv are partitions or replicas."""
     return (
         GroupMode.CROSS_PARTITION
         if instruction.attributes_as(ChannelAttributes).channel_id
@@ -133,22 +135,21 @@ def transfer_group_mode(instruction: Instruction) -> GroupMode:
 
 
 def _partners(context: Context, instruction: Instruction, pairs: Pairs) -> list[int]:
-    """The devices that stand second in the pairs where this device stands first."""
-    everybody = group_members(context, ALL_REPLICAS, transfer_group_mode(instruction))
-    return find_partners(instruction, pairs, everybody, device_number(context))
+    """Returns the devices that are second in a pair with this device as the first."""
+    devices = group_members(context, ALL_REPLICAS, transfer_group_mode(instruction))
+    return find_partners(instruction, pairs, devices, device_number(context))
 
 
-def find_partners(instruction: Instruction, pairs: Pairs, everybody: Sequence[int], device: int) -> list[int]:
-    """Those that stand second where a device stands first, in pairs of places among the devices that take part."""
-    place = everybody.index(device)
-    others = [other for own, other in pairs if own == place]
-    if any(other >= len(everybody) for other in others):
+def find_partners(instruction: Instruction, pairs: Pairs, devices: Sequence[int], device: int) -> list[int]:
+    """Returns the devices that are second in a pair with `device` as the first; pairs are positions in `devices`."""
+    position = devices.index(device)
+    others = [other for own, other in pairs if own == position]
+    if any(other >= len(devices) for other in others):
         raise ExecutionError(
             f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} name id {max(others)}, there are "
-            f"{len(everybody)} "
-            f"{transfer_group_mode(instruction).value.removeprefix('cross_')}s"
+            f"{len(devices)} {transfer_group_mode(instruction).value.removeprefix('cross_')}s"
         )
-    return [everybody[other] for other in others]
+    return [devices[other] for other in others]
 
 
 def _zeros(shape: Shape) -> Value:
@@ -157,16 +158,16 @@ def _zeros(shape: Shape) -> Value:
     return np.zeros(shape.dimensions, shape.dtype) if shape.is_array else TOKEN
 
 
-# -- copies between memories
+# -- copies between memory spaces
 
 
 @RULES.rule(opcodes.COPY_START)
 def copy_start(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """(copy, operand, context): values never change, so the operand is its own copy; the context means nothing."""
+    """Returns (copy, operand, context), where the copy is the operand itself, because values never change."""
     return values[0], values[0], np.zeros((), np.uint32)
 
 
 @RULES.rule(opcodes.COPY_DONE)
 def copy_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The copy that the matching copy-start made."""
+    """Returns the copy that the matching copy-start made."""
     return values[0][0]

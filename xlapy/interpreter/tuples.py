@@ -1,6 +1,5 @@
-"""Meaning of the operations that make tuples and take them apart.
+"""Operations that create tuples and read their elements.
 
-Must not know: what the elements are.
 Source: Tuple, GetTupleElement of the specification.
 """
 
@@ -15,11 +14,11 @@ from xlapy.interpreter.core import RULES, Context, Value
 
 @RULES.rule(opcodes.TUPLE)
 def tuple_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The operands, in order."""
+    """Returns the tuple of the operands."""
     return tuple(values)
 
 
 @RULES.rule(opcodes.GET_TUPLE_ELEMENT)
 def get_tuple_element(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The element at `index`."""
+    """Returns the element at `index`."""
     return values[0][instruction.tuple_index]

@@ -164,7 +164,7 @@ class HostCallbackHandler:
         elif isinstance(thunk, ValueCheckThunk):
             self._check_value(thunk)
         elif isinstance(thunk, IterationThunk):
-            start = self._checker.begin if thunk.starts_loop else self._checker.turn
+            start = self._checker.enter_loop if thunk.starts_loop else self._checker.begin_iteration
             start(thunk.instruction)
         elif isinstance(thunk, TransferThunk):
             self._check_transfer(thunk)
@@ -201,7 +201,7 @@ class HostCallbackHandler:
         slices = iter(thunk.operands)
         operands = [self._value(shape, slices, copies=False) for shape in instruction.operand_shapes]
         with np.errstate(all="ignore"):
-            self._checker.look(instruction, operands, self._value(instruction.shape, slices, copies=False))
+            self._checker.check(instruction, operands, self._value(instruction.shape, slices, copies=False))
 
     def _evaluate(self, thunk: CallbackThunk | CollectiveThunk) -> Value:
         """Returns the value that the interpreter computes from the operands."""

@@ -1,4 +1,4 @@
-"""The typed interface of XLA to native custom-call targets: its C structures, its functions, and calls through it.
+"""XLA's typed interface (XLA FFI) to native custom-call targets: its C structures, its functions, and calls.
 
-Must not know: custom-call instructions. Source: xla/ffi/api/c_api.h, version 0.4.
+Does not depend on custom-call instructions. Source: xla/ffi/api/c_api.h, version 0.4.
 """

@@ -1,10 +1,11 @@
-"""The functions of XLA's typed interface that native targets call, and the table in which they find them.
+"""The functions of XLA's typed interface that native targets call, and the function table `XLA_FFI_Api`.
 
-Owns: the C side of the objects in `objects.py`. Must not know: how a target is called.
+Responsible for the C interface to the objects in `objects.py`. Does not depend on how a target is called.
 Source: xla/ffi/ffi_api.cc.
 
-A function that cannot do what it is asked returns an error object, whatever happens in it. There is one device without
-streams: targets allocate from the process's memory, and a task that they schedule runs at once, in their own thread.
+Every failure in a function, including a Python exception, is returned as an error object. There is one device without
+streams: targets allocate from the process's memory, and a task that they schedule runs immediately in the calling
+thread.
 """
 
 from __future__ import annotations
@@ -19,28 +20,31 @@ from xlapy.custom_calls.ffi.objects import FfiError, find_invocation
 from xlapy.custom_calls.ffi.structures import ErrorCode, Stage
 
 _Function = Callable[[Any], int | None]
-"""Takes a structure, fills its fields for results, and returns an error object or None."""
+"""Takes a structure, fills its result fields, and returns an error object or None."""
 
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _PROCEDURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 _FUNCTIONS: dict[str, Any] = {}
-"""What the table holds, by name, in its order; kept alive for as long as native code may call it."""
+"""The functions of the table by name, in the table's order.
+
+Kept alive because native code may call them at any time.
+"""
 
 
 def _entry(
     name: str, structure: type[ctypes.Structure], last: str = "", prototype: Any = _FUNCTION
 ) -> Callable[[_Function], _Function]:
-    """Puts a function of a structure, which must be there up to its field `last`, into the table."""
-    least = c.size_up_to(structure, last or c.last_field(structure))
+    """Adds a function to the table. The caller's structure must be complete up to its field `last`."""
+    min_size = c.size_up_to(structure, last or c.last_field(structure))
 
     def decorate(function: _Function) -> _Function:
         def call(address: int | None) -> int | None:
             try:
-                return function(_checked(name, structure, least, address))
+                return function(_read_structure(name, structure, min_size, address))
             except FfiError as error:
                 return objects.make_error(error.code, str(error).encode())
-            except Exception as error:  # nothing may pass through native code
+            except Exception as error:  # no exception may propagate through native code
                 return objects.make_error(ErrorCode.INTERNAL, f"{name}: {type(error).__name__}: {error}".encode())
 
         def proceed(address: int | None) -> None:
@@ -52,15 +56,15 @@ def _entry(
     return decorate
 
 
-def _checked(name: str, structure: type[ctypes.Structure], least: int, address: int | None) -> Any:
+def _read_structure(name: str, structure: type[ctypes.Structure], min_size: int, address: int | None) -> Any:
     if not address:
         raise FfiError(ErrorCode.INVALID_ARGUMENT, f"{name} takes a structure, given a null pointer")
     given = ctypes.c_size_t.from_address(address).value
-    if given < least:
+    if given < min_size:
         version = ".".join(map(str, c.API_VERSION))
         raise FfiError(
             ErrorCode.INVALID_ARGUMENT,
-            f"{name}: its structure has {least} bytes in version {version} of the interface, given {given}",
+            f"{name}: its structure has {min_size} bytes in version {version} of the interface, given {given}",
         )
     return structure.from_address(address)
 
@@ -80,7 +84,7 @@ def _create_error(args: Any) -> int | None:
 
 @_entry("XLA_FFI_Error_GetDetails", c.ErrorDetailsArgs, last="message", prototype=_PROCEDURE)
 def _error_details(args: Any) -> int | None:
-    """GetMessage, until version 0.4 gave it the code too."""
+    """Returns message and code; before version 0.4 the function was GetMessage, without the code."""
     error = objects.find_error(args.error)
     message = objects.UNKNOWN_ERROR if error is None else error.message
     args.message = ctypes.addressof(message)
@@ -129,7 +133,7 @@ def _user_data(args: Any) -> int | None:
 
 
 def _state_of(args: Any) -> tuple[Any, objects.State]:
-    """The structure in its version, and the state of the stage that it names."""
+    """Returns the structure in the caller's version, and the state of the stage that it names."""
     if args.struct_size == c.size_up_to(c.InstantiateStateArgs, "state"):
         args = c.InstantiateStateArgs.from_address(ctypes.addressof(args))
         stage = Stage.INSTANTIATE
@@ -190,7 +194,7 @@ def _thread_count(args: Any) -> int | None:
 
 @_entry("XLA_FFI_Future_Create", c.FutureCreateArgs, last="extension_start")
 def _create_future(args: Any) -> int | None:
-    """Callers give the structure's size without its one field, which is there."""
+    """Creates a future. Callers pass a size without the structure's only field, although the field exists."""
     args.future = objects.make_future()
     return None
 
@@ -211,7 +215,7 @@ def _fail_future(args: Any) -> int | None:
     return None
 
 
-# -- who is called
+# -- run and device
 
 
 @_entry("XLA_FFI_RunId_Get", c.RunIdArgs)
@@ -235,14 +239,14 @@ def _find_extension(args: Any) -> int | None:
 # -- the tables
 
 
-def _refuse(_: int | None) -> int | None:
+def _internal_function(_: int | None) -> int | None:
     message = b"XLA's internal interface is not available: build the target with xla/ffi/api/ffi.h alone"
     return objects.make_error(ErrorCode.UNIMPLEMENTED, message)
 
 
-_internal = _FUNCTION(_refuse)
+_internal = _FUNCTION(_internal_function)
 _INTERNAL_FUNCTIONS = 64
-"""More than the internal interface of any version has."""
+"""More than the number of functions in the internal interface of any version."""
 
 
 class _Api(c.Sized):
@@ -268,5 +272,5 @@ _api = _Api(
 
 
 def ffi_api() -> int:
-    """The address of the `XLA_FFI_Api` that native targets are called with."""
+    """Returns the address of the `XLA_FFI_Api` that is passed to native targets."""
     return ctypes.addressof(_api)

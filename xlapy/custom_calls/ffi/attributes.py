@@ -1,11 +1,12 @@
-"""The attributes of a call of API_VERSION_TYPED_FFI: reads them from its `backend_config`, an MLIR dictionary.
+"""Parses the attributes of a call of API_VERSION_TYPED_FFI from its `backend_config`, an MLIR dictionary.
 
-Owns: the grammar, and which attributes such a call can have. Must not know: how a target is given them.
+Responsible for the grammar and for the types of attributes that such a call can have. Does not depend on how attributes
+are passed to a target.
 Source: XLA Custom Calls; Builtin Dialect of MLIR (attributes); ConvertIntegerAttr ... of xla/ffi/attribute_map.cc.
 
-`{axis = 1 : i32, eps = 1.0e-5 : f32, on = true, name = "x", sizes = array<i64: 2, 3>, more = {n = 7}}` is read as
+`{axis = 1 : i32, eps = 1.0e-5 : f32, on = true, name = "x", sizes = array<i64: 2, 3>, more = {n = 7}}` is parsed to
 `{"axis": np.int32(1), "eps": np.float32(1e-5), "on": np.True_, "name": b"x", "sizes": np.array([2, 3]), "more":
-{"n": np.int64(7)}}`: numbers without type are i64 and f64, and strings are bytes.
+{"n": np.int64(7)}}`: numbers without a type are i64 or f64, and strings are bytes.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ _DEEPEST = 64
 
 
 def read_attributes(text: str) -> dict[str, Attribute]:
-    """The attributes by name, in the order of the names; an empty text has none.
+    """Returns the attributes by name, sorted by name; an empty text has none.
 
-    `ParseError` for what is no dictionary, or holds values that such a call cannot have.
+    Raises `ParseError` if the text is not a dictionary, or contains values of unsupported types.
     """
     cursor = Cursor(text)
     if cursor.at_end():
@@ -74,7 +75,7 @@ def _dictionary(cursor: Cursor, depth: int) -> dict[str, Attribute]:
 
 
 def _entries(cursor: Cursor, opening: str, closing: str, entry: Callable[[], None]) -> None:
-    """Reads what stands between brackets, with commas between."""
+    """Parses entries between brackets, separated by commas."""
     cursor.expect(opening, "in the attributes")
     if cursor.accept(closing):
         return
@@ -168,7 +169,7 @@ def _integer(cursor: Cursor, text: str, start: int) -> int:
 
 
 def _wrapped(cursor: Cursor, value: int, dtype: np.dtype[Any], start: int) -> Any:
-    """An integer as a value of a type of its width: 255 is the i8 -1."""
+    """Converts an integer to a type of its width: 255 becomes the i8 -1."""
     bits = 8 * dtype.itemsize
     lowest = 0 if dtype.kind == "u" else -(1 << bits - 1)
     if not lowest <= value < 1 << bits:
@@ -180,7 +181,7 @@ def _wrapped(cursor: Cursor, value: int, dtype: np.dtype[Any], start: int) -> An
 
 
 def _array(cursor: Cursor) -> Array:
-    """`array<i64: 2, 3>`, read from behind its first word."""
+    """Parses `array<i64: 2, 3>` after its first word."""
     cursor.expect("<", "behind array")
     place = cursor.skip()
     dtype = _type(cursor, cursor.consume(_TYPE) or "", place)
@@ -204,7 +205,7 @@ def _element(cursor: Cursor, dtype: np.dtype[Any]) -> Any:
 
 
 def _dense(cursor: Cursor) -> Array:
-    """`dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>`, read from behind its first word; all elements in one dimension."""
+    """Parses `dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>` after its first word; returns all elements as a vector."""
     cursor.expect("<", "behind dense")
     start = cursor.skip()
     raw = _string(cursor) if cursor.peek('"') else None
@@ -238,7 +239,7 @@ def _nested(cursor: Cursor, tokens: list[tuple[str, int]], depth: int) -> None:
 
 
 def _raw(cursor: Cursor, raw: bytes, dtype: np.dtype[Any], start: int) -> Array:
-    """Elements as the bytes of memory, in hexadecimal: `"0x0100000002000000"`."""
+    """Parses elements that are given as bytes in hexadecimal: `"0x0100000002000000"`."""
     try:
         data = bytes.fromhex(raw.removeprefix(b"0x").decode("ascii"))
     except ValueError:
@@ -249,7 +250,7 @@ def _raw(cursor: Cursor, raw: bytes, dtype: np.dtype[Any], start: int) -> Array:
 
 
 def _tensor(cursor: Cursor) -> tuple[np.dtype[Any], int]:
-    """The element type and the number of elements of `: tensor<2x2xi32>`."""
+    """Parses `: tensor<2x2xi32>` and returns the element type and the number of elements."""
     cursor.expect(":", "behind dense<...>")
     if not cursor.accept_word("tensor") and not cursor.accept_word("vector"):
         cursor.fail("expected a type tensor<...> behind dense<...>")

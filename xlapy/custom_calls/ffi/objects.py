@@ -1,6 +1,7 @@
-"""What stands behind the opaque pointers of XLA's typed interface: errors, types, states, futures, invocations.
+"""The objects behind the opaque pointers of XLA's typed interface: errors, types, states, futures, invocations.
 
-Owns: these objects and the numbers that name them in native code. Must not know: the C functions on them.
+Responsible for these objects and for the handles that identify them in native code. Does not depend on the C functions
+that use them.
 Source: xla/ffi/execution_state.cc, type_registry.cc, ffi_api.cc.
 """
 
@@ -22,7 +23,7 @@ _lock = threading.Lock()
 
 
 class FfiError(Exception):
-    """Ends a function of the interface: its caller is given an error object of this code and message."""
+    """Raised in a function of the interface, which then returns an error object with this code and message."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -44,7 +45,7 @@ class ErrorObject:
 _errors: dict[int, ErrorObject] = {}
 
 UNKNOWN_ERROR = ctypes.create_string_buffer(b"an error that another library made")
-"""The message of errors whose own cannot be read."""
+"""The message for errors whose own message cannot be read."""
 
 
 def make_error(code: ErrorCode, message: bytes) -> int:
@@ -54,7 +55,7 @@ def make_error(code: ErrorCode, message: bytes) -> int:
 
 
 def find_error(handle: int | None) -> ErrorObject | None:
-    """None if another library made the error, or nobody."""
+    """Returns the error of a handle; None if another library created it, or it does not exist."""
     return _errors.get(handle or 0)
 
 
@@ -63,7 +64,7 @@ def destroy_error(handle: int | None) -> None:
 
 
 def take_error_text(handle: int) -> str:
-    """The code and message of an error, which is destroyed."""
+    """Destroys an error and returns its code and message."""
     error = find_error(handle)
     destroy_error(handle)
     return "it returned an error that another library made" if error is None else error.text()
@@ -83,7 +84,7 @@ _types: dict[str, RegisteredType] = {}
 
 
 def register_type(name: str, number: int, deleter: int) -> int:
-    """The number of a type, which is given one if it has none (0); `FfiError` if name and number contradict others."""
+    """Registers a type and returns its id, a new one if `number` is 0; `FfiError` if the name has another id."""
     with _lock:
         known = _types.get(name)
         if known is not None:
@@ -107,7 +108,7 @@ def find_type(number: int) -> RegisteredType:
 
 
 class State:
-    """What a target keeps from one stage on for the later ones; its type's deleter gets it when it is not needed."""
+    """An object that a target creates in one stage for later stages; the deleter of its type destroys it."""
 
     def __init__(self) -> None:
         self._type = 0
@@ -136,7 +137,7 @@ class State:
 
 
 class Future:
-    """The end of a call that goes on after its target has returned."""
+    """The completion of a call that still runs after its target has returned."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -168,13 +169,13 @@ def forget_future(handle: int) -> None:
 
 @dataclass(slots=True)
 class Invocation:
-    """What a call knows about the run it belongs to; `states` has those that the call may read or set."""
+    """The execution context of a call: its run, its device, and the states that it may read or set."""
 
     run_id: int = 0
     device_ordinal: int = 0
     states: dict[Stage, State] = field(default_factory=dict[Stage, State])
     memory: dict[int, Array] = field(default_factory=dict[int, Array])
-    """What the target has allocated, by address."""
+    """The memory blocks that the target has allocated, by address."""
 
     def allocate(self, size: int, alignment: int) -> int:
         if alignment < 1 or alignment & (alignment - 1) or alignment > 1 << 12:

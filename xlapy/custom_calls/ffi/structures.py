@@ -1,9 +1,9 @@
-"""The C structures of XLA's typed interface to custom-call targets, as ctypes has them.
+"""The C structures of XLA's typed interface to custom-call targets, as ctypes structures.
 
-Owns: their fields, the numbers of their enumerations. Must not know: what is done with them.
-Source: xla/ffi/api/c_api.h, version 0.4; its functions also take the shorter structures of versions 0.1 to 0.3.
+Responsible for their fields and for the values of their enumerations. Does not depend on their use.
+Source: xla/ffi/api/c_api.h, version 0.4; its functions also accept the shorter structures of versions 0.1 to 0.3.
 
-Every structure that is passed begins with its size, which ends with its last field (no padding behind it).
+Every structure that is passed begins with its size, up to the end of its last field, without padding after it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ADDRESS_BYTES = ctypes.sizeof(c_void_p)
 
 
 class Stage(IntEnum):
-    """When a target is called: once a program, before each run (twice), and for each call."""
+    """The stages of a target: once per program, twice before each run, and for each call."""
 
     INSTANTIATE = 0
     PREPARE = 1
@@ -38,7 +38,7 @@ class AttributeKind(IntEnum):
 
 
 class ErrorCode(IntEnum):
-    """As in Abseil's status codes."""
+    """Abseil's status codes."""
 
     OK = 0
     CANCELLED = 1
@@ -60,13 +60,13 @@ class ErrorCode(IntEnum):
 
 
 class Sized(ctypes.Structure):
-    """What begins with its own size and a list of extensions."""
+    """A structure that begins with its own size and a list of extensions."""
 
     _fields_: ClassVar[Any] = [("struct_size", c_size_t), ("extension_start", c_void_p)]
 
 
 def size_up_to(structure: type[ctypes.Structure], last: str) -> int:
-    """The bytes of a structure up to the end of a field."""
+    """Returns the size in bytes of a structure up to the end of a field."""
     field = getattr(structure, last)
     return int(field.offset + field.size)
 
@@ -75,7 +75,7 @@ def last_field(structure: type[ctypes.Structure]) -> str:
     return str(structure._fields_[-1][0])
 
 
-# -- what a call is made of
+# -- call frames
 
 
 class ByteSpan(ctypes.Structure):
@@ -95,7 +95,7 @@ class Buffer(Sized):
 
 
 class Arguments(Sized):
-    """Of a call; its results have a structure with the same fields."""
+    """The arguments of a call; its results have a structure with the same fields."""
 
     _fields_: ClassVar[Any] = [("size", c_int64), ("types", c_void_p), ("args", c_void_p)]
 
@@ -117,7 +117,7 @@ class CallFrame(Sized):
 
 
 CALL_FRAME_SIZE = size_up_to(CallFrame, "attrs")
-"""`future` came later: handlers compare the size with one that ends before it."""
+"""The size without `future`, which was added later: handlers compare the size with that of the older structure."""
 
 
 class ApiVersion(Sized):
@@ -142,7 +142,7 @@ class MetadataExtension(ctypes.Structure):
     ]
 
 
-# -- what is passed to the functions
+# -- arguments of the functions
 
 
 class ErrorCreateArgs(Sized):
@@ -158,7 +158,7 @@ class ErrorDestroyArgs(Sized):
 
 
 class HandlerRegisterArgs(Sized):
-    """As before version 0.4, whose bundle has a fifth handler, `record`, before the traits."""
+    """The structure before version 0.4, which added a fifth handler, `record`, before the traits."""
 
     _fields_: ClassVar[Any] = [
         ("name", ByteSpan),
@@ -197,7 +197,7 @@ class StateArgs(Sized):
 
 
 class InstantiateStateArgs(Sized):
-    """Before version 0.3 states belonged to the stage INSTANTIATE alone."""
+    """The structure before version 0.3, when only the stage INSTANTIATE had a state."""
 
     _fields_: ClassVar[Any] = [("ctx", c_void_p), ("type_id", POINTER(c_int64)), ("state", c_void_p)]
 

@@ -1,4 +1,4 @@
-"""Linear algebra by custom calls to LAPACK: targets like `lapack_sgetrf_ffi`, which JAX makes on CPU."""
+"""Custom calls to LAPACK: targets like `lapack_sgetrf_ffi`, which JAX uses on CPU."""
 
 from xlapy.custom_calls.lapack.calls import (
     FINITE_ONLY,

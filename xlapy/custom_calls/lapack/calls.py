@@ -1,10 +1,10 @@
-"""The custom calls to LAPACK: which targets there are, and what each takes and gives.
+"""The custom calls to LAPACK: the targets, and the operands, results and attributes of each.
 
-A matrix is given to LAPACK column by column: the bytes of an operand, in the layout of its constraint, are read as
-such a matrix of the operand's last two dimensions, whatever that layout is; JAX declares the layouts that leave the
-logical matrix as it is. The dimensions before them are a batch, the same for all operands and results.
+LAPACK's matrices are column-major: the bytes of an operand, in the layout of its constraint, are read as a column-major
+matrix of the operand's last two dimensions, whatever that layout is; JAX declares layouts for which this is the logical
+matrix. The dimensions before them are batch dimensions, equal for all operands and results.
 
-Owns: names of targets, signatures, attributes. Must not know: what the routines compute.
+Responsible for names of targets, signatures and attributes. Does not depend on what the routines compute.
 Source: LAPACK Users' Guide; the targets that jax.lax.linalg lowers to on CPU.
 """
 
@@ -41,11 +41,12 @@ SIGNATURES: Mapping[str, str] = {
     "gehrd": "a[n,n] -> a[n,n] a[h] i[]",
     "gtsv": "a[m] a[m] a[m] a[m,n] -> a[m] a[m] a[m] a[m,n] i[]",
 }
-"""Operands and results of each routine behind the dimensions of the batch.
+"""Operands and results of each routine, without the batch dimensions.
 
 a: the element type of the routine, r: the real type of its parts, c: the complex type with these parts, i: s32.
-k is the lesser of m and n, h is n - 1; s is m or n by the side from which an operand acts; t is any number up to those
-of rows and columns, for reflectors; u and v are m and n, or k and k. The last i is LAPACK's `info`.
+k is the smaller of m and n, h is n - 1; s is m or n, depending on the side from which an operand is applied; t, the
+number of reflectors, is at most the number of rows and of columns; u and v are m and n, or k and k. The last i is
+LAPACK's `info`.
 """
 
 _LETTERS: Mapping[str, Mapping[str, str]] = {
@@ -58,44 +59,44 @@ _LETTERS: Mapping[str, Mapping[str, str]] = {
     "gesdd": {"mode": "ASN"},
     "gesvd": {"mode": "ASN"},
 }
-"""Attributes that are letters, as ui8, and which letters they may be."""
+"""LAPACK's CHARACTER arguments, which are attributes of type ui8, and the letters that are allowed for each."""
 
 _OTHERS: Mapping[str, tuple[str, ...]] = {"ormqr": ("left", "transpose"), "gehrd": ("low", "high")}
 
 _COMPLEX_NAMES = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"}
-"""Routines that have another name for complex matrices."""
+"""Routines with another name for complex matrices."""
 
 FINITE_ONLY = ("geev", "gees", "gesvd")
-"""Routines that are not asked about infinities and NaN: their iterations might not come to an end."""
+"""Routines that are not called for matrices with infinities or NaN, because their iterations might not terminate."""
 
 NOT_FINITE = -4
-"""The `info` of such a matrix."""
+"""The `info` for such a matrix."""
 
 _ARRAY = re.compile(r"([arci])\[([a-z,]*)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class LapackCall:
-    """A custom call understood. routine: under its name for real matrices."""
+    """A parsed custom call to LAPACK. `routine` is the routine's name for real matrices, without the type's prefix."""
 
     routine: str
     element_type: PrimitiveType
     letters: Mapping[str, str]
-    """The attributes that are letters."""
+    """LAPACK's CHARACTER arguments, by attribute name."""
     numbers: Mapping[str, int]
-    """The other ones."""
+    """The integer attributes."""
     batch: tuple[int, ...]
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """What the letters of the signature stand for."""
+    """The size for each letter of the signature."""
 
     @property
     def symbol(self) -> str:
-        """The name of LAPACK's function."""
+        """The name of LAPACK's function, with the type's prefix."""
         return _names(self.routine)[next(p for p, t in _PREFIXES.items() if t is self.element_type)]
 
 
 def _names(routine: str) -> dict[str, str]:
-    """The names of the four functions of a routine, by prefix."""
+    """Returns the names of the four functions of a routine, by prefix."""
     return {p: p + (_COMPLEX_NAMES.get(routine, routine) if t.is_complex else routine) for p, t in _PREFIXES.items()}
 
 
@@ -108,7 +109,7 @@ _TARGETS = {
 
 
 def lapack_targets() -> Sequence[str]:
-    """The names of all targets."""
+    """Returns the names of all targets."""
     return tuple(_TARGETS)
 
 
@@ -117,7 +118,7 @@ def is_lapack_target(name: str) -> bool:
 
 
 def lapack_target_name(routine: str, element_type: PrimitiveType) -> str:
-    """The name of the target for matrices of a type."""
+    """Returns the name of the target for matrices of an element type."""
     return next(name for name, found in _TARGETS.items() if found == (routine, element_type))
 
 
@@ -126,7 +127,10 @@ def signature_of(routine: str, element_type: PrimitiveType) -> str:
 
 
 def lapack_call(instruction: Instruction) -> LapackCall:
-    """The call that a custom-call instruction to one of the targets is; `UnsupportedError` for what is none."""
+    """Parses a custom-call instruction to one of the targets.
+
+    Raises `UnsupportedError` if shapes or attributes mismatch.
+    """
     routine, element_type = _TARGETS[instruction.custom_call_target]
     letters, numbers = _attributes(instruction, routine)
     signature = signature_of(routine, element_type)
@@ -187,7 +191,7 @@ def _is_number(value: Any) -> bool:
 
 
 def parse_signature(signature: str) -> tuple[list[tuple[str, tuple[str, ...]]], list[tuple[str, tuple[str, ...]]]]:
-    """The kind and the dimensions of each operand and of each result."""
+    """Returns the type letter and the dimensions of each operand and of each result of a signature."""
     operands, results = signature.split("->")
     return list(_arrays(operands)), list(_arrays(results))
 
@@ -198,7 +202,7 @@ def _arrays(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _matched(instruction: Instruction, signature: str, element_type: PrimitiveType) -> dict[str, int] | None:
-    """What the letters of the dimensions stand for; None where the shapes do not fit."""
+    """Returns the size for each letter of the signature's dimensions; None if the shapes do not match."""
     operands, results = parse_signature(signature)
     shape = instruction.shape
     given = list(shape.tuple_shapes) if shape.is_tuple else [shape]
@@ -233,7 +237,7 @@ def _acts_from_left(call: LapackCall) -> bool:
 
 
 def _broken_rule(call: LapackCall) -> str | None:
-    """The rule about sizes and attributes that a call breaks."""
+    """Returns the constraint on sizes and attributes that a call violates, or None."""
     sizes = call.sizes
     for letter, bound in _BOUNDS.items():
         if letter in sizes and sizes[letter] != bound(call):

@@ -1,6 +1,6 @@
-"""What each routine of LAPACK makes of one matrix: SciPy's wrapper of it, its results in the order of the signature.
+"""Calls each LAPACK routine on one matrix through SciPy's wrapper, and orders its results as in the signature.
 
-Matrices are NumPy arrays of two dimensions. Must not know: instructions, batches, layouts.
+Matrices are NumPy arrays of two dimensions. Does not depend on instructions, batches or layouts.
 Source: LAPACK Users' Guide.
 """
 
@@ -16,8 +16,8 @@ from scipy.linalg import lapack as scipy_lapack
 from xlapy.base.element_types import Array
 from xlapy.custom_calls.lapack.calls import LapackCall
 
-_BLOCK: Final = 64
-"""Columns at a time, of workspace for the routines whose wrappers do not ask LAPACK."""
+_WORKSPACE_COLUMNS: Final = 64
+"""Block size, in columns, of the workspace of routines whose wrappers do not query LAPACK for the optimal size."""
 
 Results = Sequence[Any]
 
@@ -63,7 +63,7 @@ def _geqrf(call: LapackCall, a: Array) -> Results:
 
 
 def _geqp3(call: LapackCall, a: Array, fixed: Array) -> Results:
-    """Columns whose number in `fixed` is not 0 go first, and are not pivoted."""
+    """Moves columns whose number in `fixed` is not 0 to the front, where they are not pivoted."""
     order = np.argsort(fixed == 0, kind="stable")
     count, size = int(np.count_nonzero(fixed)), call.sizes["k"]
     if not a.size:
@@ -83,13 +83,13 @@ def _geqp3(call: LapackCall, a: Array, fixed: Array) -> Results:
 
 
 def _product(call: LapackCall, reflectors: Array, tau: Array, c: Array, side: str, adjoint: bool) -> Array:
-    """Q times c, or c times Q, of the Q that reflectors make."""
+    """Returns Q times c, or c times Q, where Q is the product of the reflectors."""
     if not c.size or not tau.size:
         return c
     function = _function(LapackCall("ormqr", call.element_type, {}, {}, ()))
     transposition = "N" if not adjoint else "C" if call.element_type.is_complex else "T"
-    made, *_ = function(side, transposition, reflectors, tau, c, _BLOCK * max(c.shape))
-    result: Array = made
+    product, *_ = function(side, transposition, reflectors, tau, c, _WORKSPACE_COLUMNS * max(c.shape))
+    result: Array = product
     return result
 
 
@@ -114,12 +114,14 @@ def _syevd(call: LapackCall, a: Array) -> Results:
 def _sytrd(call: LapackCall, a: Array) -> Results:
     if not a.size:
         return a, np.zeros(0), np.zeros(0), np.zeros(0), 0
-    packed, diagonal, beside, tau, info = _function(call)(a, lower=call.letters["uplo"] == "L", lwork=_BLOCK * len(a))
-    return packed, diagonal, beside, tau, info
+    packed, diagonal, off_diagonal, tau, info = _function(call)(
+        a, lower=call.letters["uplo"] == "L", lwork=_WORKSPACE_COLUMNS * len(a)
+    )
+    return packed, diagonal, off_diagonal, tau, info
 
 
 def _geev(call: LapackCall, a: Array) -> Results:
-    """Of a real matrix, each pair of complex eigenvectors is made of two columns, their real and imaginary parts."""
+    """Computes eigenvectors; for a real matrix, LAPACK returns a complex pair as two columns, real and imaginary."""
     wanted = [call.letters[name] == "V" for name in ("compute_left", "compute_right")]
     if not a.size:
         return *[np.zeros(0)] * (1 if a.dtype.kind == "c" else 2), a, a, 0
@@ -131,7 +133,7 @@ def _geev(call: LapackCall, a: Array) -> Results:
 
 
 def _unpacked(columns: Array, imaginary: Array) -> Array:
-    """Complex eigenvectors: for the eigenvalue with the positive imaginary part, its columns are v, w of v + i w."""
+    """Returns complex eigenvectors: v + i w for an eigenvalue with positive imaginary part and the columns v and w."""
     vectors = columns.astype(np.result_type(columns, np.complex64))
     for j in np.flatnonzero(imaginary[:-1] > 0):
         vectors[:, j] = columns[:, j] + 1j * columns[:, j + 1]
@@ -148,7 +150,7 @@ def _gees(call: LapackCall, a: Array) -> Results:
 
 
 def _singular_values(call: LapackCall, a: Array) -> Results:
-    """What is left of the matrix itself is unspecified: here it is what it was."""
+    """Computes singular values and vectors; the overwritten matrix is unspecified, and returned unchanged here."""
     shapes = (call.sizes["m"], call.sizes["u"]), (call.sizes["v"], call.sizes["n"])
     if not a.size:
         return a, np.zeros(0), *[np.eye(*shape, dtype=a.dtype) for shape in shapes], 0
@@ -165,7 +167,7 @@ def _gehrd(call: LapackCall, a: Array) -> Results:
 
 
 def _gtsv(call: LapackCall, below: Array, diagonal: Array, above: Array, b: Array) -> Results:
-    """The first number of `below` and the last one of `above` stand for nothing."""
+    """Solves a tridiagonal system; the first element of `below` and the last one of `above` are unused."""
     if not diagonal.size:
         return below, diagonal, above, b, 0
     if not b.size:

@@ -1,7 +1,7 @@
-"""Meaning of XLA's own custom calls for linear algebra and selection, which frameworks make where a platform has no
-library: Qr, ProductOfElementaryHouseholderReflectors, LuDecomposition, Eigh, ApproxTopK.
+"""XLA's custom calls for linear algebra and selection: Qr, ProductOfElementaryHouseholderReflectors, LuDecomposition,
+Eigh and ApproxTopK, which frameworks create for platforms without a library.
 
-Owns: their signatures and attributes. Must not know: how LAPACK is called.
+Responsible for their signatures and attributes. Does not depend on how LAPACK is called.
 Source: QrExpander, EighExpander of XLA; jax.lax.linalg; ApproxTopK of xla_builder.h.
 """
 
@@ -19,6 +19,7 @@ from xlapy.custom_calls.ffi.attributes import read_attributes
 from xlapy.custom_calls.lapack import LapackCall
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.builtin_targets.lapack import run_lapack_routine
+from xlapy.interpreter.builtin_targets.signatures import require_signature
 from xlapy.interpreter.core import Array, Context, InterpreterRule, Value
 from xlapy.interpreter.sorting import sort_along
 from xlapy.opcodes.requirements import agrees
@@ -26,23 +27,12 @@ from xlapy.opcodes.requirements import agrees
 _TYPES = (F32, F64, C64, C128)
 
 
-def _require(instruction: Instruction, fits: bool, signature: str) -> None:
-    if fits:
-        return
-    given = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
-    target = instruction.custom_call_target
-    raise UnsupportedError(
-        f"{describe_instruction(instruction)}: {target} takes {signature}, given ({given}) and "
-        f"{instruction.shape.to_text(layout=False)}"
-    )
-
-
 def _is_matrix(shape: Shape) -> bool:
     return shape.is_array and shape.rank >= 2 and shape.element_type in _TYPES and not shape.is_dynamic
 
 
 def _vector(matrix: Shape, size: int, element_type: PrimitiveType | None = None) -> Shape:
-    """A vector for each matrix of a batch."""
+    """Returns the shape of one vector per matrix of a batch."""
     shape = matrix.with_dimensions((*matrix.dimensions[:-2], size))
     return shape if element_type is None else shape.with_element_type(element_type)
 
@@ -62,7 +52,7 @@ def _check_qr(instruction: Instruction) -> None:
     shapes = instruction.operand_shapes
     fits = len(shapes) == 1 and _is_matrix(shapes[0])
     fits = fits and agrees(_results(shapes[0], _vector(shapes[0], min(shapes[0].dimensions[-2:]))), instruction.shape)
-    _require(instruction, fits, "a[..., m, n] and gives (a[..., m, n], a[..., min(m, n)])")
+    require_signature(instruction, fits, "a[..., m, n] and gives (a[..., m, n], a[..., min(m, n)])")
 
 
 def _check_product(instruction: Instruction) -> None:
@@ -72,7 +62,7 @@ def _check_product(instruction: Instruction) -> None:
         rows, columns = shapes[0].dimensions[-2:]
         fits = shapes[1].dimensions[-1] <= columns <= rows and agrees(shapes[0], instruction.shape)
         fits = fits and agrees(shapes[1], _vector(shapes[0], shapes[1].dimensions[-1]))
-    _require(instruction, fits, "a[..., m, n] and a[..., k] with k <= n <= m, and gives a[..., m, n]")
+    require_signature(instruction, fits, "a[..., m, n] and a[..., k] with k <= n <= m, and gives a[..., m, n]")
 
 
 def _check_lu(instruction: Instruction) -> None:
@@ -82,7 +72,7 @@ def _check_lu(instruction: Instruction) -> None:
         rows, columns = shapes[0].dimensions[-2:]
         pivots, order = _vector(shapes[0], min(rows, columns), S32), _vector(shapes[0], rows, S32)
         fits = agrees(_results(shapes[0], pivots, order), instruction.shape)
-    _require(instruction, fits, "a[..., m, n] and gives (a[..., m, n], s32[..., min(m, n)], s32[..., m])")
+    require_signature(instruction, fits, "a[..., m, n] and gives (a[..., m, n], s32[..., min(m, n)], s32[..., m])")
 
 
 def _check_eigh(instruction: Instruction) -> None:
@@ -91,12 +81,12 @@ def _check_eigh(instruction: Instruction) -> None:
     if fits:
         values = _vector(shapes[0], shapes[0].dimensions[-1], _real(shapes[0].element_type))
         fits = agrees(_results(shapes[0], values), instruction.shape)
-    _require(instruction, fits, "a[..., n, n] and gives (a[..., n, n], r[..., n])")
+    require_signature(instruction, fits, "a[..., n, n] and gives (a[..., n, n], r[..., n])")
     reads_lower(instruction)
 
 
 def reads_lower(instruction: Instruction) -> bool:
-    """Whether Eigh reads the lower triangle: the first of the numbers in its `backend_config`, "1,1,15,1e-5"."""
+    """Returns whether Eigh reads the lower triangle: the first number in `backend_config`, such as "1,1,15,1e-5"."""
     first = instruction.backend_config.split(",")[0].strip()
     if first not in ("0", "1"):
         raise UnsupportedError(
@@ -119,11 +109,13 @@ def _check_approx_top_k(instruction: Instruction) -> None:
         kept[dimension] = count
         wanted = [shape.with_dimensions(kept) for shape in shapes[:half]]
         fits = agrees(Shape.tuple(wanted) if instruction.shape.is_tuple else wanted[0], instruction.shape)
-    _require(instruction, fits, "arrays, an initial value for each, and gives the first k along reduction_dim of each")
+    require_signature(
+        instruction, fits, "arrays, an initial value for each, and gives the first k along reduction_dim of each"
+    )
 
 
 def approx_top_k_of(instruction: Instruction) -> tuple[int, int]:
-    """The dimension along which ApproxTopK selects, and how many: as many as its result has, k or some more."""
+    """Returns the dimension along which ApproxTopK selects, and the size of the result there: k or somewhat more."""
     try:
         attributes = read_attributes(instruction.backend_config)
         dimension = int(attributes["reduction_dim"])
@@ -137,13 +129,13 @@ def approx_top_k_of(instruction: Instruction) -> tuple[int, int]:
     return dimension, first.dimensions[dimension] if in_range else -1
 
 
-# -- meaning
+# -- evaluation
 
 
 def _by_lapack(
     routine: str, instruction: Instruction, values: Sequence[Array], letters: dict[str, str] | None = None
 ) -> list[list[Any]]:
-    """What a routine gives for each matrix of a batch."""
+    """Calls a LAPACK routine for each matrix of a batch and returns the results of each call."""
     a = values[0]
     rows, columns = a.shape[-2:]
     sizes = {"m": rows, "n": columns, "k": min(rows, columns), "h": max(columns - 1, 0)}
@@ -154,7 +146,7 @@ def _by_lapack(
 
 
 def _stacked(instruction: Instruction, found: list[list[Any]]) -> Value:
-    """The results of a batch, one array each."""
+    """Stacks the results for each matrix of a batch to one array per result."""
     shapes = list(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else [instruction.shape]
     made = [
         np.array([one[number] for one in found], shape.dtype).reshape(shape.dimensions)
@@ -166,25 +158,25 @@ def _stacked(instruction: Instruction, found: list[list[Any]]) -> Value:
 
 
 def _qr(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """R in the upper triangle, Householder's vectors below it, and the scalars of the reflectors."""
+    """Returns R in the upper triangle with the Householder vectors below it, and the scalars of the reflectors."""
     return _stacked(instruction, _by_lapack("geqrf", instruction, values))
 
 
 def _product(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The first columns of the product of reflectors."""
+    """Returns the first columns of the product of the reflectors."""
     return _stacked(instruction, _by_lapack("orgqr", instruction, values))
 
 
 def _lu(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """L and U in one matrix, the row with which each row was exchanged, the order of the rows."""
+    """Returns L and U in one matrix, the row that each row was exchanged with, and the permutation of the rows."""
     found = _by_lapack("getrf", instruction, values)
     rows = values[0].shape[-2]
     for one in found:
         pivots, order = one[1] - 1, np.arange(rows)
-        for place, pivot in enumerate(pivots):
-            order[[place, pivot]] = order[[pivot, place]]
+        for row, pivot in enumerate(pivots):
+            order[[row, pivot]] = order[[pivot, row]]
         one[1:] = [pivots, order]
-    if not found and rows:  # matrices without columns keep their rows where they are
+    if not found and rows:  # without columns, the permutation of the rows is the identity
         leaves = instruction.shape.tuple_shapes
         zeros = [np.zeros(shape.dimensions, shape.dtype) for shape in leaves[:2]]
         return *zeros, np.broadcast_to(np.arange(rows, dtype=np.int32), leaves[2].dimensions)
@@ -192,13 +184,13 @@ def _lu(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
 
 
 def _eigh(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Eigenvectors as columns, eigenvalues in ascending order."""
+    """Returns eigenvectors as columns, and eigenvalues in ascending order."""
     letters = {"mode": "V", "uplo": "L" if reads_lower(instruction) else "U"}
     return _stacked(instruction, _by_lapack("syevd", instruction, values, letters))
 
 
 def _approx_top_k(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The exact answer, which any recall allows: the first elements by the comparator."""
+    """Returns the first elements by the comparator, exactly, which satisfies every recall target."""
     dimension, count = approx_top_k_of(instruction)
     operands = values[: len(values) // 2]
     arrays = sort_along(context, instruction.computations[0], operands, dimension)
@@ -213,4 +205,4 @@ DECOMPOSITIONS: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]]
     "Eigh": (_check_eigh, _eigh),
     "ApproxTopK": (_check_approx_top_k, _approx_top_k),
 }
-"""By the name of the target: a check of the instruction, and its meaning."""
+"""For each target name, a check of the instruction and the rule that evaluates it."""

@@ -1,7 +1,7 @@
-"""Meaning of XLA's own custom calls about dynamic dimensions, which its dynamic padder and the builder make.
+"""XLA's custom calls for dynamic dimensions, which its dynamic padder and the builder create.
 
-Owns: padding to static and back, SAME padding that follows from sizes at run time. Operands are arrays of dynamic
-dimensions or not; results too. Must not know: how windows slide (the ordinary rules).
+Responsible for padding to static shapes and back, and for SAME padding computed from sizes at run time. Operands and
+results may have dynamic dimensions or not. Does not depend on how windows are evaluated (see the ordinary rules).
 Source: DynamicConvForward, -InputGrad and -KernelGrad of xla_builder.h; XLA's dynamic padder.
 """
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
-from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
-from xlapy.hlo.instruction import Instruction, describe_instruction
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter.builtin_targets.signatures import require_signature
 from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
 from xlapy.interpreter.dynamic.convolution import crop_paired_features
 from xlapy.interpreter.dynamic.core import check_size
@@ -30,26 +30,14 @@ from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.requirements import agrees
 
-
-def _require(instruction: Instruction, fits: bool, signature: str) -> None:
-    if fits:
-        return
-    given = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
-    target = instruction.custom_call_target
-    raise UnsupportedError(
-        f"{describe_instruction(instruction)}: {target} takes {signature}, given ({given}) and "
-        f"{instruction.shape.to_text(layout=False)}"
-    )
-
-
-# -- between dynamic and static
+# -- conversion between dynamic and static
 
 
 def _check_pad_to_static(instruction: Instruction) -> None:
     shapes, sizes = instruction.operand_shapes, [Shape.scalar(S32)]
     fits = len(shapes) == 1 and shapes[0].is_array
     fits = fits and agrees(Shape.tuple([shapes[0], *sizes * shapes[0].rank]), instruction.shape)
-    _require(instruction, fits, "an array and gives (it, static, and the size of each dimension in s32)")
+    require_signature(instruction, fits, "an array and gives (it, static, and the size of each dimension in s32)")
 
 
 def _pad_to_static(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
@@ -60,7 +48,7 @@ def _check_slice_to_dynamic(instruction: Instruction) -> None:
     shapes = instruction.operand_shapes
     fits = bool(shapes) and agrees(shapes[0], instruction.shape) and instruction.shape.is_array
     fits = fits and shapes[1:] == (Shape.scalar(S32),) * shapes[0].rank
-    _require(instruction, fits, "an array and the size of each dimension in s32 and gives the array, dynamic")
+    require_signature(instruction, fits, "an array and the size of each dimension in s32 and gives the array, dynamic")
 
 
 def _slice_to_dynamic(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
@@ -77,7 +65,7 @@ def _check_window(count: int) -> Callable[[Instruction], None]:
         window = instruction.attributes_as(CustomCallAttributes).window
         fits = len(instruction.operands) == count and window is not None and instruction.shape.is_array
         fits = fits and window is not None and len(window.dimensions) == instruction.shape.rank
-        _require(instruction, fits, f"{count} operands and a window with a dimension for each of the first")
+        require_signature(instruction, fits, f"{count} operands and a window with a dimension for each of the first")
 
     return check
 
@@ -90,7 +78,7 @@ def _window(instruction: Instruction) -> Window:
 
 
 def _same_window(instruction: Instruction, sizes: Sequence[int]) -> Window:
-    """The window with the padding of the sizes at run time, where they vary and the window moves."""
+    """Returns the window with SAME padding for the sizes at run time, in dynamic dimensions that the window covers."""
     rows = zip(_window(instruction).dimensions, instruction.operands[0].shape.dynamic_dimensions, sizes, strict=True)
     moved = [_same(d, size) if dynamic and d != WindowDimension(1) else d for d, dynamic, size in rows]
     return Window(tuple(moved))
@@ -118,7 +106,7 @@ def _select_and_scatter(context: Context, instruction: Instruction, values: Sequ
 def _evaluate(
     context: Context, op: OpDef, instruction: Instruction, arrays: Sequence[Array], attributes: Attributes
 ) -> Value:
-    """What the ordinary rule of an op gives for arrays of actual sizes, the last operands of a custom call."""
+    """Applies the ordinary rule of an op to arrays of actual sizes, which are the last operands of a custom call."""
     operands = instruction.operands[-len(arrays) :]
     shapes = [Shape.array(o.shape.element_type, a.shape) for a, o in zip(arrays, operands, strict=True)]
     inferred = op.result_shape(shapes, attributes, [c.program_shape for c in instruction.computations])
@@ -134,7 +122,7 @@ def _check_convolution(count: int) -> Callable[[Instruction], None]:
     def check(instruction: Instruction) -> None:
         given = instruction.attributes_as(CustomCallAttributes)
         fits = len(instruction.operands) == count and None not in (given.window, given.dim_labels)
-        _require(instruction, fits and instruction.shape.is_array, f"{count} operands, window and dim_labels")
+        require_signature(instruction, fits and instruction.shape.is_array, f"{count} operands, window and dim_labels")
 
     return check
 
@@ -160,7 +148,7 @@ def _convolve(
 
 
 def _forward(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The convolution of the elements that are there; SAME pads their number."""
+    """Convolves the elements within the actual sizes; SAME padding is computed from those sizes."""
     numbers = _dim_labels(instruction)
     attributes = instruction.attributes_as(CustomCallAttributes)
     lhs, rhs = crop_paired_features(values, numbers, attributes.feature_group_count)
@@ -172,7 +160,7 @@ def _forward(context: Context, instruction: Instruction, values: Sequence[Value]
 
 
 def _input_gradient(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Operand 0 gives the sizes of the result; the strides of the convolution are the dilation of its gradient."""
+    """Computes the gradient of the input, whose sizes are operand 0; the convolution's strides become dilations."""
     numbers, input_sizes = _dim_labels(instruction), values[0]
     gradient, kernel = crop_paired_features(
         values[1:], numbers, instruction.attributes_as(CustomCallAttributes).feature_group_count
@@ -187,13 +175,15 @@ def _input_gradient(context: Context, instruction: Instruction, values: Sequence
     ):
         if flags[d]:
             size = check_size(instruction, int(input_sizes[d]), out, instruction.shape)
-            window = _backwards(instruction, window, size, gradient.shape[d])
+            window = _input_gradient_window(instruction, window, size, gradient.shape[d])
         spatial.append(window)
     return _convolve(context, instruction, gradient, kernel, spatial)
 
 
-def _backwards(instruction: Instruction, window: WindowDimension, size: int, positions: int) -> WindowDimension:
-    """The window that makes `size` elements of the gradients at so many positions of the convolution."""
+def _input_gradient_window(
+    instruction: Instruction, window: WindowDimension, size: int, positions: int
+) -> WindowDimension:
+    """Returns the window that gives `size` input gradients from the gradients at `positions` window positions."""
     reach = window.dilated_size - 1
     forward = WindowDimension(window.size, window.base_dilation, window_dilation=window.window_dilation)
     low = reach - (
@@ -205,7 +195,7 @@ def _backwards(instruction: Instruction, window: WindowDimension, size: int, pos
 
 
 def _kernel_gradient(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The gradients slide over the activations; the result has as many elements as the kernel."""
+    """Computes the gradient of the kernel: the output gradients are a window over the activations."""
     numbers = _dim_labels(instruction)
     activations, gradients = crop_paired_features(
         values, numbers, instruction.attributes_as(CustomCallAttributes).feature_group_count
@@ -222,13 +212,15 @@ def _kernel_gradient(context: Context, instruction: Instruction, values: Sequenc
         window = replace(window, size=gradients.shape[taps])
         if flags[d]:
             kernel, size = instruction.shape.dimensions[out], activations.shape[d]
-            window = _over_activations(instruction, window, kernel, size)
+            window = _kernel_gradient_window(instruction, window, kernel, size)
         spatial.append(window)
     return _convolve(context, instruction, activations, gradients, spatial)
 
 
-def _over_activations(instruction: Instruction, window: WindowDimension, kernel: int, size: int) -> WindowDimension:
-    """The window of gradients, which takes `kernel` positions over so many activations."""
+def _kernel_gradient_window(
+    instruction: Instruction, window: WindowDimension, kernel: int, size: int
+) -> WindowDimension:
+    """Returns the window of gradients, which has `kernel` positions over `size` activations."""
     forward = WindowDimension(kernel, window.window_dilation, window_dilation=window.stride)
     low = (
         _same(forward, size).padding_low
@@ -248,4 +240,4 @@ DYNAMIC_TARGETS: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]
     "DynamicConvolutionInputGrad": (_check_convolution(3), _input_gradient),
     "DynamicConvolutionKernelGrad": (_check_convolution(2), _kernel_gradient),
 }
-"""A check of the instruction, and its meaning."""
+"""For each target name, a check of the instruction and the rule that evaluates it."""

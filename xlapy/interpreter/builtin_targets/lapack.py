@@ -1,7 +1,8 @@
-"""Meaning of the custom calls to LAPACK: SciPy's functions of the same names, matrix by matrix.
+"""The custom calls to LAPACK, which call SciPy's functions of the same names matrix by matrix.
 
-Owns: bytes in the layouts of a call, read as matrices and back; what is computed without LAPACK (empty matrices,
-those that hold infinities or NaN where LAPACK might not come to an end). Must not know: names of targets.
+Responsible for conversion between the bytes in the layouts of a call and matrices, and for results that are computed
+without LAPACK (for empty matrices, and for infinities or NaN where LAPACK might not terminate). Does not depend on the
+names of targets.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ __all__ = ["check_lapack", "run_lapack_routine", "call_lapack"]
 
 
 def check_lapack(instruction: Instruction) -> None:
-    """`UnsupportedError` unless the call is one that LAPACK can carry out."""
+    """Raises `UnsupportedError` unless LAPACK can execute the call."""
     lapack_call(instruction)
 
 
 def call_lapack(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Results as their target leaves them; what a failed computation (`info` is not 0) leaves is unspecified."""
+    """Returns the results of the target; those of a failed computation (`info` is not 0) are unspecified."""
     call = lapack_call(instruction)
     operands, results = parse_signature(signature_of(call.routine, call.element_type))
     layouts = operand_layout_shapes(instruction)
@@ -58,15 +59,15 @@ def call_lapack(_: Context, instruction: Instruction, values: Sequence[Value]) -
 
 
 def _computed(call: LapackCall, given: list[Array], zeros: list[Array]) -> Sequence[Any]:
-    """The results for one matrix of the batch."""
+    """Returns the results for one matrix of the batch."""
     if call.routine in FINITE_ONLY and not np.isfinite(given[0]).all():
         return [*zeros[:-1], NOT_FINITE]
     return run_lapack_routine(call, given)
 
 
 def run_lapack_routine(call: LapackCall, matrices: Sequence[Array]) -> Sequence[Any]:
-    """What a routine gives for one matrix, and what goes with it; the batch of the call does not count."""
-    from xlapy.custom_calls.lapack.routines import ROUTINES  # SciPy's part of it takes long to load
+    """Calls a routine for one matrix and its other operands; the batch dimensions of the call are ignored."""
+    from xlapy.custom_calls.lapack.routines import ROUTINES  # scipy.linalg loads slowly
 
     routine: Callable[..., Sequence[Any]] = ROUTINES[call.routine]
     return routine(call, *matrices)
@@ -76,22 +77,22 @@ def run_lapack_routine(call: LapackCall, matrices: Sequence[Array]) -> Sequence[
 
 
 def _order(rank: int, layout: Layout | None) -> tuple[int, ...]:
-    """The dimensions from major to minor."""
+    """Returns the dimensions from major to minor."""
     return tuple(range(rank)) if layout is None else layout.minor_to_major[::-1]
 
 
 def _matrices(value: Array, layout: Layout | None, count: int, rank: int) -> Array:
-    """The bytes of an array as a batch of matrices, column by column, of vectors or of numbers."""
-    lying = np.ascontiguousarray(value.transpose(_order(value.ndim, layout))).reshape(value.shape)
+    """Reads the bytes of an array as a batch of column-major matrices (rank 2), of vectors or of numbers."""
+    physical = np.ascontiguousarray(value.transpose(_order(value.ndim, layout))).reshape(value.shape)
     sizes = value.shape[value.ndim - rank :]
     if rank == 2:
-        return lying.reshape(count, sizes[1], sizes[0]).swapaxes(1, 2)
-    return lying.reshape(count, *sizes)
+        return physical.reshape(count, sizes[1], sizes[0]).swapaxes(1, 2)
+    return physical.reshape(count, *sizes)
 
 
 def _logical(matrices: Array, shape: Shape) -> Array:
-    """The array of a shape that has these bytes."""
+    """Returns the array of a shape with the bytes of these column-major matrices."""
     order = _order(shape.rank, shape.layout)
-    lying = matrices.swapaxes(1, 2) if matrices.ndim == 3 else matrices
-    physical = np.ascontiguousarray(lying).reshape([shape.dimensions[d] for d in order])
+    columns_first = matrices.swapaxes(1, 2) if matrices.ndim == 3 else matrices
+    physical = np.ascontiguousarray(columns_first).reshape([shape.dimensions[d] for d in order])
     return np.ascontiguousarray(physical.transpose(np.argsort(order)))

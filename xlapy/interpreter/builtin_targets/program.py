@@ -1,9 +1,9 @@
-"""Meaning of the custom call `xlapy.interpret`: what the interpreter makes of the HLO text in its `backend_config`.
+"""The custom call `xlapy.interpret`, which evaluates the HLO text in its `backend_config` with the interpreter.
 
-By it a module of static shapes holds what has no static form: `resolve-dynamic-dimensions` writes such calls, for
-platforms that have the host carry them out.
+With it, a module of static shapes can contain operations without a static form: the pass `resolve-dynamic-dimensions`
+creates such calls for platforms with host fallback.
 
-Owns: the target, the module of a call. Must not know: who writes such calls.
+Responsible for the target and for parsing the module of a call. Does not depend on the passes that create such calls.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from xlapy.text.parser import parse_hlo
 
 INTERPRET_TARGET = "xlapy.interpret"
 
-_MOST_KEPT = 256
-"""Modules: a program has few such calls, and what one has lost is parsed again."""
+_MAX_CACHED_MODULES = 256
+"""A program has few such calls; a module that is evicted from the cache is parsed again."""
 
 
-@lru_cache(maxsize=_MOST_KEPT)
+@lru_cache(maxsize=_MAX_CACHED_MODULES)
 def _parsed(text: str) -> Module:
     return parse_hlo(text)
 
 
 def parse_program(instruction: Instruction) -> Module:
-    """The module that a call evaluates; `UnsupportedError` if it is none, or does not fit the call."""
+    """Returns the module that a call evaluates; `UnsupportedError` if it is malformed or does not match the shapes."""
     where = f"{describe_instruction(instruction)}: {INTERPRET_TARGET}"
     try:
         module = _parsed(instruction.backend_config or "")
@@ -47,9 +47,10 @@ def parse_program(instruction: Instruction) -> Module:
 
 
 def check_program(instruction: Instruction) -> None:
-    """Errors as of `parse_program`."""
+    """Raises the errors of `parse_program`."""
     parse_program(instruction)
 
 
 def call_program(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Evaluates the module of a call on its operands."""
     return evaluate_computation(context, parse_program(instruction).entry_computation, values)

@@ -1,9 +1,10 @@
-"""Meaning of JAX's custom call for products of sparse with dense matrices on CPU, `cpu_csr_sparse_dense_ffi`.
+"""JAX's custom call `cpu_csr_sparse_dense_ffi`: products of a sparse matrix and a dense matrix or vector on CPU.
 
-Operands are the elements of a matrix row by row, where each row begins among them (and the last one ends), the column
-of each, and a dense matrix or vector. Elements behind the end of the last row do not count.
+The operands are the elements of a matrix in CSR format: the elements row by row, the index of the first element of each
+row (and the end of the last row), and the column of each element; then a dense matrix or vector. Elements beyond the
+end of the last row are ignored.
 
-Owns: its signature. Must not know: layouts.
+Responsible for its signature and evaluation. Does not depend on layouts.
 Source: jax.experimental.sparse.
 """
 
@@ -24,7 +25,7 @@ _TYPES = (S32, S64, F32, F64, C64, C128)
 
 
 def check_csr_product(instruction: Instruction) -> None:
-    """(a[e], i[m+1], i[e], a[k, ...]) -> a[m, ...], of static dimensions; a vector instead of a matrix is allowed."""
+    """Checks for (a[e], i[m+1], i[e], a[k, ...]) -> a[m, ...] with static dimensions and a dense matrix or vector."""
     if _fits(instruction):
         return
     given = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
@@ -51,7 +52,7 @@ def _fits(instruction: Instruction) -> bool:
 
 
 def call_csr_product(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The terms of each row are added in their order. `ExecutionError` for rows or columns that are none."""
+    """Adds the products of each row in order; raises `ExecutionError` for rows or columns out of bounds."""
     elements, starts, columns, dense = values
     starts = starts.astype(np.int64)
     counts = np.diff(starts)

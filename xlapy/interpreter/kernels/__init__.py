@@ -1,1 +1,1 @@
-"""NumPy kernels that interpreter rules are built of."""
+"""NumPy functions that the interpreter's rules call."""

@@ -1,15 +1,16 @@
-"""Combines a sequence of updates into the elements they are aimed at, in order, by any computation of scalars.
+"""Combines a sequence of updates into their target elements, in order, by any scalar computation.
 
-Owns: how updates that share a target are combined without a loop over elements. Scatter and select-and-scatter use it.
-Must not know: how an op finds its targets.
+Responsible for combining updates with a common target without a loop over elements; used by scatter and
+select-and-scatter. Does not depend on how an op finds its targets.
 
-The meaning is: for each update in order, `current[target] = computation(current[target], update)`. Three ways give it:
+The result is that of `current[target] = computation(current[target], update)` for each update in order. There are three
+implementations:
 
-- sums and products of floating-point numbers go through NumPy's `ufunc.at`, which does just this;
-- computations whose grouping does not matter (integer sums and products, maximum, minimum, and, or, xor, "the last
-  one") halve the updates of each target again and again: log2(m) steps for m updates on the busiest target;
-- any other computation runs in rounds, the k-th update of every target at once: m steps, whose total size is the number
-  of updates. So many updates on one target cost a small step each, and never more than linear time.
+- sums and products of floating-point numbers use NumPy's `ufunc.at`, which does exactly this;
+- computations that can be reassociated (integer sums and products, maximum, minimum, and, or, xor, the choice of one
+  argument) combine the updates of each target in pairs until one is left: log2(m) steps if a target has m updates;
+- other computations take one step per update of the target with the most updates: step k applies the k-th update of
+  every target. The steps together process each update once, so that the time is linear.
 """
 
 from __future__ import annotations
@@ -27,24 +28,25 @@ from xlapy.interpreter.batching.scalar_computations import apply_reducer
 from xlapy.interpreter.core import Array, Context
 from xlapy.opcodes.registry import OpDef
 
-_SUMS = (opcodes.ADD, opcodes.MULTIPLY)
+_ROUNDED_OPS = (opcodes.ADD, opcodes.MULTIPLY)
 
 
 def accumulate(
     context: Context, computation: Computation, current: Sequence[Array], targets: Array, updates: Sequence[Array]
 ) -> list[Array]:
-    """The N arrays `current` after all updates.
+    """Returns the N arrays `current` after all updates.
 
-    `current`: arrays of cells along their first axis (a cell is a scalar, or an array of them that are updated side
-    by side). `targets`: one cell number an update, in the order of updating. `updates`: N arrays, an update along the
-    first axis. `computation`: N current values and N updates to N new values (a tuple, or a bare value for N = 1).
+    `current`: arrays of cells along their first axis; a cell is a scalar, or an array whose elements are updated
+    together. `targets`: the cell number of each update, in the order of the updates. `updates`: N arrays with one
+    update per index of the first axis. `computation`: maps N current values and N updates to N new values (a tuple
+    unless N = 1).
     """
     if not targets.size:
         return [np.array(array) for array in current]
-    sequential = _sequential(monoid(computation), current[0])
+    sequential = _sequential_ufunc(monoid(computation), current[0])
     if sequential is not None:
         result, update = np.array(current[0]), updates[0]
-        rows = _as_rows(result) if result.ndim > 2 else result  # ufunc.at ends the process above 32 dimensions
+        rows = _as_rows(result) if result.ndim > 2 else result  # ufunc.at crashes the process above 32 dimensions
         with np.errstate(all="ignore"):
             sequential.at(rows, targets, _as_rows(update) if result.ndim > 2 else update)
         return [rows.reshape(result.shape)]
@@ -52,31 +54,31 @@ def accumulate(
     segments = _Segments(targets[order])
     arranged = [update[order] for update in updates]
     cells = [array[segments.targets] for array in current]
-    if _is_grouping_free(computation, current[0]):
-        cells = _halve(context, computation, cells, segments.counts, arranged)
+    if _is_reassociable(computation, current[0]):
+        cells = _combine_in_pairs(context, computation, cells, segments.counts, arranged)
     else:
-        cells = _in_rounds(context, computation, cells, segments, arranged)
+        cells = _apply_in_steps(context, computation, cells, segments, arranged)
     return [_with_cells(array, segments.targets, new) for array, new in zip(current, cells, strict=True)]
 
 
 def _as_rows(array: Array) -> Array:
-    """One row a cell."""
+    """Reshapes an array to one row per cell."""
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
-def _sequential(op: OpDef | None, array: Array) -> np.ufunc | None:
-    """NumPy's function for a sum or product that rounds at every step."""
+def _sequential_ufunc(op: OpDef | None, array: Array) -> np.ufunc | None:
+    """Returns NumPy's function for a sum or product that rounds at every step, or None for another op or type."""
     element_type = PrimitiveType.from_dtype(array.dtype)
     if op is opcodes.ADD and (element_type.is_floating or element_type.is_complex):
         return np.add
     return np.multiply if op is opcodes.MULTIPLY and element_type.is_floating else None
 
 
-def _is_grouping_free(computation: Computation, array: Array) -> bool:
-    """Whether updates may first be combined with each other: exact monoids, and the choice of one argument."""
+def _is_reassociable(computation: Computation, array: Array) -> bool:
+    """Returns whether updates can first be combined with each other: exact monoids, and the choice of one argument."""
     op = monoid(computation)
     if op is not None:
-        return not (op in _SUMS and PrimitiveType.from_dtype(array.dtype).is_complex)
+        return not (op in _ROUNDED_OPS and PrimitiveType.from_dtype(array.dtype).is_complex)
     root, count = computation.root_instruction, len(computation.parameters) // 2
     results = root.operands if root.op is opcodes.TUPLE else (root,)
     return all(
@@ -86,7 +88,7 @@ def _is_grouping_free(computation: Computation, array: Array) -> bool:
 
 
 class _Segments:
-    """The runs of equal targets in a sorted list of them: the target, the first place and the length of each.
+    """The runs of equal numbers in a sorted list of targets: the target, the first index and the length of each run.
 
     Example: [2, 2, 7] has targets [2, 7], starts [0, 2], counts [2, 1].
     """
@@ -97,7 +99,7 @@ class _Segments:
         self.counts: Array = np.diff(np.append(self.starts, len(ordered)))
 
 
-def _in_rounds(
+def _apply_in_steps(
     context: Context, computation: Computation, cells: list[Array], segments: _Segments, updates: list[Array]
 ) -> list[Array]:
     """Applies the first update of every segment, then the second of those that have one, and so on."""
@@ -113,15 +115,15 @@ def _in_rounds(
     return [_with_cells(cell, busiest_first, s) for cell, s in zip(cells, state, strict=True)]
 
 
-def _halve(
+def _combine_in_pairs(
     context: Context, computation: Computation, cells: list[Array], counts: Array, updates: list[Array]
 ) -> list[Array]:
-    """Combines neighbours within each segment until one update is left in each, then applies these."""
+    """Combines neighbors within each segment until one update is left in each, then applies these updates."""
     while int(counts.max()) > 1:
         first = np.concatenate(([0], np.cumsum(counts)[:-1]))
-        place = np.arange(len(updates[0])) - np.repeat(first, counts)
-        left = np.flatnonzero(place % 2 == 0)
-        paired = place[left] + 1 < np.repeat(counts, -(-counts // 2))
+        index = np.arange(len(updates[0])) - np.repeat(first, counts)
+        left = np.flatnonzero(index % 2 == 0)
+        paired = index[left] + 1 < np.repeat(counts, -(-counts // 2))
         kept = [update[left] for update in updates]
         partners = left[paired] + 1
         merged = apply_reducer(
@@ -133,7 +135,8 @@ def _halve(
     return apply_reducer(context, computation, cells, updates)
 
 
-def _with_cells(array: Array, places: Array, values: Array) -> Array:
+def _with_cells(array: Array, cells: Array, values: Array) -> Array:
+    """Returns a copy of an array with the values written to the given cells."""
     result = np.array(array)
-    result[places] = values
+    result[cells] = values
     return result

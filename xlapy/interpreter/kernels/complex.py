@@ -1,10 +1,9 @@
 """Complex functions of the elementwise operations, on arrays of complex128.
 
-Owns the kernels where XLA's infinities, NaNs and branch cuts are not NumPy's (which are those of C99, Annex G):
-XLA works on real and imaginary parts by formulas, so that an infinite part beside a NaN is usually lost. The sign
-of a zero part is unspecified wherever XLA itself is not consistent. Functions absent here (acos, sinh ...) are
-NumPy's.
-Must not know: operations, instructions, narrower types.
+Responsible for the kernels whose infinities, NaNs and branch cuts differ between XLA and NumPy (which follows C99,
+Annex G): XLA computes real and imaginary parts by formulas, so that an infinite part beside a NaN is usually lost. The
+sign of a zero part is unspecified where XLA itself is not consistent. Functions that are not here (acos, sinh ...) are
+NumPy's. Does not depend on operations, instructions or narrower types.
 Source: "Element-wise unary functions" and "Element-wise binary arithmetic operations" of the specification.
 """
 
@@ -20,7 +19,7 @@ UNDEFINED = complex(np.nan, np.nan)
 
 
 def compose(real: Any, imaginary: Any) -> Array:
-    """The complex array of two parts, without arithmetic, which would turn an infinite part into NaN."""
+    """Returns the complex array of two parts, without arithmetic, which would turn an infinite part into NaN."""
     shape = np.broadcast_shapes(np.shape(real), np.shape(imaginary))
     single = np.asarray(real).dtype == np.float32
     result = np.empty(shape, np.complex64 if single else np.complex128)
@@ -34,12 +33,12 @@ def _has_nan(operand: Array) -> Array:
 
 
 def _upper_cut(operand: Array) -> Array:
-    """The operand with -0 imaginary parts made +0, for functions that take the cut from above."""
+    """Replaces -0 imaginary parts by +0, for functions that are continuous from above at their branch cut."""
     return compose(operand.real, np.where(operand.imag == 0, 0.0, operand.imag))
 
 
 def absolute(operand: Array) -> Array:
-    """|z|; NaN if a part is, beside an infinity too."""
+    """|z|; NaN if a part is NaN, even if the other is infinite."""
     return np.where(_has_nan(operand), np.nan, np.hypot(operand.real, operand.imag))
 
 
@@ -50,7 +49,7 @@ def sign(operand: Array) -> Array:
 
 
 def divide(lhs: Array, rhs: Array) -> Array:
-    """Smith's method, and where it yields nothing, the limits for a zero or an infinite operand."""
+    """Divides by Smith's method; where that gives NaN + i NaN, uses the limits for a zero or infinite operand."""
     quotient = _smith(lhs, rhs)
     finite_left = np.isfinite(lhs.real) & np.isfinite(lhs.imag)
     finite_right = np.isfinite(rhs.real) & np.isfinite(rhs.imag)
@@ -65,7 +64,7 @@ def divide(lhs: Array, rhs: Array) -> Array:
 
 
 def _smith(lhs: Array, rhs: Array) -> Array:
-    """Division that scales by the larger part of the divisor, so that no square overflows."""
+    """Divides by Smith's method: scales by the larger part of the divisor, so that no square overflows."""
     steep = np.abs(rhs.real) < np.abs(rhs.imag)
     large, small = np.where(steep, rhs.imag, rhs.real), np.where(steep, rhs.real, rhs.imag)
     ratio = small / large
@@ -76,13 +75,13 @@ def _smith(lhs: Array, rhs: Array) -> Array:
 
 
 def _unit_box(operand: Array) -> Array:
-    """Infinite parts become 1 and the others 0, signs kept: the direction of an infinity."""
+    """Returns the direction of an infinity: infinite parts become 1 and the others 0, with their signs."""
     real, imaginary = np.isinf(operand.real).astype(float), np.isinf(operand.imag).astype(float)
     return compose(np.copysign(real, operand.real), np.copysign(imaginary, operand.imag))
 
 
 def _parts_of_quotient(lhs: Array, rhs: Array, scale: float) -> Array:
-    """`scale` times lhs times the conjugate of rhs, part by part."""
+    """Returns `scale` times lhs times the conjugate of rhs, part by part."""
     return compose(
         scale * (lhs.real * rhs.real + lhs.imag * rhs.imag), scale * (lhs.imag * rhs.real - lhs.real * rhs.imag)
     )
@@ -112,7 +111,7 @@ def logarithm(operand: Array) -> Array:
 
 
 def logarithm_plus_one(operand: Array) -> Array:
-    """log(1 + z), accurate near 0 and where 1 + z has the size 1: what 1 + real is rounded by counts to first order."""
+    """log(1 + z), accurate near 0 and where |1 + z| = 1: the rounding error of 1 + real is corrected to first order."""
     real, imaginary = operand.real, operand.imag
     shifted = 1 + real
     added = shifted - real

@@ -1,7 +1,7 @@
 """Conversions between element types: convert, bitcast-convert and reduce-precision.
 
-Owns: how a number of one type becomes one of another, for every pair of types. Must not know:
-dimensions beyond those a change of width adds or removes.
+Responsible for converting numbers between every pair of types. Does not depend on dimensions, except the one that a
+change of width adds or removes.
 Source: ConvertElementType, BitcastConvertType and ReducePrecision of the specification.
 """
 
@@ -39,7 +39,7 @@ def reduce_precision(context: Context, instruction: Instruction, values: Sequenc
 
 
 def dtype_of(element_type: PrimitiveType) -> np.dtype[Any]:
-    """The NumPy type of an array element type."""
+    """Returns the NumPy type of an array element type."""
     assert element_type.dtype is not None
     return element_type.dtype
 
@@ -48,11 +48,11 @@ def dtype_of(element_type: PrimitiveType) -> np.dtype[Any]:
 
 
 def convert_array(array: Array, target: PrimitiveType) -> Array:
-    """The same numbers in another element type.
+    """Converts numbers to another element type.
 
-    Integers wrap. Floats become integers by truncation and saturate; NaN becomes 0. PRED is "differs from 0",
-    as NaN does. Floats round to nearest, ties to even. Real numbers become complex with imaginary part 0, and of a
-    complex number only the real part becomes a real one.
+    Integers wrap. Floats are truncated to integers and saturate; NaN becomes 0. PRED is true for numbers that differ
+    from 0, including NaN. Floats round to nearest, ties to even. Real numbers become complex with imaginary part 0, and
+    complex numbers become real by dropping the imaginary part.
     """
     source, dtype = PrimitiveType.from_dtype(array.dtype), dtype_of(target)
     if source is target:
@@ -71,7 +71,7 @@ def convert_array(array: Array, target: PrimitiveType) -> Array:
 
 
 def _wide_integers(array: Array) -> Array:
-    """Integers and booleans as native numbers."""
+    """Converts integers and booleans to native integers."""
     return array.view(np.uint8) if array.dtype == np.bool_ else to_native_integer(array)
 
 
@@ -88,14 +88,14 @@ def _saturate(array: Array, target: PrimitiveType) -> Array:
 
 
 def _float_of_integer(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Integers rounded once: through float64 where that is exact or the last step, else by way of an odd number."""
+    """Converts integers to floats with one rounding: through float64 if that is exact, else rounded to odd first."""
     if array.itemsize < 8 or dtype in (np.float32, np.float64):
         return round_to(array.astype(np.float64), dtype) if dtype != np.float32 else array.astype(np.float32)
     return round_to(round_to_odd(array, np.dtype(np.float64)), dtype)
 
 
 def to_native_float(array: Array) -> Array:
-    """Floats in a native type that holds them exactly: float64 stays, all others become float32."""
+    """Converts floats to a native type that represents them exactly: float64 stays, all others become float32."""
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
 
 
@@ -103,9 +103,9 @@ def to_native_float(array: Array) -> Array:
 
 
 def bitcast_array(array: Array, target: PrimitiveType) -> Array:
-    """The same bits under another element type: narrowing appends a dimension, widening consumes the last one.
+    """Reads the same bits as another element type; narrowing appends a dimension, widening consumes the last one.
 
-    The first element of that dimension holds the lowest bits: s8[4] of 1, 2, 0, 0 is s32[] 513.
+    The first element of that dimension has the lowest bits: s8[4] of 1, 2, 0, 0 is s32[] 513.
     """
     source = PrimitiveType.from_dtype(array.dtype)
     if source is target:
@@ -123,7 +123,7 @@ def bitcast_array(array: Array, target: PrimitiveType) -> Array:
 
 
 def _recast_parts(array: Array, source: PrimitiveType, target: PrimitiveType) -> Array:
-    """Between c64 and c128, whose bits no integer type holds."""
+    """Converts between c64 and c128, whose bits do not fit in an integer type."""
     parts = np.ascontiguousarray(array).reshape(array.shape)
     if source.bits < target.bits:
         return parts.view(dtype_of(target))[..., 0]
@@ -131,13 +131,13 @@ def _recast_parts(array: Array, source: PrimitiveType, target: PrimitiveType) ->
 
 
 def _patterns(array: Array, source: PrimitiveType) -> Array:
-    """The bits of each element as an unsigned integer, zero above the width of the type."""
+    """Returns the bits of each element as an unsigned integer, with zeros above the width of the type."""
     patterns = array.view(f"u{array.itemsize}")
     return patterns & np.uint8((1 << source.bits) - 1) if source.bits < 8 else patterns
 
 
 def _from_patterns(patterns: Array, target: PrimitiveType) -> Array:
-    """Elements of given bits; bits above the width of the type are dropped."""
+    """Returns the elements with the given bits; bits above the width of the type are dropped."""
     patterns = np.asarray(patterns)
     if target is PRED:
         return patterns.astype(np.uint8) != 0
@@ -153,12 +153,12 @@ def _from_patterns(patterns: Array, target: PrimitiveType) -> Array:
 
 
 def reduce_precision_array(array: Array, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Floats rounded to what a format of the given widths can hold, in their own type.
+    """Rounds floats to a format with the given exponent and mantissa bits, and returns them in their own type.
 
-    The mantissa rounds to nearest, ties to even. With fewer exponent bits than the type has, numbers beyond
-    the format's largest become infinite, and those below its smallest normal one a zero of their sign. NaN
-    stays NaN, though a format without mantissa bits has none. Types of 8 bits and less count as f16 here
-    (f8e8m0fnu as f32), as in XLA: f8e4m3fn has numbers that 4 exponent bits do not hold.
+    The mantissa rounds to nearest, ties to even. If the format has fewer exponent bits than the type, numbers beyond
+    its largest become infinite, and those below its smallest normal number become a zero with their sign. NaN stays
+    NaN, even in a format without mantissa bits. Types of 8 bits and less are treated as f16 (f8e8m0fnu as f32), as in
+    XLA, because f8e4m3fn has numbers that a format with 4 exponent bits does not have.
     """
     own = reduce_precision_format(PrimitiveType.from_dtype(array.dtype))
     values = array.astype(np.float64)
@@ -179,6 +179,6 @@ def _round_mantissa(values: Array, bits: int, smallest_exponent: int) -> Array:
     scaled = np.ldexp(values, -quantum)
     rounded = np.rint(scaled)
     if bits == 0:
-        # The last bit kept is the exponent's: 1.5 * 2^e goes to the neighbour whose biased exponent is even.
+        # The last remaining bit is the exponent's: 1.5 * 2^e rounds to the neighbor whose biased exponent is even.
         rounded = np.where((np.abs(scaled) == 1.5) & (quantum % 2 != 0), np.copysign(1.0, scaled), rounded)
     return np.ldexp(rounded, quantum)

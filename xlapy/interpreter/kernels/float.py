@@ -1,7 +1,8 @@
 """Real-valued functions of the elementwise operations, on arrays of float32 or float64.
 
-Owns the kernels that NumPy has not, or has with other corners than XLA. A kernel computes in the type of its
-operands; who calls it chooses that type and rounds the result. Must not know: operations, instructions, narrow types.
+Responsible for the kernels that NumPy does not have, or whose special cases differ from XLA's. A kernel computes in the
+type of its operands; the caller chooses that type and rounds the result. Does not depend on operations, instructions or
+narrow types.
 Source: "Element-wise unary functions" and "Element-wise binary arithmetic operations" of the specification.
 """
 
@@ -48,6 +49,6 @@ def reciprocal_square_root(operand: Array) -> Array:
 
 
 def error_function(operand: Array) -> Array:
-    from scipy import special  # a tenth of a second to load, and few programs need it
+    from scipy import special  # loading takes a tenth of a second, and few programs use it
 
     return np.asarray(special.erf(operand))

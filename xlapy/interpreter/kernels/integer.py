@@ -1,10 +1,10 @@
 """Integer arithmetic of the elementwise operations: two's complement at any width, no traps.
 
-Owns the kernels on arrays of integers. A kernel receives arrays widened to a native NumPy type (1-, 2- and 4-bit
-elements become 8-bit ones of the same sign) and the true width in bits; its caller wraps the result back. Must not
-know: operations as objects, instructions, other element types.
-Source: "Element-wise binary arithmetic operations" and "Element-wise unary functions" of the specification; what
-happens in the corners (division by zero, shifts beyond the width, negative exponents) is XLA's.
+Responsible for the kernels on arrays of integers. A kernel takes arrays of a native NumPy type (1-, 2- and 4-bit
+elements are converted to 8 bits with the same signedness) and the true width in bits; the caller wraps the result. Does
+not depend on instructions or other element types.
+Source: "Element-wise binary arithmetic operations" and "Element-wise unary functions" of the specification; special
+cases (division by zero, shifts beyond the width, negative exponents) follow XLA.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from xlapy.base.element_types import Array
 
 
 def to_native_integer(array: Array) -> Array:
-    """The same numbers in a native NumPy type: the array itself from 8 bits on, int8 or uint8 below."""
+    """Converts 1-, 2- and 4-bit integers to int8 or uint8; returns wider ones unchanged."""
     if array.dtype.kind in "iu":
         return array
     return array.astype(np.uint8 if array.dtype.name.startswith("u") else np.int8)
 
 
 def wrap(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Integers reduced modulo 2^bits into `dtype`."""
+    """Reduces integers modulo 2^bits to `dtype`."""
     return array.astype(dtype)
 
 
@@ -33,7 +33,7 @@ def is_signed(array: Array) -> bool:
 
 
 def unsigned_bits(array: Array, bits: int) -> Array:
-    """The bit patterns, in an unsigned type of the same storage, zero above `bits`."""
+    """Returns the bit patterns in an unsigned type of the same storage, with zeros above `bits`."""
     pattern = array.view(f"u{array.itemsize}")
     return pattern if bits == 8 * array.itemsize else pattern & pattern.dtype.type((1 << bits) - 1)
 
@@ -55,7 +55,7 @@ def negate(operand: Array, _: int) -> Array:
 
 
 def absolute(operand: Array, _: int) -> Array:
-    """|x|; the smallest number of the type stays as it is."""
+    """|x|; the smallest number of the type is unchanged."""
     return np.abs(operand)
 
 
@@ -70,13 +70,13 @@ def divide(lhs: Array, rhs: Array, _: int) -> Array:
 
 
 def remainder(lhs: Array, rhs: Array, _: int) -> Array:
-    """What truncating division leaves, with the sign of the dividend: x rem 0 is x, MIN rem -1 is 0."""
+    """The remainder of truncating division, with the sign of the dividend: x rem 0 is x, MIN rem -1 is 0."""
     _quotient, rest = _truncating_division(lhs, rhs)
     return np.where(rhs == 0, lhs, rest)
 
 
 def _truncating_division(lhs: Array, rhs: Array) -> tuple[Array, Array]:
-    """Quotient and remainder; those of a zero divisor are arbitrary."""
+    """Returns quotient and remainder; those of a zero divisor are arbitrary."""
     one = rhs.dtype.type(1)
     safe = np.where(rhs == 0, one, rhs)
     if not is_signed(lhs):
@@ -102,7 +102,7 @@ def power(base: Array, exponent: Array, bits: int) -> Array:
         square = square * square
     if not is_signed(base):
         return result
-    # (-1)^n by the lowest bit of n holds for negative n too, so for bases 1 and -1 the loop already has the answer
+    # (-1)^n depends on the lowest bit of n, also for negative n, so the loop is correct for the bases 1 and -1
     vanishes = (exponent < 0) & (base != 1) & (base != -1)
     return np.where(vanishes, base.dtype.type(0), result)
 
@@ -116,7 +116,7 @@ def minimum(lhs: Array, rhs: Array, _: int) -> Array:
 
 
 def multiply_high(lhs: Array, rhs: Array, bits: int) -> Array:
-    """The upper half of the product of two numbers of `bits` bits."""
+    """Returns the upper half of the product of two numbers of `bits` bits."""
     if bits < 64:
         wide = np.int64 if is_signed(lhs) else np.uint64
         return (lhs.astype(wide) * rhs.astype(wide)) >> wide(bits)
@@ -124,13 +124,13 @@ def multiply_high(lhs: Array, rhs: Array, bits: int) -> Array:
     high = _multiply_high_64(a, b)
     if not is_signed(lhs):
         return high
-    # As unsigned numbers, negative operands stand 2^64 too high: each adds the other operand to the upper half.
+    # Read as unsigned, a negative operand is 2^64 too large, which adds the other operand to the upper half.
     zero = np.uint64(0)
     return (high - np.where(lhs < 0, b, zero) - np.where(rhs < 0, a, zero)).view(np.int64)
 
 
 def _multiply_high_64(a: Array, b: Array) -> Array:
-    """By 32-bit halves: no sum below exceeds 64 bits."""
+    """Multiplies 32-bit halves, so that no sum exceeds 64 bits."""
     half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
     a_low, a_high, b_low, b_high = a & mask, a >> half, b & mask, b >> half
     middle = a_high * b_low + ((a_low * b_low) >> half)
@@ -155,7 +155,7 @@ def bitwise_not(operand: Array, _: int) -> Array:
 
 
 def _amount(rhs: Array, bits: int) -> tuple[Array, Array]:
-    """A shift amount read as unsigned: where it lies within the width, and the amount made safe elsewhere."""
+    """Reads a shift amount as unsigned; returns where it is less than the width, and the amount, 0 elsewhere."""
     amount = unsigned_bits(rhs, bits)
     within = amount < bits
     return within, np.where(within, amount, amount.dtype.type(0))
@@ -169,14 +169,14 @@ def shift_left(lhs: Array, rhs: Array, bits: int) -> Array:
 
 
 def shift_right_logical(lhs: Array, rhs: Array, bits: int) -> Array:
-    """Fills with zeros; shifts by the width or more give 0."""
+    """Shifts in zeros; shifts by the width or more give 0."""
     within, amount = _amount(rhs, bits)
     pattern = unsigned_bits(lhs, bits)
     return np.where(within, pattern >> amount, pattern.dtype.type(0))
 
 
 def shift_right_arithmetic(lhs: Array, rhs: Array, bits: int) -> Array:
-    """Fills with the top bit, of unsigned numbers too; shifts by the width or more give that bit everywhere."""
+    """Shifts in the top bit, for unsigned numbers too; shifts by the width or more give that bit in all positions."""
     within, amount = _amount(rhs, bits)
     signed = _as_signed(lhs, bits)
     last = amount.dtype.type(bits - 1)
@@ -184,7 +184,7 @@ def shift_right_arithmetic(lhs: Array, rhs: Array, bits: int) -> Array:
 
 
 def _as_signed(array: Array, bits: int) -> Array:
-    """The bit patterns read as two's complement numbers of `bits` bits."""
+    """Reads bit patterns as two's complement numbers of `bits` bits."""
     signed = array.view(f"i{array.itemsize}")
     spare = 8 * array.itemsize - bits
     if is_signed(array) or not spare:
@@ -194,7 +194,7 @@ def _as_signed(array: Array, bits: int) -> Array:
 
 
 def count_leading_zeros(operand: Array, bits: int) -> Array:
-    """Zeros above the highest set bit; the full width for 0."""
+    """Counts the zeros above the highest set bit; the full width for 0."""
     pattern = unsigned_bits(operand, bits)
     step = 1
     while step < bits:

@@ -1,16 +1,17 @@
-"""Random bits from a counter: Threefry-2x32 and Philox-4x32, bit for bit as XLA's.
+"""Counter-based random bits: Threefry-2x32 and Philox-4x32, with the same bits as XLA.
 
-Owns: both generators, and how their blocks of 32-bit words fill an array. Must not know: instructions, text.
+Responsible for both generators, and for the order in which their blocks of 32-bit words fill an array. Does not depend
+on instructions.
 Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011), with 20 and 10 rounds.
 
-A generator turns a counter into a block of 32-bit words, by a bijection that the key chooses; `n`, `n + 1`, ... give
-block after block, so that an array of any size is made at once. Elements of less than 32 bits take the lowest bits of
-a word each, those of 64 bits two words, lower half first.
+A generator maps a counter to a block of 32-bit words by a bijection that the key selects. The counters `n`, `n + 1`,
+... give consecutive blocks, so that an array of any size is computed at once. Elements of less than 32 bits use the
+lowest bits of one word each; elements of 64 bits use two words, lower half first.
 
-States may have leading dimensions, which the results then have too: as many generators, side by side.
+States may have leading dimensions, which the results then have too: one generator per index.
 
 Example: Philox fills u32[6] with the blocks of two counters, of four words each; the last two words are dropped, and
-the counter moves on by 2.
+the counter advances by 2.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _PARITY = 0x1BD11BDA
 
 
 def three_fry(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array, Array]:
-    """The next state, uint64[..., 2] (key, counter), and an array `[..., *dimensions]` of random words.
+    """Returns the next state, uint64[..., 2] (key, counter), and an array `[..., *dimensions]` of random words.
 
-    The words are uint64 if `bits`, the width of an element, is 64, else uint32, of which the lowest bits count.
+    The words are uint64 if `bits`, the width of an element, is 64, else uint32, whose lowest bits are used.
     """
     leading = state.shape[:-1]
     if bits == 64:
@@ -57,9 +58,10 @@ def three_fry(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array
 
 
 def _halves(dimensions: Sequence[int]) -> tuple[int, list[int]]:
-    """The dimension in which the two words of a block are neighbours, and the sizes of the array of blocks.
+    """Returns the dimension along which the two words of a block are neighbors, and the sizes of the array of blocks.
 
-    It is the first of even size, or else the (first) largest, which then loses the last word of its last blocks.
+    It is the first dimension of even size, or else the first of the largest, where the last word of the last blocks is
+    then dropped.
     """
     sizes = list(dimensions) or [1]
     even = [d for d, size in enumerate(sizes) if size % 2 == 0]
@@ -69,7 +71,7 @@ def _halves(dimensions: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def _three_fry_blocks(state: Array, dimensions: Sequence[int]) -> Words:
-    """Both words of one block for each element of an array, whose row-major positions are added to the counter."""
+    """Returns both words of one block per element; the element's row-major position is added to the counter."""
     positions = np.arange(math.prod(dimensions), dtype=np.uint64).reshape(dimensions)
     column = (*state.shape[:-1], *[1] * len(dimensions))
     key, counter = state[..., 0].reshape(column), state[..., 1].reshape(column)
@@ -93,20 +95,20 @@ def _rotate(word: Array, distance: int) -> Array:
 # Philox
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-_KEY_STEPS = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))
+_KEY_INCREMENTS = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))
 _ROUNDS = 10
 
 
 def philox_block_count(count: int, bits: int) -> int:
-    """The blocks of four words that so many elements take: how far the counter moves on."""
+    """Returns the number of blocks of four words for `count` elements, by which the counter advances."""
     return -(-count * (2 if bits == 64 else 1) // 4)
 
 
 def philox(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array, Array]:
-    """The next state and an array of random words, as `three_fry` returns them.
+    """Returns the next state and an array of random words, as `three_fry` does.
 
-    The state is uint64[..., 3] (key, lower and upper half of the counter) or uint64[..., 2], in which the key is the
-    upper half too and does not move.
+    The state is uint64[..., 3] (key, lower and upper half of the counter) or uint64[..., 2], where the key is also the
+    upper half and does not change.
     """
     leading, size = state.shape[:-1], state.shape[-1]
     key, low, high = state[..., 0], state[..., 1], state[..., 2 if size == 3 else 0]
@@ -122,7 +124,7 @@ def philox(state: Array, dimensions: Sequence[int], bits: int) -> tuple[Array, A
 
 
 def _philox_blocks(key: Array, low: Array, high: Array, blocks: int) -> Words:
-    """The four words `[..., blocks]` of each block, for keys and counters `[..., 1]`."""
+    """Returns the four words `[..., blocks]` of each block, for keys and counters `[..., 1]`."""
     lows = low + np.arange(blocks, dtype=np.uint64)
     highs = high + (lows < low).astype(np.uint64)
     words = [*_split(lows), *_split(highs)]
@@ -131,15 +133,15 @@ def _philox_blocks(key: Array, low: Array, high: Array, blocks: int) -> Words:
         first_low, first_high = _split(words[0] * _MULTIPLIERS[0])
         second_low, second_high = _split(words[2] * _MULTIPLIERS[1])
         words = [second_high ^ words[1] ^ keys[0], second_low, first_high ^ words[3] ^ keys[1], first_low]
-        keys = [k + step for k, step in zip(keys, _KEY_STEPS, strict=True)]
+        keys = [k + increment for k, increment in zip(keys, _KEY_INCREMENTS, strict=True)]
     return words
 
 
-# Words of 32 bits and numbers of 64
+# 64-bit numbers as pairs of 32-bit words
 
 
 def _split(numbers: Array) -> tuple[Array, Array]:
-    """The lower and the upper half of uint64 numbers, as uint32 words."""
+    """Returns the lower and the upper half of uint64 numbers, as uint32 words."""
     return (numbers & _MASK).astype(np.uint32), (numbers >> _WORD).astype(np.uint32)
 
 

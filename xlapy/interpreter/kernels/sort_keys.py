@@ -1,13 +1,13 @@
-"""Reads a comparator as an order of keys, so that a sort can compute each key once and sort by integers.
+"""Recognizes comparators that compare by keys, so that a sort computes each key once and sorts integers.
 
-Owns: recognising comparators that compare lexicographically by keys. Must not know: how an array is sorted.
+Responsible for recognizing lexicographic comparisons of keys. Does not depend on how an array is sorted.
 
-Most comparators say: compare a key of the left element with the same key of the right one, and if they are equal the
-next key. A key is any elementwise function of one element, such as `select(x != x, nan, x)`. How the comparisons are
-put together (`or(lt1, and(eq1, lt2))`, `select(eq1, lt2, lt1)` ...) is not matched by pattern: the comparator is
+Most comparators compare a key of the left element with the same key of the right element, and if these are equal, the
+next key. A key is any elementwise function of one element, such as `select(x != x, nan, x)`. The logic that combines
+the comparisons (`or(lt1, and(eq1, lt2))`, `select(eq1, lt2, lt1)` ...) is not matched by pattern: the comparator is
 evaluated for all 3^k outcomes (less, equal, greater) of its k keys, and that table shows which key decides first.
 Example: for `or(lt1, and(eq1, lt2))` the table is true wherever key 1 is less and false wherever it is greater,
-whatever key 2 is; so key 1 decides. Where key 1 is equal, the same holds of key 2.
+whatever key 2 is: key 1 decides first. Where key 1 is equal, the same holds for key 2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xlapy.interpreter.elementwise import total_order_key
 from xlapy.interpreter.kernels.integer import to_native_integer
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
 
-_MOST_KEYS = 8  # the table has 3^keys entries
+_MAX_KEYS = 8  # the table has 3^keys entries
 
 _TRUE_FOR = {
     ComparisonDirection.EQ: (False, True, False),
@@ -37,11 +37,11 @@ _TRUE_FOR = {
     ComparisonDirection.GT: (False, False, True),
     ComparisonDirection.GE: (False, True, True),
 }
-"""What a comparison says if its left side is less than, equal to, greater than its right side."""
+"""The result of a comparison if its left side is less than, equal to, greater than its right side."""
 
 
 def integer_key(array: Array) -> Array:
-    """Integers in the order of the elements: numbers by value, floats in the total order, false before true."""
+    """Returns integers in the order of the elements: integers by value, floats in total order, false before true."""
     if array.dtype == np.bool_:
         return array.astype(np.uint8)
     element_type = PrimitiveType.from_dtype(array.dtype)
@@ -49,12 +49,13 @@ def integer_key(array: Array) -> Array:
 
 
 def comparator_keys(context: Context, comparator: Computation, operands: Sequence[Array]) -> list[Array] | None:
-    """Integer arrays, the first decides first, such that sorting by them ascending is sorting by the comparator.
+    """Returns integer arrays, most significant first, such that sorting by them is sorting by the comparator.
 
-    None if the comparator cannot be read so, or if a NaN is compared by IEEE's partial order, which orders it nowhere.
+    Returns None if the comparator has another form, or if a NaN is compared by IEEE's partial order, in which NaN is
+    unordered.
     """
     reading = _Reading(comparator)
-    if not reading.find_comparisons() or len(reading.keys) > _MOST_KEYS:
+    if not reading.find_comparisons() or len(reading.keys) > _MAX_KEYS:
         return None
     decisions = _decisions(reading.table(context))
     if decisions is None:
@@ -68,7 +69,7 @@ def comparator_keys(context: Context, comparator: Computation, operands: Sequenc
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """A function of the left element, and the order its values are compared in."""
+    """A function of the left element, and the order in which its values are compared."""
 
     value: Instruction
     partial_order: bool
@@ -76,17 +77,17 @@ class _Key:
 
 @dataclass(slots=True)
 class _Reading:
-    """The instructions of a comparator told apart: constants, comparisons of keys, and the logic that joins these."""
+    """The instructions of a comparator, classified as constants, comparisons of keys, and logic that combines these."""
 
     comparator: Computation
     keys: list[_Key] = field(default_factory=list[_Key])
     comparisons: dict[Instruction, tuple[int, bool]] = field(default_factory=dict[Instruction, tuple[int, bool]])
-    """The key of each comparison, and whether the left element stands on its right side."""
+    """The key of each comparison, and whether the left element is its right operand."""
     logic: list[Instruction] = field(default_factory=list[Instruction])
-    """Constants, comparisons and what joins them, operands first."""
+    """Constants, comparisons and the logic that combines them, operands first."""
 
     def find_comparisons(self) -> bool:
-        """Whether all that the root depends on can be told apart."""
+        """Returns whether every instruction that the root depends on can be classified."""
         sides: dict[Instruction, set[int]] = {}
         needed = ancestors([self.comparator.root_instruction])
         for instruction in post_order(self.comparator):
@@ -96,12 +97,12 @@ class _Reading:
                 sides[instruction] = {instruction.parameter_number % 2}
                 continue
             sides[instruction] = {side for operand in instruction.operands for side in sides[operand]}
-            if not self._place(instruction, sides):
+            if not self._classify(instruction, sides):
                 return False
         return len(sides[self.comparator.root_instruction]) == 2
 
-    def _place(self, instruction: Instruction, sides: dict[Instruction, set[int]]) -> bool:
-        """Tells an instruction apart; False if it is none of the three, nor part of a key."""
+    def _classify(self, instruction: Instruction, sides: dict[Instruction, set[int]]) -> bool:
+        """Classifies an instruction; returns False if it is none of the three and not part of a key."""
         if instruction.shape.rank or not instruction.shape.is_array:
             return False
         if not (instruction.op.elementwise or instruction.op in (opcodes.CONSTANT, opcodes.BITCAST_CONVERT)):
@@ -134,15 +135,15 @@ class _Reading:
         return len(self.keys) - 1
 
     def table(self, context: Context) -> Array:
-        """What the comparator says for each outcome of its keys: pred[3, 3, ...], a dimension (<, =, >) a key."""
+        """Returns the comparator's result for all outcomes: pred[3, 3, ...], one dimension (<, =, >) per key."""
         rank = len(self.keys)
         values: dict[Instruction, Array] = {}
         for instruction in self.logic:
             if instruction in self.comparisons:
                 number, swapped = self.comparisons[instruction]
-                says = np.array(_TRUE_FOR[instruction.attributes_as(CompareAttributes).direction])
-                along = [3 if d == number else 1 for d in range(rank)]
-                values[instruction] = (says[::-1] if swapped else says).reshape(along)
+                results = np.array(_TRUE_FOR[instruction.attributes_as(CompareAttributes).direction])
+                shape = [3 if d == number else 1 for d in range(rank)]
+                values[instruction] = (results[::-1] if swapped else results).reshape(shape)
             else:
                 operands = [values[operand] for operand in instruction.operands]
                 values[instruction] = RULES.find(instruction.op)(context, instruction, operands)
@@ -150,7 +151,7 @@ class _Reading:
 
 
 def _decisions(table: Array) -> list[tuple[int, bool]] | None:
-    """The keys in the order in which they decide, each with whether it descends; None if it is not so simple."""
+    """Returns the keys in the order in which they decide, each with whether it descends; None if there is no order."""
     remaining = list(range(table.ndim))
     decided: list[tuple[int, bool]] = []
     while table.ndim and table.any() and not table.all():
@@ -167,7 +168,7 @@ def _decisions(table: Array) -> list[tuple[int, bool]] | None:
 
 
 def _evaluate_key(context: Context, comparator: Computation, key: _Key, operands: Sequence[Array]) -> Array | None:
-    """The key of every element; None for a NaN in partial order, and for complex numbers, which have none."""
+    """Returns the key of every element; None for a NaN in partial order, and for complex numbers."""
     values: dict[Instruction, Array] = {}
     needed = ancestors([key.value])
     for instruction in post_order(comparator):
@@ -189,12 +190,12 @@ def _same(a: Instruction, b: Instruction) -> bool:
 
 
 def _mirror(a: Instruction, b: Instruction) -> bool:
-    """Whether `b` computes from the right element what `a` computes from the left one, or the other way round."""
+    """Returns whether `a` and `b` are the same function, one of the left element and the other of the right one."""
     return _agree(a, b, 1)
 
 
 def _agree(a: Instruction, b: Instruction, flip: int) -> bool:
-    """Whether two expressions are equal once the lowest bit of parameter numbers is flipped."""
+    """Returns whether two expressions are equal if the lowest bit of parameter numbers in one is flipped by `flip`."""
     pairs = [(a, b)]
     seen: set[tuple[Instruction, Instruction]] = set()
     while pairs:

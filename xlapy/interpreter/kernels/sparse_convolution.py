@@ -1,10 +1,12 @@
-"""Kernels of convolutions with structured sparsity, made dense.
+"""Converts convolution kernels with structured sparsity to dense kernels.
 
-Must not know: how a convolution is computed. Source: SparsityConfig of xla_data.proto; hlo_evaluator_sparsity_test.cc.
+Does not depend on how a convolution is computed. Source: SparsityConfig of xla_data.proto;
+hlo_evaluator_sparsity_test.cc.
 
-A kernel of sparsity 1xN along a dimension is a tuple (elements, places): of N elements of the dense kernel one is
-stored, and its place, from 0 to N-1, among them. With a stride of S the N are S apart. Example: the elements [5, 6] at
-the places [3, 0] of 1x4 are [0,0,0,5, 6,0,0,0] with a stride of 1, [0,6,0,0, 0,0,5,0] with a stride of 2.
+A kernel of sparsity 1xN along a dimension is a tuple (elements, positions): of each block of N elements of the dense
+kernel it has one element, and its position in the block, from 0 to N-1. With a stride S, the N elements of a block are
+S apart. Example: the elements [5, 6] at the positions [3, 0] of 1x4 are [0,0,0,5, 6,0,0,0] with a stride of 1, and
+[0,6,0,0, 0,0,5,0] with a stride of 2.
 """
 
 from __future__ import annotations
@@ -21,41 +23,44 @@ from xlapy.opcodes.convolution import ConvolutionAttributes, TensorSparsity
 
 
 def dense_kernel(instruction: Instruction, kernel: Value) -> Array:
-    """The kernel as an array; one that is an array already is returned as it is.
+    """Returns the dense kernel; a kernel that is an array is returned unchanged.
 
-    `UnsupportedError` for a sparsity that has no meaning, `ExecutionError` for a place outside its block.
+    Raises `UnsupportedError` for an undefined sparsity, `ExecutionError` for a position outside its block.
     """
     attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     sparsity = attrs.sparsity_config.rhs
     if not isinstance(kernel, tuple):
         if sparsity is not None:
-            _refuse(instruction, f"of sparsity {sparsity.to_text()} must be a tuple of its elements and their places")
+            _refuse(
+                instruction, f"of sparsity {sparsity.to_text()} must be a tuple of its elements and their positions"
+            )
         return kernel
     if sparsity is None:
         _refuse(instruction, "that is a tuple needs a sparsity_config of rhs")
-    elements, places = kernel
-    _check(instruction, sparsity, elements, places)
+    elements, positions = kernel
+    _check(instruction, sparsity, elements, positions)
     size = sparsity.block_size
-    moved, offsets = (np.moveaxis(array, sparsity.dimension, 0) for array in (elements, places.astype(np.int64)))
+    moved, offsets = (np.moveaxis(array, sparsity.dimension, 0) for array in (elements, positions.astype(np.int64)))
     outside = offsets[(offsets < 0) | (offsets >= size)]
     if outside.size:
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: an element of the kernel has the place {outside[0]} in a block of "
+            f"{describe_instruction(instruction)}: an element of the kernel has the position {outside[0]} in a block "
+            f"of "
             f"{size}"
         )
-    rounds, within = np.divmod(np.arange(len(moved)), sparsity.stride)
-    starts = (rounds * size * sparsity.stride + within).reshape(-1, *[1] * (moved.ndim - 1))
+    groups, within = np.divmod(np.arange(len(moved)), sparsity.stride)
+    starts = (groups * size * sparsity.stride + within).reshape(-1, *[1] * (moved.ndim - 1))
     dense = np.zeros((len(moved) * size, *moved.shape[1:]), elements.dtype)
     np.put_along_axis(dense, starts + offsets * sparsity.stride, moved, axis=0)
     return np.moveaxis(dense, 0, sparsity.dimension)
 
 
-def _check(instruction: Instruction, sparsity: TensorSparsity, elements: Array, places: Array) -> None:
+def _check(instruction: Instruction, sparsity: TensorSparsity, elements: Array, positions: Array) -> None:
     features = instruction.attributes_as(ConvolutionAttributes).dim_labels.kernel_input_feature_dimension
     if sparsity.dimension != features:
         _refuse(instruction, f"is sparse along its input features, dimension {features}, not {sparsity.dimension}")
-    if places.shape != elements.shape or not PrimitiveType.from_dtype(places.dtype).is_integral:
-        _refuse(instruction, f"of sizes {list(elements.shape)} needs an integer place for each element")
+    if positions.shape != elements.shape or not PrimitiveType.from_dtype(positions.dtype).is_integral:
+        _refuse(instruction, f"of sizes {list(elements.shape)} needs an integer position for each element")
     stored = elements.shape[features]
     if sparsity.stride < 1 or stored % sparsity.stride:
         _refuse(instruction, f"stores {stored} elements, no multiple of its stride {sparsity.stride}")

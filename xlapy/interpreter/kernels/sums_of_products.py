@@ -1,10 +1,11 @@
-"""Sums of products: in which numbers they are accumulated, and how a sum becomes an element of the result.
+"""Sums of products: batched matrix products of every element type, for dot and convolution.
 
-Owns: batched matrix products of every element type. Must not know: instructions, dimension numbers.
+Responsible for the type that sums are accumulated in, and for their conversion to the result type. Does not depend on
+instructions or dimension numbers.
 
-Small matrix products are added up term by term, which gives the bits of XLA:CPU: in the type of the result, or in f32
-for bf16 and f16. Other sums with a floating-point operand or result are accumulated in float64 (complex ones in
-complex128) and rounded once. Sums of integers are exact modulo 2^64, so they wrap in any integer type.
+Small matrix products are added term by term, in the type of the result, or in f32 for bf16 and f16; the result is
+bitwise equal to XLA:CPU's. Other sums with a floating-point operand or result are accumulated in float64 (complex ones
+in complex128) and rounded once. Sums of integers are exact modulo 2^64, so that they wrap in any integer type.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from xlapy.opcodes.contraction import higher_precision_type
 
 _DIGIT_BITS = 16
 _EXACT_TERMS = 1 << (53 - 2 * _DIGIT_BITS)
-"""How many products of two digits float64 adds without rounding."""
-_SHORT = 8
-"""XLA:CPU rounds the products of sums with fewer terms; longer ones use fused multiply-add where f32 is accumulated."""
-_IN_ORDER_PRODUCTS = 1 << 18
-"""How many products a matrix product may have that is added up term by term."""
+"""The number of products of two digits that float64 adds without rounding."""
+_FMA_MIN_TERMS = 8
+"""XLA:CPU rounds each product in shorter sums; longer sums use fused multiply-add if they accumulate in f32."""
+_MAX_IN_ORDER_PRODUCTS = 1 << 18
+"""Matrix products with more multiplications are not added term by term, but by NumPy in float64."""
 _IN_ORDER_TYPES = {F16: F32, BF16: F32, F32: F32, F64: F64, C64: C64, C128: C128}
-"""The type that sums of elements of a type are kept in."""
+"""The type in which elements of each type are added term by term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """The arithmetic of one sum of products, for its operand and result types.
+    """The arithmetic of a sum of products, for its operand and result types.
 
-    dtype: of the numbers worked with: float64, complex128, or uint64 for integers modulo 2^64. digits: how many digits
-    in base 2^16 of those integers reach the result; 1 if the operands are single digits, sign included. sum_type: the
-    type a finished sum is rounded to or wraps in; that of the operands for results that are PRED, or integers of
-    floating-point operands. element_type: of the result. carried: the type in which small products are added up term by
-    term, None if they are not.
+    dtype: the type of the computation: float64, complex128, or uint64 for integers modulo 2^64. digits: the number of
+    digits in base 2^16 of those integers that affect the result; 1 if the operands are single digits, including the
+    sign. sum_type: the type that a finished sum is rounded to or wraps in; the operands' type if the result is PRED, or
+    integer with floating-point operands. element_type: the type of the result. carried: the type in which small
+    products are added term by term, None if they are not.
     """
 
     dtype: np.dtype[Any]
@@ -51,7 +52,7 @@ class Accumulator:
 
     @staticmethod
     def of(operands: Sequence[PrimitiveType], result: PrimitiveType) -> Accumulator:
-        """For products of elements of these types, summed into elements of type `result`."""
+        """Returns the accumulator for products of elements of these types, with a result of type `result`."""
         types = (*operands, result)
         if any(t.is_complex for t in types):
             return Accumulator(np.dtype(np.complex128), 0, result, result, _carried(operands, result))
@@ -65,16 +66,16 @@ class Accumulator:
         return Accumulator(np.dtype(np.uint64), digits, sum_type, result)
 
     def widen(self, operand: Array) -> Array:
-        """The elements of an operand as numbers to work with; negative integers as their residues."""
+        """Converts an operand to the type of the computation; negative integers become their residues."""
         if self.dtype != np.uint64 or operand.dtype == np.bool_:
             return operand.astype(self.dtype)
         return operand.astype(np.int64 if operand.dtype != np.uint64 else np.uint64).view(np.uint64)
 
     def matmul(self, lhs: Array, rhs: Array) -> Array:
-        """`[batch, m, k]` times `[batch, k, n]`, both widened; `[batch, m, n]`, not yet narrowed."""
+        """Multiplies `[batch, m, k]` by `[batch, k, n]`, both widened; the result `[batch, m, n]` is not narrowed."""
         if self.dtype != np.uint64:
-            is_small = lhs.size * rhs.shape[-1] <= _IN_ORDER_PRODUCTS
-            if self.carried is None or not is_small or (self.carried is not F32 and lhs.shape[-1] >= _SHORT):
+            is_small = lhs.size * rhs.shape[-1] <= _MAX_IN_ORDER_PRODUCTS
+            if self.carried is None or not is_small or (self.carried is not F32 and lhs.shape[-1] >= _FMA_MIN_TERMS):
                 return np.matmul(lhs, rhs)
             return self._matmul_in_order(lhs, rhs, self.carried)
         total = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), np.uint64)
@@ -84,8 +85,8 @@ class Accumulator:
         return total
 
     def _matmul_in_order(self, lhs: Array, rhs: Array, carried: PrimitiveType) -> Array:
-        """One rank-1 product after the other; each sum is rounded, each product too unless the sum is long."""
-        products = np.dtype(np.float64) if lhs.shape[-1] >= _SHORT else carried.dtype
+        """Adds one rank-1 product after the other; rounds each sum, and each product unless the sum is long."""
+        products = np.dtype(np.float64) if lhs.shape[-1] >= _FMA_MIN_TERMS else carried.dtype
         left, right = (convert_array(side, self.sum_type).astype(products) for side in (lhs, rhs))
         total = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), carried.dtype)
         for k in range(lhs.shape[-1]):
@@ -93,7 +94,7 @@ class Accumulator:
         return total
 
     def _integer_matmul(self, lhs: Array, rhs: Array) -> Array:
-        """Schoolbook multiplication in base 2^16: each product of digits is an exact float64 matrix product."""
+        """Multiplies digit by digit in base 2^16: each product of digits is an exact float64 matrix product."""
         left, right = _digits(lhs, self.digits), _digits(rhs, self.digits)
         total = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), np.uint64)
         for place in range(self.digits):
@@ -103,19 +104,22 @@ class Accumulator:
         return total
 
     def narrow(self, sums: Array) -> Array:
-        """Sums as elements of the result: integers wrap, floating-point numbers are rounded once."""
+        """Converts sums to the result type: integers wrap, floating-point numbers are rounded once."""
         return convert_array(convert_array(sums, self.sum_type), self.element_type)
 
 
 def _carried(operands: Sequence[PrimitiveType], result: PrimitiveType) -> PrimitiveType | None:
-    """The type for sums added up term by term; none where operands would be rounded to enter them."""
+    """Returns the type for sums that are added term by term, or None if operands would be rounded to that type."""
     if any(t.bits > result.bits and not t.is_integral for t in operands):
         return None
     return _IN_ORDER_TYPES.get(result)
 
 
 def _digits(values: Array, count: int) -> list[Array]:
-    """The lowest `count` digits in base 2^16 of uint64 values, lowest first, as float64; one digit keeps its sign."""
+    """Returns the lowest `count` digits in base 2^16 of uint64 values as float64, lowest first.
+
+    A single digit keeps its sign.
+    """
     if count == 1:
         return [values.view(np.int64).astype(np.float64)]
     mask = np.uint64((1 << _DIGIT_BITS) - 1)

@@ -38,7 +38,7 @@ def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
 
 def check_nans(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
     """Raises `ExecutionError` at an instruction whose value has a NaN though none of its operands has."""
-    ValueChecker(Checks(nans=True)).look(instruction, operands, value)
+    ValueChecker(Checks(nans=True)).check(instruction, operands, value)
 
 
 def combine_observers(*observers: Observer) -> Observer:
