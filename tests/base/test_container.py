@@ -1,4 +1,4 @@
-"""Containers: what is packed comes back, and nothing else is taken for one."""
+"""Containers: unpacking returns what was packed and rejects all other bytes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def sealed(header: bytes, rest: bytes = b"") -> bytes:
     return MAGIC + hashlib.sha256(checked).digest() + checked
 
 
-def test_header_and_sections_come_back():
+def test_unpacking_returns_header_and_sections():
     found = unpack("thing", WHOLE)
     assert found.header == {"name": "ä", "numbers": [1, 2]}
     assert [bytes(section) for section in found.sections] == SECTIONS
     assert is_container(WHOLE) and not is_container(b"HloModule m") and not is_container(b"")
 
 
-def test_no_byte_may_differ_and_none_may_be_missing():
+def test_changed_and_missing_bytes_are_rejected():
     for place in range(len(WHOLE)):
         damaged = bytearray(WHOLE)
         damaged[place] ^= 0x10
@@ -39,7 +39,7 @@ def test_no_byte_may_differ_and_none_may_be_missing():
         unpack("thing", WHOLE + b"\0")
 
 
-def test_one_kind_is_not_another():
+def test_containers_of_another_kind_are_rejected():
     with pytest.raises(InvalidArgumentError, match="expected a container of kind 'other', found kind 'thing'"):
         unpack("other", WHOLE)
 
@@ -75,7 +75,7 @@ def test_one_kind_is_not_another():
         ),
     ],
 )
-def test_headers_that_pack_never_writes(header, message):
+def test_malformed_headers_are_rejected(header, message):
     with pytest.raises(InvalidArgumentError, match=message):
         unpack("thing", sealed(header, b"abc"))
 

@@ -76,7 +76,7 @@ def test_dtype_and_width_agree(type_):
 
 
 @pytest.mark.parametrize("type_", ALL_TYPES, ids=str)
-def test_exactly_one_kind(type_):
+def test_each_type_is_of_exactly_one_kind(type_):
     kinds = [type_.is_floating, type_.is_complex, type_.is_signed, type_.is_unsigned, type_ is PRED]
     assert sum(kinds) == type_.is_array
     assert type_.is_integral == (type_.is_signed or type_.is_unsigned)
@@ -96,7 +96,7 @@ def test_component_types():
     assert U8.component_type is U8
 
 
-def test_from_dtype_takes_whatever_numpy_takes():
+def test_from_dtype_accepts_everything_that_numpy_accepts():
     assert PrimitiveType.from_dtype("float32") is F32
     assert PrimitiveType.from_dtype(">f8") is F64
     assert PrimitiveType.from_dtype(bool) is PRED

@@ -1,4 +1,4 @@
-"""Errors: the class tree and the picture of a parse error."""
+"""Errors: the classes, and the source excerpt in a parse error."""
 
 import pickle
 
@@ -24,27 +24,27 @@ def test_every_error_is_an_xla_error(name):
     assert issubclass(getattr(errors, name), XlaError)
 
 
-def test_place_is_one_based_and_the_caret_stands_under_it():
+def test_positions_count_from_one_and_the_caret_is_below_the_column():
     error = ParseError.at("first\nsecond line\nthird", 13, "no such word", "a.hlo")
     assert (error.line, error.column, error.offset) == (2, 8, 13)
     assert error.source_line == "second line"
     assert str(error) == "a.hlo:2:8: no such word\n  second line\n         ^"
 
 
-def test_end_of_text_and_empty_text_are_places():
+def test_errors_at_the_end_of_a_text_and_in_an_empty_text():
     assert str(ParseError.at("ab", 2, "m")) == "<text>:1:3: m\n  ab\n    ^"
     assert str(ParseError.at("", 7, "m")) == "<text>:1:1: m\n  \n  ^"
     assert ParseError.at("ab\n", 3, "m").line == 2
 
 
-def test_tabs_stay_tabs_and_carriage_returns_go():
+def test_the_excerpt_keeps_tabs_and_drops_carriage_returns():
     error = ParseError.at("\tab\r\n", 2, "m")
     assert error.source_line == "\tab"
     assert str(error).endswith("\n  \tab\n  \t ^")
 
 
 @pytest.mark.parametrize("offset", [0, 5, 100, 5000, 9990, 9999])
-def test_a_long_line_is_cut_around_the_place(offset):
+def test_a_long_line_is_cut_around_the_position(offset):
     text = "".join(chr(97 + i % 26) for i in range(10000))
     shown, caret = str(ParseError.at(text, offset, "m")).split("\n")[1:]
     assert len(shown) <= 2 + 160 + 6

@@ -26,7 +26,7 @@ def test_xlapy_flags():
         assert read(XLAPY_FLAGS=f"--check_nans={text}").get("check_nans") is expected
 
 
-def test_xla_flags_are_read_by_xlas_name_and_lose():
+def test_xla_flags_use_the_names_of_xla_and_have_lower_precedence():
     assert read(XLA_FLAGS="--xla_dump_to=/d --xla_cpu_something=3 junk").get("dump_to") == "/d"
     assert read(XLA_FLAGS="--xla_dump_to=/d", XLAPY_FLAGS="--dump_to=/e").get("dump_to") == "/e"
     assert read(XLAPY_FLAGS="--xla_dump_to=/d").get("dump_to") == "/d"

@@ -1,4 +1,4 @@
-"""Layouts: text as XLA's, checks, immutability."""
+"""Layouts: text compared with XLA, checks, immutability."""
 
 import pickle
 
@@ -66,7 +66,7 @@ def test_default():
     assert not Layout((1, 0), memory_space=1).is_default
 
 
-def test_a_physical_shape_and_odd_types_print():
+def test_a_physical_shape_and_non_integer_types_print():
     layout = Layout((0,), physical_shape=Shape.array(F32, (4,)), index_primitive_type=F32)
     assert layout.to_text() == "{0:#(invalid)P(f32[4]{0})}"
 
@@ -132,7 +132,7 @@ def test_impossible_layouts(make, message):
         ("{0} x", 5, "unexpected 'x' after the layout"),
     ],
 )
-def test_errors_say_where(text, column, message):
+def test_errors_have_a_position(text, column, message):
     with pytest.raises(ParseError) as caught:
         Layout.parse(text)
     assert message in caught.value.message

@@ -1,4 +1,4 @@
-"""The text of literals: printed as XLA prints, read as XLA reads."""
+"""The text of literals, printed and parsed as in XLA."""
 
 import re
 import resource
@@ -168,7 +168,7 @@ def test_reads_and_prints_as_xla(shape, text):
         ("(token[], s32[])", "(token, 1)", "( token, 1 )"),
     ],
 )
-def test_where_we_read_more_than_xla(shape, text, printed):
+def test_texts_that_xla_rejects_or_changes(shape, text, printed):
     assert our_text(shape, text) == printed
 
 
@@ -239,7 +239,7 @@ def test_where_we_read_more_than_xla(shape, text, printed):
         ("s32[2]", "{1, /* 2 */ /* x */ y}", 21, "expected a value of s32[2], found 'y'"),
     ],
 )
-def test_errors_say_where(shape, text, column, message):
+def test_errors_have_a_position(shape, text, column, message):
     with pytest.raises(ParseError) as caught:
         parse_literal(text, Shape.parse(shape))
     assert message in caught.value.message
@@ -283,7 +283,7 @@ def test_text_with_shapes():
         parse_shaped_literal("(" * 100000)
 
 
-def test_bulk_and_careful_reading_agree():
+def test_the_fast_and_the_slow_path_agree():
     """Without commas the bulk reader steps aside."""
     random = np.random.default_rng(2)
     for array in [
@@ -300,7 +300,7 @@ def test_bulk_and_careful_reading_agree():
         assert parse_literal(careful, literal.shape) == literal
 
 
-def test_words_in_a_bulk_array_of_pred():
+def test_true_and_false_in_an_array_of_pred():
     assert our_text("pred[4]", "{true, false, 1, 0}") == "{1, 0, 1, 0}"
     assert parse_literal("{true, false}", Shape.array(PRED, (2,))).array.tolist() == [True, False]
 
@@ -317,7 +317,7 @@ def test_large_literals_survive_their_text(dtype):
 @pytest.mark.parametrize(
     ("shape", "text"), [("s1[]", "-1"), ("s4[]", "-2"), ("s8[]", "-128"), ("s64[]", "-9"), ("s32[2]", "{-1, 3}")]
 )
-def test_numbers_from_2_to_the_63_are_the_negative_ones_of_signed_types(shape: str, text: str):
+def test_integers_from_2_to_the_63_wrap_around_in_signed_types(shape: str, text: str):
     declared = Shape.parse(shape)
     unsigned = re.sub(r"-\d+", lambda match: str(2**64 + int(match[0])), text)
     assert parse_literal(unsigned, declared) == parse_literal(text, declared)

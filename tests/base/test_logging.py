@@ -37,7 +37,7 @@ def test_an_unknown_level_warns(caplog):
     assert "XLAPY_LOG=loud is not a log level; the levels are critical" in caplog.text
 
 
-def test_importing_the_base_is_light_and_reads_the_environment():
+def test_importing_base_is_light_and_reads_the_environment():
     program = (
         "import sys, time, numpy; start = time.process_time(); import xlapy.base; "
         "from xlapy.base.logging import logger; logger.info('hello'); "

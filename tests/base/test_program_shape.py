@@ -18,7 +18,7 @@ def test_text():
     assert ProgramShape([X], Y, ["x"]).to_text(layout=True) == "(x: f32[2]{0}) -> (s32[], f32[2,3]{0,1})"
 
 
-def test_text_is_xlas():
+def test_text_is_that_of_xla():
     text = (
         "HloModule m\nENTRY e { x = f32[2] parameter(0) y = s32[] parameter(1) ROOT t = (f32[2], s32[]) tuple(x, y) }"
     )
@@ -50,7 +50,7 @@ def test_comparison():
     assert not one.compatible(ProgramShape([Y], Shape.scalar(F32)))
 
 
-def test_refusals():
+def test_errors():
     with pytest.raises(ShapeError, match="2 parameters cannot have 1 parameter names"):
         ProgramShape([X, X], X, ["x"])
     for text, message in [

@@ -1,4 +1,4 @@
-"""Rounding in one step: against the table of all numbers of a type."""
+"""Rounding in one step, compared with the table of all numbers of a type."""
 
 from __future__ import annotations
 

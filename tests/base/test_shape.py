@@ -1,4 +1,4 @@
-"""Shapes: text against XLA's, constructors, comparison, refusals, speed."""
+"""Shapes: text compared with XLA, constructors, comparison, errors, caching."""
 
 import copy
 import pickle
@@ -74,7 +74,7 @@ def test_array_fields():
     assert Shape.array(F32, (2,), layout=None).to_text() == "f32[2]"
 
 
-def test_the_other_kinds():
+def test_tuples_tokens_opaque_objects_and_buffers():
     array = Shape.array(BF16, (4,))
     kinds = [array, Shape.tuple([array]), Shape.token(), Shape.opaque(), Shape.buffer(array)]
     flags = ["is_array", "is_tuple", "is_token", "is_opaque", "is_buffer"]
@@ -93,7 +93,7 @@ def test_of_numpy():
     assert Shape.of(np.zeros(2, ">f4")).element_type is F32
 
 
-def test_byte_size_heeds_the_element_size_of_the_layout():
+def test_byte_size_uses_the_element_size_of_the_layout():
     assert Shape.array(S4, (5,)).byte_size == 5
     assert Shape.array(S4, (5,), layout=Layout((0,), element_size_in_bits=4)).byte_size == 3
 
@@ -122,7 +122,7 @@ def test_compatible_ignoring_element_type():
     assert not Shape.parse("f32[]").compatible_ignoring_element_type(Shape.token())
 
 
-def test_with():
+def test_changed_copies():
     shape = Shape.parse("f32[2,<=3]{0,1:S(1)}")
     assert str(shape.with_element_type(U8)) == "u8[2,<=3]{0,1:S(1)}"
     assert str(shape.with_dimensions((5,))) == "f32[5]{0}"
@@ -238,14 +238,14 @@ def test_tuple_depth_is_bounded():
         ("f32[2] x", 8, "unexpected 'x' after the shape"),
     ],
 )
-def test_errors_say_where(text, column, message):
+def test_errors_have_a_position(text, column, message):
     with pytest.raises(ParseError) as caught:
         Shape.parse(text)
     assert message in caught.value.message
     assert caught.value.column == column
 
 
-def test_a_body_after_the_result_shape_is_no_layout():
+def test_a_body_after_the_result_shape_is_not_a_layout():
     cursor = Cursor("f32[2] { a = f32[2]{0} parameter(0) }")
     assert read_shape(cursor) == Shape.array(F32, (2,))
     assert cursor.accept("{")
@@ -254,7 +254,7 @@ def test_a_body_after_the_result_shape_is_no_layout():
     assert cursor.accept(", rest")
 
 
-def test_the_pattern_takes_one_shape_token():
+def test_the_pattern_matches_one_shape():
     pattern = re.compile(SHAPE_PATTERN)
     for text in ["f32[2,<=3]{1,0:T(8)}", "token[]", "f8e4m3fn[]", "s4[?]{0}", "f32[]{:S(1)}", "bf16[2]{0:SC(0:1)}"]:
         assert pattern.match(text + " rest").group() == text
@@ -264,6 +264,6 @@ def test_the_pattern_takes_one_shape_token():
     assert pattern.match("tuple[]") is None
 
 
-def test_equal_shapes_are_shared():
+def test_equal_array_shapes_are_one_object():
     assert Shape.array(F32, (7, 8)) is Shape.array(F32, [7, 8])
     assert Shape.parse("f32[7,8]{1,0}") is Shape.parse("f32[7,8]{1,0}")

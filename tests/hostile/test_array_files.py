@@ -1,4 +1,4 @@
-"""Broken .npy and .npz files: one clear error each, never pickled objects, never a traceback."""
+"""Broken .npy and .npz files give one clear error each: no traceback, and pickled objects are never loaded."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_broken_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: 
     )
 
 
-def test_sound_files(tmp_path: Path):
+def test_valid_files(tmp_path: Path):
     for data in (NPY, NPZ, COMPRESSED):
         (tmp_path / "sound").write_bytes(data)
         (array,) = read_arguments([str(tmp_path / "sound")], ONE)

@@ -1,4 +1,4 @@
-"""Programs whose dimensions are made dynamic, static, larger or smaller at random: refused with an error, or run."""
+"""Programs whose dimensions become dynamic, static, larger or smaller at random are rejected with an error, or run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def changed(text: str, rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_only_errors_of_xlapy_come_out(corpus: list[str], seed: int):
+def test_only_errors_of_xlapy_are_raised(corpus: list[str], seed: int):
     rng = random.Random(seed)
     counts: Counter[str] = Counter()
     for _ in range(200):

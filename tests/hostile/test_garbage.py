@@ -1,4 +1,4 @@
-"""Ten million characters of nonsense of many kinds: each is refused, soon, with one short error at a place."""
+"""Ten million characters of nonsense of many kinds: each text is rejected quickly, with a short error at a position."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ WHOLE: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_it_is_refused_soon_and_shortly(kind: str):
+def test_nonsense_is_rejected_quickly_with_a_short_error(kind: str):
     text = WHOLE[kind]()
     with time_limit(60), pytest.raises(ParseError) as caught:
         parse_hlo(text)
@@ -118,14 +118,14 @@ SMALL: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("kind", SMALL)
-def test_limits_are_stated(kind: str):
+def test_errors_state_the_limit(kind: str):
     text, message = SMALL[kind]
     with time_limit(20), pytest.raises(ParseError) as caught:
         parse_hlo(text)
     assert message in str(caught.value)
 
 
-def test_every_place_at_which_a_module_may_end():
+def test_truncated_modules_are_rejected_or_smaller():
     text = (
         "HloModule m, is_scheduled=true\nf {\n x = f32[2]{0} parameter(0)\n"
         ' ROOT y = (f32[2]) tuple(x), metadata={op_name="a"}\n}\n'
@@ -134,12 +134,12 @@ def test_every_place_at_which_a_module_may_end():
     whole = parse_hlo(text).instruction_count
     for end in range(len(text) - 2):
         try:
-            assert parse_hlo(text[:end]).instruction_count < whole  # what stands there is a module in its own right
+            assert parse_hlo(text[:end]).instruction_count < whole  # the truncated text is a module itself
         except XlaError as error:
             assert isinstance(error, ParseError)
 
 
-def test_very_many_instructions_in_reverse_order_of_their_numbers():
+def test_many_instructions_in_reverse_order_of_their_numbers():
     count = 20_000
     lines = "".join(f"k{i} = f32[] parameter({count - 1 - i})\n" for i in range(count))
     parameters = parse_hlo(HEAD + lines + "}\n").entry_computation.parameters
@@ -164,7 +164,7 @@ def test_deep_and_wide_modules_need_no_recursion():
 @pytest.mark.parametrize(
     "data", [b"\xff\xfe" * 5_000_000, b"\x80", b"HloModule m\n\xc3("], ids=["long", "one byte", "late"]
 )
-def test_bytes_that_are_no_text(tmp_path, data: bytes):
+def test_bytes_that_are_not_text(tmp_path, data: bytes):
     (tmp_path / "bytes.hlo").write_bytes(data)
     done = xlapy("opt", str(tmp_path / "bytes.hlo"))
     place = next(i for i, byte in enumerate(data) if byte >= 0x80)

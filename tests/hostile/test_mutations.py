@@ -1,4 +1,4 @@
-"""Mutated programs: refused with an error of xlapy or run; nothing else ever comes out."""
+"""Mutated programs are rejected with an error of xlapy, or run; no other exception is raised."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def corpus() -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_only_errors_of_xlapy_come_out(corpus: list[str], seed: int):
+def test_only_errors_of_xlapy_are_raised(corpus: list[str], seed: int):
     mutator = Mutator(corpus, seed)
     counts: Counter[str] = Counter()
     for _ in range(120):
@@ -51,7 +51,7 @@ def test_mutations_reach_the_verifier(corpus: list[str]):
     assert broken > 5
 
 
-def test_texts_without_declared_shapes_say_the_same(corpus: list[str]):
+def test_texts_without_declared_shapes_give_the_same_modules(corpus: list[str]):
     text = "HloModule m, entry_computation_layout={(f32[2]{0})->f32[2]{0}}\n" + (
         "ENTRY e {\n  a = f32[2]{0} parameter(0)\n  ROOT b = f32[2]{0} negate(a)\n}\n"
     )

@@ -1,4 +1,4 @@
-"""Values of as many dimensions as the interpreter takes: nothing inside it makes more than NumPy can stand."""
+"""Values of the largest rank that the interpreter accepts: it creates no array of a higher rank than NumPy allows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("op", BODIES)
-def test_it_runs(op: str):
+def test_ops_run_at_the_largest_rank(op: str):
     text = f"""HloModule ranks
 sum {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }}
 larger {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }}

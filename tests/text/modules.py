@@ -1,4 +1,4 @@
-"""HLO texts that exercise every form the reader knows, used by several tests of the text layer."""
+"""HLO texts that contain every form the parser accepts, used by several tests of the text layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we read and print against jaxlib's own parser and printer, in the three forms and with single options."""
+"""Compares parsing and printing with jaxlib's parser and printer, for the three presets and for single options."""
 
 from __future__ import annotations
 
@@ -107,19 +107,19 @@ LENIENT = [
     'HloModule m, origin_recovery_table={ {"b" {1}} : {"c"}, "f { ROOT p = f32[] parameter(0) }" '
     '{"a"}:{"d"} }\n'
     'ENTRY e { ROOT p = f32[4] parameter(0), origin={({"x" {0}}, {})} }',
-    # The shapes of transfers are XLA's own, whatever the text declares.
+    # XLA replaces the declared shapes of transfers by its own.
     "HloModule m\nENTRY e { p = f32[4] parameter(0)\n t = token[] after-all()\n"
     " s = f32[9] send(p, t), channel_id=1\n d = (f32[4], token[]) send-done(s), channel_id=1\n"
     " r = (f32[2]{0:T(8)}, s32[]) recv(t), channel_id=2\n q = (f32[3], token[]) recv-done(r), channel_id=2\n"
     " o = (s32[]) outfeed(p, t)\n i = ((f32[2], s8[]), u8[]) infeed(t)\n a = f32[3] after-all(t, d)\n"
     " ROOT n = f32[8] add-dependency(p, a) }",
-    # Constants have no element size in bits; tiles and memory spaces stay.
+    # Constants lose the element size in bits; tiles and memory spaces are kept.
     "HloModule m\nENTRY e { a = s4[2]{0:T(8)E(4)S(2)} constant({1, 2})\n b = s4[]{:E(4)} constant(3)\n"
     " ROOT c = (s4[2,1]{0,1:E(4)}, f32[2]{0:S(1)}) constant(({{1}, {2}}, {3, 4})) }",
-    # The signature of a lone instruction is row-major.
+    # The program shape of a single instruction is row-major.
     "f32[2,3]{0,1:T(8)S(1)} negate(f32[2,3]{0,1:S(1)} x)",
     "c = (f32[2,3]{0,1}, f32[]) tuple(f32[2,3]{0,1} x, f32[] y)",
-    # An element of a tuple made in sight keeps the original value of what was put there.
+    # A get-tuple-element of a `tuple` instruction has the original value of the tuple's operand.
     'HloModule m\nENTRY e { p = f32[2] parameter(0), origin={{"p"}}\n q = f32[2] parameter(1)\n'
     ' u = (f32[2], f32[2]) tuple(p, q), origin={({"u" {0}}, {"u" {1}})}\n g = f32[2] get-tuple-element(u), index=0\n'
     ' x = f32[2] get-tuple-element(u), index=0, origin={{"y"}}\n'
@@ -138,8 +138,8 @@ def test_unusual_forms(text: str) -> None:
     assert print_module(parse_hlo(text, verify=False)) == peer.parse_and_print(text)
 
 
-def test_nested_callees_print_in_xlas_order() -> None:
-    """The condition is called by the loop and by the loop in its body: XLA prints it behind the body."""
+def test_nested_callees_print_in_the_order_of_xla() -> None:
+    """The loop and the loop in its body call the same condition, which XLA prints after the body."""
     text = (
         "HloModule m\ncond { s = (s32[]) parameter(0)\n ROOT r = pred[] constant(false) }\n"
         "inner { ROOT s = (s32[]) parameter(0) }\n"

@@ -1,4 +1,4 @@
-"""Reading HLO text: forms, inference, names, what is kept, and what every error says and where it points."""
+"""Parsing HLO text: accepted forms, inferred shapes, names, annotations, and the message and position of each error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_layouts_default_to_row_major_and_dynamic_dimensions_are_kept() -> None:
     assert state.tuple_shapes[1].dynamic_dimensions == (False, True)
 
 
-def test_branches_in_the_order_of_the_text() -> None:
+def test_branches_keep_the_order_of_the_text() -> None:
     entry = parse_hlo(LOOP).entry_computation
     assert [c.name for c in entry.find("c").computations] == ["left", "right"]
     assert [c.name for c in entry.find("d").computations] == ["right", "left"]
@@ -89,7 +89,7 @@ def test_computations_without_header() -> None:
     assert (module.name, module.entry_computation.name) == ("module_g", "g")
 
 
-def test_a_lone_instruction_gets_parameters() -> None:
+def test_operands_of_a_single_instruction_become_parameters() -> None:
     module = parse_hlo("f32[2] add(f32[2] %a, f32[2])")
     entry = module.entry_computation
     assert [p.name for p in entry.parameters] == ["a", "_1"]
@@ -106,7 +106,7 @@ def test_computations_may_be_used_before_they_are_defined() -> None:
     assert print_module(module).index("%f (") < print_module(module).index("ENTRY")
 
 
-def test_computations_in_place_and_nested_instructions() -> None:
+def test_computations_and_instructions_written_in_place_of_names() -> None:
     module = parse_hlo(
         f"{HEAD}  ROOT c = f32[4] call(add(p, multiply(p, p))), "
         "to_apply={ q = f32[4] parameter(0)\n ROOT r = f32[4] negate(q) }\n}"
@@ -117,7 +117,7 @@ def test_computations_in_place_and_nested_instructions() -> None:
     assert [c.name for c in module.computations] == ["_", "e"]
 
 
-def test_tuple_elements_by_number_sign() -> None:
+def test_a_number_sign_takes_an_element_of_a_tuple() -> None:
     module = parse_hlo(
         "HloModule m\nENTRY e { t = (f32[2], (s32[], f32[3])) parameter(0)\nROOT r = f32[3] add(t#1#1, f32[3] %t#1#1) }"
     )
@@ -139,7 +139,7 @@ def test_the_short_asynchronous_form_makes_a_computation() -> None:
 
 
 @pytest.mark.parametrize("operands", ["y, x", "x, x"])
-def test_the_short_asynchronous_form_is_not_written_where_it_would_change_operands(operands: str) -> None:
+def test_the_short_asynchronous_form_is_not_printed_if_it_would_change_operands(operands: str) -> None:
     text = (
         "HloModule m\nf { x = f32[] parameter(0)\n y = f32[] parameter(1)\n ROOT d = f32[] subtract(OPERANDS) }\n"
         "ENTRY e { p = f32[] parameter(0)\n q = f32[] parameter(1)\n"
@@ -151,7 +151,7 @@ def test_the_short_asynchronous_form_is_not_written_where_it_would_change_operan
     assert "subtract-start(%p, %q)" in print_module(parse_hlo(text.replace("OPERANDS", "x, y")))
 
 
-def test_stack_frames_keep_what_is_used() -> None:
+def test_only_used_stack_frames_are_kept() -> None:
     module = parse_hlo(FRAMES)
     frames = module.stack_frames
     assert frames is not None
@@ -161,7 +161,7 @@ def test_stack_frames_keep_what_is_used() -> None:
     assert module.entry_computation.find("c").metadata.stack_frame_id == 0
 
 
-def test_comments_anywhere() -> None:
+def test_comments_are_allowed_between_all_tokens() -> None:
     module = parse_hlo(
         "HloModule /*a*/ m // b\nENTRY e /*{*/ {\n/*1*/p = /*2*/ f32[ /*3*/ 4] parameter(/*4*/0)/*5*/\n"
         'ROOT q = f32[4] add(p, /*index=1*/p), /*x*/ metadata={op_name="/*no*/"} }'
@@ -176,7 +176,7 @@ def test_operand_shapes_must_agree() -> None:
         parse_hlo(f"{HEAD}  ROOT q = f32[4] negate(f32[5] p)\n}}")
 
 
-def test_verification_is_separate() -> None:
+def test_parsing_without_verification() -> None:
     text = f"{HEAD}  ROOT q = f32[5] negate(p)\n}}"
     assert parse_hlo(text, verify=False).entry_computation.find("q").shape == Shape.parse("f32[5]")
     with pytest.raises(VerificationError, match=r"q \(negate\)"):
@@ -235,7 +235,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("text", "line", "column", "message"), ERRORS)
-def test_errors_point_at_their_place(text: str, line: int, column: int, message: str) -> None:
+def test_errors_have_a_position(text: str, line: int, column: int, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_hlo(text)
     error = caught.value

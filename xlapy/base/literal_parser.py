@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from xlapy.base.cursor import Cursor
+from xlapy.base.cursor import Cursor, integer_from_text
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, Array, PrimitiveType
 from xlapy.base.errors import ParseError
 from xlapy.base.float_formats import FloatFormat
@@ -78,7 +78,7 @@ class _LiteralParser(Cursor):
 
     def parse(self, shape: Shape | None) -> Literal:
         """Reads the whole text as a literal of `shape`; if it is None, the shape comes first in the text."""
-        literal = self.shaped() if shape is None else self.literal(shape)
+        literal = self.read_shaped_literal() if shape is None else self.read_literal(shape)
         self.expect_end("literal")
         return literal
 
@@ -88,19 +88,21 @@ class _LiteralParser(Cursor):
 
     # -- structure
 
-    def literal(self, shape: Shape) -> Literal:
+    def read_literal(self, shape: Shape) -> Literal:
+        """Reads a literal of any shape."""
         if shape.is_tuple:
-            return self.tuple(shape)
+            return self._read_tuple(shape)
         if shape.is_token:
             self.accept("token")
             return Literal.token()
         if shape.buffer_shape is not None:
-            return self.literal(shape.buffer_shape)
+            return self.read_literal(shape.buffer_shape)
         if not shape.is_array:
             self.fail(f"a literal cannot have the shape {shape.to_text(layout=False)}")
-        return self.array(shape)
+        return self._read_array(shape)
 
-    def shaped(self, depth: int = 1) -> Literal:
+    def read_shaped_literal(self, depth: int = 1) -> Literal:
+        """Reads a literal after its shape, or a tuple of such literals."""
         token = _BARE_TOKEN.match(self.text, self.position)
         if token is not None:
             self.position = token.end()
@@ -111,33 +113,34 @@ class _LiteralParser(Cursor):
             self.position = cursor.position
             sizes = _SIZES.match(self.text, self.position) if shape.is_dynamic and shape.is_array else None
             self.position = sizes.end() if sizes else self.position
-            return self.literal(shape)
+            return self.read_literal(shape)
         if depth > MAX_TUPLE_DEPTH:
             self.fail(f"tuples nest deeper than {MAX_TUPLE_DEPTH} levels")
         elements: list[Literal] = []
         while not self.accept(")"):
-            elements.append(self.shaped(depth + 1))
+            elements.append(self.read_shaped_literal(depth + 1))
         return Literal.tuple(elements)
 
-    def tuple(self, shape: Shape) -> Literal:
+    def _read_tuple(self, shape: Shape) -> Literal:
         count = len(shape.tuple_shapes)
         self.expect("(", f"before the {count} elements of a tuple {shape.to_text(layout=False)}")
-        elements = [self.literal(element) for element in shape.tuple_shapes]
+        elements = [self.read_literal(element) for element in shape.tuple_shapes]
         self.expect(")", f"after the {count} elements of a tuple {shape.to_text(layout=False)}")
         return Literal.tuple(elements)
 
-    def array(self, shape: Shape) -> Literal:
+    def _read_array(self, shape: Shape) -> Literal:
+        """Reads an array: at once if it is plain, else element by element."""
         check_numpy_limits(shape)
         start = self.position
-        end = self._closing_brace(shape)
+        end = self._find_closing_brace(shape)
         if end is not None:
-            values = _read_plain(self.text[start:end], shape)
+            values = _parse_plain_array(self.text[start:end], shape)
             if values is not None:
                 self.position = end
                 return Literal.array_of(values, shape)
         return _ArrayParser(self, shape).parse()
 
-    def _closing_brace(self, shape: Shape) -> int | None:
+    def _find_closing_brace(self, shape: Shape) -> int | None:
         """The position after the braces of an array: after the first run of `rank` closing braces. None without one."""
         if not shape.rank or not shape.size:
             return None
@@ -155,7 +158,7 @@ class _ArrayParser:
         self.values: list[Any] = []
         self.payloads: list[tuple[int, bool, int]] = []
         """(component index, whether negative, payload) of each NaN."""
-        self.seen = [0] * shape.rank
+        self.counts = [0] * shape.rank
         """Elements read so far along each dimension, within the braces that are open."""
         self.level = 0
         """Open braces."""
@@ -166,13 +169,13 @@ class _ArrayParser:
             match = _TOKEN.match(self.cursor.text, self.cursor.position)
             if match is None:
                 self._fail_at_token()
-            self._token(match)
+            self._read_token(match)
             if self.level == 0:
                 break
         if self.elided:
             return Literal.zeros(self.shape, elided=True)
         array = np.zeros(self.shape.dimensions, self.shape.dtype)
-        array.reshape(-1)[: len(self.values)] = self._converted()
+        array.reshape(-1)[: len(self.values)] = self._convert()
         # A read-only array is not copied by the literal. A copy would touch every page of a huge array.
         array.flags.writeable = False
         return Literal.array_of(array, self.shape)
@@ -180,26 +183,26 @@ class _ArrayParser:
     def _fail_at_token(self) -> NoReturn:
         self.cursor.fail(f"expected a value of {self.shape.to_text(layout=False)}, found {self.cursor.describe_next()}")
 
-    def _token(self, match: re.Match[str]) -> None:
+    def _read_token(self, match: re.Match[str]) -> None:
         kind = match.lastgroup or ""
         word = match.group(kind)
         start = match.start(kind)
         if word == "{":
-            self._open(start)
+            self._open_brace(start)
         elif word == "}":
-            self._close(start)
+            self._close_brace(start)
         elif word == "...":
             self._elide(start)
         elif word == "(":
-            self._complex(match.end(), start)
+            self._read_complex(match.end(), start)
             return
         elif word == ")":
             self.cursor.fail_at(start, "unexpected ')' in a literal")
         else:
-            self._element(kind, word, start)
+            self._add_element(kind, word, start)
         self.cursor.position = match.end()
 
-    def _open(self, start: int) -> None:
+    def _open_brace(self, start: int) -> None:
         self.level += 1
         if self.level > self.shape.rank:
             self.cursor.fail_at(
@@ -207,11 +210,12 @@ class _ArrayParser:
                 f"{self.shape.to_text(layout=False)} takes {self.shape.rank} levels of braces, but there are more",
             )
         if self.level > 1:
-            self._count(self.level - 2, start)
+            self._count_element(self.level - 2, start)
 
-    def _count(self, axis: int, start: int) -> None:
-        self.seen[axis] += 1
-        if self.seen[axis] > self.shape.dimensions[axis]:
+    def _count_element(self, axis: int, start: int) -> None:
+        """Counts an element or a brace along a dimension. Raises ParseError if there are too many."""
+        self.counts[axis] += 1
+        if self.counts[axis] > self.shape.dimensions[axis]:
             self.cursor.fail_at(
                 start,
                 f"expected {self.shape.dimensions[axis]} elements along "
@@ -219,40 +223,43 @@ class _ArrayParser:
                 f"in element {self._index_text(axis)}, but there are more",
             )
 
-    def _close(self, start: int) -> None:
+    def _close_brace(self, start: int) -> None:
         if self.level == 0:
             self.cursor.fail_at(start, "unexpected '}' in a literal")
         self.level -= 1
-        seen, size = self.seen[self.level], self.shape.dimensions[self.level]
-        if seen != size:
+        count, size = self.counts[self.level], self.shape.dimensions[self.level]
+        if count != size:
             self.cursor.fail_at(
                 start,
                 f"expected {size} elements along dimension {self.level} of {self.shape.to_text(layout=False)} "
-                f"in element {self._index_text(self.level)}, but there are {seen}",
+                f"in element {self._index_text(self.level)}, but there are {count}",
             )
-        self.seen[self.level] = 0
+        self.counts[self.level] = 0
 
     def _index_text(self, axis: int) -> str:
-        return f"[{','.join(str(seen - 1) for seen in self.seen[:axis])}]"
+        """The index of the open brace that holds the elements along `axis`, for error messages: `[0,2]`."""
+        return f"[{','.join(str(count - 1) for count in self.counts[:axis])}]"
 
     def _elide(self, start: int) -> None:
         if self.level != 1:
             self.cursor.fail_at(start, f"'...' must be inside one pair of braces, but it is inside {self.level}")
-        self.seen[0] = self.shape.dimensions[0]
+        self.counts[0] = self.shape.dimensions[0]
         self.elided = True
 
-    def _complex(self, after: int, start: int) -> None:
+    def _read_complex(self, after: int, start: int) -> None:
+        """Reads `(real, imaginary)`, whose parenthesis is at `start` and ends at `after`."""
         if not self.type.is_complex:
             self.cursor.fail_at(
                 start,
                 f"parentheses are for complex numbers, and this is an element of {self.shape.to_text(layout=False)}",
             )
         self._check_level(start)
-        real, imaginary = self._component(after), self._component(None)
+        real, imaginary = self._read_component(after), self._read_component(None)
         self.cursor.expect(")", "after a complex number")
         self.values.append(complex(real, imaginary))
 
-    def _component(self, after: int | None) -> float:
+    def _read_component(self, after: int | None) -> float:
+        """Reads the real part of a complex number, at the position `after`, or its imaginary part if that is None."""
         if after is not None:
             self.cursor.position = after
         match = _TOKEN.match(self.cursor.text, self.cursor.position)
@@ -262,20 +269,21 @@ class _ArrayParser:
         self.cursor.position = match.end()
         # The real part of the element being read is component 2 n, the imaginary part 2 n + 1.
         index = 2 * len(self.values) + (after is None)
-        return self._float(kind, match.group(kind), match.start(kind), index)
+        return self._to_float(kind, match.group(kind), match.start(kind), index)
 
-    def _element(self, kind: str, word: str, start: int) -> None:
+    def _add_element(self, kind: str, word: str, start: int) -> None:
+        """Converts a token that is not a complex number and adds it to the values. kind: its group in `_TOKEN`."""
         self._check_level(start)
         if self.type.is_complex:
             self.cursor.fail_at(
                 start, f"an element of {self.shape.to_text(layout=False)} is written (real, imaginary), not {word}"
             )
         if self.type.is_floating:
-            value: Any = self._float(kind, word, start, len(self.values))
+            value: Any = self._to_float(kind, word, start, len(self.values))
         elif kind == "word" and self.type is PRED and word != "token":
             value = word == "true"
         elif kind == "integer":
-            value = self._integer(word, start)
+            value = self._to_integer(word, start)
         else:
             self.cursor.fail_at(
                 start, f"expected an integer for an element of {self.shape.to_text(layout=False)}, found {word}"
@@ -287,7 +295,7 @@ class _ArrayParser:
         rank = self.shape.rank
         if self.level == rank:
             if rank:
-                self._count(rank - 1, start)
+                self._count_element(rank - 1, start)
         elif self.level:  # an element outside all braces is the first one
             self.cursor.fail_at(
                 start,
@@ -298,9 +306,8 @@ class _ArrayParser:
 
     # -- numbers
 
-    def _integer(self, word: str, start: int) -> int:
-        # int() refuses thousands of digits; no such number is in range.
-        value = int(word) if len(word) <= 4096 else 2**64
+    def _to_integer(self, word: str, start: int) -> int:
+        value = integer_from_text(word)
         if not -(2**63) <= value < 2**64:
             self.cursor.fail_at(start, f"the integer {word[:40]} does not fit in 64 bits")
         if self.type is PRED:
@@ -313,41 +320,43 @@ class _ArrayParser:
         elif bits == 64 and value < low:
             value += 1 << 64
         if not low <= value <= high:
-            self._out_of_range(word, start, f"[{low}, {high}]")
+            self._fail_out_of_range(word, start, f"[{low}, {high}]")
         return value
 
-    def _out_of_range(self, word: str, start: int, interval: str) -> NoReturn:
+    def _fail_out_of_range(self, word: str, start: int, interval: str) -> NoReturn:
         self.cursor.fail_at(
             start,
             f"the value {word} is out of range for {self.type} in a "
             f"literal of {self.shape.to_text(layout=False)}: {interval}",
         )
 
-    def _float(self, kind: str, word: str, start: int, index: int) -> float:
+    def _to_float(self, kind: str, word: str, start: int, index: int) -> float:
         if kind in ("nan", "payload"):
-            return self._nan(word, start, index)
+            return self._to_nan(word, start, index)
         if kind == "hexadecimal":
-            return self._checked(_from_hexadecimal(word), word, start)
+            return self._check_range(_from_hexadecimal(word), word, start)
         if kind not in ("float", "integer", "infinity"):
             self.cursor.fail_at(
                 start, f"expected a number for an element of {self.shape.to_text(layout=False)}, found {word}"
             )
         value = float(word)
         if kind != "infinity":
-            self._checked(value, word, start)
+            self._check_range(value, word, start)
         return value
 
-    def _checked(self, value: float, word: str, start: int) -> float:
+    def _check_range(self, value: float, word: str, start: int) -> float:
+        """The value. Raises ParseError if it rounds to infinity or NaN in the element type."""
         component_type = self.type.component_type
         if math.isinf(value):
-            self._out_of_range(word, start, "it is not even in the range of F64")
+            self._fail_out_of_range(word, start, "it is not even in the range of F64")
         with np.errstate(all="ignore"):
             fits = np.isfinite(_rounded(np.array([value]), component_type).astype(np.float64))[0]
         if not fits:
-            self._out_of_range(word, start, _interval(component_type))
+            self._fail_out_of_range(word, start, _interval(component_type))
         return value
 
-    def _nan(self, word: str, start: int, index: int) -> float:
+    def _to_nan(self, word: str, start: int, index: int) -> float:
+        """A NaN; its payload is stored to be written after the conversion. index: of the component."""
         payload = _DEFAULT_PAYLOAD
         if "(" in word:
             payload = int(word[word.index("(") + 1 : -1], 16)
@@ -361,7 +370,7 @@ class _ArrayParser:
         self.payloads.append((index, negative, payload))
         return -math.nan if negative else math.nan
 
-    def _converted(self) -> Array:
+    def _convert(self) -> Array:
         """The values as elements of the type, with the payloads of their NaNs."""
         if not (self.type.is_floating or self.type.is_complex):
             wide = np.uint64 if self.type.is_unsigned else np.int64
@@ -413,7 +422,7 @@ def _rounded(values: Array, element_type: PrimitiveType) -> Array:
 # -- the fast path: arrays of plain numbers
 
 
-def _read_plain(text: str, shape: Shape) -> Array | None:
+def _parse_plain_array(text: str, shape: Shape) -> Array | None:
     """The array, if `text` has the canonical commas and braces and only plain numbers in range; otherwise None.
 
     A text that is refused here is read again element by element, which also reports errors at their position.
