@@ -114,7 +114,7 @@ def test_a_loop_of_unknown_length_repeats_while_its_condition_holds():
         odd = b.compare("eq", b.binary("and", n, one), one)
         return [b.select(odd, b.add(b.mul(n, b.constant(I64, 3)), one), half), b.add(count, one)]
 
-    _, count = b.repeat([b.constant(I64, 27), b.zero(I64)], lambda v: b.compare("ne", v[0], one), step)
+    _, count = b.while_loop([b.constant(I64, 27), b.zero(I64)], lambda v: b.compare("ne", v[0], one), step)
     b.store(out, Affine(), count)
     memory = {"out": np.zeros(1, np.int64)}
     evaluate(b.kernel, memory)

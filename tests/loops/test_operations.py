@@ -22,7 +22,7 @@ def test_what_depends_on_data_is_not_known():
     builder = Builder("k")
     source, target = builder.buffer("n", I64, 1), builder.buffer("out", I64, 1, written=True)
     limit = builder.load(source, Affine())
-    (last,) = builder.repeat(
+    (last,) = builder.while_loop(
         [builder.constant(I64, 0)],
         lambda values: builder.compare("slt", values[0], limit),
         lambda values: [builder.add(values[0], builder.constant(I64, 1))],

@@ -107,6 +107,6 @@ class _AccessRecorder(Lowering):
         self.accesses: dict[Access, None] = {}
 
     def load(self, source: Source, index: Index) -> Element:
-        is_unconditional = self.mask is None and self.builder.guard is None
+        is_unconditional = self.mask is None and self.builder.innermost_branch is None
         self.accesses[Access(source, source.offset(index), is_unconditional)] = None
         return super().load(source, index)

@@ -2,7 +2,7 @@
 
 from xlapy.loops.builder import Builder
 from xlapy.loops.evaluate import evaluate
-from xlapy.loops.ir import Affine, AxisKind, Buffer, For, If, Kernel, Place, Scan, Store, Transpose, Value, While
+from xlapy.loops.ir import Affine, AxisKind, Buffer, For, If, Kernel, Location, Scan, Store, Transpose, Value, While
 from xlapy.loops.printer import print_kernel
 from xlapy.loops.types import F16, F32, F64, I1, I8, I16, I32, I64, ScalarType
 
@@ -22,7 +22,7 @@ __all__ = [
     "For",
     "If",
     "Kernel",
-    "Place",
+    "Location",
     "ScalarType",
     "Scan",
     "Store",

@@ -34,11 +34,11 @@ from xlapy.loops.ir import (
     Block,
     Buffer,
     Carry,
+    Combiner,
     For,
     If,
     Kernel,
-    Place,
-    Region,
+    Location,
     Scan,
     Store,
     Transpose,
@@ -89,13 +89,13 @@ class Builder:
         args = tuple(v for v, _ in offset.terms)
         if mask is not None:
             args += (mask, self.zero(buffer.type) if otherwise is None else otherwise)
-        place = Place(buffer, offset)
+        place = Location(buffer, offset)
         fixed = self.block if buffer.written else self._unguarded_block(args)
         return self._value("load", buffer.type, args, (place, mask is not None), fixed, reuse=not buffer.written)
 
     def store(self, buffer: Buffer, offset: Affine, value: Value, mask: Value | None = None) -> None:
         """Writes an element of a buffer (where the mask is true)."""
-        self.block.statements.append(Store(Place(buffer, offset), value, mask))
+        self.block.statements.append(Store(Location(buffer, offset), value, mask))
 
     def transpose(
         self,
@@ -108,7 +108,7 @@ class Builder:
     ) -> None:
         """Copies a matrix of as many rows and columns as `extents` say, its rows becoming columns: see `Transpose`."""
         rows, columns = extents
-        places = Place(*source), Place(*target)
+        places = Location(*source), Location(*target)
         assert source[0].type is target[0].type, "a transpose does not convert"
         self.block.statements.append(Transpose(places[0], source_pitch, places[1], target_pitch, rows, columns, parts))
 
@@ -226,7 +226,7 @@ class Builder:
     # -- loops and branches
 
     @contextmanager
-    def outside(self, values: Sequence[Value]) -> Iterator[None]:
+    def hoisted(self, values: Sequence[Value]) -> Iterator[None]:
         """Statements go where the values are known: before the loops under construction that these do not follow."""
         inner = self.block
         self.block = self._unguarded_block(values)
@@ -234,7 +234,7 @@ class Builder:
         self.block = inner
 
     @contextmanager
-    def before_last(self) -> Iterator[None]:
+    def before_last_statement(self) -> Iterator[None]:
         """Statements go before the last one of the block: what a loop turned out to need."""
         last = self.block.statements.pop()
         yield
@@ -283,7 +283,7 @@ class Builder:
             carry.next = value
         if kind is AxisKind.VECTOR:
             assert combine is not None and all(identity is not None for identity in neutral)
-            statement.combine = self._region([start.type for start in initial], combine)
+            statement.combine = self._combiner([start.type for start in initial], combine)
             statement.accumulators = accumulators_for_body(accumulators, len(statement.body.statements))
         self._close(statement)
         return self._results(statement.carries)
@@ -306,7 +306,7 @@ class Builder:
             statement.carries.append(Carry(start, self._fresh("carry", start.type, self.block), identity))
         position = Affine.of(statement.axis)
         inputs = list(values(position))
-        region = self._region([start.type for start in initial], combine)
+        region = self._combiner([start.type for start in initial], combine)
         results = [self._fresh("scan", start.type, self.block) for start in initial]
         self.block.statements.append(Scan(statement.carries, inputs, results, region))
         for carry, result in zip(statement.carries, results, strict=True):
@@ -314,7 +314,7 @@ class Builder:
         use(position, results)
         self._close(statement)
 
-    def repeat(
+    def while_loop(
         self,
         initial: Sequence[Value],
         test: Callable[[Sequence[Value]], Value],
@@ -322,7 +322,7 @@ class Builder:
     ) -> list[Value]:
         """A loop as long as `test(values)` is true; `body(values)` gives the next ones. Returns the last ones."""
         outer = self.block
-        statement = While(Block(outer, guarded=True), None, Block(outer, guarded=True))
+        statement = While(Block(outer, is_conditional=True), None, Block(outer, is_conditional=True))
         self.block = statement.test
         for start in initial:
             statement.carries.append(Carry(start, self._fresh("carry", start.type, statement.test)))
@@ -340,7 +340,7 @@ class Builder:
     def branch(self, condition: Value) -> Iterator[None]:
         """Statements that are carried out only where the condition is true."""
         outer = self.block
-        self.block = Block(outer, guarded=True)
+        self.block = Block(outer, is_conditional=True)
         yield
         outer.statements.append(If(condition, self.block))
         self.block = outer
@@ -353,7 +353,7 @@ class Builder:
         A vector skips `cold` unless the condition is true in some lane. `name` identifies what `cold` computes: a
         second call with the same name, condition and fast values returns the values of the first.
         """
-        with self.outside([condition, *fast]):
+        with self.hoisted([condition, *fast]):
             return self._cold_path(name, condition, fast, cold)
 
     def _cold_path(
@@ -368,11 +368,11 @@ class Builder:
             chosen = [self.select(values[0], new, old) for new, old in zip(cold(), values[1:], strict=True)]
             return [self.constant(I1, 0), *chosen]
 
-        results = self.repeat_lanes([condition, *fast], lambda values: values[0], body)[1:]
+        results = self.while_any_lane([condition, *fast], lambda values: values[0], body)[1:]
         self.block.shared[key] = results
         return results
 
-    def repeat_lanes(
+    def while_any_lane(
         self,
         initial: Sequence[Value],
         test: Callable[[Sequence[Value]], Value],
@@ -384,14 +384,14 @@ class Builder:
             self.block.is_cold = True
             return body(values)
 
-        return self.repeat(initial, lambda values: self.op("any", I1, test(values)), cold)
+        return self.while_loop(initial, lambda values: self.op("any", I1, test(values)), cold)
 
-    def _region(self, types: Sequence[ScalarType], combine: Combine) -> Region:
+    def _combiner(self, types: Sequence[ScalarType], combine: Combine) -> Combiner:
         outer = self.block
-        self.block = Block(self.kernel.body, guarded=True)
+        self.block = Block(self.kernel.body, is_conditional=True)
         parameters = [self._fresh("parameter", type, self.block) for type in (*types, *types)]
         results = list(combine(parameters[: len(types)], parameters[len(types) :]))
-        region = Region(parameters, self.block, results)
+        region = Combiner(parameters, self.block, results)
         self.block = outer
         return region
 
@@ -420,10 +420,10 @@ class Builder:
     # -- where values go
 
     @property
-    def guard(self) -> Block | None:
+    def innermost_branch(self) -> Block | None:
         """The innermost branch under construction: what is loaded in it is not known outside."""
         block: Block | None = self.block
-        while block is not None and not block.guarded:
+        while block is not None and not block.is_conditional:
             block = block.parent
         return block
 
@@ -440,7 +440,7 @@ class Builder:
     def _unguarded_block(self, args: Sequence[Value]) -> Block:
         """As `_home`, but not out of a branch."""
         home, block = self._home(args), self.block
-        while block is not home and not block.guarded and block.parent is not None:
+        while block is not home and not block.is_conditional and block.parent is not None:
             block = block.parent
         return block
 

@@ -75,7 +75,7 @@ class _Run:
 
     def store(self, store: Store) -> None:
         if store.mask is None or self.get(store.mask):
-            self.memory[store.place.buffer.name][self.position(store.place.offset)] = self.get(store.value)
+            self.memory[store.location.buffer.name][self.position(store.location.offset)] = self.get(store.value)
 
     def transpose(self, statement: Transpose) -> None:
         source, target = self.memory[statement.source.buffer.name], self.memory[statement.target.buffer.name]

@@ -191,7 +191,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """An element of a buffer: what loads and stores name."""
 
     buffer: Buffer
@@ -204,12 +204,12 @@ class Place:
 class Block:
     """Statements in order. `parent` is the block that holds the loop or branch that this is the body of."""
 
-    __slots__ = ("depth", "guarded", "in_vector", "is_cold", "parent", "shared", "statements", "values")
+    __slots__ = ("depth", "in_vector", "is_cold", "is_conditional", "parent", "shared", "statements", "values")
 
-    def __init__(self, parent: Block | None, *, guarded: bool = False, in_vector: bool = False) -> None:
+    def __init__(self, parent: Block | None, *, is_conditional: bool = False, in_vector: bool = False) -> None:
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.guarded = guarded
+        self.is_conditional = is_conditional
         """Whether it may not run at all (a branch): loads are not moved out of it."""
         self.in_vector: bool = in_vector or (parent is not None and parent.in_vector)
         """Whether it is in the body of a vector axis; those do not nest."""
@@ -224,7 +224,7 @@ class Block:
 
 @dataclass(eq=False, slots=True)
 class Store:
-    place: Place
+    location: Location
     value: Value
     mask: Value | None = None
     """An I1: store only where it is true."""
@@ -238,9 +238,9 @@ class Transpose:
     The target has room for whole tiles (`tile_shape`): what stands behind its rows and columns is undefined afterwards.
     """
 
-    source: Place
+    source: Location
     source_pitch: int
-    target: Place
+    target: Location
     target_pitch: int
     rows: int | Value
     columns: int | Value
@@ -262,7 +262,7 @@ class Carry:
 
 
 @dataclass(eq=False, slots=True)
-class Region:
+class Combiner:
     """A function on scalars: how two partial results of a reduction become one."""
 
     parameters: list[Value]
@@ -282,7 +282,7 @@ class Scan:
     carries: list[Carry]
     inputs: list[Value]
     results: list[Value]
-    combine: Region
+    combine: Combiner
 
 
 @dataclass(eq=False, slots=True)
@@ -300,7 +300,7 @@ class For:
     width: int = 1
     accumulators: int = 1
     carries: list[Carry] = field(default_factory=list[Carry])
-    combine: Region | None = None
+    combine: Combiner | None = None
 
 
 @dataclass(eq=False, slots=True)

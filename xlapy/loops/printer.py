@@ -8,10 +8,10 @@ from xlapy.loops.ir import (
     AxisKind,
     Block,
     Carry,
+    Combiner,
     For,
     If,
     Kernel,
-    Region,
     Scan,
     Statement,
     Store,
@@ -42,7 +42,7 @@ def _statement(statement: Statement) -> Iterator[str]:
         yield f"{statement} = {describe(statement)}"
     elif isinstance(statement, Store):
         mask = f" where {statement.mask}" if statement.mask is not None else ""
-        yield f"store {statement.place}, {statement.value}{mask}"
+        yield f"store {statement.location}, {statement.value}{mask}"
     elif isinstance(statement, Transpose):
         yield _transpose(statement)
     elif isinstance(statement, If):
@@ -88,7 +88,7 @@ def _for(loop: For) -> Iterator[str]:
     yield from _indented(loop.body)
     yield from _next(loop.carries)
     if loop.combine is not None:
-        yield from _region(loop.combine)
+        yield from _combiner(loop.combine)
 
 
 def _while(loop: While) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _scan(scan: Scan) -> Iterator[str]:
         ", ".join(map(str, values)) for values in (scan.results, [c.variable for c in scan.carries], scan.inputs)
     )
     yield f"{results} = scan of {carried} with {inputs}"
-    yield from _region(scan.combine)
+    yield from _combiner(scan.combine)
 
 
 def _carried(carries: list[Carry]) -> str:
@@ -117,7 +117,7 @@ def _next(carries: list[Carry]) -> Iterator[str]:
         yield f"{_INDENT}next {', '.join(str(c.next) for c in carries)}"
 
 
-def _region(region: Region) -> Iterator[str]:
+def _combiner(region: Combiner) -> Iterator[str]:
     yield f"{_INDENT}combine {', '.join(map(str, region.parameters))}"
     yield from (_INDENT + line for line in _indented(region.block))
     yield f"{_INDENT * 2}to {', '.join(map(str, region.results))}"

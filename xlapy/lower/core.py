@@ -102,10 +102,10 @@ class Lowering:
         self.mask = before
 
     @contextmanager
-    def outside(self, index: Index) -> Iterator[None]:
+    def hoisted(self, index: Index) -> Iterator[None]:
         """What follows is computed once for all loops that neither the index nor the mask depends on."""
         known = [value for position in index for value, _ in position.terms]
-        with self.builder.outside(known if self.mask is None else [*known, self.mask]):
+        with self.builder.hoisted(known if self.mask is None else [*known, self.mask]):
             yield
 
     def apply(self, computation: Computation, arguments: Sequence[Element]) -> Any:

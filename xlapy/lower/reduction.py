@@ -133,7 +133,7 @@ def reduce(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
         positions = _spread(lowering.builder, inner, extents)
         return [lowering.element(operand, merged(index, reduced, positions)) for operand in operands]
 
-    with lowering.outside(index):
+    with lowering.hoisted(index):
         if math.prod(extents) == 1:
             results = values((Affine(),) * len(reduced))
         else:

@@ -184,7 +184,7 @@ def test_a_mask_keeps_memory_untouched(width):
 
 
 def test_one_element_for_those_lanes_that_want_it():
-    b = Builder("guarded")
+    b = Builder("conditional")
     x, flags, out = b.buffer("x", F32, 1), b.buffer("flags", I8, 20), b.buffer("out", F32, 20, written=True)
     with b.loop(20, AxisKind.VECTOR, width=16) as i:
         wanted = b.compare("sgt", b.load(flags, i), b.zero(I8))
@@ -233,7 +233,7 @@ def test_loops_of_unknown_length_and_branches():
         def step(values, one=one):
             return [b.binary("lshr", values[0], one), b.add(values[1], one)]
 
-        _, bits = b.repeat([start, b.zero(I64)], lambda v: b.compare("ne", v[0], b.zero(I64)), step)
+        _, bits = b.while_loop([start, b.zero(I64)], lambda v: b.compare("ne", v[0], b.zero(I64)), step)
         with b.branch(b.compare("ugt", bits, one)):
             b.store(out, i, bits)
     assert_same(b.kernel)

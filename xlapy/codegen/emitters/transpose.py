@@ -183,7 +183,7 @@ class _TransposeEmitter:
         with self.block_loops(blocks, extents) as (row, column):
             lowering = _BlockLowering(self.builder, self.sources, blocks, depth, (row, column))
             self.element(lowering, (*others[:columns], first_column + column, *others[columns:], first_row + row))
-        with self.builder.before_last():
+        with self.builder.before_last_statement():
             lowering.fill(extents)
 
     @contextmanager
@@ -266,7 +266,7 @@ class _BlockLowering(Lowering):
 
     def is_fixed(self, rest: Affine) -> bool:
         """Whether an offset is the same for the whole block, and the load is unconditional."""
-        everywhere = self.mask is None and self.builder.guard is None
+        everywhere = self.mask is None and self.builder.innermost_branch is None
         return everywhere and all(value.block.depth <= self.depth for value, _ in rest.terms)
 
     def tile(self, source: Source, offset: Affine, pitch: int) -> _TransposedBlock:

@@ -20,7 +20,7 @@ from xlapy.cpu.llvm.operations import write_operation
 from xlapy.cpu.llvm.safepoint_loops import LEAVE, Places, pauses, write_pause
 from xlapy.cpu.llvm.text import Writer, llvm_type, suffix
 from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Scan, Store, Transpose, Value, While
-from xlapy.loops.ir import Block, Carry, Region, Statement, inner_blocks
+from xlapy.loops.ir import Block, Carry, Combiner, Statement, inner_blocks
 from xlapy.loops.reduction_order import combine_halves
 
 
@@ -421,12 +421,12 @@ class Emitter(MemoryEmitter):
         chosen = ", ".join(f"i32 {start + lane}" for lane in range(lanes))
         return self.writer.let(f"shufflevector {vector} {register}, {vector} poison, <{lanes} x i32> <{chosen}>")
 
-    def combined(self, region: Region, left: list[str], right: list[str], lanes: int) -> list[str]:
+    def combined(self, region: Combiner, left: list[str], right: list[str], lanes: int) -> list[str]:
         """The region's results on two sets of registers."""
         for parameter, register in zip(region.parameters, [*left, *right], strict=True):
             self.names[parameter] = register
         before = self.lanes, self.varying
-        self.lanes, self.varying = lanes, _region_values(region) if lanes > 1 else frozenset()
+        self.lanes, self.varying = lanes, _combiner_values(region) if lanes > 1 else frozenset()
         self.block(region.block)
         results = [self.operand(result, lanes) for result in region.results]
         self.lanes, self.varying = before
@@ -442,7 +442,7 @@ def _tail_mask(width: int, tail: int) -> str:
     return f"<{', '.join('i1 true' if lane < tail else 'i1 false' for lane in range(width))}>"
 
 
-def _region_values(region: Region) -> frozenset[Value]:
+def _combiner_values(region: Combiner) -> frozenset[Value]:
     return _followers(region.block, region.parameters)
 
 

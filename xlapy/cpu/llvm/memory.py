@@ -15,7 +15,7 @@ from xlapy.cpu.llvm.jit import vector_bytes
 from xlapy.cpu.llvm.shuffles import interleaved, picked
 from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
 from xlapy.cpu.llvm.transposes import transpose_name, write_transpose
-from xlapy.loops import I1, I32, I64, Affine, Buffer, Place, ScalarType, Store, Transpose, Value
+from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, ScalarType, Store, Transpose, Value
 from xlapy.loops.ir import Block
 
 _MOST_SHORT = 1 << 31
@@ -133,11 +133,11 @@ class MemoryEmitter:
 
     # -- memory
 
-    def address(self, place: Place, further: int = 0) -> str:
+    def address(self, place: Location, further: int = 0) -> str:
         """The address of an element, of lane 0 in a vector, or so many elements further."""
         return self.positions.address(self.buffers[place.buffer], place.buffer.type, place.offset + further)
 
-    def stride(self, place: Place) -> int | None:
+    def stride(self, place: Location) -> int | None:
         """How far apart the lanes' elements are; None if that is not the same for all."""
         for value, _ in place.offset.terms:
             if value in self.varying and value is not self.axis:
@@ -175,7 +175,7 @@ class MemoryEmitter:
             )
         return self.gather(value.type, place, lanes, otherwise)
 
-    def load_apart(self, type: ScalarType, place: Place, stride: int) -> str:
+    def load_apart(self, type: ScalarType, place: Location, stride: int) -> str:
         """Elements some places apart, out of as many vectors of neighbours."""
         offset, size = place.offset, place.buffer.size
         if size % stride or any(factor % stride for _, factor in offset.terms):
@@ -196,7 +196,7 @@ class MemoryEmitter:
 
     def load_neighbours(self, type: ScalarType, buffer: Buffer, start: Affine, offsets: Sequence[int]) -> list[str]:
         """Contiguous vectors that begin so many places behind where lane 0 is."""
-        place, vector = Place(buffer, start), llvm_type(type, self.lanes)
+        place, vector = Location(buffer, start), llvm_type(type, self.lanes)
         addresses = [self.address(place, offset) for offset in offsets]
         return [self.writer.let(f"load {vector}, ptr {address}, align {type.byte_size}") for address in addresses]
 
@@ -204,7 +204,7 @@ class MemoryEmitter:
         lanes = ", ".join(f"i32 {lane}" for lane in reversed(range(self.lanes)))
         return self.writer.let(f"shufflevector {vector} {register}, {vector} poison, <{self.lanes} x i32> <{lanes}>")
 
-    def load_scalar(self, value: Value, place: Place, mask: Value | None) -> str:
+    def load_scalar(self, value: Value, place: Location, mask: Value | None) -> str:
         type, address = llvm_type(value.type), self.address(place)
         if mask is None:
             return self.writer.let(f"load {type}, ptr {address}")
@@ -224,7 +224,7 @@ class MemoryEmitter:
         arguments = [(f"ptr align {type.byte_size}", address), (llvm_type(I1, self.lanes), mask), (vector, otherwise)]
         return self.intrinsic(vector, name, arguments)
 
-    def gather(self, type: ScalarType, place: Place, mask: str | None, otherwise: str) -> str:
+    def gather(self, type: ScalarType, place: Location, mask: str | None, otherwise: str) -> str:
         pointers = self.addresses(place)
         vector, bits = llvm_type(type, self.lanes), llvm_type(I1, self.lanes)
         chosen = literal(I1, 1, self.lanes) if mask is None else mask
@@ -232,10 +232,10 @@ class MemoryEmitter:
         arguments = [(f"<{self.lanes} x ptr> align {type.byte_size}", pointers), (bits, chosen), (vector, otherwise)]
         return self.intrinsic(vector, name, arguments)
 
-    def addresses(self, place: Place) -> str:
+    def addresses(self, place: Location) -> str:
         kind = I32 if self.is_short(place.offset) else I64
         apart = self.lanes_apart(place.offset, kind) or literal(kind, 0, self.lanes)
-        base = self.address(Place(place.buffer, self.in_all_lanes(place.offset)))
+        base = self.address(Location(place.buffer, self.in_all_lanes(place.offset)))
         type, positions = llvm_type(place.buffer.type), llvm_type(kind, self.lanes)
         return self.writer.let(f"getelementptr {type}, ptr {base}, {positions} {apart}")
 
@@ -247,7 +247,7 @@ class MemoryEmitter:
         return limits is not None and max(abs(limits[0]), abs(limits[1])) + apart < 1 << 31
 
     def store(self, store: Store) -> None:
-        place, type = store.place, store.place.buffer.type
+        place, type = store.location, store.location.buffer.type
         varying = any(v in self.varying for v, _ in place.offset.terms) or store.value in self.varying
         if self.lanes == 1 or not (varying or (store.mask is not None and store.mask in self.varying)):
             self.store_scalar(store)
@@ -284,7 +284,7 @@ class MemoryEmitter:
         for stores in _runs_of_stores(block):
             by_buffer: dict[Buffer, list[Store]] = {}
             for store in stores:
-                by_buffer.setdefault(store.place.buffer, []).append(store)
+                by_buffer.setdefault(store.location.buffer, []).append(store)
             for group in by_buffer.values():
                 for together in self.filling(group):
                     found.update(dict.fromkeys(together, together))
@@ -292,27 +292,27 @@ class MemoryEmitter:
 
     def filling(self, stores: list[Store]) -> list[list[Store]]:
         """Stores to one buffer as groups of some that follow each other and fill memory; none if any do not."""
-        stride = self.stride(stores[0].place) or 0
+        stride = self.stride(stores[0].location) or 0
         groups = [stores[n : n + stride] for n in range(0, len(stores), max(stride, 1))]
         return groups if 1 < stride <= _MOST_APART and all(map(self.fills, groups)) else []
 
     def fills(self, stores: Sequence[Store]) -> bool:
         """Whether stores, as many as their elements are places apart, write neighbours, none of them twice."""
-        places = sorted(store.place.offset.constant for store in stores)
-        alike = all(s.place.offset.terms == stores[0].place.offset.terms and s.mask is None for s in stores)
-        stride = self.stride(stores[0].place)
+        places = sorted(store.location.offset.constant for store in stores)
+        alike = all(s.location.offset.terms == stores[0].location.offset.terms and s.mask is None for s in stores)
+        stride = self.stride(stores[0].location)
         return alike and len(stores) == stride and places == list(range(places[0], places[0] + stride))
 
     def store_together(self, stores: Sequence[Store]) -> None:
         """Elements that lie between each other, in contiguous vectors."""
-        ordered = sorted(stores, key=lambda store: store.place.offset.constant)
-        place, type = ordered[0].place, ordered[0].value.type
+        ordered = sorted(stores, key=lambda store: store.location.offset.constant)
+        place, type = ordered[0].location, ordered[0].value.type
         registers = [self.operand(store.value, self.lanes) for store in ordered]
         vector = llvm_type(type, self.lanes)
         for number, register in enumerate(interleaved(self.writer, type, registers, self.lanes)):
             self.whole_store(place, f"{vector} {register}, ptr {self.address(place, number * self.lanes)}")
 
-    def whole_store(self, place: Place, store: str) -> None:
+    def whole_store(self, place: Location, store: str) -> None:
         """Past the caches only where the vector is a whole line of them."""
         size = place.buffer.type.byte_size
         if place.buffer.nontemporal and size * self.lanes == 64:
@@ -323,12 +323,12 @@ class MemoryEmitter:
             self.writer.do(f"store {store}, align {size}")
 
     def store_scalar(self, store: Store) -> None:
-        after, address = "", self.address(store.place)
+        after, address = "", self.address(store.location)
         if store.mask is not None:
             taken, after = self.writer.new_label("store"), self.writer.new_label("stored")
             self.writer.branch(self.scalar(store.mask), taken, after)
             self.writer.begin(taken)
-        self.writer.do(f"store {llvm_type(store.place.buffer.type)} {self.scalar(store.value)}, ptr {address}")
+        self.writer.do(f"store {llvm_type(store.location.buffer.type)} {self.scalar(store.value)}, ptr {address}")
         if after:
             self.writer.jump(after)
             self.writer.begin(after)

@@ -154,7 +154,7 @@ class _StraightEmitter(Emitter):
         return {}
 
     def store(self, store: Store) -> None:
-        place, type = store.place, store.place.buffer.type
+        place, type = store.location, store.location.buffer.type
         varying = any(v in self.varying for v, _ in place.offset.terms)
         active = self.active_lanes(store.mask)
         found = self.lanes_at(place.offset, self.lanes) if self.lanes > 1 and varying else None

@@ -145,7 +145,7 @@ def _reads_before_writing(kernel: Kernel, written: Buffer, read: Collection[Buff
     stored = False
     for statement in kernel.statements():
         if isinstance(statement, Store):
-            stored |= statement.place.buffer is written
+            stored |= statement.location.buffer is written
         elif stored and _is_load(statement, read):
             return False
     return True
@@ -164,8 +164,8 @@ def _offsets(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> set[A
     """Returns the offsets at which the kernel writes `written` or reads the other buffers."""
     offsets: set[Affine] = set()
     for statement in kernel.statements():
-        if isinstance(statement, Store) and statement.place.buffer is written:
-            offsets.add(statement.place.offset)
+        if isinstance(statement, Store) and statement.location.buffer is written:
+            offsets.add(statement.location.offset)
         elif isinstance(statement, Value) and _is_load(statement, read):
             offsets.add(statement.attribute[0].offset)
         elif isinstance(statement, Transpose) and statement.source.buffer in read:

@@ -156,7 +156,7 @@ def strided_access_count(kernel: Kernel, ignored_bytes: int) -> int:
 def _is_strided(vector: For, statement: Statement, ignored_bytes: int) -> bool:
     """Whether a statement in a vector loop accesses elements that are not contiguous, in an array that counts."""
     if isinstance(statement, Store):
-        place = statement.place
+        place = statement.location
     elif isinstance(statement, Value) and statement.op == "load":
         place = statement.attribute[0]
     else:

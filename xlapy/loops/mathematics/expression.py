@@ -239,7 +239,7 @@ def repeat(
     def expressions(values: Sequence[Value]) -> list[Expression]:
         return [Expression(builder, value) for value in values]
 
-    results = builder.repeat_lanes(
+    results = builder.while_any_lane(
         [expression.value for expression in initial],
         lambda values: test(expressions(values)).value,
         lambda values: [expression.value for expression in body(expressions(values))],

@@ -89,7 +89,7 @@ class _RealKernel:
 
     @contextmanager
     def tasks(self) -> Iterator[tuple[Affine, Affine, Value]]:
-        """Opens a loop over chunks of rows; yields the offsets of the row, and an I1: whether the chunk is its first."""
+        """Opens a loop over chunks of rows; yields the offsets of the row, and whether it is the first chunk."""
         builder, chunks = self.builder, -(-self.half // TASK_ELEMENTS)
         with builder.loop(self.rows * chunks, AxisKind.PARALLEL) as task:
             row, self.chunk = delinear(builder, task, (self.rows, chunks))

@@ -153,7 +153,7 @@ class _TopKEmitter:
                 builder.store(buffer, Affine.of(values[0]), builder.load(buffer, before(values[0])))
             return [builder.sub(values[0], one)]
 
-        (entry,) = builder.repeat([free], follows, move)
+        (entry,) = builder.while_loop([free], follows, move)
         builder.store(self.keys, Affine.of(entry), key)
         builder.store(self.positions, Affine.of(entry), builder.value_of(position))
 
