@@ -35,7 +35,7 @@ define void @set_row_major_layout(i64 %rank, ptr %layout) {{
   ret void
 }}
 
-; The row-major layout; null for ranks that are not known.
+; The row-major layout of a rank; null for ranks that are not registered.
 define internal ptr @row_major_layout(i64 %rank) {{
 entry:
   %known = icmp ult i64 %rank, {REGISTERED_RANKS}
@@ -62,7 +62,7 @@ slow:
   ret ptr %result
 }}
 
-; Its arguments are those of the other one but for the first.
+; The arguments are those of Layouts_Client_GetDefaultLayout, except for the first.
 define ptr @Layouts_Topology_GetDefaultLayout(ptr %args) {{
   %result = call ptr @Layouts_Client_GetDefaultLayout(ptr %args)
   ret ptr %result
@@ -74,9 +74,9 @@ define void @set_element_size(i64 %type, i64 %size) {{
   ret void
 }}
 
-; --- life
+; --- lifetime
 
-; A buffer of that storage, which it takes over. Its record begins as a copy of a template.
+; Makes a buffer that takes over the ownership of a storage. Its record starts as a copy of the template.
 define ptr @make_buffer(ptr %template, ptr %storage, ptr %data) {{
   %bytes = get i64 buffer.record_bytes of %template
   %buffer = call ptr @malloc(i64 %bytes)
@@ -89,7 +89,7 @@ define ptr @make_buffer(ptr %template, ptr %storage, ptr %data) {{
   ret ptr %buffer
 }}
 
-; The storage, owned once more; null after the end.
+; Retains the storage of a buffer and returns it; null if the buffer was deleted.
 define ptr @acquire_hold(ptr %buffer) {{
 entry:
   %lock = at buffer.lock of %buffer
@@ -168,7 +168,7 @@ tell:
 
 ; --- elements
 
-; NumPy arrays that show a buffer keep its memory, also when it is deleted, and from being overwritten.
+; NumPy arrays that share the memory of a buffer keep it alive after deletion, and prevent its reuse by donation.
 define ptr @Buffer_IncreaseExternalReferenceCount(ptr %args) {{
 entry:
   %buffer = need Buffer_IncreaseExternalReferenceCount.buffer of %args
@@ -238,7 +238,7 @@ define internal ptr @deleted_error() {{
 
 ; --- transfers
 
-; Whether byte strides are those of a dense row-major array; dimensions of size 1 may have any.
+; Whether byte strides are those of a dense row-major array. Dimensions of size 1 may have any stride.
 define internal i1 @is_dense(ptr %dims, i64 %rank, ptr %strides, i64 %size) {{
 entry:
   %dense = alloca i64
@@ -279,7 +279,7 @@ entry:
   ret i64 %result
 }}
 
-; A dense array becomes a buffer here, all else in Python.
+; Native code handles dense arrays; Python handles all others.
 define ptr @Client_BufferFromHostBuffer(ptr %args) {{
 entry:
   %memory = get ptr Client_BufferFromHostBuffer.memory of %args
@@ -355,7 +355,7 @@ slow:
   ret ptr %result
 }}
 
-; A buffer of memory that others own, who are told when it ends.
+; Makes a buffer on foreign memory, and calls the callback when the buffer is released.
 define ptr @make_view(ptr %record, ptr %data, ptr %callback, ptr %argument) {{
 entry:
   %event = call ptr @new_event(i64 1)
@@ -384,7 +384,7 @@ define internal void @notify_view_owner(ptr %error, ptr %owner) {{
   ret void
 }}
 
-; The record of a buffer in a memory, as yet without a storage.
+; Makes the record of a buffer in a memory, without a storage.
 define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory, ptr %layout) {{
   %tail = mul i64 %rank, 8
   %size = add i64 %tail, {SIZES["buffer"]}
@@ -411,7 +411,7 @@ define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory,
   ret ptr %record
 }}
 
-; Copies to the host without a layout here, in Python with one.
+; Native code copies to the host in the layout of the buffer; Python handles requests for another layout.
 define ptr @Buffer_ToHostBuffer(ptr %args) {{
 entry:
   %layout = get ptr Buffer_ToHostBuffer.host_layout of %args
@@ -453,7 +453,8 @@ slow:
   ret ptr %result
 }}
 
-; Copies a buffer with that storage, which it takes over, when its elements are there; the event of the copy.
+; Copies a buffer to the host when its elements are ready. Takes over the ownership of the storage; returns the
+; event of the copy.
 define internal ptr @copy_when_ready(ptr %buffer, ptr %storage, ptr %target) {{
   %done = call ptr @new_event(i64 2)
   %transfer = call ptr @malloc(i64 {SIZES["pending_copy"]})

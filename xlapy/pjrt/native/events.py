@@ -31,7 +31,7 @@ define ptr @make_error(i64 %code, ptr %message, i64 %size) {
 
 @null_text = internal constant [16 x i8] c"a handle is null"
 
-; The error of an entry that needs a handle.
+; The error of an entry whose handle is null.
 define internal ptr @null_handle_error() {
   %error = call ptr @make_error(i64 3, ptr @null_text, i64 16)
   ret ptr %error
@@ -63,7 +63,7 @@ define ptr @Error_Destroy(ptr %args) {
   ret ptr null
 }
 
-; --- life
+; --- lifetime
 
 define internal ptr @new_event(i64 %owners) {
   %event = call ptr @malloc(i64 32)
@@ -120,9 +120,10 @@ out:
   ret ptr null
 }
 
-; --- happening
+; --- completion
 
-; Calls who waits; gives up the ownership of whoever makes it happen, and takes over the error, which may be null.
+; Completes an event and calls the waiting callbacks. Takes ownership of the error, which may be null, and releases
+; the ownership of the caller.
 define internal void @complete_event(ptr %event, ptr %error) {
 entry:
   put ptr %error event.error of %event
@@ -154,7 +155,7 @@ define internal i1 @is_event_complete(ptr %event) {
   ret i1 %happened
 }
 
-; Whether it has happened and not failed.
+; Whether the event is complete and has not failed.
 define internal i1 @is_event_successful(ptr %event) {
   %happened = call i1 @is_event_complete(ptr %event)
   %error = get ptr event.error of %event
@@ -163,7 +164,7 @@ define internal i1 @is_event_successful(ptr %event) {
   ret i1 %well
 }
 
-; Has `callback(error, argument)` called when it happens: now, if it has. The callback owns the error.
+; Calls `callback(error, argument)` when the event completes, or now if it is complete. The callback owns the error.
 define internal void @when_complete(ptr %event, ptr %callback, ptr %argument) {
 entry:
   %at = at event.state of %event
@@ -198,7 +199,7 @@ out:
   ret void
 }
 
-; Waits for it; a copy of its error, or null.
+; Waits for an event; returns a copy of its error, or null.
 define ptr @await_event(ptr %event) {
 entry:
   br label %header

@@ -20,8 +20,9 @@ define ptr @LoadedExecutable_GetExecutable(ptr %args) {
   ret ptr null
 }
 
-; A thread of the framework that waited here for the interpreter's lock while that ends would end the process. So the
-; last handle leaves the executable in a list, and asks for somebody to look there.
+; A framework thread must not wait here for the interpreter's lock: if the interpreter is shutting down, that would
+; end the process. The last handle therefore adds the executable to a list, and schedules a sweep of that list in
+; Python.
 define ptr @Executable_Destroy(ptr %args) {
 entry:
   %executable = get ptr Executable_Destroy.executable of %args
@@ -53,7 +54,7 @@ define ptr @LoadedExecutable_Destroy(ptr %args) {
   ret ptr %result
 }
 
-; Gives back what an executable keeps for its next run.
+; Frees the spare frames and the spare shared memory of an executable.
 define void @free_spare_memory(ptr %executable) {
 entry:
   %count = get i64 executable.device_program_count of %executable
@@ -72,7 +73,7 @@ out:
   ret void
 }
 
-; The list of executables that nobody has any more, which is empty then.
+; Returns the list of executables without handles, and empties it.
 define ptr @take_destroyed() {
   call void @lock(ptr @destroyed_lock)
   %first = load ptr, ptr @destroyed

@@ -26,7 +26,8 @@ define internal ptr @frame_at(ptr %row, i64 %number) {
   ret ptr %frame
 }
 
-; Fills a row with places that have their arguments; false, and there are none, if some do not fit.
+; Acquires a frame per device, with holds on its arguments. Returns false, and keeps none, if an argument does not
+; match.
 define internal i1 @acquire_frames(ptr %args, ptr %executable, ptr %row, i64 %count) {
   for %number below %count as one
   %program = call ptr @device_program_at(ptr %executable, i64 %number)
@@ -35,8 +36,8 @@ define internal i1 @acquire_frames(ptr %args, ptr %executable, ptr %row, i64 %co
   store ptr %frame, ptr %at
   %list = call ptr @argument_list(ptr %args, ptr %program)
   %taken = call i1 @hold_arguments(ptr %program, ptr %frame, ptr %list)
-  br i1 %taken, label %one.next, label %give_up
-give_up:
+  br i1 %taken, label %one.next, label %undo
+undo:
   call void @return_frame(ptr %program, ptr %frame)
   call void @release_frames(ptr %row, i64 %number)
   ret i1 false
@@ -65,8 +66,8 @@ no:
   ret i1 true
 }
 
-; Makes the results of a row; false, and there are none, if memory that is donated is not the program's to overwrite
-; (mask as of are_alone), or if there is too little.
+; Allocates the results of all frames. Returns false, and keeps none, if donated memory has other owners (mask: see
+; are_uniquely_owned) or if memory is exhausted.
 define internal i1 @allocate_all_results(ptr %row, i64 %count, i64 %mask) {
   for %looked below %count as check
   %seen = call ptr @frame_at(ptr %row, i64 %looked)
@@ -80,8 +81,8 @@ refuse:
   %frame = call ptr @frame_at(ptr %row, i64 %number)
   %program = get ptr launch_frame.program of %frame
   %made = call i1 @allocate_results(ptr %program, ptr %frame)
-  br i1 %made, label %one.next, label %give_up
-give_up:
+  br i1 %made, label %one.next, label %undo
+undo:
   call void @release_all_results(ptr %row, i64 %number)
   ret i1 false
   end one
@@ -99,7 +100,8 @@ define internal void @release_all_results(ptr %row, i64 %count) {
 """
 
 _IN_CALLER = """
-; Runs a row in this thread: 0, or 1 if nothing has happened, for want of memory, or 2 if a part ended early.
+; Runs frames in this thread. Returns 0 on success, 1 if nothing has run because memory is exhausted, 2 if a device
+; was cancelled.
 define internal i32 @run_in_caller(ptr %args, ptr %row, i64 %count) {
   %made = call i1 @allocate_all_results(ptr %row, i64 %count, i64 0)
   br i1 %made, label %furnish, label %refuse
@@ -135,7 +137,8 @@ ended:
 """
 
 _EXECUTE = """
-; Whether native code may run it: a plain program with as many arguments as it takes, all or none of them to be kept.
+; Whether native code can run the call: the program runs natively, the number of arguments matches, and the call
+; does not exempt arguments of a program with donations.
 define internal i1 @can_run_natively(ptr %args, ptr %executable) {
   %fast = get i64 executable.runs_natively of %executable
   %argument_count = get i64 executable.argument_count of %executable
@@ -162,9 +165,9 @@ define ptr @LoadedExecutable_Execute(ptr %args) {
 entry:
   %asked = need LoadedExecutable_Execute.executable of %args
   %options = need LoadedExecutable_Execute.options of %args
-  %twin = get ptr executable.instrumented of %asked
-  %untraced = icmp eq ptr %twin, null
-  %executable = select i1 %untraced, ptr %asked, ptr %twin
+  %instrumented = get ptr executable.instrumented of %asked
+  %untraced = icmp eq ptr %instrumented, null
+  %executable = select i1 %untraced, ptr %asked, ptr %instrumented
   %count = get i64 executable.device_program_count of %executable
   %row = alloca ptr, i64 %count
   %plain = call i1 @can_run_natively(ptr %args, ptr %executable)
@@ -190,10 +193,10 @@ when:
   br i1 %now, label %execute, label %later
 later:
   %queued = call i1 @enqueue_launch(ptr %args, ptr %executable, ptr %row, i64 %count)
-  br i1 %queued, label %out, label %give_up
+  br i1 %queued, label %out, label %undo
 execute:
   %status = call i32 @run_in_caller(ptr %args, ptr %row, i64 %count)
-  switch i32 %status, label %cancel [ i32 0, label %done  i32 1, label %give_up ]
+  switch i32 %status, label %cancel [ i32 0, label %done  i32 1, label %undo ]
 done:
   call void @release_frames(ptr %row, i64 %count)
   br label %out
@@ -203,7 +206,7 @@ cancel:
   ret ptr %cancelled
 out:
   ret ptr null
-give_up:
+undo:
   call void @release_frames(ptr %row, i64 %count)
   br label %slow
 slow:

@@ -103,7 +103,7 @@ out:
   ret void
 }}
 
-; Gives a place its arena; false if there is no memory for it.
+; Allocates the arena of a frame, unless it has one; returns false if memory is exhausted.
 define internal i1 @allocate_arena(ptr %program, ptr %frame) {{
 entry:
   %kept = get ptr launch_frame.arena of %frame
@@ -126,7 +126,7 @@ fail:
   ret i1 false
 }}
 
-; Runs the program with a place that has its arena; 0 if all went well.
+; Runs the program on a frame that has its arena; returns 0 on success.
 define internal i32 @run_frame(ptr %program, ptr %frame) {{
 entry:
   %table = call ptr @address_table(ptr %program, ptr %frame)
@@ -147,7 +147,7 @@ note:
 """
 
 _ARGUMENTS = """
-; The buffers that a part is given.
+; The argument buffers of a device.
 define internal ptr @argument_list(ptr %args, ptr %program) {
   %number = get i64 device_program.number of %program
   %lists = get ptr LoadedExecutable_Execute.argument_lists of %args
@@ -156,7 +156,7 @@ define internal ptr @argument_list(ptr %args, ptr %program) {
   ret ptr %list
 }
 
-; Gives up what a place has for a run: the storages of its arguments, and itself.
+; Releases the argument storages of a frame, and the frame itself.
 define internal void @release_frame(ptr %program, ptr %frame) {
   %count = get i64 device_program.argument_count of %program
   %holds = call ptr @argument_holds(ptr %frame)
@@ -165,7 +165,7 @@ define internal void @release_frame(ptr %program, ptr %frame) {
   ret void
 }
 
-; Gives up the storages that a row of words owns.
+; Releases the storages in an array.
 define internal void @release_storages(ptr %row, i64 %count) {
   for %number below %count as one
   %at = getelementptr ptr, ptr %row, i64 %number
@@ -175,7 +175,7 @@ define internal void @release_storages(ptr %row, i64 %count) {
   ret void
 }
 
-; Takes the storages of the arguments; false, and it has none, if one does not fit.
+; Acquires holds on the storages of the arguments. Returns false, and keeps none, if an argument does not match.
 define internal i1 @hold_arguments(ptr %program, ptr %frame, ptr %list) {
   %count = get i64 device_program.argument_count of %program
   %holds = call ptr @argument_holds(ptr %frame)
@@ -213,15 +213,15 @@ fits:
   store ptr %data, ptr %address_at
   end one
   %all = icmp eq i64 %number, %count
-  br i1 %all, label %out, label %give_up
-give_up:
+  br i1 %all, label %out, label %undo
+undo:
   call void @release_storages(ptr %holds, i64 %number)
   br label %out
 out:
   ret i1 %all
 }
 
-; Whether the elements of all arguments are there.
+; Whether the elements of all arguments are ready.
 define internal i1 @are_arguments_ready(ptr %program, ptr %list) {
   %count = get i64 device_program.argument_count of %program
   for %number below %count as one
@@ -235,7 +235,8 @@ define internal i1 @are_arguments_ready(ptr %program, ptr %list) {
   ret i1 %all
 }
 
-; Whether nobody else has the memory of the donated arguments. mask: -1 if runs that wait for their turn do not count.
+; Whether the call is the unique owner of the donated arguments' memory. mask: -1 if queued launches do not count as
+; owners, else 0.
 define internal i1 @are_uniquely_owned(ptr %program, ptr %frame, i64 %mask) {
   %holds = call ptr @argument_holds(ptr %frame)
   %count = get i64 device_program.donated_count of %program
@@ -284,7 +285,7 @@ define internal void @release_results(ptr %program, ptr %frame) {
   ret void
 }
 
-; Makes storages of the results; false, and there are none, if there is no memory.
+; Allocates the storages of the results. Returns false, and keeps none, if memory is exhausted.
 define internal i1 @allocate_results(ptr %program, ptr %frame) {
   %count = get i64 device_program.result_count of %program
   %holds = call ptr @argument_holds(ptr %frame)
@@ -322,15 +323,15 @@ owned:
   store ptr %storage, ptr %result_at
   end one
   %all = icmp eq i64 %number, %count
-  br i1 %all, label %out, label %give_up
-give_up:
+  br i1 %all, label %out, label %undo
+undo:
   call void @release_storages(ptr %results, i64 %number)
   br label %out
 out:
   ret i1 %all
 }
 
-; Buffers of the results, which are there when the event happens.
+; Makes the buffers of the results, which become ready with the event.
 define internal void @make_result_buffers(ptr %program, ptr %frame, ptr %list, ptr %event) {
   %outputs = get ptr device_program.outputs of %program
   %aliases = get ptr device_program.aliases of %program
@@ -365,7 +366,7 @@ make:
   ret void
 }
 
-; Everything that a caller is given: buffers of the results, an event if one is asked for; donated buffers end.
+; Returns the result buffers to the caller, and the event if it is requested; deletes the donated buffers.
 define internal void @return_results(ptr %args, ptr %program, ptr %frame, ptr %event) {
 entry:
   %number = get i64 device_program.number of %program

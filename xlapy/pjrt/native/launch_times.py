@@ -17,13 +17,14 @@ TEXT = f"""
 declare i64 @llvm.readcyclecounter()
 declare ptr @llvm.thread.pointer.p0()
 
-; Ticks of the processor's clock.
+; Reads the processor's tick counter.
 define i64 @ticks() {{
   %now = call i64 @llvm.readcyclecounter()
   ret i64 %now
 }}
 
-; Where times are noted from now on; null for nowhere. Runs that are ending may write to the table before.
+; Sets the table in which times are recorded; null for none. Launches that are finishing may still write to the
+; previous table.
 define void @set_time_table(ptr %table) {{
   store atomic ptr %table, ptr @time_table release, align 8
   ret void

@@ -25,7 +25,7 @@ _LIFETIME = f"""
 declare ptr @memset(ptr, i32, i64)
 {futex.DECLARATION}
 
-; Memory of zeros, or of a run that is over; null if there is none.
+; Returns shared memory that is all zeros or was used by a successful launch; null if memory is exhausted.
 define internal ptr @acquire_shared_memory(ptr %executable) {{
 entry:
   %at = at executable.spare_shared of %executable
@@ -64,7 +64,7 @@ out:
   ret void
 }}
 
-; A run of all parts; null if there is no memory.
+; Makes the record of a launch on all devices; null if memory is exhausted.
 define internal ptr @new_launch(ptr %executable) {{
 entry:
   %shared = call ptr @acquire_shared_memory(ptr %executable)
@@ -93,7 +93,7 @@ make:
   ret ptr %launch
 }}
 
-; From now on nobody ends it from outside.
+; Removes a launch from the active ones. From now on it cannot be failed from outside.
 define internal void @close_launch(ptr %launch) {{
 entry:
   call void @lock(ptr @launches_lock)
@@ -132,7 +132,7 @@ out:
   ret void
 }}
 
-; 0 while a part has not begun, 1 while it runs, 2 when it has ended.
+; Sets the state of a device: 0 not started, 1 running, 2 finished.
 define internal void @set_device_state(ptr %launch, ptr %program, i64 %state) {{
   %number = get i64 device_program.number of %program
   %states = getelementptr i8, ptr %launch, i64 {SIZES["launch"]}
@@ -143,7 +143,7 @@ define internal void @set_device_state(ptr %launch, ptr %program, i64 %state) {{
 """
 
 _FAILURES = """
-; Tells the parts that run to end, and wakes those that sleep. The run must be open.
+; Cancels the running devices of a launch and wakes those that wait. The launch must be open.
 define internal void @cancel_launch(ptr %launch) {
   %shared = get ptr launch.shared of %launch
   %data = getelementptr i8, ptr %shared, i64 64
@@ -166,7 +166,7 @@ out:
   ret void
 }
 
-; Ends a run, if it is still on, by an error, which it takes over: the first counts.
+; Fails a launch that is still active. Takes ownership of the error; only the first error is kept.
 define void @fail_launch(ptr %launch, ptr %error) {
 entry:
   call void @lock(ptr @launches_lock)
@@ -196,7 +196,7 @@ define internal i1 @is_launch_cancelled(ptr %launch) {
   ret i1 %failed
 }
 
-; What a part of a run that has failed is to say.
+; The error that a device of a failed launch reports.
 define internal ptr @launch_error(ptr %launch) {
 entry:
   call void @lock(ptr @launches_lock)
@@ -230,7 +230,8 @@ out:
   ret void
 }
 
-; The runs that are on, owned once more each, as is what they share, in a row with so much room; how many.
+; Copies pointers to the active launches into `row` (capacity `room`). Retains each launch and its shared memory;
+; the caller releases them. Returns the number copied.
 define i64 @active_launches(ptr %row, i64 %room) {
 entry:
   call void @lock(ptr @launches_lock)
@@ -264,7 +265,8 @@ _WATCHDOG = f"""
 @watchdog_started = internal global i64 0
 @watchdog_semaphore = internal global [{SIZES["semaphore"]} x i8] zeroinitializer, align 64
 
-; What programs call where their parts wait for long: they go on, and somebody looks whether they should.
+; Programs call this when a device has waited long. It wakes the watchdog thread, which checks for deadlocks, and
+; returns.
 define i32 @request_deadlock_check(i64 %number) {{
 entry:
   %thread = alloca i64

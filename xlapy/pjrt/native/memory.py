@@ -96,7 +96,7 @@ out:
   ret ptr %head
 }}
 
-; The storage with room for that many bytes, owned once; null if there is no memory.
+; Allocates a storage for that many bytes, with one owner; null if memory is exhausted.
 define ptr @allocate(i64 %size) {{
 entry:
   %pointer = alloca ptr
@@ -133,7 +133,8 @@ ready:
   ret ptr %storage
 }}
 
-; Memory of the host, owned once: a header with the event that tells its end.
+; Makes the storage of borrowed host memory, with one owner: a header with the event that tells the host of its
+; release.
 define internal ptr @borrow_host_memory(ptr %event) {{
   %storage = call ptr @malloc(i64 64)
   put i64 1 storage.owners of %storage
@@ -206,7 +207,7 @@ out:
   ret void
 }}
 
-; Gives kept blocks back; how many bytes that were.
+; Frees cached blocks; returns their size in bytes.
 define i64 @trim() {{
 entry:
   call void @lock(ptr @cache_lock)
@@ -236,7 +237,7 @@ define void @set_cache_limit(i64 %bytes) {{
   ret void
 }}
 
-; What is in use now, and was at most.
+; Stores the bytes in use and their peak.
 define void @memory_usage(ptr %used, ptr %peak) {{
   %now = load i64, ptr @used_bytes
   store i64 %now, ptr %used

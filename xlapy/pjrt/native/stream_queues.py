@@ -27,7 +27,7 @@ define internal void @initialize_enqueue() {{
   ret void
 }}
 
-; Signals may interrupt it.
+; Waits for a semaphore, again if a signal interrupts the wait.
 define internal void @wait_semaphore(ptr %semaphore) {{
 entry:
   br label %try
@@ -39,8 +39,8 @@ out:
   ret void
 }}
 
-; Waits until there is room for one more run on each device. Calls of several devices do so in turn: two that have what
-; the other one waits for would wait forever.
+; Waits for a free queue slot on each device. Calls on several devices do so one at a time, because two that each
+; hold a slot the other one needs would deadlock.
 define internal void @acquire_queue_slots(ptr %executable, i64 %count) {{
   %several = icmp ugt i64 %count, 1
   br i1 %several, label %queue, label %go
@@ -74,7 +74,7 @@ define internal void @release_queue_slots(ptr %executable, i64 %count) {{
 """
 
 _ENQUEUE = """
-; Whether a call of the program returns before it has run.
+; Whether calls of the program return before it has run.
 define internal i1 @is_asynchronous(ptr %executable) {
   %long = get i64 executable.is_asynchronous of %executable
   %stopped = load atomic i64, ptr @stopped monotonic, align 8
@@ -114,7 +114,7 @@ define internal void @retain_storages(ptr %row, i64 %count) {
   ret void
 }
 
-; Takes a row of places that have their arguments; false, and nothing has happened, if it must be run otherwise.
+; Enqueues frames that hold their arguments. Returns false, without effect, if the call must run in another way.
 define internal i1 @enqueue_launch(ptr %args, ptr %executable, ptr %row, i64 %count) {
 entry:
   %started = call i1 @start_streams(ptr %executable, i64 %count)
@@ -135,13 +135,13 @@ wait:
   call void @acquire_queue_slots(ptr %executable, i64 %count)
   call void @lock(ptr @queues_lock)
   %fits = call i1 @allocate_all_results(ptr %row, i64 %count, i64 -1)
-  br i1 %fits, label %enter, label %give_up
+  br i1 %fits, label %enter, label %undo
 enter:
   call void @enqueue_frames(ptr %args, ptr %row, i64 %count, ptr %launch)
   call void @unlock(ptr @queues_lock)
   call void @wake_streams(ptr %executable, i64 %count)
   ret i1 true
-give_up:
+undo:
   call void @unlock(ptr @queues_lock)
   call void @release_queue_slots(ptr %executable, i64 %count)
   %shared = icmp eq ptr %launch, null
@@ -176,7 +176,7 @@ define internal void @wake_streams(ptr %executable, i64 %count) {
   ret void
 }
 
-; The queues are locked: so all devices have runs in the same order.
+; The queues are locked, so that launches have the same order on all devices.
 define internal void @enqueue_frames(ptr %args, ptr %row, i64 %count, ptr %launch) {
   for %number below %count as one
   %frame = call ptr @frame_at(ptr %row, i64 %number)
@@ -232,7 +232,7 @@ behind:
   ret void
 }
 
-; The place whose turn it is, which is running from now on; null if there is none.
+; Removes the first frame of a queue and marks it as running; null if the queue is empty.
 define internal ptr @pop_frame(ptr %stream) {
 entry:
   call void @lock(ptr @queues_lock)

@@ -50,14 +50,14 @@ define internal ptr @forked_error() {{
   ret ptr %error
 }}
 
-; Where programs look whether to end early.
+; The address of the word that programs poll for cancellation.
 define ptr @cancelled_word() {{
   ret ptr @cancelled
 }}
 """
 
 _RUN = """
-; Runs a place; null, or the error.
+; Runs a frame; returns null or an error.
 define internal ptr @execute_frame(ptr %frame) {
   %program = get ptr launch_frame.program of %frame
   %launch = get ptr launch_frame.launch of %frame
@@ -101,7 +101,7 @@ tell:
   ret ptr %told
 }
 
-; The event of the run that was to make an argument and failed, or null.
+; Returns the event of a failed launch that was to write an argument, or null.
 define internal ptr @failed_argument_event(ptr %program, ptr %frame) {
   %count = get i64 device_program.argument_count of %program
   %holds = call ptr @argument_holds(ptr %frame)
@@ -117,7 +117,7 @@ found:
   ret ptr null
 }
 
-; Ends what one device did in a run. What failed parts own goes when the last of their run has ended.
+; Finishes the frame of one device. The frames of failed devices are released with the last device of their launch.
 define internal void @finish_device(ptr %frame, ptr %error) {
 entry:
   %launch = get ptr launch_frame.launch of %frame
@@ -181,7 +181,7 @@ out:
   ret void
 }
 
-; Ends a run. What it owned is given up before anybody hears of it.
+; Finishes a frame: releases what it holds, then completes its event.
 define internal void @finish_frame(ptr %frame, ptr %error) {
 entry:
   %program = get ptr launch_frame.program of %frame
@@ -192,11 +192,11 @@ entry:
   %results = call ptr @result_storages(ptr %program, ptr %frame)
   put ptr %error event.error of %event
   %worked = icmp eq ptr %error, null
-  br i1 %worked, label %give_up, label %mark
+  br i1 %worked, label %undo, label %mark
 mark:
   call void @mark_results_failed(ptr %results, i64 %result_count, ptr %event)
-  br label %give_up
-give_up:
+  br label %undo
+undo:
   call void @release_queued(ptr %holds, i64 %argument_count)
   call void @release_queued(ptr %results, i64 %result_count)
   call void @return_frame(ptr %program, ptr %frame)
@@ -265,7 +265,7 @@ define void @initialize_stream(ptr %stream) {{
   ret void
 }}
 
-; Whether there is a thread.
+; Starts the thread of a stream if it is not running; returns whether it runs.
 define internal i1 @start_stream(ptr %stream) {{
 entry:
   %at = at stream.started of %stream
@@ -303,7 +303,7 @@ no:
   ret i1 false
 }}
 
-; From now on callers run all programs themselves.
+; Stops asynchronous launches: from now on, programs run in the threads of their callers.
 define void @stop_streams() {{
   store atomic i64 1, ptr @stopped seq_cst, align 8
   ret void
@@ -331,7 +331,7 @@ no:
   ret i64 0
 }}
 
-; Ends what is running early, and does not begin what waits, until it is told 0.
+; Cancels running launches and fails queued ones while the value is not 0.
 define void @set_cancelled(i64 %value) {{
 entry:
   store atomic i64 %value, ptr @cancelled seq_cst, align 8
@@ -353,7 +353,8 @@ define void @before_fork() {{
   ret void
 }}
 
-; Only the thread that forked is in the child: what was running there is lost, what waited is run by another thread.
+; After a fork, the child has only the thread that forked. Running launches are lost; new threads run the queued
+; ones.
 define void @after_fork(i64 %is_child) {{
 entry:
   %child = icmp ne i64 %is_child, 0
