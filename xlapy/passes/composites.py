@@ -20,7 +20,7 @@ from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.sorting import TopKAttributes
 from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.expand.expand import Expand
-from xlapy.passes.rewrite import Writer, take_over
+from xlapy.passes.rewrite import Writer, replace_with_new
 
 _EXPANDED = (opcodes.TOPK, opcodes.RAGGED_DOT, opcodes.SCAN)
 _FUNCTIONS = {
@@ -91,7 +91,7 @@ def _outline(instruction: Instruction, inner: Computation) -> None:
         computations=[inner],
         shape=instruction.shape,
     )
-    take_over(instruction, call)
+    replace_with_new(instruction, call)
     call.frontend_attributes = {**(call.frontend_attributes or {}), **attributes} or None
 
 

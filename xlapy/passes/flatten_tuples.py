@@ -19,14 +19,14 @@ from xlapy.passes.algebra import tuples
 from xlapy.passes.rewrite import (
     Writer,
     editable_computations,
-    inherit,
     is_dead,
     remove_replaced,
-    remove_uncalled,
-    replace,
-    settle,
+    remove_uncalled_computations,
+    replace_with_existing,
+    transfer_annotations,
+    update_schedule,
 )
-from xlapy.passes.signature import Values, flat_shape, is_nested, leaves_of, nested, rebuild
+from xlapy.passes.signature import Values, clone_with_signature, flat_shape, has_nested_tuples, leaves_of, nest_leaves
 from xlapy.passes.simplify import simplify_computation
 
 _RULES = (tuples.get_element_of_tuple, tuples.get_element_of_constant, tuples.tuple_of_all_elements)
@@ -51,7 +51,7 @@ class FlattenTuples:
             changed |= simplify_computation(computation, rules=_RULES)
         for computation in editable_computations(module):  # copies too
             changed |= simplify_computation(computation, rules=_RULES)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _flatten(instruction: Instruction) -> bool:
@@ -62,12 +62,12 @@ def _flatten(instruction: Instruction) -> bool:
         return False
     called = instruction.computations
     changed = flattened(instruction)
-    remove_uncalled(called)
+    remove_uncalled_computations(called)
     return changed
 
 
 def _flatten_while(loop: Instruction) -> bool:
-    if not is_nested(loop.shape):
+    if not has_nested_tuples(loop.shape):
         return False
     state = flat_shape(loop.shape)
     write = Writer(loop)
@@ -81,19 +81,19 @@ def _flatten_while(loop: Instruction) -> bool:
 
 def _flatten_conditional(conditional: Instruction) -> bool:
     index, *operands = conditional.operands
-    if not is_nested(conditional.shape) and not any(is_nested(operand.shape) for operand in operands):
+    if not has_nested_tuples(conditional.shape) and not any(has_nested_tuples(operand.shape) for operand in operands):
         return False
     write = Writer(conditional)
     flat_operands: list[Instruction] = []
     branches: list[Computation] = []
     for operand, branch in zip(operands, conditional.computations, strict=True):
-        shape = flat_shape(operand.shape) if is_nested(operand.shape) else operand.shape
+        shape = flat_shape(operand.shape) if has_nested_tuples(operand.shape) else operand.shape
         flat = operand
-        if is_nested(operand.shape):
+        if has_nested_tuples(operand.shape):
             flat = write.add(opcodes.TUPLE, *leaves_of(write, operand), shape=shape)
         flat_operands.append(flat)
-        branches.append(_copy(branch, [shape], flat_result=is_nested(conditional.shape)))
-    shape = flat_shape(conditional.shape) if is_nested(conditional.shape) else conditional.shape
+        branches.append(_copy(branch, [shape], flat_result=has_nested_tuples(conditional.shape)))
+    shape = flat_shape(conditional.shape) if has_nested_tuples(conditional.shape) else conditional.shape
     made = write.add(opcodes.CONDITIONAL, index, *flat_operands, computations=branches, shape=shape)
     _put_in_place(write, conditional, made)
     return True
@@ -102,14 +102,14 @@ def _flatten_conditional(conditional: Instruction) -> bool:
 def _flatten_call(call: Instruction) -> bool:
     """Every leaf becomes an operand of its own."""
     if call.attributes_as(CallAttributes).is_composite or not (
-        is_nested(call.shape) or any(o.shape.is_tuple for o in call.operands)
+        has_nested_tuples(call.shape) or any(o.shape.is_tuple for o in call.operands)
     ):
         return False
     write = Writer(call)
     operands = [leaf for operand in call.operands for leaf in leaves_of(write, operand)]
     parameters = [operand.shape for operand in operands]
-    called = _copy(call.computations[0], parameters, flat_result=is_nested(call.shape))
-    shape = flat_shape(call.shape) if is_nested(call.shape) else call.shape
+    called = _copy(call.computations[0], parameters, flat_result=has_nested_tuples(call.shape))
+    shape = flat_shape(call.shape) if has_nested_tuples(call.shape) else call.shape
     made = write.add(opcodes.CALL, *operands, attributes=call.attributes, computations=[called], shape=shape)
     _put_in_place(write, call, made)
     return True
@@ -123,7 +123,7 @@ def _copy(computation: Computation, shapes: Sequence[Shape], flat_result: bool) 
 
     def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
         leaves = iter([leaf for parameter in parameters for leaf in leaves_of(write, parameter)])
-        return {original: nested(write, leaves, original.shape) for original in computation.parameters}
+        return {original: nest_leaves(write, leaves, original.shape) for original in computation.parameters}
 
     def finish(write: Writer, values: Values) -> Instruction:
         root = values[computation.root_instruction]
@@ -131,15 +131,15 @@ def _copy(computation: Computation, shapes: Sequence[Shape], flat_result: bool) 
             return root
         return write.add(opcodes.TUPLE, *leaves_of(write, root), shape=flat_shape(root.shape))
 
-    return rebuild(computation, shapes, bind, finish)
+    return clone_with_signature(computation, shapes, bind, finish)
 
 
 def _put_in_place(write: Writer, instruction: Instruction, made: Instruction) -> None:
     """Users read the leaves put together again; what is said about the instruction holds for the one made."""
     made.backend_config = instruction.backend_config
-    inherit(instruction, made)
+    transfer_annotations(instruction, made)
     value = made
     if made.shape != instruction.shape:
-        value = nested(write, iter(leaves_of(write, made)), instruction.shape)
-    replace(instruction, value)
+        value = nest_leaves(write, iter(leaves_of(write, made)), instruction.shape)
+    replace_with_existing(instruction, value)
     remove_replaced(instruction)

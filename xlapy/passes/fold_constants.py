@@ -23,7 +23,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.interpreter import RULES, Context
-from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 _PLAIN = frozenset(
     {opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, *CHEAP_TO_RECOMPUTE_OPS}
@@ -66,7 +66,7 @@ class FoldConstants:
         for computation in editable_computations(module):
             for instruction in post_order(computation):
                 changed |= instruction.parent is not None and folder.fold(instruction)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class _Folder:
         except (XlaError, MemoryError, _OverBudgetError):
             return False
         write = Writer(instruction)
-        take_over(instruction, _write_value(write, value, instruction.shape))
+        replace_with_new(instruction, _write_value(write, value, instruction.shape))
         return True
 
     def _evaluate(self, instruction: Instruction, values: Sequence[Any]) -> Any:
@@ -177,4 +177,4 @@ def _write_value(write: Writer, value: Any, shape: Shape) -> Instruction:
     if shape.is_tuple:
         elements = [_write_value(write, *each) for each in zip(value, shape.tuple_shapes, strict=True)]
         return write.add(opcodes.TUPLE, *elements, shape=shape)
-    return write.literal(Literal.array_of(np.asarray(value), shape))
+    return write.constant(Literal.array_of(np.asarray(value), shape))

@@ -17,7 +17,13 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
-from xlapy.passes.rewrite import can_stand_for, editable_computations, has_control_edges, replace, settle
+from xlapy.passes.rewrite import (
+    can_replace,
+    editable_computations,
+    has_control_edges,
+    replace_with_existing,
+    update_schedule,
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class MergeCommonSubexpressions:
         changed = False
         for computation in editable_computations(module):
             changed |= _merge(computation, effects, numbering)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _merge(computation: Computation, effects: Effects, numbering: StructuralNumbering) -> bool:
@@ -46,8 +52,8 @@ def _merge(computation: Computation, effects: Effects, numbering: StructuralNumb
             continue
         key = (numbering.instruction_key(instruction), _operands(instruction))
         equal = first.setdefault(key, instruction)
-        if equal is not instruction and can_stand_for(equal, instruction):
-            replace(instruction, equal)
+        if equal is not instruction and can_replace(equal, instruction):
+            replace_with_existing(instruction, equal)
             changed = True
     return changed
 

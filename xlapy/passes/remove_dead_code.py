@@ -13,7 +13,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
-from xlapy.passes.rewrite import editable_computations, is_dead, settle
+from xlapy.passes.rewrite import editable_computations, is_dead, update_schedule
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RemoveDeadCode:
         for computation in editable_computations(module):
             changed |= _remove_instructions(computation, effects)
         changed |= _remove_computations(module)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _remove_instructions(computation: Computation, effects: Effects) -> bool:

@@ -30,7 +30,7 @@ from xlapy.passes.expand.dynamic import (
     unsupported,
 )
 from xlapy.passes.remove_dead_code import RemoveDeadCode
-from xlapy.passes.rewrite import remove_uncalled
+from xlapy.passes.rewrite import remove_uncalled_computations
 
 OF_SIZES: frozenset[OpDef] = frozenset(
     {opcodes.DYNAMIC_RESHAPE, opcodes.GET_DIMENSION_SIZE, opcodes.SET_DIMENSION_SIZE}
@@ -61,7 +61,7 @@ class ResolveDynamicDimensions:
             if _carries_sizes(computation, replaced):
                 replaced[computation] = _Resolved(computation, replaced, self.interpret).made
         _take_over_entry(module, entry, replaced)
-        remove_uncalled(reversed(list(replaced)))
+        remove_uncalled_computations(reversed(list(replaced)))
         RemoveDeadCode().run(module)
         return True
 
@@ -123,9 +123,9 @@ class _Resolved:
         else:
             operands = [self.values[operand] for operand in instruction.operands]
             value = edit.clone_instruction(instruction, self.made, operands)
-            write.made.append(value)
+            write.created.append(value)
         self.values[instruction] = value
-        self.keep_order(instruction, write.made)
+        self.keep_order(instruction, write.created)
 
     def calls_sizes(self, instruction: Instruction) -> bool:
         return any(computation in self.replaced for computation in instruction.computations)
@@ -171,7 +171,7 @@ class _Resolved:
             metadata=instruction.metadata,
         )
         edit.copy_annotations(instruction, made)
-        write.made.append(made)
+        write.created.append(made)
         return write.unpacked(made, instruction.shape)
 
 

@@ -1,7 +1,7 @@
-"""What passes share when they change a module: who may be changed, what replaces what, the order of a schedule.
+"""Helpers that passes share: which computations may change, replacing instructions, writing new ones, schedules.
 
-Owns: the rules of a replacement (shapes, layouts, control edges, shardings, metadata), `Writer`.
-Must not know: what ops mean.
+Responsible for the rules of a replacement (shapes, layouts, control edges, shardings, metadata) and for `Writer`. Does
+not depend on the meaning of operations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from xlapy.opcodes.sources import ConstantAttributes
 from xlapy.opcodes.tuples import GetTupleElementAttributes
 
 _WRAPPERS = frozenset({opcodes.FUSION, opcodes.ASYNC_START})
-"""Ops whose computations are a decision already taken: passes leave them as they are."""
+"""Operations whose computations passes leave as they are, because an earlier pass decided what is in them."""
 
 _LAYOUT_READERS = frozenset(
     {
@@ -46,29 +46,32 @@ _LAYOUT_READERS = frozenset(
         opcodes.TUPLE,
     }
 )
-"""Ops that read the layouts of their operands, or hand them to where they are read."""
+"""Operations that depend on the layouts of their operands, or pass them on to operations that do."""
 
 
 def editable_computations(module: Module) -> list[Computation]:
-    """The computations that a pass may change, callees first: all but those inside fusions and asynchronous calls, and
-    those that nothing calls, which are dead."""
+    """Returns the computations that a pass may change, callees before callers.
+
+    Omits those called by fusions and asynchronous operations, and those without callers, which are dead.
+    """
     alive = [c for c in computation_post_order(module) if c.callers or c.is_entry]
     return [c for c in alive if not any(i.op in _WRAPPERS for i in c.callers)]
 
 
 def has_control_edges(instruction: Instruction) -> bool:
+    """Returns whether an instruction has control predecessors or successors."""
     return bool(instruction.control_predecessors or instruction.control_successors)
 
 
 def is_dead(instruction: Instruction) -> bool:
-    """Whether nothing reads an instruction or is ordered against it, and it is no root and no parameter."""
+    """Returns whether an instruction has no users and no control edges, and is neither a root nor a parameter."""
     return not (
         instruction.has_users or instruction.is_root or is_parameter(instruction) or has_control_edges(instruction)
     )
 
 
 def remove_if_dead(instruction: Instruction) -> None:
-    """Removes an instruction, and then those of its operands, that are dead and without side effects."""
+    """Removes an instruction if it is dead and has no side effect, and then its operands likewise."""
     pending = [instruction]
     while pending:
         current = pending.pop()
@@ -77,13 +80,14 @@ def remove_if_dead(instruction: Instruction) -> None:
             edit.remove(current)
 
 
-# -- replacing
+# -- replacing instructions
 
 
-def can_stand_for(replacement: Instruction, instruction: Instruction, layout_sensitive: bool = False) -> bool:
-    """Whether users of an instruction may read another one that is there already and has the same value.
+def can_replace(replacement: Instruction, instruction: Instruction, layout_sensitive: bool = False) -> bool:
+    """Returns whether an existing instruction with the same value may replace another one.
 
-    Annotations that would be lost, control edges, and a layout that somebody reads forbid it.
+    It may not if the instruction has control edges, has annotations that would be lost, or has another layout that its
+    users depend on.
     """
     if has_control_edges(instruction) or not instruction.shape.compatible(replacement.shape):
         return False
@@ -97,10 +101,10 @@ def can_stand_for(replacement: Instruction, instruction: Instruction, layout_sen
     return not layout_sensitive and not reads_layout
 
 
-def replace(instruction: Instruction, replacement: Instruction) -> None:
-    """Gives every user the replacement, and removes what is dead then; `can_stand_for` must have allowed it.
+def replace_with_existing(instruction: Instruction, replacement: Instruction) -> None:
+    """Replaces the uses of an instruction by an existing one and removes what is dead then.
 
-    An instruction without metadata takes over those of the one that it replaces.
+    `can_replace` must be true. A replacement without metadata gets the metadata of the instruction.
     """
     if replacement.metadata is None and not is_parameter(replacement):
         replacement.metadata = instruction.metadata
@@ -108,15 +112,15 @@ def replace(instruction: Instruction, replacement: Instruction) -> None:
     remove_if_dead(instruction)
 
 
-def take_over(instruction: Instruction, replacement: Instruction) -> None:
-    """`replace` by an instruction made for the purpose: it inherits annotations, control edges and effects."""
-    inherit(instruction, replacement)
-    replace(instruction, replacement)
+def replace_with_new(instruction: Instruction, replacement: Instruction) -> None:
+    """Replaces an instruction by a new one, which gets its annotations and control edges and has its side effects."""
+    transfer_annotations(instruction, replacement)
+    replace_with_existing(instruction, replacement)
     remove_replaced(instruction)
 
 
 def remove_replaced(instruction: Instruction) -> None:
-    """Removes an instruction without users whose effects another one has now."""
+    """Removes an instruction without users even if it has side effects, because a replacement has them now."""
     if instruction.parent is None:
         return
     operands = instruction.operands
@@ -125,8 +129,8 @@ def remove_replaced(instruction: Instruction) -> None:
         remove_if_dead(operand)
 
 
-def inherit(instruction: Instruction, replacement: Instruction) -> None:
-    """Gives an instruction the annotations of another one, and moves that one's control edges to it."""
+def transfer_annotations(instruction: Instruction, replacement: Instruction) -> None:
+    """Copies the annotations of an instruction to its replacement, and moves its control edges there."""
     replacement.sharding = instruction.sharding
     replacement.frontend_attributes = instruction.frontend_attributes
     replacement.original_value = instruction.original_value
@@ -134,7 +138,7 @@ def inherit(instruction: Instruction, replacement: Instruction) -> None:
 
 
 def move_control_edges(instruction: Instruction, replacement: Instruction) -> None:
-    """Orders another instruction as this one was, which is not ordered any more."""
+    """Moves the control edges of an instruction to its replacement."""
     before, after = instruction.control_predecessors, instruction.control_successors
     edit.remove_control_edges(instruction)
     for predecessor in before:
@@ -143,8 +147,8 @@ def move_control_edges(instruction: Instruction, replacement: Instruction) -> No
         edit.add_control_edge(replacement, successor)
 
 
-def remove_uncalled(computations: Iterable[Computation]) -> None:
-    """Removes those of the computations that nothing calls any more, and what only they called."""
+def remove_uncalled_computations(computations: Iterable[Computation]) -> None:
+    """Removes those of the computations that have no callers any more, and the computations that only they called."""
     pending = list(computations)
     while pending:
         computation = pending.pop()
@@ -154,9 +158,11 @@ def remove_uncalled(computations: Iterable[Computation]) -> None:
             pending += called
 
 
-def settle(module: Module, changed: bool) -> bool:
-    """Puts new instructions of a scheduled module into its order, each before the first that needs it; to be called at
-    the end of a pass. Returns `changed`."""
+def update_schedule(module: Module, changed: bool) -> bool:
+    """Inserts new instructions into the schedule of a scheduled module, each before the first that depends on it.
+
+    Passes call it at the end, with whether they changed the module. Returns `changed`.
+    """
     if changed and module.config.is_scheduled:
         for computation in module.computations:
             edit.reorder(computation, _dependencies_first(computation))
@@ -164,7 +170,7 @@ def settle(module: Module, changed: bool) -> bool:
 
 
 def _dependencies_first(computation: Computation) -> list[Instruction]:
-    """The instructions in their order, each after those that it depends on."""
+    """Returns the instructions in their order, but each after those that it depends on."""
     placed: dict[Instruction, None] = {}
     for instruction in computation:
         stack = [instruction]
@@ -178,11 +184,13 @@ def _dependencies_first(computation: Computation) -> list[Instruction]:
     return list(placed)
 
 
-# -- writing
+# -- writing instructions
 
 
 class Writer:
-    """Writes new instructions beside one that they are to replace, or into another computation; they have its metadata.
+    """Writes new instructions, into the computation of the instruction that they replace or into another one.
+
+    source: the instruction that they replace; they get its metadata. created: the instructions written so far.
 
     >>> write = Writer(logistic)
     >>> denominator = write.add(opcodes.ADD, one, write.add(opcodes.EXPONENTIAL, negated))
@@ -193,7 +201,7 @@ class Writer:
         assert into is not None
         self.source = source
         self.computation = into
-        self.made: list[Instruction] = []
+        self.created: list[Instruction] = []
 
     def add(
         self,
@@ -203,54 +211,55 @@ class Writer:
         computations: Sequence[Computation] = (),
         shape: Shape | None = None,
     ) -> Instruction:
-        """An instruction; its shape is inferred unless given. `ShapeError` if the operands are illegal."""
+        """Writes an instruction and infers its shape unless given. Raises `ShapeError` for illegal operands."""
         made = edit.create(
             self.computation, op, operands, attributes, computations, shape=shape, metadata=self.source.metadata
         )
-        self.made.append(made)
+        self.created.append(made)
         return made
 
     def discard(self) -> None:
-        """Removes again what nobody uses."""
-        for instruction in reversed(self.made):
+        """Removes the written instructions that have no users."""
+        for instruction in reversed(self.created):
             if instruction.parent is not None and is_dead(instruction):
                 edit.remove(instruction)
-        self.made.clear()
+        self.created.clear()
 
-    # -- values known now
+    # -- constants
 
-    def literal(self, literal: Literal, shape: Shape | None = None) -> Instruction:
-        """A constant, of the literal's shape or one that differs in layouts."""
+    def constant(self, literal: Literal, shape: Shape | None = None) -> Instruction:
+        """Writes a constant of the literal's shape, or of one that differs in layouts only."""
         attributes = ConstantAttributes.make(literal=literal)
         return self.add(opcodes.CONSTANT, attributes=attributes, shape=shape or literal.shape)
 
     def scalar(self, value: complex, element_type: PrimitiveType) -> Instruction:
-        """A constant of rank 0; the value is rounded to the element type."""
+        """Writes a constant of rank 0, with the value rounded to the element type."""
         shape = Shape.scalar(element_type)
         with np.errstate(all="ignore"):
             array = np.asarray(value).astype(shape.dtype)
-        return self.literal(Literal.array_of(array))
+        return self.constant(Literal.array_of(array))
 
-    def filled(self, value: complex, shape: Shape) -> Instruction:
-        """A constant of rank 0 broadcast to an array shape."""
+    def splat(self, value: complex, shape: Shape) -> Instruction:
+        """Writes a broadcast of a constant scalar to an array shape."""
         return self.broadcast(self.scalar(value, shape.element_type), shape)
 
     # -- movement
 
     def broadcast(self, operand: Instruction, shape: Shape, dimensions: Sequence[int] = ()) -> Instruction:
-        """The operand repeated; itself where it has the shape already."""
+        """Writes a broadcast; returns the operand itself if it has the shape already."""
         if operand.shape == shape and tuple(dimensions) == tuple(range(shape.rank)):
             return operand
         attributes = BroadcastAttributes.make(dimensions=tuple(dimensions))
         return self.add(opcodes.BROADCAST, operand, attributes=attributes, shape=shape)
 
     def reshape(self, operand: Instruction, shape: Shape) -> Instruction:
-        """The operand with other dimensions; itself where it has the shape already."""
+        """Writes a reshape; returns the operand itself if it has the shape already."""
         if operand.shape == shape:
             return operand
         return self.add(opcodes.RESHAPE, operand, shape=shape)
 
     def transpose(self, operand: Instruction, permutation: Sequence[int], shape: Shape | None = None) -> Instruction:
+        """Writes a transpose; dimension i of the result is dimension `permutation[i]` of the operand."""
         attributes = DimensionsAttributes.make(dimensions=tuple(permutation))
         return self.add(opcodes.TRANSPOSE, operand, attributes=attributes, shape=shape)
 
@@ -262,18 +271,19 @@ class Writer:
         strides: Sequence[int] = (),
         shape: Shape | None = None,
     ) -> Instruction:
-        """Elements from `starts` up to before `limits`; strides are 1 unless given."""
+        """Writes a slice of the elements from `starts` up to, not including, `limits`; strides are 1 unless given."""
         ranges = SliceRanges(tuple(starts), tuple(limits), tuple(strides) or (1,) * len(starts))
         return self.add(opcodes.SLICE, operand, attributes=SliceAttributes.make(ranges=ranges), shape=shape)
 
     def convert(self, operand: Instruction, element_type: PrimitiveType) -> Instruction:
-        """The operand with other elements; itself where it has them already."""
+        """Writes a conversion; returns the operand itself if it has the element type already."""
         if operand.shape.element_type is element_type:
             return operand
         return self.add(opcodes.CONVERT, operand, shape=operand.shape.with_element_type(element_type))
 
     # -- tuples
 
-    def element(self, operand: Instruction, index: int) -> Instruction:
+    def get_tuple_element(self, operand: Instruction, index: int) -> Instruction:
+        """Writes a get-tuple-element."""
         attributes: Any = GetTupleElementAttributes.make(index=index)
         return self.add(opcodes.GET_TUPLE_ELEMENT, operand, attributes=attributes)

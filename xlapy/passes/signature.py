@@ -1,6 +1,7 @@
-"""Copies of computations with other parameters or another result, and tuples taken apart and put together.
+"""Copies computations with other parameters or another result, and converts between tuples and their leaves.
 
-Owns: what is copied when parameters change. Must not know: which op calls the computation.
+Responsible for which instructions are copied when parameters change. Does not depend on the operation that calls the
+computation.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.rewrite import Writer, remove_if_dead
 
 Values = Mapping[Instruction, Instruction]
-"""An instruction of the original -> the one with its value in the copy."""
+"""Maps an instruction of the original to the instruction with its value in the copy."""
 
 Bind = Callable[[Writer, Sequence[Instruction]], Values]
 Finish = Callable[[Writer, Values], Instruction]
 
 
-def rebuild(computation: Computation, parameters: Sequence[Shape], bind: Bind, finish: Finish) -> Computation:
-    """A copy with parameters of other shapes.
+def clone_with_signature(
+    computation: Computation, parameters: Sequence[Shape], bind: Bind, finish: Finish
+) -> Computation:
+    """Returns a copy of a computation with parameters of other shapes.
 
-    `bind` is given the new parameters and says which original instructions have which values; parameters and what
-    depends on an unbound one are left out. `finish` is given all values and writes the root; what is dead then goes.
+    bind: gets the new parameters and returns the values of original instructions, usually of the old parameters.
+    Instructions that depend on an unbound parameter are not copied. finish: gets the values of all copied instructions
+    and writes the root. Instructions that are dead then are removed.
     """
     assert computation.module is not None
     copy = edit.add_computation(computation.module, computation.name)
@@ -54,35 +58,37 @@ def _parameter(computation: Computation, number: int, shape: Shape) -> Instructi
 
 
 def flat_shape(shape: Shape) -> Shape:
-    """The tuple of all leaves."""
+    """Returns the flat tuple shape of all leaves of a shape."""
     return Shape.tuple(leaf for _, leaf in shape.leaves())
 
 
-def is_nested(shape: Shape) -> bool:
-    """Whether there is a tuple inside a tuple."""
+def has_nested_tuples(shape: Shape) -> bool:
+    """Returns whether a tuple shape contains tuples."""
     return any(element.is_tuple for element in shape.tuple_shapes)
 
 
 def leaves_of(write: Writer, value: Instruction) -> list[Instruction]:
-    """The leaves of a value, nested tuples taken apart."""
+    """Returns the leaves of a value; writes the get-tuple-elements that are needed."""
     if not value.shape.is_tuple:
         return [value]
     found: list[Instruction] = []
     for index in range(len(value.shape.tuple_shapes)):
-        element = value.operands[index] if value.op is opcodes.TUPLE else write.element(value, index)
+        element = value.operands[index] if value.op is opcodes.TUPLE else write.get_tuple_element(value, index)
         found += leaves_of(write, element)
     return found
 
 
-def nested(write: Writer, leaves: Iterator[Instruction], shape: Shape) -> Instruction:
-    """Leaves put together to a value of a shape."""
+def nest_leaves(write: Writer, leaves: Iterator[Instruction], shape: Shape) -> Instruction:
+    """Returns a value of a shape, possibly of nested tuples, with the given leaves."""
     if not shape.is_tuple:
         return next(leaves)
-    return write.add(opcodes.TUPLE, *[nested(write, leaves, element) for element in shape.tuple_shapes], shape=shape)
+    return write.add(
+        opcodes.TUPLE, *[nest_leaves(write, leaves, element) for element in shape.tuple_shapes], shape=shape
+    )
 
 
-def elements_of_value(write: Writer, value: Instruction) -> list[Instruction]:
-    """The elements of a tuple value."""
+def tuple_elements(write: Writer, value: Instruction) -> list[Instruction]:
+    """Returns the elements of a tuple value; writes get-tuple-elements unless it is a tuple instruction."""
     if value.op is opcodes.TUPLE:
         return list(value.operands)
-    return [write.element(value, index) for index in range(len(value.shape.tuple_shapes))]
+    return [write.get_tuple_element(value, index) for index in range(len(value.shape.tuple_shapes))]

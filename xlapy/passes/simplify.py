@@ -19,13 +19,13 @@ from xlapy.hlo.traverse import post_order
 from xlapy.passes.algebra import REWRITES, RewriteRule
 from xlapy.passes.rewrite import (
     Writer,
-    can_stand_for,
+    can_replace,
     editable_computations,
     has_control_edges,
     is_dead,
-    replace,
-    settle,
-    take_over,
+    replace_with_existing,
+    replace_with_new,
+    update_schedule,
 )
 
 _REWRITES_AN_INSTRUCTION = 100
@@ -45,7 +45,7 @@ class Simplify:
         changed = False
         for computation in editable_computations(module):
             changed |= simplify_computation(computation, self.layout_sensitive)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def simplify_computation(
@@ -112,14 +112,14 @@ def _apply(rule: RewriteRule, instruction: Instruction, layout_sensitive: bool) 
     if result is None:
         return None
     operands = instruction.operands
-    if result in write.made:
-        take_over(instruction, result)
-    elif can_stand_for(result, instruction, layout_sensitive):
-        replace(instruction, result)
+    if result in write.created:
+        replace_with_new(instruction, result)
+    elif can_replace(result, instruction, layout_sensitive):
+        replace_with_existing(instruction, result)
     else:
         write.discard()
         return None
-    return [*(i for i in (*write.made, result) if i.parent is not None), *result.users, *_lone_readers(operands)]
+    return [*(i for i in (*write.created, result) if i.parent is not None), *result.users, *_lone_readers(operands)]
 
 
 def _lone_readers(operands: Iterable[Instruction]) -> Iterator[Instruction]:

@@ -15,7 +15,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
-from xlapy.passes.rewrite import Writer, has_control_edges, remove_uncalled
+from xlapy.passes.rewrite import Writer, has_control_edges, remove_uncalled_computations
 from xlapy.spmd.partial_sums import reducer_op
 
 MAX_COMBINED_BYTES = 32 << 20
@@ -71,6 +71,6 @@ def _combine(all_reduces: Sequence[Instruction]) -> None:
     combined = write.add(opcodes.ALL_REDUCE, *operands, attributes=first.attributes, computations=first.computations)
     for number, instruction in enumerate(all_reduces):
         called = instruction.computations
-        edit.replace_uses(instruction, write.element(combined, number))
+        edit.replace_uses(instruction, write.get_tuple_element(combined, number))
         edit.remove(instruction)
-        remove_uncalled(called)
+        remove_uncalled_computations(called)

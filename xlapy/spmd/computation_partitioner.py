@@ -24,7 +24,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.hlo.traverse import post_order
 from xlapy.opcodes.sources import ParameterAttributes
-from xlapy.passes.expand.blocks import reducer
+from xlapy.passes.expand.blocks import reducer_computation
 from xlapy.passes.rewrite import Writer
 from xlapy.passes.signature import leaves_of
 from xlapy.spmd.array_sharding import (
@@ -360,7 +360,7 @@ class _ComputationPartitioner:
             groups = replica_groups_along(strategy.factor_tilings[factor], [*others, *manual_axes])
             combine = instruction.computations[0] if instruction.computations else None
             new = self.resharder.all_reduce(
-                new, combine or reducer(self.write, opcodes.ADD, shape.element_type), groups
+                new, combine or reducer_computation(self.write, opcodes.ADD, shape.element_type), groups
             )
         return new
 

@@ -26,7 +26,7 @@ from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 from xlapy.opcodes.movement import DynamicSliceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.sources import IotaAttributes
-from xlapy.passes.expand.blocks import compare, index_type, reduced
+from xlapy.passes.expand.blocks import compare, index_type, reduce_dimensions
 from xlapy.spmd.array_sharding import ArraySharding, Tiling
 from xlapy.spmd.resharding import Resharder
 
@@ -113,15 +113,15 @@ class LocalOperation:
     def are_local(self, indices: Instruction, axis: int | None, dimensions: Sequence[IndexedDimension]) -> Instruction:
         """Returns whether local indices are inside the device's tile, in all of the dimensions."""
         write = self.resharder.write
-        low = compare(write, indices, write.filled(0, indices.shape), ComparisonDirection.GE)
+        low = compare(write, indices, write.splat(0, indices.shape), ComparisonDirection.GE)
         sizes = self._broadcast_along(indices, axis, [each.size for each in dimensions])
         found = write.add(opcodes.AND, low, compare(write, indices, sizes, ComparisonDirection.LT))
-        return found if axis is None else reduced(write, opcodes.AND, found, [axis], 1)
+        return found if axis is None else reduce_dimensions(write, opcodes.AND, found, [axis], 1)
 
     def _broadcast_along(self, like: Instruction, axis: int | None, values: Sequence[int]) -> Instruction:
         """Broadcasts values along an axis, or the first value everywhere, to the shape of another array."""
         write, row = self.resharder.write, np.asarray(values, like.shape.dtype)
-        literal = write.literal(Literal.array_of(row if axis is not None else np.asarray(row[0])))
+        literal = write.constant(Literal.array_of(row if axis is not None else np.asarray(row[0])))
         return write.broadcast(literal, like.shape, [] if axis is None else [axis])
 
 
@@ -165,7 +165,7 @@ def _or_zeros(
 ) -> Instruction:
     write = local.resharder.write
     mask = write.broadcast(condition, value.shape.with_element_type(condition.shape.element_type), dimensions)
-    return write.add(opcodes.SELECT, mask, value, write.filled(0, value.shape))
+    return write.add(opcodes.SELECT, mask, value, write.splat(0, value.shape))
 
 
 def _local_scatter(local: LocalOperation) -> Instruction:

@@ -20,9 +20,9 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.named_sharding import NamedForm
 from xlapy.hlo.sharding import ShardingKind
 from xlapy.opcodes.elementwise import ComparisonDirection
-from xlapy.passes.expand.blocks import compare, function
+from xlapy.passes.expand.blocks import compare, new_computation
 from xlapy.passes.rewrite import Writer
-from xlapy.passes.signature import leaves_of, nested
+from xlapy.passes.signature import leaves_of, nest_leaves
 from xlapy.spmd.resharding import Resharder
 
 
@@ -45,7 +45,7 @@ def run_on_one_device(
     """
     write = resharder.write
     argument = write.add(opcodes.TUPLE, *operands)
-    number = write.literal(Literal.array_of(np.asarray(device, np.uint32)))
+    number = write.constant(Literal.array_of(np.asarray(device, np.uint32)))
     is_device = compare(write, resharder.partition_id(), number, ComparisonDirection.EQ)
     branches = [
         _instruction_branch(write, instruction, argument.shape),
@@ -59,12 +59,12 @@ def _instruction_branch(write: Writer, instruction: Instruction, argument: Shape
     """Returns a computation of the instruction, the parameter of which is a tuple of the operands."""
 
     def body(into: Writer, parameters: list[Instruction]) -> Instruction:
-        operands = [into.element(parameters[0], number) for number in range(len(instruction.operands))]
+        operands = [into.get_tuple_element(parameters[0], number) for number in range(len(instruction.operands))]
         clone = edit.clone_instruction(instruction, into.computation, operands)
         clone.sharding = None
         return clone
 
-    return function(write, "alone", [argument], body)
+    return new_computation(write, "alone", [argument], body)
 
 
 def _zeros_branch(write: Writer, instruction: Instruction, argument: Shape) -> Computation:
@@ -72,9 +72,9 @@ def _zeros_branch(write: Writer, instruction: Instruction, argument: Shape) -> C
 
     def body(into: Writer, _: list[Instruction]) -> Instruction:
         leaves = [
-            into.add(opcodes.AFTER_ALL) if leaf.is_token else into.filled(0, leaf)
+            into.add(opcodes.AFTER_ALL) if leaf.is_token else into.splat(0, leaf)
             for _, leaf in instruction.shape.leaves()
         ]
-        return nested(into, iter(leaves), instruction.shape)
+        return nest_leaves(into, iter(leaves), instruction.shape)
 
-    return function(write, "idle", [argument], body)
+    return new_computation(write, "idle", [argument], body)

@@ -18,7 +18,7 @@ from xlapy.hlo.sharding import Sharding
 from xlapy.passes.control_flow.inline_calls import InlineCalls
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.remove_dead_code import RemoveDeadCode
-from xlapy.passes.rewrite import remove_uncalled
+from xlapy.passes.rewrite import remove_uncalled_computations
 from xlapy.spmd.all_reduce_combiner import combine_all_reduces
 from xlapy.spmd.array_sharding import hlo_sharding_of
 from xlapy.spmd.computation_partitioner import partition_computation, requested_shardings
@@ -53,7 +53,7 @@ def partition(
     parameters = [requested_shardings(parameter, devices) for parameter in old.parameters]
     results = requested_shardings(old.root_instruction, devices)
     module.entry = partition_computation(context, old, parameters, results)
-    remove_uncalled([computation for computation in before if not computation.callers])
+    remove_uncalled_computations([computation for computation in before if not computation.callers])
     module.config = _partitioned_config(module.config, module.entry)
     RemoveDeadCode().run(module)
     for computation in module.computations:

@@ -28,7 +28,7 @@ from xlapy.opcodes.collectives import (
     ReduceScatterAttributes,
 )
 from xlapy.opcodes.movement import DynamicSliceAttributes
-from xlapy.passes.expand.blocks import reducer
+from xlapy.passes.expand.blocks import reducer_computation
 from xlapy.passes.rewrite import Writer
 from xlapy.spmd.array_sharding import ArraySharding, Tiling, tile_count
 from xlapy.spmd.resharding_plan import (
@@ -86,7 +86,9 @@ class Resharder:
     # -- the steps of a plan
 
     def _all_reduce(self, value: Instruction, step: AllReduce) -> Instruction:
-        return self.all_reduce(value, reducer(self.write, opcodes.ADD, value.shape.element_type), step.groups)
+        return self.all_reduce(
+            value, reducer_computation(self.write, opcodes.ADD, value.shape.element_type), step.groups
+        )
 
     def _reduce_scatter(self, value: Instruction, step: ReduceScatter) -> Instruction:
         attributes = ReduceScatterAttributes.make(
@@ -94,7 +96,7 @@ class Resharder:
             use_global_device_ids=True,
         )  # fmt: skip
         shape = _resized(value.shape, step.dimension, lambda size: size // step.group_size)
-        add = reducer(self.write, opcodes.ADD, shape.element_type)
+        add = reducer_computation(self.write, opcodes.ADD, shape.element_type)
         return self.write.add(opcodes.REDUCE_SCATTER, value, attributes=attributes, computations=[add], shape=shape)
 
     def _all_gather(self, value: Instruction, step: AllGather) -> Instruction:
@@ -141,13 +143,13 @@ class Resharder:
     def _pad_with_zeros(self, value: Instruction, step: PadWithZeros) -> Instruction:
         sizes = value.shape.dimensions
         padded = [n * tile_count(tiling) for n, tiling in zip(sizes, step.tiles, strict=True)]
-        zeros = self.write.filled(0, value.shape.with_dimensions(padded))
+        zeros = self.write.splat(0, value.shape.with_dimensions(padded))
         return self.write.add(opcodes.DYNAMIC_UPDATE_SLICE, zeros, value, *self._tile_offsets(step.tiles, sizes))
 
     def _zero_on_other_devices(self, value: Instruction, step: ZeroOnOtherDevices) -> Instruction:
         keeps = self.per_device_constant(np.asarray(step.keeps))
         mask = self.write.broadcast(keeps, value.shape.with_element_type(PRED))
-        return self.write.add(opcodes.SELECT, mask, value, self.write.filled(0, value.shape))
+        return self.write.add(opcodes.SELECT, mask, value, self.write.splat(0, value.shape))
 
     def _tile_offsets(self, tiles: Sequence[Tiling | None], sizes: Sequence[int]) -> list[Instruction]:
         """Returns the offset of this device's tile in each dimension; 0 in a dimension that is not split."""
@@ -161,11 +163,11 @@ class Resharder:
     def per_device_constant(self, values: np.ndarray[Any, Any]) -> Instruction:
         """Returns `values[d]` on device d: a row of a table, or a plain constant if all rows are equal."""
         if (values == values[0]).all():
-            return self.write.literal(Literal.array_of(np.asarray(values[0])))
-        table = self.write.literal(Literal.array_of(values))
+            return self.write.constant(Literal.array_of(np.asarray(values[0])))
+        table = self.write.constant(Literal.array_of(values))
         row = table.shape.with_dimensions([1, *values.shape[1:]])
         attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=row.dimensions)
-        first = self.write.literal(Literal.array_of(np.asarray(0, np.uint32)))
+        first = self.write.constant(Literal.array_of(np.asarray(0, np.uint32)))
         starts = [self.partition_id(), *[first] * (values.ndim - 1)]
         picked = self.write.add(opcodes.DYNAMIC_SLICE, table, *starts, attributes=attributes, shape=row)
         return self.write.reshape(picked, row.with_dimensions(values.shape[1:]))

@@ -28,7 +28,7 @@ from xlapy.lower.sources import uniform_value
 from xlapy.opcodes.control import FusionAttributes, FusionKind
 from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.opcodes.tuples import GetTupleElementAttributes
-from xlapy.passes.rewrite import settle
+from xlapy.passes.rewrite import update_schedule
 
 MAX_FUSION_INSTRUCTIONS = 120
 """Instructions of one fusion, at most: compile time grows faster than the length of a function."""
@@ -52,7 +52,7 @@ class Unfuse:
             edit.inline(fusion)
             if not fused.callers:
                 edit.remove_computation(fused)
-        return settle(module, bool(fusions))
+        return update_schedule(module, bool(fusions))
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Fuse:
         for computation in module.computations:
             if _runs_on_arrays(computation):
                 changed |= _Fuser(module, computation, self).run()
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 class _Fuser:

@@ -16,7 +16,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.builtin_targets.decompositions import approx_top_k_of, reads_lower
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.sorting import SortAttributes
-from xlapy.passes.expand.blocks import compare, iota, loop, reduced, slice_of, take
+from xlapy.passes.expand.blocks import compare, counted_loop, iota, reduce_dimensions, slice_at_index, slice_dimension
 from xlapy.passes.rewrite import Writer
 
 
@@ -47,7 +47,7 @@ def _lu(write: Writer, instruction: Instruction) -> Instruction:
     (a,), (factors, pivots, order) = instruction.operands, instruction.shape.tuple_shapes
     layouts = [_by_columns(factors), pivots, _info(factors)]
     made, rows, _ = call_by_columns(write, "getrf", [a], [_by_columns(a.shape)], layouts, "{}")
-    rows = write.add(opcodes.SUBTRACT, rows, write.filled(1, rows.shape))
+    rows = write.add(opcodes.SUBTRACT, rows, write.splat(1, rows.shape))
     return write.add(opcodes.TUPLE, made, rows, _order(write, rows, order))
 
 
@@ -59,14 +59,14 @@ def _order(write: Writer, pivots: Instruction, shape: Shape) -> Instruction:
     def step(into: Writer, number: Instruction, state: list[Instruction]) -> Sequence[Instruction]:
         order, pivots, places = state
         here = into.broadcast(number, shape)
-        there = _spread(into, take(into, pivots, number, last), shape)
+        there = _spread(into, slice_at_index(into, pivots, number, last), shape)
         is_here = compare(into, places, here, ComparisonDirection.EQ)
         is_there = compare(into, places, there, ComparisonDirection.EQ)
         first, second = (_chosen(into, order, chosen) for chosen in (is_here, is_there))
         changed = into.add(opcodes.SELECT, is_here, second, into.add(opcodes.SELECT, is_there, first, order))
         return changed, pivots, places
 
-    return loop(write, pivots.shape.dimensions[-1], [places, pivots, places], step, "rows_exchanged")[0]
+    return counted_loop(write, pivots.shape.dimensions[-1], [places, pivots, places], step, "rows_exchanged")[0]
 
 
 def _spread(write: Writer, one: Instruction, shape: Shape) -> Instruction:
@@ -78,8 +78,8 @@ def _spread(write: Writer, one: Instruction, shape: Shape) -> Instruction:
 def _chosen(write: Writer, values: Instruction, chosen: Instruction) -> Instruction:
     """The one element of each row that is chosen, repeated along the row."""
     shape = values.shape
-    alone = write.add(opcodes.SELECT, chosen, values, write.filled(0, shape))
-    return write.broadcast(reduced(write, opcodes.ADD, alone, [shape.rank - 1]), shape, range(shape.rank - 1))
+    alone = write.add(opcodes.SELECT, chosen, values, write.splat(0, shape))
+    return write.broadcast(reduce_dimensions(write, opcodes.ADD, alone, [shape.rank - 1]), shape, range(shape.rank - 1))
 
 
 def _eigh(write: Writer, instruction: Instruction) -> Instruction:
@@ -100,8 +100,8 @@ def _approx_top_k(write: Writer, instruction: Instruction) -> Instruction:
         attributes=SortAttributes.make(dimension=dimension, is_stable=True),
         computations=[instruction.computations[0]],
     )
-    parts = [write.element(made, n) for n in range(len(operands))] if len(operands) > 1 else [made]
-    kept = [slice_of(write, part, dimension, 0, count) for part in parts]
+    parts = [write.get_tuple_element(made, n) for n in range(len(operands))] if len(operands) > 1 else [made]
+    kept = [slice_dimension(write, part, dimension, 0, count) for part in parts]
     return write.add(opcodes.TUPLE, *kept) if instruction.shape.is_tuple else kept[0]
 
 

@@ -59,7 +59,7 @@ def call_by_columns(
     """A call with operands and results in any layouts, as one on row-major arrays that have the same bytes."""
     given = [_in_order(write, *each) for each in zip(operands, layouts, strict=True)]
     made = row_major_call(write, routine, given, results, attributes)
-    parts = [made] if len(results) == 1 else [write.element(made, number) for number in range(len(results))]
+    parts = [made] if len(results) == 1 else [write.get_tuple_element(made, number) for number in range(len(results))]
     return [_out_of_order(write, *each) for each in zip(parts, results, strict=True)]
 
 

@@ -25,9 +25,9 @@ from xlapy.hlo.module import Module
 from xlapy.opcodes.custom import CustomCallAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.linalg import CholeskyAttributes, Transpose, TriangularSolveAttributes
-from xlapy.passes.expand.blocks import compare, iota, slice_of
+from xlapy.passes.expand.blocks import compare, iota, slice_dimension
 from xlapy.passes.layouts.layout_copies import order_of, row_major
-from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 EXACT_SIZE = 32
 """Rows of matrices up to which an operation is computed in f64 or c128, which costs little there."""
@@ -50,9 +50,9 @@ class UseLapack:
                 write = Writer(instruction)
                 replacement = _rewritten(write, instruction)
                 if replacement is not None:
-                    take_over(instruction, replacement)
+                    replace_with_new(instruction, replacement)
                     changed = True
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _rewritten(write: Writer, instruction: Instruction) -> Instruction | None:
@@ -98,7 +98,7 @@ def _without_transposes(write: Writer, instruction: Instruction, call: LapackCal
         return None
     if call.routine == "potrf":
         made = _factor(write, instruction.operands[0], call.letters["uplo"] == "L")
-        return write.add(opcodes.TUPLE, *(write.element(made, n) for n in range(2)))
+        return write.add(opcodes.TUPLE, *(write.get_tuple_element(made, n) for n in range(2)))
     (a, b), letters = instruction.operands, call.letters
     return _solution(write, a, b, letters["side"] == "L", letters["uplo"] == "L", letters["trans_x"], letters["diag"])
 
@@ -148,27 +148,27 @@ def _cholesky(write: Writer, instruction: Instruction) -> Instruction:
     """The factor where there is one, the other triangle 0."""
     (operand,), lower = instruction.operands, instruction.attributes_as(CholeskyAttributes).lower
     made = _factor(write, write.convert(operand, _computed_in(operand.shape)), lower)
-    factor = write.element(made, 0)
+    factor = write.get_tuple_element(made, 0)
     shape, rank = factor.shape, factor.shape.rank
     counts = shape.with_element_type(S32)
     rows, columns = iota(write, counts, rank - 2), iota(write, counts, rank - 1)
     side = ComparisonDirection.GE if lower else ComparisonDirection.LE
-    triangle = write.add(opcodes.SELECT, compare(write, rows, columns, side), factor, write.filled(0, shape))
-    nan = write.filled(float("nan"), shape)
+    triangle = write.add(opcodes.SELECT, compare(write, rows, columns, side), factor, write.splat(0, shape))
+    nan = write.splat(float("nan"), shape)
     definite = write.broadcast(_is_definite(write, made), shape.with_element_type(PRED), range(rank - 2))
     return write.convert(write.add(opcodes.SELECT, definite, triangle, nan), instruction.shape.element_type)
 
 
 def _is_definite(write: Writer, made: Instruction) -> Instruction:
     """Whether all pivots were greater than 0: one that is NaN makes the last one NaN."""
-    factor, info = (write.element(made, number) for number in range(2))
+    factor, info = (write.get_tuple_element(made, number) for number in range(2))
     rank, size = factor.shape.rank, factor.shape.dimensions[-1]
-    last = slice_of(write, slice_of(write, factor, rank - 2, size - 1, size), rank - 1, size - 1, size)
+    last = slice_dimension(write, slice_dimension(write, factor, rank - 2, size - 1, size), rank - 1, size - 1, size)
     last = write.reshape(last, last.shape.with_dimensions(factor.shape.dimensions[:-2]))
     if last.shape.element_type.is_complex:
         last = write.add(opcodes.REAL, last)
     is_number = compare(write, last, last, ComparisonDirection.EQ)
-    good = compare(write, info, write.filled(0, info.shape), ComparisonDirection.EQ)
+    good = compare(write, info, write.splat(0, info.shape), ComparisonDirection.EQ)
     return write.add(opcodes.AND, good, is_number)
 
 

@@ -22,8 +22,8 @@ from xlapy.lower.selections import is_selection
 from xlapy.lower.sources import uniform_value
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.sources import IotaAttributes
-from xlapy.passes.expand.blocks import compare, function
-from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
+from xlapy.passes.expand.blocks import compare, new_computation
+from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CanonicalizeArgmax:
             for instruction in computation.instructions:
                 if instruction.op is opcodes.REDUCE and not has_control_edges(instruction):
                     changed |= _order(instruction)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _order(reduction: Instruction) -> bool:
@@ -48,7 +48,7 @@ def _order(reduction: Instruction) -> bool:
         return False
     write = Writer(reduction)
     ordered = _in_order(write, computation, place)
-    take_over(
+    replace_with_new(
         reduction,
         write.add(opcodes.REDUCE, *reduction.operands, attributes=reduction.attributes, computations=[ordered]),
     )
@@ -95,4 +95,4 @@ def _in_order(write: Writer, computation: Computation, place: int) -> Computatio
         return edit.inline(into.add(opcodes.CALL, *first, *second, computations=[computation]))
 
     scalars = [Shape.scalar(p.shape.element_type) for p in computation.parameters]
-    return function(write, computation.name, scalars, body)
+    return new_computation(write, computation.name, scalars, body)

@@ -12,7 +12,7 @@ from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.contraction import Algorithm, DotAttributes
-from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
+from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FoldTransposeIntoDot:
                 if instruction.op is opcodes.TRANSPOSE and _turns_product(instruction):
                     _turn(instruction)
                     changed = True
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _turns_product(transpose: Instruction) -> bool:
@@ -56,4 +56,4 @@ def _turn(transpose: Instruction) -> None:
         operand_precision=attrs.operand_precision[::-1],
     )
     lhs, rhs = dot.operands
-    take_over(transpose, Writer(transpose).add(opcodes.DOT, rhs, lhs, attributes=turned, shape=transpose.shape))
+    replace_with_new(transpose, Writer(transpose).add(opcodes.DOT, rhs, lhs, attributes=turned, shape=transpose.shape))

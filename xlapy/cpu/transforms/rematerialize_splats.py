@@ -17,7 +17,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.passes.rewrite import settle
+from xlapy.passes.rewrite import update_schedule
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class RematerializeSplats:
             fills = [i for i in computation if i.op is opcodes.BROADCAST and not i.operands[0].shape.rank]
             for fill in fills:
                 changed |= _separate(computation, fill)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _separate(computation: Computation, fill: Instruction) -> bool:

@@ -20,7 +20,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order, post_order
-from xlapy.passes.rewrite import settle
+from xlapy.passes.rewrite import update_schedule
 
 _FAMILIES = frozenset({"collectives", "custom", "transfer"})
 """The families whose operations have side effects."""
@@ -74,4 +74,4 @@ class OrderSideEffects:
                 if earlier not in (*later.operands, *later.control_predecessors):
                     edit.add_control_edge(earlier, later)
                     changed = True
-        return settle(module, changed)
+        return update_schedule(module, changed)

@@ -22,7 +22,7 @@ from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops.reduction_order import MIN_SPLIT_ELEMENTS, rows_of_first_step, split_dimensions
 from xlapy.lower.reduction import regroups
 from xlapy.opcodes.reduction import ReduceAttributes
-from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
+from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SplitReductions:
                 made = _split(pending.pop())
                 changed |= made is not None
                 pending += [] if made is None else [made]
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _split(reduction: Instruction) -> Instruction | None:
@@ -66,9 +66,9 @@ def _split(reduction: Instruction) -> Instruction | None:
     else:
         neutral = [write.scalar(identity_of(reduction.to_apply), shape.element_type)]
     partial = _reduce(write, split, neutral, inner, reduction)
-    parts = [write.element(partial, i) for i in range(count)] if partial.shape.is_tuple else [partial]
+    parts = [write.get_tuple_element(partial, i) for i in range(count)] if partial.shape.is_tuple else [partial]
     result = _reduce(write, parts, inits, outer, reduction)
-    take_over(reduction, result)
+    replace_with_new(reduction, result)
     return result
 
 

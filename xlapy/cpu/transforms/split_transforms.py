@@ -21,11 +21,11 @@ from xlapy.cpu.program.fft_thunks import has_kernels
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.linalg import FftAttributes, FftType
-from xlapy.passes.expand.blocks import concatenate, slice_of
+from xlapy.passes.expand.blocks import concatenate, slice_dimension
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.expand.fourier import chirp_of, times
 from xlapy.passes.expand.linalg import mirrored
-from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class DecomposeFft:
             for instruction in list(computation):
                 if instruction.op is opcodes.FFT and not has_kernels(instruction):
                     changed |= _replace(instruction)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _replace(instruction: Instruction) -> bool:
@@ -48,12 +48,12 @@ def _replace(instruction: Instruction) -> bool:
         return False
     write = Writer(instruction)
     replacement = _written(write, instruction)
-    if any(i.op is opcodes.FFT and not has_kernels(i) for i in write.made):
+    if any(i.op is opcodes.FFT and not has_kernels(i) for i in write.created):
         write.discard()
         replacement = EXPANSIONS.find(opcodes.FFT)(write, instruction)
-    if replacement not in write.made:
+    if replacement not in write.created:
         replacement = write.add(opcodes.COPY, replacement)
-    take_over(instruction, replacement)
+    replace_with_new(instruction, replacement)
     return True
 
 
@@ -61,12 +61,12 @@ def _written(write: Writer, instruction: Instruction) -> Instruction:
     """Dimension by dimension, real numbers as complex ones."""
     (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes_as(FftAttributes)
     if 0 in attributes.fft_length or not operand.shape.size:
-        return write.filled(0, shape)
+        return write.splat(0, shape)
     kind, count, last = attributes.fft_type, len(attributes.fft_length), shape.rank - 1
     outer = range(shape.rank - count, last)
     if kind is FftType.RFFT:
         whole = _along(write, write.convert(operand, shape.element_type), [last], FftType.FFT)
-        return _along(write, slice_of(write, whole, last, 0, shape.dimensions[last]), outer, FftType.FFT)
+        return _along(write, slice_dimension(write, whole, last, 0, shape.dimensions[last]), outer, FftType.FFT)
     if kind is FftType.IRFFT:
         half = _along(write, operand, outer, FftType.IFFT)
         return write.add(
@@ -99,10 +99,10 @@ def _transformed(write: Writer, operand: Instruction, kind: FftType) -> Instruct
         return _transform(write, operand, kind)
     size = _next_size(2 * length - 1)
     chirp, kernel = chirp_of(length, size, 1 if kind is FftType.IFFT else -1)
-    zeros = write.filled(0, operand.shape.with_dimensions((*leading, size - length)))
+    zeros = write.splat(0, operand.shape.with_dimensions((*leading, size - length)))
     padded = concatenate(write, [times(write, operand, chirp), zeros], len(leading))
     product = times(write, _transform(write, padded, FftType.FFT), np.fft.fft(kernel))
-    convolved = slice_of(write, _transform(write, product, FftType.IFFT), len(leading), 0, length)
+    convolved = slice_dimension(write, _transform(write, product, FftType.IFFT), len(leading), 0, length)
     scale = 1 / length if kind is FftType.IFFT else 1
     return times(write, convolved, scale * chirp)
 

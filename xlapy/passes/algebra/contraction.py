@@ -26,7 +26,7 @@ def dot_over_at_most_one_element(write: Writer, instruction: Instruction) -> Ins
     if contracted > 1 or attributes != _dimension_numbers_only(instruction) or len(instruction.operands) != 2:
         return None
     if contracted == 0:
-        return write.filled(0, instruction.shape)
+        return write.splat(0, instruction.shape)
     exact = t.is_integral or t in IEEE_TYPES
     if not exact or lhs.shape.element_type is not rhs.shape.element_type or lhs.shape.element_type is not t:
         return None
@@ -39,7 +39,7 @@ def dot_over_at_most_one_element(write: Writer, instruction: Instruction) -> Ins
     product = write.add(opcodes.MULTIPLY, left, right, shape=instruction.shape)
     if t.is_integral:
         return product
-    return write.add(opcodes.ADD, product, write.filled(0, instruction.shape), shape=instruction.shape)
+    return write.add(opcodes.ADD, product, write.splat(0, instruction.shape), shape=instruction.shape)
 
 
 def _dimension_numbers_only(instruction: Instruction) -> object:

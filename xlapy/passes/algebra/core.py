@@ -121,7 +121,7 @@ def scalar_integer(instruction: Instruction) -> int | None:
 
 def splat_like(write: Writer, instruction: Instruction, value: complex | bool) -> Instruction:
     """Writes a broadcast of a number to the shape of an instruction."""
-    return write.filled(value, instruction.shape)
+    return write.splat(value, instruction.shape)
 
 
 def has_one_user(instruction: Instruction) -> bool:

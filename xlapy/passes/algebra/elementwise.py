@@ -192,7 +192,7 @@ def divide_float_by_power_of_two(write: Writer, instruction: Instruction) -> Ins
     reciprocal = None if divisor is None else _exact_reciprocal(divisor, _type(instruction))
     if reciprocal is None:
         return None
-    return write.add(opcodes.MULTIPLY, lhs, write.filled(reciprocal, rhs.shape), shape=instruction.shape)
+    return write.add(opcodes.MULTIPLY, lhs, write.splat(reciprocal, rhs.shape), shape=instruction.shape)
 
 
 def _exact_reciprocal(divisor: Any, t: PrimitiveType) -> float | None:
@@ -213,8 +213,8 @@ def unsigned_divide_or_remainder_by_power_of_two(write: Writer, instruction: Ins
     if value is None or int(value).bit_count() != 1:
         return None
     if instruction.op is opcodes.REMAINDER:
-        return write.add(opcodes.AND, lhs, write.filled(int(value) - 1, rhs.shape), shape=instruction.shape)
-    shift = write.filled(int(value).bit_length() - 1, rhs.shape)
+        return write.add(opcodes.AND, lhs, write.splat(int(value) - 1, rhs.shape), shape=instruction.shape)
+    shift = write.splat(int(value).bit_length() - 1, rhs.shape)
     return write.add(opcodes.SHIFT_RIGHT_LOGICAL, lhs, shift, shape=instruction.shape)
 
 
@@ -235,7 +235,7 @@ def power_with_exponent_of_minus_one_to_two(write: Writer, instruction: Instruct
     if is_number(value, 2):
         return write.add(opcodes.MULTIPLY, base, base, shape=instruction.shape)
     if is_number(value, -1) and t in IEEE_TYPES:
-        return write.add(opcodes.DIVIDE, write.filled(1, base.shape), base, shape=instruction.shape)
+        return write.add(opcodes.DIVIDE, write.splat(1, base.shape), base, shape=instruction.shape)
     return None
 
 

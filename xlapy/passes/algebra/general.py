@@ -23,7 +23,7 @@ def result_without_elements(write: Writer, instruction: Instruction) -> Instruct
         return None
     if instruction.op.effect_of(instruction.attributes) is not Effect.PURE:
         return None
-    return write.filled(0, shape)
+    return write.splat(0, shape)
 
 
 @REWRITES.rule()

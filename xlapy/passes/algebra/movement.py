@@ -291,7 +291,7 @@ def concatenate_of_adjacent_slices(write: Writer, instruction: Instruction) -> I
             operands.append(operand)
         else:
             operands[-1] = joined
-    return _concatenation(write, instruction, operands) if write.made else None
+    return _concatenation(write, instruction, operands) if write.created else None
 
 
 def _joined_slice(write: Writer, first: Instruction, second: Instruction, dimension: int) -> Instruction | None:
@@ -382,7 +382,7 @@ def get_dimension_size_of_static(write: Writer, instruction: Instruction) -> Ins
 
 
 def same_scalar(write: Writer, value: int, shape: Shape) -> Instruction:
-    return write.literal(Literal.of(value, shape.element_type), shape)
+    return write.constant(Literal.of(value, shape.element_type), shape)
 
 
 @REWRITES.rule(opcodes.SHUFFLE)

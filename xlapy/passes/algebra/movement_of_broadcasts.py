@@ -132,4 +132,4 @@ def transpose_of_iota(write: Writer, instruction: Instruction) -> Instruction | 
 def iota_of_unit_dimension(write: Writer, instruction: Instruction) -> Instruction | None:
     """An iota along a dimension of at most one element -> zeros."""
     size = instruction.shape.dimensions[instruction.attributes_as(IotaAttributes).iota_dimension]
-    return write.filled(0, instruction.shape) if size <= 1 else None
+    return write.splat(0, instruction.shape) if size <= 1 else None

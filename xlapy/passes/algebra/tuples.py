@@ -21,7 +21,7 @@ def get_element_of_constant(write: Writer, instruction: Instruction) -> Instruct
     (operand,) = instruction.operands
     if operand.op is not opcodes.CONSTANT:
         return None
-    return write.literal(operand.literal.elements[instruction.tuple_index], instruction.shape)
+    return write.constant(operand.literal.elements[instruction.tuple_index], instruction.shape)
 
 
 @REWRITES.rule(opcodes.TUPLE)

@@ -25,15 +25,15 @@ from xlapy.passes.rewrite import (
     Writer,
     editable_computations,
     has_control_edges,
-    inherit,
     is_dead,
     remove_if_dead,
     remove_replaced,
-    remove_uncalled,
-    settle,
-    take_over,
+    remove_uncalled_computations,
+    replace_with_new,
+    transfer_annotations,
+    update_schedule,
 )
-from xlapy.passes.signature import Values, elements_of_value, rebuild
+from xlapy.passes.signature import Values, clone_with_signature, tuple_elements
 
 _CHEAP = frozenset(
     {
@@ -74,7 +74,7 @@ class HoistLoopInvariants:
                 continue
             for instruction in [i for i in computation if i.op is opcodes.WHILE]:
                 changed |= instruction.parent is not None and self._hoist(instruction, effects)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
     def _hoist(self, loop: Instruction, effects: Effects) -> bool:
         seen = None if loop.shape.is_dynamic or loop.sharding is not None else TupleLoop.of(loop)
@@ -88,7 +88,7 @@ class HoistLoopInvariants:
             return False
         called = loop.computations
         _carry(seen, moved, carried)
-        remove_uncalled(called)
+        remove_uncalled_computations(called)
         return True
 
     def _moved(self, seen: TupleLoop, effects: Effects) -> dict[Instruction, None]:
@@ -138,7 +138,7 @@ def _carry(seen: TupleLoop, moved: dict[Instruction, None], carried: Sequence[In
     """Makes the loop anew, with the carried values as further elements of its state."""
     loop = seen.loop
     write = Writer(loop)
-    values = elements_of_value(write, loop.operands[0])
+    values = tuple_elements(write, loop.operands[0])
     outside = _copies_outside(seen, values, moved)
     shape = Shape.tuple([*loop.shape.tuple_shapes, *(i.shape for i in carried)])
     init = write.add(opcodes.TUPLE, *values, *[outside[i] for i in carried], shape=shape)
@@ -146,12 +146,12 @@ def _carry(seen: TupleLoop, moved: dict[Instruction, None], carried: Sequence[In
     body = _with_state(seen.body, shape, carried, is_body=True)
     made = write.add(opcodes.WHILE, init, computations=[condition, body], shape=shape)
     made.backend_config = loop.backend_config
-    inherit(loop, made)
+    transfer_annotations(loop, made)
     for reader in loop.users:
         if is_dead(reader):
             edit.remove(reader)
         else:
-            take_over(reader, Writer(reader).element(made, reader.tuple_index))
+            replace_with_new(reader, Writer(reader).get_tuple_element(made, reader.tuple_index))
     for value in (*values, *outside.values()):
         remove_if_dead(value)
     if loop.parent is not None:
@@ -179,14 +179,14 @@ def _with_state(computation: Computation, shape: Shape, carried: Sequence[Instru
 
     def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
         (state,) = parameters
-        bound = {element: write.element(state, element.tuple_index) for element in parameter.users}
-        return bound | {value: write.element(state, count + place) for place, value in enumerate(carried)}
+        bound = {element: write.get_tuple_element(state, element.tuple_index) for element in parameter.users}
+        return bound | {value: write.get_tuple_element(state, count + place) for place, value in enumerate(carried)}
 
     def finish(write: Writer, values: Values) -> Instruction:
         if not is_body:
             return values[root]
         (state,) = write.computation.parameters
-        further = [write.element(state, place) for place in range(count, len(shape.tuple_shapes))]
+        further = [write.get_tuple_element(state, place) for place in range(count, len(shape.tuple_shapes))]
         return write.add(opcodes.TUPLE, *[values[operand] for operand in root.operands], *further, shape=shape)
 
-    return rebuild(computation, [shape], bind, finish)
+    return clone_with_signature(computation, [shape], bind, finish)

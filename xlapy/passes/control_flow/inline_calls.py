@@ -14,7 +14,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.control import CallAttributes
-from xlapy.passes.rewrite import editable_computations, remove_uncalled, settle
+from xlapy.passes.rewrite import editable_computations, remove_uncalled_computations, update_schedule
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class InlineCalls:
                 if instruction.op is opcodes.CALL and self._may_inline(instruction):
                     called = instruction.computations
                     inline_call(instruction)
-                    remove_uncalled(called)
+                    remove_uncalled_computations(called)
                     changed = True
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
     def _may_inline(self, call: Instruction) -> bool:
         (called,) = call.computations

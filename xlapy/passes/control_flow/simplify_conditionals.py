@@ -21,18 +21,18 @@ from xlapy.passes.algebra.core import known_array
 from xlapy.passes.control_flow.inline_calls import inline_call, keeps_annotations
 from xlapy.passes.rewrite import (
     Writer,
-    can_stand_for,
+    can_replace,
     editable_computations,
-    inherit,
     is_dead,
     remove_if_dead,
     remove_replaced,
-    remove_uncalled,
-    replace,
-    settle,
-    take_over,
+    remove_uncalled_computations,
+    replace_with_existing,
+    replace_with_new,
+    transfer_annotations,
+    update_schedule,
 )
-from xlapy.passes.signature import Values, rebuild
+from xlapy.passes.signature import Values, clone_with_signature
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SimplifyConditionals:
         changed = False
         while _simplify_all(module):  # what one conditional hands through may decide another
             changed = True
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _simplify_all(module: Module) -> bool:
@@ -69,7 +69,7 @@ def _simplify(conditional: Instruction, numbering: StructuralNumbering) -> bool:
     called = conditional.computations
     if branch is not None:
         _take(conditional, branch)
-        remove_uncalled(called)
+        remove_uncalled_computations(called)
         return True
     changed = False
     for number in range(len(called)):
@@ -77,7 +77,7 @@ def _simplify(conditional: Instruction, numbering: StructuralNumbering) -> bool:
     if conditional.shape.is_tuple and conditional.sharding is None:
         changed |= _read_outside(conditional)
         changed |= _drop_unread(conditional)
-        remove_uncalled(called)
+        remove_uncalled_computations(called)
     return changed
 
 
@@ -100,7 +100,7 @@ def _take(conditional: Instruction, number: int) -> None:
     write = Writer(conditional)
     branch = conditional.computations[number]
     call = write.add(opcodes.CALL, conditional.operands[number + 1], computations=[branch], shape=conditional.shape)
-    take_over(conditional, call)
+    replace_with_new(conditional, call)
     if keeps_annotations(call):
         inline_call(call)
 
@@ -120,7 +120,7 @@ def _put_constants_into(conditional: Instruction, number: int) -> bool:
         source = operand.operands[user.tuple_index] if reads else None
         if source is not None and _is_known(source) and (user.has_users or user.is_root):
             constant = Writer(user).add(opcodes.CONSTANT, attributes=source.attributes, shape=source.shape)
-            take_over(user, constant)
+            replace_with_new(user, constant)
             changed = True
     return changed
 
@@ -150,13 +150,13 @@ def _read_outside(conditional: Instruction) -> bool:
             continue
         if all(_is_known(result) and result.attributes == results[0].attributes for result in results):
             constant = Writer(reader).add(opcodes.CONSTANT, attributes=results[0].attributes, shape=reader.shape)
-            take_over(reader, constant)
+            replace_with_new(reader, constant)
             changed = True
             continue
         sources = {_source(conditional, *each) for each in enumerate(results)}
         source = sources.pop()
-        if not sources and source is not None and can_stand_for(source, reader):
-            replace(reader, source)
+        if not sources and source is not None and can_replace(source, reader):
+            replace_with_existing(reader, source)
             changed = True
     return changed
 
@@ -183,12 +183,12 @@ def _drop_unread(conditional: Instruction) -> bool:
     branches = [_with_elements(branch, kept, shape) for branch in conditional.computations]
     made = write.add(opcodes.CONDITIONAL, *conditional.operands, computations=branches, shape=shape)
     made.backend_config = conditional.backend_config
-    inherit(conditional, made)
+    transfer_annotations(conditional, made)
     for reader in readers:
         if is_dead(reader):
             remove_if_dead(reader)
         else:
-            take_over(reader, Writer(reader).element(made, kept.index(reader.tuple_index)))
+            replace_with_new(reader, Writer(reader).get_tuple_element(made, kept.index(reader.tuple_index)))
     if conditional.parent is not None:
         remove_replaced(conditional)
     return True
@@ -204,4 +204,4 @@ def _with_elements(branch: Computation, kept: Sequence[int], shape: Shape) -> Co
         root = branch.root_instruction
         return write.add(opcodes.TUPLE, *[values[root.operands[index]] for index in kept], shape=shape)
 
-    return rebuild(branch, [parameter.shape for parameter in branch.parameters], bind, finish)
+    return clone_with_signature(branch, [parameter.shape for parameter in branch.parameters], bind, finish)

@@ -24,19 +24,19 @@ from xlapy.opcodes.registry import Effect
 from xlapy.passes.control_flow.inline_calls import inline_call, keeps_annotations
 from xlapy.passes.rewrite import (
     Writer,
-    can_stand_for,
+    can_replace,
     editable_computations,
     has_control_edges,
-    inherit,
     is_dead,
     remove_if_dead,
     remove_replaced,
-    remove_uncalled,
-    replace,
-    settle,
-    take_over,
+    remove_uncalled_computations,
+    replace_with_existing,
+    replace_with_new,
+    transfer_annotations,
+    update_schedule,
 )
-from xlapy.passes.signature import Values, elements_of_value, rebuild
+from xlapy.passes.signature import Values, clone_with_signature, tuple_elements
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SimplifyLoops:
         changed = False
         while _simplify_all(module):  # what one loop hands through may be the start of another
             changed = True
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _simplify_all(module: Module) -> bool:
@@ -71,7 +71,7 @@ def _simplify(loop: Instruction, effects: Effects) -> bool:
         return False
     called = loop.computations
     if _run_at_most_once(loop, effects):
-        remove_uncalled(called)
+        remove_uncalled_computations(called)
         return True
     seen = TupleLoop.of(loop)
     if seen is None:
@@ -84,7 +84,7 @@ def _simplify(loop: Instruction, effects: Effects) -> bool:
         seen = _with_own_computations(seen)
         changed |= _put_constants_into(seen, constants)
     changed |= _drop_unneeded(seen, effects)
-    remove_uncalled(called)
+    remove_uncalled_computations(called)
     return changed
 
 
@@ -97,14 +97,14 @@ def _run_at_most_once(loop: Instruction, effects: Effects) -> bool:
         return False
     count = known_trip_count(loop, max_trip_count=1)
     (init,) = loop.operands
-    if count == 0 and not has_control_edges(loop) and can_stand_for(init, loop):
+    if count == 0 and not has_control_edges(loop) and can_replace(init, loop):
         edit.replace_uses(loop, init)
         remove_replaced(loop)
         return True
     if count != 1:
         return False
     call = Writer(loop).add(opcodes.CALL, init, computations=[body], shape=loop.shape)
-    take_over(loop, call)
+    replace_with_new(loop, call)
     if keeps_annotations(call):
         inline_call(call)
     return True
@@ -122,11 +122,11 @@ def _read_before(seen: TupleLoop) -> bool:
         (init,) = seen.loop.operands
         if init.op is opcodes.TUPLE:
             source = init.operands[reader.tuple_index]
-            if can_stand_for(source, reader):
-                replace(reader, source)
+            if can_replace(source, reader):
+                replace_with_existing(reader, source)
                 changed = True
         elif not has_control_edges(reader):
-            take_over(reader, Writer(reader).element(init, reader.tuple_index))
+            replace_with_new(reader, Writer(reader).get_tuple_element(init, reader.tuple_index))
             changed = True
     return changed
 
@@ -193,17 +193,17 @@ def _drop_unneeded(seen: TupleLoop, effects: Effects) -> bool:
     condition = _with_elements(seen.condition, kept, shape, is_body=False)
     body = _with_elements(seen.body, kept, shape, is_body=True)
     write = Writer(loop)
-    values = elements_of_value(write, loop.operands[0])
+    values = tuple_elements(write, loop.operands[0])
     init = write.add(opcodes.TUPLE, *[values[index] for index in kept], shape=shape)
     made = write.add(opcodes.WHILE, init, computations=[condition, body], shape=shape)
     made.backend_config = loop.backend_config
-    inherit(loop, made)
+    transfer_annotations(loop, made)
     for reader in loop.users:
         if is_dead(reader):
             edit.remove(reader)
         else:
-            take_over(reader, Writer(reader).element(made, kept.index(reader.tuple_index)))
-    for value in (*write.made, *values):
+            replace_with_new(reader, Writer(reader).get_tuple_element(made, kept.index(reader.tuple_index)))
+    for value in (*write.created, *values):
         remove_if_dead(value)
     if loop.parent is not None:
         remove_replaced(loop)
@@ -260,11 +260,11 @@ def _with_elements(computation: Computation, kept: Sequence[int], shape: Shape, 
     def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
         places = {index: place for place, index in enumerate(kept)}
         users = [user for user in parameter.users if user.tuple_index in places]
-        return {user: write.element(parameters[0], places[user.tuple_index]) for user in users}
+        return {user: write.get_tuple_element(parameters[0], places[user.tuple_index]) for user in users}
 
     def finish(write: Writer, values: Values) -> Instruction:
         if not is_body:
             return values[root]
         return write.add(opcodes.TUPLE, *[values[root.operands[index]] for index in kept], shape=shape)
 
-    return rebuild(computation, [shape], bind, finish)
+    return clone_with_signature(computation, [shape], bind, finish)

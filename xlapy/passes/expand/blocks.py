@@ -1,6 +1,6 @@
-"""What several expansions are built of: functions of scalars, reductions, loops, counting arrays, joined arrays.
+"""Building blocks of expansions: computations, reductions, counted loops, iotas, slices, concatenations.
 
-Owns: these blocks. Must not know: which operation is expanded by them.
+Does not depend on the operations that are expanded.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.sources import IotaAttributes, ParameterAttributes
 from xlapy.passes.rewrite import Writer
 
-Body = Callable[[Writer, list[Instruction]], Instruction]
-"""Writes the body of a function, given its parameters; returns the root."""
+ComputationBody = Callable[[Writer, list[Instruction]], Instruction]
+"""Writes the instructions of a computation, given its parameters; returns the root."""
 
-Step = Callable[[Writer, Instruction, list[Instruction]], Sequence[Instruction]]
-"""Writes one round of a loop, given its number (s32, or s64 for many rounds) and the state; returns the next state."""
+LoopBody = Callable[[Writer, Instruction, list[Instruction]], Sequence[Instruction]]
+"""Writes one iteration of a loop, given its number (of the `index_type` of the trip count) and the state.
+
+Returns the next state.
+"""
 
 _INT32_MAX = 2**31 - 1
 
 
-def function(write: Writer, name: str, parameters: Sequence[Shape], body: Body) -> Computation:
-    """A new computation of the module."""
+def new_computation(write: Writer, name: str, parameters: Sequence[Shape], body: ComputationBody) -> Computation:
+    """Adds a computation to the module."""
     module = write.computation.module
     assert module is not None
     made = edit.add_computation(module, name)
@@ -47,58 +50,59 @@ def function(write: Writer, name: str, parameters: Sequence[Shape], body: Body) 
     return made
 
 
-def reducer(write: Writer, op: OpDef, element_type: PrimitiveType) -> Computation:
-    """A computation of two scalars by an op of two operands."""
+def reducer_computation(write: Writer, op: OpDef, element_type: PrimitiveType) -> Computation:
+    """Adds a computation that applies a binary operation to two scalars."""
     scalar = Shape.scalar(element_type)
-    return function(write, op.name, [scalar, scalar], lambda into, given: into.add(op, *given))
+    return new_computation(write, op.name, [scalar, scalar], lambda into, given: into.add(op, *given))
 
 
-def reduced(
+def reduce_dimensions(
     write: Writer, op: OpDef, operand: Instruction, dimensions: Sequence[int], initial: complex = 0
 ) -> Instruction:
-    """The operand reduced along dimensions by an op of two operands."""
+    """Writes a reduce of an operand along dimensions by a binary operation."""
     element_type = operand.shape.element_type
     return write.add(
         opcodes.REDUCE,
         operand,
         write.scalar(initial, element_type),
         attributes=ReduceAttributes.make(dimensions=tuple(dimensions)),
-        computations=[reducer(write, op, element_type)],
+        computations=[reducer_computation(write, op, element_type)],
     )
 
 
 def compare(
     write: Writer, left: Instruction, right: Instruction, direction: ComparisonDirection, total_order: bool = False
 ) -> Instruction:
+    """Writes a comparison; total_order: floats compare in the total order, in which NaN is ordered."""
     order = ComparisonType.TOTALORDER if total_order and left.shape.element_type.is_floating else None
     return write.add(opcodes.COMPARE, left, right, attributes=CompareAttributes.make(direction=direction, type=order))
 
 
 def index_type(*sizes: int) -> PrimitiveType:
-    """The type of numbers up to these."""
+    """Returns the integer type for indices up to the given sizes: s32, or s64 for greater ones."""
     return S32 if max(sizes, default=0) <= _INT32_MAX else S64
 
 
 def iota(write: Writer, shape: Shape, dimension: int) -> Instruction:
-    """Each element's index in a dimension."""
+    """Writes an iota along a dimension."""
     return write.add(opcodes.IOTA, attributes=IotaAttributes.make(iota_dimension=dimension), shape=shape)
 
 
-def array(write: Writer, values: Any) -> Instruction:
-    """A constant of NumPy's shape and element type."""
-    return write.literal(Literal.array_of(np.asarray(values, order="C")))
+def array_constant(write: Writer, values: Any) -> Instruction:
+    """Writes a constant with the shape and element type of a NumPy array."""
+    return write.constant(Literal.array_of(np.asarray(values, order="C")))
 
 
 def concatenate(write: Writer, parts: Sequence[Instruction], dimension: int) -> Instruction:
-    """The parts one after the other, without those that are empty; a single one is itself."""
+    """Writes a concatenate of the parts that have elements; returns a single part itself."""
     filled = [part for part in parts if part.shape.dimensions[dimension]] or parts[:1]
     if len(filled) == 1:
         return filled[0]
     return write.add(opcodes.CONCATENATE, *filled, attributes=DimensionAttributes.make(dimension=dimension))
 
 
-def slice_of(write: Writer, operand: Instruction, dimension: int, start: int, limit: int) -> Instruction:
-    """Elements `start` up to before `limit` of one dimension, all of the others; the operand if that is all."""
+def slice_dimension(write: Writer, operand: Instruction, dimension: int, start: int, limit: int) -> Instruction:
+    """Writes a slice of the elements [start, limit) of one dimension; returns the operand itself if these are all."""
     sizes = operand.shape.dimensions
     if (start, limit) == (0, sizes[dimension]):
         return operand
@@ -107,8 +111,8 @@ def slice_of(write: Writer, operand: Instruction, dimension: int, start: int, li
     return write.slice(operand, starts, limits)
 
 
-def take(write: Writer, operand: Instruction, index: Instruction, dimension: int) -> Instruction:
-    """The slice of size 1 at an index, a scalar that is a value of the program."""
+def slice_at_index(write: Writer, operand: Instruction, index: Instruction, dimension: int) -> Instruction:
+    """Writes a dynamic slice of size 1 at an index of one dimension; the index is a scalar instruction."""
     sizes = list(operand.shape.dimensions)
     sizes[dimension] = 1
     attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=tuple(sizes))
@@ -116,8 +120,10 @@ def take(write: Writer, operand: Instruction, index: Instruction, dimension: int
     return write.add(opcodes.DYNAMIC_SLICE, operand, *starts, attributes=attributes)
 
 
-def put(write: Writer, operand: Instruction, update: Instruction, index: Instruction, dimension: int) -> Instruction:
-    """The operand with another slice at an index."""
+def update_at_index(
+    write: Writer, operand: Instruction, update: Instruction, index: Instruction, dimension: int
+) -> Instruction:
+    """Writes an update of the slice at an index of one dimension; the index is a scalar instruction."""
     return write.add(opcodes.DYNAMIC_UPDATE_SLICE, operand, update, *_starts(write, operand, index, dimension))
 
 
@@ -126,25 +132,28 @@ def _starts(write: Writer, operand: Instruction, index: Instruction, dimension: 
     return [index if d == dimension else zero for d in range(operand.shape.rank)]
 
 
-def loop(write: Writer, rounds: int, state: Sequence[Instruction], step: Step, name: str) -> list[Instruction]:
-    """A while loop of a fixed number of rounds; the state after the last one.
+def counted_loop(
+    write: Writer, trip_count: int, state: Sequence[Instruction], body: LoopBody, name: str
+) -> list[Instruction]:
+    """Writes a while loop with a fixed trip count; returns the state after the last iteration.
 
-    Whatever the step reads must be part of the state.
+    All values that the body reads must be part of the state.
     """
-    t = index_type(rounds)
+    t = index_type(trip_count)
     counter = write.scalar(0, t)
-    carried = write.add(opcodes.TUPLE, counter, *state)
+    initial = write.add(opcodes.TUPLE, counter, *state)
 
-    def goes_on(into: Writer, given: list[Instruction]) -> Instruction:
-        return compare(into, into.element(given[0], 0), into.scalar(rounds, t), ComparisonDirection.LT)
+    def condition(into: Writer, given: list[Instruction]) -> Instruction:
+        return compare(into, into.get_tuple_element(given[0], 0), into.scalar(trip_count, t), ComparisonDirection.LT)
 
-    def body(into: Writer, given: list[Instruction]) -> Instruction:
-        number, *elements = [into.element(given[0], i) for i in range(len(state) + 1)]
-        following = step(into, number, elements)
+    def iteration(into: Writer, given: list[Instruction]) -> Instruction:
+        number, *elements = [into.get_tuple_element(given[0], i) for i in range(len(state) + 1)]
+        following = body(into, number, elements)
         return into.add(opcodes.TUPLE, into.add(opcodes.ADD, number, into.scalar(1, t)), *following)
 
-    condition = function(write, f"{name}_condition", [carried.shape], goes_on)
-    looped = write.add(
-        opcodes.WHILE, carried, computations=[condition, function(write, f"{name}_body", [carried.shape], body)]
-    )
-    return [write.element(looped, i + 1) for i in range(len(state))]
+    computations = [
+        new_computation(write, f"{name}_condition", [initial.shape], condition),
+        new_computation(write, f"{name}_body", [initial.shape], iteration),
+    ]
+    looped = write.add(opcodes.WHILE, initial, computations=computations)
+    return [write.get_tuple_element(looped, i + 1) for i in range(len(state))]

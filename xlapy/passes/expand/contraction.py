@@ -24,7 +24,7 @@ from xlapy.opcodes.contraction import (
 )
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.reduction import WindowAttributes
-from xlapy.passes.expand.blocks import compare, iota, reduced, reducer
+from xlapy.passes.expand.blocks import compare, iota, reduce_dimensions, reducer_computation
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.rewrite import Writer
 
@@ -94,7 +94,7 @@ def ragged_dot(write: Writer, instruction: Instruction) -> Instruction:
     group_sizes = instruction.operands[2]
     count = group_sizes.shape.dimensions[-1]
     if not count or not instruction.shape.size:
-        return write.filled(0, instruction.shape)
+        return write.splat(0, instruction.shape)
     owners = _owners(write, group_sizes, instruction.operands[0].shape.dimensions[attrs.lhs_ragged_dims[0]])
     rule = {
         RaggedMode.FREE: _ragged_free,
@@ -115,12 +115,12 @@ def _owners(write: Writer, group_sizes: Instruction, size: int) -> Instruction:
         sizes,
         write.scalar(0, S64),
         attributes=WindowAttributes.make(window=window),
-        computations=[reducer(write, opcodes.ADD, S64)],
+        computations=[reducer_computation(write, opcodes.ADD, S64)],
     )
     table = Shape.array(S64, (*leading, size, count))
     spread = write.broadcast(ends, table, (*range(rank), rank + 1))
     passed = compare(write, spread, iota(write, table, rank), ComparisonDirection.LE)
-    return reduced(write, opcodes.ADD, write.convert(passed, S32), [rank + 1])
+    return reduce_dimensions(write, opcodes.ADD, write.convert(passed, S32), [rank + 1])
 
 
 def _is_owned(
@@ -157,7 +157,7 @@ def _plain(attrs: RaggedDotAttributes) -> DotAttributes:
 
 
 def _kept(write: Writer, condition: Instruction, values: Instruction) -> Instruction:
-    return write.add(opcodes.SELECT, condition, values, write.filled(0, values.shape))
+    return write.add(opcodes.SELECT, condition, values, write.splat(0, values.shape))
 
 
 def _ragged_free(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
@@ -173,7 +173,7 @@ def _ragged_free(write: Writer, instruction: Instruction, owners: Instruction, c
     group = iota(write, sums.shape.with_element_type(S32), axis)
     places = _places_in_result(owners, attrs, rank)
     own = _is_owned(write, owners, places, sums.shape, ComparisonDirection.EQ, group)
-    return reduced(write, opcodes.OR if t is PRED else opcodes.ADD, _kept(write, own, sums), [axis])
+    return reduce_dimensions(write, opcodes.OR if t is PRED else opcodes.ADD, _kept(write, own, sums), [axis])
 
 
 def _ragged_contracting(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
@@ -209,6 +209,6 @@ def _ragged_batch(write: Writer, instruction: Instruction, owners: Instruction, 
     """`[b,m,k] [b,k,n] -> [b,m,n]`, 0 for batches that no group covers."""
     (lhs, rhs, _), attrs = instruction.operands, instruction.attributes_as(RaggedDotAttributes)
     sums = _dot(write, lhs, rhs, _plain(attrs), instruction.shape.element_type)
-    groups = write.filled(count, sums.shape.with_element_type(S32))
+    groups = write.splat(count, sums.shape.with_element_type(S32))
     places = _places_in_result(owners, attrs, lhs.shape.rank)
     return _kept(write, _is_owned(write, owners, places, sums.shape, ComparisonDirection.LT, groups), sums)

@@ -12,7 +12,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import called_computations, computation_post_order
 from xlapy.passes.expand.chains import chain_of, remove_chain
 from xlapy.passes.expand.core import EXPANSIONS
-from xlapy.passes.rewrite import Writer, remove_uncalled
+from xlapy.passes.rewrite import Writer, remove_uncalled_computations
 
 EXPANSIONS.refuse(
     "it is expanded with the async-done at the end of its chain", opcodes.ASYNC_START, opcodes.ASYNC_UPDATE
@@ -27,7 +27,7 @@ def async_done(write: Writer, instruction: Instruction) -> Instruction:
     (called,) = chain[0].computations
     call = write.add(opcodes.CALL, *operands, computations=[_on_thread(called, write.computation)])
     remove_chain(chain, instruction, call)
-    remove_uncalled([called])
+    remove_uncalled_computations([called])
     return call
 
 

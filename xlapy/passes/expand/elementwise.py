@@ -16,7 +16,7 @@ def logistic(write: Writer, instruction: Instruction) -> Instruction:
     """1 / (1 + exp(-x))"""
     t = instruction.shape.element_type
     operand = write.convert(instruction.operands[0], wide_type(t))
-    one = write.filled(1, operand.shape)
+    one = write.splat(1, operand.shape)
     exponential = write.add(opcodes.EXPONENTIAL, write.add(opcodes.NEGATE, operand))
     return write.convert(write.add(opcodes.DIVIDE, one, write.add(opcodes.ADD, one, exponential)), t)
 

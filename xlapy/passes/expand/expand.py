@@ -16,7 +16,7 @@ from xlapy.hlo.module import Module
 from xlapy.interpreter import RULES as INTERPRETER
 from xlapy.opcodes.registry import OpDef, lookup
 from xlapy.passes.expand import EXPANSIONS
-from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 PLATFORMS: dict[str, frozenset[OpDef]] = {"interpreter": frozenset(INTERPRETER)}
 """The operations that each platform runs, by its name."""
@@ -68,7 +68,7 @@ class Expand:
                 if computation.module is not None:  # else it went with its last caller
                     changed |= _expand_computation(computation, chosen)
             done.update(pending)
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _expand_computation(computation: Computation, chosen: frozenset[OpDef]) -> bool:
@@ -91,14 +91,14 @@ def _expand(instruction: Instruction) -> list[Instruction]:
     write = Writer(instruction)
     try:
         replacement = EXPANSIONS.find(instruction.op)(write, instruction)
-        if replacement not in write.made:  # what was there before must not take over anything
+        if replacement not in write.created:  # what was there before must not take over anything
             replacement = write.add(opcodes.COPY, replacement)
-        take_over(instruction, replacement)
+        replace_with_new(instruction, replacement)
     except UnsupportedError:
         write.discard()
     except XlaError as error:
         raise PassError(f"expansion of {instruction.name} ({instruction.op.name}): {error}") from error
-    return write.made
+    return write.created
 
 
 def _reason(op: OpDef) -> str:

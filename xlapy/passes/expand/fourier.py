@@ -18,7 +18,7 @@ from xlapy.base.element_types import Array
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Precision
 from xlapy.opcodes.contraction import DotAttributes
-from xlapy.passes.expand.blocks import array, concatenate, slice_of
+from xlapy.passes.expand.blocks import array_constant, concatenate, slice_dimension
 from xlapy.passes.rewrite import Writer
 
 _LARGEST_MATRIX = 32
@@ -62,7 +62,7 @@ def _roots(numerators: Array, denominator: int, sign: int) -> Array:
 
 def _constant(write: Writer, operand: Instruction, values: Array) -> Instruction:
     """Numbers in the type of the operand's elements."""
-    return array(write, values.astype(operand.shape.dtype))
+    return array_constant(write, values.astype(operand.shape.dtype))
 
 
 def times(write: Writer, operand: Instruction, factors: Array) -> Instruction:
@@ -103,10 +103,10 @@ def _convolution(write: Writer, operand: Instruction, sign: int) -> Instruction:
     *leading, length = operand.shape.dimensions
     size = 1 << (2 * length - 2).bit_length()
     chirp, kernel = chirp_of(length, size, sign)
-    zeros = write.filled(0, operand.shape.with_dimensions((*leading, size - length)))
+    zeros = write.splat(0, operand.shape.with_dimensions((*leading, size - length)))
     padded = concatenate(write, [times(write, operand, chirp), zeros], len(leading))
     product = times(write, _transform(write, padded, -1), np.fft.fft(kernel) / size)
-    convolved = slice_of(write, _transform(write, product, 1), len(leading), 0, length)
+    convolved = slice_dimension(write, _transform(write, product, 1), len(leading), 0, length)
     return times(write, convolved, chirp)
 
 

@@ -19,7 +19,15 @@ from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
 from xlapy.opcodes.movement import DimensionsAttributes
-from xlapy.passes.expand.blocks import compare, concatenate, iota, loop, put, slice_of, take
+from xlapy.passes.expand.blocks import (
+    compare,
+    concatenate,
+    counted_loop,
+    iota,
+    slice_at_index,
+    slice_dimension,
+    update_at_index,
+)
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.expand.fourier import transformed
 from xlapy.passes.rewrite import Writer
@@ -93,10 +101,10 @@ def cholesky(write: Writer, instruction: Instruction) -> Instruction:
     if not lower:
         a = _adjoint(write, a)
     size = a.shape.dimensions[-1]
-    definite = write.filled(True, Shape.array(PRED, (*a.shape.dimensions[:-2], 1, 1)))
-    state = [write.filled(0, a.shape), a, definite]
-    factor, _, definite = loop(write, size, state, _next_column, "cholesky")
-    nan = write.filled(float("nan"), a.shape)
+    definite = write.splat(True, Shape.array(PRED, (*a.shape.dimensions[:-2], 1, 1)))
+    state = [write.splat(0, a.shape), a, definite]
+    factor, _, definite = counted_loop(write, size, state, _next_column, "cholesky")
+    nan = write.splat(float("nan"), a.shape)
     factor = write.add(opcodes.SELECT, _spread(write, definite, factor), factor, nan)
     return write.convert(factor if lower else _adjoint(write, factor), instruction.shape.element_type)
 
@@ -105,22 +113,22 @@ def _next_column(write: Writer, number: Instruction, state: list[Instruction]) -
     """Writes one column of the factor, the first of the state; then come the matrices and whether they are definite."""
     factor, a, definite = state
     row, column = factor.shape.rank - 2, factor.shape.rank - 1
-    known = _adjoint(write, take(write, factor, number, row))
-    rest = write.add(opcodes.SUBTRACT, take(write, a, number, column), _product(write, factor, known))
-    pivot = take(write, rest, number, row)
+    known = _adjoint(write, slice_at_index(write, factor, number, row))
+    rest = write.add(opcodes.SUBTRACT, slice_at_index(write, a, number, column), _product(write, factor, known))
+    pivot = slice_at_index(write, rest, number, row)
     if pivot.shape.element_type.is_complex:
         pivot = write.add(opcodes.REAL, pivot)
-    is_definite = compare(write, pivot, write.filled(0, pivot.shape), ComparisonDirection.GT)
+    is_definite = compare(write, pivot, write.splat(0, pivot.shape), ComparisonDirection.GT)
     root = write.convert(write.add(opcodes.SQRT, pivot), rest.shape.element_type)
     scaled = write.add(opcodes.DIVIDE, rest, _spread(write, root, rest))
     rows = _indices(write, rest, -2)
     place = write.broadcast(write.convert(number, S32), rows.shape)
     below = write.add(
-        opcodes.SELECT, compare(write, rows, place, ComparisonDirection.GT), scaled, write.filled(0, rest.shape)
+        opcodes.SELECT, compare(write, rows, place, ComparisonDirection.GT), scaled, write.splat(0, rest.shape)
     )
     on = compare(write, rows, place, ComparisonDirection.EQ)
     written = write.add(opcodes.SELECT, on, _spread(write, root, rest), below)
-    return put(write, factor, written, number, column), a, write.add(opcodes.AND, definite, is_definite)
+    return update_at_index(write, factor, written, number, column), a, write.add(opcodes.AND, definite, is_definite)
 
 
 @EXPANSIONS.rule(opcodes.TRIANGULAR_SOLVE)
@@ -145,7 +153,7 @@ def _substituted(write: Writer, a: Instruction, b: Instruction, lower: bool, uni
     """x with a x = b. What is not to be read of `a` is 0, as the rows of x are that are not solved yet."""
     rows, columns = _indices(write, a, -2), _indices(write, a, -1)
     side = ComparisonDirection.GT if lower else ComparisonDirection.LT
-    zeros = write.filled(0, a.shape)
+    zeros = write.splat(0, a.shape)
     triangle = write.add(opcodes.SELECT, compare(write, rows, columns, side), a, zeros)
     size = a.shape.dimensions[-1]
     row = a.shape.rank - 2
@@ -155,14 +163,14 @@ def _substituted(write: Writer, a: Instruction, b: Instruction, lower: bool, uni
         place = (
             number if lower else into.add(opcodes.SUBTRACT, into.scalar(size - 1, number.shape.element_type), number)
         )
-        explained = _product(into, take(into, triangle, place, row), x)
-        rest = into.add(opcodes.SUBTRACT, take(into, b, place, row), explained)
+        explained = _product(into, slice_at_index(into, triangle, place, row), x)
+        rest = into.add(opcodes.SUBTRACT, slice_at_index(into, b, place, row), explained)
         if not unit_diagonal:
-            pivot = take(into, take(into, a, place, row), place, row + 1)
+            pivot = slice_at_index(into, slice_at_index(into, a, place, row), place, row + 1)
             rest = into.add(opcodes.DIVIDE, rest, _spread(into, pivot, rest))
-        return put(into, x, rest, place, row), triangle, a, b
+        return update_at_index(into, x, rest, place, row), triangle, a, b
 
-    return loop(write, size, [write.filled(0, b.shape), triangle, a, b], step, "triangular_solve")[0]
+    return counted_loop(write, size, [write.splat(0, b.shape), triangle, a, b], step, "triangular_solve")[0]
 
 
 # -- Fourier transforms
@@ -174,12 +182,12 @@ def fft(write: Writer, instruction: Instruction) -> Instruction:
     _require_static(instruction)
     (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes_as(FftAttributes)
     if 0 in attributes.fft_length or not operand.shape.size:
-        return write.filled(0, shape)
+        return write.splat(0, shape)
     kind, count, last = attributes.fft_type, len(attributes.fft_length), shape.rank - 1
     outer = range(shape.rank - count, last)
     if kind is FftType.RFFT:
         whole = _along(write, write.convert(operand, shape.element_type), [last], False)
-        half = slice_of(write, whole, last, 0, shape.dimensions[last])
+        half = slice_dimension(write, whole, last, 0, shape.dimensions[last])
         return _along(write, half, outer, False)
     if kind is FftType.IRFFT:
         half = _along(write, operand, outer, True)
@@ -204,7 +212,7 @@ def _along(write: Writer, operand: Instruction, dimensions: Sequence[int], inver
 def mirrored(write: Writer, half: Instruction, length: int) -> Instruction:
     """The spectrum of real numbers from its first half: the other elements are the conjugates, backwards."""
     last = half.shape.rank - 1
-    inner = slice_of(write, half, last, 1, (length + 1) // 2)
+    inner = slice_dimension(write, half, last, 1, (length + 1) // 2)
     if not inner.shape.size:
         return half
     backwards = write.add(opcodes.REVERSE, inner, attributes=DimensionsAttributes.make(dimensions=(last,)))

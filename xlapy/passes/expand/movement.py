@@ -15,7 +15,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.indexing import GatherAttributes
 from xlapy.opcodes.movement import ShuffleAttributes, ShuffleMode
-from xlapy.passes.expand.blocks import array, concatenate, index_type, slice_of
+from xlapy.passes.expand.blocks import array_constant, concatenate, index_type, slice_dimension
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer
 
@@ -37,7 +37,10 @@ def shuffle(write: Writer, instruction: Instruction) -> Instruction:
     for dimension, shift in zip(attributes.dimensions, attributes.shifts, strict=True):
         size = operand.shape.dimensions[dimension]
         start = shift % size
-        parts = [slice_of(write, operand, dimension, start, size), slice_of(write, operand, dimension, 0, start)]
+        parts = [
+            slice_dimension(write, operand, dimension, start, size),
+            slice_dimension(write, operand, dimension, 0, start),
+        ]
         operand = concatenate(write, parts, dimension)
     return operand
 
@@ -61,7 +64,7 @@ def _gathered(write: Writer, operand: Instruction, attributes: ShuffleAttributes
         index_vector_dim=len(sizes),
         slice_sizes=(1,),
     )
-    starts = array(write, flat.astype(index_type(operand.shape.size).dtype))
+    starts = array_constant(write, flat.astype(index_type(operand.shape.size).dtype))
     return write.add(opcodes.GATHER, row, starts, attributes=gather, shape=operand.shape)
 
 

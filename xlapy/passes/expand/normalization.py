@@ -16,7 +16,7 @@ from xlapy.base.element_types import F64, PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.movement import DimensionAttributes
 from xlapy.opcodes.normalization import BatchNormAttributes
-from xlapy.passes.expand.blocks import reduced
+from xlapy.passes.expand.blocks import reduce_dimensions
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.rewrite import Writer
 
@@ -43,7 +43,7 @@ class _Features:
 
     def sum(self, operand: Instruction) -> Instruction:
         """Over all elements of each feature."""
-        return reduced(self.write, opcodes.ADD, operand, self.reduced)
+        return reduce_dimensions(self.write, opcodes.ADD, operand, self.reduced)
 
     def mean(self, operand: Instruction) -> Instruction:
         """NaN if features have no elements."""

@@ -20,7 +20,7 @@ from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.movement import DimensionAttributes
 from xlapy.opcodes.random import RandomAlgorithm, RngBitGeneratorAttributes
 from xlapy.opcodes.registry import OpDef
-from xlapy.passes.expand.blocks import compare, concatenate, iota, slice_of
+from xlapy.passes.expand.blocks import compare, concatenate, iota, slice_dimension
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.expand.random_numbers import random_numbers
 from xlapy.passes.rewrite import Writer
@@ -52,7 +52,7 @@ class _Words:
 
     def apply(self, op: OpDef, left: Instruction, right: Instruction | int) -> Instruction:
         if isinstance(right, int):
-            right = self.write.filled(right, left.shape)
+            right = self.write.splat(right, left.shape)
         return self.write.add(op, left, right)
 
     def add(self, left: Instruction, right: Instruction | int) -> Instruction:
@@ -82,7 +82,7 @@ class _Words:
 
     def entry(self, state: Instruction, index: int) -> Instruction:
         """A word of the state, of rank 0."""
-        return self.write.reshape(slice_of(self.write, state, 0, index, index + 1), Shape.scalar(U64))
+        return self.write.reshape(slice_dimension(self.write, state, 0, index, index + 1), Shape.scalar(U64))
 
     def counters(self, first: Instruction, count: int) -> Instruction:
         """u64[count]: consecutive numbers from `first` on, modulo 2^64."""
@@ -170,7 +170,9 @@ def _three_fry(
     pairs = concatenate(words.write, [words.write.reshape(word, parted) for word in blocks], split + 1)
     doubled = [2 * size if d == split else size for d, size in enumerate(halves)]
     whole = words.write.reshape(pairs, Shape.array(U32, doubled))
-    result = words.write.reshape(slice_of(words.write, whole, split, 0, sizes[split]), Shape.array(U32, dimensions))
+    result = words.write.reshape(
+        slice_dimension(words.write, whole, split, 0, sizes[split]), Shape.array(U32, dimensions)
+    )
     return words.state([key, words.add(counter, count)]), result
 
 
@@ -211,7 +213,7 @@ def _philox(words: _Words, state: Instruction, dimensions: Sequence[int], bits: 
     rows = _philox_blocks(words, key, low, high, blocks)
     if bits == 64:
         rows = [words.join(rows[0], rows[1]), words.join(rows[2], rows[3])]
-    random = slice_of(write, words.stacked(rows), 0, 0, count)
+    random = slice_dimension(write, words.stacked(rows), 0, 0, count)
     next_low = words.add(low, blocks)
     entries = [key, next_low, words.add(high, _carry(words, next_low, low))]
     return words.state(entries[:size]), write.reshape(random, random.shape.with_dimensions(dimensions))
@@ -262,9 +264,9 @@ def stochastic_convert(write: Writer, instruction: Instruction) -> Instruction:
     number = write.convert(operand, wide_type(operand.shape.element_type))
     size = write.add(opcodes.ABS, number)
     whole = write.add(opcodes.FLOOR, size)
-    scale = write.filled(2.0**random.shape.element_type.bits, number.shape)
+    scale = write.splat(2.0**random.shape.element_type.bits, number.shape)
     threshold = write.add(opcodes.MULTIPLY, write.add(opcodes.SUBTRACT, size, whole), scale)
-    zero = write.filled(0, number.shape)
+    zero = write.splat(0, number.shape)
     finite = write.add(opcodes.IS_FINITE, number)
     threshold = write.convert(write.add(opcodes.SELECT, finite, threshold, zero), random.shape.element_type)
     up = compare(write, random, threshold, ComparisonDirection.LT)
@@ -280,9 +282,9 @@ def _saturated(
     """
     t = target if target.bits >= S32.bits else S32
     low, high = -(2 ** (target.bits - 1)), 2 ** (target.bits - 1) - 1
-    zero = write.filled(0, number.shape)
-    below = compare(write, number, write.filled(float(low), number.shape), ComparisonDirection.LE)
-    above = compare(write, number, write.filled(float(high), number.shape), ComparisonDirection.GE)
+    zero = write.splat(0, number.shape)
+    below = compare(write, number, write.splat(float(low), number.shape), ComparisonDirection.LE)
+    above = compare(write, number, write.splat(float(high), number.shape), ComparisonDirection.GE)
     inside = write.add(opcodes.AND, write.add(opcodes.NOT, below), write.add(opcodes.NOT, above))
     kept = write.convert(
         write.add(opcodes.SELECT, write.add(opcodes.AND, inside, _is_number(write, number)), whole, zero), t
@@ -290,8 +292,8 @@ def _saturated(
     size = write.add(opcodes.ADD, kept, write.convert(up, t))
     is_negative = compare(write, number, zero, ComparisonDirection.LT)
     signed = write.add(opcodes.SELECT, is_negative, write.add(opcodes.NEGATE, size), size)
-    raised = write.add(opcodes.SELECT, below, write.filled(low, signed.shape), signed)
-    return write.add(opcodes.SELECT, above, write.filled(high, signed.shape), raised)
+    raised = write.add(opcodes.SELECT, below, write.splat(low, signed.shape), signed)
+    return write.add(opcodes.SELECT, above, write.splat(high, signed.shape), raised)
 
 
 def _is_number(write: Writer, number: Instruction) -> Instruction:

@@ -25,7 +25,7 @@ from xlapy.opcodes.random import (
     RngGetAndUpdateStateAttributes,
 )
 from xlapy.opcodes.registry import OpDef
-from xlapy.passes.expand.blocks import compare, slice_of
+from xlapy.passes.expand.blocks import compare, slice_dimension
 from xlapy.passes.rewrite import Writer, move_control_edges
 
 _STORAGE = {4: U4, 8: U8, 16: U16, 32: U32, 64: U64}
@@ -115,7 +115,7 @@ class _Numbers:
         return self.write.convert(self.apply(opcodes.ADD, scaled, self.write.convert(mean, F64)), self.element_type)
 
     def row(self, rows: Instruction, number: int) -> Instruction:
-        row = slice_of(self.write, rows, 0, number, number + 1)
+        row = slice_dimension(self.write, rows, 0, number, number + 1)
         return self.write.reshape(row, Shape.array(row.shape.element_type, self.dimensions))
 
     def uniform(self, low: Instruction, high: Instruction) -> Instruction:

@@ -17,7 +17,15 @@ from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.indexing import ScatterAttributes
 from xlapy.opcodes.reduction import ScanAttributes, WindowAttributes
 from xlapy.opcodes.requirements import elements_of
-from xlapy.passes.expand.blocks import compare, function, index_type, iota, loop, put, take
+from xlapy.passes.expand.blocks import (
+    compare,
+    counted_loop,
+    index_type,
+    iota,
+    new_computation,
+    slice_at_index,
+    update_at_index,
+)
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer
 
@@ -57,7 +65,7 @@ def scatter_chosen(
     window = WindowAttributes.make(window=instruction.attributes_as(WindowAttributes).window)
     places = _chosen_places(write, operand, select, window, there)
     if taken is not None:
-        places = write.add(opcodes.SELECT, taken, places, write.filled(-1, places.shape))
+        places = write.add(opcodes.SELECT, taken, places, write.splat(-1, places.shape))
     row = start.shape.with_dimensions((operand.shape.size,))
     attributes = ScatterAttributes.make(
         update_window_dims=(),
@@ -93,7 +101,7 @@ def _chosen_places(
     t = index_type(shape.size)
     numbers = write.reshape(iota(write, Shape.array(t, (shape.size,)), 0), shape.with_element_type(t))
     if there is not None:
-        numbers = write.add(opcodes.SELECT, there, numbers, write.filled(-1, numbers.shape))
+        numbers = write.add(opcodes.SELECT, there, numbers, write.splat(-1, numbers.shape))
     value, place = Shape.scalar(shape.element_type), Shape.scalar(t)
 
     def choose(into: Writer, given: list[Instruction]) -> Instruction:
@@ -117,9 +125,9 @@ def _chosen_places(
         write.scalar(0, shape.element_type),
         write.scalar(-1, t),
         attributes=attributes,
-        computations=[function(write, "choose", [value, place, value, place], choose)],
+        computations=[new_computation(write, "choose", [value, place, value, place], choose)],
     )
-    return write.element(found, 1)
+    return write.get_tuple_element(found, 1)
 
 
 # -- scan
@@ -133,7 +141,7 @@ def scan(write: Writer, instruction: Instruction) -> Instruction:
     axis, carries = attributes.dimensions[0], attributes.num_carries
     results = elements_of(instruction.shape)
     inputs = instruction.operands[: len(instruction.operands) - carries]
-    outputs = [write.filled(0, shape) for shape in results[: len(results) - carries]]
+    outputs = [write.splat(0, shape) for shape in results[: len(results) - carries]]
     size = (*inputs, *outputs)[0].shape.dimensions[axis]
     if not size:
         return _packed(write, instruction, [*outputs, *instruction.operands[len(inputs) :]])
@@ -147,17 +155,18 @@ def scan(write: Writer, instruction: Instruction) -> Instruction:
         if attributes.is_reverse:
             place = into.add(opcodes.SUBTRACT, into.scalar(size - 1, number.shape.element_type), number)
         slices = [
-            into.reshape(take(into, value, place, axis), piece) for value, piece in zip(given, pieces, strict=True)
+            into.reshape(slice_at_index(into, value, place, axis), piece)
+            for value, piece in zip(given, pieces, strict=True)
         ]
         returned = _returned(into, body, [*slices, *carried])
         written = [
-            put(into, output, into.reshape(piece, _with_axis(piece.shape, axis)), place, axis)
+            update_at_index(into, output, into.reshape(piece, _with_axis(piece.shape, axis)), place, axis)
             for output, piece in zip(made, returned, strict=False)
         ]
         return [*given, *written, *returned[len(outputs) :]]
 
     state = [*inputs, *outputs, *instruction.operands[len(inputs) :]]
-    return _packed(write, instruction, loop(write, size, state, step, "scan")[len(inputs) :])
+    return _packed(write, instruction, counted_loop(write, size, state, step, "scan")[len(inputs) :])
 
 
 def _returned(write: Writer, body: Computation, operands: Sequence[Instruction]) -> list[Instruction]:
@@ -165,7 +174,7 @@ def _returned(write: Writer, body: Computation, operands: Sequence[Instruction])
     called = write.add(opcodes.CALL, *operands, computations=[body])
     if not called.shape.is_tuple:
         return [called]
-    return [write.element(called, i) for i in range(len(called.shape.tuple_shapes))]
+    return [write.get_tuple_element(called, i) for i in range(len(called.shape.tuple_shapes))]
 
 
 def _with_axis(shape: Shape, axis: int) -> Shape:

@@ -11,7 +11,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
-from xlapy.passes.expand.blocks import compare, function, iota
+from xlapy.passes.expand.blocks import compare, iota, new_computation
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer
 
@@ -33,11 +33,12 @@ def topk(write: Writer, instruction: Instruction) -> Instruction:
         operand,
         indices,
         attributes=SortAttributes.make(dimension=last, is_stable=True),
-        computations=[function(write, "precedes", scalars, precedes)],
+        computations=[new_computation(write, "precedes", scalars, precedes)],
     )
     limits = (*operand.shape.dimensions[:-1], attributes.k)
     pairs = enumerate(instruction.shape.tuple_shapes)
     starts = [0] * len(limits)
     return write.add(
-        opcodes.TUPLE, *(write.slice(write.element(ordered, i), starts, limits, shape=shape) for i, shape in pairs)
+        opcodes.TUPLE,
+        *(write.slice(write.get_tuple_element(ordered, i), starts, limits, shape=shape) for i, shape in pairs),
     )

@@ -31,7 +31,7 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
 from xlapy.opcodes.registry import AsyncRole
 from xlapy.passes.layouts.layout_copies import LayoutCopies, entry_signature, laid_out, order_of, row_major
-from xlapy.passes.rewrite import Writer, editable_computations, settle, take_over
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 _FOLLOWING = frozenset(
     {
@@ -63,7 +63,7 @@ class AssignLayouts:
         changed = False
         for computation in editable_computations(module):
             changed |= _Assignment(computation).run()
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 class _Assignment:
@@ -146,7 +146,7 @@ class _Assignment:
             return
         bitcast = Writer(instruction).add(opcodes.BITCAST, operand, shape=instruction.shape)
         self.declared[bitcast] = self.declared[instruction]
-        take_over(instruction, bitcast)
+        replace_with_new(instruction, bitcast)
         self.changed = True
 
     # -- making it so

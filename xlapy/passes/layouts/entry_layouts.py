@@ -19,7 +19,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, Module
 from xlapy.passes.layouts.layout_copies import order_of, row_major
-from xlapy.passes.rewrite import Writer, remove_if_dead, settle
+from xlapy.passes.rewrite import Writer, remove_if_dead, update_schedule
 
 Order = tuple[int, ...]
 
@@ -84,7 +84,7 @@ def _leaves(write: Writer, root: Instruction) -> list[Instruction]:
         return [root]
     if root.op is opcodes.TUPLE:
         return list(root.operands)
-    return [write.element(root, index) for index in range(len(root.shape.tuple_shapes))]
+    return [write.get_tuple_element(root, index) for index in range(len(root.shape.tuple_shapes))]
 
 
 def declared(module: Module, parameters: Sequence[Order], results: Sequence[Order]) -> Module:
@@ -106,7 +106,7 @@ def declared(module: Module, parameters: Sequence[Order], results: Sequence[Orde
         remove_if_dead(root)
     config = dataclasses.replace(module.config, entry_computation_layout=entry.program_shape)
     module.config = config
-    settle(module, True)
+    update_schedule(module, True)
     return module
 
 

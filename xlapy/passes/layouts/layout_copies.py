@@ -45,7 +45,7 @@ def _parts(write: Writer, value: Instruction) -> Sequence[Instruction]:
     """The elements of a tuple."""
     if value.op is opcodes.TUPLE:
         return value.operands
-    return [write.element(value, index) for index in range(len(value.shape.tuple_shapes))]
+    return [write.get_tuple_element(value, index) for index in range(len(value.shape.tuple_shapes))]
 
 
 def entry_signature(computation: Computation) -> tuple[Sequence[Shape], Shape] | None:

@@ -24,7 +24,7 @@ from xlapy.hlo.traverse import post_order
 from xlapy.opcodes.registry import AsyncRole
 from xlapy.passes.expand.movement import bitcast
 from xlapy.passes.layouts.layout_copies import LayoutCopies, entry_signature, row_major, same_order
-from xlapy.passes.rewrite import Writer, editable_computations, remove_if_dead, settle, take_over
+from xlapy.passes.rewrite import Writer, editable_computations, remove_if_dead, replace_with_new, update_schedule
 
 _DECLARED_FAMILIES = frozenset({"transfer", "custom"})
 _DECLARED = frozenset({opcodes.BITCAST, opcodes.FUSION})
@@ -45,7 +45,7 @@ class NormalizeLayouts:
         for computation in editable_computations(module):
             changed |= _write_bitcasts(computation)
             changed |= _Normalization(computation).run()
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _write_bitcasts(computation: Computation) -> bool:
@@ -57,9 +57,9 @@ def _write_bitcasts(computation: Computation) -> bool:
             replacement = bitcast(write, instruction)
         except UnsupportedError:
             continue
-        if replacement not in write.made:
+        if replacement not in write.created:
             replacement = write.add(opcodes.COPY, replacement, shape=instruction.shape)
-        take_over(instruction, replacement)
+        replace_with_new(instruction, replacement)
         changed = True
     return changed
 

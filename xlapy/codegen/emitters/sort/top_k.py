@@ -23,7 +23,7 @@ from xlapy.lower.core import delinear
 from xlapy.lower.sort_keys import integer_key
 from xlapy.opcodes.sorting import TopKAttributes
 from xlapy.passes.expand.core import EXPANSIONS
-from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, settle, take_over
+from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
 
 MAX_INSERTION_K = 128
 """The largest k for which the list is kept: an insertion moves up to k elements."""
@@ -47,9 +47,9 @@ class SortTopK:
                     and not _has_small_k(instruction)
                     and not has_control_edges(instruction)
                 ):
-                    take_over(instruction, EXPANSIONS.find(opcodes.TOPK)(Writer(instruction), instruction))
+                    replace_with_new(instruction, EXPANSIONS.find(opcodes.TOPK)(Writer(instruction), instruction))
                     changed = True
-        return settle(module, changed)
+        return update_schedule(module, changed)
 
 
 def _has_small_k(instruction: Instruction) -> bool:

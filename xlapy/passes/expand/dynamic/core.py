@@ -108,11 +108,11 @@ class SizeWriter(Writer):
             return value
         if shape.is_tuple:
             elements = enumerate(shape.tuple_shapes)
-            return tuple(self.unpacked(self.element(value, number), part) for number, part in elements)
+            return tuple(self.unpacked(self.get_tuple_element(value, number), part) for number, part in elements)
         numbers = iter(range(1, shape.rank + 1))
         rows = zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
-        sizes = [self.element(value, next(numbers)) if dynamic else bound for bound, dynamic in rows]
-        return Sized(self.element(value, 0), tuple(sizes))
+        sizes = [self.get_tuple_element(value, next(numbers)) if dynamic else bound for bound, dynamic in rows]
+        return Sized(self.get_tuple_element(value, 0), tuple(sizes))
 
     def conformed(self, value: Value, shape: Shape) -> Value:
         """The value as a declared shape says which of its dimensions are dynamic.
@@ -124,7 +124,7 @@ class SizeWriter(Writer):
             if isinstance(value, Instruction):
                 if shape.is_static:
                     return value
-                value = [self.element(value, number) for number in range(len(shape.tuple_shapes))]
+                value = [self.get_tuple_element(value, number) for number in range(len(shape.tuple_shapes))]
             elements = tuple(map(self.conformed, value, shape.tuple_shapes))
             return self.add(opcodes.TUPLE, *elements) if shape.is_static else elements
         if shape.is_static:

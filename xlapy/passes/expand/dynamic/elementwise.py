@@ -14,7 +14,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import called_computations
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.registry import REGISTRY
-from xlapy.passes.expand.blocks import slice_of
+from xlapy.passes.expand.blocks import slice_dimension
 from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 
 
@@ -89,7 +89,7 @@ def _repeated(write: SizeWriter, array: Instruction, dimension: int, size: Size,
     shape = array.shape
     if size is wanted or not shape.dimensions[dimension]:
         return array
-    row = slice_of(write, array, dimension, 0, 1)
+    row = slice_dimension(write, array, dimension, 0, 1)
     others = [d for d in range(shape.rank) if d != dimension]
     flat = write.reshape(row, shape.with_dimensions(shape.dimensions[d] for d in others))
     one = write.compared(size, ComparisonDirection.EQ, 1)

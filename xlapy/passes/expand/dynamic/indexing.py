@@ -14,7 +14,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes, window_dims_to_operand_dims
-from xlapy.passes.expand.blocks import compare, concatenate, slice_of
+from xlapy.passes.expand.blocks import compare, concatenate, slice_dimension
 from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 
 
@@ -49,7 +49,7 @@ def scatter(write: SizeWriter, instruction: Instruction, values: Sequence[Value]
         result = write.like(instruction, [*operands, plan.indices_there(), *updates])
     if count == 1:
         return Sized(result, sizes_of(values[0]))
-    return tuple(Sized(write.element(result, number), sizes_of(values[number])) for number in range(count))
+    return tuple(Sized(write.get_tuple_element(result, number), sizes_of(values[number])) for number in range(count))
 
 
 class _Scatter:
@@ -101,7 +101,7 @@ class _Scatter:
         indices = concatenate(write, columns, len(self.update))
         if mask is not None:
             wide = write.broadcast(mask, indices.shape.with_element_type(PRED), range(len(self.update)))
-            indices = write.where(wide, indices, write.filled(-1, indices.shape))
+            indices = write.where(wide, indices, write.splat(-1, indices.shape))
         attributes = ScatterAttributes.make(
             update_window_dims=(),
             inserted_window_dims=tuple(range(rank)),
@@ -129,7 +129,7 @@ class _Scatter:
         vector, shape = self.attrs.index_vector_dim, self.indices.shape
         if vector == shape.rank:
             return self.indices
-        part = slice_of(self.write, self.indices, vector, number, number + 1)
+        part = slice_dimension(self.write, self.indices, vector, number, number + 1)
         return self.write.reshape(part, shape.with_dimensions(n for d, n in enumerate(shape.dimensions) if d != vector))
 
     def _spread(self, column: Instruction) -> Instruction:
@@ -145,7 +145,7 @@ class _Scatter:
             if start is not None and offset is not None:
                 places.append(write.add(opcodes.ADD, start, offset))
             else:
-                places.append(start or offset or write.filled(0, Shape.array(t, self.update)))
+                places.append(start or offset or write.splat(0, Shape.array(t, self.update)))
         return places
 
     def _inside(self, places: Sequence[Instruction]) -> Instruction | None:

@@ -95,11 +95,11 @@ def _taken_apart(write: SizeWriter, value: Instruction, shape: Shape) -> Value:
         return value
     if shape.is_tuple:
         parts = enumerate(shape.tuple_shapes)
-        return tuple(_taken_apart(write, write.element(value, number), part) for number, part in parts)
+        return tuple(_taken_apart(write, write.get_tuple_element(value, number), part) for number, part in parts)
     both = Shape.tuple([static(shape), *[Shape.scalar(S32)] * shape.rank])
     padded = write.add(opcodes.CUSTOM_CALL, value, attributes=_target("PadToStatic"), shape=both)
-    sizes = tuple(write.element(padded, 1 + dimension) for dimension in range(shape.rank))
-    return Sized(write.element(padded, 0), sizes)
+    sizes = tuple(write.get_tuple_element(padded, 1 + dimension) for dimension in range(shape.rank))
+    return Sized(write.get_tuple_element(padded, 0), sizes)
 
 
 def _target(name: str) -> CustomCallAttributes:

@@ -45,7 +45,7 @@ def _continued(write: SizeWriter, matrix: Value) -> Instruction:
         return array
     rows, columns = (write.positions(bounds, len(bounds) - back) for back in (2, 1))
     diagonal = compare(write, rows, columns, ComparisonDirection.EQ)
-    identity = write.where(diagonal, write.filled(1, array.shape), write.filled(0, array.shape))
+    identity = write.where(diagonal, write.splat(1, array.shape), write.splat(0, array.shape))
     return write.where(mask, array, identity)
 
 

@@ -105,7 +105,7 @@ def _widened(write: SizeWriter, array: Instruction, size: int, dimension: int) -
     """The array with zeros behind it in a dimension."""
     dimensions = list(array.shape.dimensions)
     dimensions[dimension] = size - dimensions[dimension]
-    return joined(write, [array, write.filled(0, array.shape.with_dimensions(dimensions))], dimension)
+    return joined(write, [array, write.splat(0, array.shape.with_dimensions(dimensions))], dimension)
 
 
 # -- slices and padding

@@ -19,7 +19,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_value, monoid
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.reduction import WindowAttributes
-from xlapy.passes.expand.blocks import function
+from xlapy.passes.expand.blocks import new_computation
 from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 from xlapy.passes.expand.reduction import scatter_chosen
 from xlapy.passes.rewrite import Writer
@@ -79,7 +79,7 @@ def _reduced(
         return _elements(write, write.like(instruction, [*arrays, *initial]), count)
     identity = _identity(instruction.to_apply) if count == 1 else None
     if identity is not None:
-        fill = write.filled(identity, arrays[0].shape)
+        fill = write.splat(identity, arrays[0].shape)
         return [write.like(instruction, [write.where(mask, arrays[0], fill), *initial])]
     with_flags = write.add(
         instruction.op,
@@ -91,7 +91,7 @@ def _reduced(
 
 
 def _elements(write: SizeWriter, result: Instruction, count: int) -> list[Instruction]:
-    return [write.element(result, number) for number in range(count)] if result.shape.is_tuple else [result]
+    return [write.get_tuple_element(result, number) for number in range(count)] if result.shape.is_tuple else [result]
 
 
 def _identity(computation: Computation) -> float | None:
@@ -117,13 +117,13 @@ def _of_those_there(write: SizeWriter, computation: Computation) -> Computation:
         both = edit.inline(into.add(opcodes.CALL, *left, *right, computations=[computation]))
         results = list(both.operands) if both.op is opcodes.TUPLE else [both]
         if both.shape.is_tuple and both.op is not opcodes.TUPLE:
-            results = [into.element(both, number) for number in range(count)]
+            results = [into.get_tuple_element(both, number) for number in range(count)]
         alone = [into.add(opcodes.SELECT, has_left, a, b) for a, b in zip(left, right, strict=True)]
         are_two = into.add(opcodes.AND, has_left, has_right)
         chosen = [into.add(opcodes.SELECT, are_two, a, b) for a, b in zip(results, alone, strict=True)]
         return into.add(opcodes.TUPLE, *chosen, into.add(opcodes.OR, has_left, has_right))
 
-    return function(write, "of_those_there", [*shapes[:count], flag, *shapes[count:], flag], combine)
+    return new_computation(write, "of_those_there", [*shapes[:count], flag, *shapes[count:], flag], combine)
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.SELECT_AND_SCATTER)

@@ -92,7 +92,7 @@ def rearranged(
 ) -> Instruction:
     """An array of a shape's bounds: the first elements of `taken` sizes, in row-major order, under `sizes`."""
     if not shape.size or not array.shape.size:
-        return write.filled(0, shape.with_dimensions(shape.dimensions))
+        return write.splat(0, shape.with_dimensions(shape.dimensions))
     row = _row_numbers(write, shape.dimensions, sizes)
     place = write.spread(0, shape.dimensions)
     stride = 1
@@ -127,4 +127,4 @@ def _from_front(write: SizeWriter, array: Instruction, taken: Sequence[Size], sh
     count = write.spread(write.product(taken), shape.dimensions)
     numbers = _row_numbers(write, shape.dimensions, shape.dimensions)
     there = compare(write, numbers, count, ComparisonDirection.LT)
-    return write.where(there, made, write.filled(0, shape))
+    return write.where(there, made, write.splat(0, shape))

@@ -15,7 +15,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
-from xlapy.passes.expand.blocks import function
+from xlapy.passes.expand.blocks import new_computation
 from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
 from xlapy.passes.rewrite import Writer
 
@@ -38,7 +38,7 @@ def sort(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -
         )
     if not result.shape.is_tuple:
         return Sized(result, sizes)
-    sorted_ = [Sized(write.element(result, number), sizes) for number in range(len(arrays))]
+    sorted_ = [Sized(write.get_tuple_element(result, number), sizes) for number in range(len(arrays))]
     return sorted_[0] if len(sorted_) == 1 else tuple(sorted_)
 
 
@@ -53,7 +53,7 @@ def _those_there_first(write: SizeWriter, comparator: Computation) -> Computatio
         differ = into.add(opcodes.XOR, left, right)
         return into.add(opcodes.SELECT, differ, left, ordered)
 
-    return function(write, "those_there_first", [*shapes, flag, flag], less)
+    return new_computation(write, "those_there_first", [*shapes, flag, flag], less)
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.TOPK)
@@ -67,7 +67,7 @@ def topk(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -
     along = [*bounds[:-1], sizes[-1]]
     result = write.like(instruction, [write.masked(array, along, write.scalar(last, t))])
     taken = (*sizes[:-1], write.smaller(sizes[-1], attributes.k))
-    return tuple(Sized(write.zeroed(write.element(result, number), taken), taken) for number in range(2))
+    return tuple(Sized(write.zeroed(write.get_tuple_element(result, number), taken), taken) for number in range(2))
 
 
 def _last_value(bits: int, is_floating: bool, is_signed: bool, *, largest: bool) -> float:

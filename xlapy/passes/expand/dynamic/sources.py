@@ -16,4 +16,4 @@ def of_bounds(write: SizeWriter, instruction: Instruction, values: Sequence[Valu
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.CONSTANT)
 def constant(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return write.literal(instruction.literal, static(instruction.shape))
+    return write.constant(instruction.literal, static(instruction.shape))
