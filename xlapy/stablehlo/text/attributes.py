@@ -26,7 +26,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*+")
 _DIALECT = re.compile(rf"#({NAME})")
 _ENUM = re.compile(r"<\s*([A-Za-z_]\w*)\s+([A-Za-z_]\w*)\s*>|\.[a-z_]+_mode<\s*([A-Za-z_]\w*)\s*>")
 _WRAPPED = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*?)\s*", re.DOTALL)
-_HLO_DIALECTS = ("stablehlo", "chlo", "mhlo")
+_STRUCT_DIALECTS = ("stablehlo", "chlo", "mhlo")
 _I64 = ir.ScalarType(PrimitiveType.S64)
 _F64 = ir.ScalarType(PrimitiveType.F64)
 
@@ -47,13 +47,13 @@ class AttributeParser:
         cursor = self.cursor
         start = cursor.skip()
         first = cursor.text[start : start + 1]
-        kind = self._BY_FIRST.get(first)
-        if kind is not None:
-            return kind(self)
+        parse = self._BY_FIRST_CHARACTER.get(first)
+        if parse is not None:
+            return parse(self)
         word = _WORD.match(cursor.text, start)
-        known = self._BY_WORD.get(word.group()) if word else None
-        if known is not None:
-            return known(self)
+        parse = self._BY_FIRST_WORD.get(word.group()) if word else None
+        if parse is not None:
+            return parse(self)
         if not self.types.is_next():
             cursor.fail(f"expected an attribute, found {cursor.describe_next()}")
         return self.types.parse()
@@ -101,9 +101,9 @@ class AttributeParser:
             return ir.OpaqueAttribute("builtin.number", f"{spelling} : {type_.text}")
         if not isinstance(type_, ir.ScalarType | ir.IndexType):
             cursor.fail_at(start, "the type of a number must be an integer, index or floating-point type")
-        return self._typed(start, spelling, type_)
+        return self._typed_number(start, spelling, type_)
 
-    def _typed(self, start: int, spelling: str, type_: ir.ScalarType | ir.IndexType) -> Any:
+    def _typed_number(self, start: int, spelling: str, type_: ir.ScalarType | ir.IndexType) -> Any:
         element = type_.element if isinstance(type_, ir.ScalarType) else PrimitiveType.S64
         try:
             value = number(spelling, element)
@@ -151,16 +151,16 @@ class AttributeParser:
             return self.aliases[name]
         dialect = name.partition(".")[0]
         is_body = cursor.text.startswith("<", cursor.position)
-        if dialect not in _HLO_DIALECTS or not is_body:
+        if dialect not in _STRUCT_DIALECTS or not is_body:
             return self._opaque(start, name, is_body)
         cursor.position = start + 1 + len(dialect)
         enum = _ENUM.match(cursor.text, cursor.position)
         if enum is not None:
             cursor.position = enum.end()
             return enum.group(2) or enum.group(3)
-        return self._structure(dialect, found.end())
+        return self._struct(dialect, found.end())
 
-    def _structure(self, dialect: str, after_name: int) -> Any:
+    def _struct(self, dialect: str, after_name: int) -> Any:
         """Parses `#stablehlo.dot<...>` or `#stablehlo<dot<...>>`."""
         cursor = self.cursor
         is_wrapped = cursor.accept("<")
@@ -186,7 +186,7 @@ class AttributeParser:
         inner = wrapped.group(2)
         return ir.OpaqueAttribute(f"{name}.{wrapped.group(1)}", inner[1:-1] if inner.startswith("<") else inner)
 
-    _BY_FIRST: ClassVar[dict[str, Callable[[AttributeParser], Any]]] = {
+    _BY_FIRST_CHARACTER: ClassVar[dict[str, Callable[[AttributeParser], Any]]] = {
         '"': _string,
         "[": _array,
         "{": _dictionary,
@@ -226,7 +226,7 @@ class AttributeParser:
             self.types.parse()
         return ir.OpaqueAttribute(f"builtin.{name}", cursor.text[start : cursor.position])
 
-    _BY_WORD: ClassVar[dict[str, Callable[[AttributeParser], Any]]] = {
+    _BY_FIRST_WORD: ClassVar[dict[str, Callable[[AttributeParser], Any]]] = {
         "true": _boolean,
         "false": _boolean,
         "unit": _unit,

@@ -42,27 +42,27 @@ _WINDOW = {"stride": "window_strides", "lhs_dilate": "lhs_dilation", "rhs_dilate
 # -- attributes and types, with which most formats end
 
 
-def _rest(operation: ir.Operation, *told: str) -> str:
+def _attributes(operation: ir.Operation, *printed: str) -> str:
     """Returns the dictionary of the attributes that the format has not printed, with a blank before it."""
     dialect = operation.name.partition(".")[0]
-    names = sorted(name for name in operation.attributes if name not in told)
+    names = sorted(name for name in operation.attributes if name not in printed)
     listed = ", ".join(named_text(name, operation.attributes[name], dialect) for name in names)
     return f" {{{listed}}}" if listed else ""
 
 
-def _types(operation: ir.Operation) -> str:
-    return function_text(_given(operation), [result.type for result in operation.results])
+def _signature(operation: ir.Operation) -> str:
+    return function_text(_operand_types(operation), [result.type for result in operation.results])
 
 
-def _given(operation: ir.Operation) -> list[ir.Type]:
+def _operand_types(operation: ir.Operation) -> list[ir.Type]:
     return [operand.type for operand in operation.operands]
 
 
 def _same_type(operation: ir.Operation) -> str:
     """Returns the common type of operands and result, or the function type if they differ."""
     (result,) = operation.results
-    alike = all(type_ == result.type for type_ in _given(operation))
-    return type_text(result.type) if alike else _types(operation)
+    alike = all(type_ == result.type for type_ in _operand_types(operation))
+    return type_text(result.type) if alike else _signature(operation)
 
 
 def _integers(value: Any) -> str:
@@ -73,20 +73,20 @@ def _integers(value: Any) -> str:
 
 
 def _same(printer: Printer, operation: ir.Operation) -> str:
-    return f"{operation.name} {printer.values(operation.operands)}{_rest(operation)} : {_same_type(operation)}"
+    return f"{operation.name} {printer.values(operation.operands)}{_attributes(operation)} : {_same_type(operation)}"
 
 
 def _function(printer: Printer, operation: ir.Operation) -> str:
-    return f"{operation.name} {printer.values(operation.operands)}{_rest(operation)} : {_types(operation)}"
+    return f"{operation.name} {printer.values(operation.operands)}{_attributes(operation)} : {_signature(operation)}"
 
 
 def _arrow(printer: Printer, operation: ir.Operation) -> str:
     values, result = printer.values(operation.operands), type_text(operation.results[0].type)
-    return f"{operation.name} {values}{_rest(operation)} : {types_text(_given(operation))} -> {result}"
+    return f"{operation.name} {values}{_attributes(operation)} : {types_text(_operand_types(operation))} -> {result}"
 
 
 def _result_type(_: Printer, operation: ir.Operation) -> str:
-    return f"{operation.name}{_rest(operation)} : {type_text(operation.results[0].type)}"
+    return f"{operation.name}{_attributes(operation)} : {type_text(operation.results[0].type)}"
 
 
 def _with_lists(*fields: tuple[str, str]) -> CustomPrinter:
@@ -95,7 +95,9 @@ def _with_lists(*fields: tuple[str, str]) -> CustomPrinter:
     def write(printer: Printer, operation: ir.Operation) -> str:
         listed = [f"{word} = {_integers(operation.attributes[name])}" for word, name in fields]
         words = ", ".join([printer.values(operation.operands), *listed])
-        return f"{operation.name} {words}{_rest(operation, *(name for _, name in fields))} : {_types(operation)}"
+        return (
+            f"{operation.name} {words}{_attributes(operation, *(name for _, name in fields))} : {_signature(operation)}"
+        )
 
     return write
 
@@ -105,7 +107,7 @@ def _with_number(word: str, name: str) -> CustomPrinter:
 
     def write(printer: Printer, operation: ir.Operation) -> str:
         values, number = printer.values(operation.operands), operation.attributes[name].value
-        return f"{operation.name} {values}, {word} = {number}{_rest(operation, name)} : {_types(operation)}"
+        return f"{operation.name} {values}, {word} = {number}{_attributes(operation, name)} : {_signature(operation)}"
 
     return write
 
@@ -115,7 +117,7 @@ def _with_case(word: str, name: str) -> CustomPrinter:
 
     def write(printer: Printer, operation: ir.Operation) -> str:
         values, case = printer.values(operation.operands), operation.attributes[name]
-        return f"{operation.name} {values}, {word} = {case}{_rest(operation, name)} : {_types(operation)}"
+        return f"{operation.name} {values}, {word} = {case}{_attributes(operation, name)} : {_signature(operation)}"
 
     return write
 
@@ -126,26 +128,28 @@ def _with_case(word: str, name: str) -> CustomPrinter:
 def _return(printer: Printer, operation: ir.Operation) -> str:
     name = "return" if operation.name == "func.return" else operation.name
     if not operation.operands:
-        return f"{name}{_rest(operation)}"
-    return f"{name} {printer.values(operation.operands)}{_rest(operation)} : {types_text(_given(operation))}"
+        return f"{name}{_attributes(operation)}"
+    return (
+        f"{name} {printer.values(operation.operands)}{_attributes(operation)} : {types_text(_operand_types(operation))}"
+    )
 
 
 def _call(printer: Printer, operation: ir.Operation) -> str:
     callee, values = operation.attributes["callee"], printer.values(operation.operands)
-    return f"func.call {attribute_text(callee)}({values}){_rest(operation, 'callee')} : {_types(operation)}"
+    return f"func.call {attribute_text(callee)}({values}){_attributes(operation, 'callee')} : {_signature(operation)}"
 
 
 def _constant(_: Printer, operation: ir.Operation) -> str | None:
     value = operation.attributes["value"]
     if value.type != operation.results[0].type:
         return None
-    return f"{operation.name}{_rest(operation, 'value')} {dense_text(value)}"
+    return f"{operation.name}{_attributes(operation, 'value')} {dense_text(value)}"
 
 
 def _iota(_: Printer, operation: ir.Operation) -> str:
     dimension = operation.attributes["iota_dimension"].value
-    rest, type_ = _rest(operation, "iota_dimension"), type_text(operation.results[0].type)
-    return f"stablehlo.iota dim = {dimension}{rest} : {type_}"
+    attributes, type_ = _attributes(operation, "iota_dimension"), type_text(operation.results[0].type)
+    return f"stablehlo.iota dim = {dimension}{attributes} : {type_}"
 
 
 def _compare(printer: Printer, operation: ir.Operation) -> str:
@@ -155,29 +159,29 @@ def _compare(printer: Printer, operation: ir.Operation) -> str:
         printer.values(operation.operands),
         *([kind] if kind else []),
     ]
-    rest = _rest(operation, "comparison_direction", "compare_type")
-    return f"stablehlo.compare {', '.join(words)}{rest} : {_types(operation)}"
+    attributes = _attributes(operation, "comparison_direction", "compare_type")
+    return f"stablehlo.compare {', '.join(words)}{attributes} : {_signature(operation)}"
 
 
 def _select(printer: Printer, operation: ir.Operation) -> str:
-    predicate, *values = _given(operation)
+    predicate, *values = _operand_types(operation)
     result = operation.results[0].type
     alike = all(type_ == result for type_ in values)
-    types = types_text([predicate, result]) if alike else _types(operation)
-    return f"stablehlo.select {printer.values(operation.operands)}{_rest(operation)} : {types}"
+    types = types_text([predicate, result]) if alike else _signature(operation)
+    return f"stablehlo.select {printer.values(operation.operands)}{_attributes(operation)} : {types}"
 
 
 def _reduce_precision(printer: Printer, operation: ir.Operation) -> str:
     exponent, mantissa = (operation.attributes[f"{part}_bits"].value for part in ("exponent", "mantissa"))
-    rest = _rest(operation, "exponent_bits", "mantissa_bits")
+    attributes = _attributes(operation, "exponent_bits", "mantissa_bits")
     values = printer.values(operation.operands)
-    return f"stablehlo.reduce_precision {values}, format = e{exponent}m{mantissa}{rest} : {_same_type(operation)}"
+    return f"stablehlo.reduce_precision {values}, format = e{exponent}m{mantissa}{attributes} : {_same_type(operation)}"
 
 
 def _reverse(printer: Printer, operation: ir.Operation) -> str:
     dimensions = _integers(operation.attributes["dimensions"])
-    values = printer.values(operation.operands)
-    return f"stablehlo.reverse {values}, dims = {dimensions}{_rest(operation, 'dimensions')} : {_same_type(operation)}"
+    values, attributes = printer.values(operation.operands), _attributes(operation, "dimensions")
+    return f"stablehlo.reverse {values}, dims = {dimensions}{attributes} : {_same_type(operation)}"
 
 
 def _slice(printer: Printer, operation: ir.Operation) -> str:
@@ -185,7 +189,7 @@ def _slice(printer: Printer, operation: ir.Operation) -> str:
     parts = zip(*(operation.attributes[name].values.tolist() for name in names), strict=True)
     ranges = [f"{start}:{limit}{f':{stride}' if stride != 1 else ''}" for start, limit, stride in parts]
     values = printer.values(operation.operands)
-    return f"stablehlo.slice {values} [{', '.join(ranges)}]{_rest(operation, *names)} : {_types(operation)}"
+    return f"stablehlo.slice {values} [{', '.join(ranges)}]{_attributes(operation, *names)} : {_signature(operation)}"
 
 
 def _precision(operation: ir.Operation) -> str:
@@ -206,8 +210,8 @@ def _dot_general(printer: Printer, operation: ir.Operation) -> str:
     has_batch = "lhs_batching_dimensions" in numbers
     batch = f"batching_dims = {pair('batching')}, " if has_batch else ""
     words = f"{printer.values(operation.operands)}, {batch}contracting_dims = {pair('contracting')}"
-    rest = _rest(operation, "dot_dimension_numbers", "precision_config", "algorithm")
-    return f"stablehlo.dot_general {words}{_precision(operation)}{rest} : {_types(operation)}"
+    attributes = _attributes(operation, "dot_dimension_numbers", "precision_config", "algorithm")
+    return f"stablehlo.dot_general {words}{_precision(operation)}{attributes} : {_signature(operation)}"
 
 
 def _convolution(printer: Printer, operation: ir.Operation) -> str:
@@ -220,28 +224,28 @@ def _convolution(printer: Printer, operation: ir.Operation) -> str:
         window.append(f"reverse = [{listed}]")
     dimensions = convolution_text(attributes["dimension_numbers"].fields)
     words = f"({printer.values(operation.operands)}) dim_numbers = {dimensions}, window = {{{', '.join(window)}}}"
-    rest = _rest(operation, "dimension_numbers", "padding", "window_reversal", *_WINDOW.values())
-    return f"stablehlo.convolution{words}{rest} : {_types(operation)}"
+    others = _attributes(operation, "dimension_numbers", "padding", "window_reversal", *_WINDOW.values())
+    return f"stablehlo.convolution{words}{others} : {_signature(operation)}"
 
 
 def _custom_call(printer: Printer, operation: ir.Operation) -> str:
     target = symbol_text(operation.attributes["call_target_name"])
-    rest = _rest(operation, "call_target_name")
-    return f"stablehlo.custom_call {target}({printer.values(operation.operands)}){rest} : {_types(operation)}"
+    attributes = _attributes(operation, "call_target_name")
+    return f"stablehlo.custom_call {target}({printer.values(operation.operands)}){attributes} : {_signature(operation)}"
 
 
 def _composite(printer: Printer, operation: ir.Operation) -> str | None:
     if operation.regions:
         return None
-    name, rest = quoted(operation.attributes["name"]), _rest(operation, "name")
-    return f"stablehlo.composite {name} {printer.values(operation.operands)}{rest} : {_types(operation)}"
+    name, attributes = quoted(operation.attributes["name"]), _attributes(operation, "name")
+    return f"stablehlo.composite {name} {printer.values(operation.operands)}{attributes} : {_signature(operation)}"
 
 
 def _barrier(printer: Printer, operation: ir.Operation) -> str:
-    head = f"stablehlo.optimization_barrier{_rest(operation)}"
+    head = f"stablehlo.optimization_barrier{_attributes(operation)}"
     if not operation.operands:
         return f"{head} ()"
-    return f"{head} {printer.values(operation.operands)} : {types_text(_given(operation))}"
+    return f"{head} {printer.values(operation.operands)} : {types_text(_operand_types(operation))}"
 
 
 # -- operations with regions
@@ -250,17 +254,19 @@ def _barrier(printer: Printer, operation: ir.Operation) -> str:
 def _while(printer: Printer, operation: ir.Operation) -> str | None:
     """Prints a loop. The format declares the arguments once, so that both regions use the same names."""
     condition, body = (region.blocks[0] for region in operation.regions)
-    if [a.type for a in condition.arguments] != _given(operation) or len(body.arguments) != len(operation.operands):
+    if [a.type for a in condition.arguments] != _operand_types(operation) or len(body.arguments) != len(
+        operation.operands
+    ):
         return None
-    names = printer.scoped(lambda: [printer.define(argument) for argument in body.arguments])
+    names = printer.with_scoped_names(lambda: [printer.define(argument) for argument in body.arguments])
     pairs = [f"{name} = {printer.value(value)}" for name, value in zip(names, operation.operands, strict=True)]
-    types = f" : {types_text(_given(operation))}" if operation.operands else ""
+    types = f" : {types_text(_operand_types(operation))}" if operation.operands else ""
     attributes = f" attributes {dictionary_text(operation.attributes)}" if operation.attributes else ""
     printer.line(f"stablehlo.while({', '.join(pairs)}){types}{attributes}")
     printer.line("cond {")
-    printer.body(condition, names)
+    printer.region_body(condition, names)
     printer.line("} do {")
-    printer.body(body, names)
+    printer.region_body(body, names)
     return "}"
 
 
@@ -272,17 +278,17 @@ def _reduce(printer: Printer, operation: ir.Operation) -> str | None:
     applied = _applied(operation, block)
     words = ", ".join(pairs) + (f" applies {applied}" if applied else "")
     dimensions = _integers(operation.attributes["dimensions"])
-    tail = f" across dimensions = {dimensions}{_rest(operation, 'dimensions')} : {_types(operation)}"
+    tail = f" across dimensions = {dimensions}{_attributes(operation, 'dimensions')} : {_signature(operation)}"
     if applied:
         return f"stablehlo.reduce{words}{tail}"
     if len(block.arguments) != 2 * half:
         return None
     printer.line(f"stablehlo.reduce{words}{tail}")
-    names = printer.scoped(lambda: [printer.define(argument) for argument in block.arguments])
+    names = printer.with_scoped_names(lambda: [printer.define(argument) for argument in block.arguments])
     typed = [f"{name}: {type_text(value.type)}" for name, value in zip(names, block.arguments, strict=True)]
     listed = " ".join(f"({typed[index]}, {typed[index + half]})" for index in range(half))
     printer.line(f" reducer{listed} {{")
-    printer.body(block, names)
+    printer.region_body(block, names)
     return "}"
 
 

@@ -25,12 +25,12 @@ from xlapy.stablehlo.text.types import ELEMENTS, TypeParser
 
 _BODY = re.compile(r'[^<>"]*+(?=>)')
 _HEXADECIMAL = re.compile(r'"0[xX]([0-9a-fA-F]*)"(?=\s*>)')
-_SPELLING = re.compile(r"dense<([\w.+\-]+)> : tensor<[\w?]*>")
+_SPLAT = re.compile(r"dense<([\w.+\-]+)> : tensor<[\w?]*>")
 _TOKEN = re.compile(r"[\[\](),]|[^\s\[\](),]+")
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?")
-_WHOLE = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
+_INTEGER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
 _RESOURCE = re.compile(r"[A-Za-z_$.\-][\w$.\-]*+")
-_CACHE_LIMIT = 4096
+_MAX_CACHED_SPLATS = 4096
 
 
 class ElementsParser:
@@ -40,19 +40,19 @@ class ElementsParser:
         self.cursor = cursor
         self.types = types
         self.resources = resources
-        self._known: dict[str, ir.ElementsAttribute] = {}
+        self._cache: dict[str, ir.ElementsAttribute] = {}
 
     def dense(self) -> ir.ElementsAttribute | ir.OpaqueAttribute:
         """Parses `dense<...> : type`. The result is opaque if the type is not a tensor of numbers."""
         cursor = self.cursor
-        found = _SPELLING.match(cursor.text, cursor.skip())
-        known = self._known.get(found.group()) if found else None
+        found = _SPLAT.match(cursor.text, cursor.skip())
+        known = self._cache.get(found.group()) if found else None
         if found and known:
             cursor.position = found.end()
             return known
         result = self._dense()
-        if found and isinstance(result, ir.ElementsAttribute) and len(self._known) < _CACHE_LIMIT:
-            self._known[found.group()] = result
+        if found and isinstance(result, ir.ElementsAttribute) and len(self._cache) < _MAX_CACHED_SPLATS:
+            self._cache[found.group()] = result
         return result
 
     def _dense(self) -> ir.ElementsAttribute | ir.OpaqueAttribute:
@@ -74,7 +74,7 @@ class ElementsParser:
         if found is None:
             cursor.fail_at(start, f"strings cannot be elements of {_type_text(type_)}")
         body = _ElementsText(cursor, start, type_)
-        values = body.of_bytes(found.group(1)) if found.re is _HEXADECIMAL else body.of_list(found.group())
+        values = body.from_hexadecimal(found.group(1)) if found.re is _HEXADECIMAL else body.from_list(found.group())
         return elements(type_, values)
 
     def resource(self) -> ir.ElementsAttribute:
@@ -91,7 +91,7 @@ class ElementsParser:
         if not isinstance(type_, ir.TensorType):
             cursor.fail_at(start, "the type of a resource must be a ranked tensor")
         data = self.resources.blob(name, start)
-        return elements(type_, _ElementsText(cursor, start, type_).of_data(data), name)
+        return elements(type_, _ElementsText(cursor, start, type_).from_bytes(data), name)
 
     def array(self) -> ir.ElementsAttribute:
         """Parses `array<i64: 1, 2>`."""
@@ -110,7 +110,7 @@ class ElementsParser:
             cursor.fail("expected the elements of an array")
         cursor.expect(">", "after the elements of an array")
         type_ = ir.TensorType((found.group().count(",") + 1,), scalar.element)
-        return elements(type_, _ElementsText(cursor, start, type_).of_list(f"[{found.group()}]"))
+        return elements(type_, _ElementsText(cursor, start, type_).from_list(f"[{found.group()}]"))
 
 
 def elements(type_: ir.TensorType, values: Array, resource: str | None = None) -> ir.ElementsAttribute:
@@ -134,14 +134,14 @@ def number(spelling: str, element: PrimitiveType | ir.IndexType) -> int | float 
     if isinstance(element, ir.IndexType):
         element = PrimitiveType.S64
     if element.is_floating:
-        return _floating(spelling, element)
+        return _floating_point(spelling, element)
     if spelling in ("true", "false"):
         if element is not PrimitiveType.PRED:
             raise ValueError(f"{spelling!r} is a value of i1 only")
         return spelling == "true"
-    if not _WHOLE.fullmatch(spelling):
+    if not _INTEGER.fullmatch(spelling):
         raise ValueError(f"{spelling[:40]!r} is not an integer")
-    return _whole(integer_from_text(spelling), element)
+    return _checked_integer(integer_from_text(spelling), element)
 
 
 def rounded(value: float, element: PrimitiveType) -> float:
@@ -150,7 +150,7 @@ def rounded(value: float, element: PrimitiveType) -> float:
         return float(round_to(np.array(value, np.float64), _dtype(element)).astype(np.float64))
 
 
-def _whole(value: int, element: PrimitiveType) -> int | bool:
+def _checked_integer(value: int, element: PrimitiveType) -> int | bool:
     """Checks the range of an integer and wraps it to the type.
 
     A signless type (`i8`) accepts signed and unsigned numbers of its width and is signed here: 255 becomes -1.
@@ -164,11 +164,11 @@ def _whole(value: int, element: PrimitiveType) -> int | bool:
     return value - (1 << bits) if element.is_signed and value >= 1 << (bits - 1) else value
 
 
-def _floating(spelling: str, element: PrimitiveType) -> float:
+def _floating_point(spelling: str, element: PrimitiveType) -> float:
     """Parses a decimal number with a point, or the bits of the type in hexadecimal. Does not round to the type."""
     if _DECIMAL.fullmatch(spelling):
         return float(spelling)
-    if not _WHOLE.fullmatch(spelling) or "x" not in spelling or spelling[0] == "-":
+    if not _INTEGER.fullmatch(spelling) or "x" not in spelling or spelling[0] == "-":
         raise ValueError(f"{spelling[:40]!r} is not a floating-point number: digits with a point, or bits (0x7FC00000)")
     bits = integer_from_text(spelling)
     if bits >= 1 << element.bits:
@@ -200,24 +200,24 @@ class _ElementsText:
 
     # -- bytes
 
-    def of_bytes(self, digits: str) -> Array:
+    def from_hexadecimal(self, digits: str) -> Array:
         if len(digits) % 2:
             self.fail("a hexadecimal string needs two digits for each byte")
-        return self.of_data(bytes.fromhex(digits))
+        return self.from_bytes(bytes.fromhex(digits))
 
-    def of_data(self, data: bytes) -> Array:
+    def from_bytes(self, data: bytes) -> Array:
         """Converts little-endian bytes of all elements or of a splat. Booleans are bytes or, in old programs, bits."""
         size = self.element.byte_size
         if len(data) == size * self.count:
-            return self._stored(data).reshape(self.sizes)
+            return self._from_storage(data).reshape(self.sizes)
         if len(data) == size:
-            return np.broadcast_to(self._stored(data)[0], self.sizes)
+            return np.broadcast_to(self._from_storage(data)[0], self.sizes)
         if self.element is not PrimitiveType.PRED or len(data) != (self.count + 7) // 8:
             self.fail(f"{len(data)} bytes are not {self.count} elements of {size} bytes, of {_type_text(self.type)}")
         bits = np.unpackbits(np.frombuffer(data, np.uint8), count=self.count, bitorder="little")
         return bits.astype(np.bool_).reshape(self.sizes)
 
-    def _stored(self, data: bytes) -> Array:
+    def _from_storage(self, data: bytes) -> Array:
         if self.element is PrimitiveType.PRED:
             return np.frombuffer(data, np.uint8) != 0
         if self.element.bits >= 8:
@@ -230,7 +230,7 @@ class _ElementsText:
 
     # -- lists
 
-    def of_list(self, body: str) -> Array:
+    def from_list(self, body: str) -> Array:
         tokens = _TOKEN.findall(body)
         if not tokens:
             if self.count:

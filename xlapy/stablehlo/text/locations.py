@@ -13,9 +13,9 @@ from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
 
 _ALIAS = re.compile(r"#([\w$.\-]+)")
-_USE = re.compile(r"loc\(#([\w$.\-]+)\)")
-_PLACE = re.compile(r":(\d+)(?::(\d+))?(?:\s*to\s*(?:\d+)?:\d+)?")
-_DEEPEST = 100
+_ALIAS_USE = re.compile(r"loc\(#([\w$.\-]+)\)")
+_POSITION = re.compile(r":(\d+)(?::(\d+))?(?:\s*to\s*(?:\d+)?:\d+)?")
+_MAX_ALIAS_DEPTH = 100
 
 
 class LocationParser:
@@ -24,10 +24,10 @@ class LocationParser:
     def __init__(self, cursor: MlirCursor) -> None:
         self.cursor = cursor
         self._definitions: dict[str, int] = {}
-        self._by_alias: list[tuple[ir.Operation, str, int]] = []
-        self._spelled_out: list[tuple[ir.Operation | ir.Value, int]] = []
-        self._known: dict[str, ir.FileLocation] = {}
-        self._reading: list[str] = []
+        self._alias_uses: list[tuple[ir.Operation, str, int]] = []
+        self._inline_locations: list[tuple[ir.Operation | ir.Value, int]] = []
+        self._resolved: dict[str, ir.FileLocation] = {}
+        self._aliases_in_progress: list[str] = []
 
     def define(self, alias: str) -> None:
         """Records the definition `loc(...)` of an alias at the cursor and moves past it."""
@@ -37,16 +37,16 @@ class LocationParser:
     def attach(self, operation: ir.Operation) -> None:
         """Records that the `loc(...)` at the cursor belongs to the operation and moves past it."""
         cursor = self.cursor
-        found = cursor.match(_USE)
+        found = cursor.match(_ALIAS_USE)
         if found is not None:
-            self._by_alias.append((operation, found.group(1), found.start(1)))
+            self._alias_uses.append((operation, found.group(1), found.start(1)))
             return
-        self.note(operation, cursor.skip())
+        self.record(operation, cursor.skip())
         self.skip()
 
-    def note(self, target: ir.Operation | ir.Value, position: int) -> None:
+    def record(self, target: ir.Operation | ir.Value, position: int) -> None:
         """Records that the `loc(...)` at a position belongs to an operation or argument."""
-        self._spelled_out.append((target, position))
+        self._inline_locations.append((target, position))
 
     def skip(self) -> None:
         """Moves past a `loc(...)` without parsing it."""
@@ -60,30 +60,30 @@ class LocationParser:
         end = self.cursor.position
         # In text order, inner locations mostly come before outer ones, so that long call stacks cause little recursion.
         for alias, start in self._definitions.items():
-            self._of_alias(alias, start)
-        for operation, alias, position in self._by_alias:
-            operation.location = self._of_alias(alias, position)
-        for target, position in self._spelled_out:
-            target.location = self._at(position)
+            self._resolve_alias(alias, start)
+        for operation, alias, position in self._alias_uses:
+            operation.location = self._resolve_alias(alias, position)
+        for target, position in self._inline_locations:
+            target.location = self._parse_at(position)
         self.cursor.position = end
 
-    def _of_alias(self, alias: str, position: int) -> ir.FileLocation:
-        known = self._known.get(alias)
+    def _resolve_alias(self, alias: str, position: int) -> ir.FileLocation:
+        known = self._resolved.get(alias)
         if known is not None:
             return known
         start = self._definitions.get(alias)
         if start is None:
             self.cursor.fail_at(position, f"the location {'#' + alias!r} is not defined")
-        if alias in self._reading or len(self._reading) >= _DEEPEST:
+        if alias in self._aliases_in_progress or len(self._aliases_in_progress) >= _MAX_ALIAS_DEPTH:
             self.cursor.fail_at(position, f"the location {'#' + alias!r} refers to itself or is nested too deep")
-        self._reading.append(alias)
+        self._aliases_in_progress.append(alias)
         after = self.cursor.position
-        known = self._known[alias] = self._at(start)
+        known = self._resolved[alias] = self._parse_at(start)
         self.cursor.position = after
-        self._reading.pop()
+        self._aliases_in_progress.pop()
         return known
 
-    def _at(self, position: int) -> ir.FileLocation:
+    def _parse_at(self, position: int) -> ir.FileLocation:
         """Parses the `loc(...)` at a position."""
         cursor = self.cursor
         cursor.position = position
@@ -99,7 +99,7 @@ class LocationParser:
         position = cursor.skip()
         alias = cursor.match(_ALIAS)
         if alias is not None:
-            location = self._of_alias(alias.group(1), position)
+            location = self._resolve_alias(alias.group(1), position)
         elif cursor.peek('"'):
             location = self._file_or_name()
         elif cursor.accept_word("callsite"):
@@ -117,9 +117,11 @@ class LocationParser:
         """Parses `"file":line:column`, a range `"file":1:2 to 3:4` (as its start), or `"name"(location)`."""
         cursor = self.cursor
         name = cursor.string("a location")
-        place = cursor.match(_PLACE)
-        if place is not None:
-            return ir.FileLocation(name, _small(place.group(1)), _small(place.group(2) or "0"))
+        position_match = cursor.match(_POSITION)
+        if position_match is not None:
+            return ir.FileLocation(
+                name, _line_or_column(position_match.group(1)), _line_or_column(position_match.group(2) or "0")
+            )
         if not cursor.accept("("):
             return ir.FileLocation(names=(name,))
         inner = self._parse()
@@ -147,6 +149,6 @@ class LocationParser:
         return known[0] if known else ir.UNKNOWN_LOCATION
 
 
-def _small(digits: str) -> int:
+def _line_or_column(digits: str) -> int:
     """Parses a line or column number, of which at most 18 digits count."""
     return int(digits[:18])

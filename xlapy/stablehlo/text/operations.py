@@ -31,13 +31,13 @@ _HEAD = re.compile(rf'(?:(%[%\w$.\-:, ]*?){BLANK}={BLANK})?(?:"([^"\n]+)"|([A-Za
 _RESULTS = re.compile(rf"{BLANK}%({NAME})(?:{BLANK}:{BLANK}(\d+))?{BLANK}(,|$)")
 _LABEL = re.compile(rf"\^({NAME})")
 _ALIAS = re.compile(rf"([#!])({NAME}){BLANK}={BLANK}")
-_BARE = {
+_SHORT_NAMES = {
     "module": "builtin.module",
     "unrealized_conversion_cast": "builtin.unrealized_conversion_cast",
     "call": "func.call",
     "return": "func.return",
 }
-_MOST_RESULTS = 1 << 16
+_MAX_RESULT_COUNT = 1 << 16
 
 
 class Argument(NamedTuple):
@@ -73,8 +73,8 @@ class _Frame:
     operation: ir.Operation
     names: str
     start: int
-    bodies: RegionStarts
-    body: RegionStart | None = None
+    region_starts: RegionStarts
+    region_start: RegionStart | None = None
     block: ir.Block | None = None
     opened_at: int = 0
     outer_values: dict[str, ir.Value] = field(default_factory=dict)
@@ -117,18 +117,18 @@ class OperationParser:
                 break
             if first == "}" and frames:
                 cursor.position += 1
-                self._close()
-                block = self._continue(top)
+                self._close_region()
+                block = self._resume(top)
             elif first == "^" and frames:
-                block = self._label(frames[-1])
+                block = self._parse_label(frames[-1])
             elif first in "#!" and not frames:
-                self._alias()
-            elif self._operation(block):
-                block = self._continue(top)
+                self._parse_alias()
+            elif self._parse_operation(block):
+                block = self._resume(top)
         if frames:
             cursor.fail_at(frames[-1].opened_at, f"a region of {frames[-1].operation.name} has no closing '}}'")
 
-    def _operation(self, block: ir.Block) -> bool:
+    def _parse_operation(self, block: ir.Block) -> bool:
         """Parses an operation into the block, up to its first region. Returns whether it has regions."""
         cursor = self.cursor
         start = cursor.position
@@ -138,10 +138,10 @@ class OperationParser:
         names, quoted, bare = head.groups()
         cursor.position = head.end()
         line, column = cursor.line_and_column(start)
-        operation = ir.Operation(quoted or _BARE.get(bare, bare), text_line=line, text_column=column)
+        operation = ir.Operation(quoted or _SHORT_NAMES.get(bare, bare), text_line=line, text_column=column)
         block.operations.append(operation)
         if quoted is not None:
-            bodies = self._generic(operation)
+            region_starts = self._parse_generic(operation)
         else:
             form = self.custom_parsers.get(operation.name)
             if form is None:
@@ -149,20 +149,20 @@ class OperationParser:
                     head.start(3),
                     f"{bare!r} has no custom form here; use the generic form, its name in quotes",
                 )
-            bodies = form(self, operation)
-        if bodies is None:
+            region_starts = form(self, operation)
+        if region_starts is None:
             self._finish(operation, names, start)
             return False
-        self._frames.append(_Frame(operation, names, start, bodies))
+        self._frames.append(_Frame(operation, names, start, region_starts))
         return True
 
     def _finish(self, operation: ir.Operation, names: str | None, start: int) -> None:
         if self.cursor.text.startswith("loc", self.cursor.skip()):
             self.locations.attach(operation)
         if names is not None:
-            self._bind(operation, names, start)
+            self._bind_results(operation, names, start)
 
-    def _bind(self, operation: ir.Operation, names: str, start: int) -> None:
+    def _bind_results(self, operation: ir.Operation, names: str, start: int) -> None:
         results = operation.results
         if len(results) == 1 and ":" not in names and "," not in names:
             results[0].name = names[1:]
@@ -174,7 +174,7 @@ class OperationParser:
             found = _RESULTS.match(names, position)
             if found is None:
                 self.cursor.fail_at(start, f"malformed result names {names[:40]!r}")
-            size = min(int(found.group(2)[:6]), _MOST_RESULTS) if found.group(2) else 1
+            size = min(int(found.group(2)[:6]), _MAX_RESULT_COUNT) if found.group(2) else 1
             pack = results[count : count + size]
             self._bind_pack(found.group(1), pack, start, found.group(2) is not None)
             position, count = found.end(), count + size
@@ -197,45 +197,45 @@ class OperationParser:
 
     # -- regions
 
-    def _continue(self, top: ir.Block) -> ir.Block:
+    def _resume(self, top: ir.Block) -> ir.Block:
         """Opens the next region of the innermost operation, or finishes the operation. Returns the block to fill."""
         while self._frames:
             frame = self._frames[-1]
-            if frame.body is not None:
+            if frame.region_start is not None:
                 assert frame.block is not None
                 return frame.block
-            body = next(frame.bodies, None)
-            if body is not None:
-                return self._open(frame, body)
+            start = next(frame.region_starts, None)
+            if start is not None:
+                return self._open_region(frame, start)
             self._frames.pop()
             self._finish(frame.operation, frame.names, frame.start)
         return top
 
-    def _open(self, frame: _Frame, body: RegionStart) -> ir.Block:
+    def _open_region(self, frame: _Frame, start: RegionStart) -> ir.Block:
         cursor = self.cursor
         frame.opened_at = cursor.skip()
         cursor.expect("{", f"before a region of {frame.operation.name}")
-        frame.body = body
+        frame.region_start = start
         frame.outer_values, frame.outer_defined = self._values, self._defined
         self._defined = []
-        if body.is_isolated:
+        if start.is_isolated:
             self._values = {}
         frame.block = ir.Block()
-        is_empty = not body.arguments and (cursor.peek("}") or cursor.peek("^"))
+        is_empty = not start.arguments and (cursor.peek("}") or cursor.peek("^"))
         if not is_empty:
-            body.region.blocks.append(frame.block)
-        self._declare(frame.block, body.arguments)
+            start.region.blocks.append(frame.block)
+        self._declare_arguments(frame.block, start.arguments)
         return frame.block
 
-    def _close(self) -> None:
+    def _close_region(self) -> None:
         frame = self._frames[-1]
-        frame.body = None
+        frame.region_start = None
         if self._values is frame.outer_values:
             for name in self._defined:
                 del self._values[name]
         self._values, self._defined = frame.outer_values, frame.outer_defined
 
-    def _label(self, frame: _Frame) -> ir.Block:
+    def _parse_label(self, frame: _Frame) -> ir.Block:
         """Parses a block label: `^bb0(%a: type, %b: type loc(...)):`."""
         cursor = self.cursor
         start = cursor.position
@@ -243,23 +243,23 @@ class OperationParser:
             cursor.fail("expected the name of a block after '^'")
         arguments = cursor.separated(")", self.argument) if cursor.accept("(") else []
         cursor.expect(":", "after the arguments of a block")
-        assert frame.body is not None
-        if frame.body.arguments and frame.block is not None and not frame.block.operations:
+        assert frame.region_start is not None
+        if frame.region_start.arguments and frame.block is not None and not frame.block.operations:
             cursor.fail_at(start, "the arguments of this region's first block are declared before its brace")
         frame.block = ir.Block()
-        frame.body.region.blocks.append(frame.block)
-        self._declare(frame.block, arguments)
+        frame.region_start.region.blocks.append(frame.block)
+        self._declare_arguments(frame.block, arguments)
         return frame.block
 
-    def _declare(self, block: ir.Block, arguments: Sequence[Argument]) -> None:
+    def _declare_arguments(self, block: ir.Block, arguments: Sequence[Argument]) -> None:
         for argument in arguments:
             value = ir.Value(argument.type, block, len(block.arguments), argument.name)
             block.arguments.append(value)
             self._define(value, argument.name, argument.position)
             if argument.location is not None:
-                self.locations.note(value, argument.location)
+                self.locations.record(value, argument.location)
 
-    def _alias(self) -> None:
+    def _parse_alias(self) -> None:
         """Parses the definition of an alias: `#name = attribute` or `!name = type`."""
         cursor = self.cursor
         found = cursor.match(_ALIAS)
@@ -320,9 +320,9 @@ class OperationParser:
             return [values[name[1:]] for name in names]
         except KeyError:
             cursor.position = found.start()
-            return self._operands_with_care()
+            return self._operands_one_by_one()
 
-    def _operands_with_care(self) -> list[ir.Value]:
+    def _operands_one_by_one(self) -> list[ir.Value]:
         values = [self.operand()]
         while self.cursor.accept(","):
             values.append(self.operand())
@@ -375,7 +375,7 @@ class OperationParser:
 
     # -- the generic form
 
-    def _generic(self, operation: ir.Operation) -> RegionStarts | None:
+    def _parse_generic(self, operation: ir.Operation) -> RegionStarts | None:
         cursor = self.cursor
         cursor.expect("(", f"before the operands of {operation.name}")
         operation.operands = self.operands()

@@ -29,7 +29,7 @@ _PRECISIONS = "precision_config"
 _BARE = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 _BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.\-]*", re.ASCII)
 _UNPRINTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
-_LISTED = 100
+_MAX_LISTED_ELEMENTS = 100
 _WRAPPED = frozenset(
     f"sdy.{kind}" for kind in ("all_to_all_param_list", "axis_ref_list", "list_of_axis_ref_lists", "manual_axes")
 )
@@ -168,10 +168,10 @@ def array_text(value: ir.ElementsAttribute) -> str:
 
 def dense_text(value: ir.ElementsAttribute) -> str:
     """Returns `dense<...> : type`, with a splat if all elements are equal and hexadecimal bytes if there are many."""
-    return f"dense<{_inside(value)}> : {type_text(value.type)}"
+    return f"dense<{_dense_contents(value)}> : {type_text(value.type)}"
 
 
-def _inside(value: ir.ElementsAttribute) -> str:
+def _dense_contents(value: ir.ElementsAttribute) -> str:
     values = value.values
     element = value.type.element
     if values.size == 0:
@@ -180,7 +180,7 @@ def _inside(value: ir.ElementsAttribute) -> str:
     if _is_splat(flat):
         return _numbers(flat[:1], element)[0]
     is_bits = isinstance(element, PrimitiveType) and element in (PrimitiveType.PRED, PrimitiveType.U1)
-    if values.size > _LISTED and not is_bits:
+    if values.size > _MAX_LISTED_ELEMENTS and not is_bits:
         return f'"0x{flat.tobytes().hex().upper()}"'
     return _nested(_numbers(flat, element), values.shape)
 

@@ -33,7 +33,7 @@ class Printer:
         self.custom_printers = custom_printers
         self.locations = locations
         self._names: dict[int, str] = {}
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
         self._counter = 0
         self._depth = 0
         self._lines: list[str] = []
@@ -53,12 +53,12 @@ class Printer:
         self._lines.append(" ".join([*head, "{"]))
         self._depth += 1
         for operation in _operations(module):
-            self._top(operation)
+            self._top_level_operation(operation)
         self._lines.append("}")
         return "\n".join([*self._lines, *self._definitions, ""])
 
-    def _top(self, operation: ir.Operation) -> None:
-        self._names, self._taken, self._counter = {}, set(), 0
+    def _top_level_operation(self, operation: ir.Operation) -> None:
+        self._names, self._used_names, self._counter = {}, set(), 0
         if operation.name == "func.func" and operation.regions and operation.regions[0].blocks:
             self._function(operation)
         else:
@@ -70,12 +70,16 @@ class Printer:
         (block,) = function.regions[0].blocks
         visibility = attributes.get("sym_visibility", "")
         arguments = [
-            f"{self.define(argument)}: {type_text(argument.type)}{noted}{self.location(argument.location)}"
-            for argument, noted in zip(block.arguments, _notes(attributes, "arg_attrs", block.arguments), strict=True)
+            f"{self.define(argument)}: {type_text(argument.type)}{attached}{self.location(argument.location)}"
+            for argument, attached in zip(
+                block.arguments, _dictionaries(attributes, "arg_attrs", block.arguments), strict=True
+            )
         ]
         results = [
-            f"{type_text(result)}{noted}"
-            for result, noted in zip(type_.results, _notes(attributes, "res_attrs", type_.results), strict=True)
+            f"{type_text(result)}{attached}"
+            for result, attached in zip(
+                type_.results, _dictionaries(attributes, "res_attrs", type_.results), strict=True
+            )
         ]
         rest = {key: value for key, value in attributes.items() if key not in _FUNCTION}
         words = ["func.func", visibility, f"{symbol_text(attributes['sym_name'])}({', '.join(arguments)})"]
@@ -128,7 +132,7 @@ class Printer:
     def region(self, region: ir.Region) -> None:
         """Prints the blocks of a region, with their arguments in labels."""
         for number, block in enumerate(region.blocks):
-            outer = set(self._taken)
+            outer = set(self._used_names)
             if block.arguments or number:
                 arguments = [
                     f"{self.define(argument)}: {type_text(argument.type)}{self.location(argument.location)}"
@@ -136,7 +140,7 @@ class Printer:
                 ]
                 self.line(f"^bb{number}({_joined(arguments)}):")
             self.block(block.operations)
-            self._taken = outer
+            self._used_names = outer
 
     def block(self, operations: Sequence[ir.Operation]) -> None:
         """Prints operations with one more level of indentation."""
@@ -145,20 +149,20 @@ class Printer:
             self.operation(operation)
         self._depth -= 1
 
-    def body(self, block: ir.Block, names: Sequence[str]) -> None:
+    def region_body(self, block: ir.Block, names: Sequence[str]) -> None:
         """Prints the operations of a region whose arguments are named already."""
-        outer = set(self._taken)
+        outer = set(self._used_names)
         for argument, name in zip(block.arguments, names, strict=True):
             self._names[id(argument)] = name
-            self._taken.add(name[1:])
+            self._used_names.add(name[1:])
         self.block(block.operations)
-        self._taken = outer
+        self._used_names = outer
 
-    def scoped(self, names: Callable[[], list[str]]) -> list[str]:
+    def with_scoped_names(self, names: Callable[[], list[str]]) -> list[str]:
         """Calls `names` and returns its result; the names that it takes are free again afterwards."""
-        outer = set(self._taken)
+        outer = set(self._used_names)
         found = names()
-        self._taken = outer
+        self._used_names = outer
         return found
 
     def line(self, text: str) -> None:
@@ -176,7 +180,7 @@ class Printer:
 
     def define(self, value: ir.Value) -> str:
         """Assigns a name to a value and returns it."""
-        name = self._names[id(value)] = f"%{self._unique(value.name)}"
+        name = self._names[id(value)] = f"%{self._unique_name(value.name)}"
         return name
 
     def _results(self, operation: ir.Operation) -> str:
@@ -185,20 +189,20 @@ class Printer:
             return ""
         if len(results) == 1:
             return f"{self.define(results[0])} = "
-        name = f"%{self._unique(results[0].name.partition('#')[0])}"
+        name = f"%{self._unique_name(results[0].name.partition('#')[0])}"
         for number, result in enumerate(results):
             self._names[id(result)] = f"{name}#{number}"
         return f"{name}:{len(results)} = "
 
-    def _unique(self, wanted: str) -> str:
+    def _unique_name(self, wanted: str) -> str:
         """Returns the name if it is valid and free, else the name with a number appended, or a number."""
         if not _NAME.fullmatch(wanted):
             wanted = ""
         name = wanted
-        while not name or name in self._taken:
+        while not name or name in self._used_names:
             name = f"{wanted}_{self._counter}" if wanted else str(self._counter)
             self._counter += 1
-        self._taken.add(name)
+        self._used_names.add(name)
         return name
 
     # -- locations
@@ -226,7 +230,7 @@ def _operations(module: ir.Operation) -> list[ir.Operation]:
     return [operation for region in module.regions for block in region.blocks for operation in block.operations]
 
 
-def _notes(attributes: dict[str, Any], name: str, of: Sequence[Any]) -> list[str]:
+def _dictionaries(attributes: dict[str, Any], name: str, of: Sequence[Any]) -> list[str]:
     """Returns the attribute dictionaries of arguments or results, with a blank before each."""
     given: Sequence[dict[str, Any]] = attributes.get(name) or ({},) * len(of)
     return [f" {dictionary_text(each)}" if each else "" for each in given]
@@ -239,8 +243,8 @@ def _joined(texts: Iterable[str]) -> str:
 def _location_text(location: ir.FileLocation) -> str:
     """Returns `"name"(callsite("function"("file":1:2) at ...))`. With callers, the last name is the function's."""
     outside = location.names[:-1] if location.callers else ()
-    stack = [_place_text(each, each.names) for each in location.callers]
-    text = _place_text(location, location.names[len(outside) :])
+    stack = [_position_text(each, each.names) for each in location.callers]
+    text = _position_text(location, location.names[len(outside) :])
     if stack:
         around = stack.pop()
         while stack:
@@ -249,7 +253,7 @@ def _location_text(location: ir.FileLocation) -> str:
     return _named(text, outside)
 
 
-def _place_text(location: ir.FileLocation, names: Sequence[str]) -> str:
+def _position_text(location: ir.FileLocation, names: Sequence[str]) -> str:
     place = f"{quoted(location.file)}:{location.line}:{location.column}" if location.file else ""
     return _named(place, names) or "unknown"
 

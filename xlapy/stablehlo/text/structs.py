@@ -68,10 +68,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 """The permitted fields of each struct."""
 
-_ELIDED = ("dot", "ragged_dot", "gather", "scatter", "result_accuracy")
+_WITHOUT_EMPTY_FIELDS = ("dot", "ragged_dot", "gather", "scatter", "result_accuracy")
 _KEYWORD = re.compile(r"[A-Za-z_]\w*+")
 _SUB_AXIS = re.compile(r"\((\d+)\)\s*(\d+)")
-_NONSPATIAL = (
+_LETTERS = (
     {"b": "input_batch_dimension", "f": "input_feature_dimension"},
     {"i": "kernel_input_feature_dimension", "o": "kernel_output_feature_dimension"},
     {"b": "output_batch_dimension", "f": "output_feature_dimension"},
@@ -119,7 +119,7 @@ class StructParser:
             if not cursor.accept(","):
                 cursor.expect(">", f"at the end of '{name}'")
                 break
-        if kind in _ELIDED:
+        if kind in _WITHOUT_EMPTY_FIELDS:
             fields = {field: value for field, value in fields.items() if value not in (0, ())}
         return ir.StructAttribute(name, fields)
 
@@ -138,13 +138,13 @@ class StructParser:
     def _value(self, field: str) -> Any:
         cursor = self.cursor
         if field == "device_ids" or (field == "axes" and cursor.peek("[")) or cursor.peek("("):
-            return self._of_mesh(field)
+            return self._mesh_field(field)
         if cursor.accept("["):
             return tuple(cursor.separated("]", self._size))
         value = self.parse_attribute()
         return value.value if isinstance(value, ir.IntegerAttribute | ir.FloatAttribute) else value
 
-    def _of_mesh(self, field: str) -> Any:
+    def _mesh_field(self, field: str) -> Any:
         cursor = self.cursor
         if field == "device_ids":
             return self.parse_attribute()
@@ -173,13 +173,13 @@ class StructParser:
         """Parses the dimension numbers of a convolution: `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
         cursor = self.cursor
         fields: dict[str, Any] = {}
-        for letters, separator in zip(_NONSPATIAL, ("x", "->", ""), strict=True):
-            self._part(letters, fields)
+        for letters, separator in zip(_LETTERS, ("x", "->", ""), strict=True):
+            self._convolution_operand(letters, fields)
             if separator:
                 cursor.expect(separator, "between the dimensions of a convolution")
         return ir.StructAttribute(name, {field: fields[field] for field in CONVOLUTION})
 
-    def _part(self, letters: dict[str, str], fields: dict[str, Any]) -> None:
+    def _convolution_operand(self, letters: dict[str, str], fields: dict[str, Any]) -> None:
         cursor = self.cursor
         start = cursor.skip()
         cursor.expect("[", "before the dimensions of a convolution")

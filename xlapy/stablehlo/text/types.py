@@ -117,9 +117,9 @@ class TypeParser:
             result = self._parse_new_function()
         else:
             word = cursor.match(_WORD)
-            kind = self._KINDS.get(word.group()) if word else None
-            if kind is not None:
-                result = kind(self, start)
+            parse = self._BY_WORD.get(word.group()) if word else None
+            if parse is not None:
+                result = parse(self, start)
             elif word and _NUMBER_TYPE.fullmatch(word.group()):
                 result = scalar_type(word.group())
             else:
@@ -192,7 +192,7 @@ class TypeParser:
         cursor.balanced()
         return ir.OpaqueType(cursor.text[start : cursor.position])
 
-    _KINDS: ClassVar[dict[str, Callable[[TypeParser, int], ir.Type]]] = {
+    _BY_WORD: ClassVar[dict[str, Callable[[TypeParser, int], ir.Type]]] = {
         "tensor": _tensor,
         "tuple": _tuple,
         "memref": _memref,

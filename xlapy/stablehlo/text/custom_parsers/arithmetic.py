@@ -29,10 +29,10 @@ _CASTS = (
     *("bitcast", "extf", "extsi", "extui", "fptosi", "fptoui", "index_cast", "index_castui", "sitofp", "truncf"),
     *("trunci", "uitofp"),
 )
-INTEGER_ORDERS = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+INTEGER_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 """The predicates of `arith.cmpi` in the order of their numbers."""
 
-FLOAT_ORDERS = (
+FLOAT_PREDICATES = (
     *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno"),
     "true",
 )
@@ -97,11 +97,11 @@ def compare(parser: OperationParser, operation: ir.Operation) -> None:
     """Parses `slt, %a, %b : type`, the type of the operands. The result is boolean."""
     cursor = parser.cursor
     position = cursor.skip()
-    order = enum_case(parser, "the predicate of a comparison")
-    orders = INTEGER_ORDERS if operation.name == "arith.cmpi" else FLOAT_ORDERS
-    if order not in orders:
-        cursor.fail_at(position, f"{operation.name} compares by {', '.join(orders)}; found {order}")
-    operation.attributes["predicate"] = ir.IntegerAttribute(orders.index(order), I64)
+    predicate = enum_case(parser, "the predicate of a comparison")
+    predicates = INTEGER_PREDICATES if operation.name == "arith.cmpi" else FLOAT_PREDICATES
+    if predicate not in predicates:
+        cursor.fail_at(position, f"{operation.name} has the predicates {', '.join(predicates)}; found {predicate}")
+    operation.attributes["predicate"] = ir.IntegerAttribute(predicates.index(predicate), I64)
     cursor.expect(",", "after the predicate of a comparison")
     _operands(parser, operation, 2)
     position = cursor.skip()

@@ -16,7 +16,7 @@ from xlapy.stablehlo.text.elements import integers
 from xlapy.stablehlo.text.operations import CustomParser, OperationParser
 
 
-def plain(parser: OperationParser, operation: ir.Operation) -> None:
+def operands_and_function_type(parser: OperationParser, operation: ir.Operation) -> None:
     """Parses `%a, %b {...} : (...) -> ...`."""
     operation.operands = parser.operands()
     finish_with_function_type(parser, operation)
@@ -97,21 +97,21 @@ def _range(cursor: MlirCursor) -> tuple[int, int, int]:
 
 
 CUSTOM_PARSERS: dict[str, CustomParser] = {
-    "stablehlo.bitcast_convert": plain,
+    "stablehlo.bitcast_convert": operands_and_function_type,
     "stablehlo.broadcast": _with_integers(1, ("sizes", "broadcast_sizes")),
     "stablehlo.broadcast_in_dim": _with_integers(1, ("dims", "broadcast_dimensions")),
     "stablehlo.concatenate": concatenate,
     "stablehlo.dynamic_broadcast_in_dim": _with_integers(2, ("dims", "broadcast_dimensions")),
-    "stablehlo.dynamic_pad": plain,
-    "stablehlo.dynamic_reshape": plain,
+    "stablehlo.dynamic_pad": operands_and_function_type,
+    "stablehlo.dynamic_reshape": operands_and_function_type,
     "stablehlo.dynamic_slice": dynamic_slice,
-    "stablehlo.dynamic_update_slice": plain,
+    "stablehlo.dynamic_update_slice": operands_and_function_type,
     "stablehlo.get_dimension_size": _with_dimension(1),
     "stablehlo.pad": _with_integers(
         2, ("low", "edge_padding_low"), ("high", "edge_padding_high"), ("interior", "interior_padding")
     ),
-    "stablehlo.real_dynamic_slice": plain,
-    "stablehlo.reshape": plain,
+    "stablehlo.real_dynamic_slice": operands_and_function_type,
+    "stablehlo.reshape": operands_and_function_type,
     "stablehlo.reverse": reverse,
     "stablehlo.set_dimension_size": _with_dimension(2),
     "stablehlo.slice": slice_,
