@@ -96,6 +96,12 @@ def test_component_types():
     assert U8.component_type is U8
 
 
+def test_complex_types():
+    pairs = {t: t.complex_type for t in ALL_TYPES if t.complex_type is not None}
+    assert pairs == {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}
+    assert all(complex_type.component_type is t for t, complex_type in pairs.items())
+
+
 def test_from_dtype_accepts_everything_that_numpy_accepts():
     assert PrimitiveType.from_dtype("float32") is F32
     assert PrimitiveType.from_dtype(">f8") is F64

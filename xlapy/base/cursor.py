@@ -122,7 +122,7 @@ class Cursor:
         return found[0]
 
     def integer(self, what: str = "", *, max_value: int = INT64_MAX) -> int:
-        """Reads an integer from -2**63 to `max_value`; `what` says in errors what the integer stands for."""
+        """Reads an integer from -2**63 to `max_value`; `what` says in errors what the integer means."""
         found = self._match(self.INTEGER_PATTERN)
         purpose = what and f" for {what}"
         if found is None:
@@ -133,7 +133,7 @@ class Cursor:
         return value
 
     def string(self, what: str = "") -> str:
-        """Reads a string in quotes and undoes its escapes; `what` says in errors what the string stands for.
+        """Reads a string in quotes and undoes its escapes; `what` says in errors what the string means.
 
         Bytes that are not UTF-8 become surrogates, as with Python's `surrogateescape`.
         """

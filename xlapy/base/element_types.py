@@ -128,6 +128,13 @@ class PrimitiveType:
             return self
         return PrimitiveType.F32 if self is PrimitiveType.C64 else PrimitiveType.F64
 
+    @property
+    def complex_type(self) -> PrimitiveType | None:
+        """The complex type whose real and imaginary parts have this type; None unless this is F32 or F64."""
+        if self is PrimitiveType.F32:
+            return PrimitiveType.C64
+        return PrimitiveType.C128 if self is PrimitiveType.F64 else None
+
     @staticmethod
     def from_name(name: str) -> PrimitiveType:
         """The type with proto name `name` ("F32"). Raises InvalidArgumentError."""

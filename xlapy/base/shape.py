@@ -556,7 +556,7 @@ def _plain_array(text: str) -> Shape | None:
         layout = DEFAULT if order is None else Layout([int(d) for d in order.split(",")])
         return Shape.array(_TYPE_WORDS[word], [int(s) for s in sizes.split(",")] if sizes else (), None, layout)
     except ShapeError:
-        return None  # the cursor says what is wrong and where, and reads tokens and opaque objects
+        return None  # the slow path reads tokens and opaque objects, and reports errors at their position
 
 
 def _read_nested_shape(cursor: Cursor, depth: int) -> Shape:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlapy.base.element_types import BF16, C64, F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.element_types import BF16, F8E8M0FNU, PRED, PrimitiveType
 from xlapy.base.element_types import F16 as HALF
 from xlapy.base.element_types import F32 as SINGLE
 from xlapy.base.element_types import F64 as DOUBLE
@@ -47,7 +47,7 @@ def components(t: PrimitiveType) -> int:
 def storage_type(t: PrimitiveType) -> ScalarType:
     """The type in memory of an element, or of the parts of a complex one."""
     if t.is_complex:
-        return F32 if t is C64 else F64
+        return _FLOATS[t.component_type]
     if t in _FLOATS:
         return _FLOATS[t]
     return F16 if t is HALF else integer_type(8 * t.byte_size)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
-from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
+from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.float_formats import HALF, SINGLE, FloatFormat
 from xlapy.base.shape import Shape
@@ -271,7 +271,7 @@ XOR = _binary("xor", "The exclusive or: bit by bit of integers, logical of pred.
 
 def _infer_complex(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     shape = merge_operands("complex", operands[0], operands[1])
-    result = {F32: C64, F64: C128}.get(shape.element_type)
+    result = shape.element_type.complex_type
     if result is None:
         raise ShapeError(f"complex takes f32 or f64 parts, given {shape.to_text(layout=False)}")
     return shape.with_element_type(result)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from xlapy.base.element_types import C64, C128, F32, F64
+from xlapy.base.element_types import C128, F32, F64
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGERS, Attributes, EnumCodec, attribute, attributes
@@ -187,7 +187,7 @@ def _fft_result(operand: Shape, kind: FftType, length: tuple[int, ...]) -> Shape
     if kind in (FftType.FFT, FftType.IFFT):
         return operand
     if kind is FftType.RFFT:
-        element = C64 if operand.element_type is F32 else C128
+        element = operand.element_type.complex_type or C128
         last = length[-1] // 2 + 1 if length[-1] else operand.dimensions[-1]
     else:
         element, last = operand.element_type.component_type, length[-1]

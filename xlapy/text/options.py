@@ -26,7 +26,7 @@ class SubcomputationMode(Enum):
 class PrintOptions:
     """Selects what is printed and how. The defaults are XLA's long form.
 
-    Presets: `long()`; `short()`, which is what XLA's `HloModule::ToString` gives; `canonical()`, which prints no names
+    Presets: `long()`; `short()`, XLA's `ShortParsable`; `canonical()`, which prints no names
     and so gives equal text for modules that differ only in names. The text reads back to the same module unless the
     options leave out large constants, operand names or attributes.
     """

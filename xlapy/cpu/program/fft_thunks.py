@@ -13,7 +13,6 @@ from math import prod
 from xlapy import opcodes
 from xlapy.base.element_types import C64, C128, Array, PrimitiveType
 from xlapy.base.element_types import F32 as HLO_F32
-from xlapy.base.element_types import F64 as HLO_F64
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.fft.kernel import fourier_kernel, max_points
 from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, plan_transforms
@@ -86,7 +85,7 @@ class _Tables:
 
 def _part(instruction: Instruction) -> PrimitiveType:
     """The element type of real and imaginary parts."""
-    return HLO_F32 if instruction.shape.element_type in (HLO_F32, C64) else HLO_F64
+    return instruction.shape.element_type.component_type
 
 
 # -- stages

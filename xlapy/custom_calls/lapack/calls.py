@@ -209,7 +209,7 @@ def _matched(instruction: Instruction, signature: str, element_type: PrimitiveTy
     if (len(results) > 1) != shape.is_tuple or (len(operands), len(results)) != (len(instruction.operands), len(given)):
         return None
     part = element_type.component_type if element_type.is_complex else element_type
-    types = {"a": element_type, "r": part, "c": C64 if part is F32 else C128, "i": S32}
+    types = {"a": element_type, "r": part, "c": part.complex_type or C128, "i": S32}
     sizes: dict[str, int] = {}
     batch: tuple[int, ...] | None = None
     for (kind, letters), found in zip((*operands, *results), (*instruction.operand_shapes, *given), strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.element_types import C64, C128, F32, F64, PRED, S64, PrimitiveType
+from xlapy.base.element_types import C64, C128, F64, PRED, S64, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.builtin import DYNAMIC
@@ -264,7 +264,7 @@ class IRNumbering:
         if element is PRED:
             emitter.varint(0)
         elif element in (C64, C128):
-            emitter.varints(1, self._element_type(F32 if element is C64 else F64))
+            emitter.varints(1, self._element_type(element.component_type))
         elif element.name in _CODES:
             emitter.varint(_CODES[element.name])
         else:

@@ -29,7 +29,6 @@ ELEMENTS: dict[str, PrimitiveType] = {
 }
 """The element types by their MLIR names: `i1` is PRED, `ui8` is U8."""
 
-_COMPLEX = {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}
 _SIMPLE = r"(?:tensor<[\w?]*+(?:<f\d\d>)?>|(?:[su]?i\d++|b?f\d++|index)(?![\w<])|!stablehlo\.token\b)"
 _SIMPLE_TYPE = re.compile(_SIMPLE)
 _SIMPLE_LIST = rf"(?:{_SIMPLE}(?:, {_SIMPLE})*+)?"
@@ -182,7 +181,7 @@ class TypeParser:
         cursor.expect("<", "after 'complex'")
         part = self.parse()
         cursor.expect(">", "at the end of a complex type")
-        known = _COMPLEX.get(part.element) if isinstance(part, ir.ScalarType) else None
+        known = part.element.complex_type if isinstance(part, ir.ScalarType) else None
         return ir.OpaqueType(cursor.text[start : cursor.position]) if known is None else ir.ScalarType(known)
 
     def _opaque(self, start: int) -> ir.Type:
