@@ -123,7 +123,7 @@ assert wrong == []
 
 # The child of a fork has what waited and what is new; what was running is lost.
 running, waits = endless(x), sweep(x)
-while not Record("worker", platform().devices[0].worker)["running"]:
+while not Record("stream", platform().devices[0].stream)["running"]:
     time.sleep(0.001)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

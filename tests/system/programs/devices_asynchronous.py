@@ -69,7 +69,7 @@ parts = [jax.device_put(np.ones(3, np.float32), device) for device in devices]
 parts[2] = jax.jit(lambda v: lax.while_loop(lambda c: c[0] >= 0, jnp.abs, v))(parts[2])
 given = jax.make_array_from_single_device_arrays((12,), sharded, parts)
 result = sums(given)
-while not Record("worker", platform().devices[0].worker)["running"]:
+while not Record("stream", platform().devices[0].stream)["running"]:
     time.sleep(0.001)
 cancel(parts[2], result)
 assert np.array_equal(sums(x), np.asarray(x).reshape(4, 1000).sum(0))
@@ -152,7 +152,7 @@ assert np.array_equal(seen, expected.reshape(4, 1000).sum(0))
 
 # The child of a fork has what waited and what is new; what was running is lost.
 running, waits = endless(x), sweep(x)
-while not all(Record("worker", device.worker)["running"] for device in platform().devices):
+while not all(Record("stream", device.stream)["running"] for device in platform().devices):
     time.sleep(0.001)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

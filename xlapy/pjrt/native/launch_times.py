@@ -3,7 +3,7 @@ thread.
 
 Rows of the time table are taken in order. Its count includes the rows that did not fit.
 
-Responsible for recording times. Does not depend on who reads them, or on the thunk events that instrumented programs
+Responsible for recording times. Does not depend on their readers, or on the thunk events that instrumented programs
 record themselves.
 """
 

@@ -3,7 +3,7 @@
 Native code records in shared memory which device waits in which collective or transfer. The watchdog reads these
 records and passes them to a `Rendezvous`, which searches the wait graph for deadlocks and enforces the timeout.
 
-Responsible for the wait state of active launches. Does not depend on who launches programs or how devices wait.
+Responsible for the wait state of active launches. Does not depend on how programs are launched or how devices wait.
 """
 
 from __future__ import annotations
