@@ -62,21 +62,21 @@ def test_names_strings_and_order() -> None:
     [
         ("x = 1", "expected a dictionary {name = value, ...}, found 'x'"),
         ("{x}", "1:3: x is a unit attribute, a call takes attributes with values"),
-        ("{x = 1, x = 2}", "1:9: the attribute x stands there twice"),
+        ("{x = 1, x = 2}", "1:9: the attribute x is given twice"),
         ("{x = foo}", "x must be a number, true or false, a string, array<...>, dense<...> or a dictionary, found 'fo"),
         ("{x = [1]}", "x must be a number"),
         ("{x = 256 : i8}", "1:6: 256 does not fit in 8 bits"),
         ("{x = -1 : ui8}", "-1 does not fit in 8 bits"),
-        ("{x = 1.5 : i8}", "1.5 is no integer"),
+        ("{x = 1.5 : i8}", "1.5 is not an integer"),
         ("{x = 1 : f32}", "1 is an integer, float32 takes a number with a point"),
-        ("{x = 1.0 : bf16}", "1:12: 'bf16' is no type of attributes"),
-        ("{x = 1 : index}", "'index' is no type of attributes"),
-        ("{x = array<i1: true>}", "'i1' is no type of attributes"),
+        ("{x = 1.0 : bf16}", "1:12: 'bf16' is not a type of attributes"),
+        ("{x = 1 : index}", "'index' is not a type of attributes"),
+        ("{x = array<i1: true>}", "'i1' is not a type of attributes"),
         ("{x = array<ui8: 1>}", "array<...> holds signed or floating-point numbers, not uint8"),
         ("{x = dense<[1, 2]> : tensor<3xi32>}", "dense<...> has 2 elements, its type 3"),
         ("{x = dense<1> : tensor<99999999999xi32>}", "an attribute of 99999999999 elements is too large"),
-        ('{x = dense<"0x01"> : tensor<1xi32>}', "1 bytes are no elements of int32"),
-        ('{x = dense<"xyz"> : tensor<1xi32>}', "no hexadecimal string"),
+        ('{x = dense<"0x01"> : tensor<1xi32>}', "1 bytes are not a multiple of the size of int32"),
+        ('{x = dense<"xyz"> : tensor<1xi32>}', "are not a hexadecimal string"),
         ("{x = 1", "expected '}' in the attributes, found the end of the text"),
         ("{x = 1} y", "unexpected 'y' after the dictionary"),
         ("{x = " * 70, "dictionaries are nested more than 64 deep"),
@@ -84,7 +84,7 @@ def test_names_strings_and_order() -> None:
         ("{x = " + "9" * 5000 + "}", "an integer of more than 64 bits"),
     ],
 )  # fmt: skip
-def test_what_is_no_dictionary_of_attributes(text: str, message: str) -> None:
+def test_malformed_dictionaries_of_attributes(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         read_attributes(text)
     assert message in str(caught.value)

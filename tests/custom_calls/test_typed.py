@@ -59,10 +59,14 @@ def test_a_bundle_of_handlers_needs_no_version() -> None:
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
-        ({"execute": handler(double), "run": 1}, {}, "'run' is no stage of execution; these are instantiate, prepare"),
+        (
+            {"execute": handler(double), "run": 1},
+            {},
+            "'run' is not a stage of execution; stages are instantiate, prepare",
+        ),
         ({"prepare": handler(double)}, {}, "has no handler for the stage execute"),
         ({"execute": len}, {}, "the handler for execute must be a ctypes function, .* given builtin_function"),
-        ({"execute": 0}, {}, "has the address 0, where no code can be"),
+        ({"execute": 0}, {}, "has the address 0, which is not a code address"),
         ({"execute": handler(double)}, {"api_version": 2}, "handlers for stages, which are of API_VERSION_TYPED_FFI"),
         (
             handler(double, (0, 5)),
@@ -219,7 +223,7 @@ def test_an_error_of_a_handler_names_the_call_and_its_target() -> None:
 def test_an_error_that_is_nobodys() -> None:
     with (
         registered(handler(lambda _: 4711), **TYPED),
-        pytest.raises(ExecutionError, match="failed: it returned an error that another library made"),
+        pytest.raises(ExecutionError, match="failed: it returned an error that another library created"),
     ):
         run(call(), X)
 
@@ -238,7 +242,7 @@ def test_errors_are_made_read_and_destroyed() -> None:
 
     with registered(handler(look), **TYPED):
         run(call(), X)
-    assert met == [((11, "beyond"), (2, "an error that another library made")), (b"?", 77)]
+    assert met == [((11, "beyond"), (2, "an error that another library created")), (b"?", 77)]
 
 
 def test_what_the_run_tells() -> None:

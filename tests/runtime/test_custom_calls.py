@@ -68,7 +68,7 @@ def test_the_last_registration_counts() -> None:
             "target 'f' must be a Python function, a ctypes function, an address, a PyCapsule or a .*, given float",
         ),
         (("f", True), "given bool"),
-        (("f", 0), "target 'f' has the address 0, where no code can be"),
+        (("f", 0), "target 'f' has the address 0, which is not a code address"),
         (("", np.sin), "a custom-call target needs a name, given ''"),
         (("f", np.sin, "gpu"), "unknown platform 'gpu'; platforms with custom-call targets: interpreter, cpu"),
         (
@@ -232,7 +232,7 @@ def test_each_device_calls() -> None:
             r"returned float64\[2,3\], declared is .*; convert it with .astype\('float32'\)",
         ),
         ("f32[2,3]", None, r"returned object\[\], declared is f32\[2,3\]"),
-        ("f32[2]", [[1], [2, 3]], r"returned a list of 2, which is no array"),
+        ("f32[2]", [[1], [2, 3]], r"returned a list of 2, which is not an array"),
         ("(f32[2,3], f32[])", X, r"returned a value of type ndarray, declared is the tuple \(f32\[2,3\], f32\[\]\)"),
         ("(f32[2,3], f32[])", (X,), r"returned a tuple of 1, declared is the tuple"),
         ("(f32[2,3], f32[])", (X, X), r"returned as element 1 float32\[2,3\], declared is f32\[\]"),

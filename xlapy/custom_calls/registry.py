@@ -92,20 +92,20 @@ def register_custom_call_target(
     _check_name(name, platform)
     version = _version(name, api_version)
     address = address_of(f"target {name!r}", target)
-    made: Target
+    registered: Target
     if address is not None:
-        made = _native(name, address, target, version)
+        registered = _native(name, address, target, version)
     elif isinstance(target, Mapping):
-        made = _bundle(name, target, version)
+        registered = _staged_target(name, target, version)
     elif callable(target):
-        made = PythonTarget(target, _keywords(target), version)
+        registered = PythonTarget(target, _keywords(target), version)
     else:
         raise InvalidArgumentError(
             f"target {name!r} must be a Python function, a ctypes function, an address, a PyCapsule or a dictionary "
             f"of handlers by stage, given {type(target).__name__}"
         )
     for where in _platforms(platform):
-        _TARGETS[where, name] = made
+        _TARGETS[where, name] = registered
     _note_change()
 
 
@@ -183,7 +183,7 @@ def _native(name: str, address: int, owner: object, version: CustomCallApiVersio
     return NativeTarget(address, CustomCallApiVersion.ORIGINAL if version is None else version, owner)
 
 
-def _bundle(name: str, handlers: Mapping[Any, Any], version: CustomCallApiVersion | None) -> TypedTarget:
+def _staged_target(name: str, handlers: Mapping[Any, Any], version: CustomCallApiVersion | None) -> TypedTarget:
     if version not in (None, CustomCallApiVersion.TYPED_FFI):
         raise InvalidArgumentError(
             f"target {name!r} has handlers for stages, which are of API_VERSION_TYPED_FFI, given {version}"
@@ -191,7 +191,7 @@ def _bundle(name: str, handlers: Mapping[Any, Any], version: CustomCallApiVersio
     stages = {stage.name.lower(): stage for stage in Stage}
     if unknown := [key for key in handlers if key not in stages]:
         known = ", ".join(stages)
-        raise InvalidArgumentError(f"target {name!r}: {unknown[0]!r} is no stage of execution; these are {known}")
+        raise InvalidArgumentError(f"target {name!r}: {unknown[0]!r} is not a stage of execution; stages are {known}")
     if "execute" not in handlers:
         raise InvalidArgumentError(f"target {name!r} has no handler for the stage execute, which every target needs")
     addresses: dict[Stage, int] = {}
@@ -216,7 +216,7 @@ def _typed(name: str, handlers: dict[Stage, int], owner: object) -> TypedTarget:
 
 def _require_code(name: str, address: int) -> None:
     if address <= 0:
-        raise InvalidArgumentError(f"target {name!r} has the address {address}, where no code can be")
+        raise InvalidArgumentError(f"target {name!r} has the address {address}, which is not a code address")
 
 
 # -- types

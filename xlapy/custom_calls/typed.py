@@ -72,16 +72,16 @@ def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
         ) from error
 
 
-def instantiate(instruction: Instruction, target: TypedTarget, kept: dict[Any, Any]) -> TypedCallInstance:
-    """Returns the call's instance from the program's state `kept`; creates it, by the stage INSTANTIATE, if needed."""
+def instantiate(instruction: Instruction, target: TypedTarget, program_state: dict[Any, Any]) -> TypedCallInstance:
+    """Returns the call's instance from `program_state`; creates it, by the stage INSTANTIATE, if needed."""
     with _instantiating:
-        instance = kept.get(instruction)
+        instance = program_state.get(instruction)
         if isinstance(instance, TypedCallInstance) and instance.target is target:
             return instance
-        made = TypedCallInstance(target, call_attributes(instruction))
-        _stage(instruction, made, Stage.INSTANTIATE, Frame(made.attributes), Invocation(), made.state)
-        kept[instruction] = made
-        return made
+        created = TypedCallInstance(target, call_attributes(instruction))
+        _call_stage(instruction, created, Stage.INSTANTIATE, Frame(created.attributes), Invocation(), created.state)
+        program_state[instruction] = created
+        return created
 
 
 def call_typed(context: CallContext, instruction: Instruction, target: TypedTarget, values: Sequence[Value]) -> Value:
@@ -94,7 +94,7 @@ def call_typed(context: CallContext, instruction: Instruction, target: TypedTarg
     if run is None or run.instance is not instance:
         run = context.run_state[instruction] = prepare_run(context, instruction, TypedCallRun(instance), frame)
     invocation = _invocation(context, run)
-    _stage(instruction, instance, Stage.EXECUTE, frame, invocation, None, context.cancelled)
+    _call_stage(instruction, instance, Stage.EXECUTE, frame, invocation, None, context.cancelled)
     return result_value(instruction.shape, results)
 
 
@@ -102,7 +102,7 @@ def prepare_run(context: CallContext, instruction: Instruction, run: TypedCallRu
     """Calls the stages PREPARE and INITIALIZE, which set the states of the run; `ExecutionError` if one fails."""
     for stage, state in ((Stage.PREPARE, run.prepared), (Stage.INITIALIZE, run.initialized)):
         invocation = _invocation(context, run)
-        _stage(instruction, run.instance, stage, frame, invocation, state, context.cancelled)
+        _call_stage(instruction, run.instance, stage, frame, invocation, state, context.cancelled)
     return run
 
 
@@ -110,7 +110,7 @@ def _invocation(context: CallContext, run: TypedCallRun) -> Invocation:
     return Invocation(context.run_id, context.device_ordinal, run.states())
 
 
-def _stage(
+def _call_stage(
     instruction: Instruction,
     instance: TypedCallInstance,
     stage: Stage,

@@ -23,14 +23,14 @@ from xlapy.interpreter import (
     transfer,
     tuples,
 )
-from xlapy.interpreter.core import RULES, TOKEN, Context, Plan, evaluate_computation, make_plan, rule_of
+from xlapy.interpreter.core import RULES, TOKEN, Context, EvaluationPlan, evaluate_computation, make_plan, rule_of
 from xlapy.interpreter.dynamic_array import DynamicArray
 
 __all__ = [
     "batching",
     "Context",
     "DynamicArray",
-    "Plan",
+    "EvaluationPlan",
     "RULES",
     "TOKEN",
     "collectives",

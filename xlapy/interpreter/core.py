@@ -48,7 +48,7 @@ A value is a `DynamicArray` exactly where its shape has dynamic dimensions; the 
 
 
 @dataclass(slots=True)
-class Step:
+class EvaluationStep:
     """One instruction of a plan: the slots of its operands and result, and the slots that are dead after it."""
 
     instruction: Instruction
@@ -59,12 +59,12 @@ class Step:
 
 
 @dataclass(slots=True)
-class Plan:
+class EvaluationPlan:
     """The order of evaluation of a computation: its steps, and a slot for the value of each instruction."""
 
     parameters: tuple[tuple[int, int], ...]
     """Pairs (parameter number, slot)."""
-    steps: list[Step]
+    steps: list[EvaluationStep]
     slots: int
     root: int
     bounds: tuple[Shape, ...] = ()
@@ -84,7 +84,7 @@ class Context:
     observer: Observer | None = None
     """Called after every instruction, except in scalar computations, which are evaluated in batches."""
     cancelled: threading.Event = field(default_factory=threading.Event)
-    plans: dict[Computation, Plan] = field(default_factory=dict[Computation, Plan])
+    plans: dict[Computation, EvaluationPlan] = field(default_factory=dict[Computation, EvaluationPlan])
     max_batch_sizes: dict[Computation, int | None] = field(default_factory=dict[Computation, "int | None"])
     """The largest batch on which each scalar computation is evaluated; see `batching/scalar_computations.py`."""
     platform: str = "interpreter"
@@ -103,21 +103,21 @@ class Context:
             self._random_state = RandomState.of(self.seed, self.replica_id, self.partition_id)
         return self._random_state
 
-    def plan(self, computation: Computation) -> Plan:
-        """Returns the plan of a computation, which is made at the first call."""
+    def plan(self, computation: Computation) -> EvaluationPlan:
+        """Returns the plan of a computation, which is created at the first call."""
         found = self.plans.get(computation)
         if found is None:
             found = self.plans[computation] = make_plan(computation)
         return found
 
 
-def make_plan(computation: Computation) -> Plan:
+def make_plan(computation: Computation) -> EvaluationPlan:
     """Orders the instructions and finds the last use of each value; `UnsupportedError` for an op without a rule."""
     order = post_order(computation)
     slot = {instruction: index for index, instruction in enumerate(order)}
     root = slot[computation.root_instruction]
     last_use = {operand: index for index, instruction in enumerate(order) for operand in instruction.operands}
-    steps: list[Step] = []
+    steps: list[EvaluationStep] = []
     parameters: list[tuple[int, int]] = []
     for index, instruction in enumerate(order):
         if is_parameter(instruction):
@@ -125,8 +125,8 @@ def make_plan(computation: Computation) -> Plan:
             continue
         operands = tuple(slot[operand] for operand in instruction.operands)
         dead = {slot[o] for o in instruction.operands if last_use[o] == index and slot[o] != root}
-        steps.append(Step(instruction, rule_of(instruction), operands, index, tuple(dead)))
-    return Plan(tuple(parameters), steps, len(order), root, _parameter_bounds(computation))
+        steps.append(EvaluationStep(instruction, rule_of(instruction), operands, index, tuple(dead)))
+    return EvaluationPlan(tuple(parameters), steps, len(order), root, _parameter_bounds(computation))
 
 
 def _parameter_bounds(computation: Computation) -> tuple[Shape, ...]:
@@ -186,7 +186,7 @@ def evaluate_computation(context: Context, computation: Computation, arguments: 
     return values[plan.root]
 
 
-def _apply_rule(step: Step, context: Context, operands: Sequence[Value]) -> Value:
+def _apply_rule(step: EvaluationStep, context: Context, operands: Sequence[Value]) -> Value:
     instruction = step.instruction
     try:
         return step.rule(context, instruction, operands)

@@ -87,7 +87,7 @@ def custom_call_rule(instruction: Instruction, platform: str = "interpreter") ->
     return partial(_typed, target) if isinstance(target, TypedTarget) else partial(_native, target)
 
 
-def prepare_custom_call(instruction: Instruction, kept: dict[Any, Any], platform: str = "interpreter") -> None:
+def prepare_custom_call(instruction: Instruction, program_state: dict[Any, Any], platform: str = "interpreter") -> None:
     """Prepares a custom call before its program runs: checks it, and runs the stage INSTANTIATE of a typed target.
 
     Raises the errors of `custom_call_rule` and of the target.
@@ -95,7 +95,7 @@ def prepare_custom_call(instruction: Instruction, kept: dict[Any, Any], platform
     custom_call_rule(instruction, platform)
     target = find_target(instruction.custom_call_target, platform)
     if isinstance(target, TypedTarget):
-        instantiate(instruction, target, kept)
+        instantiate(instruction, target, program_state)
     elif isinstance(target, PythonTarget) and _reads_attributes(target, instruction):
         call_attributes(instruction)
 

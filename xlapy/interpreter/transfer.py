@@ -169,5 +169,5 @@ def copy_start(context: Context, instruction: Instruction, values: Sequence[Valu
 
 @RULES.rule(opcodes.COPY_DONE)
 def copy_done(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Returns the copy that the matching copy-start made."""
+    """Returns the copy that the matching copy-start returned."""
     return values[0][0]

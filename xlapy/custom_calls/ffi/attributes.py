@@ -65,7 +65,7 @@ def _dictionary(cursor: Cursor, depth: int) -> dict[str, Attribute]:
         start = cursor.skip()
         name = cursor.consume(_NAME) or _string(cursor).decode(errors="surrogateescape")
         if name in found:
-            cursor.fail_at(start, f"the attribute {name} stands there twice")
+            cursor.fail_at(start, f"the attribute {name} is given twice")
         if not cursor.accept("="):
             cursor.fail(f"{name} is a unit attribute, a call takes attributes with values")
         found[name] = _value(cursor, name, depth)
@@ -142,7 +142,7 @@ def _number(cursor: Cursor) -> Attribute:
 
 def _type(cursor: Cursor, spelled: str, place: int) -> np.dtype[Any]:
     if spelled not in _TYPES:
-        cursor.fail_at(place, f"{spelled!r} is no type of attributes; these are {', '.join(_TYPES)}, and i1")
+        cursor.fail_at(place, f"{spelled!r} is not a type of attributes; types are {', '.join(_TYPES)}, and i1")
     return _TYPES[spelled]
 
 
@@ -162,7 +162,7 @@ def _converted(cursor: Cursor, text: str, dtype: np.dtype[Any], start: int) -> A
 
 def _integer(cursor: Cursor, text: str, start: int) -> int:
     if "." in text:
-        cursor.fail_at(start, f"{text} is no integer")
+        cursor.fail_at(start, f"{text} is not an integer")
     if len(text) > 30:
         cursor.fail_at(start, "an integer of more than 64 bits")
     return int(text, 16 if "0x" in text else 10)
@@ -243,9 +243,9 @@ def _raw(cursor: Cursor, raw: bytes, dtype: np.dtype[Any], start: int) -> Array:
     try:
         data = bytes.fromhex(raw.removeprefix(b"0x").decode("ascii"))
     except ValueError:
-        cursor.fail_at(start, "the elements of dense<...> are no hexadecimal string")
+        cursor.fail_at(start, "the elements of dense<...> are not a hexadecimal string")
     if len(data) % dtype.itemsize:
-        cursor.fail_at(start, f"{len(data)} bytes are no elements of {dtype.name}")
+        cursor.fail_at(start, f"{len(data)} bytes are not a multiple of the size of {dtype.name}")
     return np.frombuffer(data, dtype).copy()
 
 

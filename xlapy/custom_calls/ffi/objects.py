@@ -44,7 +44,7 @@ class ErrorObject:
 
 _errors: dict[int, ErrorObject] = {}
 
-UNKNOWN_ERROR = ctypes.create_string_buffer(b"an error that another library made")
+UNKNOWN_ERROR = ctypes.create_string_buffer(b"an error that another library created")
 """The message for errors whose own message cannot be read."""
 
 
@@ -67,7 +67,7 @@ def take_error_text(handle: int) -> str:
     """Destroys an error and returns its code and message."""
     error = find_error(handle)
     destroy_error(handle)
-    return "it returned an error that another library made" if error is None else error.text()
+    return "it returned an error that another library created" if error is None else error.text()
 
 
 # -- types of states

@@ -165,7 +165,7 @@ def _attributes(instruction: Instruction, routine: str) -> tuple[dict[str, str],
         given = read_attributes(instruction.backend_config or "{}")
     except ParseError as error:
         raise InvalidArgumentError(
-            f"{describe_instruction(instruction)}: its backend_config is no dictionary: {error}"
+            f"{describe_instruction(instruction)}: its backend_config is not a dictionary: {error}"
         ) from error
     letters = _LETTERS.get(routine, {})
     wanted = {*letters, *_OTHERS.get(routine, ())}

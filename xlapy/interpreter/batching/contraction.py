@@ -28,7 +28,7 @@ from xlapy.opcodes.contraction import ContractionAttributes, RaggedDotAttributes
 
 @BATCHING_RULES.rule(opcodes.DOT)
 def dot(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """If both operands are batched, the batch is a batch dimension; if one is, it is the first free dimension of it.
+    """Makes the batch a batch dimension if both operands are batched, else the first free dimension of the batched one.
 
     Example: f32[5] times f32[5,3], of which only the first is batched, is one product of [count,5] and [5,3].
     """

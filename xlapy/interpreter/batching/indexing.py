@@ -24,7 +24,10 @@ from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 
 @BATCHING_RULES.rule(opcodes.GATHER)
 def gather(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """If only the operand is batched, each slice covers the batch; if only the indices are, they are more vectors."""
+    """Makes the batch a batching dimension if operand and indices are batched.
+
+    If only the operand is batched, each slice covers the batch; if only the indices are, there are more index vectors.
+    """
     attrs: GatherAttributes = instruction.attributes_as(GatherAttributes)
     operand, indices = (is_batched(v, o.shape) for v, o in zip(values, instruction.operands, strict=True))
     count = batch_size(instruction, values)
@@ -44,7 +47,7 @@ def gather(context: Context, instruction: Instruction, values: Sequence[Value]) 
 
 @BATCHING_RULES.rule(opcodes.SCATTER)
 def scatter(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """If the indices are not batched, each window covers the whole batch dimension."""
+    """Makes the batch a batching dimension; if the indices are not batched, each window covers the batch instead."""
     attrs: ScatterAttributes = instruction.attributes_as(ScatterAttributes)
     count, operands = batch_size(instruction, values), len(values) // 2
     shapes = instruction.operand_shapes

@@ -1,4 +1,4 @@
-"""Transfers in a batch: copies pass values on; other transfers are made for one batch element after the other."""
+"""Transfers in a batch: copies pass values on; other transfers run for one batch element after the other."""
 
 from __future__ import annotations
 

@@ -105,9 +105,9 @@ def _check_approx_top_k(instruction: Instruction) -> None:
     fits = fits and all(s.dimensions == shapes[0].dimensions for s in shapes[:half])
     fits = fits and 0 <= dimension < shapes[0].rank and 0 <= count <= shapes[0].dimensions[dimension]
     if fits:
-        kept = list(shapes[0].dimensions)
-        kept[dimension] = count
-        wanted = [shape.with_dimensions(kept) for shape in shapes[:half]]
+        selected = list(shapes[0].dimensions)
+        selected[dimension] = count
+        wanted = [shape.with_dimensions(selected) for shape in shapes[:half]]
         fits = agrees(Shape.tuple(wanted) if instruction.shape.is_tuple else wanted[0], instruction.shape)
     require_signature(
         instruction, fits, "arrays, an initial value for each, and gives the first k along reduction_dim of each"
@@ -148,13 +148,13 @@ def _by_lapack(
 def _stacked(instruction: Instruction, found: list[list[Any]]) -> Value:
     """Stacks the results for each matrix of a batch to one array per result."""
     shapes = list(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else [instruction.shape]
-    made = [
+    stacked = [
         np.array([one[number] for one in found], shape.dtype).reshape(shape.dimensions)
         if found
         else np.zeros(shape.dimensions, shape.dtype)
         for number, shape in enumerate(shapes)
     ]
-    return tuple(made) if instruction.shape.is_tuple else made[0]
+    return tuple(stacked) if instruction.shape.is_tuple else stacked[0]
 
 
 def _qr(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
@@ -194,8 +194,8 @@ def _approx_top_k(context: Context, instruction: Instruction, values: Sequence[V
     dimension, count = approx_top_k_of(instruction)
     operands = values[: len(values) // 2]
     arrays = sort_along(context, instruction.computations[0], operands, dimension)
-    kept = [np.take(array, range(count), axis=dimension) for array in arrays]
-    return tuple(kept) if instruction.shape.is_tuple else kept[0]
+    selected = [np.take(array, range(count), axis=dimension) for array in arrays]
+    return tuple(selected) if instruction.shape.is_tuple else selected[0]
 
 
 DECOMPOSITIONS: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {

@@ -71,7 +71,7 @@ def _check_window(count: int) -> Callable[[Instruction], None]:
 
 
 def _window(instruction: Instruction) -> Window:
-    """The window, which `_check_window` and `_check_convolution` require."""
+    """Returns the window, which `_check_window` and `_check_convolution` require."""
     window = instruction.attributes_as(CustomCallAttributes).window
     assert window is not None
     return window
@@ -128,7 +128,7 @@ def _check_convolution(count: int) -> Callable[[Instruction], None]:
 
 
 def _dim_labels(instruction: Instruction) -> ConvDimensions:
-    """The dimension labels, which `_check_convolution` requires."""
+    """Returns the dimension labels, which `_check_convolution` requires."""
     labels = instruction.attributes_as(CustomCallAttributes).dim_labels
     assert labels is not None
     return labels

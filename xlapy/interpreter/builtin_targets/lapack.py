@@ -41,28 +41,28 @@ def call_lapack(_: Context, instruction: Instruction, values: Sequence[Value]) -
     operands, results = parse_signature(signature_of(call.routine, call.element_type))
     layouts = operand_layout_shapes(instruction)
     count = prod(call.batch)
-    given = [
+    inputs = [
         _matrices(value, None if layouts is None else layouts.tuple_shapes[number].layout, count, len(dimensions))
         for number, (value, (_, dimensions)) in enumerate(zip(values, operands, strict=True))
     ]
     shapes = list(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else [instruction.shape]
-    made = [
+    outputs = [
         _matrices(np.zeros(shape.dimensions, shape.dtype), shape.layout, count, len(dimensions))
         for shape, (_, dimensions) in zip(shapes, results, strict=True)
     ]
     for number in range(count):
-        found = _computed(call, [array[number] for array in given], [array[number] for array in made])
-        for target, array in zip(made, found, strict=True):
+        found = _computed(call, [array[number] for array in inputs], [array[number] for array in outputs])
+        for target, array in zip(outputs, found, strict=True):
             target[number] = array
-    leaves = [_logical(array, shape) for array, shape in zip(made, shapes, strict=True)]
+    leaves = [_logical(array, shape) for array, shape in zip(outputs, shapes, strict=True)]
     return tuple(leaves) if instruction.shape.is_tuple else leaves[0]
 
 
-def _computed(call: LapackCall, given: list[Array], zeros: list[Array]) -> Sequence[Any]:
+def _computed(call: LapackCall, inputs: list[Array], zeros: list[Array]) -> Sequence[Any]:
     """Returns the results for one matrix of the batch."""
-    if call.routine in FINITE_ONLY and not np.isfinite(given[0]).all():
+    if call.routine in FINITE_ONLY and not np.isfinite(inputs[0]).all():
         return [*zeros[:-1], NOT_FINITE]
-    return run_lapack_routine(call, given)
+    return run_lapack_routine(call, inputs)
 
 
 def run_lapack_routine(call: LapackCall, matrices: Sequence[Array]) -> Sequence[Any]:

@@ -182,9 +182,9 @@ def _effective_sizes(instruction: Instruction, operand: Value) -> list[int]:
     """Returns the operand's sizes, with bounds instead where its dimensions form only static result dimensions."""
     shape, whole = instruction.shape, instruction.operands[0].shape
     sizes = list(sizes_of(operand))
-    for merged, made in factor_groups(whole.dimensions, shape.dimensions):
-        if made and not any(shape.dynamic_dimensions[d] for d in made):
-            sizes[merged.start : merged.stop] = whole.dimensions[merged.start : merged.stop]
+    for operand_dims, result_dims in factor_groups(whole.dimensions, shape.dimensions):
+        if result_dims and not any(shape.dynamic_dimensions[d] for d in result_dims):
+            sizes[operand_dims.start : operand_dims.stop] = whole.dimensions[operand_dims.start : operand_dims.stop]
     return sizes
 
 
@@ -201,16 +201,18 @@ def _reshaped_sizes(instruction: Instruction, operand: Value) -> list[int] | Non
     if len(dynamic) == 1:
         sizes[dynamic[0]] = _size_of_dimension(prod(taken), sizes, range(shape.rank), dynamic[0])
         return sizes
-    for merged, made in factor_groups(instruction.operands[0].shape.dimensions, shape.dimensions):
-        grown = [d for d in made if d in dynamic]
-        if len(grown) > 1:
+    for operand_dims, result_dims in factor_groups(instruction.operands[0].shape.dimensions, shape.dimensions):
+        dynamic_dims = [d for d in result_dims if d in dynamic]
+        if len(dynamic_dims) > 1:
             raise UnsupportedError(
                 f"{instruction.name} (reshape): {instruction.operands[0].shape.to_text(layout=False)} "
                 f"to {shape.to_text(layout=False)} leaves open "
-                f"which of the dimensions {grown} has which size; use dynamic-reshape"
+                f"which of the dimensions {dynamic_dims} has which size; use dynamic-reshape"
             )
-        if grown:
-            sizes[grown[0]] = _size_of_dimension(prod(taken[merged.start : merged.stop]), sizes, made, grown[0])
+        if dynamic_dims:
+            sizes[dynamic_dims[0]] = _size_of_dimension(
+                prod(taken[operand_dims.start : operand_dims.stop]), sizes, result_dims, dynamic_dims[0]
+            )
     return sizes
 
 

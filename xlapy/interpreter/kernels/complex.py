@@ -43,7 +43,7 @@ def absolute(operand: Array) -> Array:
 
 
 def sign(operand: Array) -> Array:
-    """z / |z| by parts: an infinite part gives NaN. 0 for 0."""
+    """z / |z|, computed by parts: an infinite part gives NaN, and 0 gives 0."""
     size = absolute(operand)
     return np.where(size == 0, operand, compose(operand.real / size, operand.imag / size))
 
@@ -127,12 +127,15 @@ def logistic(operand: Array) -> Array:
 
 
 def square_root(operand: Array) -> Array:
-    """The root in the right half plane; on the negative axis the upper one, whatever the sign of the zero."""
+    """The square root in the right half plane; on the negative axis the upper one, whatever the sign of the zero."""
     return np.where(_has_nan(operand), UNDEFINED, np.sqrt(_upper_cut(operand)))
 
 
 def reciprocal_square_root(operand: Array) -> Array:
-    """1 / sqrt(z); inf + i nan at 0, and 0 wherever a part is infinite. The cut follows the sign of the zero."""
+    """1 / sqrt(z); inf + i nan at 0, and 0 wherever a part is infinite.
+
+    The side of the branch cut follows the sign of the zero.
+    """
     root: Array = np.sqrt(operand)
     size = np.hypot(root.real, root.imag)
     result = compose(root.real / size / size, -root.imag / size / size)

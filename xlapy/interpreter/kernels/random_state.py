@@ -1,10 +1,11 @@
-"""The random numbers of one run on one device, which `rng` and `rng-get-and-update-state` draw.
+"""The state of the random numbers of one run on one device, which `rng` and `rng-get-and-update-state` advance.
 
-Owns: where they begin and how they go on. Must not know: instructions, shapes, distributions.
+Responsible for the initial state and for advancing it. Does not depend on instructions, shapes or distributions.
 
-They follow from the seed and the device alone and begin anew with every run: a run can be repeated, devices differ.
+The initial state depends on the seed and the device alone, so that a run can be repeated and devices draw different
+numbers.
 
-Example: seed 0 on the first device begins at 0x7012395, seed 5 there at 0x7012395 + 5 * 2^64.
+Example: on the first device, seed 0 starts at 0x7012395 and seed 5 at 0x7012395 + 5 * 2^64.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from xlapy.cpu.serialization.executable import LoadedProgram, image_of, load_ima
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
-from xlapy.interpreter import Context, Plan
+from xlapy.interpreter import Context, EvaluationPlan
 from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import custom_call_rule
 from xlapy.runtime.buffer import array_type, buffer_on_memory
@@ -81,7 +81,7 @@ class CpuProgram:
         self.shape = shape
         self.donated = donated
         self._donated = [leaf_index(shape, leaf) for leaf in donated]
-        self._plans: dict[Computation, Plan] = {}
+        self._plans: dict[Computation, EvaluationPlan] = {}
         self._kept: dict[Instruction, Any] = {}
         program = compiled.program
         check_custom_call_targets(program, self._kept)

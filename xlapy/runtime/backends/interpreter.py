@@ -16,7 +16,7 @@ from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.interpreter import Context, Plan, evaluate_computation, make_plan
+from xlapy.interpreter import Context, EvaluationPlan, evaluate_computation, make_plan
 from xlapy.interpreter.checks import NO_CHECKS, Checks, ValueChecker
 from xlapy.interpreter.custom import prepare_custom_call
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
@@ -52,7 +52,7 @@ class InterpreterProgram:
         self._checks = checks
         self._replica_count = replica_count
         self._partition_count = partition_count
-        self._plans: dict[Computation, Plan] = {}
+        self._plans: dict[Computation, EvaluationPlan] = {}
         for computation in module.computations:
             self._plans[computation] = make_plan(computation)
         self._demand = memory_demand(module, self._plans)

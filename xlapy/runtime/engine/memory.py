@@ -18,7 +18,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
-from xlapy.interpreter import Plan
+from xlapy.interpreter import EvaluationPlan
 
 _VIEWS = frozenset({
     opcodes.ADD_DEPENDENCY, opcodes.BITCAST, opcodes.BROADCAST, opcodes.CONSTANT, opcodes.COPY, opcodes.DOMAIN,
@@ -72,7 +72,7 @@ def value_bytes(shape: Shape) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if leaf.is_array)
 
 
-def memory_demand(module: Module, plans: Mapping[Computation, Plan]) -> MemoryDemand:
+def memory_demand(module: Module, plans: Mapping[Computation, EvaluationPlan]) -> MemoryDemand:
     """Returns the larger of the largest single value, and the most bytes that are live at once in the entry
     computation."""
     peaks: dict[Computation, MemoryDemand] = {}
@@ -87,7 +87,7 @@ def memory_demand(module: Module, plans: Mapping[Computation, Plan]) -> MemoryDe
     return entry if entry.size > largest.size else largest
 
 
-def _peak(plan: Plan, peaks: Mapping[Computation, MemoryDemand]) -> MemoryDemand:
+def _peak(plan: EvaluationPlan, peaks: Mapping[Computation, MemoryDemand]) -> MemoryDemand:
     """The peak of live bytes while a computation runs, including called computations, without its arguments."""
     alive = [0] * plan.slots
     total = 0
