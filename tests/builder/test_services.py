@@ -120,7 +120,7 @@ class TestSharding:
     @pytest.mark.parametrize(
         ("sharding", "shape", "message"),
         [
-            ("{devices=[2]0,0}", "f32[2]", "does not name a device of its own for each tile"),
+            ("{devices=[2]0,0}", "f32[2]", "does not name a distinct device for each tile"),
             ("{devices=[2,2]<=[4]}", "f32[2]", "splits 2 dimensions, f32[2] has rank 1"),
             ("{devices=[2,2,2]<=[8] last_tile_dims={manual}}", "f32[2]", "splits 2 dimensions"),
             ("{mesh['x'=2], [{'x'}, {}]}", "f32[2]", "splits 2 dimensions, f32[2] has rank 1"),
@@ -396,7 +396,7 @@ class TestAliases:
             ([([], 0, []), ([], 0, [])], [], "input_output_alias names output [] twice"),
             ([], [(1, [])], "buffer_donor (1, []) names no buffer"),
             ([], [(0, [2])], "buffer_donor (0, [2]) names no buffer"),
-            ([([], 0, [])], [(0, [])], "buffer_donor (0, []) is aliased with an output already"),
+            ([([], 0, [])], [(0, [])], "buffer_donor (0, []) is already aliased with an output"),
         ],
     )
     def test_checked_by_build(self, aliases: list[Any], donors: list[Any], message: str) -> None:
@@ -422,7 +422,7 @@ class TestAliases:
 
     def test_verifier_checks_donors_of_any_module(self) -> None:
         text = "HloModule m, buffer_donor={ (0, {}) }\nENTRY e {\n  ROOT p = (f32[]) parameter(0)\n}\n"
-        with pytest.raises(VerificationError, match=r"buffer_donor \(0, \[\]\) names no buffer .* is no array"):
+        with pytest.raises(VerificationError, match=r"buffer_donor \(0, \[\]\) names no buffer .* is not an array"):
             xla.parse_hlo(text)
 
 

@@ -76,18 +76,18 @@ def test_computations_that_call_each_other():
         "g { x = f32[] parameter(0)  ROOT y = f32[] call(x), to_apply=f }\n"
         "ENTRY e { x = f32[] parameter(0)  ROOT y = f32[] call(x), to_apply=f }\n"
     )
-    assert broken(text) == "computations call each other in a circle: f -> g -> f"
+    assert broken(text) == "computations call each other in a cycle: f -> g -> f"
 
 
 def test_a_computation_that_calls_itself():
     text = "HloModule m\nENTRY e {\n  x = f32[] parameter(0)\n  ROOT y = f32[] call(x), to_apply=e\n}\n"
-    assert broken(text) == "computations call each other in a circle: e -> e"
+    assert broken(text) == "computations call each other in a cycle: e -> e"
 
 
-def test_long_circles_are_shortened():
+def test_long_cycles_are_shortened():
     parts = [f"c{i} {{ x = f32[] parameter(0)  ROOT y = f32[] call(x), to_apply=c{(i + 1) % 20} }}" for i in range(20)]
     message = broken("HloModule m\n" + "\n".join(parts))
-    assert message == "computations call each other in a circle: c0 -> c1 -> c2 -> c3 -> c4 -> c5 -> c6 -> ... -> c0"
+    assert message == "computations call each other in a cycle: c0 -> c1 -> c2 -> c3 -> c4 -> c5 -> c6 -> ... -> c0"
 
 
 def test_the_entry_is_called():
@@ -220,7 +220,7 @@ ENTRY e {{
     [
         (BufferDonor(2, ()), "buffer_donor (2, []) names no buffer of "),
         (BufferDonor(1, (5,)), "buffer_donor (1, [5]) names no buffer of "),
-        (BufferDonor(0, ()), "buffer_donor (0, []) is aliased with an output already"),
+        (BufferDonor(0, ()), "buffer_donor (0, []) is already aliased with an output"),
     ],
 )
 def test_donors(module: Module, donor: BufferDonor, message: str):

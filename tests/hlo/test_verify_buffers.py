@@ -60,9 +60,9 @@ def test_what_is_legal(lines: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("ROOT r = b(f32[2]) copy(b)", "r (copy): takes and gives no buffers here, b is b(f32[2])"),
-        ("ROOT c = b(f32[2]) call(b), to_apply=same", "c (call): takes and gives no buffers here, b is b(f32[2])"),
-        ('ROOT c = f32[2] custom-call(n), custom_call_target="CreateBuffer"', "makes a buffer: (s32[]) -> f32[2]"),
+        ("ROOT r = b(f32[2]) copy(b)", "r (copy): must not have buffers here, but b is b(f32[2])"),
+        ("ROOT c = b(f32[2]) call(b), to_apply=same", "c (call): must not have buffers here, but b is b(f32[2])"),
+        ('ROOT c = f32[2] custom-call(n), custom_call_target="CreateBuffer"', "returns a buffer: (s32[]) -> f32[2]"),
         (
             f'ROOT c = b(f32[2]) custom-call(b), custom_call_target="Pin", {SAME}',
             "Pin goes from f32[2] to b(f32[2]), keeping the shape: (b(f32[2])) -> b(f32[2])",

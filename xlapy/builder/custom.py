@@ -29,7 +29,7 @@ from xlapy.builder.core.broadcasting import as_ints
 from xlapy.builder.core.builder import XlaBuilder
 from xlapy.builder.core.computation import XlaComputation
 from xlapy.builder.core.op import XlaOp
-from xlapy.hlo.sharding import Sharding, ShardingKind, tiled
+from xlapy.hlo.sharding import Sharding, ShardingKind, tiled_sharding
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window
 from xlapy.opcodes.custom import CUSTOM_CALL, CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
@@ -313,4 +313,4 @@ def _by_hand(sharding: Sharding, single_dim: int) -> Sharding:
     apart = sharding.tiles.reshape([*sizes[: single_dim + 1], 1, *sizes[single_dim + 1 :]])
     tiles = apart.transpose([*(place for place in places if place != single_dim), single_dim])
     replicated = ("replicated",) if sharding.replicate_on_last_tile_dim else ()
-    return tiled(tiles, (*sharding.subgroup_types, *replicated, "manual"))
+    return tiled_sharding(tiles, (*sharding.subgroup_types, *replicated, "manual"))

@@ -1,6 +1,6 @@
-"""A function in HLO: `Computation`, an ordered list of instructions with parameters and one root.
+"""`Computation`: a function in HLO, an ordered list of instructions with parameters and one root.
 
-Owns: the data of a computation. Changes go through `xlapy.hlo.edit`. Must not know: text, evaluation.
+Responsible for the data of a computation, which only `xlapy.hlo.edit` changes. Does not depend on text or evaluation.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Computation:
-    """Instructions in an order in which every operand precedes its users, once verified.
+    """A list of instructions; in a verified computation every operand precedes its users.
 
-    `callers` are the instructions, anywhere in the module, that call this computation.
+    `callers` are the instructions of the module that call this computation.
     """
 
     __slots__ = (
@@ -50,7 +50,7 @@ class Computation:
 
     @property
     def last_instruction(self) -> Instruction:
-        """The instruction appended last; ValueError if there is none."""
+        """The instruction that was appended last; raises ValueError if there are none."""
         if not self._instructions:
             raise ValueError(f"computation {self.name} has no instructions")
         return next(reversed(self._instructions))
@@ -65,7 +65,7 @@ class Computation:
 
     @property
     def program_shape(self) -> ProgramShape:
-        """Parameter shapes and names in parameter order, and the shape of the root."""
+        """The shapes and names of the parameters in order, and the shape of the root."""
         if self._program_shape is None:
             root = self.root_instruction
             parameters = self.parameters
@@ -76,13 +76,13 @@ class Computation:
 
     @property
     def root_instruction(self) -> Instruction:
-        """The root; ValueError if the computation is still being built and has none."""
+        """The root; raises ValueError if the computation is being built and has no root yet."""
         if self.root is None:
             raise ValueError(f"computation {self.name} has no root")
         return self.root
 
     def find(self, name: str) -> Instruction:
-        """The instruction of a name; KeyError if there is none."""
+        """The instruction with this name; raises KeyError if there is none."""
         for instruction in self._instructions:
             if instruction.name == name:
                 return instruction

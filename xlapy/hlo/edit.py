@@ -1,6 +1,7 @@
-"""The only place that changes the edges of the IR: operands, users, control edges, calls, membership, roots.
+"""Functions that change the IR: operands, users, control edges, called computations, membership and roots.
 
-Every function keeps `users`, `callers`, `parameters` and names true. Must not know: what ops mean.
+No other module changes these edges. Every function keeps `users`, `callers`, `parameters` and the names consistent.
+Does not depend on what ops mean.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from xlapy.opcodes.registry import OpDef
 
 
 def add_computation(module: Module, name: str, *, entry: bool = False) -> Computation:
-    """A new, empty computation of the module, its name made unique."""
+    """Adds a new, empty computation to the module under a unique name."""
     computation = Computation(module.computation_names.unique(name))
     computation.module = module
     module._computations[computation] = None
@@ -31,10 +32,10 @@ def add_computation(module: Module, name: str, *, entry: bool = False) -> Comput
     return computation
 
 
-def adopt(module: Module, computation: Computation, *, entry: bool = False) -> None:
-    """Puts a computation that was built outside any module at the module's end.
+def add_built_computation(module: Module, computation: Computation, *, entry: bool = False) -> None:
+    """Appends a computation that was built outside of any module.
 
-    Its name and those of its instructions are made unique, in order, as XLA does when it adds a computation.
+    Makes its name and then those of its instructions unique, in order, as XLA does when it adds a computation.
     """
     computation.name = module.computation_names.unique(computation.name)
     computation.module = module
@@ -58,9 +59,10 @@ def create(
     name: str | None = None,
     metadata: OpMetadata | None = None,
 ) -> Instruction:
-    """Appends a new instruction; without `shape` the op infers it (`ShapeError` if the operands are illegal).
+    """Appends a new instruction to a computation.
 
-    Without `attributes` the op's defaults are taken.
+    If `shape` is None, the op infers it and raises `ShapeError` if the operands are illegal. If `attributes` is None,
+    the op's defaults are used.
     """
     if attributes is None:
         attributes = op.attributes.make()
@@ -76,16 +78,16 @@ def create(
 
 
 def append(computation: Computation, instruction: Instruction) -> None:
-    """Appends a free instruction to a computation and links its edges; its name is made unique in the module."""
+    """Appends an instruction that has no computation yet, adds its edges, and makes its name unique in the module."""
     if instruction.parent is not None:
         raise InvalidArgumentError(f"{instruction.name} is already part of computation {instruction.parent.name}")
     if computation.module is not None:
         instruction.name = computation.module.instruction_names.unique(instruction.name)
-    link(computation, instruction)
+    append_with_name(computation, instruction)
 
 
-def link(computation: Computation, instruction: Instruction) -> None:
-    """`append` that keeps the instruction's name as it is (for readers that make names unique later)."""
+def append_with_name(computation: Computation, instruction: Instruction) -> None:
+    """Like `append`, but keeps the instruction's name; for parsers that make names unique later."""
     instruction.parent = computation
     computation._instructions[instruction] = None
     for operand in instruction.operands:
@@ -108,7 +110,7 @@ def _add_user(operand: Instruction, user: Instruction) -> None:
 
 
 def set_root(computation: Computation, root: Instruction) -> None:
-    """Makes an instruction of the computation its root."""
+    """Makes an instruction the root of its computation."""
     if root not in computation:
         raise InvalidArgumentError(f"{root.name} is not part of computation {computation.name}")
     computation.root = root
@@ -116,7 +118,7 @@ def set_root(computation: Computation, root: Instruction) -> None:
 
 
 def set_shape(instruction: Instruction, shape: Shape) -> None:
-    """Declares another shape for an instruction."""
+    """Changes the declared shape of an instruction."""
     instruction.shape = shape
     if instruction.parent is not None:
         instruction.parent._program_shape = None
@@ -153,7 +155,7 @@ def replace_operand(instruction: Instruction, index: int, operand: Instruction) 
 
 
 def replace_uses(instruction: Instruction, replacement: Instruction) -> None:
-    """Gives every user of an instruction, and the root if it is one, the replacement instead (layouts may differ)."""
+    """Replaces an instruction in all its users, and as the root. The shapes must be equal except for layouts."""
     if not instruction.shape.compatible(replacement.shape):
         raise InvalidArgumentError(
             f"cannot replace {instruction.name} of shape {instruction.shape.to_text(layout=False)} "
@@ -168,11 +170,13 @@ def replace_uses(instruction: Instruction, replacement: Instruction) -> None:
 
 
 def _swap_operand(user: Instruction, operand: Instruction, replacement: Instruction) -> None:
-    """Puts one operand in the place of another. A tuple may have thousands, each replaced in turn, so that what is done
-    for all of them must be little."""
+    """Replaces all uses of an operand in one user.
+
+    A tuple may have thousands of operands that are replaced one after another, so a replacement must be cheap.
+    """
     before = user.operands
-    place = before.index(operand)
-    after = (*before[:place], replacement, *before[place + 1 :])
+    position = before.index(operand)
+    after = (*before[:position], replacement, *before[position + 1 :])
     if operand in after:
         after = tuple([replacement if o is operand else o for o in after])
     user.operands = after
@@ -182,7 +186,7 @@ def _swap_operand(user: Instruction, operand: Instruction, replacement: Instruct
 
 
 def add_control_edge(before: Instruction, after: Instruction) -> None:
-    """Orders two instructions of one computation without passing a value."""
+    """Adds a control edge: `after` runs after `before`, which is in the same computation."""
     if before.parent is not after.parent:
         raise InvalidArgumentError(f"{before.name} and {after.name} are in different computations")
     if before not in after._control_predecessors:
@@ -191,7 +195,7 @@ def add_control_edge(before: Instruction, after: Instruction) -> None:
 
 
 def remove_control_edges(instruction: Instruction) -> None:
-    """Drops every control edge that an instruction is part of."""
+    """Removes all control edges to and from an instruction."""
     for before in instruction._control_predecessors:
         before._control_successors = tuple(i for i in before._control_successors if i is not instruction)
     for after in instruction._control_successors:
@@ -200,7 +204,10 @@ def remove_control_edges(instruction: Instruction) -> None:
 
 
 def remove(instruction: Instruction) -> None:
-    """Takes an instruction without users or control edges out of its computation; parameters and the root stay."""
+    """Removes an instruction from its computation.
+
+    Raises `InvalidArgumentError` if it has users or control edges, or is a parameter or the root.
+    """
     computation = instruction.parent
     if computation is None or instruction.has_users or computation.root is instruction:
         raise InvalidArgumentError(
@@ -217,10 +224,10 @@ def remove(instruction: Instruction) -> None:
 
 
 def remove_parameter(parameter: Instruction) -> None:
-    """Takes an unused parameter out of its computation; those behind it move up. Callers keep their operands."""
+    """Removes an unused parameter and renumbers the parameters after it. Does not change the operands of callers."""
     computation = parameter.parent
     if computation is None or not is_parameter(parameter) or parameter.has_users or parameter.is_root:
-        raise InvalidArgumentError(f"cannot remove {parameter.name}: it is no parameter, it is used, or it is the root")
+        raise InvalidArgumentError(f"cannot remove {parameter.name}: it is used, is the root or is not a parameter")
     computation.parameters.remove(parameter)
     for behind in computation.parameters[parameter.parameter_number :]:
         behind.attributes = behind.attributes.replace(number=behind.parameter_number - 1)
@@ -230,7 +237,7 @@ def remove_parameter(parameter: Instruction) -> None:
 
 
 def remove_computation(computation: Computation) -> None:
-    """Takes a computation without callers out of its module; the entry stays."""
+    """Removes a computation from its module; raises `InvalidArgumentError` if it has callers or is the entry."""
     module = computation.module
     if module is None or computation._callers or module.entry is computation:
         raise InvalidArgumentError(f"cannot remove computation {computation.name}: it is called or is the entry")
@@ -241,18 +248,18 @@ def remove_computation(computation: Computation) -> None:
 
 
 def reorder(computation: Computation, order: Iterable[Instruction]) -> None:
-    """Puts the instructions of a computation in a new order, which must hold each of them once."""
+    """Reorders the instructions of a computation; `order` must contain each of them once."""
     ordered = dict.fromkeys(order)
     if ordered.keys() != computation._instructions.keys():
-        raise InvalidArgumentError(f"the new order does not hold each instruction of {computation.name} once")
+        raise InvalidArgumentError(f"the new order does not contain each instruction of {computation.name} once")
     computation._instructions = ordered
 
 
 def reorder_computations(module: Module, order: Iterable[Computation]) -> None:
-    """Puts the computations of a module in a new order, which must hold each of them once."""
+    """Reorders the computations of a module; `order` must contain each of them once."""
     ordered = dict.fromkeys(order)
     if ordered.keys() != module._computations.keys():
-        raise InvalidArgumentError(f"the new order does not hold each computation of {module.name} once")
+        raise InvalidArgumentError(f"the new order does not contain each computation of {module.name} once")
     module._computations = ordered
 
 
@@ -262,7 +269,10 @@ def clone_instruction(
     operands: Sequence[Instruction],
     computations: Sequence[Computation] | None = None,
 ) -> Instruction:
-    """Appends a copy with other operands (and called computations); annotations are kept, control edges are not."""
+    """Appends a copy of an instruction with other operands (and called computations) to a computation.
+
+    Copies annotations, but not control edges.
+    """
     called = instruction.computations if computations is None else computations
     copy = Instruction(
         instruction.op,
@@ -279,7 +289,7 @@ def clone_instruction(
 
 
 def copy_annotations(source: Instruction, target: Instruction) -> None:
-    """Copies sharding, frontend attributes, backend config and the like."""
+    """Copies all annotations, such as sharding, frontend attributes and backend config, except for the metadata."""
     target.sharding = source.sharding
     target.frontend_attributes = source.frontend_attributes
     target.backend_config = source.backend_config
@@ -292,7 +302,7 @@ def copy_annotations(source: Instruction, target: Instruction) -> None:
 def clone_computation(
     computation: Computation, into: Module, computations: Mapping[Computation, Computation] | None = None
 ) -> Computation:
-    """Appends a copy of a computation to a module; a call of c goes to `computations.get(c, c)`."""
+    """Appends a copy of a computation to a module. Calls of c become calls of `computations.get(c, c)`."""
     replaced = computations or {}
     copy = add_computation(into, computation.name)
     copy.execution_thread = computation.execution_thread
@@ -309,7 +319,7 @@ def clone_computation(
 
 
 def clone_module(module: Module) -> Module:
-    """A copy that shares nothing mutable with the original."""
+    """Returns a copy of a module that shares no mutable object with the original."""
     copy = Module(module.name)
     copy.config = deepcopy(module.config)
     copy.stack_frames = deepcopy(module.stack_frames)
@@ -321,10 +331,10 @@ def clone_module(module: Module) -> Module:
     return copy
 
 
-def inline(call: Instruction) -> Instruction:
-    """Replaces a call (or fusion) by copies of the instructions of the computation it calls; returns the new root.
+def inline_call(call: Instruction) -> Instruction:
+    """Replaces a call or fusion by copies of the instructions of the called computation.
 
-    What had to run before or after the call runs before or after each of the copies.
+    Moves the control edges of the call to each of the copies. Returns the copy of the called computation's root.
     """
     computation = call.parent
     if computation is None or len(call.computations) != 1:
@@ -342,12 +352,12 @@ def inline(call: Instruction) -> Instruction:
                 add_control_edge(made[before], made[original])
     result = made[callee.root_instruction]
     replace_uses(call, result)
-    _hand_on_control_edges(call, [made[i] for i in callee if not is_parameter(i)])
+    _transfer_control_edges(call, [made[i] for i in callee if not is_parameter(i)])
     remove(call)
     return result
 
 
-def _hand_on_control_edges(call: Instruction, copies: Sequence[Instruction]) -> None:
+def _transfer_control_edges(call: Instruction, copies: Sequence[Instruction]) -> None:
     before, after = call.control_predecessors, call.control_successors
     remove_control_edges(call)
     for first, second in [*product(before, copies or after), *product(copies, after)]:

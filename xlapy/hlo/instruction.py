@@ -1,7 +1,7 @@
-"""One node of HLO: `Instruction`, and the metadata it carries.
+"""`Instruction`: one operation of an HLO computation.
 
-Owns: the data of an instruction. Edges (operands, users, control edges, called computations) are changed only by
-`xlapy.hlo.edit`. Must not know: text, evaluation, what any particular op means.
+Responsible for the data of an instruction. Only `xlapy.hlo.edit` changes its edges: operands, users, control edges and
+called computations. Does not depend on text or on evaluation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_INSTRUCTIONS: tuple[Any, ...] = ()
 
 
 class Instruction:
-    """An operation applied to operands; a vertex of a `Computation`.
+    """An operation applied to operands; a node of a `Computation`.
 
     `op` is the `OpDef`; `attributes` the op's frozen attribute object; `computations` the called computations in the
     order of the op's called-computation slots. `attributes_as` gives the attributes with the type that the op declares.
@@ -82,14 +82,14 @@ class Instruction:
         self.original_value: str = ""
         self.statistics: str = ""
         self.result_accuracy: str = ""
-        self.proto_fields: bytes = b""  # of the message it was read from: what has no place here
+        self.proto_fields: bytes = b""  # fields of the HloInstructionProto it was read from that have no attribute here
         self._users: dict[Instruction, None] | None = None
         self._control_predecessors: tuple[Instruction, ...] = _NO_INSTRUCTIONS
         self._control_successors: tuple[Instruction, ...] = _NO_INSTRUCTIONS
 
     @property
     def users(self) -> tuple[Instruction, ...]:
-        """The instructions that read this one, each once, in the order in which they began to."""
+        """The instructions that have this one as an operand, each once, in the order in which they were added."""
         return tuple(self._users) if self._users else ()
 
     @property
@@ -102,7 +102,7 @@ class Instruction:
 
     @property
     def control_predecessors(self) -> tuple[Instruction, ...]:
-        """Instructions that must run before this one without giving it a value."""
+        """Instructions that must run before this one although it does not read their results."""
         return self._control_predecessors
 
     @property
@@ -166,7 +166,7 @@ class Instruction:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # Reached only for names that are no slot: attributes of the op, then roles of called computations.
+            # Python calls this only for names that are not found otherwise: the attributes of the op.
             attributes = object.__getattribute__(self, "attributes")
             if not name.startswith("_") and hasattr(attributes, name):
                 return getattr(attributes, name)
@@ -190,7 +190,7 @@ class Instruction:
 
     @property
     def to_apply(self) -> Computation:
-        """The scalar computation of a call, map, reduce, reduce-window, scatter or sort."""
+        """The called computation in the slot `to_apply`, for example the reducer of a reduce."""
         return self.computation("to_apply")
 
     def __repr__(self) -> str:

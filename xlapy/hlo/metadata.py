@@ -1,6 +1,6 @@
-"""The text form of `OpMetadata`: `{op_type="add" op_name="jit(f)/add" source_file="f.py" source_line=3}`.
+"""`OpMetadata`, the origin of an instruction, and its text form: `{op_type="add" op_name="jit(f)/add" source_line=3}`.
 
-Owns: reading it from a `HloCursor` and writing it as XLA does. Must not know: the parser, instructions.
+Responsible for reading the text from an `HloCursor` and for writing it as XLA does. Does not depend on instructions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xlapy.opcodes.attributes.codecs import INTEGERS, AttributeCodec, escape
 
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
-    """Where an instruction comes from: the framework's op, and the user's source line (1-based; 0 is unknown)."""
+    """The origin of an instruction: the framework's op and the user's source line (1-based; 0 if unknown)."""
 
     op_type: str = ""
     op_name: str = ""
@@ -31,9 +31,11 @@ class OpMetadata:
     metadata_payload: str = ""
 
 
-_STRINGS = frozenset(["op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload"])
-_INTEGERS = frozenset(["source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"])
-_ORDER = (
+_STRING_FIELDS = frozenset(
+    ["op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload"]
+)
+_INTEGER_FIELDS = frozenset(["source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"])
+_FIELD_ORDER = (
     "op_type",
     "op_name",
     "source_file",
@@ -47,12 +49,12 @@ _ORDER = (
     "stack_frame_id",
     "metadata_payload",
 )
-_SHOWN = ("op_type", "op_name", "source_file", "scheduling_name", "stack_frame_id", "metadata_payload")
+_PRINTED_FIELDS = ("op_type", "op_name", "source_file", "scheduling_name", "stack_frame_id", "metadata_payload")
 _KEY = re.compile(r"([a-z_]+)=")
 
 
 class MetadataCodec(AttributeCodec[OpMetadata]):
-    """`{op_name="jit(f)/add" source_line=3}`; commas between the entries are accepted, not written."""
+    """`{op_name="jit(f)/add" source_line=3}`; commas between the entries are accepted but not written."""
 
     def read(self, cursor: HloCursor) -> OpMetadata:
         values: dict[str, Any] = {}
@@ -61,7 +63,7 @@ class MetadataCodec(AttributeCodec[OpMetadata]):
             cursor.accept(",")
             match = cursor.match(_KEY)
             if match is None:
-                cursor.fail('expected an entry of metadata such as op_name="add", or }')
+                cursor.fail('expected a metadata field such as op_name="add", or }')
             if match[1] in values:
                 cursor.fail(f"metadata entry {match[1]!r} is given twice")
             values[match[1]] = self._entry(cursor, match[1])
@@ -72,24 +74,24 @@ class MetadataCodec(AttributeCodec[OpMetadata]):
 
     @staticmethod
     def _entry(cursor: HloCursor, key: str) -> Any:
-        if key in _STRINGS:
+        if key in _STRING_FIELDS:
             return cursor.string()
-        if key in _INTEGERS:
+        if key in _INTEGER_FIELDS:
             number = cursor.integer()
             if not -(2**31) <= number < 2**31:
                 cursor.fail(f"metadata entry {key} = {number} does not fit in 32 bits")
             return number
         if key == "profile_type":
             return INTEGERS.read(cursor)
-        return cursor.fail(f"unknown metadata entry {key!r}; expected one of {', '.join(_ORDER)}")
+        return cursor.fail(f"unknown metadata entry {key!r}; expected one of {', '.join(_FIELD_ORDER)}")
 
 
 def metadata_text(metadata: OpMetadata, *, only_op_name: bool = False) -> str:
-    """The entries that are set, in XLA's order, without the braces."""
+    """The text of the fields that are set, in XLA's order, without the braces."""
     if only_op_name:
         return f'op_name="{escape(metadata.op_name)}"' if metadata.op_name else ""
     parts: list[str] = []
-    for key in _ORDER:
+    for key in _FIELD_ORDER:
         value = getattr(metadata, key)
         if not value:
             continue
@@ -101,9 +103,9 @@ def metadata_text(metadata: OpMetadata, *, only_op_name: bool = False) -> str:
     return " ".join(parts)
 
 
-def is_shown(metadata: OpMetadata) -> bool:
-    """Whether XLA prints the metadata of an instruction at all: a line number alone it does not."""
-    return any(getattr(metadata, key) for key in _SHOWN)
+def is_printed(metadata: OpMetadata) -> bool:
+    """Whether XLA prints the metadata of an instruction; it does not if only line numbers are set."""
+    return any(getattr(metadata, key) for key in _PRINTED_FIELDS)
 
 
 METADATA = MetadataCodec()

@@ -18,12 +18,12 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import NameUniquer
 
 ShapeIndex = tuple[int, ...]
-"""A path into nested tuples: () is the whole value, (1, 0) element 0 of element 1."""
+"""A path into nested tuples: () is the whole value, (1, 0) is element 0 of element 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """An output that may or must live in a parameter's buffer."""
+    """An output that may or must share the buffer of a parameter."""
 
     output_index: ShapeIndex
     parameter_number: int
@@ -33,7 +33,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class BufferDonor:
-    """A parameter leaf whose buffer the program may use as it likes."""
+    """A leaf of a parameter whose buffer the program may reuse for any purpose."""
 
     parameter_number: int
     parameter_index: ShapeIndex
@@ -41,7 +41,7 @@ class BufferDonor:
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """A place in a source file; ids are 1-based rows of the tables of `StackFrames`."""
+    """A location in a source file; the ids are 1-based indices into the tables of `StackFrames`."""
 
     file_name_id: int
     function_name_id: int
@@ -53,7 +53,7 @@ class FileLocation:
 
 @dataclass(frozen=True, slots=True)
 class StackFrame:
-    """A location and the frame that called it (0: none), both 1-based ids."""
+    """A location and the frame that called it (0 if there is none), both as 1-based ids."""
 
     file_location_id: int
     parent_frame_id: int
@@ -61,7 +61,7 @@ class StackFrame:
 
 @dataclass(slots=True)
 class StackFrames:
-    """The tables that `OpMetadata.stack_frame_id` points into."""
+    """The tables to which `OpMetadata.stack_frame_id` refers."""
 
     file_names: list[str] = field(default_factory=list[str])
     function_names: list[str] = field(default_factory=list[str])
@@ -71,10 +71,10 @@ class StackFrames:
 
 @dataclass(slots=True)
 class ModuleConfig:
-    """What HLO text gives in the `HloModule` line beside the name.
+    """The attributes of a module that HLO text gives in the `HloModule` line.
 
-    `other` keeps, in order, header attributes that only pass through (key -> the value's text), `proto_fields` those
-    fields of an HloModuleProto that do.
+    `other` holds, in order, the attributes that are read and written without being interpreted (key -> text of the
+    value). `proto_fields` holds the fields of an HloModuleProto that are passed through in the same way.
     """
 
     entry_computation_layout: ProgramShape | None = None
@@ -111,7 +111,7 @@ class Module:
 
     @property
     def entry_computation(self) -> Computation:
-        """The entry; ValueError if the module is still being built and has none."""
+        """The entry computation; raises ValueError if the module is being built and has none yet."""
         if self.entry is None:
             raise ValueError(f"module {self.name} has no entry computation")
         return self.entry
@@ -121,35 +121,35 @@ class Module:
         return sum(len(computation) for computation in self._computations)
 
     def instructions(self) -> Iterator[Instruction]:
-        """All instructions of all computations."""
+        """Iterates over the instructions of all computations."""
         for computation in self._computations:
             yield from computation
 
     def find(self, name: str) -> Computation:
-        """The computation of a name; KeyError if there is none."""
+        """The computation with this name; raises KeyError if there is none."""
         for computation in self._computations:
             if computation.name == name:
                 return computation
         raise KeyError(f"module {self.name} has no computation {name!r}")
 
     def to_text(self, **options: Any) -> str:
-        """HLO text; options as in `xlapy.text.PrintOptions`."""
+        """The module as HLO text; the options are the fields of `xlapy.text.PrintOptions`."""
         text: str = find_conversion("to_text")(self, **options)
         return text
 
     def to_proto(self) -> bytes:
-        """The serialized HloModuleProto, as XLA reads it. Raises `ProtoError` without an entry."""
+        """The module as a serialized HloModuleProto; raises `ProtoError` if it has no entry computation."""
         data: bytes = find_conversion("to_proto")(self)
         return data
 
     @staticmethod
     def from_proto(data: bytes, verify: bool = True) -> Module:
-        """The module of a serialized HloModuleProto; raises as `xlapy.proto.from_proto` does."""
+        """Reads a module from a serialized HloModuleProto; raises as `xlapy.proto.from_proto` does."""
         module: Module = find_conversion("from_proto")(data, verify)
         return module
 
     def to_stablehlo(self, locations: bool = True) -> str:
-        """The StableHLO program as MLIR text; raises as `xlapy.stablehlo.export.to_stablehlo` does."""
+        """The module as a StableHLO program in MLIR text; raises as `xlapy.stablehlo.export.to_stablehlo` does."""
         text: str = find_conversion("to_stablehlo")(self, locations)
         return text
 

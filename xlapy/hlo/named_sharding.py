@@ -1,8 +1,8 @@
 """Shardings over named mesh axes: `{mesh['x'=2,'y'=4], [{'x'}, {'y', ?}], replicated={'z'}}`.
 
-Owns: `NamedSharding`, `DimensionSharding` and their text. Must not know: instructions. Meshes are
-`xlapy.opcodes.attributes.mesh`.
-Source: the named (mesh based) shardings of HLO text.
+Responsible for `NamedSharding`, `DimensionSharding` and their text. Does not depend on instructions. Meshes are
+defined in `xlapy.opcodes.attributes.mesh`.
+Source: the named (mesh-based) shardings of HLO text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LIST = re.compile(r"\{(?=\s*[{}])")
 
 @dataclass(frozen=True, slots=True)
 class DimensionSharding:
-    """The axes that cut one dimension, major first; an open one (`?`) may be cut further."""
+    """The mesh axes that split one dimension, major first. An open dimension (`?`) may be split further."""
 
     axes: tuple[AxisRef, ...] = ()
     is_closed: bool = True
@@ -40,7 +40,7 @@ class DimensionSharding:
 
 
 class NamedForm(Enum):
-    """How the text goes on after the mesh."""
+    """The form of the text after the mesh."""
 
     DIMENSIONS = "dimensions"
     REPLICATED = "replicated"
@@ -51,7 +51,7 @@ class NamedForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NamedSharding:
-    """One array's sharding over the axes of a mesh. `reduction` of unreduced axes is sum, max or min."""
+    """The sharding of an array over the axes of a mesh. `reduction` of unreduced axes is sum, max or min."""
 
     mesh: Mesh
     form: NamedForm = NamedForm.DIMENSIONS
@@ -74,8 +74,8 @@ class NamedSharding:
             return []
         reduction = "" if self.reduction == "sum" else self.reduction
         if self.form is NamedForm.UNREDUCED:
-            some = self._axes(self.unreduced_axes) if self.unreduced_axes else ""
-            return [f"unreduced{'=' if reduction or some else ''}{reduction}{some}"]
+            names = self._axes(self.unreduced_axes) if self.unreduced_axes else ""
+            return [f"unreduced{'=' if reduction or names else ''}{reduction}{names}"]
         if self.form is not NamedForm.DIMENSIONS:
             return [self.form.value]
         parts = [f"[{', '.join(dimension.to_text(self.mesh) for dimension in self.dimensions)}]"]
@@ -156,16 +156,19 @@ def _read_dimensions(cursor: HloCursor, mesh: Mesh) -> NamedSharding:
 
 
 def _check_disjoint(cursor: HloCursor, mesh: Mesh, axes: list[AxisRef]) -> None:
-    """Each part of the mesh may be used once in a sharding."""
-    for place, first in enumerate(axes):
-        for second in axes[place + 1 :]:
+    """Fails unless each axis or sub-axis of the mesh is used at most once."""
+    for index, first in enumerate(axes):
+        for second in axes[index + 1 :]:
             if not disjoint(first, second):
                 texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
                 cursor.fail(f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
 
 
 def short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> NamedForm:
-    """Without dimensions, no axes at all mean replicated, and all of them say one thing about everything."""
+    """The form of a sharding without dimensions.
+
+    It is REPLICATED without any axes, UNREDUCED or MANUAL if all axes of the mesh are so, else DIMENSIONS.
+    """
     every = tuple(AxisRef(number) for number in range(len(mesh.axis_names)))
     if not (replicated or unreduced or manual):
         return NamedForm.REPLICATED

@@ -1,6 +1,6 @@
-"""Unique names inside a module, made the way XLA makes them.
+"""Unique names of the instructions and computations of a module, formed as in XLA.
 
-Owns: `NameUniquer`. Must not know: instructions.
+Responsible for `NameUniquer`. Does not depend on instructions.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from xlapy.base.element_types import ALL_TYPES, BUFFER, PRIMITIVE_TYPE_INVALID, 
 
 _SUFFIX = re.compile(r"(.+)\.(-?[0-9]+)", re.DOTALL)
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_.\-]")
-_NO_WORDS = (TUPLE, BUFFER, PRIMITIVE_TYPE_INVALID)
-TYPE_NAMES = frozenset([*(t.text for t in ALL_TYPES if t not in _NO_WORDS), "opaque_type"])
-"""Words that HLO text reads as the type of an array, so that no instruction can have them as its name."""
+_NOT_WRITTEN_AS_WORDS = (TUPLE, BUFFER, PRIMITIVE_TYPE_INVALID)
+TYPE_NAMES = frozenset([*(t.text for t in ALL_TYPES if t not in _NOT_WRITTEN_AS_WORDS), "opaque_type"])
+"""Words that the HLO parser reads as the element type of an array. They cannot be names of instructions."""
 
 
 def sanitize(name: str) -> str:
-    """A name of letters, digits, `_`, `-`, `.`, starting with a letter or `_`, and never a type's name.
+    """Makes a legal name: letters, digits, `_`, `-` and `.`, starting with a letter or `_`, and not an element type.
 
-    HLO text could not read `u2 = ...` back, so such a name gains an underscore; a leading `__`, which back ends
-    reserve, becomes `a_` unless it is `__xla_`.
+    The parser could not read `u2 = ...`, so an underscore is appended to the name of a type. A leading `__`, which back
+    ends reserve, becomes `a_`, except in `__xla_`.
     """
     clean = _ILLEGAL.sub("_", name)
     if not clean:
@@ -56,7 +56,10 @@ class _Numbers:
 
 @functools.lru_cache(1 << 14)
 def _parts(name: str) -> tuple[str, int, bool]:
-    """The root of a name, its numeric suffix or 0, and whether it has one; modules are copied with their names."""
+    """Splits a name into root and numeric suffix (0 if it has none), and tells whether it has a suffix.
+
+    Results are cached, because copies of a module have the same names.
+    """
     root = sanitize(name)
     match = _SUFFIX.fullmatch(root)
     if match and len(match[2]) < 21 and -(2**63) <= int(match[2]) < 2**63:
@@ -65,7 +68,7 @@ def _parts(name: str) -> tuple[str, int, bool]:
 
 
 class NameUniquer:
-    """Gives out names: `a`, then `a.1`, `a.2`; a numeric suffix asked for is kept while it is free."""
+    """Makes names unique: `a`, then `a.1`, `a.2`. A requested numeric suffix is kept if it is unused."""
 
     __slots__ = ("_roots",)
 
@@ -73,7 +76,7 @@ class NameUniquer:
         self._roots: dict[str, _Numbers] = {}
 
     def unique(self, name: str) -> str:
-        """A name not given out before, as near to `name` as XLA's rules make it."""
+        """Returns a name that was not returned before, derived from `name` by XLA's rules."""
         root, wanted, suffixed = _parts(name)
         numbers = self._roots.get(root)
         if numbers is None:

@@ -1,6 +1,6 @@
-"""How an instruction's result is split over devices: `Sharding`, in every form that HLO text has.
+"""`Sharding`: how the result of an instruction is distributed over devices, in every form that HLO text has.
 
-Owns: the value, its canonical form and its text. Must not know: the parser, partitioning itself.
+Responsible for the value, its canonical form and its text. Does not depend on partitioning.
 Source: sharding attributes of HLO text (OpSharding, tile assignments V1 and V2, named meshes).
 """
 
@@ -22,7 +22,7 @@ from xlapy.opcodes.attributes.codecs import AttributeCodec, entries, int64_from_
 
 
 class ShardingKind(Enum):
-    """Which form a sharding has."""
+    """The form of a sharding."""
 
     REPLICATED = "replicated"
     MANUAL = "manual"
@@ -34,7 +34,7 @@ class ShardingKind(Enum):
     TUPLE = "tuple"
 
 
-_WHOLE = {
+_KIND_OF_WORD = {
     k.value: k for k in (ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.UNKNOWN, ShardingKind.UNREDUCED)
 }
 _SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
@@ -42,11 +42,11 @@ _SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """One sharding; only the fields of its kind are set.
+    """A sharding; only the fields of its kind are set.
 
-    tiles: the devices of a TILED one; its last dimensions are subgroups of `subgroup_types`, or copies of the same
-    tile if `replicate_on_last_tile_dim`. device: of a MAXIMAL one. elements: of a TUPLE, one a leaf of the tuple shape.
-    shard_group: `("shard_as", 3)` or `("shard_like", 3)`.
+    tiles: the devices of a TILED sharding. Its last dimensions are subgroups of `subgroup_types`, or replicas of the
+    same tile if `replicate_on_last_tile_dim`. device: the device of a MAXIMAL sharding. elements: one sharding per
+    leaf of the shape, for a TUPLE. shard_group: `("shard_as", 3)` or `("shard_like", 3)`.
     """
 
     kind: ShardingKind
@@ -61,17 +61,17 @@ class Sharding:
 
     @staticmethod
     def parse(text: str) -> Sharding:
-        """The sharding of a text such as `{devices=[2,1]<=[2]}`, braces included. Raises ParseError."""
+        """Parses `{devices=[2,1]<=[2]}`, including the braces; raises `ParseError` if malformed."""
         cursor = HloCursor(text)
         sharding = SHARDING.read(cursor)
         cursor.expect_end("sharding")
         return sharding
 
     def check(self, shape: Shape) -> None:
-        """Raises ShapeError unless a value of this shape can be split so.
+        """Raises `ShapeError` unless a value of this shape can have the sharding.
 
-        A tuple needs a sharding for each leaf, an array a number of tiles for each dimension, the tiles of a list of
-        devices a device each. Tokens take any sharding.
+        A tuple needs one sharding per leaf, an array one tile count per dimension, and a list of devices a distinct
+        device per tile. A token can have any sharding.
         """
         if shape.is_token:
             return
@@ -99,7 +99,7 @@ class Sharding:
             rank = self.data_rank
             devices = self.tiles.devices
             if isinstance(devices, tuple) and (len(set(devices)) != len(devices) or min(devices) < 0):
-                raise ShapeError(f"sharding {self} does not name a device of its own for each tile")
+                raise ShapeError(f"sharding {self} does not name a distinct device for each tile")
         else:
             return
         if rank != shape.rank:
@@ -109,19 +109,19 @@ class Sharding:
 
     @property
     def data_rank(self) -> int:
-        """How many dimensions of a TILED sharding's tiles are dimensions of the value; the others are subgroups."""
+        """The number of leading tile dimensions that are dimensions of the value; the others are subgroups."""
         tiles = 0 if self.tiles is None else len(self.tiles.dimensions)
         return tiles - len(self.subgroup_types) - self.replicate_on_last_tile_dim
 
     def for_shape(self, shape: Shape) -> Sharding:
-        """On a tuple shape, one sharding of an array means that sharding for every leaf."""
+        """The sharding for a value of this shape: on a tuple, a sharding of one array applies to every leaf."""
         if not shape.is_tuple or self.kind is ShardingKind.TUPLE:
             return self
         leaves = sum(1 for _ in shape.leaves())  # an empty tuple counts as one leaf
         return Sharding(ShardingKind.TUPLE, elements=(self,) * max(leaves, 1))
 
     def to_text(self, metadata: bool = True) -> str:
-        """XLA's text, braces included; without metadata if `metadata` is false."""
+        """XLA's text, including the braces; `metadata` tells whether to print the metadata."""
         if self.kind is ShardingKind.TUPLE:
             return f"{{{_listed([element.to_text(metadata) for element in self.elements])}}}"
         if self.named is not None:
@@ -152,65 +152,68 @@ class Sharding:
 
 
 def _listed(texts: list[str]) -> str:
-    """Joined by commas, every fifth one marked with its number."""
+    """Joins texts with commas and marks every fifth one with its index, as XLA does."""
     marked = [f"/*index={i}*/{text}" if i and i % 5 == 0 else text for i, text in enumerate(texts)]
     return ", ".join(marked)
 
 
-def tiled(tiles: TileAssignment, subgroup_types: tuple[str, ...] = ()) -> Sharding:
+def tiled_sharding(tiles: TileAssignment, subgroup_types: tuple[str, ...] = ()) -> Sharding:
     """The canonical sharding of tiles whose last dimensions are subgroups of the given types.
 
-    Subgroups of one type only over untiled data become that type, dimensions of size 1 go, dimensions of the same type
-    merge, and types are ordered with `replicated` last, as XLA does.
+    As in XLA, subgroups of a single type over untiled data become a sharding of that type, subgroup dimensions of size
+    1 are removed, dimensions of the same type are merged, and the types are ordered with `replicated` last.
     """
     if not subgroup_types:
         return Sharding(ShardingKind.TILED, tiles=tiles)
     data = len(tiles.dimensions) - len(subgroup_types)
     first = subgroup_types[0]
-    if len(set(subgroup_types)) == 1 and math.prod(tiles.dimensions[:data]) == 1 and first in _WHOLE:
-        return Sharding(_WHOLE[first])
+    if len(set(subgroup_types)) == 1 and math.prod(tiles.dimensions[:data]) == 1 and first in _KIND_OF_WORD:
+        return Sharding(_KIND_OF_WORD[first])
     by_type: dict[str, list[int]] = {}
-    for place, kind in enumerate(subgroup_types, data):
-        if tiles.dimensions[place] != 1:
-            by_type.setdefault(kind, []).append(place)
-    if len(by_type) > 1 or sum(map(len, by_type.values())) != len(subgroup_types) or _repeated(by_type):
-        tiles, subgroup_types = _merge(tiles, data, by_type)
-    return _subgrouped(tiles, subgroup_types)
+    for dimension, subgroup in enumerate(subgroup_types, data):
+        if tiles.dimensions[dimension] != 1:
+            by_type.setdefault(subgroup, []).append(dimension)
+    if len(by_type) > 1 or sum(map(len, by_type.values())) != len(subgroup_types) or _has_repeated_type(by_type):
+        tiles, subgroup_types = _merge_subgroups(tiles, data, by_type)
+    return _sharding_with_subgroups(tiles, subgroup_types)
 
 
-def _repeated(by_type: dict[str, list[int]]) -> bool:
-    return any(len(places) > 1 for places in by_type.values())
+def _has_repeated_type(by_type: dict[str, list[int]]) -> bool:
+    return any(len(dimensions) > 1 for dimensions in by_type.values())
 
 
-def _merge(tiles: TileAssignment, data: int, by_type: dict[str, list[int]]) -> tuple[TileAssignment, tuple[str, ...]]:
-    types = tuple(kind for kind in _SUBGROUP_ORDER if kind in by_type)
-    kept = [place for kind in types for place in by_type[kind]]
-    removed = [place for place in range(data, len(tiles.dimensions)) if place not in kept]
-    sizes = [math.prod(tiles.dimensions[place] for place in by_type[kind]) for kind in types]
+def _merge_subgroups(
+    tiles: TileAssignment, data: int, by_type: dict[str, list[int]]
+) -> tuple[TileAssignment, tuple[str, ...]]:
+    """Merges the subgroup dimensions of each type into one and orders them by type."""
+    types = tuple(subgroup for subgroup in _SUBGROUP_ORDER if subgroup in by_type)
+    kept = [dimension for subgroup in types for dimension in by_type[subgroup]]
+    removed = [dimension for dimension in range(data, len(tiles.dimensions)) if dimension not in kept]
+    sizes = [math.prod(tiles.dimensions[dimension] for dimension in by_type[subgroup]) for subgroup in types]
     moved = tiles.transpose([*range(data), *kept, *removed])
     return moved.reshape([*tiles.dimensions[:data], *sizes]), types
 
 
-def _subgrouped(tiles: TileAssignment, types: tuple[str, ...]) -> Sharding:
+def _sharding_with_subgroups(tiles: TileAssignment, types: tuple[str, ...]) -> Sharding:
     if not types:
         return Sharding(ShardingKind.TILED, tiles=tiles)
     if types == ("replicated",):
-        return _partial(tiles)
+        return _partially_replicated(tiles)
     if types == ("manual",) and tiles.size == tiles.dimensions[-1]:
         return Sharding(ShardingKind.MANUAL)
     if types[-1] == "replicated":
-        partial = _partial(tiles)
+        partial = _partially_replicated(tiles)
         return dataclasses.replace(partial, replicate_on_last_tile_dim=False, subgroup_types=types)
     return Sharding(ShardingKind.TILED, tiles=tiles, subgroup_types=types)
 
 
-def _partial(tiles: TileAssignment) -> Sharding:
-    """Tiles whose last dimension counts copies of the same tile."""
+def _partially_replicated(tiles: TileAssignment) -> Sharding:
+    """The sharding of tiles whose last dimension holds replicas of the same tile."""
     if len(tiles.dimensions) == 1 or tiles.dimensions[-1] == tiles.size:
         return Sharding(ShardingKind.REPLICATED)
     if tiles.dimensions[-1] == 1:
         return Sharding(ShardingKind.TILED, tiles=tiles.reshape(tiles.dimensions[:-1]))
-    return Sharding(ShardingKind.TILED, tiles=tiles.sort_last(), replicate_on_last_tile_dim=True)
+    return Sharding(ShardingKind.TILED, tiles=tiles.sort_last_dimension(), replicate_on_last_tile_dim=True)
 
 
 _NAMED = re.compile(r"(?=(?:maximal_)?mesh\s*\[)")
@@ -239,11 +242,11 @@ class ShardingCodec(AttributeCodec[Sharding]):
 
 
 def _read_one(cursor: HloCursor) -> Sharding:
-    """Reads one sharding behind its opening brace."""
+    """Reads one sharding after its opening brace."""
     if cursor.match(_NAMED):
         named = read_named(cursor)
         return Sharding(ShardingKind.NAMED, named=named)
-    entries = _Entries()
+    entries = _ShardingEntries()
     while not cursor.accept("}"):
         match = cursor.match(_ENTRY)
         if match is None:
@@ -251,12 +254,12 @@ def _read_one(cursor: HloCursor) -> Sharding:
                 "expected replicated, manual, unknown, unreduced, maximal, device=, devices=, metadata=, "
                 "last_tile_dims=, last_tile_dim_replicate, shard_as, shard_like, mesh[ or }"
             )
-        entries.take(cursor, match)
+        entries.read(cursor, match)
     return entries.sharding(cursor)
 
 
-class _Entries:
-    """What was read inside the braces of one sharding, in any order."""
+class _ShardingEntries:
+    """The entries between the braces of one sharding, which may be in any order."""
 
     def __init__(self) -> None:
         self.words: set[str] = set()
@@ -266,7 +269,7 @@ class _Entries:
         self.group: tuple[str, int] | None = None
         self.metadata: tuple[OpMetadata, ...] = ()
 
-    def take(self, cursor: HloCursor, match: re.Match[str]) -> None:
+    def read(self, cursor: HloCursor, match: re.Match[str]) -> None:
         if match["word"]:
             self.words.add(match["word"])
         elif match["group"]:
@@ -297,7 +300,7 @@ class _Entries:
                 return Sharding(ShardingKind.MAXIMAL, device=self.device)
             if self.device is not None or self.tiles is not None:
                 cursor.fail(f"a {word} sharding takes no devices")
-            return Sharding(_WHOLE[word])
+            return Sharding(_KIND_OF_WORD[word])
         if self.tiles is None:
             cursor.fail("a sharding needs devices= or one of replicated, manual, unknown, unreduced and maximal")
         types = ("replicated",) if "last_tile_dim_replicate" in self.words else self.types
@@ -305,7 +308,7 @@ class _Entries:
             cursor.fail(f"{len(types)} subgroup types for {len(self.tiles.dimensions)} tile dimensions")
         if isinstance(self.tiles.devices, tuple) and self.tiles.size < 2:
             cursor.fail("a tiled sharding needs more than one device")
-        return tiled(self.tiles, types)
+        return tiled_sharding(self.tiles, types)
 
 
 def _read_types(cursor: HloCursor) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""Which device holds which tile: `devices=[2,4]<=[4,2]T(1,0)` and `devices=[2,2]0,2,1,3`.
+"""`TileAssignment`: the device of each tile of a sharding, `devices=[2,4]<=[4,2]T(1,0)` or `devices=[2,2]0,2,1,3`.
 
-Owns: `TileAssignment`, its transposition and text. Must not know: what the tiles are for.
+Responsible for the assignment, its transposition and its text. Does not depend on what the tiles are used for.
 Source: shardings of HLO text (a list of devices is tile assignment V1, the iota form V2).
 """
 
@@ -19,7 +19,7 @@ from xlapy.opcodes.attributes.codecs import integers_from_text
 from xlapy.opcodes.attributes.mesh import Iota, read_iota
 
 Piece = tuple[int, int, int]
-"""A factor of a dimension of an iota: the dimension, minus its stride in it, its size; sorted in the order of ids."""
+"""A factor of an iota dimension as (dimension, negated stride, size), which sorts in the order of the device ids."""
 
 _SQUARE = re.compile(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")
 _DEVICES = re.compile(r"-?\d+(?:\s*,\s*-?\d+)*(?!\w)")
@@ -27,7 +27,7 @@ _DEVICES = re.compile(r"-?\d+(?:\s*,\s*-?\d+)*(?!\w)")
 
 @dataclass(frozen=True, slots=True)
 class TileAssignment:
-    """The device of every tile of an array cut into `dimensions` tiles, row-major: an `Iota` or a list.
+    """The devices of an array's tiles in row-major order, as an `Iota` or a list. `dimensions` are tiles per dimension.
 
     Example: `[2,2]<=[2,2]T(1,0)` is devices 0, 2, 1, 3.
     """
@@ -37,7 +37,7 @@ class TileAssignment:
 
     @staticmethod
     def make(dimensions: Sequence[int], devices: Iota | Sequence[int] | None = None) -> TileAssignment:
-        """Over the devices 0..n-1 by default; `ShapeError` if tiles and devices differ in number."""
+        """Assigns the devices 0..n-1 by default; raises `ShapeError` if the numbers of tiles and devices differ."""
         count = bounded_product(dimensions)
         if count >= 2**63:
             raise ShapeError(f"[{','.join(map(str, dimensions))}] has more tiles than 64 bits hold")
@@ -57,11 +57,11 @@ class TileAssignment:
         return self.devices.ids() if isinstance(self.devices, Iota) else self.devices
 
     def reshape(self, dimensions: Sequence[int]) -> TileAssignment:
-        """The same devices in the same order under other tile counts with the same product."""
+        """The same devices in the same order with other tile counts, whose product is the same."""
         return TileAssignment(tuple(dimensions), self.devices)
 
     def transpose(self, perm: Sequence[int]) -> TileAssignment:
-        """The tiles' dimensions in another order; an iota stays one where its factors allow it."""
+        """Permutes the dimensions of the tiles; the result stays an `Iota` if its factors allow it."""
         sizes = tuple(self.dimensions[d] for d in perm)
         parts = self._pieces()
         if parts is not None:
@@ -71,8 +71,8 @@ class TileAssignment:
         ranges = [range(0, self.dimensions[d] * strides[d], strides[d]) for d in perm]
         return TileAssignment(sizes, tuple(ids[sum(at)] for at in itertools.product(*ranges)))
 
-    def sort_last(self) -> TileAssignment:
-        """The devices of each group along the last dimension in ascending order."""
+    def sort_last_dimension(self) -> TileAssignment:
+        """Sorts the devices along the last dimension in ascending order."""
         parts = self._pieces()
         if parts is not None:
             before = [piece for some in parts[:-1] for piece in some]
@@ -110,7 +110,7 @@ class TileAssignment:
 
 
 def _iota(pieces: list[Piece]) -> Iota:
-    """The iota that visits pieces in the given order."""
+    """The iota that enumerates pieces in the given order."""
     order = sorted(pieces)
     return Iota.make([size for _, _, size in order] or [1], [order.index(piece) for piece in pieces])
 

@@ -1,6 +1,7 @@
-"""Orders over the IR: instructions of a computation, computations of a module. All iterative: no recursion limit.
+"""Traversals of the IR: the instructions of a computation and the computations of a module.
 
-Owns: post-orders (the same ones XLA prints in), reachability, cycle search. Must not know: what ops mean.
+Responsible for post-orders (those in which XLA prints), reachability and cycle detection. The algorithms are iterative,
+so deep graphs do not exceed Python's recursion limit. Does not depend on what ops mean.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ T = TypeVar("T")
 
 
 def post_order(computation: Computation) -> list[Instruction]:
-    """Every instruction after its operands and control predecessors, in XLA's order.
+    """The instructions in XLA's post-order: each one follows its operands and control predecessors.
 
-    Depth first from each instruction without users, in the computation's order; control predecessors are visited before
-    operands, the last of them first, operands from the first on.
+    Visits depth first from each instruction without users, in the order of the computation. Control predecessors are
+    visited before operands, the last one first; operands are visited in order.
     """
     done: set[Instruction] = set()
     order: list[Instruction] = []
@@ -42,12 +43,12 @@ def _visit(root: Instruction, done: set[Instruction], order: list[Instruction]) 
             done.add(current)
             order.append(current)
         else:
-            waits = [operand for operand in reversed(current.operands) if operand not in done]
+            pending = [operand for operand in reversed(current.operands) if operand not in done]
             if current.control_predecessors:
-                waits += [before for before in current.control_predecessors if before not in done]
-            if waits:
+                pending += [before for before in current.control_predecessors if before not in done]
+            if pending:
                 entered.add(current)
-                stack += waits
+                stack += pending
             else:
                 stack.pop()
                 done.add(current)
@@ -55,7 +56,7 @@ def _visit(root: Instruction, done: set[Instruction], order: list[Instruction]) 
 
 
 def ancestors(roots: Iterable[Instruction]) -> set[Instruction]:
-    """The instructions that the roots depend on through operands and control edges, the roots included."""
+    """The instructions on which the roots depend through operands and control edges, including the roots."""
     found: set[Instruction] = set()
     stack = list(roots)
     while stack:
@@ -68,17 +69,17 @@ def ancestors(roots: Iterable[Instruction]) -> set[Instruction]:
 
 
 def find_cycle(computation: Computation) -> list[Instruction]:
-    """Instructions that depend on each other in a circle, each using the next; empty if there are none."""
-    return _cycle(list(computation), lambda i: (*i.operands, *i.control_predecessors))
+    """A cycle of instructions, each of which depends on the next; empty if there is none."""
+    return _find_cycle(list(computation), lambda i: (*i.operands, *i.control_predecessors))
 
 
 def find_call_cycle(module: Module) -> list[Computation]:
-    """Computations that call each other in a circle; empty if there are none."""
-    return _cycle(list(module.computations), called_computations)
+    """A cycle of computations, each of which calls the next; empty if there is none."""
+    return _find_cycle(list(module.computations), called_computations)
 
 
 def called_computations(computation: Computation) -> list[Computation]:
-    """The computations called by the instructions, each once, in the order in which XLA visits the calls."""
+    """The computations that a computation's instructions call, each once, in the order in which XLA visits them."""
     found: dict[Computation, None] = {}
     for instruction in computation:
         if instruction.computations:
@@ -86,8 +87,8 @@ def called_computations(computation: Computation) -> list[Computation]:
     return list(found)
 
 
-def _cycle(nodes: list[T], successors: Callable[[T], Iterable[T]]) -> list[T]:
-    """A circle in a graph by iterative depth-first search."""
+def _find_cycle(nodes: list[T], successors: Callable[[T], Iterable[T]]) -> list[T]:
+    """A cycle of a graph, found by iterative depth-first search; empty if there is none."""
     entered: set[T] = set()
     done: set[T] = set()
     for start in nodes:
@@ -111,7 +112,7 @@ def _cycle(nodes: list[T], successors: Callable[[T], Iterable[T]]) -> list[T]:
 
 
 def computation_post_order(module: Module) -> list[Computation]:
-    """Every computation after those it calls; nearly the order in which XLA prints a module (see `print_order`)."""
+    """The computations in post-order: each one follows those it calls. `print_order` differs in rare cases."""
     order: dict[Computation, None] = {}
     for root in _uncalled(module):
         _visit_computation(root, order)
@@ -121,7 +122,7 @@ def computation_post_order(module: Module) -> list[Computation]:
 
 
 def callees_first(module: Module) -> list[Computation]:
-    """The computations in the module's own order, but none before those it calls."""
+    """The computations in the order of the module, except that each one follows those it calls."""
     order: dict[Computation, None] = {}
     for computation in module.computations:
         _visit_computation(computation, order)
@@ -129,7 +130,7 @@ def callees_first(module: Module) -> list[Computation]:
 
 
 def _uncalled(module: Module) -> list[Computation]:
-    """The computations that no other calls: the entry, and what is not used."""
+    """The computations without callers: the entry computation and unused ones."""
     return [computation for computation in module.computations if not computation.callers]
 
 
@@ -151,8 +152,8 @@ def _visit_computation(root: Computation, order: dict[Computation, None]) -> Non
 def print_order(module: Module) -> list[Computation]:
     """The computations in the order in which XLA prints them.
 
-    XLA takes note of a computation when it meets the first call, not when it visits it: one that is called both by a
-    caller and by another callee of that caller may come after the latter.
+    XLA marks a computation as visited when it finds the first call, before it visits the computation. A computation
+    that is called both by a caller and by another callee of that caller may therefore follow the latter.
     """
     order: dict[Computation, None] = {}
     for root in _uncalled(module):
@@ -164,9 +165,9 @@ def print_order(module: Module) -> list[Computation]:
 
 
 def _append_callees(root: Computation, order: dict[Computation, None]) -> None:
-    noticed: set[Computation] = set()
+    discovered: set[Computation] = set()
     for instruction in root:
-        stack = _notice(instruction, noticed)
+        stack = _discover(instruction, discovered)
         while stack:
             computation, remaining = stack[-1]
             following = next(remaining, None)
@@ -174,20 +175,22 @@ def _append_callees(root: Computation, order: dict[Computation, None]) -> None:
                 stack.pop()
                 order.setdefault(computation)
             else:
-                stack.extend(_notice(following, noticed))
+                stack.extend(_discover(following, discovered))
 
 
-def _notice(instruction: Instruction, noticed: set[Computation]) -> list[tuple[Computation, Iterator[Instruction]]]:
-    """The callees of an instruction that were not met before, the first of them last."""
+def _discover(
+    instruction: Instruction, discovered: set[Computation]
+) -> list[tuple[Computation, Iterator[Instruction]]]:
+    """The callees of an instruction that were not discovered before, in reverse order."""
     found: list[tuple[Computation, Iterator[Instruction]]] = []
     for callee in reversed(_calls(instruction)):
-        if callee not in noticed:
-            noticed.add(callee)
+        if callee not in discovered:
+            discovered.add(callee)
             found.append((callee, iter(callee)))
     return found
 
 
 def _calls(instruction: Instruction) -> tuple[Computation, ...]:
-    """The callees in XLA's order: it keeps the body of a loop before its condition, although it prints it behind."""
+    """The callees in XLA's order: the body of a while precedes its condition, although it is printed after it."""
     called = instruction.computations
     return called[::-1] if instruction.op is WHILE else called

@@ -1,7 +1,8 @@
-"""Whole-module verification: what XLA's verifier demands of every module.
+"""Verification of a module by the rules of XLA's HloVerifier.
 
-Owns: checks that span instructions and computations. What one op demands of its operands is its own shape rule in
-`xlapy.ops`. Every failure is a `VerificationError` naming the computation, the instruction, the rule and the values.
+Responsible for checks across instructions and computations. The requirements of an op on its operands are its shape
+rule in `xlapy.opcodes`. Every failure is a `VerificationError` that names the computation, the instruction, the rule
+and the values.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, BufferDonor, Module, ShapeIndex
 from xlapy.hlo.traverse import find_call_cycle, find_cycle
 from xlapy.hlo.verify_annotations import verify_annotations
+from xlapy.hlo.verify_async import verify_async
 from xlapy.hlo.verify_buffers import verify_buffers
 from xlapy.hlo.verify_failure import fail
-from xlapy.hlo.verify_pairs import verify_pairs
 from xlapy.opcodes.collectives import ALL_TO_ALL, COLLECTIVE_BROADCAST, REDUCE_SCATTER
 from xlapy.opcodes.control import FUSION
 from xlapy.opcodes.indexing import SCATTER
 from xlapy.opcodes.reduction import MAP, REDUCE, SELECT_AND_SCATTER
 from xlapy.opcodes.registry import Effect
 
-_OF_ONE_PRECISION = frozenset(
+_UNIFORM_PRECISION_OPS = frozenset(
     {
         ALL_TO_ALL,
         COLLECTIVE_BROADCAST,
@@ -35,31 +36,31 @@ _OF_ONE_PRECISION = frozenset(
         SELECT_AND_SCATTER,
     }
 )
-"""Ops of several operands whose shape rules let floating-point types differ, and whose operands all have one."""
+"""Ops whose floating-point operands must have one element type, although their shape rules let the types differ."""
 
 
 def verify(module: Module) -> None:
-    """Raises `VerificationError` at the first broken rule; returns None if the module is sound."""
+    """Raises `VerificationError` at the first violated rule."""
     if module.entry is None:
         raise VerificationError(f"module {module.name} has no entry computation")
     call_cycle = find_call_cycle(module)
     if call_cycle:
-        raise VerificationError(f"computations call each other in a circle: {_circle([c.name for c in call_cycle])}")
+        raise VerificationError(f"computations call each other in a cycle: {_cycle_text([c.name for c in call_cycle])}")
     if module.entry.callers:
         raise VerificationError(f"entry computation {module.entry.name} is called by {module.entry.callers[0].name}")
     _verify_names(module)
     for computation in module.computations:
-        _verify_root(computation)  # before anybody asks for the program shape of what it calls
+        _verify_root(computation)  # first of all, because program shapes of called computations need the roots
     for computation in module.computations:
         verify_computation(computation)
-    verify_pairs(module)
+    verify_async(module)
     verify_annotations(module)
     verify_buffers(module)
     _verify_entry_layout(module)
     verify_aliases(module)
 
 
-def _circle(names: list[str]) -> str:
+def _cycle_text(names: list[str]) -> str:
     shown = names if len(names) <= 8 else [*names[:7], "..."]
     return " -> ".join([*shown, names[0]])
 
@@ -96,7 +97,7 @@ def _verify_parameters(computation: Computation) -> None:
 
 
 def _verify_order(computation: Computation) -> None:
-    """Operands live in the same computation, nothing depends on itself, and a schedule runs operands first."""
+    """Verifies that operands are in the same computation, that no cycle exists, and that a schedule is respected."""
     seen: set[Instruction] = set()
     has_order = False
     for instruction in computation:
@@ -116,7 +117,7 @@ def _verify_order(computation: Computation) -> None:
 def _verify_acyclic(computation: Computation) -> None:
     cycle = find_cycle(computation)
     if cycle:
-        names = _circle([i.name for i in cycle])
+        names = _cycle_text([i.name for i in cycle])
         raise VerificationError(f"computation {computation.name} has a dependency cycle: {names}")
 
 
@@ -131,7 +132,7 @@ def _verify_instruction(instruction: Instruction) -> None:
         op.verify(instruction.shape, [operand.shape for operand in operands], instruction.attributes, programs)
     except ShapeError as error:
         fail(instruction, str(error))
-    if op in _OF_ONE_PRECISION:
+    if op in _UNIFORM_PRECISION_OPS:
         _verify_precision(instruction)
     if op is FUSION:
         _verify_fused(instruction)
@@ -161,12 +162,12 @@ def _verify_precision(instruction: Instruction) -> None:
 
 
 def _verify_fused(fusion: Instruction) -> None:
-    """In a fused computation everything serves the root, which itself serves nothing there."""
+    """Verifies that the root of a fused computation has no users, and that all other instructions have users."""
     for fused in fusion.computations[0]:
         if fused.is_root and fused.has_users:
             fail(fusion, f"the root {fused.name} of the fused computation is used by {fused.users[0].name}")
-        idle = not fused.is_root and not fused.has_users
-        if idle and fused.op.effect_of(fused.attributes) is not Effect.SIDE_EFFECT:
+        is_unused = not fused.is_root and not fused.has_users
+        if is_unused and fused.op.effect_of(fused.attributes) is not Effect.SIDE_EFFECT:
             fail(fusion, f"{fused.name} ({fused.op.name}) in the fused computation is neither its root nor used")
 
 
@@ -209,7 +210,7 @@ def _verify_entry_layout(module: Module) -> None:
 
 
 def verify_aliases(module: Module) -> None:
-    """Raises `VerificationError` unless aliases and donors name buffers of the entry, each output and donor once."""
+    """Raises `VerificationError` unless aliases and donors name buffers of the entry, and each buffer only once."""
     program = module.entry_computation.program_shape
     outputs: set[tuple[int, ...]] = set()
     sources: set[tuple[int, tuple[int, ...]]] = set()
@@ -240,7 +241,7 @@ def verify_aliases(module: Module) -> None:
 
 
 def _verify_same_buffer(module: Module, alias: Alias, where: str) -> None:
-    """An output that must live in a parameter's buffer has its shape, layout and memory space at the entry."""
+    """Verifies that an output that must share a parameter's buffer has its shape, layout and memory space."""
     layout = module.config.entry_computation_layout or module.entry_computation.program_shape
     output = layout.result.subshape(alias.output_index)
     source = layout.parameters[alias.parameter_number].subshape(alias.parameter_index)
@@ -257,7 +258,7 @@ def _parameter_buffer(program: ProgramShape, source: Alias | BufferDonor) -> Sha
 def _buffer(shape: Shape, index: ShapeIndex) -> Shape:
     found = shape.subshape(index)
     if not found.is_array:
-        raise ShapeError(f"{found.to_text(layout=False)} is no array")
+        raise ShapeError(f"{found.to_text(layout=False)} is not an array")
     return found
 
 
@@ -270,4 +271,4 @@ def _verify_donors(module: Module, program: ProgramShape) -> None:
         except ShapeError as error:
             raise VerificationError(f"{where} names no buffer of {program.to_text()}: {error}") from error
         if (donor.parameter_number, donor.parameter_index) in aliased:
-            raise VerificationError(f"{where} is aliased with an output already, so no other output can have it")
+            raise VerificationError(f"{where} is already aliased with an output, so no other output can reuse it")

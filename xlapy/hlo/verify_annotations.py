@@ -1,7 +1,7 @@
-"""Verification of what instructions carry beside their op: threads, shardings, original values, composite calls.
+"""Verification of annotations: execution threads, shardings, original values, composite calls, replica groups.
 
-Owns: rules about annotations, and the agreement of collectives with the numbers of replicas and partitions.
-Must not know: shapes of single operations (their rules are in `xlapy.ops`), text.
+Responsible for rules about annotations, and for collectives that contradict the replica and partition counts of the
+module. The shape rules of single ops are in `xlapy.opcodes`. Does not depend on text.
 Source: InstructionVerifier, VerifyOriginalValue, VerifyLayoutConstrainedAllReduce, CheckReplicaGroups of XLA.
 """
 
@@ -29,8 +29,8 @@ from xlapy.opcodes.collectives import (
 from xlapy.opcodes.control import ASYNC_START, CALL, CONDITIONAL, WHILE, CallAttributes
 from xlapy.opcodes.reduction import SELECT_AND_SCATTER
 
-_OTHER_THREADS = frozenset([ASYNC_START, SELECT_AND_SCATTER])
-"""Ops whose called computations need not run on the thread of the caller."""
+_OPS_WITH_OWN_THREAD = frozenset([ASYNC_START, SELECT_AND_SCATTER])
+"""Ops whose called computations may run on another thread than the caller."""
 
 
 def verify_annotations(module: Module) -> None:
@@ -40,7 +40,7 @@ def verify_annotations(module: Module) -> None:
         for instruction in computation:
             if instruction.computations:
                 _verify_threads(instruction)
-                _verify_alike_shardings(instruction)
+                _verify_equal_shardings(instruction)
             if instruction.sharding is not None:
                 _verify_sharding(instruction)
             if instruction.original_value:
@@ -48,16 +48,16 @@ def verify_annotations(module: Module) -> None:
             if instruction.op is CALL and instruction.attributes_as(CallAttributes).is_composite:
                 _verify_composite(instruction)
             if isinstance(instruction.attributes, GroupedAttributes) and instruction.op is not COLLECTIVE_BROADCAST:
-                _verify_members(instruction, module.config)
+                _verify_group_members(instruction, module.config)
             if instruction.op in (COLLECTIVE_PERMUTE, COLLECTIVE_PERMUTE_START):
-                _verify_pairs_in_range(instruction, module.config)
+                _verify_source_target_pairs(instruction, module.config)
             if instruction.op in (ALL_REDUCE, ALL_REDUCE_START):
                 constrained = constrained or instruction
-                _verify_same_constraint(instruction, constrained)
+                _verify_same_layout_constraint(instruction, constrained)
 
 
 def _verify_threads(instruction: Instruction) -> None:
-    if instruction.op in _OTHER_THREADS or instruction.parent is None:
+    if instruction.op in _OPS_WITH_OWN_THREAD or instruction.parent is None:
         return
     thread = instruction.parent.execution_thread
     for called in instruction.computations:
@@ -76,10 +76,10 @@ def _verify_sharding(instruction: Instruction) -> None:
         fail(instruction, str(error))
 
 
-def _verify_alike_shardings(instruction: Instruction) -> None:
-    """A loop and its parameters, a conditional and its branches' results are split alike where they are split."""
+def _verify_equal_shardings(instruction: Instruction) -> None:
+    """Verifies that a loop and its parameters, and a conditional and its branches, have the same sharding if any."""
     first: Instruction | None = None
-    for other in _sharded_together(instruction):
+    for other in _instructions_sharded_alike(instruction):
         if other.sharding is None:
             continue
         first = first or other
@@ -87,7 +87,7 @@ def _verify_alike_shardings(instruction: Instruction) -> None:
             fail(instruction, f"{first.name} has sharding {first.sharding}, {other.name} has {other.sharding}")
 
 
-def _sharded_together(instruction: Instruction) -> Sequence[Instruction]:
+def _instructions_sharded_alike(instruction: Instruction) -> Sequence[Instruction]:
     if instruction.op is WHILE:
         condition, body = instruction.computations
         return instruction, body.root_instruction, *body.parameters[:1], *condition.parameters[:1]
@@ -100,10 +100,10 @@ def _sharded_together(instruction: Instruction) -> Sequence[Instruction]:
 
 
 def _verify_original_value(instruction: Instruction) -> None:
-    """One original array, maybe an empty one, for each leaf of the shape."""
-    form = _form_of(instruction.original_value)
-    expected = _form_of_shape(instruction.shape)
-    if form is not None and form != expected:
+    """Verifies that an original value has one array, possibly empty, per leaf of the shape."""
+    structure = _tuple_structure_of_original_value(instruction.original_value)
+    expected = _tuple_structure_of_shape(instruction.shape)
+    if structure is not None and structure != expected:
         fail(
             instruction,
             f"origin {{{instruction.original_value}}} does not have the tuple structure of the shape "
@@ -111,8 +111,8 @@ def _verify_original_value(instruction: Instruction) -> None:
         )
 
 
-def _form_of(original: str) -> str | None:
-    """`({"a"}, {})` -> `({}{})`; None for a synthetic call."""
+def _tuple_structure_of_original_value(original: str) -> str | None:
+    """The tuple structure of an original value: `({"a"}, {})` -> `({}{})`; None for a synthetic call."""
     if original.startswith("["):
         return None
     parts: list[str] = []
@@ -131,9 +131,9 @@ def _form_of(original: str) -> str | None:
     return "".join(parts)
 
 
-def _form_of_shape(shape: Shape) -> str:
+def _tuple_structure_of_shape(shape: Shape) -> str:
     if shape.is_tuple:
-        return f"({''.join(map(_form_of_shape, shape.tuple_shapes))})"
+        return f"({''.join(map(_tuple_structure_of_shape, shape.tuple_shapes))})"
     return "{}"
 
 
@@ -141,15 +141,15 @@ def _form_of_shape(shape: Shape) -> str:
 
 
 def _verify_composite(call: Instruction) -> None:
-    notes = call.frontend_attributes or {}
-    if not notes.get("composite.name"):
+    attributes = call.frontend_attributes or {}
+    if not attributes.get("composite.name"):
         fail(call, "a composite call needs a frontend attribute composite.name that is not empty")
-    if notes.get("composite.attributes") == "":
+    if attributes.get("composite.attributes") == "":
         fail(
             call,
             "the frontend attribute composite.attributes of a composite call is a dictionary such as {}, not empty",
         )
-    version = notes.get("composite.version")
+    version = attributes.get("composite.version")
     if version is not None and not (version.strip().isdecimal() and len(version.strip()) < 19):
         fail(call, f"the frontend attribute composite.version is {version!r}, it must be an integer of at least 0")
 
@@ -157,8 +157,8 @@ def _verify_composite(call: Instruction) -> None:
 # -- collectives and the devices of the module
 
 
-def _verify_members(instruction: Instruction, config: ModuleConfig) -> None:
-    """Groups name all replicas, all partitions or all devices, where the module says how many there are."""
+def _verify_group_members(instruction: Instruction, config: ModuleConfig) -> None:
+    """Verifies that groups contain all replicas, partitions or devices, if the module declares more than one."""
     attributes = instruction.attributes_as(GroupedAttributes)
     groups = attributes.replica_groups
     members = groups.group_count * groups.group_size
@@ -175,8 +175,8 @@ def _verify_members(instruction: Instruction, config: ModuleConfig) -> None:
         fail(instruction, f"replica_groups {groups.to_text()} have {members} members, the module has {count} {what}")
 
 
-def _verify_pairs_in_range(instruction: Instruction, config: ModuleConfig) -> None:
-    """Sources and targets number replicas, or partitions with a channel, where the module says how many there are."""
+def _verify_source_target_pairs(instruction: Instruction, config: ModuleConfig) -> None:
+    """Verifies that pairs name existing replicas, or partitions if there is a channel id."""
     attributes = instruction.attributes_as(CollectivePermuteAttributes)
     by_partition = attributes.channel_id is not None
     limit = config.num_partitions if by_partition else config.replica_count
@@ -187,8 +187,8 @@ def _verify_pairs_in_range(instruction: Instruction, config: ModuleConfig) -> No
                 fail(instruction, f"{end} {number} of source_target_pairs must be below {limit}, the number of {what}")
 
 
-def _verify_same_constraint(instruction: Instruction, first: Instruction) -> None:
+def _verify_same_layout_constraint(instruction: Instruction, first: Instruction) -> None:
     constrained = instruction.attributes_as(AllReduceAttributes).constrain_layout
     if constrained != first.attributes_as(AllReduceAttributes).constrain_layout:
-        told = str(constrained).lower()
-        fail(instruction, f"has constrain_layout={told}, {first.name} the opposite: a module has one or the other")
+        text = str(constrained).lower()
+        fail(instruction, f"has constrain_layout={text}, {first.name} the opposite: a module has one or the other")

@@ -1,10 +1,10 @@
-"""Verification of values of buffer type, `b(f32[2])`: who may have them, and that each is written once.
+"""Verification of values of buffer type, such as `b(f32[2])`: where they are allowed, and that each is written once.
 
-Owns: the custom calls that pin, unpin and create buffers, the flow of buffers through other operations. Must not know:
-memory, layouts, text. Source: VerifyBuffers of XLA's verifier.
+Responsible for the custom calls that pin, unpin and create buffers, and for the flow of buffers through other ops. Does
+not depend on memory, layouts or text. Source: VerifyBuffers of XLA's verifier.
 
-A buffer value is a state of memory. Whoever writes it takes it as an operand and gives the next state, aliased with
-that operand, as a result: so a value that two operations write would have two next states.
+A buffer value is a state of memory. An op that writes the buffer takes it as an operand and returns the next state as a
+result that is aliased with the operand. A value that two ops write would have two next states, which is an error.
 """
 
 from __future__ import annotations
@@ -15,55 +15,55 @@ from collections.abc import Iterator
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
+from xlapy.hlo.verify_async import is_async
 from xlapy.hlo.verify_failure import fail
-from xlapy.hlo.verify_pairs import is_async
 from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, CALL, CONDITIONAL, FUSION, WHILE
 from xlapy.opcodes.custom import CREATE_BUFFER_TARGET, CUSTOM_CALL, PIN_TARGET, UNPIN_TARGET, CustomCallAttributes
 from xlapy.opcodes.sources import PARAMETER
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
 _BUFFER_TARGETS = frozenset([PIN_TARGET, UNPIN_TARGET, CREATE_BUFFER_TARGET])
-_STREAM_MARK = "_xla_stream_annotation"
-"""The frontend attribute of a call that becomes asynchronous, on a stream."""
+_STREAM_ATTRIBUTE = "_xla_stream_annotation"
+"""The frontend attribute of a call that becomes asynchronous and runs on a stream."""
 
-_CARRIERS = frozenset([GET_TUPLE_ELEMENT, TUPLE, ASYNC_START, ASYNC_UPDATE, ASYNC_DONE])
-"""Ops that hand buffers on."""
-_WRITERS = frozenset([FUSION, CALL, CUSTOM_CALL, WHILE, CONDITIONAL])
-"""Ops that are taken to write every buffer they are given."""
+_FORWARDING_OPS = frozenset([GET_TUPLE_ELEMENT, TUPLE, ASYNC_START, ASYNC_UPDATE, ASYNC_DONE])
+"""Ops that forward buffers without writing them."""
+_WRITING_OPS = frozenset([FUSION, CALL, CUSTOM_CALL, WHILE, CONDITIONAL])
+"""Ops that are assumed to write every buffer operand."""
 
 
 def verify_buffers(module: Module) -> None:
     """Raises `VerificationError` where a buffer is not allowed, not aliased once, or written more than once."""
-    if not any(map(_concerned, module.instructions())):
+    if not any(map(_involves_buffers, module.instructions())):
         return
     for computation in module.computations:
         if not is_async(computation):
             for instruction in computation:
-                _verify(instruction)
+                _verify_instruction(instruction)
         elif computation.root_instruction.op is CUSTOM_CALL:
             _verify_custom_call(computation.root_instruction)
 
 
-def _concerned(instruction: Instruction) -> bool:
+def _involves_buffers(instruction: Instruction) -> bool:
     if instruction.op is CUSTOM_CALL and instruction.custom_call_target in _BUFFER_TARGETS:
         return True
     shape = instruction.shape
     return shape.is_buffer or (shape.is_tuple and any(leaf.is_buffer for _, leaf in shape.leaves()))
 
 
-def _verify(instruction: Instruction) -> None:
+def _verify_instruction(instruction: Instruction) -> None:
     op = instruction.op
-    if op in _CARRIERS or (op is CALL and _STREAM_MARK in (instruction.frontend_attributes or {})):
+    if op in _FORWARDING_OPS or (op is CALL and _STREAM_ATTRIBUTE in (instruction.frontend_attributes or {})):
         return
     if op is CUSTOM_CALL:
         _verify_custom_call(instruction)
-    elif op is WHILE or (op is PARAMETER and not _is_of_entry(instruction)):
+    elif op is WHILE or (op is PARAMETER and not _is_entry_parameter(instruction)):
         _verify_written_once(instruction)
     else:
         _verify_no_buffers(instruction)
 
 
-def _is_of_entry(parameter: Instruction) -> bool:
+def _is_entry_parameter(parameter: Instruction) -> bool:
     parent = parameter.parent
     return parent is not None and parent.module is not None and parent is parent.module.entry
 
@@ -71,7 +71,7 @@ def _is_of_entry(parameter: Instruction) -> bool:
 def _verify_no_buffers(instruction: Instruction) -> None:
     for value in (*instruction.operands, instruction):
         if any(_buffers(value.shape)):
-            fail(instruction, f"takes and gives no buffers here, {value.name} is {value.shape.to_text(layout=False)}")
+            fail(instruction, f"must not have buffers here, but {value.name} is {value.shape.to_text(layout=False)}")
 
 
 def _buffers(shape: Shape) -> Iterator[tuple[ShapeIndex, Shape]]:
@@ -96,11 +96,13 @@ def _verify_custom_call(call: Instruction) -> None:
 def _verify_creation(call: Instruction) -> None:
     if call.operands or not call.shape.is_buffer:
         given = ", ".join(operand.shape.to_text(layout=False) for operand in call.operands)
-        fail(call, f"CreateBuffer takes nothing and makes a buffer: ({given}) -> {call.shape.to_text(layout=False)}")
+        fail(
+            call, f"CreateBuffer has no operands and returns a buffer: ({given}) -> {call.shape.to_text(layout=False)}"
+        )
 
 
 def _verify_pinning(call: Instruction, to_buffer: bool) -> None:
-    """Pin makes a buffer of an array, Unpin an array of a buffer, of the same shape."""
+    """Verifies that Pin converts an array to a buffer, and Unpin a buffer to an array, of the same shape."""
     given = [operand.shape for operand in call.operands]
     array, buffer = (given, [call.shape]) if to_buffer else ([call.shape], given)
     fits = len(given) == 1 and array[0].is_array and buffer[0].buffer_shape is not None
@@ -120,12 +122,12 @@ def _verify_buffer_aliases(call: Instruction) -> None:
     given = Counter(alias.output_index for alias in aliases)
     for number, operand in enumerate(call.operands):
         for index, _ in _buffers(operand.shape):
-            _verify_one(call, f"operand {number} at {list(index)}", "result", taken[number, index])
+            _verify_alias_count(call, f"operand {number} at {list(index)}", "result", taken[number, index])
     for index, _ in _buffers(call.shape):
-        _verify_one(call, f"the result at {list(index)}", "operand", given[index])
+        _verify_alias_count(call, f"the result at {list(index)}", "operand", given[index])
 
 
-def _verify_one(call: Instruction, what: str, partner: str, count: int) -> None:
+def _verify_alias_count(call: Instruction, what: str, partner: str, count: int) -> None:
     if count != 1:
         fail(
             call,
@@ -149,13 +151,13 @@ def _verify_written_once(value: Instruction) -> None:
 
 
 def _writers(value: Instruction, index: ShapeIndex) -> list[Instruction]:
-    """Who writes a buffer, looked for through tuples and their elements; the end of a loop's body counts as one."""
+    """The instructions that write a buffer, found through tuples and their elements. The end of a loop body counts."""
     found: list[Instruction] = []
     pending = [(value, index)]
     while pending:
         source, path = pending.pop()
         for user in source.users:
-            if user.op in _WRITERS:
+            if user.op in _WRITING_OPS:
                 found.append(user)
             elif user.op is GET_TUPLE_ELEMENT and path[:1] == (user.tuple_index,):
                 pending.append((user, path[1:]))

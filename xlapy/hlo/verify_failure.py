@@ -1,7 +1,4 @@
-"""How the verifier says no.
-
-Owns: the form of a verification error about one instruction. Must not know: any rule.
-"""
+"""The error that every part of the verifier raises about an instruction. Does not depend on any rule."""
 
 from __future__ import annotations
 

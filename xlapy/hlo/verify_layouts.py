@@ -1,7 +1,7 @@
-"""Verification of layouts, once they were assigned: nothing but copies, bitcasts and the like changes them.
+"""Verification of layouts after layout assignment: only copies, bitcasts and similar ops may change a layout.
 
-Owns: which operations keep the order of dimensions, where values pass from hand to hand. Must not know: who assigns.
-Every failure is a `VerificationError` naming the instruction and both shapes.
+Responsible for the ops that keep the order of dimensions, and for values that are passed on unchanged. Does not depend
+on how layouts were assigned. Every failure is a `VerificationError` that names the instruction and both shapes.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from xlapy.opcodes.control import ADD_DEPENDENCY, ASYNC_START, CALL, CONDITIONAL
 from xlapy.opcodes.movement import CONCATENATE, DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE, PAD, REVERSE, SLICE
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
-_KEEPING = frozenset({CONCATENATE, DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE, PAD, REVERSE, SLICE})
+_LAYOUT_PRESERVING_OPS = frozenset({CONCATENATE, DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE, PAD, REVERSE, SLICE})
 
 
 def verify_layouts(module: Module) -> None:
-    """Raises `VerificationError` where a value changes its layout by the way.
+    """Raises `VerificationError` if a value changes its layout without a copy.
 
-    Inside a fusion or an asynchronous call, which are one step each, values lie nowhere.
+    Values inside of a fusion or an asynchronous call have no memory of their own, so they are not verified.
     """
     for computation in module.computations:
         inside = any(caller.op in (FUSION, ASYNC_START) for caller in computation.callers)
         for instruction in () if inside else computation:
-            for what, given, expected in (*_flows(instruction), *_kept(instruction)):
-                if not _agree(given, expected):
-                    fail(instruction, f"{what} lies as {given}, where {expected} is expected; insert a copy")
+            for what, given, expected in (*_forwarded_values(instruction), *_same_rank_operands(instruction)):
+                if not _same_layouts(given, expected):
+                    fail(instruction, f"{what} has the layout of {given}, {expected} is expected; insert a copy")
     _verify_entry(module)
 
 
@@ -41,13 +41,15 @@ def _verify_entry(module: Module) -> None:
     entry = module.entry_computation
     pairs = [*zip(entry.parameters, layout.parameters, strict=True), (entry.root_instruction, layout.result)]
     for instruction, expected in pairs:
-        if not _agree(instruction.shape, expected):
-            raise VerificationError(f"{instruction.name} lies as {instruction.shape}, the entry's layout is {expected}")
+        if not _same_layouts(instruction.shape, expected):
+            raise VerificationError(
+                f"{instruction.name} has the layout of {instruction.shape}, the entry's layout is {expected}"
+            )
 
 
-def _kept(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
-    """Operands of the result's rank, for operations that go through both element by element."""
-    if instruction.op.elementwise or instruction.op in _KEEPING:
+def _same_rank_operands(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
+    """Operands that must have the layout of the result: those of the same rank, if the op preserves layouts."""
+    if instruction.op.elementwise or instruction.op in _LAYOUT_PRESERVING_OPS:
         for number, operand in enumerate(instruction.operands):
             if operand.shape.rank == instruction.shape.rank:
                 yield (
@@ -57,8 +59,8 @@ def _kept(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
                 )
 
 
-def _flows(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
-    """Where a value is handed on as it is: (what, its shape, the shape it has there)."""
+def _forwarded_values(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
+    """Values that are passed on unchanged, as (description, shape at the source, shape at the destination)."""
     op, operands, shape = instruction.op, instruction.operands, instruction.shape
     if op is TUPLE:
         yield from (
@@ -69,7 +71,7 @@ def _flows(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
     elif op in (OPT_BARRIER, ADD_DEPENDENCY):
         yield "operand 0", operands[0].shape, shape
     elif op in (CALL, FUSION):
-        yield from _call(instruction, operands, 0)
+        yield from _forwarded_by_call(instruction, operands, 0)
     elif op is WHILE:
         for number in range(2):
             yield "the initial value", operands[0].shape, instruction.computations[number].parameters[0].shape
@@ -77,10 +79,10 @@ def _flows(instruction: Instruction) -> Iterator[tuple[str, Shape, Shape]]:
         yield "the initial value", operands[0].shape, shape
     elif op is CONDITIONAL:
         for number, operand in enumerate(operands[1:]):
-            yield from _call(instruction, (operand,), number)
+            yield from _forwarded_by_call(instruction, (operand,), number)
 
 
-def _call(
+def _forwarded_by_call(
     instruction: Instruction, operands: tuple[Instruction, ...], number: int
 ) -> Iterator[tuple[str, Shape, Shape]]:
     called = instruction.computations[number]
@@ -89,10 +91,10 @@ def _call(
     yield f"the result of {called.name}", called.root_instruction.shape, instruction.shape
 
 
-def _agree(a: Shape, b: Shape) -> bool:
-    """Whether arrays lie in the same order; a shape without a layout agrees with none."""
+def _same_layouts(a: Shape, b: Shape) -> bool:
+    """Whether all arrays of two shapes have the same dimension order; a missing layout equals no other."""
     if a.is_tuple:
-        return all(_agree(*each) for each in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
+        return all(_same_layouts(*each) for each in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
     if not a.is_array:
         return True
     return a.layout is not None and b.layout is not None and a.layout.minor_to_major == b.layout.minor_to_major

@@ -12,7 +12,7 @@ from typing import Any
 
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.named_sharding import DimensionSharding, NamedForm, NamedSharding, short_form
-from xlapy.hlo.sharding import Sharding, ShardingKind, tiled
+from xlapy.hlo.sharding import Sharding, ShardingKind, tiled_sharding
 from xlapy.hlo.tiles import TileAssignment
 from xlapy.opcodes.attributes.mesh import AxisRef, Iota, Mesh, check_axes
 from xlapy.opcodes.attributes.replica_groups import GroupList, IotaGroups, MeshGroups, ReplicaGroups
@@ -214,7 +214,7 @@ def _read_array(source: Message) -> Sharding:
     types = ("replicated",) if source.replicate_on_last_tile_dim else types
     if len(types) > len(tiles.dimensions):
         raise ProtoError(f"{len(types)} subgroup types for {len(tiles.dimensions)} tile dimensions")
-    return tiled(tiles, types)
+    return tiled_sharding(tiles, types)
 
 
 def _read_named(source: Message, payloads: Payloads) -> NamedSharding:

@@ -121,7 +121,7 @@ class _Reader:
         self._order()
         for _, computation in sorted(self.computations.items()):
             computation.name = sanitize(computation.name)
-            edit.adopt(module, computation, entry=computation is entry)
+            edit.add_built_computation(module, computation, entry=computation is entry)
         self._configure(entry)
         attach_frames(source, module)
         _clear(source, _OF_MODULE)
@@ -170,7 +170,7 @@ class _Reader:
                 raise ProtoError(f"{_named(message)} has the id {message.id}, and so has {found[message.id].name!r}")
             try:
                 instruction = self._instruction(message, found)
-                edit.link(computation, instruction)
+                edit.append_with_name(computation, instruction)
                 for before in message.control_predecessor_ids:
                     edit.add_control_edge(self._instruction_of(before, found, "control predecessor"), instruction)
             except (XlaError, ValueError, OverflowError) as error:

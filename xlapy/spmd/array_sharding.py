@@ -23,7 +23,7 @@ from typing import TypeAlias
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
-from xlapy.hlo.sharding import Sharding, ShardingKind, tiled
+from xlapy.hlo.sharding import Sharding, ShardingKind, tiled_sharding
 from xlapy.hlo.tiles import TileAssignment
 from xlapy.opcodes.attributes.mesh import AxisRef, Mesh
 from xlapy.opcodes.attributes.replica_groups import GroupList
@@ -268,4 +268,4 @@ def hlo_sharding_of(sharding: ArraySharding, devices: int) -> Sharding:
     order = sorted(range(devices), key=lambda device: [tiling[device] for tiling in given])
     sizes = [*counts, devices // math.prod(counts)]
     ids = None if order == list(range(devices)) else order
-    return tiled(TileAssignment.make(sizes, ids), ("unreduced", "replicated"))
+    return tiled_sharding(TileAssignment.make(sizes, ids), ("unreduced", "replicated"))

@@ -128,7 +128,7 @@ def _add_parameters(computation: Computation, wrapped: OpDef, shapes: Sequence[S
     found: list[Instruction] = []
     for number, shape in enumerate([*shapes, *[Shape.array(F32, (1,))] * missing]):
         instruction = Instruction(PARAMETER, shape, (), ParameterAttributes.make(number=number), name="async_param")
-        edit.link(computation, instruction)
+        edit.append_with_name(computation, instruction)
         found.append(instruction)
     return found
 
@@ -137,7 +137,7 @@ def _add(
     scope: Scope, instruction: Instruction, annotations: dict[str, object], predecessors: Sequence[Instruction]
 ) -> Instruction:
     """Adds the instruction to the computation of the scope, with its annotations and control edges."""
-    edit.link(scope.computation, instruction)
+    edit.append_with_name(scope.computation, instruction)
     set_annotations(instruction, annotations)
     share_annotations(instruction, annotations)
     for predecessor in predecessors:
@@ -190,7 +190,7 @@ def _set_signature(computation: Computation, parameters: Sequence[Shape], result
             continue
         root = computation.root_instruction
         added = Instruction(PARAMETER, shape, (), ParameterAttributes.make(number=number), name="async_param")
-        edit.link(computation, added)
+        edit.append_with_name(computation, added)
         edit.set_operands(root, (*root.operands, added))
     if not computation.root_instruction.shape.compatible(result):
         edit.set_shape(computation.root_instruction, result)

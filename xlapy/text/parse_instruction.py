@@ -195,7 +195,7 @@ class InstructionReader:
         if op.canonicalize_attributes is not None:
             attributes = self._canonicalize_attributes(op, attributes, operands, shape, opcode_position)
         instruction = Instruction(op, shape, operands, attributes, called, name)
-        edit.link(scope.computation, instruction)
+        edit.append_with_name(scope.computation, instruction)
         if op is ASYNC_START:
             set_execution_thread(
                 instruction.computations[0], instruction.attributes_as(AsyncStartAttributes).async_execution_thread
@@ -336,7 +336,7 @@ class InstructionReader:
         number = len(scope.computation.parameters)
         chosen = name or f"_{number}"
         parameter = Instruction(PARAMETER, shape, (), ParameterAttributes.make(number=number), name=chosen)
-        edit.link(scope.computation, parameter)
+        edit.append_with_name(scope.computation, parameter)
         scope.names[chosen] = parameter
         return parameter
 
@@ -356,7 +356,7 @@ class InstructionReader:
         if found is None:
             element = GetTupleElementAttributes.make(index=index)
             found = Instruction(GET_TUPLE_ELEMENT, parts[index], (whole,), element, name=sanitize(name))
-            edit.link(scope.computation, found)
+            edit.append_with_name(scope.computation, found)
             scope.names[name] = found
         return name, found
 

@@ -115,7 +115,7 @@ class _ModuleReader:
     def _adopt(self, computations: list[Computation], entry: Computation) -> None:
         for computation in computations:
             computation.name = sanitize(computation.name)
-            edit.adopt(self.module, computation, entry=computation is entry)
+            edit.add_built_computation(self.module, computation, entry=computation is entry)
 
     def _read_computation(self) -> Computation:
         """Reads `name (x: f32[2]) -> f32[2] { ... }, execution_thread="..."`; the signature is optional."""

@@ -16,7 +16,7 @@ import numpy as np
 from xlapy.base.literal import Literal
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.metadata import OpMetadata, is_shown, metadata_text
+from xlapy.hlo.metadata import OpMetadata, is_printed, metadata_text
 from xlapy.opcodes.attributes.codecs import LITERAL, Field, NoAttributes
 from xlapy.opcodes.collectives import REDUCE_SCATTER
 from xlapy.opcodes.control import ASYNC_START, CALL, CONDITIONAL, WHILE
@@ -240,7 +240,7 @@ class InstructionPrinter:
         text = ""
         if instruction.original_value and options.print_original_value:
             text = f", origin={{{instruction.original_value}}}"
-        if instruction.metadata is not None and options.print_metadata and is_shown(instruction.metadata):
+        if instruction.metadata is not None and options.print_metadata and is_printed(instruction.metadata):
             text += f", metadata={{{self._metadata(instruction, instruction.metadata)}}}"
         if instruction.backend_config and options.print_backend_config:
             config = instruction.backend_config

@@ -137,20 +137,20 @@ def test_memory_spaces_and_element_sizes_survive() -> None:
     [
         (
             ("x = f32[2,3]{0,1} parameter(0)", "ROOT r = f32[2,3]{1,0} negate(x)"),
-            "main: r (negate): operand 0 lies as f32[2,3]{0,1}, where f32[2,3]{1,0} is expected; insert a copy",
+            "main: r (negate): operand 0 has the layout of f32[2,3]{0,1}, f32[2,3]{1,0} is expected; insert a copy",
         ),
         (
             ("x = f32[2,3]{0,1} parameter(0)", "ROOT r = (f32[2,3]{1,0}) tuple(x)"),
-            "main: r (tuple): operand 0 lies as f32[2,3]{0,1}, where f32[2,3]{1,0} is expected; insert a copy",
+            "main: r (tuple): operand 0 has the layout of f32[2,3]{0,1}, f32[2,3]{1,0} is expected; insert a copy",
         ),
         (
             ("x = f32[2,3]{0,1} parameter(0)", "ROOT r = f32[2,3]{1,0} call(x), to_apply=same"),
-            "main: r (call): x lies as f32[2,3]{0,1}, where f32[2,3]{1,0} is expected; insert a copy",
+            "main: r (call): x has the layout of f32[2,3]{0,1}, f32[2,3]{1,0} is expected; insert a copy",
         ),
         (
             ("x = (f32[2,3]{0,1}) parameter(0)", "ROOT r = f32[2,3]{1,0} get-tuple-element(x), index=0"),
-            "main: r (get-tuple-element): the element lies as f32[2,3]{0,1}, "
-            "where f32[2,3]{1,0} is expected; insert a copy",
+            "main: r (get-tuple-element): the element has the layout of f32[2,3]{0,1}, "
+            "f32[2,3]{1,0} is expected; insert a copy",
         ),
     ],
 )
@@ -165,6 +165,6 @@ def test_the_entry_layout_is_verified() -> None:
     head = "HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[2,3]{0,1}}"
     text = f"{head}\nENTRY main {{\n  ROOT x = f32[2,3]{{1,0}} parameter(0)\n}}\n"
     with pytest.raises(
-        VerificationError, match=r"x lies as f32\[2,3\]\{1,0\}, the entry's layout is f32\[2,3\]\{0,1\}"
+        VerificationError, match=r"x has the layout of f32\[2,3\]\{1,0\}, the entry's layout is f32\[2,3\]\{0,1\}"
     ):
         verify_layouts(parse_hlo(text))

@@ -49,7 +49,7 @@ class Unfuse:
         fusions = [i for i in module.instructions() if i.op is opcodes.FUSION]
         for fusion in fusions:
             fused = fusion.computations[0]
-            edit.inline(fusion)
+            edit.inline_call(fusion)
             if not fused.callers:
                 edit.remove_computation(fused)
         return update_schedule(module, bool(fusions))

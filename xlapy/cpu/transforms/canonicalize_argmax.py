@@ -92,7 +92,7 @@ def _in_order(write: Writer, computation: Computation, place: int) -> Computatio
         is_behind = compare(into, *pairs[place], ComparisonDirection.GT)
         first = [into.add(opcodes.SELECT, is_behind, right, left) for left, right in pairs]
         second = [into.add(opcodes.SELECT, is_behind, left, right) for left, right in pairs]
-        return edit.inline(into.add(opcodes.CALL, *first, *second, computations=[computation]))
+        return edit.inline_call(into.add(opcodes.CALL, *first, *second, computations=[computation]))
 
     scalars = [Shape.scalar(p.shape.element_type) for p in computation.parameters]
     return new_computation(write, computation.name, scalars, body)

@@ -23,7 +23,7 @@ def _of(module: Module, *ops: object) -> list[Instruction]:
 def _inline(module: Module, numbers: Sequence[int]) -> None:
     calls = _of(module, CALL, FUSION)
     for call in [calls[number] for number in numbers]:
-        edit.inline(call)
+        edit.inline_call(call)
 
 
 def _branches(module: Module) -> list[tuple[Instruction, int]]:

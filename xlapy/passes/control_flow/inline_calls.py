@@ -1,6 +1,6 @@
 """The pass that replaces calls by what they call.
 
-Owns: which calls are inlined. How an instruction is replaced by a computation is `hlo.edit.inline`.
+Owns: which calls are inlined. How an instruction is replaced by a computation is `hlo.edit.inline_call`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def inline_call(call: Instruction) -> None:
     assert computation is not None
     frontend = {k: v for k, v in (call.frontend_attributes or {}).items() if not k.startswith("composite.")}
     before = len(computation) - 1
-    result = edit.inline(call)
+    result = edit.inline_call(call)
     copies = computation.instructions[before:]
     for copy in copies if frontend else ():
         copy.frontend_attributes = {**frontend, **(copy.frontend_attributes or {})}

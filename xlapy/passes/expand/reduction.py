@@ -106,7 +106,7 @@ def _chosen_places(
 
     def choose(into: Writer, given: list[Instruction]) -> Instruction:
         best, best_place, candidate, candidate_place = given
-        preferred = edit.inline(into.add(opcodes.CALL, best, candidate, computations=[select]))
+        preferred = edit.inline_call(into.add(opcodes.CALL, best, candidate, computations=[select]))
         is_place = compare(into, best_place, into.scalar(0, t), ComparisonDirection.GE)
         stays = into.add(opcodes.AND, preferred, is_place)
         if there is not None:

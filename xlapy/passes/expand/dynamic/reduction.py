@@ -114,7 +114,7 @@ def _of_those_there(write: SizeWriter, computation: Computation) -> Computation:
         left, (has_left,), right, (has_right,) = (
             given[:count], given[count : count + 1], given[count + 1 : 2 * count + 1], given[2 * count + 1 :],
         )  # fmt: skip
-        both = edit.inline(into.add(opcodes.CALL, *left, *right, computations=[computation]))
+        both = edit.inline_call(into.add(opcodes.CALL, *left, *right, computations=[computation]))
         results = list(both.operands) if both.op is opcodes.TUPLE else [both]
         if both.shape.is_tuple and both.op is not opcodes.TUPLE:
             results = [into.get_tuple_element(both, number) for number in range(count)]

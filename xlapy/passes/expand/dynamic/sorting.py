@@ -49,7 +49,7 @@ def _those_there_first(write: SizeWriter, comparator: Computation) -> Computatio
 
     def less(into: Writer, given: list[Instruction]) -> Instruction:
         *operands, left, right = given
-        ordered = edit.inline(into.add(opcodes.CALL, *operands, computations=[comparator]))
+        ordered = edit.inline_call(into.add(opcodes.CALL, *operands, computations=[comparator]))
         differ = into.add(opcodes.XOR, left, right)
         return into.add(opcodes.SELECT, differ, left, ordered)
 

@@ -349,7 +349,7 @@ class ComputationBuilder:
         ):
             raise AssertionError("the root of a computation is one of its instructions")
         edit.set_root(self.computation, root)
-        edit.adopt(self.context.module, self.computation)
+        edit.add_built_computation(self.context.module, self.computation)
         return self.computation
 
     def _is_constant(self, instruction: Instruction) -> bool:

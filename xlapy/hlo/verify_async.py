@@ -1,7 +1,7 @@
-"""Verification of what is started and finished apart: asynchronous pairs, transfers and their channels.
+"""Verification of asynchronous operations: start / done pairs, transfers, and the channels of transfers.
 
-Owns: who may read a started operation and whom a finishing one may read, what an async chain leaves behind, channels
-of transfers. Must not know: shapes of single operations (their rules are in `xlapy.ops`), text.
+Responsible for which ops may use a start op and which op a done op may use, for what an async chain declares, and for
+the channels of transfers. The shape rules of single ops are in `xlapy.opcodes`. Does not depend on text.
 Source: VerifyAsynchronousInstructionPairs, VerifyChannels and the checks of asynchronous operations of XLA's verifier.
 """
 
@@ -29,7 +29,7 @@ from xlapy.opcodes.requirements import agrees, is_prefix
 from xlapy.opcodes.transfer import COPY_DONE, COPY_START, RECV, RECV_DONE, SEND, SEND_DONE, ChannelAttributes
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
-_READERS: Mapping[OpDef, tuple[OpDef, ...]] = {
+_ALLOWED_USERS: Mapping[OpDef, tuple[OpDef, ...]] = {
     ASYNC_START: (ASYNC_UPDATE, ASYNC_DONE),
     ASYNC_UPDATE: (ASYNC_UPDATE, ASYNC_DONE),
     ALL_REDUCE_START: (ALL_REDUCE_DONE,),
@@ -39,9 +39,9 @@ _READERS: Mapping[OpDef, tuple[OpDef, ...]] = {
     SEND: (SEND_DONE, TUPLE),
     RECV: (RECV_DONE, TUPLE),
 }
-"""What may read a started operation, which is read exactly once."""
+"""The ops that may use a start op, which has exactly one user."""
 
-_SOURCES: Mapping[OpDef, tuple[OpDef, ...]] = {
+_ALLOWED_OPERANDS: Mapping[OpDef, tuple[OpDef, ...]] = {
     ASYNC_UPDATE: (ASYNC_START, ASYNC_UPDATE),
     ASYNC_DONE: (ASYNC_START, ASYNC_UPDATE),
     ALL_REDUCE_DONE: (ALL_REDUCE_START,),
@@ -51,63 +51,63 @@ _SOURCES: Mapping[OpDef, tuple[OpDef, ...]] = {
     SEND_DONE: (SEND, GET_TUPLE_ELEMENT),
     RECV_DONE: (RECV, GET_TUPLE_ELEMENT),
 }
-"""What a finishing operation may read."""
+"""The ops that a done or update op may have as operand 0."""
 
 _ASYNC = frozenset([ASYNC_START, ASYNC_UPDATE, ASYNC_DONE])
-_CONTROL_CALL = "control_dep"
-"""The custom call that stands for a control edge: it reads nothing."""
-_GROUP_MARK = "_collectives_group"
+_CONTROL_EDGE_TARGET = "control_dep"
+"""The target of a custom call that represents a control edge and does not use the values of its operands."""
+_COLLECTIVES_GROUP_ATTRIBUTE = "_collectives_group"
 """The frontend attribute of an async-start that runs several collectives as one."""
 
 
-def verify_pairs(module: Module) -> None:
-    """Raises `VerificationError` where a started operation is not finished once, or by the wrong operation."""
+def verify_async(module: Module) -> None:
+    """Raises `VerificationError` if a start op has no single done op, or one of the wrong kind."""
     host_channels: dict[int, Instruction] = {}
     starts: dict[Instruction, Instruction] = {}
     for computation in module.computations:
         for instruction in computation:
-            if instruction.op in _READERS:
-                _verify_readers(instruction)
-            if instruction.op in _SOURCES:
-                _verify_source(instruction)
+            if instruction.op in _ALLOWED_USERS:
+                _verify_users(instruction)
+            if instruction.op in _ALLOWED_OPERANDS:
+                _verify_operand(instruction)
             if instruction.op in _ASYNC:
                 _verify_chain(instruction, _start_of(instruction, starts))
             elif instruction.op in (SEND, RECV):
                 _verify_channel(instruction, host_channels)
 
 
-def _verify_readers(instruction: Instruction) -> None:
-    allowed = _READERS[instruction.op]
+def _verify_users(instruction: Instruction) -> None:
+    allowed = _ALLOWED_USERS[instruction.op]
     if instruction.op in (SEND, RECV) and instruction.is_root and is_async(instruction.parent):
         return
-    readers = [user for user in instruction.users if not _is_control_call(user)]
+    readers = [user for user in instruction.users if not _is_control_edge(user)]
     if len(readers) != 1:
         names = f" ({', '.join(user.name for user in readers[:4])})" if readers else ""
-        fail(instruction, f"must be read exactly once, by {_listed(allowed)}; it has {len(readers)} readers{names}")
+        fail(instruction, f"must be read exactly once, by {_names(allowed)}; it has {len(readers)} readers{names}")
     (reader,) = readers
     if reader.op not in allowed:
-        fail(instruction, f"must be read by {_listed(allowed)}, it is read by {reader.name} ({reader.op.name})")
+        fail(instruction, f"must be read by {_names(allowed)}, it is read by {reader.name} ({reader.op.name})")
     if instruction.op in (ASYNC_START, ASYNC_UPDATE) and instruction in reader.operands[1:]:
         fail(instruction, f"must be the first operand of {reader.name}")
 
 
-def _verify_source(instruction: Instruction) -> None:
-    allowed = _SOURCES[instruction.op]
+def _verify_operand(instruction: Instruction) -> None:
+    allowed = _ALLOWED_OPERANDS[instruction.op]
     source = instruction.operands[0]
     if source.op not in allowed:
-        fail(instruction, f"operand 0 must be {_listed(allowed)}, it is {source.name} ({source.op.name})")
+        fail(instruction, f"operand 0 must be {_names(allowed)}, it is {source.name} ({source.op.name})")
 
 
-def _listed(ops: tuple[OpDef, ...]) -> str:
+def _names(ops: tuple[OpDef, ...]) -> str:
     return " or ".join(op.name for op in ops)
 
 
-def _is_control_call(user: Instruction) -> bool:
-    return user.op is CUSTOM_CALL and user.custom_call_target == _CONTROL_CALL
+def _is_control_edge(user: Instruction) -> bool:
+    return user.op is CUSTOM_CALL and user.custom_call_target == _CONTROL_EDGE_TARGET
 
 
 def is_async(computation: Computation | None) -> bool:
-    """Whether the computation is started by an async-start."""
+    """Whether an async-start calls the computation."""
     return computation is not None and any(caller.op is ASYNC_START for caller in computation.callers)
 
 
@@ -115,10 +115,10 @@ def is_async(computation: Computation | None) -> bool:
 
 
 def _start_of(instruction: Instruction, starts: dict[Instruction, Instruction]) -> Instruction:
-    """The async-start at the beginning of a chain; `starts` keeps what is known, so that long chains take no time."""
+    """The async-start of a chain. `starts` caches results, so that long chains take linear time."""
     chain = [instruction]
     while chain[-1].op is not ASYNC_START and chain[-1] not in starts:
-        _verify_source(chain[-1])
+        _verify_operand(chain[-1])
         chain.append(chain[-1].operands[0])
     start = starts.get(chain[-1], chain[-1])
     starts.update(dict.fromkeys(chain, start))
@@ -126,11 +126,11 @@ def _start_of(instruction: Instruction, starts: dict[Instruction, Instruction]) 
 
 
 def _verify_chain(instruction: Instruction, start: Instruction) -> None:
-    """What the chain declares against the computation that its start calls."""
+    """Verifies the declared shapes of a chain against the computation that its start calls."""
     (called,) = start.computations
     parameters, result = Shape.tuple(called.program_shape.parameters), called.program_shape.result
     if instruction.op is ASYNC_START:
-        _verify_called(instruction, called)
+        _verify_called_computation(instruction, called)
     elif instruction.op is ASYNC_UPDATE:
         _require_prefix(instruction, "operands", instruction.shape.tuple_shapes[0], parameters, called)
         _require_prefix(instruction, "result", instruction.shape.tuple_shapes[1], result, called)
@@ -158,12 +158,12 @@ def _require_prefix(update: Instruction, what: str, declared: Shape, whole: Shap
         )
 
 
-def _verify_called(start: Instruction, called: Computation) -> None:
-    """On the main thread one operation is started, or a group of collectives, or a barrier of tuple elements."""
+def _verify_called_computation(start: Instruction, called: Computation) -> None:
+    """Verifies that a computation on the main thread holds one operation, or a group of collectives."""
     attributes = start.attributes_as(AsyncStartAttributes)
     if called.execution_thread != attributes.async_execution_thread:
         fail(start, f"runs on thread {attributes.async_execution_thread}, {called.name} on {called.execution_thread}")
-    if called.execution_thread != MAIN_THREAD or _GROUP_MARK in (start.frontend_attributes or {}):
+    if called.execution_thread != MAIN_THREAD or _COLLECTIVES_GROUP_ATTRIBUTE in (start.frontend_attributes or {}):
         return
     root = called.root
     for instruction in called:
@@ -174,7 +174,7 @@ def _verify_called(start: Instruction, called: Computation) -> None:
 # -- channels of transfers
 
 
-_CHECKS: Mapping[str, Callable[[Instruction], object]] = {
+_COMPARED_ATTRIBUTES: Mapping[str, Callable[[Instruction], object]] = {
     "channel_id": lambda transfer: transfer.attributes_as(ChannelAttributes).channel_id,
     "is_host_transfer": lambda transfer: transfer.attributes_as(ChannelAttributes).is_host_transfer,
 }
@@ -186,7 +186,7 @@ def _verify_channel(instruction: Instruction, host_channels: dict[int, Instructi
         return
     done = SEND_DONE if instruction.op is SEND else RECV_DONE
     for user in instruction.users:
-        for key, value in _CHECKS.items():
+        for key, value in _COMPARED_ATTRIBUTES.items():
             if user.op is done and value(user) != value(instruction):
                 fail(user, f"has {key}={value(user)}, {instruction.name} has {key}={value(instruction)}")
     if attributes.is_host_transfer:
