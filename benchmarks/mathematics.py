@@ -20,7 +20,7 @@ import numpy as np
 from scipy import special
 
 from xlapy.cpu.llvm.jit import Code, compile_text
-from xlapy.cpu.llvm.kernels import write_kernel
+from xlapy.cpu.llvm.kernels import emit_kernel
 from xlapy.loops import F32, F64, AxisKind, Builder, Kernel, ScalarType
 from xlapy.loops.mathematics import MATHEMATICS
 
@@ -76,7 +76,7 @@ class Compiled:
     """A function as machine code on arrays of up to `size` elements."""
 
     def __init__(self, name: str, type: ScalarType, size: int = CHUNK) -> None:
-        body, declarations = write_kernel(kernel(name, type, size), "kernel")
+        body, declarations = emit_kernel(kernel(name, type, size), "kernel")
         count = 3 if name in BINARY else 2
         signature = ", ".join(f"ptr %p{i}" for i in range(count))
         main = f"define void @main({signature}) {{\n call void @kernel({signature})\n ret void\n}}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.cpu.llvm.jit import compile_text
-from xlapy.cpu.llvm.kernels import write_kernel
+from xlapy.cpu.llvm.kernels import emit_kernel
 from xlapy.loops import Kernel
 
 
@@ -22,7 +22,7 @@ def run_kernel(kernel: Kernel, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
 
 def module_text(kernel: Kernel) -> str:
     """LLVM text of `main(ptr %block)`, which calls the kernel with the pointers in the block."""
-    function, declarations = write_kernel(kernel, "kernel")
+    function, declarations = emit_kernel(kernel, "kernel")
     loads: list[str] = []
     arguments: list[str] = []
     for number in range(len(kernel.buffers)):

@@ -108,7 +108,7 @@ def test_a_short_program_is_one_function_and_its_kernels():
 def test_looks_and_tasks_are_functions_of_the_whole_process():
     text = "HloModule large ENTRY e { x = f32[1000000] parameter(0) ROOT r = f32[1000000] add(x, x) }"
     compiled = compile_module(xla.parse_hlo(text))
-    assert set(compiled.code.imports) == {"xlapy_look", "xlapy_parallel", "xlapy_task2"}
+    assert set(compiled.code.imports) == {"xlapy_poll", "xlapy_parallel", "xlapy_task2"}
     assert compiled.llvm.count("\ndefine ") == 2, "the program and its kernel"
 
 
@@ -132,7 +132,7 @@ def test_what_has_many_arguments_and_results_is_cut_into_short_functions():
     results = [f"r{n} = f32[16] multiply(p{n}, p{(n + 1) % count})" for n in range(count)]
     shapes, names = (", ".join(parts) for parts in zip(*(("f32[16]", f"r{n}") for n in range(count)), strict=True))
     text = "\n".join(["HloModule m ENTRY e {", *parameters, *results, f"ROOT t = ({shapes}) tuple({names}) }}"])
-    parts = compile_module(parse_hlo(text)).llvm.split("\ndefine internal i32 @part")[1:]
+    parts = compile_module(parse_hlo(text)).llvm.split("\ndefine internal i32 @outlined")[1:]
     assert len(parts) > 3
     assert max(part.split("\n}")[0].count("load ") for part in parts) < 500
 

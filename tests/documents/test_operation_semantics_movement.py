@@ -107,7 +107,9 @@ class TestBroadcast:
             message="dimension 0 has size 3 and result dimension 0 2; they must be equal",
         )
         refused(lambda x: ops.broadcast_in_dim(x, [2, 3], [1, 0]), "f32[3,2]", message="strictly increasing")
-        refused(lambda x: ops.broadcast_in_dim(x, [2, 3], [0, 1]), "f32[3]", message="one entry .* per dimension of the")
+        refused(
+            lambda x: ops.broadcast_in_dim(x, [2, 3], [0, 1]), "f32[3]", message="one entry .* per dimension of the"
+        )
 
     def test_only_the_builder_expands(self) -> None:
         text = entry("x = f32[1,2] parameter(0)", "ROOT b = f32[3,2] broadcast(x), dimensions={0,1}")

@@ -17,7 +17,7 @@ from xlapy.codegen.fusion.fuse_instructions import Fuse, Unfuse
 from xlapy.cpu.compile_trace import Trace
 from xlapy.cpu.lapack.use_lapack import UseLapack
 from xlapy.cpu.llvm.jit import Code, compile_text, listings
-from xlapy.cpu.llvm.program import write_program
+from xlapy.cpu.llvm.program import emit_program
 from xlapy.cpu.program import (  # noqa: F401 - importing these modules registers their thunk rules
     control_flow_thunks,
     custom_calls,
@@ -231,7 +231,7 @@ def compile_module(
         with trace.span("buffers", "stage"):
             assign_buffers(program)
         with trace.span("LLVM text", "stage"):
-            text = write_program(program, flush_denormals=_flushes_denormals())
+            text = emit_program(program, flush_denormals=_flushes_denormals())
         with trace.span("machine code", "stage"):
             imports = {name: import_address(name) for name in sorted(text.imports)}
             code = compile_text(text.text, ["xlapy_run"], imports, trace)

@@ -1,4 +1,4 @@
-"""Loops of kernels that look whether to go on: which do, and that they compute the same."""
+"""Loops of kernels that poll for cancellation: which loops poll, and that results stay the same."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def module(body: str) -> str:
     return f"HloModule m\n{COMPUTATIONS}ENTRY e {{ x = f32[3,1001] parameter(0) z = f32[] constant(0) {body} }}"
 
 
-def kernels_look(text: str) -> bool:
-    """Whether a kernel of a program does."""
+def kernels_poll(text: str) -> bool:
+    """Whether a kernel of a program polls."""
     (forms,) = [form for name, form in compile_module(parse_hlo(text), []).stages().items() if name == "ll"]
     functions = forms.split("define ")
-    return any("@xlapy_look" in function for function in functions if function.startswith("internal void @kernel"))
+    return any("@xlapy_poll" in function for function in functions if function.startswith("internal void @kernel"))
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_kernels_that_look_compute_the_same(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_that_poll_compute_the_same(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.random.default_rng(0).standard_normal((3, 1001)).astype(np.float32)
     expected = np.asarray(CPU.compile(module(body))(array))
-    for place in (safepoint_loops, safepoints):
-        monkeypatch.setattr(place, "LONG", 4)
-    monkeypatch.setattr(safepoint_loops, "LOOK", 64)
-    assert kernels_look(module(body))
+    monkeypatch.setattr(safepoint_loops, "MIN_POLLED_LOOP_STATEMENTS", 4)
+    monkeypatch.setattr(safepoints, "MIN_POLLED_PARALLEL_OPERATIONS", 4)
+    monkeypatch.setattr(safepoint_loops, "POLL_INTERVAL", 64)
+    assert kernels_poll(module(body))
     np.testing.assert_array_equal(np.asarray(CPU.compile(module(body))(array)), expected)
 
 
@@ -68,5 +68,5 @@ def test_kernels_that_look_compute_the_same(body: str, monkeypatch: pytest.Monke
         ("f32[6400,1024] parameter(0) ROOT r = f32[6400,1024] sort(x), dimensions={1}, to_apply=strange", False),
     ],
 )  # fmt: skip
-def test_only_long_kernels_look(body: str, expected: bool) -> None:
-    assert kernels_look(f"HloModule m\n{COMPUTATIONS}ENTRY e {{ x = {body} }}") is expected
+def test_only_long_kernels_poll(body: str, expected: bool) -> None:
+    assert kernels_poll(f"HloModule m\n{COMPUTATIONS}ENTRY e {{ x = {body} }}") is expected

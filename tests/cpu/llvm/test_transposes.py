@@ -7,7 +7,7 @@ import pytest
 
 from tests.cpu.kernel_runner import run_kernel
 from xlapy.cpu.llvm.jit import listings, vector_bytes
-from xlapy.cpu.llvm.transposes import write_transpose
+from xlapy.cpu.llvm.transposes import emit_transpose
 from xlapy.loops import F32, F64, I8, I16, I64, Affine, Builder, Kernel, evaluate, print_kernel
 from xlapy.loops.ir import tile_shape
 
@@ -65,6 +65,6 @@ def test_short_rows_of_the_target_overwrite_what_is_left_of_the_one_before():
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize(("bits", "parts"), [(8, 1), (16, 1), (32, 1), (64, 1), (64, 2)])
 def test_it_compiles_for_registers_of_any_width(bits, parts, width):
-    text, declarations = write_transpose(bits, parts, width)
+    text, declarations = emit_transpose(bits, parts, width)
     exported = text.replace("internal ", "")
     assert "ret" in listings("\n".join([*declarations, exported, "attributes #0 = { nounwind }"]))[1]

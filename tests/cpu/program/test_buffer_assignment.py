@@ -1,4 +1,4 @@
-"""Places of temporaries: what they share, with each other and with results."""
+"""PollEntries of temporaries: what they share, with each other and with results."""
 
 from __future__ import annotations
 

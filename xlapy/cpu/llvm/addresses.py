@@ -1,4 +1,4 @@
-"""Positions and addresses of one function, in registers: a sum of terms, each added where it is known, and once.
+"""AddressCse and addresses of one function, in registers: a sum of terms, each added where it is known, and once.
 
 The place a[512 * i + j + 3] in a loop over i that holds one over j needs one register before the inner loop and one
 inside, which a[512 * i + j] shares:
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from xlapy.cpu.llvm.text import Writer, literal, llvm_type
+from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type
 from xlapy.loops import I64, Affine, ScalarType, Value
 from xlapy.loops.ir import Block
 
@@ -48,11 +48,11 @@ class _Term(NamedTuple):
     level: int
 
 
-class Positions:
+class AddressCse:
     """The sums that one function has computed. names: the registers of values, kept by whoever writes the code."""
 
-    def __init__(self, writer: Writer, names: Mapping[Value, str]) -> None:
-        self.writer = writer
+    def __init__(self, ir: IrBuilder, names: Mapping[Value, str]) -> None:
+        self.ir = ir
         self.names = names
         self._scopes = [_Scope(None)]
         self._starts: dict[Value, tuple[str, int, int]] = {}
@@ -70,7 +70,7 @@ class Positions:
     def inside(self, block: Block | None = None) -> Iterator[None]:
         """Code to which the line written last jumps: sums of what is known by now go before that line."""
         outer = self._scopes[-1]
-        outer.exit = len(self.writer.lines) - 1
+        outer.exit = len(self.ir.lines) - 1
         with self.code(block):
             yield
         outer.exit = None
@@ -156,13 +156,13 @@ class Positions:
         return f"getelementptr {element}, ptr {pointer}, i64 {self._product(term)}"
 
     def _here(self, key: Key, code: str) -> str:
-        return self.shared(key) or self.share(key, self.writer.let(code))
+        return self.shared(key) or self.share(key, self.ir.assign(code))
 
     def _let(self, level: int, code: str) -> str:
         """Writes an instruction where the code of a level goes on to what is being written."""
         line = next((scope.exit for scope in self._scopes[level:] if scope.exit is not None), None)
         if line is None:
-            return self.writer.let(code)
-        name = self.writer.name()
-        self.writer.insert(line, f"{name} = {code}")
+            return self.ir.assign(code)
+        name = self.ir.fresh_name()
+        self.ir.insert(line, f"{name} = {code}")
         return name

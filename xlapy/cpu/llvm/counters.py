@@ -1,19 +1,19 @@
-"""Reading the clock in LLVM text: what an instrumented program does around its steps.
+"""Emits the code that updates the profiling counters of an instrumented program.
 
-Owns: the instructions. Must not know: which steps are timed, what the figures are for.
+Responsible for these instructions. Does not decide which thunks are timed, or how the figures are used.
 """
 
 from __future__ import annotations
 
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.counter_records import MAX_EVENTS, MAX_EVENTS_IN_LOOPS, MAX_EVENTS_WITH_CHUNKS, ProfilingCounter
 
 READ_CLOCK = "call i64 @llvm.readcyclecounter()"
-"""Ticks of the processor's clock, which run alike on all of its cores."""
+"""Reads the time-stamp counter, which runs at the same rate on all cores."""
 
-CLOCK_DECLARATIONS = {"declare i64 @llvm.readcyclecounter()", "declare ptr @llvm.thread.pointer.p0()"}
+COUNTER_DECLARATIONS = {"declare i64 @llvm.readcyclecounter()", "declare ptr @llvm.thread.pointer.p0()"}
 
-NOTE = """define internal void @note(ptr %table, i64 %which, i64 %begin, i64 %end, i64 %most) #0 {
+RECORD_EVENT = """define internal void @record_event(ptr %table, i64 %which, i64 %begin, i64 %end, i64 %most) #0 {
 entry:
   %places = load i64, ptr %table
   %room = call i64 @llvm.umin.i64(i64 %places, i64 %most)
@@ -45,41 +45,44 @@ full:
 declare i64 @llvm.umin.i64(i64, i64)"""
 
 
-def stamp(writer: Writer, clock: ProfilingCounter, table: str, begin: str, *, notes: bool) -> str:
-    """Counts an end of a clock and the time since `begin`; returns the ticks now."""
-    figures = writer.let(f"getelementptr inbounds i8, ptr {table}, i64 {clock.offset}")
-    increase(writer, writer.let(f"getelementptr inbounds i64, ptr {figures}, i64 1"), "1")
-    end = writer.let(READ_CLOCK)
-    increase(writer, figures, writer.let(f"sub i64 {end}, {begin}"))
-    if notes:
-        which = writer.let(f"ptrtoint ptr {figures} to i64")
-        most = MAX_EVENTS_IN_LOOPS if clock.in_loop else MAX_EVENTS
-        writer.do(f"call void @note(ptr {table}, i64 {which}, i64 {begin}, i64 {end}, i64 {most})")
+def emit_counter_update(
+    ir: IrBuilder, counter: ProfilingCounter, table: str, begin: str, *, records_events: bool
+) -> str:
+    """Counts one execution of a counter and the ticks since `begin`; returns the current ticks."""
+    words = ir.assign(f"getelementptr inbounds i8, ptr {table}, i64 {counter.offset}")
+    emit_add(ir, ir.assign(f"getelementptr inbounds i64, ptr {words}, i64 1"), "1")
+    end = ir.assign(READ_CLOCK)
+    emit_add(ir, words, ir.assign(f"sub i64 {end}, {begin}"))
+    if records_events:
+        which = ir.assign(f"ptrtoint ptr {words} to i64")
+        most = MAX_EVENTS_IN_LOOPS if counter.in_loop else MAX_EVENTS
+        ir.emit(f"call void @record_event(ptr {table}, i64 {which}, i64 {begin}, i64 {end}, i64 {most})")
     return end
 
 
-def increase(writer: Writer, place: str, amount: str) -> None:
-    """Adds to an i64 in memory."""
-    before = writer.let(f"load i64, ptr {place}")
-    writer.do(f"store i64 {writer.let(f'add i64 {before}, {amount}')}, ptr {place}")
+def emit_add(ir: IrBuilder, place: str, amount: str) -> None:
+    """Adds an amount to an i64 in memory."""
+    before = ir.assign(f"load i64, ptr {place}")
+    ir.emit(f"store i64 {ir.assign(f'add i64 {before}, {amount}')}, ptr {place}")
 
 
-def task_lines(call: str, place: int, *, notes: bool) -> list[str]:
-    """The call of a kernel for a piece of its loop, timed; from a place on the block has the figures, the table."""
-    note = [
-        f"  %table_place = getelementptr inbounds ptr, ptr %block, i64 {place + 1}",
-        "  %table = load ptr, ptr %table_place",
+def timed_task_lines(call: str, place: int, *, records_events: bool) -> list[str]:
+    """Returns the timed call of a kernel for a chunk of its loop. Entries `place` and `place + 1` of the block hold the
+    addresses of the counter and of the counter table."""
+    record = [
+        f"  %table_entry = getelementptr inbounds ptr, ptr %block, i64 {place + 1}",
+        "  %table = load ptr, ptr %table_entry",
         "  %which = ptrtoint ptr %busy to i64",
-        f"  call void @note(ptr %table, i64 %which, i64 %from, i64 %to, i64 {MAX_EVENTS_WITH_CHUNKS})",
+        f"  call void @record_event(ptr %table, i64 %which, i64 %from, i64 %to, i64 {MAX_EVENTS_WITH_CHUNKS})",
     ]
     return [
         f"  %from = {READ_CLOCK}",
         f"  {call}",
         f"  %to = {READ_CLOCK}",
-        f"  %figures_place = getelementptr inbounds ptr, ptr %block, i64 {place}",
-        "  %figures = load ptr, ptr %figures_place",
-        "  %busy = getelementptr inbounds i64, ptr %figures, i64 2",
+        f"  %counter_entry = getelementptr inbounds ptr, ptr %block, i64 {place}",
+        "  %counter = load ptr, ptr %counter_entry",
+        "  %busy = getelementptr inbounds i64, ptr %counter, i64 2",
         "  %spent = sub i64 %to, %from",
         "  %unused = atomicrmw add ptr %busy, i64 %spent monotonic, align 8",
-        *(note if notes else []),
+        *(record if records_events else []),
     ]

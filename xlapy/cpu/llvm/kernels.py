@@ -16,39 +16,39 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from xlapy.cpu.llvm.memory import MemoryEmitter
-from xlapy.cpu.llvm.operations import write_operation
-from xlapy.cpu.llvm.safepoint_loops import LEAVE, Places, pauses, write_pause
-from xlapy.cpu.llvm.text import Writer, llvm_type, suffix
+from xlapy.cpu.llvm.operations import emit_operation
+from xlapy.cpu.llvm.safepoint_loops import LEAVE, PollEntries, emit_poll, loops_with_polls
+from xlapy.cpu.llvm.text import IrBuilder, llvm_type, suffix
 from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Scan, Store, Transpose, Value, While
 from xlapy.loops.ir import Block, Carry, Combiner, Statement, inner_blocks
 from xlapy.loops.reduction_order import combine_halves
 
 
-def write_kernel(kernel: Kernel, name: str, places: Places | None = None) -> tuple[str, set[str]]:
+def emit_kernel(kernel: Kernel, name: str, places: PollEntries | None = None) -> tuple[str, set[str]]:
     """The text of the kernel's function, and the declarations that it needs. places: if it is to look."""
-    emitter = Emitter(Writer())
+    emitter = Emitter(IrBuilder())
     if places is not None:
-        emitter.places, emitter.pauses = places, pauses(kernel)
+        emitter.poll_entries, emitter.polled_loops = places, loops_with_polls(kernel)
     parameters = [
         f"ptr {'noalias ' if buffer.exclusive else ''}%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)
     ]
     emitter.buffers = {buffer: f"%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)}
     for number, buffer in enumerate(kernel.scratch):
         emitter.buffers[buffer] = f"%scratch{number}"
-        emitter.writer.do(f"%scratch{number} = alloca [{buffer.size} x {llvm_type(buffer.type)}], align 64")
-    if emitter.pauses:
+        emitter.ir.emit(f"%scratch{number} = alloca [{buffer.size} x {llvm_type(buffer.type)}], align 64")
+    if emitter.polled_loops:
         parameters.append("ptr %table")
     if kernel.parallel_loop is not None:
         parameters += ["i64 %begin", "i64 %end"]
     emitter.block(kernel.body)
-    if emitter.pauses:
-        emitter.writer.jump(LEAVE)
-        emitter.writer.begin(LEAVE)
-    if emitter.streams:
-        emitter.writer.do("fence seq_cst")  # such stores are in no order with any others
-    emitter.writer.do("ret void")
+    if emitter.polled_loops:
+        emitter.ir.br(LEAVE)
+        emitter.ir.start_block(LEAVE)
+    if emitter.has_nontemporal_stores:
+        emitter.ir.emit("fence seq_cst")  # such stores are in no order with any others
+    emitter.ir.emit("ret void")
     head = f"define internal void @{name}({', '.join(parameters)}) #0 {{\nentry:\n"
-    return head + "\n".join(emitter.writer.lines) + "\n}\n", emitter.writer.declarations
+    return head + "\n".join(emitter.ir.lines) + "\n}\n", emitter.ir.declarations
 
 
 def buffer_register(number: int) -> str:
@@ -56,25 +56,25 @@ def buffer_register(number: int) -> str:
 
 
 class Emitter(MemoryEmitter):
-    places: Places | None = None
-    pauses: Mapping[For | While, int] = MappingProxyType({})
+    poll_entries: PollEntries | None = None
+    polled_loops: Mapping[For | While, int] = MappingProxyType({})
     """The loops that look whether to go on."""
 
     # -- statements
 
     def block(self, block: Block) -> None:
-        with self.positions.code(block):
+        with self.address_cse.code(block):
             self.statements(block)
 
     def statements(self, block: Block) -> None:
-        before = dict(self.neighbours)
-        together = self.stored_together(block)
+        before = dict(self.contiguous_vectors)
+        together = self.interleaved_stores(block)
         for statement in block.statements:
             if not isinstance(statement, Store) or statement not in together:
                 self.statement(statement)
             elif statement is together[statement][-1]:
-                self.store_together(together[statement])
-        self.neighbours = before
+                self.store_interleaved(together[statement])
+        self.contiguous_vectors = before
 
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Value):
@@ -86,19 +86,19 @@ class Emitter(MemoryEmitter):
         elif isinstance(statement, If):
             self.branch(statement)
         elif isinstance(statement, While):
-            self.repeat(statement)
+            self.while_loop(statement)
         elif isinstance(statement, Scan):
             self.scan(statement)
         elif statement.kind is AxisKind.PARALLEL:
-            self.counted(statement, "%begin", "%end", always=False)
+            self.counted_loop(statement, "%begin", "%end", runs_at_least_once=False)
         elif statement.kind is AxisKind.VECTOR and statement.width > 1:
             self.vector_loop(statement)
         elif statement.kind is AxisKind.UNROLL or statement.extent == 1:
-            self.unrolled(statement)
+            self.unrolled_loop(statement)
         else:
             extent = statement.extent
             end = str(extent) if isinstance(extent, int) else self.scalar(extent)
-            self.counted(statement, "0", end, always=isinstance(extent, int))
+            self.counted_loop(statement, "0", end, runs_at_least_once=isinstance(extent, int))
 
     def value(self, value: Value) -> str:
         if value.op == "load":
@@ -107,57 +107,57 @@ class Emitter(MemoryEmitter):
             return self.any_lane(value.args[0])
         lanes = self.lanes_of(value)
         if value.op == "affine":
-            return self.position(value.attribute, lanes)
+            return self.index_value(value.attribute, lanes)
         if value.op in ("div", "mod") and value.attribute is not None:
             return self.divided(value, lanes)
-        return write_operation(self.writer, value, [self.operand(arg, lanes) for arg in value.args], lanes)
+        return emit_operation(self.ir, value, [self.operand(arg, lanes) for arg in value.args], lanes)
 
     def any_lane(self, condition: Value) -> str:
         """One bit for all lanes that count. Lanes outside the mask may hold poison, which must not reach a branch."""
         if condition not in self.varying:
             return self.scalar(condition)
         type = llvm_type(I1, self.lanes)
-        lanes = self.writer.let(f"freeze {type} {self.names[condition]}")
+        lanes = self.ir.assign(f"freeze {type} {self.names[condition]}")
         if self.mask is not None:
-            lanes = self.writer.let(f"and {type} {lanes}, {self.mask}")
-        return self.writer.call("i1", f"llvm.vector.reduce.or.{suffix(I1, self.lanes)}", [(type, lanes)])
+            lanes = self.ir.assign(f"and {type} {lanes}, {self.mask}")
+        return self.ir.call("i1", f"llvm.vector.reduce.or.{suffix(I1, self.lanes)}", [(type, lanes)])
 
     # -- branches and loops
 
     def branch(self, statement: If) -> None:
         assert statement.condition not in self.varying, "a branch cannot differ between the lanes of a vector"
-        taken, after = self.writer.new_label("then"), self.writer.new_label("endif")
-        self.writer.branch(self.scalar(statement.condition), taken, after)
-        with self.positions.inside(statement.then):
-            self.writer.begin(taken)
+        taken, after = self.ir.new_label("then"), self.ir.new_label("endif")
+        self.ir.cond_br(self.scalar(statement.condition), taken, after)
+        with self.address_cse.inside(statement.then):
+            self.ir.start_block(taken)
             self.statements(statement.then)
-            self.writer.jump(after)
-        self.writer.begin(after)
+            self.ir.br(after)
+        self.ir.start_block(after)
 
-    def repeat(self, loop: While) -> None:
+    def while_loop(self, loop: While) -> None:
         assert loop.condition is not None
-        head, body, after = [self.writer.new_label(p) for p in ("while", "do", "endwhile")]
+        head, body, after = [self.ir.new_label(p) for p in ("while", "do", "endwhile")]
         initial = [self.operand(c.initial, self.lanes_of(c.variable)) for c in loop.carries]
-        before = self.writer.label
-        self.writer.jump(head)
-        with self.positions.inside(loop.test):
-            self.writer.begin(head)
-            turn, turn_line = self.writer.phi("i64", "0", before) if loop in self.pauses else ("", -1)
+        before = self.ir.label
+        self.ir.br(head)
+        with self.address_cse.inside(loop.test):
+            self.ir.start_block(head)
+            turn, turn_line = self.ir.phi("i64", "0", before) if loop in self.polled_loops else ("", -1)
             lines = self.begin_carries(loop.carries, initial, before)
             self.statements(loop.test)
-            self.writer.branch(self.scalar(loop.condition), body, after)
-            with self.positions.inside(loop.body):
-                self.writer.begin(body)
+            self.ir.cond_br(self.scalar(loop.condition), body, after)
+            with self.address_cse.inside(loop.body):
+                self.ir.start_block(body)
                 self.statements(loop.body)
-                nexts = [self.next_of(carry) for carry in loop.carries]
-                if loop in self.pauses:
-                    following = self.writer.let(f"add nsw i64 {turn}, 1")
-                    self.pause(loop, following)
-                    self.writer.close_phi(turn_line, following, self.writer.label)
+                nexts = [self.next_value(carry) for carry in loop.carries]
+                if loop in self.polled_loops:
+                    following = self.ir.assign(f"add nsw i64 {turn}, 1")
+                    self.emit_poll(loop, following)
+                    self.ir.add_incoming(turn_line, following, self.ir.label)
                 for line, register in zip(lines, nexts, strict=True):
-                    self.writer.close_phi(line, register, self.writer.label)
-                self.writer.jump(head)
-        self.writer.begin(after)
+                    self.ir.add_incoming(line, register, self.ir.label)
+                self.ir.br(head)
+        self.ir.start_block(after)
         for carry in loop.carries:
             self.set_result(carry, self.names[carry.variable])
 
@@ -165,17 +165,17 @@ class Emitter(MemoryEmitter):
         lines: list[int] = []
         for carry, start in zip(carries, initial, strict=True):
             type = llvm_type(carry.variable.type, self.lanes_of(carry.variable))
-            self.names[carry.variable], line = self.writer.phi(type, start, before)
+            self.names[carry.variable], line = self.ir.phi(type, start, before)
             lines.append(line)
         return lines
 
-    def pause(self, loop: For | While, counter: str, step: int = 1) -> None:
+    def emit_poll(self, loop: For | While, counter: str, step: int = 1) -> None:
         """At the end of a round: leaves the kernel, if the loop looks and the program is to end."""
-        if loop in self.pauses:
-            assert self.places is not None
-            write_pause(self.writer, self.places, counter, step, self.pauses[loop])
+        if loop in self.polled_loops:
+            assert self.poll_entries is not None
+            emit_poll(self.ir, self.poll_entries, counter, step, self.polled_loops[loop])
 
-    def next_of(self, carry: Carry) -> str:
+    def next_value(self, carry: Carry) -> str:
         assert carry.next is not None
         return self.operand(carry.next, self.lanes_of(carry.variable))
 
@@ -183,48 +183,50 @@ class Emitter(MemoryEmitter):
         if carry.result is not None:
             self.names[carry.result] = register
 
-    def counted(self, loop: For, begin: str, end: str, *, always: bool) -> None:
+    def counted_loop(self, loop: For, begin: str, end: str, *, runs_at_least_once: bool) -> None:
         """One iteration at a time; `always`: at least one."""
-        head, after = self.writer.new_label("loop"), self.writer.new_label("endloop")
+        head, after = self.ir.new_label("loop"), self.ir.new_label("endloop")
         initial = [self.operand(c.initial, self.lanes_of(c.variable)) for c in loop.carries]
-        before = self.writer.label
-        if always:
-            self.writer.jump(head)
+        before = self.ir.label
+        if runs_at_least_once:
+            self.ir.br(head)
         else:
-            self.writer.branch(self.writer.let(f"icmp slt i64 {begin}, {end}"), head, after)
-        with self.positions.inside(loop.body):
-            self.writer.begin(head)
-            self.names[loop.axis], line = self.writer.phi("i64", begin, before)
+            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {begin}, {end}"), head, after)
+        with self.address_cse.inside(loop.body):
+            self.ir.start_block(head)
+            self.names[loop.axis], line = self.ir.phi("i64", begin, before)
             lines = self.begin_carries(loop.carries, initial, before)
             self.statements(loop.body)
-            following = self.writer.let(f"add nsw i64 {self.names[loop.axis]}, 1")
-            nexts = [self.next_of(carry) for carry in loop.carries]
-            self.pause(loop, following)
-            last = self.writer.label
+            following = self.ir.assign(f"add nsw i64 {self.names[loop.axis]}, 1")
+            nexts = [self.next_value(carry) for carry in loop.carries]
+            self.emit_poll(loop, following)
+            last = self.ir.label
             for at, register in zip([line, *lines], [following, *nexts], strict=True):
-                self.writer.close_phi(at, register, last)
-            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {end}"), head, after)
-        self.writer.begin(after)
+                self.ir.add_incoming(at, register, last)
+            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {end}"), head, after)
+        self.ir.start_block(after)
         for carry, start, register in zip(loop.carries, initial, nexts, strict=True):
-            self.set_result(carry, register if always else self._either(carry, start, before, register, last))
+            self.set_result(
+                carry, register if runs_at_least_once else self._either(carry, start, before, register, last)
+            )
 
     def _either(self, carry: Carry, start: str, before: str, register: str, last: str) -> str:
         type = llvm_type(carry.variable.type, self.lanes_of(carry.variable))
-        return self.writer.let(f"phi {type} [ {start}, %{before} ], [ {register}, %{last} ]")
+        return self.ir.assign(f"phi {type} [ {start}, %{before} ], [ {register}, %{last} ]")
 
-    def unrolled(self, loop: For) -> None:
+    def unrolled_loop(self, loop: For) -> None:
         assert isinstance(loop.extent, int)
         for carry in loop.carries:
             self.names[carry.variable] = self.operand(carry.initial, self.lanes_of(carry.variable))
         for position in range(loop.extent):
-            self.at_position(loop, position)
+            self.set_axis(loop, position)
             self.block(loop.body)
-            for carry, register in zip(loop.carries, [self.next_of(c) for c in loop.carries], strict=True):
+            for carry, register in zip(loop.carries, [self.next_value(c) for c in loop.carries], strict=True):
                 self.names[carry.variable] = register
         for carry in loop.carries:
             self.set_result(carry, self.names[carry.variable])
 
-    def at_position(self, loop: For, position: int) -> None:
+    def set_axis(self, loop: For, position: int) -> None:
         """Begins an iteration whose position is a number."""
         self.names[loop.axis] = str(position)
 
@@ -237,12 +239,12 @@ class Emitter(MemoryEmitter):
         end = None if isinstance(extent, int) else self.scalar(extent)
         self.axis, self.lanes, self.varying = loop.axis, loop.width, _varying(loop)
         if any(isinstance(s, Scan) for s in loop.body.statements):
-            self.running_loop(loop)
+            self.scan_loop(loop)
             self.axis, self.lanes, self.varying = None, 1, frozenset()
             return
         if not isinstance(extent, int):
             assert end is not None and not loop.carries, "the extent of a vector axis with carries is known"
-            self.vectors_up_to(loop, end)
+            self.dynamic_vector_loop(loop, end)
             self.axis, self.lanes, self.varying = None, 1, frozenset()
             return
         vectors, tail = divmod(extent, loop.width)
@@ -251,7 +253,7 @@ class Emitter(MemoryEmitter):
             rounds, left = 0, loop.accumulators
         state = [[self.operand(_identity(c), self.lanes) for c in loop.carries] for _ in range(loop.accumulators)]
         if rounds:
-            state = self.vector_rounds(loop, rounds, state)
+            state = self.vector_iterations(loop, rounds, state)
         done = rounds * loop.accumulators * loop.width
         for number in range(left):
             state[number] = self.iteration(loop, str(done + number * loop.width), state[number])
@@ -263,43 +265,43 @@ class Emitter(MemoryEmitter):
         self.axis, lanes, self.lanes, self.varying = None, self.lanes, 1, frozenset()
         self.reduce_lanes(loop, state, lanes)
 
-    def running_loop(self, loop: For) -> None:
+    def scan_loop(self, loop: For) -> None:
         """One vector after the other, each with the last lane of the one before in all lanes of its carries."""
         assert isinstance(loop.extent, int), "the extent of a scan is known"
         rounds, tail = divmod(loop.extent, loop.width)
         carried = [self.splat(c.initial.type, self.scalar(c.initial)) for c in loop.carries]
         if rounds:
-            carried = self.running_rounds(loop, rounds, carried)
+            carried = self.scan_vectors(loop, rounds, carried)
         if tail:
             self.mask, self.tail = _tail_mask(loop.width, tail), tail
             self.iteration(loop, str(rounds * loop.width), carried)
             self.mask = self.tail = None
 
-    def running_rounds(self, loop: For, rounds: int, carried: list[str]) -> list[str]:
-        head, after, before = self.writer.new_label("scan"), self.writer.new_label("endscan"), self.writer.label
-        self.writer.jump(head)
-        with self.positions.inside():
-            self.writer.begin(head)
-            base, base_line = self.writer.phi("i64", "0", before)
+    def scan_vectors(self, loop: For, rounds: int, carried: list[str]) -> list[str]:
+        head, after, before = self.ir.new_label("scan"), self.ir.new_label("endscan"), self.ir.label
+        self.ir.br(head)
+        with self.address_cse.inside():
+            self.ir.start_block(head)
+            base, base_line = self.ir.phi("i64", "0", before)
             phis = self.vector_phis(loop, carried, before)
-            carried = self.running_iteration(loop, base, [name for name, _ in phis])
-            following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
-            self.pause(loop, following, loop.width)
+            carried = self.scan_iteration(loop, base, [name for name, _ in phis])
+            following = self.ir.assign(f"add nsw i64 {base}, {loop.width}")
+            self.emit_poll(loop, following, loop.width)
             ends = zip([base_line, *(line for _, line in phis)], [following, *carried], strict=True)
             for line, register in ends:
-                self.writer.close_phi(line, register, self.writer.label)
-            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {rounds * loop.width}"), head, after)
-        self.writer.begin(after)
+                self.ir.add_incoming(line, register, self.ir.label)
+            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {rounds * loop.width}"), head, after)
+        self.ir.start_block(after)
         return carried
 
-    def running_iteration(self, loop: For, base: str, carried: list[str]) -> list[str]:
+    def scan_iteration(self, loop: For, base: str, carried: list[str]) -> list[str]:
         results = self.iteration(loop, base, carried)
         return [self.last_lane(c, r) for c, r in zip(loop.carries, results, strict=True)]
 
     def last_lane(self, carry: Carry, register: str) -> str:
         vector = llvm_type(carry.variable.type, self.lanes)
         last = ", ".join([f"i32 {self.lanes - 1}"] * self.lanes)
-        return self.writer.let(f"shufflevector {vector} {register}, {vector} poison, <{self.lanes} x i32> <{last}>")
+        return self.ir.assign(f"shufflevector {vector} {register}, {vector} poison, <{self.lanes} x i32> <{last}>")
 
     def scan(self, scan: Scan) -> None:
         """Each lane with the one before it, pairs with the pair before them, fours, ..., then all with the carry."""
@@ -307,85 +309,85 @@ class Emitter(MemoryEmitter):
         neutral = [self.operand(_identity(c), self.lanes) for c in scan.carries]
         distance = 1
         while distance < self.lanes:
-            moved = [self.moved_up(c, r, n, distance) for c, r, n in zip(scan.carries, registers, neutral, strict=True)]
-            registers = self.combined(scan.combine, moved, registers, self.lanes)
+            moved = [
+                self.shift_lanes(c, r, n, distance) for c, r, n in zip(scan.carries, registers, neutral, strict=True)
+            ]
+            registers = self.combine(scan.combine, moved, registers, self.lanes)
             distance *= 2
         carried = [self.names[carry.variable] for carry in scan.carries]
         for value, register in zip(
-            scan.results, self.combined(scan.combine, carried, registers, self.lanes), strict=True
+            scan.results, self.combine(scan.combine, carried, registers, self.lanes), strict=True
         ):
             self.names[value] = register
 
-    def moved_up(self, carry: Carry, register: str, filling: str, distance: int) -> str:
+    def shift_lanes(self, carry: Carry, register: str, filling: str, distance: int) -> str:
         """The lanes moved up by a distance; the filling in those that become free."""
         vector = llvm_type(carry.variable.type, self.lanes)
         chosen = ", ".join(f"i32 {self.lanes + n - distance if n >= distance else n}" for n in range(self.lanes))
-        return self.writer.let(
-            f"shufflevector {vector} {filling}, {vector} {register}, <{self.lanes} x i32> <{chosen}>"
-        )
+        return self.ir.assign(f"shufflevector {vector} {filling}, {vector} {register}, <{self.lanes} x i32> <{chosen}>")
 
-    def vectors_up_to(self, loop: For, end: str) -> None:
+    def dynamic_vector_loop(self, loop: For, end: str) -> None:
         """Whole vectors up to an extent known at run time, then the rest under a mask."""
-        head, after, tail, done = [self.writer.new_label(p) for p in ("vector", "endvector", "tail", "endtail")]
-        before = self.writer.label
-        whole = self.writer.let(f"and i64 {end}, {-loop.width}")
-        self.writer.branch(self.writer.let(f"icmp sgt i64 {whole}, 0"), head, after)
-        with self.positions.inside():
-            self.writer.begin(head)
-            base, line = self.writer.phi("i64", "0", before)
+        head, after, tail, done = [self.ir.new_label(p) for p in ("vector", "endvector", "tail", "endtail")]
+        before = self.ir.label
+        whole = self.ir.assign(f"and i64 {end}, {-loop.width}")
+        self.ir.cond_br(self.ir.assign(f"icmp sgt i64 {whole}, 0"), head, after)
+        with self.address_cse.inside():
+            self.ir.start_block(head)
+            base, line = self.ir.phi("i64", "0", before)
             self.iteration(loop, base, [])
-            following = self.writer.let(f"add nsw i64 {base}, {loop.width}")
-            self.pause(loop, following, loop.width)
-            self.writer.close_phi(line, following, self.writer.label)
-            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {whole}"), head, after)
-        self.writer.begin(after)
-        self.writer.branch(self.writer.let(f"icmp slt i64 {whole}, {end}"), tail, done)
-        with self.positions.inside():
-            self.writer.begin(tail)
+            following = self.ir.assign(f"add nsw i64 {base}, {loop.width}")
+            self.emit_poll(loop, following, loop.width)
+            self.ir.add_incoming(line, following, self.ir.label)
+            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {whole}"), head, after)
+        self.ir.start_block(after)
+        self.ir.cond_br(self.ir.assign(f"icmp slt i64 {whole}, {end}"), tail, done)
+        with self.address_cse.inside():
+            self.ir.start_block(tail)
             vector, lanes = llvm_type(I64, self.lanes), ", ".join(f"i64 {lane}" for lane in range(self.lanes))
-            left = self.splat(I64, self.writer.let(f"sub i64 {end}, {whole}"))
-            self.mask = self.writer.let(f"icmp slt {vector} <{lanes}>, {left}")
+            left = self.splat(I64, self.ir.assign(f"sub i64 {end}, {whole}"))
+            self.mask = self.ir.assign(f"icmp slt {vector} <{lanes}>, {left}")
             self.iteration(loop, whole, [])
             self.mask = None
-            self.writer.jump(done)
-        self.writer.begin(done)
+            self.ir.br(done)
+        self.ir.start_block(done)
 
-    def vector_rounds(self, loop: For, rounds: int, state: list[list[str]]) -> list[list[str]]:
-        head, after, before = self.writer.new_label("vector"), self.writer.new_label("endvector"), self.writer.label
+    def vector_iterations(self, loop: For, rounds: int, state: list[list[str]]) -> list[list[str]]:
+        head, after, before = self.ir.new_label("vector"), self.ir.new_label("endvector"), self.ir.label
         step = loop.width * loop.accumulators
-        self.writer.jump(head)
-        with self.positions.inside():
-            self.writer.begin(head)
-            base, base_line = self.writer.phi("i64", "0", before)
+        self.ir.br(head)
+        with self.address_cse.inside():
+            self.ir.start_block(head)
+            base, base_line = self.ir.phi("i64", "0", before)
             phis = [self.vector_phis(loop, registers, before) for registers in state]
             results = [
                 self.iteration(loop, base, [name for name, _ in current], number * loop.width)
                 for number, current in enumerate(phis)
             ]
-            following = self.writer.let(f"add nsw i64 {base}, {step}")
-            self.pause(loop, following, step)
-            self.writer.close_phi(base_line, following, self.writer.label)
+            following = self.ir.assign(f"add nsw i64 {base}, {step}")
+            self.emit_poll(loop, following, step)
+            self.ir.add_incoming(base_line, following, self.ir.label)
             for current, registers in zip(phis, results, strict=True):
                 for (_, line), register in zip(current, registers, strict=True):
-                    self.writer.close_phi(line, register, self.writer.label)
-            self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {rounds * step}"), head, after)
-        self.writer.begin(after)
+                    self.ir.add_incoming(line, register, self.ir.label)
+            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {rounds * step}"), head, after)
+        self.ir.start_block(after)
         return results
 
     def vector_phis(self, loop: For, registers: list[str], before: str) -> list[tuple[str, int]]:
         """A phi for each carry, with the line to close it."""
         return [
-            self.writer.phi(llvm_type(carry.variable.type, self.lanes), register, before)
+            self.ir.phi(llvm_type(carry.variable.type, self.lanes), register, before)
             for carry, register in zip(loop.carries, registers, strict=True)
         ]
 
     def iteration(self, loop: For, base: str, registers: list[str], offset: int = 0) -> list[str]:
         """The body for one vector of positions from `base + offset` on; returns the carries' next registers."""
-        self.positions.start(loop.axis, base, offset)
+        self.address_cse.start(loop.axis, base, offset)
         for carry, register in zip(loop.carries, registers, strict=True):
             self.names[carry.variable] = register
         self.block(loop.body)
-        return [self.next_of(carry) for carry in loop.carries]
+        return [self.next_value(carry) for carry in loop.carries]
 
     def masked_iteration(self, loop: For, base: str, registers: list[str]) -> list[str]:
         """As `iteration`, but the lanes outside the mask keep what they carry."""
@@ -394,7 +396,7 @@ class Emitter(MemoryEmitter):
         kept: list[str] = []
         for carry, old, new in zip(loop.carries, registers, results, strict=True):
             type = llvm_type(carry.variable.type, self.lanes)
-            kept.append(self.writer.let(f"select {bits}, {type} {new}, {type} {old}"))
+            kept.append(self.ir.assign(f"select {bits}, {type} {new}, {type} {old}"))
         return kept
 
     def reduce_lanes(self, loop: For, state: list[list[str]], lanes: int) -> None:
@@ -403,32 +405,32 @@ class Emitter(MemoryEmitter):
             return
         combine = loop.combine
         assert combine is not None
-        registers = combine_halves(state, lambda left, right: self.combined(combine, left, right, lanes))
+        registers = combine_halves(state, lambda left, right: self.combine(combine, left, right, lanes))
         while lanes > 1:
             lanes //= 2
-            low = [self.part(c, r, lanes, 0) for c, r in zip(loop.carries, registers, strict=True)]
-            high = [self.part(c, r, lanes, lanes) for c, r in zip(loop.carries, registers, strict=True)]
-            registers = self.combined(combine, low, high, lanes)
+            low = [self.half_vector(c, r, lanes, 0) for c, r in zip(loop.carries, registers, strict=True)]
+            high = [self.half_vector(c, r, lanes, lanes) for c, r in zip(loop.carries, registers, strict=True)]
+            registers = self.combine(combine, low, high, lanes)
         initial = [self.scalar(c.initial) for c in loop.carries]
-        for carry, register in zip(loop.carries, self.combined(combine, initial, registers, 1), strict=True):
+        for carry, register in zip(loop.carries, self.combine(combine, initial, registers, 1), strict=True):
             self.set_result(carry, register)
 
-    def part(self, carry: Carry, register: str, lanes: int, start: int) -> str:
+    def half_vector(self, carry: Carry, register: str, lanes: int, start: int) -> str:
         """`lanes` lanes of a vector of twice as many."""
         vector = llvm_type(carry.variable.type, lanes * 2)
         if lanes == 1:
-            return self.writer.let(f"extractelement {vector} {register}, i64 {start}")
+            return self.ir.assign(f"extractelement {vector} {register}, i64 {start}")
         chosen = ", ".join(f"i32 {start + lane}" for lane in range(lanes))
-        return self.writer.let(f"shufflevector {vector} {register}, {vector} poison, <{lanes} x i32> <{chosen}>")
+        return self.ir.assign(f"shufflevector {vector} {register}, {vector} poison, <{lanes} x i32> <{chosen}>")
 
-    def combined(self, region: Combiner, left: list[str], right: list[str], lanes: int) -> list[str]:
-        """The region's results on two sets of registers."""
-        for parameter, register in zip(region.parameters, [*left, *right], strict=True):
+    def combine(self, combiner: Combiner, left: list[str], right: list[str], lanes: int) -> list[str]:
+        """Emits a combiner for two sets of registers; returns its results."""
+        for parameter, register in zip(combiner.parameters, [*left, *right], strict=True):
             self.names[parameter] = register
         before = self.lanes, self.varying
-        self.lanes, self.varying = lanes, _combiner_values(region) if lanes > 1 else frozenset()
-        self.block(region.block)
-        results = [self.operand(result, lanes) for result in region.results]
+        self.lanes, self.varying = lanes, _combiner_values(combiner) if lanes > 1 else frozenset()
+        self.block(combiner.block)
+        results = [self.operand(result, lanes) for result in combiner.results]
         self.lanes, self.varying = before
         return results
 
@@ -442,8 +444,8 @@ def _tail_mask(width: int, tail: int) -> str:
     return f"<{', '.join('i1 true' if lane < tail else 'i1 false' for lane in range(width))}>"
 
 
-def _combiner_values(region: Combiner) -> frozenset[Value]:
-    return _followers(region.block, region.parameters)
+def _combiner_values(combiner: Combiner) -> frozenset[Value]:
+    return _followers(combiner.block, combiner.parameters)
 
 
 def _varying(loop: For) -> frozenset[Value]:

@@ -11,7 +11,7 @@ Must not know: what the functions do, HLO.
 from __future__ import annotations
 
 from xlapy.base.float_formats import DOUBLE, SINGLE
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.thunks import LibraryArray, LibraryCallThunk, LibraryScratch
 
 LIBRARY_DECLARATIONS = frozenset({"declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"})
@@ -30,79 +30,77 @@ def library_declaration(thunk: LibraryCallThunk) -> str:
 
 def library_call_text(thunk: LibraryCallThunk) -> str:
     """The function of a thunk, under the name `library`."""
-    writer = Writer()
-    slices = [_loaded(writer, number) for number in range(len(thunk.slices))]
-    task = writer.let(f"udiv i64 %begin, {thunk.grain}")
-    offset = writer.let(f"mul i64 {task}, {thunk.scratch_size}")
-    scratch = writer.let(f"getelementptr inbounds i8, ptr {slices[-1]}, i64 {offset}")
-    known = [_constant(writer, a) if isinstance(a, bytes) else a for a in thunk.arguments]
-    writer.jump("call")
-    writer.begin("call")
-    writer.do("%number = phi i64 [ %begin, %entry ], [ %following, %called ]")
+    ir = IrBuilder()
+    slices = [_loaded(ir, number) for number in range(len(thunk.slices))]
+    task = ir.assign(f"udiv i64 %begin, {thunk.grain}")
+    offset = ir.assign(f"mul i64 {task}, {thunk.scratch_size}")
+    scratch = ir.assign(f"getelementptr inbounds i8, ptr {slices[-1]}, i64 {offset}")
+    known = [_constant(ir, a) if isinstance(a, bytes) else a for a in thunk.arguments]
+    ir.br("call")
+    ir.start_block("call")
+    ir.emit("%number = phi i64 [ %begin, %entry ], [ %following, %called ]")
     for array in thunk.zero_initialized:
-        place = _place(writer, slices, array)
-        writer.do(f"call void @llvm.memset.p0.i64(ptr {place}, i8 0, i64 {array.size}, i1 false)")
-    pointers = [a if isinstance(a, str) else _pointer(writer, slices, scratch, a) for a in known]
+        place = _place(ir, slices, array)
+        ir.emit(f"call void @llvm.memset.p0.i64(ptr {place}, i8 0, i64 {array.size}, i1 false)")
+    pointers = [a if isinstance(a, str) else _pointer(ir, slices, scratch, a) for a in known]
     if thunk.must_be_finite is not None:
-        _unless_finite(writer, thunk, _place(writer, slices, thunk.must_be_finite), pointers[-1])
+        _unless_finite(ir, thunk, _place(ir, slices, thunk.must_be_finite), pointers[-1])
     given = [f"ptr {pointer}" for pointer in pointers] + ["i64 1"] * thunk.character_arguments
-    writer.do(f"call void @{thunk.symbol}({', '.join(given)})")
-    writer.jump("called")
-    writer.begin("called")
-    writer.do("%following = add i64 %number, 1")
-    writer.branch(writer.let("icmp slt i64 %following, %end"), "call", "done")
-    writer.begin("done")
-    writer.do("ret void")
+    ir.emit(f"call void @{thunk.symbol}({', '.join(given)})")
+    ir.br("called")
+    ir.start_block("called")
+    ir.emit("%following = add i64 %number, 1")
+    ir.cond_br(ir.assign("icmp slt i64 %following, %end"), "call", "done")
+    ir.start_block("done")
+    ir.emit("ret void")
     head = "define internal void @library(ptr %block, i64 %begin, i64 %end) #0 {\nentry:\n"
-    return head + "\n".join(writer.lines) + "\n}\n"
+    return head + "\n".join(ir.lines) + "\n}\n"
 
 
-def _loaded(writer: Writer, number: int) -> str:
-    place = writer.let(f"getelementptr inbounds ptr, ptr %block, i64 {number}")
-    return writer.let(f"load ptr, ptr {place}")
+def _loaded(ir: IrBuilder, number: int) -> str:
+    place = ir.assign(f"getelementptr inbounds ptr, ptr %block, i64 {number}")
+    return ir.assign(f"load ptr, ptr {place}")
 
 
-def _constant(writer: Writer, value: bytes) -> str:
+def _constant(ir: IrBuilder, value: bytes) -> str:
     """The address of a copy of some bytes on the stack: Fortran may be given what can be written only."""
     bits = 8 * len(value)
-    place = writer.let(f"alloca i{bits}, align 16")
-    writer.do(f"store i{bits} {int.from_bytes(value, 'little')}, ptr {place}")
+    place = ir.assign(f"alloca i{bits}, align 16")
+    ir.emit(f"store i{bits} {int.from_bytes(value, 'little')}, ptr {place}")
     return place
 
 
-def _place(writer: Writer, slices: list[str], array: LibraryArray) -> str:
-    offset = writer.let(f"mul i64 %number, {array.size}")
+def _place(ir: IrBuilder, slices: list[str], array: LibraryArray) -> str:
+    offset = ir.assign(f"mul i64 %number, {array.size}")
     if array.offset:
-        offset = writer.let(f"add i64 {offset}, {array.offset}")
-    return writer.let(f"getelementptr inbounds i8, ptr {slices[array.slice_index]}, i64 {offset}")
+        offset = ir.assign(f"add i64 {offset}, {array.offset}")
+    return ir.assign(f"getelementptr inbounds i8, ptr {slices[array.slice_index]}, i64 {offset}")
 
 
-def _pointer(writer: Writer, slices: list[str], scratch: str, argument: LibraryArray | LibraryScratch | None) -> str:
+def _pointer(ir: IrBuilder, slices: list[str], scratch: str, argument: LibraryArray | LibraryScratch | None) -> str:
     if argument is None:
         return "null"
     if isinstance(argument, LibraryArray):
-        return _place(writer, slices, argument)
-    return writer.let(f"getelementptr inbounds i8, ptr {scratch}, i64 {argument.offset}")
+        return _place(ir, slices, argument)
+    return ir.assign(f"getelementptr inbounds i8, ptr {scratch}, i64 {argument.offset}")
 
 
-def _unless_finite(writer: Writer, thunk: LibraryCallThunk, array: str, last: str) -> None:
+def _unless_finite(ir: IrBuilder, thunk: LibraryCallThunk, array: str, last: str) -> None:
     """Goes on with the next call if a float of the array has an exponent of ones."""
     assert thunk.must_be_finite is not None
     type, exponent = _EXPONENT[thunk.element_bytes]
-    writer.jump("look")
-    writer.begin("look")
-    writer.do("%place = phi i64 [ 0, %call ], [ %next, %finite ]")
-    writer.branch(
-        writer.let(f"icmp slt i64 %place, {thunk.must_be_finite.size // thunk.element_bytes}"), "read", "compute"
-    )
-    writer.begin("read")
-    address = writer.let(f"getelementptr inbounds {type}, ptr {array}, i64 %place")
-    bits = writer.let(f"and {type} {writer.let(f'load {type}, ptr {address}')}, {exponent}")
-    writer.branch(writer.let(f"icmp eq {type} {bits}, {exponent}"), "refuse", "finite")
-    writer.begin("finite")
-    writer.do("%next = add i64 %place, 1")
-    writer.jump("look")
-    writer.begin("refuse")
-    writer.do(f"store i32 {_NOT_FINITE}, ptr {last}")
-    writer.jump("called")
-    writer.begin("compute")
+    ir.br("look")
+    ir.start_block("look")
+    ir.emit("%place = phi i64 [ 0, %call ], [ %next, %finite ]")
+    ir.cond_br(ir.assign(f"icmp slt i64 %place, {thunk.must_be_finite.size // thunk.element_bytes}"), "read", "compute")
+    ir.start_block("read")
+    address = ir.assign(f"getelementptr inbounds {type}, ptr {array}, i64 %place")
+    bits = ir.assign(f"and {type} {ir.assign(f'load {type}, ptr {address}')}, {exponent}")
+    ir.cond_br(ir.assign(f"icmp eq {type} {bits}, {exponent}"), "refuse", "finite")
+    ir.start_block("finite")
+    ir.emit("%next = add i64 %place, 1")
+    ir.br("look")
+    ir.start_block("refuse")
+    ir.emit(f"store i32 {_NOT_FINITE}, ptr {last}")
+    ir.br("called")
+    ir.start_block("compute")

@@ -10,38 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xlapy.cpu.llvm.addresses import Positions
+from xlapy.cpu.llvm.addresses import AddressCse
 from xlapy.cpu.llvm.jit import vector_bytes
-from xlapy.cpu.llvm.shuffles import interleaved, picked
-from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
-from xlapy.cpu.llvm.transposes import transpose_name, write_transpose
+from xlapy.cpu.llvm.shuffles import deinterleave, interleave
+from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
+from xlapy.cpu.llvm.transposes import emit_transpose, transpose_name
 from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, ScalarType, Store, Transpose, Value
 from xlapy.loops.ir import Block
 
-_MOST_SHORT = 1 << 31
-"""Positions below it are divided in lanes of 32 bits."""
+_MAX_I32_INDEX = 1 << 31
+"""AddressCse below it are divided in lanes of 32 bits."""
 
-_MOST_APART = 16
+_MAX_SHUFFLE_STRIDE = 16
 """How far apart elements may lie that are loaded and stored with their neighbours rather than one by one."""
 
 
 class MemoryEmitter:
     """The state of an emitter, and all that it does with memory."""
 
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
+    def __init__(self, ir: IrBuilder) -> None:
+        self.ir = ir
         self.buffers: dict[object, str] = {}
         self.names: dict[Value, str] = {}
-        self.positions = Positions(self.writer, self.names)
+        self.address_cse = AddressCse(self.ir, self.names)
         self.axis: Value | None = None
         self.lanes = 1
         self.mask: str | None = None
         self.tail: int | None = None
         """How many lanes the mask leaves, where that is known."""
         self.varying: frozenset[Value] = frozenset()
-        self.streams = False
+        self.has_nontemporal_stores = False
         """Whether it stores past the caches."""
-        self.neighbours: dict[tuple[Buffer, Affine], list[str]] = {}
+        self.contiguous_vectors: dict[tuple[Buffer, Affine], list[str]] = {}
         """Contiguous vectors, loaded in this block or around it, that hold elements some places apart."""
 
     # -- operands
@@ -57,65 +57,65 @@ class MemoryEmitter:
         if value.op == "const":
             return literal(value.type, value.attribute, lanes)
         if value is self.axis:
-            return self.lanes_from(Affine.of(value))
+            return self.lane_indices(Affine.of(value))
         if lanes == 1 or value in self.varying:
             return self.names[value]
         return self.splat(value.type, self.names[value])
 
     def splat(self, type: ScalarType, scalar: str) -> str:
         vector = llvm_type(type, self.lanes)
-        found = self.positions.shared((vector, scalar))
+        found = self.address_cse.shared((vector, scalar))
         if found is not None:
             return found
-        first = self.writer.let(f"insertelement {vector} poison, {llvm_type(type)} {scalar}, i64 0")
+        first = self.ir.assign(f"insertelement {vector} poison, {llvm_type(type)} {scalar}, i64 0")
         mask = f"<{self.lanes} x i32> zeroinitializer"
-        register = self.writer.let(f"shufflevector {vector} {first}, {vector} poison, {mask}")
-        return self.positions.share((vector, scalar), register)
+        register = self.ir.assign(f"shufflevector {vector} {first}, {vector} poison, {mask}")
+        return self.address_cse.share((vector, scalar), register)
 
     # -- positions
 
-    def position(self, position: Affine, lanes: int = 1) -> str:
+    def index_value(self, position: Affine, lanes: int = 1) -> str:
         """An affine position in a register."""
-        return self.positions.integer(position) if lanes == 1 else self.lanes_from(position)
+        return self.address_cse.integer(position) if lanes == 1 else self.lane_indices(position)
 
     def divided(self, value: Value, lanes: int) -> str:
         """A position divided by a number, or what is left; in lanes of 32 bits if it fits, as wider ones take long."""
         dividend, divisor = value.attribute
         bounds = dividend.bounds()
-        short = lanes > 1 and bounds is not None and bounds[0] >= 0 and bounds[1] < _MOST_SHORT
-        type, left = (I32, self.lanes_from(dividend, I32)) if short else (I64, self.position(dividend, lanes))
+        short = lanes > 1 and bounds is not None and bounds[0] >= 0 and bounds[1] < _MAX_I32_INDEX
+        type, left = (I32, self.lane_indices(dividend, I32)) if short else (I64, self.index_value(dividend, lanes))
         vector, by = llvm_type(type, lanes), literal(type, divisor, lanes)
         key = (vector, left, divisor)
-        result = self.positions.shared(key)
+        result = self.address_cse.shared(key)
         if result is None:
-            result = self.positions.share(key, self.writer.let(f"udiv {vector} {left}, {by}"))
+            result = self.address_cse.share(key, self.ir.assign(f"udiv {vector} {left}, {by}"))
         if value.op == "mod":
-            result = self.writer.let(f"sub {vector} {left}, {self.writer.let(f'mul {vector} {result}, {by}')}")
-        return self.writer.let(f"zext {vector} {result} to {llvm_type(I64, lanes)}") if short else result
+            result = self.ir.assign(f"sub {vector} {left}, {self.ir.assign(f'mul {vector} {result}, {by}')}")
+        return self.ir.assign(f"zext {vector} {result} to {llvm_type(I64, lanes)}") if short else result
 
-    def lanes_from(self, position: Affine, type: ScalarType = I64) -> str:
+    def lane_indices(self, position: Affine, type: ScalarType = I64) -> str:
         """A position in each lane: what is the same for all of them, and how far apart they are."""
         if not position.terms:
             return literal(type, position.constant, self.lanes)
-        key = ("lanes", position, type, self.positions.integer(self.in_all_lanes(position)))
-        found = self.positions.shared(key)
+        key = ("lanes", position, type, self.address_cse.integer(self.uniform_part(position)))
+        found = self.address_cse.shared(key)
         if found is not None:
             return found
-        first, apart = key[-1], self.lanes_apart(position, type)
+        first, apart = key[-1], self.lane_offsets(position, type)
         if type is not I64 and not first.isdigit():
-            first = self.writer.let(f"trunc i64 {first} to {type.name}")
+            first = self.ir.assign(f"trunc i64 {first} to {type.name}")
         total = self.splat(type, first)
         if apart:
-            total = self.writer.let(f"add {llvm_type(type, self.lanes)} {total}, {apart}")
-        return self.positions.share(key, total)
+            total = self.ir.assign(f"add {llvm_type(type, self.lanes)} {total}, {apart}")
+        return self.address_cse.share(key, total)
 
-    def in_all_lanes(self, position: Affine) -> Affine:
+    def uniform_part(self, position: Affine) -> Affine:
         """The position of the first lane, of terms that differ by more than the axis left out."""
         kept = tuple((v, c) for v, c in position.terms if v is self.axis or v not in self.varying)
         return Affine(kept, position.constant)
 
-    def lanes_apart(self, position: Affine, type: ScalarType = I64) -> str:
-        """How far each lane is from `in_all_lanes`; an empty string if no lane is."""
+    def lane_offsets(self, position: Affine, type: ScalarType = I64) -> str:
+        """How far each lane is from `uniform_part`; an empty string if no lane is."""
         vector, total = llvm_type(type, self.lanes), ""
         for value, factor in position.terms:
             if value is self.axis:
@@ -123,19 +123,19 @@ class MemoryEmitter:
             elif value in self.varying:
                 part = self.names[value]
                 if type is not I64:
-                    part = self.writer.let(f"trunc {llvm_type(I64, self.lanes)} {part} to {vector}")
+                    part = self.ir.assign(f"trunc {llvm_type(I64, self.lanes)} {part} to {vector}")
                 if factor != 1:
-                    part = self.writer.let(f"mul {vector} {part}, {literal(type, factor, self.lanes)}")
+                    part = self.ir.assign(f"mul {vector} {part}, {literal(type, factor, self.lanes)}")
             else:
                 continue
-            total = self.writer.let(f"add {vector} {total}, {part}") if total else part
+            total = self.ir.assign(f"add {vector} {total}, {part}") if total else part
         return total
 
     # -- memory
 
     def address(self, place: Location, further: int = 0) -> str:
         """The address of an element, of lane 0 in a vector, or so many elements further."""
-        return self.positions.address(self.buffers[place.buffer], place.buffer.type, place.offset + further)
+        return self.address_cse.address(self.buffers[place.buffer], place.buffer.type, place.offset + further)
 
     def stride(self, place: Location) -> int | None:
         """How far apart the lanes' elements are; None if that is not the same for all."""
@@ -149,7 +149,7 @@ class MemoryEmitter:
         if mask is None:
             return self.mask
         own = self.operand(mask, self.lanes)
-        return own if self.mask is None else self.writer.let(f"and {llvm_type(I1, self.lanes)} {own}, {self.mask}")
+        return own if self.mask is None else self.ir.assign(f"and {llvm_type(I1, self.lanes)} {own}, {self.mask}")
 
     def load(self, value: Value) -> str:
         place, masked = value.attribute
@@ -164,59 +164,59 @@ class MemoryEmitter:
         if stride == 1:
             address = self.address(place)
             if lanes is None:
-                return self.writer.let(f"load {vector}, ptr {address}, align {value.type.byte_size}")
+                return self.ir.assign(f"load {vector}, ptr {address}, align {value.type.byte_size}")
             return self.masked_load(value.type, address, lanes, otherwise)
-        if lanes is None and stride is not None and 1 < stride <= _MOST_APART:
-            return self.load_apart(value.type, place, stride)
+        if lanes is None and stride is not None and 1 < stride <= _MAX_SHUFFLE_STRIDE:
+            return self.load_strided(value.type, place, stride)
         if stride == -1 and lanes is None:
             address = self.address(place, 1 - self.lanes)
-            return self.backwards(
-                vector, self.writer.let(f"load {vector}, ptr {address}, align {value.type.byte_size}")
+            return self.reverse_lanes(
+                vector, self.ir.assign(f"load {vector}, ptr {address}, align {value.type.byte_size}")
             )
         return self.gather(value.type, place, lanes, otherwise)
 
-    def load_apart(self, type: ScalarType, place: Location, stride: int) -> str:
+    def load_strided(self, type: ScalarType, place: Location, stride: int) -> str:
         """Elements some places apart, out of as many vectors of neighbours."""
         offset, size = place.offset, place.buffer.size
         if size % stride or any(factor % stride for _, factor in offset.terms):
             # the last vector ends with the last of the elements: nothing behind it need be there
             offsets = [*range(0, (stride - 1) * self.lanes, self.lanes), (self.lanes - 1) * (stride - 1)]
-            vectors = self.load_neighbours(type, place.buffer, offset, offsets)
-            return picked(self.writer, type, vectors, range(0, stride * self.lanes, stride), offsets)
+            vectors = self.load_contiguous(type, place.buffer, offset, offsets)
+            return deinterleave(self.ir, type, vectors, range(0, stride * self.lanes, stride), offsets)
         # memory is whole groups of `stride` elements: other loads take other elements of the same ones
         rest = offset.constant % stride
         first, offsets = offset - rest, list(range(0, stride * self.lanes, self.lanes))
         key = (place.buffer, first)
-        known = self.neighbours.get(key)
+        known = self.contiguous_vectors.get(key)
         if known is None:
-            known = self.load_neighbours(type, place.buffer, first, offsets)
+            known = self.load_contiguous(type, place.buffer, first, offsets)
             if not place.buffer.written:
-                self.neighbours[key] = known
-        return picked(self.writer, type, known, range(rest, rest + stride * self.lanes, stride), offsets)
+                self.contiguous_vectors[key] = known
+        return deinterleave(self.ir, type, known, range(rest, rest + stride * self.lanes, stride), offsets)
 
-    def load_neighbours(self, type: ScalarType, buffer: Buffer, start: Affine, offsets: Sequence[int]) -> list[str]:
+    def load_contiguous(self, type: ScalarType, buffer: Buffer, start: Affine, offsets: Sequence[int]) -> list[str]:
         """Contiguous vectors that begin so many places behind where lane 0 is."""
         place, vector = Location(buffer, start), llvm_type(type, self.lanes)
         addresses = [self.address(place, offset) for offset in offsets]
-        return [self.writer.let(f"load {vector}, ptr {address}, align {type.byte_size}") for address in addresses]
+        return [self.ir.assign(f"load {vector}, ptr {address}, align {type.byte_size}") for address in addresses]
 
-    def backwards(self, vector: str, register: str) -> str:
+    def reverse_lanes(self, vector: str, register: str) -> str:
         lanes = ", ".join(f"i32 {lane}" for lane in reversed(range(self.lanes)))
-        return self.writer.let(f"shufflevector {vector} {register}, {vector} poison, <{self.lanes} x i32> <{lanes}>")
+        return self.ir.assign(f"shufflevector {vector} {register}, {vector} poison, <{self.lanes} x i32> <{lanes}>")
 
     def load_scalar(self, value: Value, place: Location, mask: Value | None) -> str:
         type, address = llvm_type(value.type), self.address(place)
         if mask is None:
-            return self.writer.let(f"load {type}, ptr {address}")
-        taken, after = self.writer.new_label("load"), self.writer.new_label("loaded")
-        before = self.writer.label
+            return self.ir.assign(f"load {type}, ptr {address}")
+        taken, after = self.ir.new_label("load"), self.ir.new_label("loaded")
+        before = self.ir.label
         otherwise = self.scalar(value.args[-1])
-        self.writer.branch(self.scalar(mask), taken, after)
-        self.writer.begin(taken)
-        loaded = self.writer.let(f"load {type}, ptr {address}")
-        self.writer.jump(after)
-        self.writer.begin(after)
-        return self.writer.let(f"phi {type} [ {otherwise}, %{before} ], [ {loaded}, %{taken} ]")
+        self.ir.cond_br(self.scalar(mask), taken, after)
+        self.ir.start_block(taken)
+        loaded = self.ir.assign(f"load {type}, ptr {address}")
+        self.ir.br(after)
+        self.ir.start_block(after)
+        return self.ir.assign(f"phi {type} [ {otherwise}, %{before} ], [ {loaded}, %{taken} ]")
 
     def masked_load(self, type: ScalarType, address: str, mask: str, otherwise: str) -> str:
         vector = llvm_type(type, self.lanes)
@@ -225,21 +225,21 @@ class MemoryEmitter:
         return self.intrinsic(vector, name, arguments)
 
     def gather(self, type: ScalarType, place: Location, mask: str | None, otherwise: str) -> str:
-        pointers = self.addresses(place)
+        pointers = self.lane_addresses(place)
         vector, bits = llvm_type(type, self.lanes), llvm_type(I1, self.lanes)
         chosen = literal(I1, 1, self.lanes) if mask is None else mask
         name = f"llvm.masked.gather.{suffix(type, self.lanes)}.v{self.lanes}p0"
         arguments = [(f"<{self.lanes} x ptr> align {type.byte_size}", pointers), (bits, chosen), (vector, otherwise)]
         return self.intrinsic(vector, name, arguments)
 
-    def addresses(self, place: Location) -> str:
-        kind = I32 if self.is_short(place.offset) else I64
-        apart = self.lanes_apart(place.offset, kind) or literal(kind, 0, self.lanes)
-        base = self.address(Location(place.buffer, self.in_all_lanes(place.offset)))
+    def lane_addresses(self, place: Location) -> str:
+        kind = I32 if self.fits_32_bits(place.offset) else I64
+        apart = self.lane_offsets(place.offset, kind) or literal(kind, 0, self.lanes)
+        base = self.address(Location(place.buffer, self.uniform_part(place.offset)))
         type, positions = llvm_type(place.buffer.type), llvm_type(kind, self.lanes)
-        return self.writer.let(f"getelementptr {type}, ptr {base}, {positions} {apart}")
+        return self.ir.assign(f"getelementptr {type}, ptr {base}, {positions} {apart}")
 
-    def is_short(self, position: Affine) -> bool:
+    def fits_32_bits(self, position: Affine) -> bool:
         """Whether 32 bits tell how far lanes are apart: a vector register then has the places of all of them."""
         varying = tuple((v, c) for v, c in position.terms if v is not self.axis and v in self.varying)
         limits = Affine(varying).bounds()
@@ -257,104 +257,104 @@ class MemoryEmitter:
         if self.stride(place) == 1:
             address = self.address(place)
             if mask is None:
-                self.whole_store(place, f"{vector} {value}, ptr {address}")
+                self.store_vector(place, f"{vector} {value}, ptr {address}")
                 return
             if store.mask is None and self.tail == 1:
                 # of a number that was cut short before, LLVM 22 stores the bytes cut off, too, under a mask of one lane
-                first = self.writer.let(f"extractelement {vector} {value}, i64 0")
-                self.writer.do(f"store {llvm_type(type)} {first}, ptr {address}, align {type.byte_size}")
+                first = self.ir.assign(f"extractelement {vector} {value}, i64 0")
+                self.ir.emit(f"store {llvm_type(type)} {first}, ptr {address}, align {type.byte_size}")
                 return
             name = f"llvm.masked.store.{suffix(type, self.lanes)}.p0"
             pointer = (f"ptr align {type.byte_size}", address)
         elif self.stride(place) == -1 and mask is None:
             address = self.address(place, 1 - self.lanes)
-            self.writer.do(f"store {vector} {self.backwards(vector, value)}, ptr {address}, align {type.byte_size}")
+            self.ir.emit(f"store {vector} {self.reverse_lanes(vector, value)}, ptr {address}, align {type.byte_size}")
             return
         else:
             mask = literal(I1, 1, self.lanes) if mask is None else mask
             name = f"llvm.masked.scatter.{suffix(type, self.lanes)}.v{self.lanes}p0"
-            pointer = (f"<{self.lanes} x ptr> align {type.byte_size}", self.addresses(place))
+            pointer = (f"<{self.lanes} x ptr> align {type.byte_size}", self.lane_addresses(place))
         self.intrinsic("void", name, [(vector, value), pointer, (llvm_type(I1, self.lanes), mask)])
 
-    def stored_together(self, block: Block) -> dict[Store, list[Store]]:
+    def interleaved_stores(self, block: Block) -> dict[Store, list[Store]]:
         """The stores of elements some places apart that, all of them together, fill memory: each with all of them."""
         found: dict[Store, list[Store]] = {}
         if self.lanes == 1 or self.mask is not None:
             return found
-        for stores in _runs_of_stores(block):
+        for stores in _store_runs(block):
             by_buffer: dict[Buffer, list[Store]] = {}
             for store in stores:
                 by_buffer.setdefault(store.location.buffer, []).append(store)
             for group in by_buffer.values():
-                for together in self.filling(group):
+                for together in self.interleaved_groups(group):
                     found.update(dict.fromkeys(together, together))
         return found
 
-    def filling(self, stores: list[Store]) -> list[list[Store]]:
+    def interleaved_groups(self, stores: list[Store]) -> list[list[Store]]:
         """Stores to one buffer as groups of some that follow each other and fill memory; none if any do not."""
         stride = self.stride(stores[0].location) or 0
         groups = [stores[n : n + stride] for n in range(0, len(stores), max(stride, 1))]
-        return groups if 1 < stride <= _MOST_APART and all(map(self.fills, groups)) else []
+        return groups if 1 < stride <= _MAX_SHUFFLE_STRIDE and all(map(self.fills_memory, groups)) else []
 
-    def fills(self, stores: Sequence[Store]) -> bool:
+    def fills_memory(self, stores: Sequence[Store]) -> bool:
         """Whether stores, as many as their elements are places apart, write neighbours, none of them twice."""
         places = sorted(store.location.offset.constant for store in stores)
         alike = all(s.location.offset.terms == stores[0].location.offset.terms and s.mask is None for s in stores)
         stride = self.stride(stores[0].location)
         return alike and len(stores) == stride and places == list(range(places[0], places[0] + stride))
 
-    def store_together(self, stores: Sequence[Store]) -> None:
+    def store_interleaved(self, stores: Sequence[Store]) -> None:
         """Elements that lie between each other, in contiguous vectors."""
         ordered = sorted(stores, key=lambda store: store.location.offset.constant)
         place, type = ordered[0].location, ordered[0].value.type
         registers = [self.operand(store.value, self.lanes) for store in ordered]
         vector = llvm_type(type, self.lanes)
-        for number, register in enumerate(interleaved(self.writer, type, registers, self.lanes)):
-            self.whole_store(place, f"{vector} {register}, ptr {self.address(place, number * self.lanes)}")
+        for number, register in enumerate(interleave(self.ir, type, registers, self.lanes)):
+            self.store_vector(place, f"{vector} {register}, ptr {self.address(place, number * self.lanes)}")
 
-    def whole_store(self, place: Location, store: str) -> None:
+    def store_vector(self, place: Location, store: str) -> None:
         """Past the caches only where the vector is a whole line of them."""
         size = place.buffer.type.byte_size
         if place.buffer.nontemporal and size * self.lanes == 64:
-            self.writer.declarations.add("!0 = !{i32 1}")
-            self.streams = True
-            self.writer.do(f"store {store}, align 64, !nontemporal !0")
+            self.ir.declarations.add("!0 = !{i32 1}")
+            self.has_nontemporal_stores = True
+            self.ir.emit(f"store {store}, align 64, !nontemporal !0")
         else:
-            self.writer.do(f"store {store}, align {size}")
+            self.ir.emit(f"store {store}, align {size}")
 
     def store_scalar(self, store: Store) -> None:
         after, address = "", self.address(store.location)
         if store.mask is not None:
-            taken, after = self.writer.new_label("store"), self.writer.new_label("stored")
-            self.writer.branch(self.scalar(store.mask), taken, after)
-            self.writer.begin(taken)
-        self.writer.do(f"store {llvm_type(store.location.buffer.type)} {self.scalar(store.value)}, ptr {address}")
+            taken, after = self.ir.new_label("store"), self.ir.new_label("stored")
+            self.ir.cond_br(self.scalar(store.mask), taken, after)
+            self.ir.start_block(taken)
+        self.ir.emit(f"store {llvm_type(store.location.buffer.type)} {self.scalar(store.value)}, ptr {address}")
         if after:
-            self.writer.jump(after)
-            self.writer.begin(after)
+            self.ir.br(after)
+            self.ir.start_block(after)
 
     def transpose(self, statement: Transpose) -> None:
         """A call of the function for elements of this size, which all kernels share."""
         bits, parts = statement.source.buffer.type.bits, statement.parts
-        text, declarations = write_transpose(bits, parts, vector_bytes())
-        self.writer.declarations |= {text, *declarations}
+        text, declarations = emit_transpose(bits, parts, vector_bytes())
+        self.ir.declarations |= {text, *declarations}
         source, target = self.address(statement.source), self.address(statement.target)
         rows, columns = (str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.columns))
         given = f"ptr {source}, i64 {statement.source_pitch}, ptr {target}, i64 {statement.target_pitch}"
-        self.writer.do(f"call void @{transpose_name(bits, parts)}({given}, i64 {rows}, i64 {columns})")
+        self.ir.emit(f"call void @{transpose_name(bits, parts)}({given}, i64 {rows}, i64 {columns})")
 
     def intrinsic(self, result: str, name: str, arguments: list[tuple[str, str]]) -> str:
         """A call of an intrinsic whose arguments' types carry attributes, which its declaration has not."""
         types = ", ".join(type.split(" align ")[0] for type, _ in arguments)
-        self.writer.declarations.add(f"declare {result} @{name}({types})")
+        self.ir.declarations.add(f"declare {result} @{name}({types})")
         given = ", ".join(f"{type} {value}" for type, value in arguments)
         if result == "void":
-            self.writer.do(f"call void @{name}({given})")
+            self.ir.emit(f"call void @{name}({given})")
             return ""
-        return self.writer.let(f"call {result} @{name}({given})")
+        return self.ir.assign(f"call {result} @{name}({given})")
 
 
-def _runs_of_stores(block: Block) -> Iterator[list[Store]]:
+def _store_runs(block: Block) -> Iterator[list[Store]]:
     """Stores between which nothing reads memory or is repeated."""
     run: list[Store] = []
     for statement in block.statements:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from xlapy.cpu.llvm.jit import vector_bytes
-from xlapy.cpu.llvm.text import Writer, literal, llvm_type, suffix
+from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.loops import F32, F64, I1, ScalarType, Value
 
 _FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
@@ -23,72 +23,72 @@ _INTEGER_INTRINSICS: Final = frozenset({"smin", "smax", "umin", "umax"})
 _CASTS: Final = frozenset({"sext", "zext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "bitcast"})
 
 
-def write_operation(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
+def emit_operation(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
     """Writes one operation on operands of `lanes` lanes; returns the register of its result."""
     type = llvm_type(value.type, lanes)
     if value.op == "compare":
         operand = value.args[0].type
         instruction = "fcmp" if operand.is_float else "icmp"
-        return writer.let(f"{instruction} {value.attribute} {llvm_type(operand, lanes)} {args[0]}, {args[1]}")
+        return ir.assign(f"{instruction} {value.attribute} {llvm_type(operand, lanes)} {args[0]}, {args[1]}")
     if value.op == "select":
         condition = f"{llvm_type(I1, lanes)} {args[0]}"
-        return writer.let(f"select {condition}, {type} {args[1]}, {type} {args[2]}")
+        return ir.assign(f"select {condition}, {type} {args[1]}, {type} {args[2]}")
     if value.op == "convert":
-        return _convert(writer, value, args[0], lanes)
-    return _float(writer, value, args, lanes) if value.type.is_float else _integer(writer, value, args, lanes)
+        return _convert(ir, value, args[0], lanes)
+    return _float(ir, value, args, lanes) if value.type.is_float else _integer(ir, value, args, lanes)
 
 
-def _float(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
+def _float(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
     type = llvm_type(value.type, lanes)
     if value.op in _FLOAT:
-        return writer.let(f"{_FLOAT[value.op]} {type} {args[0]}, {args[1]}")
+        return ir.assign(f"{_FLOAT[value.op]} {type} {args[0]}, {args[1]}")
     if value.op == "neg":
-        return writer.let(f"fneg {type} {args[0]}")
+        return ir.assign(f"fneg {type} {args[0]}")
     if value.op == "ldexp":
-        return _ldexp(writer, value, args, lanes)
+        return _ldexp(ir, value, args, lanes)
     name = f"llvm.{_FLOAT_INTRINSICS[value.op]}.{suffix(value.type, lanes)}"
-    return writer.call(type, name, [(type, arg) for arg in args])
+    return ir.call(type, name, [(type, arg) for arg in args])
 
 
-def _ldexp(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
+def _ldexp(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
     """An instruction of AVX-512; elsewhere a product with two powers, where LLVM would call a library for each lane."""
     type, integer = value.type, value.args[1].type
     float_lanes, integer_lanes = llvm_type(type, lanes), llvm_type(integer, lanes)
     if vector_bytes() == 64:
         name = f"llvm.ldexp.{suffix(type, lanes)}.{suffix(integer, lanes)}"
-        return writer.call(float_lanes, name, [(float_lanes, args[0]), (integer_lanes, args[1])])
+        return ir.call(float_lanes, name, [(float_lanes, args[0]), (integer_lanes, args[1])])
     fraction, bias = type.float_format.mantissa_bits, type.float_format.bias
-    half = writer.let(f"ashr {integer_lanes} {args[1]}, {literal(integer, 1, lanes)}")
+    half = ir.assign(f"ashr {integer_lanes} {args[1]}, {literal(integer, 1, lanes)}")
     product = args[0]
-    for exponent in (half, writer.let(f"sub {integer_lanes} {args[1]}, {half}")):
-        biased = writer.let(f"add {integer_lanes} {exponent}, {literal(integer, bias, lanes)}")
-        shifted = writer.let(f"shl {integer_lanes} {biased}, {literal(integer, fraction, lanes)}")
-        power = writer.let(f"bitcast {integer_lanes} {shifted} to {float_lanes}")
-        product = writer.let(f"fmul {float_lanes} {product}, {power}")
+    for exponent in (half, ir.assign(f"sub {integer_lanes} {args[1]}, {half}")):
+        biased = ir.assign(f"add {integer_lanes} {exponent}, {literal(integer, bias, lanes)}")
+        shifted = ir.assign(f"shl {integer_lanes} {biased}, {literal(integer, fraction, lanes)}")
+        power = ir.assign(f"bitcast {integer_lanes} {shifted} to {float_lanes}")
+        product = ir.assign(f"fmul {float_lanes} {product}, {power}")
     return product
 
 
-def _integer(writer: Writer, value: Value, args: list[str], lanes: int) -> str:
+def _integer(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
     type, op = llvm_type(value.type, lanes), value.op
     if op in _INTEGER:
-        return writer.let(f"{op} {type} {args[0]}, {args[1]}")
+        return ir.assign(f"{op} {type} {args[0]}, {args[1]}")
     if op == "neg":
-        return writer.let(f"sub {type} {literal(value.type, 0, lanes)}, {args[0]}")
+        return ir.assign(f"sub {type} {literal(value.type, 0, lanes)}, {args[0]}")
     name = f"llvm.{op}.{suffix(value.type, lanes)}"
     if op in _INTEGER_INTRINSICS or op == "ctpop":
-        return writer.call(type, name, [(type, arg) for arg in args])
+        return ir.call(type, name, [(type, arg) for arg in args])
     assert op == "ctlz", f"no such integer operation: {op}"
-    return writer.call(type, name, [(type, args[0]), ("i1", "false")])
+    return ir.call(type, name, [(type, args[0]), ("i1", "false")])
 
 
-def _convert(writer: Writer, value: Value, operand: str, lanes: int) -> str:
+def _convert(ir: IrBuilder, value: Value, operand: str, lanes: int) -> str:
     source: ScalarType = value.args[0].type
     before, after = llvm_type(source, lanes), llvm_type(value.type, lanes)
     if value.attribute in _CASTS:
-        cast = writer.let(f"{value.attribute} {before} {operand} to {after}")
+        cast = ir.assign(f"{value.attribute} {before} {operand} to {after}")
         if value.attribute == "fptrunc" and source is F64 and value.type is F32:
             # else LLVM makes one step of two to half, and calls for it what few machines and no library of ours have
-            return writer.call(after, f"llvm.arithmetic.fence.{suffix(F32, lanes)}", [(after, cast)])
+            return ir.call(after, f"llvm.arithmetic.fence.{suffix(F32, lanes)}", [(after, cast)])
         return cast
     name = f"llvm.{value.attribute}.sat.{suffix(value.type, lanes)}.{suffix(source, lanes)}"
-    return writer.call(after, name, [(before, operand)])
+    return ir.call(after, name, [(before, operand)])

@@ -1,17 +1,18 @@
-"""The threads of the process that run parallel loops, written in LLVM text: no C compiler, no OpenMP.
+"""The thread pool of the process that runs parallel loops, written in LLVM text: no C compiler, no OpenMP.
 
-    void @xlapy_parallel(ptr function, ptr argument, i64 extent, i64 grain, ptr table, i64 shared, i64 asking)
+    void @xlapy_parallel(ptr function, ptr argument, i64 extent, i64 grain, ptr table, i64 shared, i64 poll)
 
-calls `function(argument, begin, end)` for pieces of `grain` iterations, on all threads, and returns when all are
-done. Pieces depend on extent and grain alone, so results do not depend on the number of threads. One word hands out
-pieces: the number of the job above, the next piece below; a thread takes a piece by compare-and-swap, which fails if
-the job is not the one it read about. Before a job is described the word is closed, under a number of its own: a thread
-that has read the word of the job before would take pieces of that one by the description of the next. The caller takes
-pieces too, so a job ends even if no other thread runs (after a fork, say). While one thread of the program has the
-pool, others run their loops alone. With a table, the caller looks behind each of its pieces whether to go on (`looks`);
-if not, nobody takes another one.
+calls `function(argument, begin, end)` for chunks of `grain` iterations on all threads, and returns when all chunks are
+done. Chunks depend only on the extent and the grain, so results do not depend on the number of threads. One word, the
+ticket, hands out chunks: its upper half is the number of the job, its lower half the next chunk. A thread takes a chunk
+by compare-and-swap, which fails if the job is not the one that the thread has read about. Before the description of a
+job is written, the ticket is closed under a number of its own: otherwise a thread that has read the previous ticket
+could take chunks of that job by the description of the next one. The caller takes chunks too, so a job finishes even if
+no other thread runs (after a fork, for example). While one thread of the process uses the pool, other threads run their
+loops alone. With a table, the caller polls after each of its chunks (`safepoints`); if the run should stop, no thread
+takes another chunk.
 
-Owns: the pool. Must not know: what the functions do.
+Responsible for the pool. Does not depend on what the functions do.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ import platform
 
 from xlapy.base import flags
 from xlapy.cpu.llvm.jit import Code
-from xlapy.cpu.llvm.shared_code import LOOK, compile_shared_object, function_address
+from xlapy.cpu.llvm.shared_code import POLL, compile_shared_object, function_address
 from xlapy.native import futex
 
-_SPINS = 4000
+_MAX_SPINS = 4000
+"""The number of iterations that a thread spins before it sleeps or yields."""
 
 POOL = "pool"
-"""The object file of the pool."""
+"""The name of the object file of the pool."""
 
 
 @functools.cache
 def parallel_function() -> int:
-    """The address of `xlapy_parallel`; the first call starts the threads."""
+    """Returns the address of `xlapy_parallel`. The first call starts the threads."""
     code = _code()
     count = thread_count()
     start = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.addresses["xlapy_start"])
@@ -44,24 +46,24 @@ def parallel_function() -> int:
 
 
 def thread_count() -> int:
-    """The flag `num_threads`, or as many as the process has processors."""
+    """Returns the flag `num_threads` or, if that is 0, the number of processors that the process may use."""
     return int(flags.get("num_threads")) or len(os.sched_getaffinity(0))
 
 
 @functools.cache
 def _code() -> Code:
-    imports = {LOOK: function_address(LOOK)}
+    imports = {POLL: function_address(POLL)}
     return compile_shared_object(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"], imports)
 
 
 def pool_text(machine: str) -> str:
-    """The pool's module for a kind of machine."""
+    """Returns the LLVM module of the pool for a machine architecture."""
     is_x86 = machine == "x86_64"
     return _TEXT.format(
         declare_futex=futex.DECLARATION,
         wake=futex.wake_text("@wake", machine),
         wait=futex.wait_text("@wake", "%seen", machine=machine),
-        spins=_SPINS,
+        spins=_MAX_SPINS,
         pause="call void @llvm.x86.sse2.pause()" if is_x86 else 'call void asm sideeffect "yield", ""()',
         declare_pause="declare void @llvm.x86.sse2.pause()" if is_x86 else "",
         save_mode="call void @llvm.x86.sse.stmxcsr(ptr @mode)" if is_x86 else "",
@@ -81,10 +83,10 @@ _TEXT = """
 @argument = internal global ptr null
 @extent = internal global i64 0
 @grain = internal global i64 1
-@pieces = internal global i64 0
+@chunks = internal global i64 0
 @mode = internal global i32 0
 
-declare i32 @xlapy_look(ptr, i64, i64)
+declare i32 @xlapy_poll(ptr, i64, i64)
 {declare_futex}
 declare i32 @sched_yield()
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
@@ -92,21 +94,21 @@ declare i32 @pthread_detach(i64)
 {declare_pause}
 {declare_mode}
 
-; Takes pieces of the current job until there are none left, or the caller, who has a table, is told to end: it closes
-; the job then. How many pieces are taken in all, if this is the caller.
-define internal i64 @work(ptr %table, i64 %shared, i64 %asking) {{
+; Runs chunks of the current job until none is left. The caller of the loop, which passes a table, also polls; if the run
+; should stop, it closes the job. Returns the number of chunks that all threads take; only the caller uses it.
+define internal i64 @run_chunks(ptr %table, i64 %shared, i64 %poll) {{
 entry:
-  %quiet = icmp eq ptr %table, null
+  %no.polls = icmp eq ptr %table, null
   br label %next
 next:
   %ticket = load atomic i64, ptr @ticket acquire, align 8
   %index = and i64 %ticket, 4294967295
-  %pieces = load atomic i64, ptr @pieces acquire, align 8
+  %chunks = load atomic i64, ptr @chunks acquire, align 8
   %function = load atomic ptr, ptr @function acquire, align 8
   %argument = load atomic ptr, ptr @argument acquire, align 8
   %extent = load atomic i64, ptr @extent acquire, align 8
   %grain = load atomic i64, ptr @grain acquire, align 8
-  %some = icmp ult i64 %index, %pieces
+  %some = icmp ult i64 %index, %chunks
   br i1 %some, label %try, label %end
 try:
   %following = add i64 %ticket, 1
@@ -121,38 +123,38 @@ run:
   %stop = select i1 %over, i64 %extent, i64 %beyond
   call void %function(ptr %argument, i64 %begin, i64 %stop)
   %before = atomicrmw add ptr @done, i64 1 acq_rel, align 8
-  br i1 %quiet, label %next, label %look
-look:
-  %status = call i32 @xlapy_look(ptr %table, i64 %shared, i64 %asking)
+  br i1 %no.polls, label %next, label %poll.chunk
+poll.chunk:
+  %status = call i32 @xlapy_poll(ptr %table, i64 %shared, i64 %poll)
   %goes.on = icmp eq i32 %status, 0
   br i1 %goes.on, label %next, label %close
 close:
   %open = atomicrmw or ptr @ticket, i64 4294967295 acq_rel, align 8
   %given = and i64 %open, 4294967295
-  %fewer = icmp ult i64 %given, %pieces
-  %taken.all = select i1 %fewer, i64 %given, i64 %pieces
+  %fewer = icmp ult i64 %given, %chunks
+  %taken.all = select i1 %fewer, i64 %given, i64 %chunks
   ret i64 %taken.all
 end:
-  ret i64 %pieces
+  ret i64 %chunks
 }}
 
-; The whole loop on this thread.
-define internal void @work_alone(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared,
-  i64 %asking) {{
+; Runs the whole loop on this thread.
+define internal void @run_alone(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared,
+  i64 %poll) {{
 entry:
-  %quiet = icmp eq ptr %table, null
-  %step = select i1 %quiet, i64 %extent, i64 %grain
+  %no.polls = icmp eq ptr %table, null
+  %step = select i1 %no.polls, i64 %extent, i64 %grain
   br label %run
 run:
-  %begin = phi i64 [ 0, %entry ], [ %stop, %look ]
+  %begin = phi i64 [ 0, %entry ], [ %stop, %poll.chunk ]
   %beyond = add i64 %begin, %step
   %over = icmp ugt i64 %beyond, %extent
   %stop = select i1 %over, i64 %extent, i64 %beyond
   call void %function(ptr %argument, i64 %begin, i64 %stop)
   %last = icmp uge i64 %stop, %extent
-  br i1 %last, label %end, label %look
-look:
-  %status = call i32 @xlapy_look(ptr %table, i64 %shared, i64 %asking)
+  br i1 %last, label %end, label %poll.chunk
+poll.chunk:
+  %status = call i32 @xlapy_poll(ptr %table, i64 %shared, i64 %poll)
   %goes.on = icmp eq i32 %status, 0
   br i1 %goes.on, label %run, label %end
 end:
@@ -160,19 +162,19 @@ end:
 }}
 
 define void @xlapy_parallel(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared,
-  i64 %asking) {{
+  i64 %poll) {{
 entry:
   %up = add i64 %extent, %grain
   %less = sub i64 %up, 1
-  %pieces = udiv i64 %less, %grain
-  %few = icmp ult i64 %pieces, 2
+  %chunks = udiv i64 %less, %grain
+  %few = icmp ult i64 %chunks, 2
   br i1 %few, label %alone, label %enter
 enter:
   %pair = cmpxchg ptr @busy, i32 0, i32 1 acq_rel monotonic, align 4
   %free = extractvalue {{ i32, i1 }} %pair, 1
   br i1 %free, label %begin, label %alone
 alone:
-  call void @work_alone(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared, i64 %asking)
+  call void @run_alone(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared, i64 %poll)
   ret void
 begin:
   {save_mode}
@@ -184,7 +186,7 @@ begin:
   store atomic ptr %argument, ptr @argument release, align 8
   store atomic i64 %extent, ptr @extent release, align 8
   store atomic i64 %grain, ptr @grain release, align 8
-  store atomic i64 %pieces, ptr @pieces release, align 8
+  store atomic i64 %chunks, ptr @chunks release, align 8
   store atomic i64 0, ptr @done release, align 8
   %ticket = add i64 %closed, 1
   store atomic i64 %ticket, ptr @ticket release, align 8
@@ -192,7 +194,7 @@ begin:
   %number = trunc i64 %shifted to i32
   store atomic i32 %number, ptr @wake seq_cst, align 4
   %woken = {wake}
-  %taken = call i64 @work(ptr %table, i64 %shared, i64 %asking)
+  %taken = call i64 @run_chunks(ptr %table, i64 %shared, i64 %poll)
   br label %wait
 wait:
   %spins = phi i64 [ 0, %begin ], [ %more, %pause ], [ 0, %yield ]
@@ -214,7 +216,7 @@ leave:
   ret void
 }}
 
-; A thread of the pool: waits for a job it has not seen, spinning first, then asleep.
+; A thread of the pool: waits for a job that it has not seen, first spinning, then sleeping.
 define internal ptr @worker(ptr %unused) {{
 entry:
   br label %wait
@@ -235,7 +237,7 @@ sleep:
   %slept = {wait}
   br label %wait
 found:
-  %unused.count = call i64 @work(ptr null, i64 0, i64 0)
+  %unused.count = call i64 @run_chunks(ptr null, i64 0, i64 0)
   br label %wait
 }}
 

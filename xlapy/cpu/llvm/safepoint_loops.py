@@ -1,9 +1,10 @@
-"""Loops of kernels that look whether to go on: those that take so long that a program would not end early for them.
+"""Selects the loops of kernels that poll for cancellation: those that run too long for a program to stop in time.
 
-Most kernels have none: what takes long is split into iterations of a parallel loop, which are run in stretches. One
-iteration may be long all the same, as a sum or a sort of very many elements.
+Most kernels need no polls: a long computation consists of iterations of a parallel loop, which run in chunks with polls
+between them. A single iteration may still be long, such as the sum or the sort of a very long row.
 
-Owns: which loops look, how often, the text of that. Must not know: what becomes of a program that ends.
+Responsible for which loops poll, how often, and for the emitted code. Does not depend on what happens when a program
+stops.
 """
 
 from __future__ import annotations
@@ -11,100 +12,105 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from xlapy.cpu.llvm.safepoints import LOOK
-from xlapy.cpu.llvm.shared_code import LOOK as LOOK_FUNCTION
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.safepoints import POLL_INTERVAL
+from xlapy.cpu.llvm.shared_code import POLL
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.loops import AxisKind, For, If, Kernel, Transpose, Value, While
 from xlapy.loops.ir import Block, Statement, inner_blocks
 
-LONG = 1 << 23
-"""Statements of loop IR, each of a vector: some hundredths of a second where memory is new."""
+MIN_POLLED_LOOP_STATEMENTS = 1 << 23
+"""Loops that execute more vector statements poll. That many take some hundredths of a second on memory that is touched
+for the first time."""
 
 LEAVE = "leave"
-"""The label of the end of the function, for those who leave early."""
+"""The label of the end of the function, to which a poll jumps if the program should stop."""
 
 
-class Places(NamedTuple):
-    """Where the table of addresses has what the function that looks is told."""
+class PollEntries(NamedTuple):
+    """The entries of the address table that the poll function receives."""
 
     shared: int
-    asking: int
+    poll: int
 
 
-def pauses(kernel: Kernel) -> dict[For | While, int]:
-    """The loops that look, each after so many rounds: a power of two."""
+def loops_with_polls(kernel: Kernel) -> dict[For | While, int]:
+    """Returns the loops of a kernel that poll, each with the iterations between polls, a power of two."""
     largest = max((buffer.size for buffer in (*kernel.buffers, *kernel.scratch)), default=1)
     loop = kernel.parallel_loop
     iterations = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
-    unknown = -(-largest // max(1, iterations))
-    return dict(_long_loops(kernel.body, unknown))
+    unknown_extent = -(-largest // max(1, iterations))
+    return dict(_long_loops(kernel.body, unknown_extent))
 
 
-def _long_loops(block: Block, unknown: int) -> Iterator[tuple[For | While, int]]:
+def _long_loops(block: Block, unknown_extent: int) -> Iterator[tuple[For | While, int]]:
     for statement in block.statements:
         if isinstance(statement, If):
-            yield from _long_loops(statement.then, unknown)
+            yield from _long_loops(statement.then, unknown_extent)
         elif isinstance(statement, For | While):
-            once = _round(statement, unknown)
-            if not _is_split(statement) and _rounds(statement, unknown) * once > LONG:
-                yield statement, 1 << (max(1, LOOK // once).bit_length() - 1)
+            once = _iteration_weight(statement, unknown_extent)
+            if (
+                not _is_divided(statement)
+                and _iterations(statement, unknown_extent) * once > MIN_POLLED_LOOP_STATEMENTS
+            ):
+                yield statement, 1 << (max(1, POLL_INTERVAL // once).bit_length() - 1)
             for inner in inner_blocks(statement):
-                yield from _long_loops(inner, unknown)
+                yield from _long_loops(inner, unknown_extent)
 
 
-def _is_split(loop: For | While) -> bool:
-    """Whether whoever calls the kernel says which rounds are run, or there are none."""
+def _is_divided(loop: For | While) -> bool:
+    """Whether the caller of the kernel divides the loop into chunks, or the loop is unrolled."""
     return isinstance(loop, For) and loop.kind in (AxisKind.PARALLEL, AxisKind.UNROLL)
 
 
-def _weight(block: Block, unknown: int) -> int:
-    return sum(_statement(statement, unknown) for statement in block.statements)
+def _block_weight(block: Block, unknown_extent: int) -> int:
+    return sum(_statement_weight(statement, unknown_extent) for statement in block.statements)
 
 
-def _statement(statement: Statement, unknown: int) -> int:
+def _statement_weight(statement: Statement, unknown_extent: int) -> int:
     if isinstance(statement, For | While):
-        return _rounds(statement, unknown) * _round(statement, unknown)
+        return _iterations(statement, unknown_extent) * _iteration_weight(statement, unknown_extent)
     if isinstance(statement, If):
-        return _weight(statement.then, unknown)
+        return _block_weight(statement.then, unknown_extent)
     if isinstance(statement, Transpose):
-        return max(1, _most(statement.rows, unknown) * _most(statement.columns, unknown) >> 4)
+        return max(1, _max_extent(statement.rows, unknown_extent) * _max_extent(statement.columns, unknown_extent) >> 4)
     return 1
 
 
-def _rounds(loop: For | While, unknown: int) -> int:
+def _iterations(loop: For | While, unknown_extent: int) -> int:
     if isinstance(loop, While):
-        return unknown if any(map(_reads, inner_blocks(loop))) else 1  # mathematics comes to an end soon
-    return -(-_most(loop.extent, unknown) // (loop.width if loop.kind is AxisKind.VECTOR else 1))
+        # A loop that loads nothing evaluates a mathematical function and ends soon.
+        return unknown_extent if any(map(_loads, inner_blocks(loop))) else 1
+    return -(-_max_extent(loop.extent, unknown_extent) // (loop.width if loop.kind is AxisKind.VECTOR else 1))
 
 
-def _most(extent: int | Value, unknown: int) -> int:
-    """How many there may be: of what is not known as many as an iteration has of the largest array."""
+def _max_extent(extent: int | Value, unknown_extent: int) -> int:
+    """Returns an upper bound of an extent. Extents that depend on data are bounded by the largest array per iteration."""
     if isinstance(extent, int):
         return extent
-    return unknown if extent.range is None else min(unknown, max(1, extent.range[1]))
+    return unknown_extent if extent.range is None else min(unknown_extent, max(1, extent.range[1]))
 
 
-def _reads(block: Block) -> bool:
-    """Whether something in it depends on memory."""
+def _loads(block: Block) -> bool:
+    """Whether a block loads from memory."""
     return any(
-        statement.op == "load" if isinstance(statement, Value) else any(map(_reads, inner_blocks(statement)))
+        statement.op == "load" if isinstance(statement, Value) else any(map(_loads, inner_blocks(statement)))
         for statement in block.statements
     )
 
 
-def _round(loop: For | While, unknown: int) -> int:
-    """Loops of unknown extents in each other share what they go through."""
+def _iteration_weight(loop: For | While, unknown_extent: int) -> int:
+    """Returns the statements of one iteration. Nested loops of unknown extent divide the same elements among them."""
     is_known = isinstance(loop, For) and isinstance(loop.extent, int)
-    return 1 + sum(_weight(block, unknown if is_known else 1) for block in inner_blocks(loop))
+    return 1 + sum(_block_weight(block, unknown_extent if is_known else 1) for block in inner_blocks(loop))
 
 
-def write_pause(writer: Writer, places: Places, counter: str, step: int, every: int) -> None:
-    """Leaves the function if the program is to end; looks once in so many rounds, each of which adds `step`."""
-    due, on = writer.new_label("due"), writer.new_label("on")
-    turn = writer.let(f"and i64 {counter}, {every * (1 << (step - 1).bit_length()) - 1}")
-    writer.branch(writer.let(f"icmp ult i64 {turn}, {step}"), due, on)
-    writer.begin(due)
-    arguments = [("ptr", "%table"), ("i64", str(places.shared)), ("i64", str(places.asking))]
-    status = writer.call("i32", LOOK_FUNCTION, arguments)
-    writer.branch(writer.let(f"icmp eq i32 {status}, 0"), on, LEAVE)
-    writer.begin(on)
+def emit_poll(ir: IrBuilder, entries: PollEntries, counter: str, step: int, period: int) -> None:
+    """Emits a poll once in `period` iterations, each of which adds `step` to the counter; jumps to LEAVE to stop."""
+    due, on = ir.new_label("due"), ir.new_label("on")
+    turn = ir.assign(f"and i64 {counter}, {period * (1 << (step - 1).bit_length()) - 1}")
+    ir.cond_br(ir.assign(f"icmp ult i64 {turn}, {step}"), due, on)
+    ir.start_block(due)
+    arguments = [("ptr", "%table"), ("i64", str(entries.shared)), ("i64", str(entries.poll))]
+    status = ir.call("i32", POLL, arguments)
+    ir.cond_br(ir.assign(f"icmp eq i32 {status}, 0"), on, LEAVE)
+    ir.start_block(on)

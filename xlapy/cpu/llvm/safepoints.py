@@ -1,19 +1,19 @@
-"""Looks in LLVM text: whether a program that has run for long is to end early, as another device failed or by a signal.
+"""Emits safepoint polls: checks whether a program that has run for long should stop early.
 
-    i32 @xlapy_look(ptr %table, i64 %shared, i64 %asking)
+    i32 @xlapy_poll(ptr %table, i64 %shared, i64 %poll)
 
-is 0 to go on; the numbers are places in the table. It is called between thunks that together take about as long as
-`LOOK`, from loops at their heads, every so many iterations, between the pieces of long parallel loops (`pool`), and
-inside of long kernels (`pauses`), there on any thread. The run may be cancelled by what its devices share; and about
-twenty times a second the thread whose identity the table has (Python's main thread, the only one that handles signals)
-asks the host. What that says is noted in the table, for those who look afterwards.
+returns 0 to continue; the numbers are entries of the address table. Programs poll between thunks that together take
+about `POLL_INTERVAL`, at the heads of loops every few iterations, between the chunks of long parallel loops (`pool`), and
+inside of long kernels (`safepoint_loops`), there on any thread. A poll checks whether the run was canceled, which the
+memory shared by its devices says. About twenty times a second, the thread whose identity is in the table (Python's main
+thread, the only one that handles signals) also calls the host. The host's answer is stored in the table for later polls.
 
-Owns: when to look, this text. Must not know: what the host does there.
+Responsible for when programs poll, and for the poll function. Does not depend on what the host does.
 """
 
 from __future__ import annotations
 
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import (
     CallbackThunk,
@@ -28,24 +28,24 @@ from xlapy.cpu.program.thunks import (
     nested_thunks,
 )
 
-LOOK = 1 << 16
-"""Operations, some ten microseconds."""
+POLL_INTERVAL = 1 << 16
+"""The number of operations between polls, which take some ten microseconds."""
 
-LONG = 1 << 25
-"""Operations, some milliseconds: parallel loops that take longer look between their pieces."""
+MIN_POLLED_PARALLEL_OPERATIONS = 1 << 25
+"""Parallel loops with more operations, which take some milliseconds, poll between their chunks."""
 
-_MOST = 1 << 10
-"""Iterations of a loop between looks."""
+_MAX_POLL_PERIOD = 1 << 10
+"""The largest number of iterations of a loop between polls."""
 
-_CALLED = 1 << 12
-"""Operations that a call of foreign code is taken for."""
+_CALL_OPERATIONS = 1 << 12
+"""The number of operations that a call of foreign code counts as."""
 
-_TICKS = 1 << 27
-"""Of the processor's clock between questions to the host: a twentieth of a second, more or less."""
+_TICKS_BETWEEN_HOST_CALLS = 1 << 27
+"""The ticks of the time-stamp counter between calls of the host, about a twentieth of a second."""
 
 
-def duration(thunk: Thunk) -> int:
-    """About how many operations a thunk takes; of loops inside, which look themselves, one iteration."""
+def estimated_operations(thunk: Thunk) -> int:
+    """Estimates the number of operations of a thunk. Nested loops count as one iteration, because they poll themselves."""
     if isinstance(thunk, KernelThunk):
         loop = thunk.kernel.parallel_loop
         extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
@@ -53,82 +53,83 @@ def duration(thunk: Thunk) -> int:
     if isinstance(thunk, CopyThunk):
         return thunk.source.size >> 4
     if isinstance(thunk, ConditionalThunk):
-        return max((sum(map(duration, branch)) for branch in thunk.branches), default=0)
+        return max((sum(map(estimated_operations, branch)) for branch in thunk.branches), default=0)
     if isinstance(thunk, LibraryCallThunk):
         return thunk.batch * thunk.work
     if isinstance(thunk, CallbackThunk | CollectiveThunk):
-        return _CALLED
+        return _CALL_OPERATIONS
     assert isinstance(thunk, WhileThunk | OutlinedThunk)
-    return sum(duration(inner) for thunks in nested_thunks(thunk) for inner in thunks)
+    return sum(estimated_operations(inner) for thunks in nested_thunks(thunk) for inner in thunks)
 
 
-def period(thunk: WhileThunk) -> int:
-    """How many iterations of a loop go between looks: a power of two."""
-    fitting = max(1, LOOK // max(1, duration(thunk)))
-    return min(_MOST, 1 << (fitting.bit_length() - 1))
+def poll_period(thunk: WhileThunk) -> int:
+    """Returns the number of iterations of a loop between polls, a power of two."""
+    fitting = max(1, POLL_INTERVAL // max(1, estimated_operations(thunk)))
+    return min(_MAX_POLL_PERIOD, 1 << (fitting.bit_length() - 1))
 
 
-def write_due(writer: Writer, counter: str, every: int) -> str:
-    """Counts an iteration in memory; a register that says whether it is time to look."""
-    number = writer.let(f"add i32 {writer.let(f'load i32, ptr {counter}')}, 1")
-    writer.do(f"store i32 {number}, ptr {counter}")
-    return writer.let(f"icmp eq i32 {writer.let(f'and i32 {number}, {every - 1}')}, 0")
+def emit_is_poll_due(ir: IrBuilder, counter: str, period: int) -> str:
+    """Counts an iteration in memory; returns a register that says whether it is time to poll."""
+    number = ir.assign(f"add i32 {ir.assign(f'load i32, ptr {counter}')}, 1")
+    ir.emit(f"store i32 {number}, ptr {counter}")
+    return ir.assign(f"icmp eq i32 {ir.assign(f'and i32 {number}, {period - 1}')}, 0")
 
 
-# In the segment 257, that of the register fs, a thread's own address comes first: by that pthread_self knows it.
+# Address space 257 is the segment of the register fs. The first word of a thread's control block is its own address,
+# which is also the value of pthread_self.
 
-LOOK_TEXT = f"""define i32 @xlapy_look(ptr %table, i64 %shared.index, i64 %asking.index) #0 {{
+POLL_FUNCTION = f"""define i32 @xlapy_poll(ptr %table, i64 %shared.index, i64 %poll.index) #0 {{
 entry:
   %old = alloca i32
   %shared.at = getelementptr inbounds ptr, ptr %table, i64 %shared.index
   %shared = load ptr, ptr %shared.at
-  %cancelled = load atomic i32, ptr %shared monotonic, align 4
-  %is.cancelled = icmp ne i32 %cancelled, 0
-  br i1 %is.cancelled, label %end, label %time
+  %canceled = load atomic i32, ptr %shared monotonic, align 4
+  %is.canceled = icmp ne i32 %canceled, 0
+  br i1 %is.canceled, label %end, label %time
 end:
   ret i32 1
 time:
-  %host.at = getelementptr inbounds ptr, ptr %table, i64 %asking.index
-  %ended.at = getelementptr inbounds i64, ptr %host.at, i64 3
-  %ended = load atomic i64, ptr %ended.at monotonic, align 8
-  %is.ended = icmp ne i64 %ended, 0
-  br i1 %is.ended, label %end, label %clock
+  %host.at = getelementptr inbounds ptr, ptr %table, i64 %poll.index
+  %stopped.at = getelementptr inbounds i64, ptr %host.at, i64 3
+  %stopped = load atomic i64, ptr %stopped.at monotonic, align 8
+  %was.stopped = icmp ne i64 %stopped, 0
+  br i1 %was.stopped, label %end, label %clock
 clock:
   %now = call i64 @llvm.readcyclecounter()
   %last.at = getelementptr inbounds i64, ptr %host.at, i64 2
   %last = load i64, ptr %last.at
   %passed = sub i64 %now, %last
-  %soon = icmp ult i64 %passed, {_TICKS}
-  br i1 %soon, label %go.on, label %who
-who:
+  %soon = icmp ult i64 %passed, {_TICKS_BETWEEN_HOST_CALLS}
+  br i1 %soon, label %go.on, label %which.thread
+which.thread:
   %own = load i64, ptr addrspace(257) null
   %thread.at = getelementptr inbounds i64, ptr %host.at, i64 1
   %thread = load i64, ptr %thread.at
-  %asks = icmp eq i64 %own, %thread
-  br i1 %asks, label %ask, label %go.on
-ask:
+  %calls.host = icmp eq i64 %own, %thread
+  br i1 %calls.host, label %call.host, label %go.on
+call.host:
   store i64 %now, ptr %last.at
   call void @reset_mxcsr(ptr %old)
   %host = load ptr, ptr %host.at
   %answer = call i32 %host()
   call void @llvm.x86.sse.ldmxcsr(ptr %old)
   %no = zext i32 %answer to i64
-  store atomic i64 %no, ptr %ended.at monotonic, align 8
+  store atomic i64 %no, ptr %stopped.at monotonic, align 8
   ret i32 %answer
 go.on:
   ret i32 0
 }}"""
-"""The function. It needs `reset_mxcsr`."""
+"""The text of `xlapy_poll`, which calls `reset_mxcsr`."""
 
 DECLARATIONS = frozenset({"declare i64 @llvm.readcyclecounter()"})
 
 
-def begin_looking(program: NativeProgram) -> list[str]:
-    """Notes the beginning of a run."""
+def reset_poll_state(program: NativeProgram) -> list[str]:
+    """Returns instructions that store the start of a run in the address table."""
     return [
-        f"  %looking.at = getelementptr inbounds i64, ptr %table, i64 {program.poll_index + 2}",
-        "  %looking.now = call i64 @llvm.readcyclecounter()",
-        "  store i64 %looking.now, ptr %looking.at",
-        "  %ended.at = getelementptr inbounds i64, ptr %looking.at, i64 1",
-        "  store i64 0, ptr %ended.at",
+        f"  %poll.at = getelementptr inbounds i64, ptr %table, i64 {program.poll_index + 2}",
+        "  %poll.now = call i64 @llvm.readcyclecounter()",
+        "  store i64 %poll.now, ptr %poll.at",
+        "  %stopped.at = getelementptr inbounds i64, ptr %poll.at, i64 1",
+        "  store i64 0, ptr %stopped.at",
     ]

@@ -1,15 +1,15 @@
-"""Functions that all programs of the process call, in LLVM text: compiled once, at the first need.
+"""Functions that all programs of the process share, as LLVM text. They are compiled when they are first needed.
 
-    i32 @xlapy_call_back(ptr table, i64 index, i64 number)
-    i32 @xlapy_look(ptr table, i64 shared, i64 asking)
+    i32 @xlapy_host_callback(ptr table, i64 index, i64 number)
+    i32 @xlapy_poll(ptr table, i64 shared, i64 poll)
     void @xlapy_taskN(ptr block, i64 begin, i64 end)
 
-The first calls the host's function, whose place in the table is given, in the host's own mode of floating-point
-numbers. The second is told of in `looks`. The last calls a kernel with N buffers from a block of their addresses.
+The first calls the host function at an entry of the address table, in the default floating-point mode. The second is
+described in `safepoints`. The last calls a kernel with N buffers, whose addresses it loads from a block.
 
-Loaded programs bring the object files along, so that processes need not compile them.
+Serialized programs contain the object files, so that a process that loads one need not compile them.
 
-Owns: these functions, the object files. Must not know: programs, what the host does.
+Responsible for these functions and their object files. Does not depend on programs or on what the host does.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from collections.abc import Mapping, Sequence
 from xlapy.cpu.llvm import safepoints
 from xlapy.cpu.llvm.jit import Code, compile_text, link_object
 
-CALL_BACK, LOOK = "xlapy_call_back", "xlapy_look"
+HOST_CALLBACK, POLL = "xlapy_host_callback", "xlapy_poll"
 
 DECLARATIONS: Mapping[str, str] = {
-    CALL_BACK: f"declare i32 @{CALL_BACK}(ptr, i64, i64)",
-    LOOK: f"declare i32 @{LOOK}(ptr, i64, i64)",
+    HOST_CALLBACK: f"declare i32 @{HOST_CALLBACK}(ptr, i64, i64)",
+    POLL: f"declare i32 @{POLL}(ptr, i64, i64)",
 }
 
 _TASK = re.compile(r"xlapy_task([1-9][0-9]{0,4})")
 
 _HOST = "host"
-"""The object file of the functions that ask the host."""
+"""The name of the object file with the functions that call the host."""
 
 _objects: dict[str, bytes] = {}
-"""The object files that are known, by name."""
+"""The object files that were compiled or registered, by name."""
 
 
 def task_name(buffers: int) -> str:
-    """The function that calls kernels of so many buffers."""
+    """Returns the name of the function that calls kernels with a number of buffers."""
     return f"xlapy_task{buffers}"
 
 
 def object_name(function: str) -> str | None:
-    """The object file that has a function of this module; None for another function."""
+    """Returns the object file with a shared function; None if the function is not one of this module."""
     if function in DECLARATIONS:
         return _HOST
     return function if _TASK.fullmatch(function) else None
 
 
 def function_address(function: str) -> int:
-    """Where a function of this module lies."""
+    """Returns the address of a shared function."""
     return _code(object_name(function) or function).addresses[function]
 
 
@@ -58,17 +58,19 @@ def function_address(function: str) -> int:
 def _code(name: str) -> Code:
     if name == _HOST:
         return compile_shared_object(
-            name, f"{RESET_MXCSR_FUNCTION}\n{_CALL_BACK}\n{safepoints.LOOK_TEXT}\n{_REST}", list(DECLARATIONS)
+            name,
+            f"{RESET_MXCSR_FUNCTION}\n{_HOST_CALLBACK_FUNCTION}\n{safepoints.POLL_FUNCTION}\n{_DECLARATIONS_AND_ATTRIBUTES}",
+            list(DECLARATIONS),
         )
     task = _TASK.fullmatch(name)
-    assert task is not None, f"there is no shared code {name}"
+    assert task is not None, f"there is no shared object file {name}"
     return compile_shared_object(name, _task_text(int(task[1])), [name])
 
 
 def compile_shared_object(
     name: str, text: str, exports: Sequence[str], imports: Mapping[str, int] | None = None
 ) -> Code:
-    """Code of the whole process, from its object file if that is known."""
+    """Links the object file of a name if it is known; else compiles the text and remembers its object file."""
     image, imports = _objects.get(name), imports or {}
     code = compile_text(text, list(exports), imports) if image is None else link_object(image, exports, imports)
     _objects[name] = code.image
@@ -76,23 +78,25 @@ def compile_shared_object(
 
 
 def compiled_objects(names: Sequence[str]) -> dict[str, bytes]:
-    """The object files of these names that were compiled or learned."""
+    """Returns the object files of these names that were compiled or registered."""
     return {name: _objects[name] for name in names if name in _objects}
 
 
 def register_objects(objects: Mapping[str, bytes]) -> None:
-    """Spares compiling what this compiler has compiled before for such a processor."""
+    """Adds object files that the same compiler has produced for this processor, so that they need not be compiled."""
     for name, image in objects.items():
         _objects.setdefault(name, image)
 
 
 def _task_text(buffers: int) -> str:
     head = f"define void @{task_name(buffers)}(ptr %block, i64 %begin, i64 %end) #0 {{"
-    return "\n".join([head, "entry:", *task_head(buffers), f"  {task_call(buffers)}", "  ret void", "}", ATTRIBUTES])
+    return "\n".join(
+        [head, "entry:", *task_prologue(buffers), f"  {task_call(buffers)}", "  ret void", "}", ATTRIBUTES]
+    )
 
 
-def task_head(buffers: int) -> list[str]:
-    """Loads a kernel and its buffers from a block."""
+def task_prologue(buffers: int) -> list[str]:
+    """Returns instructions that load a kernel and its buffers from a block."""
     lines: list[str] = []
     for number in range(buffers + 1):
         lines.append(f"  %p{number} = getelementptr inbounds ptr, ptr %block, i64 {number}")
@@ -101,30 +105,31 @@ def task_head(buffers: int) -> list[str]:
 
 
 def task_call(buffers: int) -> str:
-    """The call of that kernel."""
+    """Returns the call of that kernel."""
     arguments = [*(f"ptr %a{number}" for number in range(1, buffers + 1)), "i64 %begin", "i64 %end"]
     return f"call void %a0({', '.join(arguments)})"
 
 
 ATTRIBUTES = 'attributes #0 = { nounwind "no-builtins" }'
 
-FLUSH_DENORMALS = 0x8040
+FLUSH_DENORMALS_BITS = 0x8040
+"""The bits FTZ and DAZ of MXCSR: denormal results and operands become zeros."""
 
-MODE = frozenset({"declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"})
+MXCSR_DECLARATIONS = frozenset({"declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"})
 
 RESET_MXCSR_FUNCTION = f"""define internal void @reset_mxcsr(ptr %old) #0 {{
 entry:
   %new = alloca i32
   call void @llvm.x86.sse.stmxcsr(ptr %old)
   %mode = load i32, ptr %old
-  %plain = and i32 %mode, {~FLUSH_DENORMALS}
+  %plain = and i32 %mode, {~FLUSH_DENORMALS_BITS}
   store i32 %plain, ptr %new
   call void @llvm.x86.sse.ldmxcsr(ptr %new)
   ret void
 }}"""
-"""Lets the caller compute as the host does; the mode of before goes to where `old` points."""
+"""The function that sets the default floating-point mode, in which denormals are kept. It stores the old mode."""
 
-_CALL_BACK = f"""define i32 @{CALL_BACK}(ptr %table, i64 %index, i64 %number) #0 {{
+_HOST_CALLBACK_FUNCTION = f"""define i32 @{HOST_CALLBACK}(ptr %table, i64 %index, i64 %number) #0 {{
 entry:
   %old = alloca i32
   call void @reset_mxcsr(ptr %old)
@@ -135,4 +140,4 @@ entry:
   ret i32 %status
 }}"""
 
-_REST = "\n".join([*sorted(MODE), *safepoints.DECLARATIONS, ATTRIBUTES])
+_DECLARATIONS_AND_ATTRIBUTES = "\n".join([*sorted(MXCSR_DECLARATIONS), *safepoints.DECLARATIONS, ATTRIBUTES])

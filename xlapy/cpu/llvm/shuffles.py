@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlapy.cpu.llvm.text import Writer, llvm_type
+from xlapy.cpu.llvm.text import IrBuilder, llvm_type
 from xlapy.loops import ScalarType
 
 
-def picked(writer: Writer, type: ScalarType, vectors: Sequence[str], places: Sequence[int], offsets: list[int]) -> str:
+def deinterleave(
+    ir: IrBuilder, type: ScalarType, vectors: Sequence[str], places: Sequence[int], offsets: list[int]
+) -> str:
     """The elements at places of what vectors of neighbours, which begin at rising offsets, hold."""
     lanes = len(places)
 
@@ -23,10 +25,10 @@ def picked(writer: Writer, type: ScalarType, vectors: Sequence[str], places: Seq
         place = places[lane] - offsets[number]
         return place if 0 <= place < lanes else None
 
-    return _chained(writer, type, vectors, lanes, lane_of)
+    return _chained(ir, type, vectors, lanes, lane_of)
 
 
-def interleaved(writer: Writer, type: ScalarType, registers: Sequence[str], lanes: int) -> list[str]:
+def interleave(ir: IrBuilder, type: ScalarType, registers: Sequence[str], lanes: int) -> list[str]:
     """The vectors in which the first lanes of all registers come first, then the second ones, ..."""
     count = len(registers)
 
@@ -34,13 +36,13 @@ def interleaved(writer: Writer, type: ScalarType, registers: Sequence[str], lane
         def lane_of(number: int, lane: int) -> int | None:
             return (first + lane) // count if (first + lane) % count == number else None
 
-        return _chained(writer, type, registers, lanes, lane_of)
+        return _chained(ir, type, registers, lanes, lane_of)
 
     return [vector(number * lanes) for number in range(count)]
 
 
 def _chained(
-    writer: Writer, type: ScalarType, sources: Sequence[str], lanes: int, lane_of: Callable[[int, int], int | None]
+    ir: IrBuilder, type: ScalarType, sources: Sequence[str], lanes: int, lane_of: Callable[[int, int], int | None]
 ) -> str:
     """A register whose lanes come from as many sources, taken in one after the other.
 
@@ -49,16 +51,16 @@ def _chained(
     vector = llvm_type(type, lanes)
     register, chosen = sources[0], [lane_of(0, lane) for lane in range(lanes)]
     if len(sources) == 1:
-        return _shuffled(writer, vector, register, "poison", chosen)
+        return _shuffled(ir, vector, register, "poison", chosen)
     for number, source in enumerate(sources[1:], start=1):
         for lane in range(lanes):
             found = lane_of(number, lane)
             chosen[lane] = chosen[lane] if found is None else lanes + found
-        register = _shuffled(writer, vector, register, source, chosen)
+        register = _shuffled(ir, vector, register, source, chosen)
         chosen = list(range(lanes))
     return register
 
 
-def _shuffled(writer: Writer, vector: str, left: str, right: str, chosen: Sequence[int | None]) -> str:
+def _shuffled(ir: IrBuilder, vector: str, left: str, right: str, chosen: Sequence[int | None]) -> str:
     lanes = ", ".join("i32 poison" if lane is None else f"i32 {lane}" for lane in chosen)
-    return writer.let(f"shufflevector {vector} {left}, {vector} {right}, <{len(chosen)} x i32> <{lanes}>")
+    return ir.assign(f"shufflevector {vector} {left}, {vector} {right}, <{len(chosen)} x i32> <{lanes}>")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ctypes import sizeof
 
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.shared_records import CallBlockField
 from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.custom_calls.ffi.structures import Buffer, CallFrame
@@ -21,13 +21,13 @@ _FRAMES = 4
 DECLARATIONS = {"declare i64 @llvm.vector.reduce.or.v8i64(<8 x i64>)"}
 
 
-def write_call(
-    writer: Writer, thunk: CallbackThunk, block_index: int, operands: Sequence[str], results: Sequence[str]
+def emit_target_call(
+    ir: IrBuilder, thunk: CallbackThunk, block_index: int, operands: Sequence[str], results: Sequence[str]
 ) -> str:
     """Tells the code where its arrays lie, and calls it; returns the status."""
     assert thunk.calling_convention is not None
-    place = writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {block_index}")
-    block = writer.let(f"load ptr, ptr {place}")
+    place = ir.assign(f"getelementptr inbounds ptr, ptr %table, i64 {block_index}")
+    block = ir.assign(f"load ptr, ptr {place}")
     given = [
         (CallBlockField.OPERANDS, thunk.calling_convention.operand_positions, operands),
         (CallBlockField.RESULTS, thunk.calling_convention.result_positions, results),
@@ -36,14 +36,14 @@ def write_call(
     for where, places, pointers in given:
         if not places:
             continue
-        base = writer.let(f"load ptr, ptr {_at(writer, block, where)}")
+        base = ir.assign(f"load ptr, ptr {_at(ir, block, where)}")
         for number, pointer in zip(places, pointers, strict=True):
-            writer.do(f"store ptr {pointer}, ptr {_at(writer, base, number * stride + first)}")
-    return writer.let(f"call i32 @{function_name(thunk)}(ptr %table, ptr {block}, i64 {thunk.number})")
+            ir.emit(f"store ptr {pointer}, ptr {_at(ir, base, number * stride + first)}")
+    return ir.assign(f"call i32 @{function_name(thunk)}(ptr %table, ptr {block}, i64 {thunk.number})")
 
 
-def _at(writer: Writer, base: str, offset: int) -> str:
-    return writer.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+def _at(ir: IrBuilder, base: str, offset: int) -> str:
+    return ir.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
 
 
 def function_name(thunk: CallbackThunk) -> str:
@@ -53,7 +53,7 @@ def function_name(thunk: CallbackThunk) -> str:
 
 
 def function_text(thunk: CallbackThunk) -> str:
-    """That function; it needs `call_back` and `reset_mxcsr`."""
+    """That function; it needs `host_callback` and `reset_mxcsr`."""
     assert thunk.calling_convention is not None
     version = thunk.calling_convention.api_version
     call = (
@@ -87,7 +87,7 @@ entry:
   %is.ready = icmp ne i64 %ready, 0
   br i1 %is.ready, label %go, label %ask
 ask:
-  %asked = call i32 @call_back(ptr %table, i64 %number)
+  %asked = call i32 @host_callback(ptr %table, i64 %number)
   %refused = icmp ne i32 %asked, 0
   %left = load i64, ptr %ready.at
   %all.done = icmp eq i64 %left, 0

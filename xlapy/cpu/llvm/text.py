@@ -1,4 +1,4 @@
-"""Pieces of LLVM's textual IR: types, literals, and a writer of instructions.
+"""Pieces of LLVM's textual IR: types, literals, and a ir of instructions.
 
 Owns spelling. Must not know: loop IR's structure, HLO.
 """
@@ -34,7 +34,7 @@ def literal(type: ScalarType, value: float, lanes: int = 1) -> str:
     return text if lanes == 1 else f"splat ({llvm_type(type)} {text})"
 
 
-class Writer:
+class IrBuilder:
     """The lines of one function, with fresh names for registers and labels."""
 
     def __init__(self) -> None:
@@ -44,17 +44,17 @@ class Writer:
         self.label = "entry"
         """The basic block that is being written."""
 
-    def name(self, prefix: str = "t") -> str:
+    def fresh_name(self, prefix: str = "t") -> str:
         self._count += 1
         return f"%{prefix}{self._count}"
 
-    def let(self, code: str, prefix: str = "t") -> str:
+    def assign(self, code: str, prefix: str = "t") -> str:
         """Writes `%name = code`; returns the name."""
-        name = self.name(prefix)
+        name = self.fresh_name(prefix)
         self.lines.append(f"  {name} = {code}")
         return name
 
-    def do(self, code: str) -> None:
+    def emit(self, code: str) -> None:
         self.lines.append(f"  {code}")
 
     def insert(self, line: int, code: str) -> None:
@@ -66,24 +66,24 @@ class Writer:
         self._count += 1
         return f"{prefix}{self._count}"
 
-    def begin(self, label: str) -> None:
+    def start_block(self, label: str) -> None:
         """Begins a basic block."""
         self.lines.append(f"{label}:")
         self.label = label
 
-    def jump(self, label: str) -> None:
-        self.do(f"br label %{label}")
+    def br(self, label: str) -> None:
+        self.emit(f"br label %{label}")
 
-    def branch(self, condition: str, on_true: str, on_false: str) -> None:
-        self.do(f"br i1 {condition}, label %{on_true}, label %{on_false}")
+    def cond_br(self, condition: str, on_true: str, on_false: str) -> None:
+        self.emit(f"br i1 {condition}, label %{on_true}, label %{on_false}")
 
     def phi(self, type: str, incoming: str, label: str) -> tuple[str, int]:
-        """A phi with one incoming value; returns its name and the line to which `close_phi` adds the other."""
-        name = self.name("p")
+        """A phi with one incoming value; returns its name and the line to which `add_incoming` adds the other."""
+        name = self.fresh_name("p")
         self.lines.append(f"  {name} = phi {type} [ {incoming}, %{label} ]")
         return name, len(self.lines) - 1
 
-    def close_phi(self, line: int, incoming: str, label: str) -> None:
+    def add_incoming(self, line: int, incoming: str, label: str) -> None:
         self.lines[line] += f", [ {incoming}, %{label} ]"
 
     def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str:
@@ -92,6 +92,6 @@ class Writer:
         self.declarations.add(f"declare {result} @{function}({types})")
         given = ", ".join(f"{type} {value}" for type, value in arguments)
         if result == "void":
-            self.do(f"call void @{function}({given})")
+            self.emit(f"call void @{function}({given})")
             return ""
-        return self.let(f"call {result} @{function}({given})")
+        return self.assign(f"call {result} @{function}({given})")

@@ -16,7 +16,7 @@ Owns: the shuffles. Must not know: which matrices, loop IR's structure.
 
 from __future__ import annotations
 
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.loops.ir import tile_shape
 
 
@@ -24,14 +24,14 @@ def transpose_name(bits: int, parts: int) -> str:
     return f"xlapy_transpose_{bits}_{parts}"
 
 
-def write_transpose(bits: int, parts: int, vector_bytes: int) -> tuple[str, set[str]]:
+def emit_transpose(bits: int, parts: int, vector_bytes: int) -> tuple[str, set[str]]:
     """The function for elements of `parts` values of `bits` bits, and the declarations that it needs."""
     return _Transpose(bits, parts, vector_bytes).text()
 
 
 class _Transpose:
     def __init__(self, bits: int, parts: int, vector_bytes: int) -> None:
-        self.writer = Writer()
+        self.ir = IrBuilder()
         self.bits, self.parts = bits, parts
         element_bytes = bits // 8 * parts
         self.rows, self.columns = tile_shape(vector_bytes, element_bytes)
@@ -43,58 +43,58 @@ class _Transpose:
         return f"<{elements * self.parts} x i{self.bits}>"
 
     def text(self) -> tuple[str, set[str]]:
-        writer = self.writer
-        with_rows = _Loop(writer, "row", "%rows", self.rows)
-        with_columns = _Loop(writer, "column", "%columns", self.columns)
+        ir = self.ir
+        with_rows = _Loop(ir, "row", "%rows", self.rows)
+        with_columns = _Loop(ir, "column", "%columns", self.columns)
         registers = self.loads(with_rows.position, with_columns.position)
         self.stores(self.transposed(registers), with_rows.position, with_columns.position)
         with_columns.close()
         with_rows.close()
-        writer.do("ret void")
+        ir.emit("ret void")
         parameters = "ptr %source, i64 %source_pitch, ptr %target, i64 %target_pitch, i64 %rows, i64 %columns"
         head = f"define internal void @{transpose_name(self.bits, self.parts)}({parameters}) #0 {{\nentry:\n"
-        return head + "\n".join(writer.lines) + "\n}\n", writer.declarations
+        return head + "\n".join(ir.lines) + "\n}\n", ir.declarations
 
     # -- memory
 
     def address(self, base: str, position: str) -> str:
-        return self.writer.let(f"getelementptr i{self.bits}, ptr {base}, i64 {position}")
+        return self.ir.assign(f"getelementptr i{self.bits}, ptr {base}, i64 {position}")
 
     def scaled(self, position: str) -> str:
-        return position if self.parts == 1 else self.writer.let(f"mul i64 {position}, {self.parts}")
+        return position if self.parts == 1 else self.ir.assign(f"mul i64 {position}, {self.parts}")
 
     def loads(self, row: str, column: str) -> list[str]:
         """The tile's rows; what lies behind the last column is not read, in place of missing rows the last one is."""
-        writer = self.writer
-        rows_left, columns_left = (writer.let(f"sub i64 %{n}, {at}") for n, at in (("rows", row), ("columns", column)))
-        pitched = writer.let(f"mul i64 {row}, %source_pitch")
-        address = self.address("%source", writer.let(f"add i64 {pitched}, {self.scaled(column)}"))
+        ir = self.ir
+        rows_left, columns_left = (ir.assign(f"sub i64 %{n}, {at}") for n, at in (("rows", row), ("columns", column)))
+        pitched = ir.assign(f"mul i64 {row}, %source_pitch")
+        address = self.address("%source", ir.assign(f"add i64 {pitched}, {self.scaled(column)}"))
         addresses = [address]
         for number in range(1, self.rows):
-            exists = writer.let(f"icmp sgt i64 {rows_left}, {number}")
-            address = self.address(address, writer.let(f"select i1 {exists}, i64 %source_pitch, i64 0"))
+            exists = ir.assign(f"icmp sgt i64 {rows_left}, {number}")
+            address = self.address(address, ir.assign(f"select i1 {exists}, i64 %source_pitch, i64 0"))
             addresses.append(address)
         return self.masked_loads(addresses, self.first_columns(columns_left))
 
     def first_columns(self, columns_left: str) -> str:
         """A mask of the columns that are there."""
-        writer, count = self.writer, self.columns * self.parts
+        ir, count = self.ir, self.columns * self.parts
         indices = f"<{count} x i32>"
-        most = writer.call("i64", "llvm.smin.i64", [("i64", columns_left), ("i64", str(self.columns))])
-        first = writer.let(
-            f"insertelement {indices} poison, i32 {writer.let(f'trunc i64 {self.scaled(most)} to i32')}, i64 0"
+        most = ir.call("i64", "llvm.smin.i64", [("i64", columns_left), ("i64", str(self.columns))])
+        first = ir.assign(
+            f"insertelement {indices} poison, i32 {ir.assign(f'trunc i64 {self.scaled(most)} to i32')}, i64 0"
         )
-        limit = writer.let(f"shufflevector {indices} {first}, {indices} poison, <{count} x i32> zeroinitializer")
-        return writer.let(f"icmp slt {indices} <{', '.join(f'i32 {lane}' for lane in range(count))}>, {limit}")
+        limit = ir.assign(f"shufflevector {indices} {first}, {indices} poison, <{count} x i32> zeroinitializer")
+        return ir.assign(f"icmp slt {indices} <{', '.join(f'i32 {lane}' for lane in range(count))}>, {limit}")
 
     def masked_loads(self, addresses: list[str], mask: str) -> list[str]:
-        writer = self.writer
+        ir = self.ir
         count, vector = self.columns * self.parts, self.type(self.columns)
         bits = f"<{count} x i1>"
         name = f"llvm.masked.load.v{count}i{self.bits}.p0"
-        writer.declarations.add(f"declare {vector} @{name}(ptr, {bits}, {vector})")
+        ir.declarations.add(f"declare {vector} @{name}(ptr, {bits}, {vector})")
         return [
-            writer.let(
+            ir.assign(
                 f"call {vector} @{name}(ptr align {self.bits // 8} {address}, {bits} {mask}, {vector} zeroinitializer)"
             )
             for address in addresses
@@ -102,13 +102,13 @@ class _Transpose:
 
     def stores(self, registers: list[str], row: str, column: str) -> None:
         """A register for each column, in their order: where the target's rows are short, the next one overwrites."""
-        writer = self.writer
-        pitched = writer.let(f"mul i64 {column}, %target_pitch")
-        address = self.address("%target", writer.let(f"add i64 {pitched}, {self.scaled(row)}"))
+        ir = self.ir
+        pitched = ir.assign(f"mul i64 {column}, %target_pitch")
+        address = self.address("%target", ir.assign(f"add i64 {pitched}, {self.scaled(row)}"))
         for number, register in enumerate(registers):
             if number:
                 address = self.address(address, "%target_pitch")
-            writer.do(f"store {self.type(self.rows)} {register}, ptr {address}, align {self.bits // 8}")
+            ir.emit(f"store {self.type(self.rows)} {register}, ptr {address}, align {self.bits // 8}")
 
     # -- registers
 
@@ -117,7 +117,7 @@ class _Transpose:
         type = self.type(elements)
         values = [element * self.parts + part for element in chosen for part in range(self.parts)]
         mask = ", ".join(f"i32 {value}" for value in values)
-        return self.writer.let(f"shufflevector {type} {left}, {type} {right}, <{len(values)} x i32> <{mask}>")
+        return self.ir.assign(f"shufflevector {type} {left}, {type} {right}, <{len(values)} x i32> <{mask}>")
 
     def transposed(self, rows: list[str]) -> list[str]:
         """The columns of a tile, each a register of as many elements as it has rows."""
@@ -178,16 +178,16 @@ class _Transpose:
 class _Loop:
     """A loop from 0 in steps, as long as the position is below the end; begun at once, ended by `close`."""
 
-    def __init__(self, writer: Writer, name: str, end: str, step: int) -> None:
-        self.writer, self.end, self.step = writer, end, step
-        self.head, self.after = writer.new_label(name), writer.new_label(f"end{name}")
-        before = writer.label
-        writer.branch(writer.let(f"icmp slt i64 0, {end}"), self.head, self.after)
-        writer.begin(self.head)
-        self.position, self._line = writer.phi("i64", "0", before)
+    def __init__(self, ir: IrBuilder, name: str, end: str, step: int) -> None:
+        self.ir, self.end, self.step = ir, end, step
+        self.head, self.after = ir.new_label(name), ir.new_label(f"end{name}")
+        before = ir.label
+        ir.cond_br(ir.assign(f"icmp slt i64 0, {end}"), self.head, self.after)
+        ir.start_block(self.head)
+        self.position, self._line = ir.phi("i64", "0", before)
 
     def close(self) -> None:
-        following = self.writer.let(f"add nsw i64 {self.position}, {self.step}")
-        self.writer.close_phi(self._line, following, self.writer.label)
-        self.writer.branch(self.writer.let(f"icmp slt i64 {following}, {self.end}"), self.head, self.after)
-        self.writer.begin(self.after)
+        following = self.ir.assign(f"add nsw i64 {self.position}, {self.step}")
+        self.ir.add_incoming(self._line, following, self.ir.label)
+        self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {self.end}"), self.head, self.after)
+        self.ir.start_block(self.after)

@@ -11,26 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy.cpu.llvm.kernels import Emitter
-from xlapy.cpu.llvm.text import Writer, literal, llvm_type
+from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type
 from xlapy.loops import I64, Affine, AxisKind, For, Kernel, ScalarType, Store, Value
 from xlapy.loops.ir import Block, Statement
 
 Lanes = tuple[int, ...]
 
 
-def write_straight(kernel: Kernel, writer: Writer, head: list[str], pointers: Sequence[str]) -> None:
+def emit_unrolled_kernel(kernel: Kernel, ir: IrBuilder, head: list[str], pointers: Sequence[str]) -> None:
     """Appends a kernel to a function: `pointers` are the addresses of its buffers, `head` the function's begin."""
-    emitter = _StraightEmitter(writer)
+    emitter = _UnrolledEmitter(ir)
     emitter.buffers = dict(zip(kernel.buffers, pointers, strict=True))
     for buffer in kernel.scratch:
-        emitter.buffers[buffer] = name = writer.name("x")
+        emitter.buffers[buffer] = name = ir.fresh_name("x")
         head.append(f"  {name} = alloca [{buffer.size} x {llvm_type(buffer.type)}], align 64")
     emitter.block(kernel.body)
 
 
-class _StraightEmitter(Emitter):
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
+class _UnrolledEmitter(Emitter):
+    def __init__(self, ir: IrBuilder) -> None:
+        super().__init__(ir)
         self.known: dict[Value, Lanes] = {}
         """Integers that are known, for each lane."""
 
@@ -38,24 +38,24 @@ class _StraightEmitter(Emitter):
 
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, For) and (statement.kind is not AxisKind.VECTOR or statement.width == 1):
-            self.unrolled(statement)
+            self.unrolled_loop(statement)
         else:
             super().statement(statement)
 
-    def at_position(self, loop: For, position: int) -> None:
+    def set_axis(self, loop: For, position: int) -> None:
         self.known[loop.axis] = (position,)
-        super().at_position(loop, position)
+        super().set_axis(loop, position)
 
-    def vector_rounds(self, loop: For, rounds: int, state: list[list[str]]) -> list[list[str]]:
+    def vector_iterations(self, loop: For, rounds: int, state: list[list[str]]) -> list[list[str]]:
         for round in range(rounds):
             for number, registers in enumerate(state):
                 base = (round * loop.accumulators + number) * loop.width
                 state[number] = self.iteration(loop, str(base), registers)
         return state
 
-    def running_rounds(self, loop: For, rounds: int, carried: list[str]) -> list[str]:
+    def scan_vectors(self, loop: For, rounds: int, carried: list[str]) -> list[str]:
         for round in range(rounds):
-            carried = self.running_iteration(loop, str(round * loop.width), carried)
+            carried = self.scan_iteration(loop, str(round * loop.width), carried)
         return carried
 
     def iteration(self, loop: For, base: str, registers: list[str], offset: int = 0) -> list[str]:
@@ -67,25 +67,25 @@ class _StraightEmitter(Emitter):
     def value(self, value: Value) -> str:
         self.known.pop(value, None)
         lanes = self.lanes_of(value)
-        found = self.position_lanes(value, lanes)
+        found = self.known_index(value, lanes)
         if found is None:
             return super().value(value)
         self.known[value] = found
         return _numbers(found)
 
-    def position_lanes(self, value: Value, lanes: int) -> Lanes | None:
+    def known_index(self, value: Value, lanes: int) -> Lanes | None:
         """The numbers that a value is in each lane, if it is a position that is known."""
         if value.op == "affine":
-            return self.lanes_at(value.attribute, lanes)
+            return self.known_indices(value.attribute, lanes)
         if value.op not in ("div", "mod") or value.attribute is None:
             return None
         dividend, divisor = value.attribute
-        found = self.lanes_at(dividend, lanes)
+        found = self.known_indices(dividend, lanes)
         if found is None:
             return None
         return tuple(n // divisor if value.op == "div" else n % divisor for n in found)
 
-    def lanes_at(self, position: Affine, lanes: int) -> Lanes | None:
+    def known_indices(self, position: Affine, lanes: int) -> Lanes | None:
         total = [position.constant] * lanes
         for value, coefficient in position.terms:
             numbers = (value.attribute,) if value.op == "const" else self.known.get(value)
@@ -95,9 +95,9 @@ class _StraightEmitter(Emitter):
             total = [sum_ + coefficient * number for sum_, number in zip(total, spread, strict=True)]
         return tuple(total)
 
-    def position(self, position: Affine, lanes: int = 1) -> str:
-        found = self.lanes_at(position, lanes)
-        return super().position(position, lanes) if found is None else _numbers(found)
+    def index_value(self, position: Affine, lanes: int = 1) -> str:
+        found = self.known_indices(position, lanes)
+        return super().index_value(position, lanes) if found is None else _numbers(found)
 
     # -- memory
 
@@ -110,30 +110,30 @@ class _StraightEmitter(Emitter):
     def load(self, value: Value) -> str:
         place, masked = value.attribute
         active = self.active_lanes(value.args[-2] if masked else None)
-        found = self.lanes_at(place.offset, self.lanes) if value in self.varying else None
+        found = self.known_indices(place.offset, self.lanes) if value in self.varying else None
         if active is None or found is None:
             return super().load(value)
         positions, base = found[:active], self.buffers[place.buffer]
-        if _are_neighbours(positions):
-            return self.load_piece(value.type, base, positions)
+        if _are_contiguous(positions):
+            return self.load_contiguous_lanes(value.type, base, positions)
         vector, type = llvm_type(value.type, self.lanes), llvm_type(value.type)
         loaded: dict[int, str] = {}
         register = "poison"
         for lane, number in enumerate(positions + positions[:1] * (self.lanes - active)):
             if number not in loaded:
-                loaded[number] = self.writer.let(f"load {type}, ptr {self.element(value.type, base, number)}")
+                loaded[number] = self.ir.assign(f"load {type}, ptr {self.element(value.type, base, number)}")
             element = f"{type} {loaded[number]}, i64 {lane}"
-            register = self.writer.let(f"insertelement {vector} {register}, {element}")
+            register = self.ir.assign(f"insertelement {vector} {register}, {element}")
         return register
 
-    def load_piece(self, type: ScalarType, base: str, positions: Lanes) -> str:
+    def load_contiguous_lanes(self, type: ScalarType, base: str, positions: Lanes) -> str:
         """Neighbouring elements in the first lanes of a vector.
 
         The lanes behind them repeat integers, which something may be divided by: all of them in turn, since LLVM 22
         loses the second of two in conversions of vectors that go on with the first.
         """
         piece, align = llvm_type(type, len(positions)), f"align {type.byte_size}"
-        loaded = self.writer.let(f"load {piece}, ptr {self.element(type, base, positions[0])}, {align}")
+        loaded = self.ir.assign(f"load {piece}, ptr {self.element(type, base, positions[0])}, {align}")
         if len(positions) == self.lanes:
             return loaded
         if len(positions) == 1:
@@ -142,14 +142,14 @@ class _StraightEmitter(Emitter):
         used = self.lanes if type.is_integer else count
         chosen = [f"i32 {lane % count}" if lane < used else "i32 poison" for lane in range(self.lanes)]
         mask = f"<{self.lanes} x i32> <{', '.join(chosen)}>"
-        return self.writer.let(f"shufflevector {piece} {loaded}, {piece} poison, {mask}")
+        return self.ir.assign(f"shufflevector {piece} {loaded}, {piece} poison, {mask}")
 
     def element(self, type: ScalarType, base: str, position: int) -> str:
         if not position:
             return base
-        return self.writer.let(f"getelementptr inbounds {llvm_type(type)}, ptr {base}, i64 {position}")
+        return self.ir.assign(f"getelementptr inbounds {llvm_type(type)}, ptr {base}, i64 {position}")
 
-    def stored_together(self, block: Block) -> dict[Store, list[Store]]:
+    def interleaved_stores(self, block: Block) -> dict[Store, list[Store]]:
         """None: what is stored with its neighbours is not loaded alone from a register."""
         return {}
 
@@ -157,31 +157,31 @@ class _StraightEmitter(Emitter):
         place, type = store.location, store.location.buffer.type
         varying = any(v in self.varying for v, _ in place.offset.terms)
         active = self.active_lanes(store.mask)
-        found = self.lanes_at(place.offset, self.lanes) if self.lanes > 1 and varying else None
+        found = self.known_indices(place.offset, self.lanes) if self.lanes > 1 and varying else None
         if active is None or found is None:
             super().store(store)
             return
         value, base, positions = self.operand(store.value, self.lanes), self.buffers[place.buffer], found[:active]
-        if _are_neighbours(positions):
-            self.store_piece(type, value, base, positions)
+        if _are_contiguous(positions):
+            self.store_contiguous_lanes(type, value, base, positions)
             return
         vector = llvm_type(type, self.lanes)
         for lane, number in enumerate(positions):
-            element = self.writer.let(f"extractelement {vector} {value}, i64 {lane}")
-            self.writer.do(f"store {llvm_type(type)} {element}, ptr {self.element(type, base, number)}")
+            element = self.ir.assign(f"extractelement {vector} {value}, i64 {lane}")
+            self.ir.emit(f"store {llvm_type(type)} {element}, ptr {self.element(type, base, number)}")
 
-    def store_piece(self, type: ScalarType, value: str, base: str, positions: Lanes) -> None:
+    def store_contiguous_lanes(self, type: ScalarType, value: str, base: str, positions: Lanes) -> None:
         count, vector = len(positions), llvm_type(type, self.lanes)
         if count == 1:
-            value = self.writer.let(f"extractelement {vector} {value}, i64 0")
+            value = self.ir.assign(f"extractelement {vector} {value}, i64 0")
         elif count < self.lanes:
             chosen = ", ".join(f"i32 {lane}" for lane in range(count))
-            value = self.writer.let(f"shufflevector {vector} {value}, {vector} poison, <{count} x i32> <{chosen}>")
+            value = self.ir.assign(f"shufflevector {vector} {value}, {vector} poison, <{count} x i32> <{chosen}>")
         address = self.element(type, base, positions[0])
-        self.writer.do(f"store {llvm_type(type, count)} {value}, ptr {address}, align {type.byte_size}")
+        self.ir.emit(f"store {llvm_type(type, count)} {value}, ptr {address}, align {type.byte_size}")
 
 
-def _are_neighbours(positions: Lanes) -> bool:
+def _are_contiguous(positions: Lanes) -> bool:
     return positions == tuple(range(positions[0], positions[0] + len(positions)))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xlapy.cpu.llvm.jit import Code, compile_unoptimized
-from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MODE, RESET_MXCSR_FUNCTION
+from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MXCSR_DECLARATIONS, RESET_MXCSR_FUNCTION
 from xlapy.pjrt.c_api.structs import (
     API_VERSION,
     ENTRIES,
@@ -312,7 +312,7 @@ def module_text(python: Mapping[str, Any]) -> str:
         streams,
     )
     pieces = [*(module.TEXT for module in modules), _COMMON]
-    pieces += [RESET_MXCSR_FUNCTION, *sorted(MODE), ATTRIBUTES]
+    pieces += [RESET_MXCSR_FUNCTION, *sorted(MXCSR_DECLARATIONS), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
     pieces += [_trampoline_text(name) for name in python]
     pieces += [_unimplemented_text(name) for name in _ALL if function_of(name, python).endswith("_is_unknown")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
 
 
@@ -24,19 +24,19 @@ def _type(rows: Sequence[Sequence[int]]) -> str:
 class Row:
     """Registers with what the device that runs has in a table, and with where devices share memory."""
 
-    def __init__(self, writer: Writer, program: NativeProgram, name: str, rows: Sequence[Sequence[int]]) -> None:
-        self.writer = writer
+    def __init__(self, ir: IrBuilder, program: NativeProgram, name: str, rows: Sequence[Sequence[int]]) -> None:
+        self.ir = ir
         self._name, self._table = name, _type(rows)
-        self.shared = writer.let(f"load ptr, ptr {self.entry(program.shared_index)}")
-        self.device = writer.let(f"load i64, ptr {self.entry(program.device_index)}")
+        self.shared = ir.assign(f"load ptr, ptr {self.entry(program.shared_index)}")
+        self.device = ir.assign(f"load i64, ptr {self.entry(program.device_index)}")
 
     def entry(self, index: int) -> str:
         """Where the table of addresses has one."""
-        return self.writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {index}")
+        return self.ir.assign(f"getelementptr inbounds ptr, ptr %table, i64 {index}")
 
     def number(self, position: int) -> str:
         place = f"ptr @{self._name}, i64 0, i64 {self.device}, i64 {position}"
-        return self.writer.let(f"load i64, ptr {self.writer.let(f'getelementptr {self._table}, {place}')}")
+        return self.ir.assign(f"load i64, ptr {self.ir.assign(f'getelementptr {self._table}, {place}')}")
 
     def address(self, base: str, offset: str) -> str:
-        return self.writer.let(f"getelementptr i8, ptr {base}, i64 {offset}")
+        return self.ir.assign(f"getelementptr i8, ptr {base}, i64 {offset}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.cpu.llvm.communication.transfers import Copy, message_places
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import (
     HOST_WAIT_OFFSET,
@@ -26,57 +26,57 @@ from xlapy.cpu.program.thunks import FeedThunk
 
 def feed_text(thunk: FeedThunk, program: NativeProgram, copy: Copy) -> str:
     """`i32 @feed<number>(ptr %table, ...)`, which takes where the arrays of the thunk lie; needs the texts it calls."""
-    writer = Writer()
-    shared = writer.let(f"load ptr, ptr {_entry(writer, program.shared_index)}")
-    device = writer.let(f"load i64, ptr {_entry(writer, program.device_index)}")
-    behind = writer.let(f"add i64 {writer.let(f'mul i64 {device}, {QUEUE_BYTES}')}, {thunk.queue_offset}")
-    feed = writer.let(f"getelementptr inbounds i8, ptr {shared}, i64 {behind}")
+    ir = IrBuilder()
+    shared = ir.assign(f"load ptr, ptr {_entry(ir, program.shared_index)}")
+    device = ir.assign(f"load i64, ptr {_entry(ir, program.device_index)}")
+    behind = ir.assign(f"add i64 {ir.assign(f'mul i64 {device}, {QUEUE_BYTES}')}, {thunk.queue_offset}")
+    feed = ir.assign(f"getelementptr inbounds i8, ptr {shared}, i64 {behind}")
     if thunk.instruction.op is opcodes.INFEED:
-        _write_infeed(writer, thunk, copy, f"ptr {shared}, i64 {device}, i64 {thunk.number}, ptr {feed}", feed)
+        _write_infeed(ir, thunk, copy, f"ptr {shared}, i64 {device}, i64 {thunk.number}, ptr {feed}", feed)
     else:
-        _write_outfeed(writer, thunk, copy, device, feed)
+        _write_outfeed(ir, thunk, copy, device, feed)
     arguments = "".join(f", ptr %array{n}" for n in range(len(thunk.operands) + len(thunk.results)))
     head = f"define internal i32 @feed{thunk.number}(ptr %table{arguments}) noinline #0 {{"
-    ask = ["ask:", f"  %answer = call i32 @call_back(ptr %table, i64 {thunk.number})", "  ret i32 %answer"]
-    return "\n".join([head, "entry:", *writer.lines, "  ret i32 0", *ask, "failed:", "  ret i32 1", "}"])
+    ask = ["ask:", f"  %answer = call i32 @host_callback(ptr %table, i64 {thunk.number})", "  ret i32 %answer"]
+    return "\n".join([head, "entry:", *ir.lines, "  ret i32 0", *ask, "failed:", "  ret i32 1", "}"])
 
 
-def _entry(writer: Writer, index: int) -> str:
-    return writer.let(f"getelementptr inbounds ptr, ptr %table, i64 {index}")
+def _entry(ir: IrBuilder, index: int) -> str:
+    return ir.assign(f"getelementptr inbounds ptr, ptr %table, i64 {index}")
 
 
-def _write_infeed(writer: Writer, thunk: FeedThunk, copy: Copy, where: str, feed: str) -> None:
-    found = writer.let(f"call i64 @next_fed(ptr %table, {where}, i64 {thunk.shape_number})")
-    writer.do(f"switch i64 {found}, label %take [ i64 0, label %ask i64 1, label %failed ]")
-    writer.begin("take")
-    message = writer.let(f"inttoptr i64 {found} to ptr")
+def _write_infeed(ir: IrBuilder, thunk: FeedThunk, copy: Copy, where: str, feed: str) -> None:
+    found = ir.assign(f"call i64 @next_infeed_message(ptr %table, {where}, i64 {thunk.shape_number})")
+    ir.emit(f"switch i64 {found}, label %take [ i64 0, label %ask i64 1, label %failed ]")
+    ir.start_block("take")
+    message = ir.assign(f"inttoptr i64 {found} to ptr")
     for number, slice_ in enumerate(thunk.results):
         if slice_.size:
-            place = writer.let(
+            place = ir.assign(
                 f"getelementptr inbounds i8, ptr {message}, i64 {INFEED_MESSAGE_HEADER_BYTES + 8 * number}"
             )
-            writer.do(copy(f"%array{number}", writer.let(f"load ptr, ptr {place}"), slice_.size))
-    writer.do(f"call void @fed(ptr {feed}, ptr {message})")
+            ir.emit(copy(f"%array{number}", ir.assign(f"load ptr, ptr {place}"), slice_.size))
+    ir.emit(f"call void @finish_infeed(ptr {feed}, ptr {message})")
 
 
-def _write_outfeed(writer: Writer, thunk: FeedThunk, copy: Copy, device: str, feed: str) -> None:
-    joined = writer.let(f"getelementptr inbounds i8, ptr {feed}, i64 {FeedField.JOINED}")
-    word = writer.let(f"load atomic i32, ptr {joined} acquire, align 4")
-    writer.branch(writer.let(f"icmp eq i32 {word}, 0"), "ask", "give")
-    writer.begin("give")
+def _write_outfeed(ir: IrBuilder, thunk: FeedThunk, copy: Copy, device: str, feed: str) -> None:
+    joined = ir.assign(f"getelementptr inbounds i8, ptr {feed}, i64 {FeedField.JOINED}")
+    word = ir.assign(f"load atomic i32, ptr {joined} acquire, align 4")
+    ir.cond_br(ir.assign(f"icmp eq i32 {word}, 0"), "ask", "give")
+    ir.start_block("give")
     places = message_places(thunk.operands)
     call = f"call ptr @new_message(ptr %table, i64 {device}, i64 {thunk.number}, i64 {places[-1]})"
-    message = writer.let(call)
-    writer.branch(writer.let(f"icmp eq ptr {message}, null"), "failed", "fill")
-    writer.begin("fill")
+    message = ir.assign(call)
+    ir.cond_br(ir.assign(f"icmp eq ptr {message}, null"), "failed", "fill")
+    ir.start_block("fill")
     for number, (slice_, place) in enumerate(zip(thunk.operands, places, strict=False)):
         if slice_.size:
-            target = writer.let(f"getelementptr inbounds i8, ptr {message}, i64 {place}")
-            writer.do(copy(target, f"%array{number}", slice_.size))
-    writer.do(f"call void @post(ptr {feed}, ptr {message})")
+            target = ir.assign(f"getelementptr inbounds i8, ptr {message}, i64 {place}")
+            ir.emit(copy(target, f"%array{number}", slice_.size))
+    ir.emit(f"call void @post(ptr {feed}, ptr {message})")
 
 
-NEXT_FED = f"""define internal i64 @next_fed(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %feed,
+INFEED_FUNCTIONS = f"""define internal i64 @next_infeed_message(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %feed,
   i64 %kind) #0 {{
 entry:
   %joined.at = getelementptr inbounds i8, ptr %feed, i64 {FeedField.JOINED}
@@ -126,7 +126,7 @@ leave:
   ret i64 0
 }}
 
-define internal void @fed(ptr %feed, ptr %message) #0 {{
+define internal void @finish_infeed(ptr %feed, ptr %message) #0 {{
 entry:
   %done.at = getelementptr inbounds i8, ptr %feed, i64 {QueueField.DONE}
   %taken.at = getelementptr inbounds i8, ptr %feed, i64 {FeedField.TAKEN}

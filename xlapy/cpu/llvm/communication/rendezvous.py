@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import RENDEZVOUS_HEADER_BYTES, rendezvous_header_bytes
@@ -22,7 +22,7 @@ from xlapy.cpu.program.thunks import CollectiveThunk, RendezvousParticipant
 from xlapy.native import futex
 
 
-def rows_text(thunk: CollectiveThunk) -> str:
+def participant_table_text(thunk: CollectiveThunk) -> str:
     """The constant with what each device does."""
     return table_text(f"rows{thunk.number}", _rows(thunk))
 
@@ -41,57 +41,57 @@ def _width(thunk: CollectiveThunk) -> int:
     return 4 + len(thunk.operands) + len(thunk.received) * (2 if thunk.direct else 1)
 
 
-def write_meeting(
-    writer: Writer,
+def emit_rendezvous(
+    ir: IrBuilder,
     thunk: CollectiveThunk,
     program: NativeProgram,
     copy: Callable[[str, str, int], str],
     operands: Sequence[tuple[BufferSlice, str]],
 ) -> str:
     """Copies what the device brings, meets, and notes where the rest lies; returns the status."""
-    record = Row(writer, program, f"rows{thunk.number}", _rows(thunk))
-    outside, inside, after = [writer.new_label(p) for p in ("outside", "inside", "met")]
-    writer.branch(writer.let(f"icmp slt i64 {record.number(0)}, 0"), outside, inside)
-    writer.begin(outside)
-    refused = writer.let(f"call i32 @call_back(ptr %table, i64 {thunk.number})")
-    writer.jump(after)
-    writer.begin(inside)
+    record = Row(ir, program, f"rows{thunk.number}", _rows(thunk))
+    outside, inside, after = [ir.new_label(p) for p in ("outside", "inside", "met")]
+    ir.cond_br(ir.assign(f"icmp slt i64 {record.number(0)}, 0"), outside, inside)
+    ir.start_block(outside)
+    refused = ir.assign(f"call i32 @host_callback(ptr %table, i64 {thunk.number})")
+    ir.br(after)
+    ir.start_block(inside)
     door = record.address(record.shared, record.number(0))
-    meetings = writer.let(f"load atomic i32, ptr {door} monotonic, align 4")
-    turn = writer.let(f"zext i32 {writer.let(f'and i32 {meetings}, 1')} to i64")
+    meetings = ir.assign(f"load atomic i32, ptr {door} monotonic, align 4")
+    turn = ir.assign(f"zext i32 {ir.assign(f'and i32 {meetings}, 1')} to i64")
     first = record.address(record.shared, record.number(1))
-    stage = record.address(first, writer.let(f"mul i64 {turn}, {thunk.staging_size}"))
+    stage = record.address(first, ir.assign(f"mul i64 {turn}, {thunk.staging_size}"))
     for position, (slice_, pointer) in enumerate(operands):
         if thunk.direct:
-            writer.do(f"store ptr {pointer}, ptr {record.address(stage, record.number(4 + position))}")
+            ir.emit(f"store ptr {pointer}, ptr {record.address(stage, record.number(4 + position))}")
         elif slice_.size:
-            writer.do(copy(record.address(stage, record.number(4 + position)), pointer, slice_.size))
-    place, count = [writer.let(f"trunc i64 {record.number(n)} to i32") for n in (2, 3)]
-    met = writer.let(
-        f"call i32 @meet(ptr %table, ptr {record.shared}, i64 {record.device}, i64 {thunk.number}, ptr {door}, "
+            ir.emit(copy(record.address(stage, record.number(4 + position)), pointer, slice_.size))
+    place, count = [ir.assign(f"trunc i64 {record.number(n)} to i32") for n in (2, 3)]
+    met = ir.assign(
+        f"call i32 @rendezvous(ptr %table, ptr {record.shared}, i64 {record.device}, i64 {thunk.number}, ptr {door}, "
         f"i32 {meetings}, i32 {place}, i32 {count})"
     )
     for position, slice_ in enumerate(thunk.received):
         taken = _taken(record, thunk, stage, position)
-        writer.do(f"store ptr {taken}, ptr {record.entry(program.table_index(slice_))}")
-    writer.jump(after)
-    writer.begin(after)
-    return writer.let(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
+        ir.emit(f"store ptr {taken}, ptr {record.entry(program.table_index(slice_))}")
+    ir.br(after)
+    ir.start_block(after)
+    return ir.assign(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
 
 
 def _taken(record: Row, thunk: CollectiveThunk, stage: str, position: int) -> str:
     """Where an array lies that the device takes; null if it takes zeros."""
-    writer, begin = record.writer, 4 + len(thunk.operands)
+    ir, begin = record.ir, 4 + len(thunk.operands)
     offset = record.number(begin + position)
-    absent = writer.let(f"icmp slt i64 {offset}, 0")
-    taken = record.address(stage, writer.let(f"select i1 {absent}, i64 0, i64 {offset}"))
+    absent = ir.assign(f"icmp slt i64 {offset}, 0")
+    taken = record.address(stage, ir.assign(f"select i1 {absent}, i64 0, i64 {offset}"))
     if thunk.direct:
-        address = writer.let(f"load ptr, ptr {taken}")
+        address = ir.assign(f"load ptr, ptr {taken}")
         taken = record.address(address, record.number(begin + len(thunk.received) + position))
-    return writer.let(f"select i1 {absent}, ptr null, ptr {taken}")
+    return ir.assign(f"select i1 {absent}, ptr null, ptr {taken}")
 
 
-MEET = f"""define internal i32 @meet(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings,
+RENDEZVOUS_FUNCTION = f"""define internal i32 @rendezvous(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings,
   i32 %place, i32 %count) noinline #0 {{
 entry:
   %following = add i32 %meetings, 1

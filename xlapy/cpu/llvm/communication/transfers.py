@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from xlapy import opcodes
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
-from xlapy.cpu.llvm.text import Writer
+from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import MESSAGE_HEADER_BYTES, MessageField, QueueField, round_to_cache_lines
@@ -26,14 +26,14 @@ from xlapy.native import futex
 Copy = Callable[[str, str, int], str]
 """The text that copies so many bytes to a place from another."""
 
-DECLARATIONS = {
+TRANSFER_DECLARATIONS = {
     "declare ptr @malloc(i64)",
     "declare void @free(ptr)",
     "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
 }
 
 
-def rows_text(thunk: TransferThunk) -> str:
+def queue_table_text(thunk: TransferThunk) -> str:
     """The table of the queues of each device, -1 where it has none."""
     return table_text(f"queues{thunk.number}", _rows(thunk))
 
@@ -44,45 +44,45 @@ def _rows(thunk: TransferThunk) -> list[list[int]]:
 
 
 def transfer_text(thunk: TransferThunk, program: NativeProgram, copy: Copy) -> str:
-    """`i32 @transfer<number>(ptr %table, ...)`, which takes where the arrays of the thunk lie. Needs `TRANSFERS`."""
-    writer, slices = Writer(), [*thunk.operands, *thunk.results]
-    row = Row(writer, program, f"queues{thunk.number}", _rows(thunk))
+    """`i32 @transfer<number>(ptr %table, ...)`, which takes where the arrays of the thunk lie. Needs `TRANSFER_FUNCTIONS`."""
+    ir, slices = IrBuilder(), [*thunk.operands, *thunk.results]
+    row = Row(ir, program, f"queues{thunk.number}", _rows(thunk))
     if thunk.instruction.op is opcodes.SEND:
-        _write_send(writer, row, thunk, copy)
+        _write_send(ir, row, thunk, copy)
     elif thunk.instruction.op is opcodes.RECV:
-        _write_announcement(writer, row, thunk)
+        _write_announcement(ir, row, thunk)
     else:
-        _write_receipt(writer, row, thunk, copy)
+        _write_receipt(ir, row, thunk, copy)
     arguments = "".join(f", ptr %array{n}" for n in range(len(slices)))
     head = f"define internal i32 @transfer{thunk.number}(ptr %table{arguments}) noinline #0 {{"
-    return "\n".join([head, "entry:", *writer.lines, "  ret i32 0", "failed:", "  ret i32 1", "}"])
+    return "\n".join([head, "entry:", *ir.lines, "  ret i32 0", "failed:", "  ret i32 1", "}"])
 
 
-def write_transfer(writer: Writer, thunk: TransferThunk, pointers: Sequence[str]) -> str:
+def emit_transfer(ir: IrBuilder, thunk: TransferThunk, pointers: Sequence[str]) -> str:
     """Calls that function; returns the status."""
-    return writer.let(f"call i32 @transfer{thunk.number}(ptr %table{''.join(f', ptr {p}' for p in pointers)})")
+    return ir.assign(f"call i32 @transfer{thunk.number}(ptr %table{''.join(f', ptr {p}' for p in pointers)})")
 
 
 def _queue(row: Row, position: int, absent: str) -> str:
     """A register with where a queue of the device begins; goes elsewhere if it has none."""
-    writer, place, present = row.writer, row.number(position), row.writer.new_label("present")
-    writer.branch(writer.let(f"icmp slt i64 {place}, 0"), absent, present)
-    writer.begin(present)
+    ir, place, present = row.ir, row.number(position), row.ir.new_label("present")
+    ir.cond_br(ir.assign(f"icmp slt i64 {place}, 0"), absent, present)
+    ir.start_block(present)
     return row.address(row.shared, place)
 
 
-def _require(writer: Writer, good: str) -> None:
-    going = writer.new_label("good")
-    writer.branch(good, going, "failed")
-    writer.begin(going)
+def _require(ir: IrBuilder, good: str) -> None:
+    going = ir.new_label("good")
+    ir.cond_br(good, going, "failed")
+    ir.start_block(going)
 
 
 def _claim(row: Row, thunk: TransferThunk, queue: str, end: QueueField) -> None:
     """Makes sure that no other device has this end of the queue."""
     if thunk.claims_end:
         word = row.address(queue, str(int(end)))
-        status = row.writer.let(f"call i32 @claim(ptr %table, i64 {row.device}, i64 {thunk.number}, ptr {word})")
-        _require(row.writer, row.writer.let(f"icmp eq i32 {status}, 0"))
+        status = row.ir.assign(f"call i32 @claim(ptr %table, i64 {row.device}, i64 {thunk.number}, ptr {word})")
+        _require(row.ir, row.ir.assign(f"icmp eq i32 {status}, 0"))
 
 
 def message_places(slices: Sequence[BufferSlice]) -> list[int]:
@@ -93,57 +93,57 @@ def message_places(slices: Sequence[BufferSlice]) -> list[int]:
     return places
 
 
-def _write_send(writer: Writer, row: Row, thunk: TransferThunk, copy: Copy) -> None:
+def _write_send(ir: IrBuilder, row: Row, thunk: TransferThunk, copy: Copy) -> None:
     places = message_places(thunk.operands)
     for position in range(len(_rows(thunk)[0])):
-        after = writer.new_label("after")
+        after = ir.new_label("after")
         queue = _queue(row, position, after)
         _claim(row, thunk, queue, QueueField.SENDER)
         call = f"call ptr @new_message(ptr %table, i64 {row.device}, i64 {thunk.number}, i64 {places[-1]})"
-        message = writer.let(call)
-        _require(writer, writer.let(f"icmp ne ptr {message}, null"))
+        message = ir.assign(call)
+        _require(ir, ir.assign(f"icmp ne ptr {message}, null"))
         for number, (slice_, place) in enumerate(zip(thunk.operands, places, strict=False)):
             if slice_.size:
-                writer.do(copy(row.address(message, str(place)), f"%array{number}", slice_.size))
-        writer.do(f"call void @post(ptr {queue}, ptr {message})")
-        writer.jump(after)
-        writer.begin(after)
+                ir.emit(copy(row.address(message, str(place)), f"%array{number}", slice_.size))
+        ir.emit(f"call void @post(ptr {queue}, ptr {message})")
+        ir.br(after)
+        ir.start_block(after)
 
 
-def _write_announcement(writer: Writer, row: Row, thunk: TransferThunk) -> None:
-    after = writer.new_label("after")
-    writer.do("store i32 0, ptr %array0")
+def _write_announcement(ir: IrBuilder, row: Row, thunk: TransferThunk) -> None:
+    after = ir.new_label("after")
+    ir.emit("store i32 0, ptr %array0")
     queue = _queue(row, 0, after)
     _claim(row, thunk, queue, QueueField.RECEIVER)
     place = row.address(queue, str(int(QueueField.ANNOUNCED)))
-    number = writer.let(f"add i32 {writer.let(f'load i32, ptr {place}')}, 1")
-    writer.do(f"store i32 {number}, ptr {place}")
-    writer.do(f"store i32 {number}, ptr %array0")
-    writer.jump(after)
-    writer.begin(after)
+    number = ir.assign(f"add i32 {ir.assign(f'load i32, ptr {place}')}, 1")
+    ir.emit(f"store i32 {number}, ptr {place}")
+    ir.emit(f"store i32 {number}, ptr %array0")
+    ir.br(after)
+    ir.start_block(after)
 
 
-def _write_receipt(writer: Writer, row: Row, thunk: TransferThunk, copy: Copy) -> None:
+def _write_receipt(ir: IrBuilder, row: Row, thunk: TransferThunk, copy: Copy) -> None:
     """Zeros, or the message with the number that the first array has."""
-    absent, after = writer.new_label("absent"), writer.new_label("after")
-    wanted = writer.let("load i32, ptr %array0")
+    absent, after = ir.new_label("absent"), ir.new_label("after")
+    wanted = ir.assign("load i32, ptr %array0")
     queue = _queue(row, 0, absent)
     call = f"call ptr @receive(ptr %table, ptr {row.shared}, i64 {row.device}, i64 {thunk.number}, ptr {queue}"
-    message = writer.let(f"{call}, i32 {wanted})")
-    _require(writer, writer.let(f"icmp ne ptr {message}, null"))
+    message = ir.assign(f"{call}, i32 {wanted})")
+    _require(ir, ir.assign(f"icmp ne ptr {message}, null"))
     results = [(n, slice_) for n, slice_ in enumerate(thunk.results, start=1) if slice_.size]
     for (number, slice_), place in zip(results, message_places([slice_ for _, slice_ in results]), strict=False):
-        writer.do(copy(f"%array{number}", row.address(message, str(place)), slice_.size))
-    writer.do(f"call void @finish(ptr {queue}, ptr {message})")
-    writer.jump(after)
-    writer.begin(absent)
+        ir.emit(copy(f"%array{number}", row.address(message, str(place)), slice_.size))
+    ir.emit(f"call void @finish(ptr {queue}, ptr {message})")
+    ir.br(after)
+    ir.start_block(absent)
     for number, slice_ in results:
-        writer.do(f"call void @llvm.memset.p0.i64(ptr %array{number}, i8 0, i64 {slice_.size}, i1 false)")
-    writer.jump(after)
-    writer.begin(after)
+        ir.emit(f"call void @llvm.memset.p0.i64(ptr %array{number}, i8 0, i64 {slice_.size}, i1 false)")
+    ir.br(after)
+    ir.start_block(after)
 
 
-TRANSFERS = f"""define internal i32 @claim(ptr %table, i64 %device, i64 %number, ptr %word) #0 {{
+TRANSFER_FUNCTIONS = f"""define internal i32 @claim(ptr %table, i64 %device, i64 %number, ptr %word) #0 {{
 entry:
   %wide = trunc i64 %device to i32
   %own = add i32 %wide, 1
@@ -151,7 +151,7 @@ entry:
   %known = icmp eq i32 %owner, %own
   br i1 %known, label %good, label %ask
 ask:
-  %answer = call i32 @call_back(ptr %table, i64 %number)
+  %answer = call i32 @host_callback(ptr %table, i64 %number)
   %refused = icmp ne i32 %answer, 0
   br i1 %refused, label %bad, label %note
 note:
@@ -170,7 +170,7 @@ entry:
   br i1 %none, label %refuse, label %fill
 refuse:
   %complaint = xor i64 %number, -1
-  %answer = call i32 @call_back(ptr %table, i64 %complaint)
+  %answer = call i32 @host_callback(ptr %table, i64 %complaint)
   ret ptr null
 fill:
   %thunk = getelementptr inbounds i8, ptr %message, i64 {MessageField.THUNK}
@@ -271,4 +271,4 @@ advance:
 end:
   ret void
 }}"""
-"""What all transfers call. Needs `await`, and `call_back`, which gets a number's complement when memory is out."""
+"""What all transfers call. Needs `await`, and `host_callback`, which gets a number's complement when memory is out."""

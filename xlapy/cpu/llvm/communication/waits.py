@@ -36,7 +36,7 @@ DECLARATIONS = {
 
 
 def await_text() -> str:
-    """The function, and the slice of time. It needs `call_back`."""
+    """The function, and the slice of time. It needs `host_callback`."""
     return _TEXT.format(
         wait=futex.wait_text("%word", "%seen", "%slice"),
         spins=_SPINS,
@@ -113,7 +113,7 @@ ask:
   %timed = icmp ne ptr %slice, null
   br i1 %timed, label %judge, label %sleep
 judge:
-  %judged = call i32 @call_back(ptr %table, i64 %number)
+  %judged = call i32 @host_callback(ptr %table, i64 %number)
   %hopeless = icmp ne i32 %judged, 0
   br i1 %hopeless, label %rise, label %sleep
 changed:
