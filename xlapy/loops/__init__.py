@@ -1,4 +1,4 @@
-"""The small loop IR of one fused kernel: loop nests over arrays, explicit vector axes, carried values, mathematics."""
+"""Loop IR: one kernel as loop nests over buffers, with explicit vector axes and loop-carried values."""
 
 from xlapy.loops.builder import Builder
 from xlapy.loops.evaluate import evaluate

@@ -1,23 +1,24 @@
-"""Makes kernels: `Builder` appends values and statements, each value where it need be computed least often.
+"""Builds kernels of loop IR. `Builder` puts each value where it is computed least often.
 
-A value without effect goes to the outermost block in which its arguments are known: what does not follow an axis is
-computed before the loop over it. The same operation on the same arguments is computed once. Loads from buffers that the
-kernel writes, loads in branches, and everything on a cold path, stay where they are.
+A value without side effects goes to the outermost block in which its arguments are available, so that values that do
+not depend on an axis are computed before its loop. The same operation on the same arguments is computed once. Loads
+from buffers that the kernel writes, loads in branches, and everything on a cold path stay where they are.
 
 The operations, besides loads:
 
 - add sub mul neg abs min max fma div copysign sqrt floor ceil rint trunc on floats (min and max are the IEEE
   `minimum` and `maximum`: NaN wins, -0 < +0);
 - ldexp of a float and an integer of the same width: x 2^n, rounded once, for a normal number x and any n between twice
-  the least and twice the greatest exponent of the type, if x 2^(n/2) is a normal number;
+  the smallest and twice the largest exponent of the type, if x 2^(n/2) is a normal number;
 - add sub mul neg sdiv udiv srem urem smin smax umin umax and or xor shl lshr ashr ctlz ctpop on integers, which wrap;
-  a division needs a divisor that is not 0, and no overflow; a shift an amount below the width;
+  a division requires a nonzero divisor and no overflow, a shift requires an amount below the width;
 - compare (attribute: eq ne slt sle sgt sge ult ule ugt uge for integers; oeq une olt ole ogt oge ord uno for floats);
-- any on I1: whether it is true in any lane of a vector axis, the same in all of them; scalars have one lane;
+- any on I1: whether the value is true in any lane of a vector axis, with the same result in all lanes; outside of
+  vector axes there is one lane;
 - select; convert (attribute: sext zext trunc fpext fptrunc sitofp uitofp fptosi fptoui bitcast; from float to
   integer saturating, NaN is 0).
 
-Must not know: HLO, LLVM.
+Does not depend on HLO or LLVM.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ from xlapy.loops.ir import (
 from xlapy.loops.reduction_order import accumulators_for_body
 from xlapy.loops.types import I1, I64, ScalarType
 
-MOST_SCRATCH = 1 << 18
-"""Bytes of scratch memory that a kernel may have: it lies on the stack, and is to stay in the cache."""
+MAX_SCRATCH_BYTES = 1 << 18
+"""Bytes of scratch memory of one kernel, at most: it is on the stack, and should stay in the cache."""
 
 Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 
@@ -60,7 +61,7 @@ class Builder:
     def __init__(self, name: str, vector_bytes: int = 64) -> None:
         self.kernel = Kernel(name)
         self.vector_bytes = vector_bytes
-        """The width of a vector register."""
+        """Bytes of a vector register."""
         self.block = self.kernel.body
         self._numbers = 0
         self._constants: dict[Any, Value] = {}
@@ -68,33 +69,33 @@ class Builder:
     # -- memory
 
     def buffer(self, name: str, type: ScalarType, size: int, *, written: bool = False) -> Buffer:
-        """A further buffer of the kernel."""
+        """Adds a buffer to the kernel's parameters."""
         made = Buffer(name, type, size, written)
         self.kernel.buffers.append(made)
         return made
 
     def scratch(self, name: str, type: ScalarType, size: int) -> Buffer:
-        """Memory on the stack of whoever runs the kernel, undefined at first, at most `MOST_SCRATCH` bytes in all."""
+        """Adds a buffer on the stack of the thread that runs a task; its initial contents are undefined."""
         made = Buffer(name, type, size, written=True)
         self.kernel.scratch.append(made)
-        assert sum(b.size * b.type.byte_size for b in self.kernel.scratch) <= MOST_SCRATCH, self.kernel.name
+        assert sum(b.size * b.type.byte_size for b in self.kernel.scratch) <= MAX_SCRATCH_BYTES, self.kernel.name
         return made
 
     def lanes(self, type: ScalarType) -> int:
-        """How many values of a type fill a vector register."""
+        """The number of values of a type that fill a vector register."""
         return max(1, self.vector_bytes // type.byte_size)
 
     def load(self, buffer: Buffer, offset: Affine, mask: Value | None = None, otherwise: Value | None = None) -> Value:
-        """An element of a buffer; with a mask, `otherwise` where it is false, and memory is not touched there."""
+        """Loads an element. Where the mask is false, memory is not accessed and the result is `otherwise`."""
         args = tuple(v for v, _ in offset.terms)
         if mask is not None:
             args += (mask, self.zero(buffer.type) if otherwise is None else otherwise)
-        place = Location(buffer, offset)
+        location = Location(buffer, offset)
         fixed = self.block if buffer.written else self._unguarded_block(args)
-        return self._value("load", buffer.type, args, (place, mask is not None), fixed, reuse=not buffer.written)
+        return self._value("load", buffer.type, args, (location, mask is not None), fixed, reuse=not buffer.written)
 
     def store(self, buffer: Buffer, offset: Affine, value: Value, mask: Value | None = None) -> None:
-        """Writes an element of a buffer (where the mask is true)."""
+        """Stores an element, where the mask is true if there is one."""
         self.block.statements.append(Store(Location(buffer, offset), value, mask))
 
     def transpose(
@@ -106,20 +107,22 @@ class Builder:
         extents: tuple[int | Value, int | Value],
         parts: int = 1,
     ) -> None:
-        """Copies a matrix of as many rows and columns as `extents` say, its rows becoming columns: see `Transpose`."""
+        """Transposes a matrix of `extents` rows and columns from one buffer to another: see `Transpose`."""
         rows, columns = extents
-        places = Location(*source), Location(*target)
+        locations = Location(*source), Location(*target)
         assert source[0].type is target[0].type, "a transpose does not convert"
-        self.block.statements.append(Transpose(places[0], source_pitch, places[1], target_pitch, rows, columns, parts))
+        self.block.statements.append(
+            Transpose(locations[0], source_pitch, locations[1], target_pitch, rows, columns, parts)
+        )
 
     # -- values
 
     def op(self, op: str, type: ScalarType, *args: Value, attribute: Any = None) -> Value:
-        """A value without effects; `range` of integers is not followed through it."""
+        """The result of an operation without side effects; its range of integers is unknown."""
         return self._value(op, type, args, attribute, self._home(args))
 
     def constant(self, type: ScalarType, value: float) -> Value:
-        """A number; integers are taken modulo the width and kept signed, floats rounded to the type."""
+        """A constant; integers are wrapped to the width as signed numbers, floats are rounded to the type."""
         with np.errstate(all="ignore"):
             number = _wrapped(int(value), type.bits) if type.is_integer else float(type.dtype.type(value))
         key = (type, np.float64(number).tobytes() if type.is_float else number)
@@ -154,7 +157,7 @@ class Builder:
         return self.op("fma", left.type, left, right, addend)
 
     def compare(self, predicate: str, left: Value, right: Value) -> Value:
-        """An I1 by a predicate that the module's docstring lists."""
+        """Compares two values by a predicate from the list in the module's docstring; the result is an I1."""
         assert left.type is right.type, f"compare {predicate} of {left.type} and {right.type}"
         return self.op("compare", I1, left, right, attribute=predicate)
 
@@ -165,11 +168,11 @@ class Builder:
         return self.op("select", on_true.type, condition, on_true, on_false)
 
     def convert(self, how: str, operand: Value, type: ScalarType) -> Value:
-        """A conversion that the module's docstring lists; to the operand's own type it does nothing."""
+        """A conversion from the list in the module's docstring; returns an operand that has the type already."""
         return operand if operand.type is type else self.op("convert", type, operand, attribute=how)
 
     def bitcast(self, operand: Value, type: ScalarType) -> Value:
-        """The same bits as another type of the same width."""
+        """Reinterprets the bits as another type of the same width."""
         return self.convert("bitcast", operand, type)
 
     def logical_not(self, operand: Value) -> Value:
@@ -187,14 +190,14 @@ class Builder:
         return self._value("affine", I64, args, position, self._home(args), range=position.bounds())
 
     def clamped(self, value: Value, high: int) -> Affine:
-        """An I64 value, read as signed, moved into the range from 0 to `high`."""
+        """An I64 value clamped, as a signed integer, to the range from 0 to `high`."""
         raised = self.binary("smax", value, self.constant(I64, 0))
         limit = self.constant(I64, high)
         args = (raised, limit)
         return Affine.of(self._value("smin", I64, args, None, self._home(args), range=(0, high)))
 
     def quotient(self, dividend: Affine, divisor: int) -> Affine:
-        """dividend div divisor, for a dividend that is never negative."""
+        """dividend div divisor; the dividend must not be negative."""
         whole, rest = _split(dividend, divisor)
         limits = rest.bounds()
         if limits is None or limits[0] < 0:
@@ -202,7 +205,7 @@ class Builder:
         return whole if limits[1] < divisor else whole + self._div(rest, divisor)
 
     def remainder(self, dividend: Affine, divisor: int) -> Affine:
-        """dividend mod divisor, for a dividend that is never negative."""
+        """dividend mod divisor; the dividend must not be negative."""
         if divisor == 1:
             return Affine()
         _, rest = _split(dividend, divisor)
@@ -227,7 +230,7 @@ class Builder:
 
     @contextmanager
     def hoisted(self, values: Sequence[Value]) -> Iterator[None]:
-        """Statements go where the values are known: before the loops under construction that these do not follow."""
+        """Puts the statements of the context before all open loops on which none of the values depends."""
         inner = self.block
         self.block = self._unguarded_block(values)
         yield
@@ -235,7 +238,7 @@ class Builder:
 
     @contextmanager
     def before_last_statement(self) -> Iterator[None]:
-        """Statements go before the last one of the block: what a loop turned out to need."""
+        """Puts the statements of the context before the last statement of the block, such as a loop they prepare."""
         last = self.block.statements.pop()
         yield
         self.block.statements.append(last)
@@ -249,7 +252,7 @@ class Builder:
         width: int = 1,
         accumulators: int = 1,
     ) -> Iterator[Affine]:
-        """A loop without carries; gives the position on its axis."""
+        """Opens a loop without carries; yields the position on its axis."""
         statement = self._open(extent, kind, width, accumulators)
         yield Affine.of(statement.axis)
         self._close(statement)
@@ -266,10 +269,11 @@ class Builder:
         identities: Sequence[Value] = (),
         combine: Combine | None = None,
     ) -> list[Value]:
-        """A loop with carries: `body(position, values)` gives the next ones. Returns the last ones.
+        """Emits a loop with carries: `body(position, values)` returns their next values. Returns the final values.
 
-        A VECTOR axis takes `identities` and `combine`, which it puts its partial results together with; the initial
-        values come in once, at the end. It has fewer than `accumulators` where its body takes long enough by itself.
+        A VECTOR axis needs `identities`, from which its partial results start, and `combine`, which combines them; the
+        initial values enter once, at the end. A long body reduces the number of `accumulators`
+        (`loops.reduction_order`).
         """
         if extent == 0:
             return list(initial)
@@ -299,16 +303,19 @@ class Builder:
         width: int,
         identities: Sequence[Value],
     ) -> None:
-        """A loop in vectors over running values: `use(position, results)` is given `combine` of the initial values and
-        those of all positions up to this one, grouped anyhow. `identities` are neutral elements of `combine`."""
+        """Emits a vector loop over running values.
+
+        `use(position, results)` receives the combination of the initial values and the values of all positions up to
+        this one, in any grouping. `identities` are neutral elements of `combine`.
+        """
         statement = self._open(extent, AxisKind.VECTOR, width, 1)
         for start, identity in zip(initial, identities, strict=True):
             statement.carries.append(Carry(start, self._fresh("carry", start.type, self.block), identity))
         position = Affine.of(statement.axis)
         inputs = list(values(position))
-        region = self._combiner([start.type for start in initial], combine)
+        combiner = self._combiner([start.type for start in initial], combine)
         results = [self._fresh("scan", start.type, self.block) for start in initial]
-        self.block.statements.append(Scan(statement.carries, inputs, results, region))
+        self.block.statements.append(Scan(statement.carries, inputs, results, combiner))
         for carry, result in zip(statement.carries, results, strict=True):
             carry.next = result
         use(position, results)
@@ -320,7 +327,10 @@ class Builder:
         test: Callable[[Sequence[Value]], Value],
         body: Callable[[Sequence[Value]], Sequence[Value]],
     ) -> list[Value]:
-        """A loop as long as `test(values)` is true; `body(values)` gives the next ones. Returns the last ones."""
+        """Emits a loop that runs while `test(values)` is true; `body(values)` returns the next values.
+
+        Returns the final values.
+        """
         outer = self.block
         statement = While(Block(outer, is_conditional=True), None, Block(outer, is_conditional=True))
         self.block = statement.test
@@ -338,7 +348,7 @@ class Builder:
 
     @contextmanager
     def branch(self, condition: Value) -> Iterator[None]:
-        """Statements that are carried out only where the condition is true."""
+        """Opens a branch: the statements of the context are executed only if the condition is true."""
         outer = self.block
         self.block = Block(outer, is_conditional=True)
         yield
@@ -391,9 +401,9 @@ class Builder:
         self.block = Block(self.kernel.body, is_conditional=True)
         parameters = [self._fresh("parameter", type, self.block) for type in (*types, *types)]
         results = list(combine(parameters[: len(types)], parameters[len(types) :]))
-        region = Combiner(parameters, self.block, results)
+        combiner = Combiner(parameters, self.block, results)
         self.block = outer
-        return region
+        return combiner
 
     def _open(self, extent: int | Value, kind: AxisKind, width: int, accumulators: int) -> For:
         body = Block(self.block, in_vector=kind is AxisKind.VECTOR)
@@ -409,7 +419,7 @@ class Builder:
         assert statement.body is self.block, "loops are closed in the order in which they were opened"
         assert statement.body.parent is not None
         self.block = statement.body.parent
-        if statement.extent != 0:  # the number of turns is taken for one at least
+        if statement.extent != 0:  # back ends assume at least one iteration
             self.block.statements.append(statement)
 
     def _results(self, carries: Sequence[Carry]) -> list[Value]:
@@ -417,18 +427,18 @@ class Builder:
             carry.result = self._fresh("result", carry.initial.type, self.block)
         return [carry.result for carry in carries if carry.result is not None]
 
-    # -- where values go
+    # -- placement of values
 
     @property
     def innermost_branch(self) -> Block | None:
-        """The innermost branch under construction: what is loaded in it is not known outside."""
+        """The innermost open branch: its loads are not available outside. None if there is no open branch."""
         block: Block | None = self.block
         while block is not None and not block.is_conditional:
             block = block.parent
         return block
 
     def _home(self, args: Sequence[Value]) -> Block:
-        """The outermost block in which all arguments are known, but not outside of one that seldom runs."""
+        """The outermost block in which all arguments are available, but not outside of a cold path."""
         home = max((arg.block for arg in args), key=lambda block: block.depth, default=self.kernel.body)
         block = self.block
         while block.depth > home.depth and block.parent is not None:
@@ -438,7 +448,7 @@ class Builder:
         return home
 
     def _unguarded_block(self, args: Sequence[Value]) -> Block:
-        """As `_home`, but not out of a branch."""
+        """As `_home`, but not outside of a branch."""
         home, block = self._home(args), self.block
         while block is not home and not block.is_conditional and block.parent is not None:
             block = block.parent
@@ -479,7 +489,7 @@ def _wrapped(value: int, bits: int) -> int:
 
 
 def _split(dividend: Affine, divisor: int) -> tuple[Affine, Affine]:
-    """Whole multiples of the divisor, divided by it, and the rest."""
+    """Splits a dividend: the terms that are multiples of the divisor, divided by it; and the other terms."""
     whole = [(v, c // divisor) for v, c in dividend.terms if c % divisor == 0]
     rest = [(v, c) for v, c in dividend.terms if c % divisor]
     constant, remainder = divmod(dividend.constant, divisor)

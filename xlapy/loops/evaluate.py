@@ -1,6 +1,6 @@
-"""Evaluates a kernel of loop IR, one scalar at a time: what the IR means, for tests of what makes and what compiles it.
+"""Evaluates kernels of loop IR, one scalar at a time: the reference semantics of the IR, for tests of its users.
 
-Owns the meaning of every operation of `loops.builder`. Slow on purpose. Must not know: HLO, LLVM.
+Defines the meaning of every operation of `loops.builder`. Slow, for clarity. Does not depend on HLO or LLVM.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from xlapy.loops.types import I1, ScalarType
 
 Scalar = Any
 _UNDEFINED = np.uint8(0xAB)
-"""What scratch memory holds at first: bytes that show where they are read before they are written."""
+"""The initial bytes of scratch memory: a pattern that shows in results if it is read before it is written."""
 
 Memory = Mapping[str, np.ndarray[Any, Any]]
 
 
 def evaluate(kernel: Kernel, memory: Memory) -> None:
-    """Runs the kernel on flat arrays, by the names of its buffers; those that it writes are changed."""
+    """Executes a kernel on 1-D arrays, given by the names of its buffers; changes the arrays that it writes."""
     scratch = {b.name: np.full(b.size * b.type.byte_size, _UNDEFINED).view(b.type.dtype) for b in kernel.scratch}
     with np.errstate(all="ignore"):
-        _Run({**memory, **scratch}).block(kernel.body)
+        _Evaluator({**memory, **scratch}).block(kernel.body)
 
 
-class _Run:
+class _Evaluator:
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.values: dict[Value, Scalar] = {}
@@ -61,10 +61,10 @@ class _Run:
 
     def value(self, value: Value) -> Scalar:
         if value.op == "load":
-            place, masked = value.attribute
+            location, masked = value.attribute
             if masked and not self.get(value.args[-2]):
                 return self.get(value.args[-1])
-            return value.type.dtype.type(self.memory[place.buffer.name][self.position(place.offset)])
+            return value.type.dtype.type(self.memory[location.buffer.name][self.position(location.offset)])
         if value.op == "affine":
             return np.int64(self.position(value.attribute))
         if value.attribute is not None and value.op in ("div", "mod"):
@@ -132,7 +132,7 @@ class _Run:
 
 
 def operate(value: Value, args: Sequence[Scalar]) -> Scalar:
-    """The result of an operation on scalars (or arrays) of its arguments' types."""
+    """The result of an operation, given its arguments as scalars or arrays."""
     if value.op == "compare":
         return (
             np.bool_(_COMPARISONS[value.attribute](*args))
@@ -155,7 +155,7 @@ def _unsigned(array: Scalar) -> Scalar:
 
 
 def _as_unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function on the arguments' bits without sign, its result with sign again."""
+    """Applies a function to the arguments as unsigned integers; the result is signed again."""
 
     def apply(*args: Scalar) -> Scalar:
         result = np.asarray(function(*map(_unsigned, args)))
@@ -165,7 +165,7 @@ def _as_unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fused(left: Scalar, right: Scalar, addend: Scalar) -> Scalar:
-    """left * right + addend, rounded once: to float32 by way of a float64 that remembers what it lost."""
+    """left * right + addend, rounded once: to float32 by way of a float64 that is rounded to odd."""
     if np.asarray(left).dtype == np.float64:
         return np.frompyfunc(_fused_double, 3, 1)(left, right, addend)
     product, term = np.multiply(left, right, dtype=np.float64), np.float64(addend)

@@ -1,9 +1,9 @@
-"""The loop IR of one kernel: values, blocks of statements, loops, memory.
+"""The data structures of loop IR: values, blocks of statements, loops, memory.
 
-A kernel is loops over arrays in memory. Inside, everything is a scalar value: whether it becomes a vector register is
-told by the *kind of the axis* around it. An axis of kind VECTOR says "this body, for `width` consecutive positions at
-once"; the body itself reads as for one position. A load whose offset follows the vector axis with factor 1 is then a
-contiguous vector load, with factor 0 one scalar for all lanes, else a gather.
+A kernel consists of loops over buffers. Everything inside is a scalar value; whether it becomes a vector register
+follows from the *kind of the axis* around it. An axis of kind VECTOR means "this body, for `width` consecutive
+positions at once"; the body reads as for one position. A load whose offset has the coefficient 1 for the vector axis is a
+contiguous vector load, with 0 it is one scalar for all lanes, otherwise a strided load or a gather.
 
 Example, out[i, j] = a[i, j] + b[j] for f32[8,100]:
 
@@ -15,8 +15,8 @@ Example, out[i, j] = a[i, j] + b[j] for f32[8,100]:
           %2 = add f32 %0, %1
           store out[100 * i + j], %2
 
-Owns: the data. Kernels are made by `loops.builder`, printed by `loops.printer`, evaluated (slowly, for tests) by
-`loops.evaluate`, turned into machine code by a back end. Must not know: HLO, LLVM.
+`loops.builder` builds kernels, `loops.printer` prints them, `loops.evaluate` defines their meaning, and a back end
+compiles them. Does not depend on HLO or LLVM.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from xlapy.loops.types import ScalarType
 
 
 class AxisKind(Enum):
-    """How the iterations of a loop are carried out."""
+    """How the iterations of a loop are executed."""
 
     SERIAL = "serial"
     PARALLEL = "parallel"
-    """In any order, on any thread: the loop of a kernel that the runtime splits into tasks."""
+    """In any order, on any thread: the runtime splits this loop of a kernel into tasks."""
     VECTOR = "vector"
-    """`width` consecutive iterations in the lanes of a register."""
+    """`width` consecutive iterations at once, in the lanes of a register."""
     UNROLL = "unroll"
-    """One after the other, without a loop."""
+    """One after the other, fully unrolled."""
 
 
 class Value:
     """A scalar in a register. `op` is one of the operations that `loops.builder` lists.
 
-    attribute: what the op needs beside its arguments (a constant's value, a comparison's predicate, a load's place).
-    range: the least and the greatest value of an integer, where known.
+    attribute: what the op needs besides its arguments (a constant's value, a comparison's predicate ...).
+    range: the minimum and the maximum of an integer, if known.
     """
 
     __slots__ = ("args", "attribute", "block", "number", "op", "range", "type")
@@ -77,39 +77,43 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """A sum of integer multiples of values, and a constant. Terms are ordered and never zero."""
+    """An affine function of I64 values: a sum of integer multiples, and a constant.
+
+    Offsets in buffers and positions in loops are affine. Terms are ordered by the number of their value and have
+    coefficients other than zero.
+    """
 
     terms: tuple[tuple[Value, int], ...] = ()
     constant: int = 0
 
     @staticmethod
     def of(value: Value) -> Affine:
-        """The value itself; a constant becomes the constant."""
+        """The function that is the value itself."""
         if value.op == "const":
             return Affine((), int(value.attribute))
         return Affine(((value, 1),))
 
     @staticmethod
     def sum(parts: Iterable[tuple[Affine, int]]) -> Affine:
-        """The sum of multiples: pairs (position, factor)."""
+        """The sum of multiples of affine functions, given as pairs (function, factor)."""
         constant = 0
         found: dict[Value, int] = {}
         for part, factor in parts:
             constant += part.constant * factor
             for value, coefficient in part.terms:
                 found[value] = found.get(value, 0) + coefficient * factor
-        return _made(found, constant)
+        return _simplified(found, constant)
 
     @property
     def is_constant(self) -> bool:
         return not self.terms
 
     def coefficient(self, value: Value) -> int:
-        """The factor of a value; 0 if it does not occur."""
+        """The coefficient of a value; 0 if it does not occur."""
         return next((c for v, c in self.terms if v is value), 0)
 
     def without(self, value: Value) -> Affine:
-        """The sum less the term of a value."""
+        """The function without the term of a value."""
         return Affine(tuple((v, c) for v, c in self.terms if v is not value), self.constant)
 
     def __add__(self, other: Affine | int) -> Affine:
@@ -128,7 +132,7 @@ class Affine:
         return Affine(tuple((v, c * factor) for v, c in self.terms), self.constant * factor)
 
     def bounds(self) -> tuple[int, int] | None:
-        """The least and the greatest value, from the ranges of the terms; None if one of them has no known range."""
+        """The minimum and the maximum, from the ranges of the terms; None if the range of a term is unknown."""
         low = high = self.constant
         for value, coefficient in self.terms:
             if value.range is None:
@@ -147,7 +151,7 @@ class Affine:
 ZERO = Affine()
 
 
-def _made(terms: Mapping[Value, int], constant: int) -> Affine:
+def _simplified(terms: Mapping[Value, int], constant: int) -> Affine:
     kept = {value: c for value, c in terms.items() if c}
     for value, coefficient in kept.items():
         if value.op == "mod" and (quotient := _quotient_of(value, coefficient, kept)) is not None:
@@ -158,10 +162,10 @@ def _made(terms: Mapping[Value, int], constant: int) -> Affine:
 
 
 def _quotient_of(remainder: Value, coefficient: int, terms: Mapping[Value, int]) -> Value | None:
-    """The m div n among the terms that stands to c * (m mod n) with the factor n * c: together they are c * m.
+    """Returns the term m div n with the factor n * c, given the term c * (m mod n): together they are c * m.
 
-    A position split over dimensions and put together again (a reshape, a loop over several dimensions at once) so
-    becomes one term, which memory is read by in one go.
+    So a position that is split over dimensions and combined again, as by a reshape, becomes one term, and the access
+    stays contiguous.
     """
     _, divisor = remainder.attribute
     for value, factor in terms.items():
@@ -179,9 +183,9 @@ class Buffer:
     size: int
     """Elements."""
     written: bool = False
-    """Loads from a written buffer keep their place among the stores."""
+    """Whether the kernel writes the buffer. Loads from such a buffer keep their order among the stores."""
     exclusive: bool = True
-    """Whether no other buffer of the kernel may be the same memory."""
+    """Whether no other buffer of the kernel overlaps this one in memory."""
     nontemporal: bool = False
     """Whether stores bypass the caches, because the buffer is too large for them. The buffer and every vector that is
     stored to it then are aligned to a vector register, which holds a whole cache line."""
@@ -192,7 +196,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """An element of a buffer: what loads and stores name."""
+    """An element of a buffer, to which a load or a store refers."""
 
     buffer: Buffer
     offset: Affine
@@ -202,7 +206,7 @@ class Location:
 
 
 class Block:
-    """Statements in order. `parent` is the block that holds the loop or branch that this is the body of."""
+    """Statements in order. `parent` is the block with the loop or branch whose body this block is."""
 
     __slots__ = ("depth", "in_vector", "is_cold", "is_conditional", "parent", "shared", "statements", "values")
 
@@ -210,32 +214,34 @@ class Block:
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.is_conditional = is_conditional
-        """Whether it may not run at all (a branch): loads are not moved out of it."""
+        """Whether this block may not be executed at all, as in a branch: loads are not moved out of it."""
         self.in_vector: bool = in_vector or (parent is not None and parent.in_vector)
-        """Whether it is in the body of a vector axis; those do not nest."""
+        """Whether this block is inside a vector axis; vector axes do not nest."""
         self.is_cold = False
         """Whether this is a cold path, which seldom runs: no value is moved out of it."""
         self.statements: list[Statement] = []
         self.values: dict[Any, Value] = {}
-        """What was computed here, so that nothing is computed twice."""
+        """The values computed in this block, for common subexpression elimination."""
         self.shared: dict[Any, list[Value]] = {}
-        """The same for what takes a loop to compute."""
+        """The results of loops in this block, for the same purpose."""
 
 
 @dataclass(eq=False, slots=True)
 class Store:
+    """Writes a value to a location."""
+
     location: Location
     value: Value
     mask: Value | None = None
-    """An I1: store only where it is true."""
+    """An I1: the store happens only where it is true."""
 
 
 @dataclass(eq=False, slots=True)
 class Transpose:
     """target[target_pitch * c + r] = source[source_pitch * r + c] for r below `rows`, c below `columns`, from c = 0 on.
 
-    With `parts`, an element is so many consecutive values; places and pitches count values, rows and columns elements.
-    The target has room for whole tiles (`tile_shape`): what stands behind its rows and columns is undefined afterwards.
+    An element has `parts` consecutive values; offsets and pitches count values, rows and columns count elements.
+    The target must have room for whole tiles (`tile_shape`); the contents beyond its rows and columns are undefined.
     """
 
     source: Location
@@ -249,9 +255,9 @@ class Transpose:
 
 @dataclass(eq=False, slots=True)
 class Carry:
-    """A value handed from each iteration of a loop to the next.
+    """A loop-carried value: each iteration passes it to the next.
 
-    identity: a neutral element of the loop's `combine`: what the lanes of a vector axis begin with.
+    identity: a neutral element of the loop's `combine`, with which the lanes of a vector axis start.
     """
 
     initial: Value
@@ -263,20 +269,20 @@ class Carry:
 
 @dataclass(eq=False, slots=True)
 class Combiner:
-    """A function on scalars: how two partial results of a reduction become one."""
+    """A function of scalars that combines two partial results of a reduction into one."""
 
     parameters: list[Value]
-    """First the left ones, then the right ones."""
+    """The values of the left partial result, then those of the right one."""
     block: Block
     results: list[Value] = field(default_factory=list[Value])
 
 
 @dataclass(eq=False, slots=True)
 class Scan:
-    """Running values of a loop: `combine` of each carry's variable and an input gives the result, which is also what
-    the carry hands on. The positions of a VECTOR axis are combined in another grouping, in the same order.
+    """The running values of a loop: `combine` of each carry and an input is the result, and the carry's next value.
 
-    carries: those of the loop in whose body the scan stands; their identities are neutral elements of `combine`.
+    A VECTOR axis combines its positions in the same order, but in another grouping. carries: those of the loop whose
+    body contains the scan; their identities are neutral elements of `combine`.
     """
 
     carries: list[Carry]
@@ -289,8 +295,8 @@ class Scan:
 class For:
     """A loop from 0 to `extent`, a number or an I64 value.
 
-    width: lanes of a VECTOR axis. accumulators: how many vectors of each carry a VECTOR axis keeps at once.
-    combine: needed for the carries of a VECTOR axis, but for those of a scan.
+    width: lanes of a VECTOR axis. accumulators: vectors of partial results that a VECTOR axis keeps for each carry.
+    combine: combines the partial results of a VECTOR axis; not needed for the carries of a scan.
     """
 
     axis: Value
@@ -315,15 +321,18 @@ class While:
 
 @dataclass(eq=False, slots=True)
 class If:
+    """Executes a block if a condition is true."""
+
     condition: Value
     then: Block
 
 
 def tile_shape(vector_bytes: int, element_bytes: int) -> tuple[int, int]:
-    """Rows and columns of the source that vector registers transpose at once.
+    """Rows and columns of a tile that vector registers transpose at once.
 
-    A lane of 16 bytes holds e elements; e rows are transposed in every lane, then the lanes of up to 16 rows are put
-    together: 16 x 16 elements of 4 bytes in registers of 64 bytes, 16 x 64 of 1 byte, 8 x 8 of 8 bytes, 4 x 4 of 16.
+    A lane of 16 bytes holds e elements. First e rows are transposed within every lane, then the lanes of up to 16 rows
+    are combined. In registers of 64 bytes, a tile has 16 x 16 elements of 4 bytes, 16 x 64 of 1 byte, 8 x 8 of 8 bytes
+    or 4 x 4 of 16 bytes.
     """
     lanes, inner = vector_bytes // 16, 16 // element_bytes
     return inner * min(lanes, max(1, 16 // inner)), inner * lanes
@@ -334,21 +343,21 @@ Statement = Value | Store | Transpose | For | While | If | Scan
 
 @dataclass(eq=False, slots=True)
 class Kernel:
-    """A named function over buffers. At most one loop is PARALLEL: the only statement beside values at the top."""
+    """A named function over buffers. At most one loop is PARALLEL; its block has no other statements except values."""
 
     name: str
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     scratch: list[Buffer] = field(default_factory=list[Buffer])
-    """Memory of each run of the kernel: of a task, where the parallel loop is split. Undefined at first."""
+    """Buffers private to each task of the kernel. Their initial contents are undefined."""
     body: Block = field(default_factory=lambda: Block(None))
 
     @property
     def parallel_loop(self) -> For | None:
-        """The loop that the runtime splits into tasks."""
+        """The loop that the runtime splits into tasks; None if there is none."""
         return next((s for s in self.body.statements if isinstance(s, For) and s.kind is AxisKind.PARALLEL), None)
 
     def statements(self) -> Iterator[Statement]:
-        """Every statement, those of inner blocks behind what they stand in."""
+        """All statements, each before the statements of its inner blocks."""
         stack: list[Statement] = self.body.statements[::-1]
         while stack:
             statement = stack.pop()

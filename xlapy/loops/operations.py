@@ -1,9 +1,7 @@
-"""How much arithmetic a kernel does, by its loop IR: each operation as often as the loops around it say.
+"""Counts the arithmetic operations of a kernel: each operation times the iterations of the loops around it.
 
-A fused multiply-add is two operations; loads, stores and what finds places in memory are none. Branches count as taken,
-and what is seldom repeated as never.
-
-Owns: that count. Must not know: how long operations take.
+A fused multiply-add counts as two operations. Loads, stores and address arithmetic do not count. Branches count as
+taken, cold paths as never taken.
 """
 
 from __future__ import annotations
@@ -20,17 +18,18 @@ _ARITHMETIC: Final = frozenset(f"{_FLOATS} {_INTEGERS} compare select convert".s
 
 @dataclass(slots=True)
 class Operations:
-    """How many there are of each type, by its name. is_known: whether no loop depends on data."""
+    """The number of operations on each scalar type, by the name of the type."""
 
     counts: dict[str, float] = field(default_factory=dict[str, float])
     is_known: bool = True
+    """Whether all trip counts are known at compile time."""
 
     def _add(self, name: str, count: float) -> None:
         self.counts[name] = self.counts.get(name, 0.0) + count
 
 
 def kernel_operations(kernel: Kernel) -> Operations:
-    """The operations of one run of a kernel."""
+    """The operations of one execution of a kernel."""
     found = Operations()
     _count(found, kernel.body, 1.0)
     return found
@@ -43,7 +42,7 @@ def _count(found: Operations, block: Block, times: float) -> None:
 
 def _count_statement(found: Operations, statement: Statement, times: float) -> None:
     if isinstance(statement, Value):
-        if statement.op in _ARITHMETIC and not _finds_places(statement):
+        if statement.op in _ARITHMETIC and not _is_address_arithmetic(statement):
             type = statement.args[0].type if statement.op == "compare" else statement.type
             found._add(type.name, 2 * times if statement.op == "fma" else times)
     elif isinstance(statement, For):
@@ -59,13 +58,13 @@ def _count_statement(found: Operations, statement: Statement, times: float) -> N
         _count(found, statement.combine.block, times)
 
 
-def _finds_places(value: Value) -> bool:
-    """Whether it is the quotient of a position, or moves bits only."""
+def _is_address_arithmetic(value: Value) -> bool:
+    """Whether a value is the quotient of a position, or only reinterprets bits."""
     return (value.op == "div" and value.attribute is not None) or value.attribute == "bitcast"
 
 
 def _extent(found: Operations, extent: int | Value) -> float:
-    """Iterations of a loop; of one that ends at an edge, the mean of the least and the most."""
+    """Iterations of a loop; if they vary at an edge, the mean of the fewest and the most."""
     if isinstance(extent, int):
         return float(extent)
     if extent.range is None:

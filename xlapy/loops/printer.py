@@ -1,4 +1,4 @@
-"""Loop IR as text, for people: dumps and tests. Must not know: HLO, LLVM."""
+"""Prints loop IR as text, for dumps and tests. Does not depend on HLO or LLVM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INDENT = "  "
 
 
 def print_kernel(kernel: Kernel) -> str:
-    """The kernel's signature and its statements, a line each; loops and branches indent what they hold."""
+    """The kernel's signature and its statements, one per line; the bodies of loops and branches are indented."""
     buffers = ", ".join(f"{b}: {b.type}[{b.size}]{' written' if b.written else ''}" for b in kernel.buffers)
     lines = [f"kernel {kernel.name}({buffers})"]
     lines += [f"{_INDENT}scratch {b}: {b.type}[{b.size}]" for b in kernel.scratch]
@@ -57,11 +57,11 @@ def _statement(statement: Statement) -> Iterator[str]:
 
 
 def describe(value: Value) -> str:
-    """What a value is, without its name."""
+    """The operation that computes a value, without the value's name."""
     args = ", ".join(map(str, value.args))
     if value.op == "load":
-        place, masked = value.attribute
-        return f"load {place}" + (f" where {value.args[-2]} else {value.args[-1]}" if masked else "")
+        location, masked = value.attribute
+        return f"load {location}" + (f" where {value.args[-2]} else {value.args[-1]}" if masked else "")
     if value.op == "affine":
         return f"affine {value.attribute}"
     if value.op in ("div", "mod") and value.attribute is not None:
@@ -117,10 +117,10 @@ def _next(carries: list[Carry]) -> Iterator[str]:
         yield f"{_INDENT}next {', '.join(str(c.next) for c in carries)}"
 
 
-def _combiner(region: Combiner) -> Iterator[str]:
-    yield f"{_INDENT}combine {', '.join(map(str, region.parameters))}"
-    yield from (_INDENT + line for line in _indented(region.block))
-    yield f"{_INDENT * 2}to {', '.join(map(str, region.results))}"
+def _combiner(combiner: Combiner) -> Iterator[str]:
+    yield f"{_INDENT}combine {', '.join(map(str, combiner.parameters))}"
+    yield from (_INDENT + line for line in _indented(combiner.block))
+    yield f"{_INDENT * 2}to {', '.join(map(str, combiner.results))}"
 
 
 def _indented(block: Block) -> Iterator[str]:

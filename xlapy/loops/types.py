@@ -1,6 +1,6 @@
-"""The scalar types of loop IR: what a register holds, as machines know it.
+"""The scalar types of loop IR: what one lane of a register holds.
 
-Owns `ScalarType` and its instances. Must not know: the element types of HLO (`lower` maps them), LLVM.
+Does not depend on the element types of HLO (`lower` maps them to scalar types) or on LLVM.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xlapy.base.float_formats import DOUBLE, HALF, SINGLE, FloatFormat
 
 @dataclass(frozen=True, slots=True)
 class ScalarType:
-    """A type of register values. Integers have no sign of their own: operations say how they read them."""
+    """A type of register values. Integers are signless, as in LLVM: operations say how they interpret them."""
 
     name: str
     bits: int
@@ -23,7 +23,7 @@ class ScalarType:
 
     @property
     def byte_size(self) -> int:
-        """Bytes of an element in memory; I1 takes a whole one."""
+        """Bytes of an element in memory; I1 takes a whole byte."""
         return (self.bits + 7) // 8
 
     @property
@@ -37,7 +37,7 @@ class ScalarType:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """NumPy's type of such values; signed integers."""
+        """The NumPy type of such values; integers are signed."""
         if self.bits == 1:
             return np.dtype(np.bool_)
         return np.dtype(f"{'f' if self.is_float else 'i'}{self.byte_size}")
@@ -59,7 +59,7 @@ _FLOAT_FORMATS: Final = {"f16": HALF, "f32": SINGLE, "f64": DOUBLE}
 
 
 def integer_type(bits: int) -> ScalarType:
-    """The integer type of a width of 1, 8, 16, 32 or 64 bits; KeyError otherwise."""
+    """The integer type with 1, 8, 16, 32 or 64 bits; raises KeyError for any other width."""
     return _INTEGERS[bits]
 
 

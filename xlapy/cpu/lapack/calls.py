@@ -24,7 +24,7 @@ from xlapy.hlo.instruction import Instruction
 MOST_TASKS = 64
 """Of a batch: each has workspace of its own."""
 
-MOST_SCRATCH = 1 << 26
+MAX_SCRATCH_BYTES = 1 << 26
 """Bytes of the workspace of all tasks together, if one needs no more."""
 
 TASK_WORK = 1 << 16
@@ -128,5 +128,5 @@ def _work(call: LapackCall) -> int:
 
 def _grain(call: LapackCall, count: int, scratch_size: int) -> int:
     """Matrices of a task: by the shapes alone."""
-    tasks = min(MOST_TASKS, count, max(1, MOST_SCRATCH // max(1, scratch_size)))
+    tasks = min(MOST_TASKS, count, max(1, MAX_SCRATCH_BYTES // max(1, scratch_size)))
     return max(-(-count // tasks), min(count, TASK_WORK // _work(call)), 1)

@@ -1,8 +1,8 @@
-"""Functions of mathematics in loop IR: branch-free formulas that fit scalars and vectors alike.
+"""Mathematical functions in loop IR: branch-free formulas for scalars and vectors.
 
-`MATHEMATICS[name](builder, x)` takes and gives values of type F32 or F64; the names are those of HLO's operations.
-`COMPLEX_MATHEMATICS[name](builder, (real, imaginary))` does so for pairs of them; `abs` gives a single value.
-Results are within 2 ULP in F32 and 3 in F64 of the true ones, for arguments of any size.
+`MATHEMATICS[name](builder, x)` takes and returns values of type F32 or F64; the names are those of HLO opcodes.
+`COMPLEX_MATHEMATICS[name](builder, (real, imaginary))` takes and returns pairs of values; `abs` returns one value.
+Results are within 2 ULP in F32 and 3 ULP in F64 of the exact values, for arguments of any size.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""Angles less whole quarter turns, for arguments of any size.
+"""Argument reduction of trigonometric functions: subtracts whole quarter turns, for arguments of any size.
 
 x = q pi/2 + r with |r| about pi/4 at most. Near multiples of pi/2 almost all digits of x cancel, so that r needs pi
-with many more digits than r has, and is itself given in two parts. Three ways, by the size of x:
+with many more digits than r has, and is itself returned in two parts. There are three methods, by the size of x:
 
 - small: x - q P1 is exact, for P1 the first digits of pi/2; two further parts of pi/2 follow;
-- large, f32: in double precision, from x 2^-a (2^a mod 2 pi) for one of a few a that leave x 2^-a whole;
-- large, f64 (after Payne and Hanek): from the digits of 2/pi that x does not push beyond whole turns.
+- large, f32: in double precision, from x 2^-a (2^a mod 2 pi) for one of a few a for which x 2^-a is an integer;
+- large, f64 (after Payne and Hanek): from the digits of 2/pi whose product with x is not a multiple of whole turns.
 
-The last two are skipped unless an element needs them: a large one, or a small one very near a multiple of pi/2.
-
-Must not know: HLO, LLVM.
+The last two are cold paths: elements need them if they are large, or very near a multiple of pi/2.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _HALF_PI: Final = {
     DOUBLE: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
 _SMALL: Final = {SINGLE: 2.0**15, DOUBLE: 2.0**28}
-# Where r is that small a part of x, `rest - start` below loses digits that count.
+# If r is a smaller part of x than this, `rest - start` below loses significant digits.
 _CANCELLED: Final = {SINGLE: 2.0**-22, DOUBLE: 2.0**-51}
 
 # (a, 2^a mod 2 pi in two parts)
@@ -55,7 +53,7 @@ class Angle:
     """quarters * pi/2 + (rest - tail)"""
 
     quarters: Expression
-    """A whole number, modulo 4 at least, of the integer type of the same width."""
+    """An integer of the same width, correct at least modulo 4."""
     rest: Expression
     tail: Expression
     """At most an ULP of `rest`."""
@@ -78,7 +76,7 @@ def reduce(x: Expression) -> Angle:
 
 
 def _large_single(x: Expression) -> Sequence[Expression]:
-    """x = n 2^a with n whole below 2^47, so n (2^a mod 2 pi) is the same angle."""
+    """Uses x = n 2^a with an integer n below 2^47: n (2^a mod 2 pi) is the same angle."""
     powers, highs, lows = zip(*_POWERS, strict=True)
     n = (x * _of_range(x, [x.like(2.0**-power) for power in powers])).as_double()
     product = two_product(n, _of_range(x, [n.like(high) for high in highs]))
@@ -92,7 +90,7 @@ def _large_single(x: Expression) -> Sequence[Expression]:
 
 
 def _of_range(x: Expression, choices: Sequence[Expression]) -> Expression:
-    """The choice for the last entry of _POWERS that leaves x 2^-a whole."""
+    """The choice for the last entry of _POWERS for which x 2^-a is an integer."""
     chosen = choices[0]
     for (power, _, _), choice in zip(_POWERS[1:], choices[1:], strict=True):
         chosen = where(abs(x) >= 2.0 ** (power + SINGLE.fraction), choice, chosen)
@@ -100,17 +98,17 @@ def _of_range(x: Expression, choices: Sequence[Expression]) -> Expression:
 
 
 def _large_double(x: Expression) -> Sequence[Expression]:
-    """The product of x and those digits of 2 / pi that matter, less a multiple of four quarter turns."""
+    """The product of x and the digits of 2 / pi that matter, modulo four quarter turns."""
     exponent = ((x.bits >> DOUBLE.fraction) & 0x7FF) - DOUBLE.bias
     skipped = _skipped_digits(exponent)
     digits = _window(skipped, [x.like(digit * 2.0**-_DIGIT) for digit in _TWO_OVER_PI])
     scaled = x * ((DOUBLE.bias - skipped * _DIGIT) << DOUBLE.fraction).as_bits_of(DOUBLE)
     total = [x.like(0.0)] * 3
-    for place, digit in enumerate(digits):
-        factor = scaled * 2.0 ** (-_DIGIT * place)
+    for number, digit in enumerate(digits):
+        factor = scaled * 2.0 ** (-_DIGIT * number)
         product = two_product(factor, digit)
         for term in (product.high, product.low):
-            total = _added(total, _less_full_turns(term) if place < 2 else term)
+            total = _added(total, _less_full_turns(term) if number < 2 else term)
     shifted = total[0] + DOUBLE.rounder
     turn = two_sum(total[0] - (shifted - DOUBLE.rounder), total[1])
     first, second, _ = _HALF_PI[DOUBLE]
@@ -121,13 +119,13 @@ def _large_double(x: Expression) -> Sequence[Expression]:
 
 
 def _skipped_digits(exponent: Expression) -> Expression:
-    """How many leading digits of 2 / pi make whole multiples of four quarter turns: (exponent - 54) / 53."""
+    """How many leading digits of 2 / pi contribute only multiples of four quarter turns: (exponent - 54) / 53."""
     past = exponent - (_DIGIT + 1)
     return where(past < 0, 0, (past * 1237) >> 16)
 
 
 def _window(start: Expression, table: Sequence[Expression]) -> Sequence[Expression]:
-    """The entries of a table from position `start` < 32 on, halving what may be shifted out; 0 beyond the end."""
+    """The entries of a table from position `start` < 32 on, by conditional shifts; 0 beyond the end of the table."""
     entries = [*table]
     for step in (16, 8, 4, 2, 1):
         shift = (start & step).differs(0)
@@ -138,12 +136,12 @@ def _window(start: Expression, table: Sequence[Expression]) -> Sequence[Expressi
 
 
 def _less_full_turns(term: Expression) -> Expression:
-    """The term, in quarter turns, less whole multiples of four: exact."""
+    """The term, in quarter turns, modulo four; exact."""
     return fma((term * 0.25).apply("rint"), -4.0, term)
 
 
 def _added(total: Sequence[Expression], term: Expression) -> list[Expression]:
-    """A sum in three parts and one more term."""
+    """Adds a term to a sum in three parts."""
     first = two_sum(total[0], term)
     second = two_sum(total[1], first.low)
     return [first.high, second.high, total[2] + second.low]

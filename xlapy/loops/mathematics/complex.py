@@ -1,10 +1,8 @@
-"""Functions of complex numbers, given and returned as pairs of values.
+"""Functions of complex numbers, which are pairs of values.
 
-They are XLA's, not those of C99, Annex G: computed by formulas on the parts, so that an infinite part beside a NaN is
-usually lost. The sign of a zero part follows from the formula where XLA itself is not consistent. Errors are relative
-to the size of the result, not to each part.
-
-Must not know: HLO, LLVM.
+They follow XLA, not C99, Annex G: formulas on the parts, so that an infinite part next to a NaN is usually lost. Where
+XLA is not consistent about the sign of a zero part, it follows from the formula. Errors are relative to the absolute
+value of the result, not to each part.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class Complex:
 
     @property
     def is_infinite(self) -> Expression:
-        """In one part or both."""
+        """Whether one part or both are infinite."""
         return self.real.is_infinite | self.imaginary.is_infinite
 
     @property
@@ -59,7 +57,7 @@ def _undefined(condition: Expression, otherwise: Complex) -> Complex:
 
 
 def in_double(function: Callable[..., Complex]) -> Callable[..., Complex]:
-    """The function computed in double precision whatever the type of its operands, its result then rounded."""
+    """Computes a function in double precision, whatever the type of its operands, and rounds its result."""
 
     def apply(*operands: Complex) -> Complex:
         if not operands[0].real.is_single:
@@ -93,7 +91,7 @@ def multiply(left: Complex, right: Complex) -> Complex:
 
 
 def divide(left: Complex, right: Complex) -> Complex:
-    """Smith's method, and where it yields nothing, the limits for a zero or an infinite operand."""
+    """Smith's method; where it yields NaN, the limits for a zero or an infinite operand."""
     quotient = _smith(left, right)
     limit = choose(left.is_finite & right.is_infinite, _times_conjugate(left, _unit_box(right)).scaled(0.0), quotient)
     infinite = _times_conjugate(_unit_box(left), right).scaled(_INFINITY)
@@ -131,12 +129,12 @@ def _times_conjugate(left: Complex, right: Complex) -> Complex:
     )
 
 
-# -- size and direction
+# -- absolute value and sign
 
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """|z| = size * sqrt(1 + ratio^2), where size is that of the larger part and ratio <= 1."""
+    """|z| = size * sqrt(1 + ratio^2), where `size` is the larger absolute value of the parts and ratio <= 1."""
 
     size: Expression
     ratio: Expression
@@ -147,14 +145,14 @@ class _Box:
 
 
 def _box(operand: Complex) -> _Box:
-    """The ratio is 0 for 0 and for infinities; either may be anything where a part is NaN."""
+    """The box of a number. The ratio is 0 for 0 and for infinities; if a part is NaN, both are unspecified."""
     x, y = abs(operand.real), abs(operand.imaginary)
     size, small = where(x > y, x, y), where(x > y, y, x)
     return _Box(size, where((size > 0) & size.is_finite, small / size, 0))
 
 
 def absolute(operand: Complex) -> Expression:
-    """NaN if a part is, beside an infinity too."""
+    """|z|; NaN if a part is NaN, even if the other part is infinite."""
     box = _box(operand)
     return where(operand.has_nan, _NAN, box.size * box.stretch)
 
@@ -195,7 +193,7 @@ def log(operand: Complex) -> Complex:
 
 
 def _log_of_size(operand: Complex) -> Expression:
-    """log|z|, from which nothing is lost where |z| is near 1 because a part is."""
+    """log|z|, accurate also if |z| is near 1 because a part is near 1."""
     box = _box(operand)
     return fma(logarithm.log_plus_one(box.ratio * box.ratio), 0.5, logarithm.log(box.size))
 
@@ -221,9 +219,9 @@ def logistic(operand: Complex) -> Complex:
 
 
 def signed_root(operand: Complex) -> Complex:
-    """The root in the right half plane, on the side of the negative axis that the sign of the zero says.
+    """The root in the right half plane; on the negative axis, the sign of the zero imaginary part selects the root.
 
-    NaN for infinities. Half of |z| + |real| is formed in units of the larger part, where it cannot overflow.
+    NaN for infinities. Half of |z| + |real| is computed in units of the larger part, so that it cannot overflow.
     """
     box = _box(operand)
     longest = square_root((abs(operand.real) / box.size + box.stretch) * 0.5) * square_root(box.size)
@@ -234,7 +232,7 @@ def signed_root(operand: Complex) -> Complex:
 
 
 def root(operand: Complex) -> Complex:
-    """The square root in the right half plane; on the negative axis the upper one, whatever the sign of the zero."""
+    """The square root in the right half plane; on the negative axis the upper one, for both signs of the zero."""
     operand = _above_cut(operand)
     real, imaginary = operand.real, operand.imaginary
     result = signed_root(operand)
@@ -246,12 +244,12 @@ def root(operand: Complex) -> Complex:
 
 
 def _above_cut(operand: Complex) -> Complex:
-    """The operand with a -0 imaginary part made +0, for functions that take the cut from above."""
+    """Replaces an imaginary part of -0 by +0, for functions that are continuous with the cut from above."""
     return Complex(operand.real, where(operand.imaginary.equals(0), 0, operand.imaginary))
 
 
 def reciprocal_root(operand: Complex) -> Complex:
-    """1 / sqrt(z); inf + i nan at 0, and 0 wherever a part is infinite. The cut follows the sign of the zero."""
+    """1 / sqrt(z); inf + i nan at 0, and 0 if a part is infinite. The sign of a zero selects the side of the cut."""
     box, root_ = _box(operand), signed_root(operand)
     size = square_root(box.size) * square_root(box.stretch)
     result = _undefined(operand.has_nan, Complex(root_.real / size / size, -root_.imaginary / size / size))
@@ -262,9 +260,9 @@ def reciprocal_root(operand: Complex) -> Complex:
 
 @in_double
 def to_power(base: Complex, exponent: Complex) -> Complex:
-    """base^exponent by polar form; z^0 = 1^z = 1, 0^c = 0 for c > 0, and inf^c is inf or 0 for real c.
+    """base^exponent in polar form; z^0 = 1^z = 1, 0^c = 0 for c > 0, and inf^c is inf or 0 for real c.
 
-    Errors of the polar form grow with the exponent, so single precision is left for double.
+    The error of the polar form grows with the exponent, so single precision is computed in double precision.
     """
     c, d = exponent.real, exponent.imaginary
     size = absolute(base)
@@ -283,8 +281,8 @@ def to_power(base: Complex, exponent: Complex) -> Complex:
 
 # -- trigonometry
 
-# Beyond the first number hyperbolic functions near overflow; the second is taken off, and its exponential multiplied in
-# once the other factor is.
+# Above the first number, hyperbolic functions are close to overflow: the second number is subtracted from the argument,
+# and its exponential, the third, multiplies the product with the other factor.
 _STEEP: Final = {SINGLE: (64.0, 40.0, 2.3538526683702000e17), DOUBLE: (600.0, 100.0, 2.6881171418161356e43)}
 
 
@@ -298,7 +296,7 @@ class Growth:
 
 
 def growth_of(y: Expression) -> Growth:
-    """Of a number whose hyperbolic functions may overflow though their products do not."""
+    """cosh(y) and sinh(y) in factored form, because they may overflow where a product with them does not."""
     limit, part, factor = _STEEP[y.precision]
     size = abs(y)
     steep = size > limit
@@ -351,16 +349,16 @@ def arc_tangent_2(y: Complex, x: Complex) -> Complex:
     return Complex(direction.imaginary, -direction.real)
 
 
-# -- for users of the package
+# -- the interface of the package
 
 ComplexFormula = Callable[..., Complex | Expression]
 Parts = tuple[Value, Value]
 ComplexFunction = Callable[..., tuple[Value, ...]]
-"""Of a builder and numbers, each a real and an imaginary part; gives both parts, or one value if the result is real."""
+"""Takes a builder and numbers as (real, imaginary) pairs; returns both parts, or one value if the result is real."""
 
 
 def as_function(formula: ComplexFormula) -> ComplexFunction:
-    """The formula as the users of this package call it."""
+    """Wraps a formula on expressions as a function of a builder and values."""
 
     def apply(builder: Builder, *operands: Parts) -> tuple[Value, ...]:
         numbers = [Complex(*(Expression(builder, part) for part in operand)) for operand in operands]

@@ -1,9 +1,7 @@
 """Hyperbolic and inverse functions of complex numbers, with the infinities, NaNs and branch cuts of C99, Annex G.
 
-The cuts follow the sign of zero parts. Errors are relative to the size of the result. The inverse functions work in
-double precision.
-
-Must not know: HLO, LLVM.
+The sign of a zero part selects the side of a branch cut. Errors are relative to the absolute value of the result. The
+inverse functions compute in double precision.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def cosh(operand: Complex) -> Complex:
 
 @in_double
 def arc_sine(operand: Complex) -> Complex:
-    """Kahan's formula: every sum of products is of terms of one sign."""
+    """Kahan's formula: all terms of every sum of products have the same sign."""
     real, imaginary = operand.real, operand.imaginary
     minus, plus = signed_root(Complex(1 - real, -imaginary)), signed_root(Complex(real + 1, imaginary))
     width = fma(minus.real, plus.real, -(minus.imaginary * plus.imaginary))

@@ -1,7 +1,4 @@
-"""The error function.
-
-Must not know: HLO, LLVM.
-"""
+"""The error function."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _ONE_FROM: Final = {SINGLE: 4.0, DOUBLE: 6.0}
 
 
 def error_function(x: Expression) -> Expression:
-    """x times a polynomial near 0; beyond 1, one less the exponential of a polynomial."""
+    """x times a polynomial near 0; above 1, 1 minus the exponential of a polynomial."""
     size = at_most(abs(x), _ONE_FROM[x.precision])
     square = size * size
     near = fma(x, polynomial(square, _NEAR[x.precision]), x)

@@ -1,9 +1,7 @@
-"""The exponential function and what is one step from it.
+"""The exponential function and functions derived from it.
 
-e^x = 2^n e^r with n whole and |r| <= ln(2) / 2: e^r is a polynomial, and 2^n is made of exponent bits. 2^n is applied
-at once, so that results overflow and lose digits where they should and are rounded once.
-
-Must not know: HLO, LLVM.
+e^x = 2^n e^r with an integer n and |r| <= ln(2) / 2. e^r is a polynomial, and 2^n sets exponent bits. 2^n is applied in
+one step, so that results overflow and become denormal correctly and are rounded once.
 """
 
 from __future__ import annotations
@@ -28,8 +26,10 @@ LOG2_E: Final = 1.4426950408889634
 
 @dataclass(frozen=True, slots=True)
 class _Constants:
-    """ln(2) in two parts, the polynomial (e^r - 1 - r) / r^2, and arguments: beyond the first two e^x is 0 or
-    infinite, beyond the third an infinite factor e^x of a product whose other factor is the sine of a number.
+    """ln(2) in two parts, the polynomial (e^r - 1 - r) / r^2, and limits of arguments.
+
+    e^x is 0 below `least` and infinite above `greatest`. Above `beyond`, its product with the sine of any number is
+    infinite, too.
     """
 
     log2_high: float
@@ -59,12 +59,12 @@ class Reduced:
     """x = exponent * ln(2) + rest, and growth = e^rest - 1."""
 
     exponent: Expression
-    """Whole, of the integer type of the same width."""
+    """An integer of the same width."""
     growth: Expression
 
 
 def reduce(x: Expression, tail: Expression | None = None) -> Reduced:
-    """Of x, or of x + tail; for arguments that `clamp` has moved."""
+    """Reduces x, or x + tail, for an argument that `clamp` returned."""
     constants, precision = _CONSTANTS[x.precision], x.precision
     shifted = fma(x, LOG2_E, precision.rounder)
     whole = shifted - precision.rounder
@@ -77,16 +77,16 @@ def reduce(x: Expression, tail: Expression | None = None) -> Reduced:
 
 
 def clamp(x: Expression, *, further: bool = False) -> Expression:
-    """The argument, moved to where the exponential is just 0 or just infinite if it lies beyond.
+    """Clamps the argument to the range in which the exponential is neither 0 nor infinite, plus one step.
 
-    further: infinite even if multiplied by a sine, before `scale`.
+    further: extends the range so that the product of the exponential with a sine is infinite beyond it.
     """
     constants = _CONSTANTS[x.precision]
     return at_least(at_most(x, constants.beyond if further else constants.greatest), constants.least)
 
 
 def power_of_two(exponent: Expression, precision: Precision) -> Expression:
-    """2^exponent for an integer in the range of normal numbers."""
+    """2^exponent, for an exponent of normal numbers."""
     return ((exponent + precision.bias) << precision.fraction).as_bits_of(precision)
 
 
@@ -100,13 +100,13 @@ def exponential(x: Expression) -> Expression:
 
 
 def exponential_of_clamped(x: Expression) -> Expression:
-    """e^x for arguments that `clamp` would not move, which other formulas know to be so."""
+    """e^x, for arguments that are within the range of `clamp`."""
     reduced = reduce(x)
     return scale(reduced.growth + 1, reduced.exponent)
 
 
 def half_exponential_of_size(x: Expression) -> Expression:
-    """e^|x| / 2, which is finite somewhat further than the exponential."""
+    """e^|x| / 2, which is finite for somewhat larger arguments than the exponential."""
     reduced = reduce(at_most(abs(x), _CONSTANTS[x.precision].greatest))
     return scale(reduced.growth + 1, reduced.exponent - 1)
 
@@ -123,7 +123,7 @@ def exponential_minus_one(x: Expression) -> Expression:
 def logistic(x: Expression) -> Expression:
     """1 / (1 + e^-x) or e^x / (1 + e^x), with the exponential of a number that is not positive.
 
-    What the divisor and the quotient lost is put back; one less the quotient is the reciprocal of the divisor.
+    The rounding errors of the divisor and the quotient are added back; 1 - quotient is the reciprocal of the divisor.
     """
     decay = exponential_of_clamped(at_least(-abs(x), _CONSTANTS[x.precision].least))
     left = x < 0

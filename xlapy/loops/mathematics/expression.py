@@ -1,9 +1,8 @@
-"""Formulas on values of loop IR with Python's operators: what the files of this package write mathematics in.
+"""Expressions: values of loop IR with Python operators, in which this package writes its formulas.
 
-`x * y + 1` on expressions appends the operations to the kernel under construction and rounds after each; `fma` rounds
-once. Python numbers become constants of the other operand's type. A `Precision` names what a float type is made of.
+`x * y + 1` on expressions appends the operations to the kernel under construction, each rounded; `fma` rounds once.
+Python numbers become constants of the other operand's type. A `Precision` describes a float type.
 
-Must not know: any function of mathematics, HLO, LLVM.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from xlapy.loops.ir import Value
 from xlapy.loops.types import F32, F64, I1, ScalarType, integer_type
 
 Number = float
-"""What an operator takes beside an expression."""
+"""A Python number that an operator accepts next to an expression."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """A binary floating-point type: `digits` bits of significand, the leading one counted, exponents up to `bias`."""
+    """A binary floating-point type: `digits` bits of significand including the leading one, exponents up to `bias`."""
 
     type: ScalarType
     digits: int
@@ -36,7 +35,7 @@ class Precision:
 
     @property
     def fraction(self) -> int:
-        """Bits below the leading one, which are those below the exponent."""
+        """Bits of the significand without the leading one: the bits below the exponent."""
         return self.digits - 1
 
     @property
@@ -45,7 +44,7 @@ class Precision:
 
     @property
     def rounder(self) -> float:
-        """1.5 units of the highest binade in which numbers are whole: adding it rounds small numbers to integers."""
+        """1.5 * 2^fraction: adding and subtracting it rounds small numbers to integers."""
         return 1.5 * 2.0**self.fraction
 
 
@@ -54,7 +53,7 @@ DOUBLE: Final = Precision(F64, F64.float_format.precision, F64.float_format.bias
 
 
 class Expression:
-    """A value and the builder that makes more of it."""
+    """A value, with the builder that emits operations on it."""
 
     __slots__ = ("builder", "value")
 
@@ -121,7 +120,7 @@ class Expression:
     def __abs__(self) -> Expression:
         return self.apply("abs")
 
-    # -- bits, of integers and truth values
+    # -- bitwise operations on integers and booleans
 
     def __and__(self, other: Expression | Number) -> Expression:
         return self.apply("and", other)
@@ -139,10 +138,10 @@ class Expression:
         return self.apply("shl", amount)
 
     def __rshift__(self, amount: Expression | Number) -> Expression:
-        """Keeps the sign."""
+        """An arithmetic shift."""
         return self.apply("ashr", amount)
 
-    # -- comparisons: false for NaN, but for `differs`
+    # -- comparisons: false for NaN, except `differs`
 
     def __lt__(self, other: Expression | Number) -> Expression:
         return self.compare("olt", "slt", other)
@@ -174,7 +173,7 @@ class Expression:
     def is_finite(self) -> Expression:
         return abs(self) < float("inf")
 
-    # -- other forms of the same value
+    # -- conversions
 
     @property
     def bits(self) -> Expression:
@@ -201,7 +200,7 @@ class Expression:
 
     @property
     def sign_bit(self) -> Expression:
-        """Whether it is set: of -0 and negative NaNs too."""
+        """Whether the sign bit is set, which includes -0 and negative NaNs."""
         return self.bits < 0
 
 
@@ -211,7 +210,7 @@ def fma(left: Expression, right: Expression | Number, addend: Expression | Numbe
 
 
 def where(condition: Expression, on_true: Expression | Number, on_false: Expression | Number) -> Expression:
-    """A choice; one of the two may be a number."""
+    """Selects by a condition; one of the two operands may be a number."""
     typed = on_true if isinstance(on_true, Expression) else on_false
     assert isinstance(typed, Expression)
     chosen = condition.builder.select(condition.value, typed.like(on_true).value, typed.like(on_false).value)
@@ -233,7 +232,7 @@ def repeat(
     test: Callable[[Sequence[Expression]], Expression],
     body: Callable[[Sequence[Expression]], Sequence[Expression]],
 ) -> list[Expression]:
-    """As long as the test is true in some lane, the body gives the next values of all lanes."""
+    """Repeats `body`, which returns the next values of all lanes, while the test is true in some lane."""
     builder = initial[0].builder
 
     def expressions(values: Sequence[Value]) -> list[Expression]:
@@ -256,19 +255,19 @@ def square_root(operand: Expression) -> Expression:
 
 
 def at_most(operand: Expression, limit: Expression | Number) -> Expression:
-    """The smaller of two; an operand that is NaN stays."""
+    """The smaller of two values; NaN if the operand is NaN."""
     limit = operand.like(limit)
     return where(limit < operand, limit, operand)
 
 
 def at_least(operand: Expression, limit: Expression | Number) -> Expression:
-    """The larger of two; an operand that is NaN stays."""
+    """The larger of two values; NaN if the operand is NaN."""
     limit = operand.like(limit)
     return where(limit > operand, limit, operand)
 
 
 def polynomial(x: Expression, coefficients: Sequence[float]) -> Expression:
-    """Horner's scheme; the constant term comes first."""
+    """Evaluates a polynomial by Horner's scheme; the constant term comes first."""
     *lower, highest = coefficients
     result = x.like(highest)
     for coefficient in reversed(lower):
@@ -278,11 +277,11 @@ def polynomial(x: Expression, coefficients: Sequence[float]) -> Expression:
 
 Formula = Callable[..., Expression]
 Function = Callable[..., Value]
-"""Of a builder and values."""
+"""Takes a builder and values; returns a value."""
 
 
 def as_function(formula: Formula) -> Function:
-    """The formula as the users of this package call it."""
+    """Wraps a formula on expressions as a function of a builder and values."""
 
     def apply(builder: Builder, *values: Value) -> Value:
         return formula(*(Expression(builder, value) for value in values)).value

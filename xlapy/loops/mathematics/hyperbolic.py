@@ -1,7 +1,4 @@
-"""Hyperbolic functions.
-
-Must not know: HLO, LLVM.
-"""
+"""Hyperbolic functions."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ def cosh(x: Expression) -> Expression:
 
 
 def asinh(x: Expression) -> Expression:
-    """log(x + sqrt(x^2 + 1)); 1 is taken out of the logarithm's argument where it is near 1."""
+    """log(x + sqrt(x^2 + 1)), as log(1 + growth) because the argument of the logarithm may be near 1."""
     size = abs(x)
     huge = size > 2.0 ** (x.precision.digits // 2 + 2)
     square = size * size

@@ -1,7 +1,4 @@
-"""Inverse sine, cosine and tangent, and the angle of a point.
-
-Must not know: HLO, LLVM.
-"""
+"""Inverse sine, cosine and tangent, and the angle of a point."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Natural logarithms.
 
-log x = e ln(2) + log(1 + f) with x = 2^e (1 + f) and 1 + f between the roots of 1/2 and of 2, so that f is exact and
-the sum does not cancel.
-
-Must not know: HLO, LLVM.
+log x = e ln(2) + log(1 + f) with x = 2^e (1 + f) and 1 + f between sqrt(1/2) and sqrt(2), so that f is exact and the
+sum does not cancel.
 """
 
 from __future__ import annotations
@@ -33,12 +31,12 @@ class Split:
     """x = 2^exponent (1 + fraction)"""
 
     exponent: Expression
-    """A whole number as a float."""
+    """An integer as a float."""
     fraction: Expression
 
 
 def split(x: Expression) -> Split:
-    """For positive normal numbers; numbers below them are taken for what their bits are as a mantissa."""
+    """Splits a positive number; denormal numbers are scaled first."""
     precision = x.precision
     tiny = x < precision.smallest_normal
     bits = where(tiny, x * 2.0**precision.digits, x).bits
@@ -49,7 +47,7 @@ def split(x: Expression) -> Split:
 
 
 def assemble(parts: Split, correction: Expression | None = None) -> Expression:
-    """exponent * ln(2) + log(1 + fraction) + correction, the correction being small."""
+    """exponent * ln(2) + log(1 + fraction) + correction, for a small correction."""
     e, f = parts.exponent, parts.fraction
     low = e * _LOG2_LOW[e.precision] if correction is None else fma(e, _LOG2_LOW[e.precision], correction)
     if f.is_single:
@@ -63,7 +61,7 @@ def assemble(parts: Split, correction: Expression | None = None) -> Expression:
 
 
 def at_edges(x: Expression, logarithm: Expression) -> Expression:
-    """The logarithm, with its values for arguments that are not positive numbers: of 0, of infinity, of others."""
+    """Corrects a logarithm for the arguments 0, infinity, NaN and negative numbers."""
     infinity = float("inf")
     result = where(x < infinity, logarithm, x)
     result = where(x.equals(0), -infinity, result)
@@ -75,7 +73,7 @@ def log(x: Expression) -> Expression:
 
 
 def log_plus_one(x: Expression) -> Expression:
-    """log(1 + x): what rounding took from 1 + x is put back as a correction, and below the first binade x is exact."""
+    """log(1 + x): the rounding error of 1 + x is added as a correction; if 1 + x has exponent 0, x itself is exact."""
     total = x + 1
     parts = split(total)
     lost = where(x < 1, x - (total - 1), 1 - (total - x))

@@ -1,7 +1,4 @@
-"""Sums of two floats that are not added, the second one below the rounding error of the first: twice the digits.
-
-Must not know: any function of mathematics, HLO, LLVM.
-"""
+"""Double-double arithmetic: a number as the unevaluated sum of two floats, the second one below an ULP of the first."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ from xlapy.loops.mathematics.expression import Expression, fma
 
 @dataclass(frozen=True, slots=True)
 class Pair:
+    """high + low, with |low| at most half an ULP of high."""
+
     high: Expression
     low: Expression
 

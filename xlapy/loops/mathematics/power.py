@@ -1,7 +1,4 @@
-"""x^y = e^(y log |x|), for which the logarithm takes more digits than it has room for: all of it is done on pairs.
-
-Must not know: HLO, LLVM.
-"""
+"""x^y = e^(y log |x|). The logarithm needs more digits than a float has, so it is computed in pairs of floats."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _TAIL: Final = {
 
 
 def power(base: Expression, exponent: Expression) -> Expression:
-    """As C's pow: 1 for the exponent 0 and for the base 1, NaN beside them too."""
+    """As C's pow: 1 for the exponent 0 and for the base 1, even if the other operand is NaN."""
     size = abs(base)
     result = _power_of_size(size, exponent)
     whole = exponent.apply("trunc").equals(exponent)
@@ -49,14 +46,14 @@ def _power_of_size(size: Expression, exponent: Expression) -> Expression:
 
 
 def power_times_exponential(size: Expression, exponent: Expression, addend: Expression) -> Expression:
-    """size^exponent * e^addend for a size that is not negative; neither factor overflows alone."""
+    """size^exponent * e^addend, for a nonnegative size; overflows only if the product does."""
     product, low = _exponent_of_e(size, exponent)
     total = two_sum(where(exponent.equals(0), 0, product.high), addend)
     return _exponential(total.high, total.low + fma(exponent, low, product.low))
 
 
 def _exponent_of_e(size: Expression, exponent: Expression) -> tuple[Pair, Expression]:
-    """exponent * log(size), and the low part of the logarithm, which is not multiplied in yet."""
+    """exponent * log(size), and the low part of the logarithm, which is not multiplied yet."""
     infinity = float("inf")
     logarithm_ = _logarithm(size)
     high = where(size < infinity, where(size.equals(0), -infinity, logarithm_.high), size)
@@ -64,14 +61,14 @@ def _exponent_of_e(size: Expression, exponent: Expression) -> tuple[Pair, Expres
 
 
 def _exponential(x: Expression, tail: Expression) -> Expression:
-    """e^(x + tail); tails of numbers whose exponential is 0 or infinite may be anything."""
+    """e^(x + tail); if e^x is 0 or infinite, the tail is ignored."""
     known = abs(x) < 2.0**10
     reduced = exponential.reduce(exponential.clamp(x), where(known, tail, 0))
     return exponential.scale(reduced.growth + 1, reduced.exponent)
 
 
 def _logarithm(x: Expression) -> Pair:
-    """log x = e ln(2) + log((1 + s) / (1 - s)), of a positive number."""
+    """log x = e ln(2) + log((1 + s) / (1 - s)), for a positive number."""
     parts = logarithm.split(x)
     fraction = parts.fraction
     divisor = ordered_sum(fraction.like(2.0), fraction)

@@ -1,7 +1,4 @@
-"""Roots beside the square root, which is an operation of loop IR.
-
-Must not know: HLO, LLVM.
-"""
+"""Roots other than the square root, which is an operation of loop IR."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ def reciprocal_square_root(x: Expression) -> Expression:
 
 
 def cube_root(x: Expression) -> Expression:
-    """By way of y = x^(-1/3), which takes no division; the error of x y^2 is then found exactly and taken off."""
+    """Computes y = x^(-1/3), which needs no division; the error of x y^2 is then computed exactly and subtracted."""
     size = abs(x)
     small = size < 2.0**-60
     steps = x.precision.digits - 2
@@ -30,7 +27,7 @@ def cube_root(x: Expression) -> Expression:
 
 
 def _first_guess(size: Expression) -> Expression:
-    """size^(-1/3) within 4%: a third of the bits, as if they were a logarithm, taken from those of 1."""
+    """size^(-1/3) within 4%: treats the bits as a logarithm, and subtracts a third of them from the bits of 1."""
     precision = size.precision
     top = precision.type.bits - 16
     third = ((size.bits >> top) * 21845) << (top - 16)
@@ -39,7 +36,7 @@ def _first_guess(size: Expression) -> Expression:
 
 
 def _inverse_cube_root(y: Expression, x: Expression) -> Expression:
-    """A better y: the first terms of (1 - error)^(-1/3)."""
+    """Improves y by the first terms of (1 - error)^(-1/3)."""
     error = fma(-(x * y), y * y, 1)
     correction = fma(fma(error, 14 / 81, 2 / 9), error, 1 / 3)
     return fma(y * error, correction, y)

@@ -1,7 +1,4 @@
-"""Rounding to whole numbers, and the remainder of a division to one.
-
-Must not know: HLO, LLVM.
-"""
+"""Rounding to integers, and the remainder of a division."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from xlapy.loops.mathematics.expression import DOUBLE, Expression, copysign, fma
 
 
 def round_half_away(x: Expression) -> Expression:
-    """The nearest whole number, halves away from 0. Adding 0.5 itself would round up the number just below it."""
+    """The nearest integer, ties away from 0. Adding 0.5 itself would round up the number just below 0.5."""
     return (x + copysign(0.5 - 2.0 ** -(x.precision.digits + 1), x)).apply("trunc")
 
 
@@ -26,9 +23,9 @@ def remainder(dividend: Expression, divisor: Expression) -> Expression:
 
 
 def _less_multiple(rest: Expression, step: Expression) -> Expression:
-    """The remainder by step * 2^k, for the least k >= 0 with which the quotient is a whole number that a float holds.
+    """The remainder by step * 2^k, for the smallest k >= 0 for which a float can represent the integer quotient.
 
-    All of it is exact: the product of quotient and step is subtracted before it is rounded.
+    All steps are exact: the product of quotient and step is subtracted before it is rounded.
     """
     excess = _exponent(rest) - _exponent(step) - (DOUBLE.fraction - 1)
     multiple = scale(step, where(excess > 0, excess, 0))
@@ -39,7 +36,7 @@ def _less_multiple(rest: Expression, step: Expression) -> Expression:
 
 
 def _exponent(x: Expression) -> Expression:
-    """The exponent of a positive number's leading bit, but for the bias."""
+    """The exponent of the leading bit of a positive number, plus the bias."""
     tiny = x < DOUBLE.smallest_normal
     field = where(tiny, x * 2.0**DOUBLE.digits, x).bits >> DOUBLE.fraction
     return field - where(tiny, field.like(DOUBLE.digits), 0)

@@ -1,7 +1,4 @@
-"""Sine, cosine and tangent. Their arguments are reduced to within an eighth of a turn by `angles`.
-
-Must not know: HLO, LLVM.
-"""
+"""Sine, cosine and tangent, whose arguments `angles` reduces to at most an eighth of a turn."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ def cosine(x: Expression) -> Expression:
 
 
 def _turned(angle: Angle, quarters: Expression) -> Expression:
-    """The sine of rest - tail and that many quarter turns."""
+    """The sine of rest - tail plus a number of quarter turns."""
     size = where((quarters & 1).equals(0), _sine(angle), _cosine(angle))
     precision = size.precision
     sign = (quarters & 2) << (precision.type.bits - 2)
@@ -76,7 +73,7 @@ def _cosine(angle: Angle) -> Expression:
 
 
 def tangent(x: Expression) -> Expression:
-    """tan r or, an odd number of quarter turns further, -1 / tan r with the digits that rounding tan r lost."""
+    """tan r; after an odd number of quarter turns -1 / tan r, corrected by the rounding error of tan r."""
     angle = reduce(x)
     rest = angle.rest
     square = rest * rest

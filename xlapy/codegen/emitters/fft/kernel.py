@@ -28,7 +28,7 @@ from xlapy.codegen.emitters.fft.real_transforms import even_and_odd_parts
 from xlapy.codegen.region import kernel_builder
 from xlapy.codegen.target import Target
 from xlapy.loops import I64, Affine, AxisKind, Buffer, Kernel, ScalarType, Value
-from xlapy.loops.builder import MOST_SCRATCH
+from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.ir import tile_shape
 from xlapy.lower.core import delinear
 
@@ -38,7 +38,7 @@ Store = Callable[[Affine, Affine, Point], None]
 
 def max_points(target: Target) -> int:
     """How many points a kernel can transform: scratch memory holds them twice, as real and imaginary vectors."""
-    return MOST_SCRATCH // (4 * target.vector_bytes)
+    return MAX_SCRATCH_BYTES // (4 * target.vector_bytes)
 
 
 @dataclass(frozen=True, slots=True)
