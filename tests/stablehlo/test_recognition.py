@@ -1,4 +1,4 @@
-"""StableHLO is told from HLO by how it begins."""
+"""StableHLO programs are recognized by how they begin."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_bytecode() -> None:
     assert not is_bytecode(b"\x0a\x04main")
 
 
-def test_a_client_takes_either_form() -> None:
+def test_a_client_compiles_text_and_bytecode() -> None:
     from jaxlib.mlir.dialects import stablehlo
 
     x = np.array([1, 2], np.float32)

@@ -1,4 +1,4 @@
-"""Portable artifacts, and bytecode of StableHLO itself, as jaxlib writes them from StableHLO text."""
+"""Makes portable artifacts and bytecode of the StableHLO dialect with jaxlib, from StableHLO text."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from jaxlib.mlir.dialects import stablehlo
 
 
 def artifact(text: str, version: str = "1.17.0") -> bytes:
-    """The artifact of a program for readers of StableHLO's `version`."""
+    """Returns the portable artifact of a program for a StableHLO version."""
     return stablehlo.serialize_portable_artifact_str(text, version)
 
 
 def mixed_artifact(text: str) -> bytes:
-    """The artifact of a program with operations of Shardy among StableHLO's."""
+    """Returns the portable artifact of a program that contains Shardy operations too."""
     with make_ir_context():
         module = ir.Module.parse(text)
         return stablehlo.serialize_portable_artifact(module, "1.17.0", True)
 
 
 def text_of(data: bytes) -> str:
-    """The program that jaxlib finds in an artifact, with its locations."""
+    """Returns the text of the program that jaxlib reads from an artifact, with its locations."""
     with ir.Context() as context:
         stablehlo.register_dialect(context)
         module = stablehlo.deserialize_portable_artifact(context, data)
@@ -31,7 +31,7 @@ def text_of(data: bytes) -> str:
 
 
 def native(text: str, version: int = 6) -> bytes:
-    """A program in bytecode of a version of the format, with the operations as they are."""
+    """Returns MLIR bytecode of a program in its own dialects, in the given version of the format."""
     with make_ir_context() as context:
         context.allow_unregistered_dialects = True
         file = io.BytesIO()

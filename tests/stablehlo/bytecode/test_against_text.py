@@ -1,5 +1,4 @@
-"""A program is the same objects whether it is read as text, as a portable artifact or as bytecode of StableHLO itself,
-and after it was written."""
+"""A program gives the same objects from text, from a portable artifact and from bytecode, and after it was written."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from xlapy.stablehlo.bytecode import read_bytecode, write_bytecode
 from xlapy.stablehlo.text import parse_text
 
 FLAG = re.compile(r"\bx\.\w(?=[,}])")
-"""A name without a value, for which artifacts have no form."""
+"""A unit attribute, which artifacts cannot hold."""
 
 OTHERS = re.compile(r"\b(chlo|check|interpreter|sdy|arith|tensor|shape)\.|\"x\.y\"")
-"""Operations of other dialects, which artifacts do not hold."""
+"""Operations of other dialects, which artifacts cannot hold."""
 
 STABLE = sorted(name for name, text in FORMS.items() if not OTHERS.search(text))
 
 
 @pytest.mark.parametrize("name", STABLE)
-def test_text_and_bytecode_are_the_same_objects(name: str) -> None:
+def test_text_and_bytecode_give_the_same_objects(name: str) -> None:
     data = artifact(FLAG.sub(r"\g<0> = true", FORMS[name]))
     read = read_bytecode(data)
     assert same(parse_text(text_of(data)), read) == ""
@@ -33,7 +32,7 @@ def test_text_and_bytecode_are_the_same_objects(name: str) -> None:
 
 
 VERSIONS = (0, 3, 4, 5, 6)
-"""Of MLIR's bytecode: before and after use lists, elided locations, native properties and sizes of groups."""
+"""Versions of the bytecode format: before and after use lists, elided locations, native properties, segment sizes."""
 
 AROUND = """
 sdy.mesh @mesh = <["a"=4]>
@@ -64,14 +63,14 @@ func.func @main(%x: tensor<4x3xf32>, %y: tensor<?x3xf32>, %n: index, %s: f32, %i
 
 
 @pytest.mark.parametrize("name", [*sorted(FORMS), "around"])
-def test_bytecode_of_stablehlo_itself(name: str) -> None:
+def test_bytecode_of_the_stablehlo_dialect(name: str) -> None:
     text = FORMS.get(name, AROUND)
     read = parse_text(text)
     for version in VERSIONS:
         assert same(read, read_bytecode(native(text, version))) == "", version
 
 
-def test_narrow_and_other_types() -> None:
+def test_narrow_and_unusual_types() -> None:
     names = [*NARROW, "tf32", "index", "none", "tuple<f32, tensor<2xi1>>", "!shape.shape", "!stablehlo.token"]
     names += ["tensor<2x?xf32, #stablehlo.bounds<?, 4>>", "!stablehlo.future<tensor<2xf32>>", "memref<2xf32>"]
     text = f"module attributes {{x.y = [{', '.join(names)}]}} {{}}"
@@ -84,7 +83,7 @@ NARROW = (
 )
 
 
-def test_properties_of_unknown_operations_are_named() -> None:
+def test_properties_of_unsupported_operations_are_rejected() -> None:
     text = """func.func @main(%p: memref<4xf32>, %i: index) -> f32 {
       %0 = memref.load %p[%i] {nontemporal = true} : memref<4xf32>
       return %0 : f32
@@ -93,7 +92,7 @@ def test_properties_of_unknown_operations_are_named() -> None:
         read_bytecode(native(text))
 
 
-def test_damaged_bytecode_of_stablehlo_raises_and_nothing_else() -> None:
+def test_damaged_bytecode_raises_only_xla_errors() -> None:
     data = native(AROUND)
     failures = 0
     random_ = random.Random(5)

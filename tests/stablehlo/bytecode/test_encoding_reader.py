@@ -1,4 +1,4 @@
-"""The primitives of MLIR bytecode: numbers of each length, padding, and data that ends too early."""
+"""Primitives of MLIR bytecode: numbers of every length, padding, and data that ends too early."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
 
 
 def encoded(value: int) -> bytes:
-    """The shortest form of a number: as many zero bits at the low end as bytes follow the first."""
+    """Returns the shortest encoding of a number: the first byte has as many trailing zeros as bytes follow it."""
     for extra in range(8):
         if value < 1 << (7 * (extra + 1)):
             return ((value << 1 | 1) << extra).to_bytes(extra + 1, "little")
@@ -17,7 +17,7 @@ def encoded(value: int) -> bytes:
 
 
 @pytest.mark.parametrize("bits", range(65))
-def test_numbers_of_every_length(bits: int) -> None:
+def test_varints_of_every_length(bits: int) -> None:
     values = {(1 << bits) - 1, 1 << max(bits - 1, 0), (0xA5A5A5A5A5A5A5A5 & ((1 << bits) - 1))}
     for value in values:
         reader = EncodingReader(encoded(value) + b"\x07")
@@ -26,7 +26,7 @@ def test_numbers_of_every_length(bits: int) -> None:
 
 
 @pytest.mark.parametrize(("value", "coded"), [(0, 0), (-1, 1), (1, 2), (-2, 3), (2**62, 2**63), (-(2**63), 2**64 - 1)])
-def test_signed_numbers(value: int, coded: int) -> None:
+def test_signed_varints(value: int, coded: int) -> None:
     assert EncodingReader(encoded(coded)).signed_varint() == value
 
 
@@ -49,6 +49,6 @@ def test_padding_is_counted_from_the_beginning_of_the_data() -> None:
         (b"\x01\x0b\x00", "section", "byte 2: 5 bytes are needed, but only 1 are left"),
     ],
 )
-def test_damaged_data_is_told_by_its_place(data: bytes, read: str, message: str) -> None:
+def test_errors_name_the_position_of_damage(data: bytes, read: str, message: str) -> None:
     with pytest.raises(BytecodeError, match=message):
         getattr(EncodingReader(data), read)()

@@ -1,4 +1,4 @@
-"""Portable artifacts read: what jaxlib writes gives the operations, types and attributes of the text it came from."""
+"""Portable artifacts that jaxlib writes give the operations, types and attributes of the original text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find(module: ir.Operation, name: str) -> ir.Operation:
 
 
 def one(body: str, signature: str = "", version: str = "1.17.0") -> ir.Operation:
-    """The operations of a function that returns nothing."""
+    """Returns the program with one function, which has this body and no results."""
     text = f"func.func @main({signature}) {{ {body}\n return }}"
     return read_bytecode(artifact(text, version))
 
@@ -237,7 +237,7 @@ def test_negative_numbers_of_every_width() -> None:
     assert numbers == {"a": -1, "b": -128, "c": -(2**63), "d": -2, "e": 255}
 
 
-def test_long_chains_of_callers() -> None:
+def test_deep_call_stacks() -> None:
     chain = '"f0"("a.py":1:1)'
     for number in range(1, 200):
         chain = f'callsite("f{number}"("a.py":{number}:1) at {chain})'
@@ -278,7 +278,7 @@ def test_shardings_over_meshes() -> None:
     assert find(module, "stablehlo.cosine").operands == manual.results
 
 
-def test_what_is_no_bytecode() -> None:
+def test_data_that_is_not_bytecode() -> None:
     with pytest.raises(BytecodeError, match=r"byte 0: bytecode must begin with b'ML\\xefR', but begins with b'func'"):
         read_bytecode(b"func.func @main() { return }")
     with pytest.raises(BytecodeError, match="version 9 of the format is newer than 6"):
@@ -287,10 +287,10 @@ def test_what_is_no_bytecode() -> None:
         read_bytecode(b"ML\xefR\x0dx\0")
 
 
-def test_damaged_artifacts_raise_and_nothing_else() -> None:
+def test_damaged_artifacts_raise_only_xla_errors() -> None:
     data = artifact(LOOP)
     draw = random.Random(7)
-    outcomes = {"read": 0, "refused": 0}
+    outcomes = {"read": 0, "rejected": 0}
     for _ in range(1500):
         damaged = bytearray(data)
         for _ in range(draw.randint(1, 4)):
@@ -301,5 +301,5 @@ def test_damaged_artifacts_raise_and_nothing_else() -> None:
             outcomes["read"] += 1
         except XlaError as error:
             assert isinstance(error, BytecodeError | UnsupportedError)
-            outcomes["refused"] += 1
-    assert outcomes["refused"] > 500
+            outcomes["rejected"] += 1
+    assert outcomes["rejected"] > 500

@@ -1,4 +1,4 @@
-"""Portable artifacts written: jaxlib reads them, and finds in them what it wrote itself."""
+"""jaxlib reads the portable artifacts that xlapy writes as the program that it has written itself."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_jaxlib_finds_what_it_wrote(name: str) -> None:
+def test_jaxlib_reads_what_xlapy_writes(name: str) -> None:
     text = f"""module @m attributes {{mhlo.num_replicas = 2 : i32, jax.flag = true, jax.note = "a"}} {{
       func.func public @main(%a: tensor<4xf32> {{mhlo.sharding = "{{replicated}}", tf.aliasing_output = 0 : i32}}) {{
         {BODIES[name]}
@@ -67,7 +67,7 @@ def test_jaxlib_finds_what_it_wrote(name: str) -> None:
     assert text_of(write_bytecode(read_bytecode(theirs))) == text_of(theirs)
 
 
-def test_a_program_of_jax_runs_from_what_was_written() -> None:
+def test_a_jax_program_runs_after_it_was_written() -> None:
     def step(x: jax.Array, n: jax.Array) -> jax.Array:
         y = jax.lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sort(jnp.sin(c[1]))), (0, x))[1]
         return jax.lax.cond(n > 2, lambda: y @ y.T, lambda: x @ x.T)[::2]
@@ -105,7 +105,7 @@ def test_names_files_and_callers_are_kept() -> None:
         ),
     ],
 )
-def test_the_version_is_the_oldest_that_will_do(body: str, version: str) -> None:
+def test_the_oldest_sufficient_version_is_written(body: str, version: str) -> None:
     text = f"func.func @main(%a: tensor<4xf32>, %b: memref<2xf32>) {{ {body}\n return }}"
     if version == "1.12.0":
         text = text.replace(", %b: memref<2xf32>", "")
@@ -114,7 +114,7 @@ def test_the_version_is_the_oldest_that_will_do(body: str, version: str) -> None
     assert stablehlo.get_current_version() >= version
 
 
-def test_what_has_no_form() -> None:
+def test_inexpressible_programs_are_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match=r"must be made from a builtin\.module, but got func\.func"):
         write_bytecode(ir.Operation("func.func"))
     block = ir.Block()

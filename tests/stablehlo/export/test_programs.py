@@ -1,4 +1,4 @@
-"""What programs written as StableHLO say beside their operations, and how they look."""
+"""The text of exported programs: signatures, annotations, functions, regions and constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import xlapy
 from tests.stablehlo.importing.programs import PROGRAMS
-from tests.stablehlo.importing.runner import arguments_of, by_xla, run
+from tests.stablehlo.importing.runner import arguments_of, run, run_with_xla
 from tests.stablehlo.text.comparison import same
 from tests.stablehlo.text.programs import FORMS
 from xlapy.base.errors import UnsupportedError
@@ -28,7 +28,7 @@ def function_line(text: str, name: str = "@main") -> str:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_is_read_is_written_as_the_same_objects(name: str) -> None:
+def test_printed_programs_parse_to_the_same_objects(name: str) -> None:
     module = parse_text(FORMS[name])
     for forms in (PRINTED, {}):
         text = print_text(module, forms)
@@ -36,14 +36,14 @@ def test_what_is_read_is_written_as_the_same_objects(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_xla_runs_what_is_written(name: str) -> None:
+def test_xla_runs_exported_programs(name: str) -> None:
     module = xlapy.parse_stablehlo(PROGRAMS[name])
     arguments = arguments_of(module)
     text = module.to_stablehlo()
-    assert_close(by_xla(text, *arguments), by_xla(PROGRAMS[name], *arguments), rule="bits")
+    assert_close(run_with_xla(text, *arguments), run_with_xla(PROGRAMS[name], *arguments), rule="bits")
 
 
-def test_a_program_of_jax_goes_round() -> None:
+def test_a_jax_program_survives_the_round_trip() -> None:
     def loss(w: jax.Array, x: jax.Array) -> jax.Array:
         h = jax.nn.softmax(jnp.tanh(x @ w), axis=-1)
         return jax.lax.fori_loop(0, 3, lambda i, s: s * 0.5 + h.sum() * i, 0.0) + jnp.sort(h, axis=0)[0, 0]
@@ -53,8 +53,8 @@ def test_a_program_of_jax_goes_round() -> None:
     module = xlapy.parse_stablehlo(text)
     again = module.to_stablehlo()
     assert_close(run(again, w, x), run(text, w, x), rule="bits")
-    assert_close(by_xla(again, w, x), by_xla(text, w, x), rule="program")
-    # Names of operations and the user's lines come through.
+    assert_close(run_with_xla(again, w, x), run_with_xla(text, w, x), rule="program")
+    # The names of operations and the user's source lines are preserved.
     metadata = [i.metadata for i in xlapy.parse_stablehlo(again).instructions() if i.op.name == "tanh"]
     assert metadata == [i.metadata for i in module.instructions() if i.op.name == "tanh"] and metadata
     assert "loc(" not in module.to_stablehlo(locations=False)
@@ -76,7 +76,7 @@ ENTRY main {
 """
 
 
-def test_what_a_module_says_of_its_entry() -> None:
+def test_signature_attributes_of_the_entry() -> None:
     text = xlapy.parse_hlo(SIGNED).to_stablehlo()
     head = function_line(text)
     assert text.startswith(
@@ -98,7 +98,7 @@ def test_what_a_module_says_of_its_entry() -> None:
     assert again.config.replica_count == again.config.num_partitions == 2
 
 
-def test_tuples_are_taken_apart() -> None:
+def test_tuples_are_flattened() -> None:
     text = xlapy.parse_hlo("""
         HloModule loops
         body { t = (s32[], (f32[2], token[])) parameter(0)
@@ -124,7 +124,7 @@ def test_tuples_are_taken_apart() -> None:
     np.testing.assert_array_equal(run(text, np.array([1, 2], np.float32)), [1, 2])
 
 
-def test_fusions_stand_in_place_and_calls_are_functions() -> None:
+def test_fusions_are_inlined_and_calls_become_functions() -> None:
     text = xlapy.parse_hlo("""
         HloModule parts
         inside { a = f32[2] parameter(0)
@@ -160,7 +160,7 @@ def test_composites_keep_their_names() -> None:
     np.testing.assert_array_equal(run(text, np.array([1, 2], np.float32)), [-1, -2])
 
 
-def test_custom_calls_keep_all_they_say() -> None:
+def test_custom_calls_keep_all_attributes() -> None:
     text = xlapy.parse_hlo("""
         HloModule calls
         helper { ROOT a = f32[] parameter(0) }
@@ -183,7 +183,7 @@ def test_custom_calls_keep_all_they_say() -> None:
         assert said in call
 
 
-def test_infeed_keeps_the_orders_of_its_arrays() -> None:
+def test_infeed_keeps_the_layouts_of_its_arrays() -> None:
     text = xlapy.parse_hlo("""
         HloModule feeds
         ENTRY e { k = token[] after-all()
@@ -221,7 +221,7 @@ def test_dynamic_sizes_have_bounds() -> None:
 
 
 def nested(depth: int, inner: str) -> str:
-    """A module of computations that each use the next: `inner` with its number."""
+    """Returns a module with nested computations, each of which uses the next through `inner` with its number."""
     lines = ["HloModule deep", "f0 { ROOT a = f32[] parameter(0) }"]
     for number in range(1, depth + 1):
         body = inner.format(number - 1)
@@ -231,12 +231,12 @@ def nested(depth: int, inner: str) -> str:
     return "\n".join([*lines, f"ENTRY e {{ x = f32[] parameter(0)\n ROOT r = f32[] call(x), to_apply=f{depth} }}"])
 
 
-def test_calls_may_be_of_any_depth() -> None:
+def test_calls_may_nest_to_any_depth() -> None:
     text = xlapy.parse_hlo(nested(600, "f32[] call(%x), to_apply=f{}")).to_stablehlo()
     assert text.count("func.func private") == 601
 
 
-def test_regions_have_a_greatest_depth() -> None:
+def test_the_nesting_depth_of_regions_is_limited() -> None:
     branch = "f32[] conditional(c, %x), branch_computations={{f{}}}"
     deep = nested(90, branch).replace("\n ROOT", "\n c = s32[] constant(0)\n ROOT")
     assert xlapy.parse_hlo(deep).to_stablehlo().count("stablehlo.case") == 90
@@ -254,7 +254,7 @@ def test_regions_have_a_greatest_depth() -> None:
         ("s = u1[4] parameter(2)", "no tensors of u1"),
     ],
 )
-def test_what_has_no_form(line: str, message: str) -> None:
+def test_inexpressible_programs_are_rejected(line: str, message: str) -> None:
     module = xlapy.parse_hlo(
         f"HloModule m\nENTRY e {{ x = f32[4] parameter(0)\n y = u32[4] parameter(1)\n ROOT {line} }}"
     )
@@ -282,7 +282,7 @@ def test_constants(value: str, text: str) -> None:
     assert_close(run(module.to_stablehlo()), np.asarray(module.entry_computation.root_instruction.literal), rule="bits")
 
 
-def test_many_elements_are_bytes() -> None:
+def test_large_constants_are_printed_as_bytes() -> None:
     values = ", ".join(str(number) for number in range(200))
     text = xlapy.parse_hlo(f"HloModule m\nENTRY e {{ ROOT c = s16[200] constant({{{values}}}) }}").to_stablehlo()
     assert 'dense<"0x000001000200' in text

@@ -1,4 +1,4 @@
-"""Every sample that StableHLO has operations for: jaxlib takes the text, and read back it computes the same."""
+"""jaxlib accepts the StableHLO of every sample that StableHLO can express, and the imported text computes the same."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from xlapy.testing.samples import FAMILIES, NEWER_THAN_JAXLIB, REFUSED_AT_RUN, s
 from xlapy.text import parse_hlo
 
 NEWER = (opcodes.COLLECTIVE_REDUCE,)
-"""Operations that the pinned jaxlib's StableHLO does not have."""
+"""Opcodes whose StableHLO operations the pinned jaxlib does not have."""
 
 JSON_FOR_FFI = "custom_call_json_config"
-"""A configuration in JSON for a target that takes a dictionary: jaxlib's verifier refuses the text."""
+"""Samples with a JSON string as the config of a typed FFI call, which must be a dictionary for jaxlib's verifier."""
 
 
 def written(module: Module) -> str | None:
-    """The StableHLO of a module; None where there is none."""
+    """Returns the StableHLO of a module, or None if StableHLO cannot express it."""
     try:
         return module.to_stablehlo()
     except UnsupportedError as error:
@@ -40,7 +40,7 @@ def written(module: Module) -> str | None:
 
 
 def flat(value: Any) -> list[Any]:
-    """What stands in nested tuples, in order: functions of StableHLO take and give the elements."""
+    """Returns the leaves of nested tuples, which are separate arguments and results in StableHLO."""
     return [leaf for element in value for leaf in flat(element)] if isinstance(value, tuple) else [value]
 
 
@@ -91,7 +91,7 @@ def test_random_modules(seed: int) -> None:
 
 
 @pytest.mark.parametrize("op", sorted(REGISTRY.values(), key=lambda op: op.name), ids=lambda op: op.name)
-def test_every_operation_has_a_rule_or_a_reason(op: OpDef) -> None:
+def test_every_opcode_has_a_rule_or_a_reason(op: OpDef) -> None:
     import_module("xlapy.stablehlo.export")
     assert (op in RULES) != (len(RULES.refusals.get(op, "")) > 10)
     if op in RULES and op not in (opcodes.COPY_START, opcodes.COPY_DONE):

@@ -1,4 +1,4 @@
-"""StableHLO programs that use the operations of a family each, legal for both sides."""
+"""StableHLO programs, each of which uses the operations of one family. Both xlapy and XLA:CPU run them."""
 
 from __future__ import annotations
 

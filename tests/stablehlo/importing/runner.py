@@ -1,7 +1,4 @@
-"""Runs StableHLO text on both sides: imported by xlapy, and as jaxlib converts it to HLO, on XLA:CPU.
-
-Owns the way from text to results; knows no expected values.
-"""
+"""Runs StableHLO text with xlapy and, converted to HLO by jaxlib, with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ Array = np.ndarray[Any, Any]
 
 
 def function(signature: str, results: str, body: str) -> str:
-    """A program of one function: `signature` and the types of its results, the body with its return."""
+    """Returns a program with one function: its signature, its result types and its body with the return."""
     return f"func.func @main({signature}) -> ({results}) {{\n{body}\n}}"
 
 
 def run(text: str, *arguments: Any, platform: str = "interpreter", **options: Any) -> Any:
-    """The result of a program as arrays, in tuples if there are several."""
+    """Returns the result of a program as an array, or as a tuple of arrays if there are several results."""
     module = xlapy.parse_stablehlo(text, **options)
     return _as_arrays(xlapy.Client(platform).compile(module)(*arguments))
 
@@ -34,13 +31,13 @@ def _as_arrays(value: Any) -> Any:
     return tuple(_as_arrays(each) for each in value) if isinstance(value, tuple) else np.asarray(value)
 
 
-def by_xla(text: str, *arguments: Any) -> Any:
-    """What XLA:CPU makes of the same text."""
+def run_with_xla(text: str, *arguments: Any) -> Any:
+    """Returns the result of a program on XLA:CPU."""
     return peer.run_hlo(hlo_of(text), arguments, fast=True)
 
 
 def hlo_of(text: str) -> str:
-    """The HLO text that jaxlib converts StableHLO to."""
+    """Returns the HLO text that jaxlib converts a StableHLO program to."""
     computation = _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
     options = peer.print_options(print_large_constants=True)
     converted: str = computation.get_hlo_module().to_string(options)
@@ -48,7 +45,7 @@ def hlo_of(text: str) -> str:
 
 
 def arguments_of(module: xlapy.Module, seed: int = 0) -> list[Array]:
-    """Small random arguments for the parameters of a module."""
+    """Returns small random arguments for the parameters of a module."""
     generator = np.random.default_rng(seed)
     return [_argument(generator, shape) for shape in module.entry_computation.program_shape.parameters]
 
@@ -63,7 +60,7 @@ def _argument(generator: np.random.Generator, shape: Shape) -> Array:
     return generator.uniform(0.2, 0.9, shape.dimensions).astype(shape.dtype)
 
 
-def both(
+def assert_matches_xla(
     text: str,
     arguments: Sequence[Any] | None = None,
     platforms: Sequence[str] = ("interpreter", "cpu"),
@@ -72,7 +69,7 @@ def both(
     """Asserts that xlapy's platforms and XLA:CPU agree on a program."""
     module = xlapy.parse_stablehlo(text)
     given = arguments_of(module) if arguments is None else list(arguments)
-    expected = by_xla(text, *given)
+    expected = run_with_xla(text, *given)
     for platform in platforms:
         ours = _as_arrays(xlapy.Client(platform).compile(module)(*given))
         assert_close(ours, expected, rule=rule, flush_denormals=True)

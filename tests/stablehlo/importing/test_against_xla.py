@@ -1,4 +1,4 @@
-"""StableHLO programs give what XLA:CPU gives for the same text, on the interpreter and on cpu."""
+"""StableHLO programs compute the same on the interpreter and the CPU compiler as on XLA:CPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.stablehlo.importing.programs import PROGRAMS
-from tests.stablehlo.importing.runner import both, function
+from tests.stablehlo.importing.runner import assert_matches_xla, function
 
 _OWN_ARGUMENTS = {
     "one value in a loop": [np.int32(3)],
@@ -18,7 +18,7 @@ _OWN_ARGUMENTS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     platforms = ["interpreter"] if name.startswith("functions of") else ["interpreter", "cpu"]
-    both(PROGRAMS[name], _OWN_ARGUMENTS.get(name), platforms)
+    assert_matches_xla(PROGRAMS[name], _OWN_ARGUMENTS.get(name), platforms)
 
 
 def _chlo(signature: str, body: str, type_: str) -> str:
@@ -33,7 +33,7 @@ _POINTS = [-30.5, -7.25, -3.0, -0.5, -1e-3, 0.0, 0.25, 0.5, 1.0, 2.0, 4.5, 20.25
 def test_special_functions(name: str, kind: type[np.floating]) -> None:
     x = np.array(_POINTS, kind) / (200 if name == "erf_inv" else 1)
     type_ = f"tensor<{x.size}xf{8 * x.itemsize}>"
-    both(_chlo(f"%x: {type_}", f"{name} %x : {type_}", type_), [x], ["interpreter"])
+    assert_matches_xla(_chlo(f"%x: {type_}", f"{name} %x : {type_}", type_), [x], ["interpreter"])
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_special_functions(name: str, kind: type[np.floating]) -> None:
         ("polygamma", [0.0, 1.0, 2.0, 3.0, 1.5, -1.0, 4.0, 1.0], [1.5, 2.5, 0.25, 4.0, 1.0, 2.0, 10.0, -0.5]),
     ],
 )
-def test_functions_of_two(name: str, x: list[float], y: list[float]) -> None:
+def test_binary_special_functions(name: str, x: list[float], y: list[float]) -> None:
     type_ = "tensor<8xf32>"
     text = _chlo(f"%x: {type_}, %y: {type_}", f"{name} %x, %y : {type_}, {type_}", type_)
-    both(text, [np.array(x, np.float32), np.array(y, np.float32)], ["interpreter"])
+    assert_matches_xla(text, [np.array(x, np.float32), np.array(y, np.float32)], ["interpreter"])
 
 
 @pytest.mark.parametrize("name", ["is_inf", "is_pos_inf", "is_neg_inf"])
@@ -57,7 +57,7 @@ def test_infinities(name: str) -> None:
         "tensor<4xi1>",
         f"%0 = chlo.{name} %x : tensor<4xf32> -> tensor<4xi1>\nreturn %0 : tensor<4xi1>",
     )
-    both(text, [np.array([1, np.inf, -np.inf, np.nan], np.float32)], ["interpreter"])
+    assert_matches_xla(text, [np.array([1, np.inf, -np.inf, np.nan], np.float32)], ["interpreter"])
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_broadcasting(name: str, lhs: str, rhs: str, dimensions: str, result: st
     types = [f"tensor<{sizes}{'x' if sizes else ''}f32>" for sizes in (lhs, rhs, result)]
     attributes = f"<{{broadcast_dimensions = {dimensions}}}>" if dimensions else ""
     body = f'%0 = "chlo.broadcast_{name}"(%x, %y) {attributes} : ({types[0]}, {types[1]}) -> {types[2]}'
-    both(function(f"%x: {types[0]}, %y: {types[1]}", types[2], f"{body}\nreturn %0 : {types[2]}"))
+    assert_matches_xla(function(f"%x: {types[0]}, %y: {types[1]}", types[2], f"{body}\nreturn %0 : {types[2]}"))

@@ -1,4 +1,4 @@
-"""Sizes that are operands: worked out from the shapes of the arguments, bounded at run time, or refused."""
+"""Sizes that are operands: evaluated from the shapes of the arguments, bounded at run time, or rejected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xlapy.base.shape import Shape
 
 
 def _exported(signature: str, body: object) -> str:
-    """A JAX function lowered for arguments of symbolic sizes."""
+    """Returns a JAX function lowered for arguments with symbolic sizes."""
     argument = jax.ShapeDtypeStruct(export.symbolic_shape(signature), np.float32)
     return export.export(jax.jit(body))(argument).mlir_module()
 
@@ -57,7 +57,7 @@ DYNAMIC = function(
 )
 
 
-def test_what_stays_unknown_is_refused() -> None:
+def test_unknown_sizes_are_rejected() -> None:
     with pytest.raises(xlapy.errors.UnsupportedError, match=r"argument 0 is tensor<\?xf32>, whose sizes are unknown"):
         xlapy.parse_stablehlo(DYNAMIC)
     with pytest.raises(
@@ -94,7 +94,7 @@ def test_bounded_sizes_are_dynamic_dimensions() -> None:
     np.testing.assert_array_equal(repeated, [7, 7])
 
 
-def test_a_slice_of_known_extent_from_an_unknown_place() -> None:
+def test_a_slice_of_known_size_at_unknown_start_indices() -> None:
     text = function(
         "%x: tensor<6xf32>, %i: tensor<1xi32>",
         "tensor<?xf32>",

@@ -1,4 +1,4 @@
-"""The entry: donation, layouts, memories, names and places, numbers of devices."""
+"""The entry: donation, layouts, memory spaces, names, locations, and numbers of replicas and partitions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_configuration() -> None:
     assert config.entry_computation_layout.result.to_text() == "(f32[4]{0}, f32[2,3]{0,1})"
 
 
-def test_one_result_is_no_tuple_and_none_an_empty_one() -> None:
+def test_a_single_result_is_not_a_tuple_and_no_results_are_an_empty_tuple() -> None:
     one = xlapy.parse_stablehlo(function("%x: tensor<f32>", "tensor<f32>", "return %x : tensor<f32>"))
     none = xlapy.parse_stablehlo(function("%x: tensor<f32>", "", "return"))
     assert one.entry_computation.program_shape.result.to_text() == "f32[]"
@@ -91,7 +91,7 @@ def test_a_jax_program_with_its_names() -> None:
     np.testing.assert_allclose(run(text, x), np.where(x > 0, np.sin(x), x), rtol=1e-6)
 
 
-def test_results_of_custom_calls_come_in_the_entry_s_layout() -> None:
+def test_custom_call_results_get_the_layout_of_the_entry() -> None:
     text = function(
         "%x: tensor<2x3xf32>",
         "tensor<2x3xf32>",

@@ -1,4 +1,4 @@
-"""Programs with something missing or something wrong are imported or refused; nothing else happens."""
+"""Randomly damaged programs are imported or rejected with an XlaError; no other exception occurs."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ _STRANGE: list[Any] = [
 ]
 
 
-def _mutate(root: ir.Operation, chance: random.Random, attributes: list[Any], types: list[ir.Type]) -> None:
-    """Changes one thing of one operation."""
-    operation = chance.choice([o for o in ir.walk(root) if o is not root])
+def _mutate(root: ir.Operation, rng: random.Random, attributes: list[Any], types: list[ir.Type]) -> None:
+    """Changes one property of a random operation."""
+    operation = rng.choice([o for o in ir.walk(root) if o is not root])
     block = operation.regions[0].blocks[0] if operation.regions and operation.regions[0].blocks else None
     ways = ["result"]
     ways += ["attribute"] * 4 if operation.attributes else []
     ways += ["fewer", "more"] if operation.operands else []
     ways += ["region", "body", "argument"] if block is not None else []
-    way = chance.choice(ways)
+    way = rng.choice(ways)
     if way == "attribute":
-        operation.attributes[chance.choice(list(operation.attributes))] = chance.choice(attributes)
+        operation.attributes[rng.choice(list(operation.attributes))] = rng.choice(attributes)
     elif way == "fewer":
-        operation.operands.pop(chance.randrange(len(operation.operands)))
+        operation.operands.pop(rng.randrange(len(operation.operands)))
     elif way == "more":
-        operation.operands.append(chance.choice(operation.operands))
+        operation.operands.append(rng.choice(operation.operands))
     elif way == "region":
         operation.regions.pop()
     elif way == "body" and block is not None and block.operations:
-        block.operations.pop(chance.randrange(len(block.operations)))
+        block.operations.pop(rng.randrange(len(block.operations)))
     elif way == "argument" and block is not None and block.arguments:
         block.arguments.pop()
     elif operation.results:
-        operation.results[0].type = chance.choice(types)
+        operation.results[0].type = rng.choice(types)
 
 
 def test_mutated_programs() -> None:
-    chance = random.Random(0)
+    rng = random.Random(0)
     attributes, types = list(_STRANGE), []
     for text in TEXTS:
         for operation in ir.walk(parse_text(text)):
             attributes += operation.attributes.values()
             types += [result.type for result in operation.results]
-    outcomes = {"imported": 0, "refused": 0}
+    outcomes = {"imported": 0, "rejected": 0}
     for _ in range(800):
-        root = parse_text(chance.choice(TEXTS))
-        _mutate(root, chance, attributes, types)
+        root = parse_text(rng.choice(TEXTS))
+        _mutate(root, rng, attributes, types)
         try:
             import_program(root)
             outcomes["imported"] += 1
         except XlaError:
-            outcomes["refused"] += 1
+            outcomes["rejected"] += 1
     assert min(outcomes.values()) > 100

@@ -1,4 +1,4 @@
-"""Operations of MLIR's dialects arith, math, cf, shape and tensor, as programs with open sizes compute shapes with."""
+"""Operations of MLIR's dialects arith, math, cf, shape and tensor, which programs with unknown sizes use."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_integers(name: str, expected: Any) -> None:
         ("uge", _unsigned(np.greater_equal)),
     ],
 )
-def test_orders_of_integers(order: str, expected: Any) -> None:
+def test_integer_predicates(order: str, expected: Any) -> None:
     found = _binary(f"arith.cmpi {order},", INTEGERS, OTHERS, "i32", "i1")
     np.testing.assert_array_equal(found, expected(INTEGERS, OTHERS))
 
@@ -90,7 +90,7 @@ ORDERED = {"eq": np.equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.le
 @pytest.mark.parametrize(
     "order", ["false", "true", "ord", "uno", "one", "une", *(f"{u}{o}" for u in "ou" for o in ORDERED)]
 )
-def test_orders_of_floats(order: str) -> None:
+def test_float_predicates(order: str) -> None:
     a, b = FLOATS, OTHER_FLOATS
     is_nan = np.isnan(a) | np.isnan(b)
     plain = {"false": is_nan & False, "true": is_nan | True, "ord": ~is_nan, "uno": is_nan, "one": (a != b) & ~is_nan}
@@ -103,14 +103,14 @@ def test_orders_of_floats(order: str) -> None:
     np.testing.assert_array_equal(_binary(f"arith.cmpf {order},", a, b, "f32", "i1"), expected)
 
 
-def test_the_larger_of_a_number_and_nan() -> None:
+def test_maxnumf_ignores_nan() -> None:
     np.testing.assert_array_equal(_binary("arith.maxnumf", FLOATS, OTHER_FLOATS, "f32"), np.fmax(FLOATS, OTHER_FLOATS))
     np.testing.assert_array_equal(
         _binary("arith.maximumf", FLOATS, OTHER_FLOATS, "f32"), np.maximum(FLOATS, OTHER_FLOATS)
     )
 
 
-def test_conversions_without_sign() -> None:
+def test_unsigned_conversions() -> None:
     text = function(
         "%n: tensor<2xi32>, %x: tensor<2xf32>",
         "tensor<2xi64>, tensor<2xf32>, tensor<2xi8>, tensor<2xi32>, tensor<2xi32>",
@@ -206,7 +206,7 @@ def test_sizes_are_computed(platform: str) -> None:
     np.testing.assert_array_equal(same, x.ravel())
 
 
-def test_sizes_within_bounds_are_known_at_run_time() -> None:
+def test_bounded_sizes_are_read_at_run_time() -> None:
     bounded = "tensor<?x4xf32, #stablehlo.bounds<5, ?>>"
     text = function(
         f"%x: {bounded}",
@@ -221,7 +221,7 @@ def test_sizes_within_bounds_are_known_at_run_time() -> None:
     assert rows == 3
 
 
-def test_parts_of_shapes() -> None:
+def test_splitting_shapes() -> None:
     text = function(
         "",
         "tensor<1xindex>, tensor<2xindex>, index, tensor<3xindex>, i1",

@@ -1,4 +1,4 @@
-"""Shardings over meshes: annotations, constraints, regions computed by hand."""
+"""Shardings over meshes: annotations, constraints and manual computations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_named_shardings() -> None:
     assert by_op == {"add": f"{{{mesh}, [{{'y'}}, {{}}]}}", "reshape": f"{{{mesh}, [{{}}, {{}}]}}"}
 
 
-def test_constraints_and_regions_by_hand_are_custom_calls() -> None:
+def test_constraints_and_manual_computations_become_custom_calls() -> None:
     entry = xlapy.parse_stablehlo(PROGRAM).entry_computation
     calls = [i for i in entry if i.op is xlapy.opcodes.CUSTOM_CALL]
     assert [(i.attributes.custom_call_target, i.shape.to_text(layout=False), str(i.sharding)) for i in calls] == [
@@ -50,7 +50,7 @@ def test_constraints_and_regions_by_hand_are_custom_calls() -> None:
     ]
 
 
-def test_on_a_mesh_of_one_device_parts_are_the_whole() -> None:
+def test_on_a_mesh_with_one_device_shards_are_full_arrays() -> None:
     text = PROGRAM.replace('["x"=2, "y"=4]', '["x"=1, "y"=1]').replace("tensor<4x4xf32>", "tensor<8x16xf32>")
     text = text.replace('"y":(1)2', '"y"').replace(', replicated={"y":(2)2}', "")
     a, b = np.ones((8, 16), np.float32), np.full((8, 16), 2, np.float32)
@@ -65,6 +65,6 @@ def test_on_a_mesh_of_one_device_parts_are_the_whole() -> None:
         (("%p: tensor<4x4xf32>", "%p: tensor<4x4xi32>"), "negate"),
     ],
 )
-def test_refusals(change: tuple[str, str], message: str) -> None:
+def test_invalid_shardings_are_rejected(change: tuple[str, str], message: str) -> None:
     with pytest.raises(ParseError, match=message):
         xlapy.parse_stablehlo(PROGRAM.replace(*change))

@@ -1,4 +1,4 @@
-"""HLO that is not run here: the same instructions with the same attributes as jaxlib's own conversion gives."""
+"""Imported programs that are not executed have the same instructions and attributes as jaxlib's conversion."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ _PLUMBING = frozenset({"parameter", "tuple", "get-tuple-element", "reshape"})
 
 
 def _signatures(module: xlapy.Module) -> list[tuple[Any, ...]]:
-    """What is compared of each instruction: everything but names, order and metadata."""
+    """Returns what is compared of each instruction: everything but names, order and metadata."""
     found = [_signature(i) for c in module.computations for i in c if i.op.name not in _PLUMBING]
     return sorted(found, key=str)
 
@@ -130,7 +130,7 @@ def _ends(module: xlapy.Module) -> list[Any]:
     return [each.sharding for each in (*entry.parameters, entry.root_instruction)]
 
 
-def test_constants_of_other_dialects_and_the_only_public_function_begins() -> None:
+def test_constants_of_other_dialects_and_the_only_public_function_as_entry() -> None:
     module = xlapy.parse_stablehlo("""
         func.func private @inner(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }
         func.func @f(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<i1>) {
@@ -144,7 +144,7 @@ def test_constants_of_other_dialects_and_the_only_public_function_begins() -> No
     assert [i.op.name for i in module.instructions()].count("constant") == 2
 
 
-def test_what_others_write_of_convolutions_and_custom_calls() -> None:
+def test_optional_attributes_of_convolutions_and_custom_calls() -> None:
     module = xlapy.parse_stablehlo("""
         func.func @main(%x: tensor<1x4x1xf32>, %k: tensor<2x1x1xf32>) -> tensor<1x3x1xf32> {
           %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {

@@ -1,4 +1,4 @@
-"""What XLA has no form for, or does not run: values by the specification of StableHLO."""
+"""Programs that XLA cannot express or execute compute the values of the StableHLO specification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUANTIZED = "tensor<4x!quant.uniform<i8:f32, 0.5:-20>>"
 PER_AXIS = "tensor<2x2x!quant.uniform<i8:f32:1, {0.5:1, 0.25:-1}>>"
 
 
-def test_quantizing_clamps_and_rounds_to_even() -> None:
+def test_quantization_clamps_and_rounds_to_even() -> None:
     text = function(
         "%x: tensor<4xf32>",
         "tensor<4xi8>, tensor<4xf32>",
@@ -26,7 +26,7 @@ def test_quantizing_clamps_and_rounds_to_even() -> None:
     np.testing.assert_array_equal(numbers, np.array([1.0, 2.0, 73.5, -54.0], np.float32))
 
 
-def test_operations_mean_the_numbers() -> None:
+def test_operations_compute_on_expressed_values() -> None:
     text = function(
         "%x: tensor<4xi8>, %y: tensor<4xi8>",
         "tensor<4xi8>",
@@ -37,12 +37,12 @@ def test_operations_mean_the_numbers() -> None:
         %4 = stablehlo.bitcast_convert %3 : ({QUANTIZED}) -> tensor<4xi8>
         return %4 : tensor<4xi8>""",
     )
-    # (-10 + 20) / 2 + (0 + 20) / 2 = 15, which is stored as 15 / 0.5 - 20
+    # (-10 + 20) / 2 + (0 + 20) / 2 = 15, whose storage value is 15 / 0.5 - 20.
     result = run(text, np.array([-10, -128, 127, 0], np.int8), np.array([0, -128, 127, -20], np.int8))
     np.testing.assert_array_equal(result, np.array([0, 127, -128, 10], np.int8))
 
 
-def test_scales_along_an_axis_and_in_blocks() -> None:
+def test_per_axis_and_sub_channel_scales() -> None:
     blocks = "tensor<2x4x!quant.uniform<i8:f32:{0:1, 1:2}, {{1.0, 2.0}, {4.0, 8.0}}>>"
     text = function(
         "%x: tensor<2x2xi8>, %y: tensor<2x4xi8>",
@@ -58,7 +58,7 @@ def test_scales_along_an_axis_and_in_blocks() -> None:
     np.testing.assert_array_equal(by_block, np.array([[1, 1, 2, 2], [4, 4, 8, 8]], np.float32))
 
 
-def test_a_sum_in_a_wider_type() -> None:
+def test_a_reducer_in_a_wider_type() -> None:
     text = function(
         "%x: tensor<300xbf16>, %z: tensor<bf16>",
         "tensor<f32>",
@@ -73,7 +73,7 @@ def test_a_sum_in_a_wider_type() -> None:
     assert run(text, ones, ones[0] * 0) == 300
 
 
-def test_complex_numbers_in_order() -> None:
+def test_maximum_of_complex_numbers() -> None:
     text = function(
         "%x: tensor<3xcomplex<f32>>, %y: tensor<3xcomplex<f32>>",
         "tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>, tensor<3xcomplex<f32>>",
@@ -138,14 +138,14 @@ def test_scan_and_ragged_dot() -> None:
 
 
 @pytest.mark.parametrize("name", ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan"])
-def test_functions_hidden_in_custom_calls(name: str) -> None:
+def test_elementwise_custom_call_targets(name: str) -> None:
     call = f"stablehlo.custom_call @mhlo.{name}(%x) : (tensor<2xf32>) -> tensor<2xf32>"
     text = function("%x: tensor<2xf32>", "tensor<2xf32>", f"%0 = {call}\nreturn %0 : tensor<2xf32>")
     module = xlapy.parse_stablehlo(text)
     assert module.entry_computation.root_instruction.op.name == name
 
 
-def test_top_k_hidden_in_a_custom_call() -> None:
+def test_top_k_custom_call_target() -> None:
     text = function(
         "%x: tensor<5xf32>",
         "tensor<2xf32>, tensor<2xi32>",
@@ -185,7 +185,7 @@ def test_composites() -> None:
 def test_einsum_of_repeated_letters(config: str) -> None:
     rank = config.index("-")
     x = (np.arange(3**rank, dtype=np.float32) - 5).reshape((3,) * rank)
-    x.flat[1] = np.nan  # off every diagonal
+    x.flat[1] = np.nan  # This element is on no diagonal.
     expected = np.einsum(config, x)
     type_ = f"tensor<{''.join('3x' * x.ndim)}f32>"
     result = f"tensor<{''.join('3x' * expected.ndim)}f32>"
@@ -213,7 +213,7 @@ def test_einsum_of_a_diagonal_keeps_signs_and_refuses_other_sizes() -> None:
 @pytest.mark.parametrize(
     ("mlir", "dtype"), [("i64", np.int64), ("ui8", np.uint8), ("f32", np.float32), ("i16", np.int16)]
 )
-def test_bits_of_numbers_as_booleans(mlir: str, dtype: type) -> None:
+def test_bitcasts_between_numbers_and_booleans(mlir: str, dtype: type) -> None:
     bits = np.dtype(dtype).itemsize * 8
     numbers, booleans = f"tensor<3x{mlir}>", f"tensor<3x{bits}xi1>"
     text = function(
@@ -231,7 +231,7 @@ def test_bits_of_numbers_as_booleans(mlir: str, dtype: type) -> None:
         assert packed.tobytes() == x.tobytes()
 
 
-def test_bits_that_are_no_number() -> None:
+def test_bitcasts_of_the_wrong_number_of_booleans() -> None:
     text = function(
         "%x: tensor<7xi1>",
         "tensor<ui8>",

@@ -1,4 +1,4 @@
-"""Whether two programs are the same objects, whatever their values are called and wherever they stand."""
+"""Compares two programs as objects, ignoring value names and positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlapy.stablehlo import ir
 
 
 def same(one: ir.Operation, other: ir.Operation) -> str:
-    """The first difference, or "" if there is none."""
+    """Returns the first difference of two programs, or "" if there is none."""
     numbers: tuple[dict[int, int], dict[int, int]] = ({}, {})
     operations = list(ir.walk(one)), list(ir.walk(other))
     for numbered, all_of in zip(numbers, operations, strict=True):
@@ -49,7 +49,7 @@ def _differs(left: ir.Operation, right: ir.Operation, lefts: dict[int, int], rig
 
 
 def _without_defaults(operation: ir.Operation) -> dict[str, Any]:
-    """What MLIR leaves out in the short form and prints in the generic one, or the other way round, is left out."""
+    """Returns the attributes without default values, which MLIR prints in only one of the two forms."""
     return {
         name: value
         for name, value in operation.attributes.items()
@@ -66,7 +66,7 @@ def _without_defaults(operation: ir.Operation) -> dict[str, Any]:
 
 
 def plain(attribute: Any) -> Any:
-    """An attribute of which `==` tells all: elements by type and bits, opaque texts without blanks."""
+    """Returns an attribute in a form that `==` compares completely: elements by type and bits, text without blanks."""
     if isinstance(attribute, ir.ElementsAttribute):
         values = np.ascontiguousarray(attribute.values)
         return attribute.type, values.shape, str(values.dtype), values.tobytes()

@@ -1,4 +1,4 @@
-"""Programs in MLIR text that use every form of the operations of StableHLO, CHLO and func, by topic."""
+"""MLIR programs that use every assembly format of the operations of StableHLO, CHLO and func, by topic."""
 
 from __future__ import annotations
 
@@ -304,4 +304,4 @@ FORMS: dict[str, str] = {
         """,
     ),
 }
-"""Each is read by jaxlib."""
+"""jaxlib parses each of these programs."""

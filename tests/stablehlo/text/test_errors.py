@@ -1,4 +1,4 @@
-"""What is no MLIR text is refused with a place, and nothing but `ParseError` ever comes of any text."""
+"""Invalid MLIR text is rejected with its position; no text raises anything but `ParseError`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def refusal(text: str) -> ParseError:
         ),
     ],
 )  # fmt: skip
-def test_places_and_reasons(line: str, column: int, message: str) -> None:
+def test_errors_in_a_line(line: str, column: int, message: str) -> None:
     error = refusal(FUNCTION.format(line))
     assert message in error.message
     assert (error.filename, error.line) == ("f.mlir", 2)
@@ -93,16 +93,16 @@ def test_places_and_reasons(line: str, column: int, message: str) -> None:
         ("module attributes {a = #b.c<(} {}", "the bracket '}' closes none"),
     ],
 )
-def test_what_is_wrong_beyond_a_line(text: str, message: str) -> None:
+def test_errors_in_whole_texts(text: str, message: str) -> None:
     assert message in refusal(text).message
 
 
-def test_values_of_a_region_end_with_it() -> None:
+def test_values_of_a_region_go_out_of_scope() -> None:
     error = refusal('"x.y"() ({ %0 = "x.z"() : () -> i32 }) : () -> ()\n"x.w"(%0) : (i32) -> ()')
     assert (error.line, error.message) == (2, "the value '%0' is not defined here")
 
 
-def test_functions_see_nothing_from_outside() -> None:
+def test_functions_cannot_capture_values() -> None:
     assert "not defined here" in refusal('%0 = "x.z"() : () -> i32\nfunc.func @f() { return %0 : i32 }').message
 
 
@@ -121,30 +121,30 @@ PIECES = [
 ]
 
 
-def damaged(text: str, chance: random.Random) -> str:
+def damaged(text: str, rng: random.Random) -> str:
     words = re.findall(r"\w+|\s+|.", text)
-    for _ in range(chance.choice((1, 2, 5))):
-        position = chance.randrange(len(words))
-        kind = chance.randrange(4)
+    for _ in range(rng.choice((1, 2, 5))):
+        position = rng.randrange(len(words))
+        kind = rng.randrange(4)
         if kind == 0:
-            words[position] = chance.choice(PIECES)
+            words[position] = rng.choice(PIECES)
         elif kind == 1:
-            words[position:position] = [chance.choice(PIECES)]
+            words[position:position] = [rng.choice(PIECES)]
         elif kind == 2:
-            del words[position : position + chance.choice((1, 3, 30))]
+            del words[position : position + rng.choice((1, 3, 30))]
         else:
-            words[position:position] = words[position : position + 20] * chance.choice((1, 40))
+            words[position:position] = words[position : position + 20] * rng.choice((1, 40))
         words = words or ["x"]
     return "".join(words)
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_damaged_texts_raise_and_nothing_else(name: str) -> None:
-    chance = random.Random(name)
+def test_damaged_texts_raise_only_parse_errors(name: str) -> None:
+    rng = random.Random(name)
     refused = 0
     for _ in range(40):
         try:
-            parse_text(damaged(FORMS[name], chance))
+            parse_text(damaged(FORMS[name], rng))
         except ParseError as error:
             refused += 1
             assert error.line >= 1 and error.message

@@ -1,4 +1,4 @@
-"""MLIR text read: every form gives the objects that the generic one gives, and constants their values."""
+"""Custom assembly formats and the generic form parse to the same objects, and constants to their values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xlapy.stablehlo.text import parse_text
 
 
 def spellings(text: str) -> list[str]:
-    """A program as MLIR prints it: short, generic, and with locations."""
+    """Returns a program as MLIR prints it: in custom form, in generic form, and with locations."""
     with jax_mlir.make_ir_context() as context:
         context.allow_unregistered_dialects = True
         module = mlir.Module.parse(text).operation
@@ -43,7 +43,7 @@ def elements(text: str) -> ir.ElementsAttribute:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_short_and_generic_forms_are_the_same_objects(name: str) -> None:
+def test_custom_and_generic_forms_parse_to_the_same_objects(name: str) -> None:
     text = FORMS[name]
     short, *others = spellings(text)
     module = parse_text(short)
@@ -53,7 +53,7 @@ def test_short_and_generic_forms_are_the_same_objects(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["functions", "elementwise", "sources", "movement", "regions"])
-def test_text_and_portable_artifacts_are_the_same_objects(name: str) -> None:
+def test_text_and_portable_artifacts_give_the_same_objects(name: str) -> None:
     short, *_ = spellings(FORMS[name])
     assert same(parse_text(short), read_bytecode(artifact(short))) == ""
 
@@ -68,7 +68,7 @@ def loss(weights: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
     return jnp.where(total.sum() > 0, jax.lax.cond(total[0, 0] > 0, jnp.sum, jnp.max, total), (noise * total).mean())
 
 
-def test_programs_of_jax() -> None:
+def test_jax_programs() -> None:
     weights = {"up": jnp.ones((3, 8)), "down": jnp.ones((8, 4))}
     lowered = jax.jit(jax.value_and_grad(loss), donate_argnums=0).lower(weights, jnp.ones((5, 3)))
     short = parse_text(lowered.as_text())
@@ -78,7 +78,7 @@ def test_programs_of_jax() -> None:
     assert same(short, parse_text(generic)) == ""
 
 
-def test_locations_of_jax() -> None:
+def test_locations_in_jax_programs() -> None:
     text = jax.jit(lambda x: jnp.sin(x)).lower(1.0).as_text(debug_info=True)
     module = parse_text(text)
     sine = next(operation for operation in ir.walk(module) if operation.name == "stablehlo.sine")
@@ -108,7 +108,7 @@ def test_locations(text: str, location: ir.FileLocation) -> None:
     assert module.regions[0].blocks[0].operations[0].location == location
 
 
-def test_a_long_chain_of_callers_is_no_depth() -> None:
+def test_deep_call_stacks() -> None:
     lines = ['#l0 = loc("f0")', *(f'#l{n} = loc(callsite("f{n}" at #l{n - 1}))' for n in range(1, 2000))]
     module = parse_text('"a.b"() : () -> () loc(#l1999)\n' + "\n".join(lines))
     location = module.regions[0].blocks[0].operations[0].location
@@ -154,7 +154,7 @@ def test_bits_of_floats_are_kept() -> None:
 
 
 def test_decimals_are_rounded_once() -> None:
-    # Just above halfway between two neighbours in bf16, by a digit that float32 would drop.
+    # This number is just above the midpoint of two adjacent bf16 numbers, by a digit that float32 would drop.
     found = elements("dense<1.003906250931322574615478515625> : tensor<bf16>")
     assert (found.type.element, float(found.values)) == (BF16, 1.0078125)
 
@@ -260,7 +260,7 @@ def test_quantized_tensors() -> None:
     assert add.results[0].type == ir.TensorType((4, 2), element)
 
 
-def test_tolerances_end_before_the_type() -> None:
+def test_tolerances_before_a_type() -> None:
     module = parse_text(
         """func.func @f(%a: tensor<2xf64>) {
           check.expect_almost_eq %a, %a, tolerance = 0.1 : tensor<2xf64>
@@ -271,7 +271,7 @@ def test_tolerances_end_before_the_type() -> None:
     assert check.attributes == {"tolerance": ir.FloatAttribute(0.1, ir.ScalarType(F64))}
 
 
-def test_differences_are_counted_without_a_sign() -> None:
+def test_ulp_differences_are_unsigned() -> None:
     line = "check.expect_close %a, %a, max_ulp_difference = {}, min_ulp_difference = 0 : tensor<2xf64>, tensor<2xf64>"
     text = "func.func @f(%a: tensor<2xf64>) {{\n" + line + "\n return }}"
     (check,) = [each for each in ir.walk(parse_text(text.format(2**64 - 1))) if each.name == "check.expect_close"]
@@ -291,7 +291,7 @@ def test_aliases() -> None:
     assert module.regions[0].blocks[0].operations[0].regions[0].blocks[0].operations[0].attributes["c"].values == 3
 
 
-def test_names_and_places() -> None:
+def test_value_names_and_text_positions() -> None:
     module = parse_text(
         'module @m {\n  func.func @f() -> i1 {\n    %a, %b:2 = "x.y"() : () -> (i1, i1, i1)\n'
         "    return %b#1 : i1\n  }\n}"

@@ -1,4 +1,4 @@
-"""Programs that break a rule, and what HLO has no form for: the place, the operation and the reason."""
+"""Programs that break a rule or that HLO cannot express are rejected with the position, operation and reason."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_refused(name: str) -> None:
+def test_rejected(name: str) -> None:
     text, kind, message = CASES[name]
     with pytest.raises(kind, match=message):
         xlapy.parse_stablehlo(text)
@@ -213,7 +213,7 @@ def test_the_line_is_shown_with_a_caret() -> None:
     assert lines[2].strip() == "^"
 
 
-def test_without_text_the_location_tells_the_place() -> None:
+def test_errors_without_text_name_the_location() -> None:
     text = CASES["a missing attribute"][0].replace("\nreturn", ' loc("layer/transpose")\nreturn')
     root = parse_text(text)
     for operation in root.regions[0].blocks[0].operations[0].regions[0].blocks[0].operations:
@@ -222,7 +222,7 @@ def test_without_text_the_location_tells_the_place() -> None:
         import_program(root)
 
 
-def test_regions_may_not_nest_without_end() -> None:
+def test_the_nesting_depth_of_regions_is_limited() -> None:
     depth = 150
     inner = "stablehlo.return %p : tensor<i1>"
     for _ in range(depth):

@@ -1,4 +1,4 @@
-"""What a module says beside its operations: written where StableHLO has a form, told in the log where it has none."""
+"""Information beside the instructions is exported if StableHLO can express it, else dropped with a warning."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ENTRY main {
         ),
     ],
 )
-def test_aliases_of_what_is_not_there(entry: str, message: str) -> None:
+def test_invalid_aliases_are_rejected(entry: str, message: str) -> None:
     text = f"""module attributes {{mhlo.input_output_alias = [{entry}]}} {{
       func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{
         return %x : tensor<2xf32>
@@ -72,7 +72,7 @@ def test_aliases_of_what_is_not_there(entry: str, message: str) -> None:
         xlapy.parse_stablehlo(text)
 
 
-LOSING = """HloModule m, is_scheduled=true
+WITH_DROPPED_INFORMATION = """HloModule m, is_scheduled=true
 
 f {
   a = f32[2,3] parameter(0), sharding={replicated}
@@ -89,12 +89,12 @@ ENTRY main {
 """
 
 
-def test_what_has_no_form_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_dropped_information_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="xlapy"):
-        xlapy.parse_hlo(LOSING, verify=False).to_stablehlo()
+        xlapy.parse_hlo(WITH_DROPPED_INFORMATION, verify=False).to_stablehlo()
     (record,) = caplog.records
-    told = record.getMessage()
-    assert told.startswith("the StableHLO of m lacks ")
+    message = record.getMessage()
+    assert message.startswith("the StableHLO of m lacks ")
     for part in (
         "control dependencies of e",
         "backend_config of c",
@@ -104,11 +104,11 @@ def test_what_has_no_form_is_told(caplog: pytest.LogCaptureFixture) -> None:
         "mhlo.frontend_attributes of r",
         "the order of the schedule of m",
     ):
-        assert part in told, part
-    assert "mhlo.sharding of p" not in told
+        assert part in message, part
+    assert "mhlo.sharding of p" not in message
 
 
-def test_nothing_is_told_where_all_is_written(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_logged_if_nothing_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="xlapy"):
         xlapy.parse_hlo(ALIASED).to_stablehlo()
     assert not caplog.records
