@@ -84,7 +84,7 @@ def test_what_cannot_be_registered(target: Any, options: dict[str, Any], message
         xla.register_custom_call_target("target", target, **options)
 
 
-def test_a_handler_that_does_not_tell_its_version() -> None:
+def test_a_handler_that_does_not_report_its_version() -> None:
     function = HANDLER(lambda address: Frame(address).error(9, b"not ready"))
     with pytest.raises(InvalidArgumentError, match="does not report its version: FAILED_PRECONDITION: not ready"):
         xla.register_custom_call_target("target", function, **TYPED)
@@ -143,7 +143,7 @@ def test_elements_lie_in_the_declared_layouts() -> None:
         assert run(call(result="f32[2,3]{1,0}", more=more), X).tolist() == [[0, 3, 1], [4, 2, 5]]
 
 
-def test_aliased_results_lie_in_their_operand() -> None:
+def test_aliased_results_share_the_buffer_of_their_operand() -> None:
     def add_one(frame: Frame) -> int | None:
         (x,), (y,) = frame.arguments(), frame.results()
         assert x.ctypes.data == y.ctypes.data
@@ -181,7 +181,7 @@ def test_attributes_of_every_kind() -> None:
     assert found["more"] == {"inner": {"x": np.float32(1)}, "n": b"v"}
 
 
-def test_attributes_that_are_none_are_refused_when_the_program_is_compiled() -> None:
+def test_malformed_attributes_are_refused_when_the_program_is_compiled() -> None:
     message = (
         r"r \(custom-call\): the backend_config of a call of API_VERSION_TYPED_FFI is a dictionary of attributes: "
     )
@@ -220,7 +220,7 @@ def test_an_error_of_a_handler_names_the_call_and_its_target() -> None:
                 executable(X)
 
 
-def test_an_error_that_is_nobodys() -> None:
+def test_an_error_object_that_does_not_exist() -> None:
     with (
         registered(handler(lambda _: 4711), **TYPED),
         pytest.raises(ExecutionError, match="failed: it returned an error that another library created"),
@@ -228,7 +228,7 @@ def test_an_error_that_is_nobodys() -> None:
         run(call(), X)
 
 
-def test_errors_are_made_read_and_destroyed() -> None:
+def test_errors_are_created_read_and_destroyed() -> None:
     met: list[Any] = []
 
     def look(frame: Frame) -> int | None:
@@ -245,7 +245,7 @@ def test_errors_are_made_read_and_destroyed() -> None:
     assert met == [((11, "beyond"), (2, "an error that another library created")), (b"?", 77)]
 
 
-def test_what_the_run_tells() -> None:
+def test_run_and_device_ids() -> None:
     met: list[Any] = []
 
     def look(frame: Frame) -> int | None:
@@ -304,7 +304,7 @@ REFUSED: list[tuple[str, Any, dict[str, Any], tuple[int, str]]] = [
 
 
 @pytest.mark.parametrize(("name", "structure", "fields", "expected"), REFUSED)
-def test_functions_that_cannot_do_it_return_an_error(
+def test_unsupported_functions_return_an_error(
     name: str, structure: Any, fields: dict[str, Any], expected: tuple[int, str]
 ) -> None:
     met: list[Any] = []
@@ -373,7 +373,7 @@ def test_a_future_can_fail() -> None:
         run(call(), X)
 
 
-def test_a_future_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_future_that_never_completes(monkeypatch: pytest.MonkeyPatch) -> None:
     values = Flags({"collective_timeout": 0})
     monkeypatch.setattr(flags, "current", lambda: values)
     with (
@@ -417,7 +417,7 @@ def staged(met: list[Any]) -> dict[str, Any]:
     return {"instantiate": begin, "prepare": begin, "initialize": begin, "execute": handler(execute)}
 
 
-def test_stages_run_in_order_and_their_states_live_as_long_as_they_should() -> None:
+def test_stages_run_in_order_and_states_have_the_right_lifetimes() -> None:
     met: list[Any] = []
     _deleted.clear()
     with registered(staged(met)):
@@ -464,7 +464,7 @@ def test_an_error_of_a_stage_names_it() -> None:
         run(call(), X)
 
 
-def test_a_target_registered_anew_is_instantiated_anew() -> None:
+def test_a_target_that_is_registered_again_is_instantiated_again() -> None:
     met: list[Any] = []
     with registered(staged(met)):
         executable = xla.Client("interpreter").compile(call())
@@ -524,7 +524,7 @@ KERNEL_CALLS = [
 
 
 @pytest.mark.parametrize(("name", "result", "element", "config"), KERNEL_CALLS)
-def test_kernels_of_jaxlib_give_what_they_give_xla(name: str, result: str, element: str, config: str) -> None:
+def test_kernels_of_jaxlib_give_the_same_results_as_in_xla(name: str, result: str, element: str, config: str) -> None:
     dtype = {"f32": np.float32, "f64": np.float64, "c128": np.complex128}[element]
     text = kernel(name, result, element, config)
     given = A.astype(dtype)
@@ -534,7 +534,7 @@ def test_kernels_of_jaxlib_give_what_they_give_xla(name: str, result: str, eleme
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_kernels_of_jaxlib_say_what_is_wrong_with_a_call() -> None:
+def test_kernels_of_jaxlib_report_errors_in_a_call() -> None:
     name, result, element, config = KERNEL_CALLS[0]
     with registered(KERNELS[name], name=name, **TYPED):
         for wrong, message in [

@@ -1,4 +1,4 @@
-"""Meaning of the collectives: the specification's examples, every form of groups, and XLA:CPU on four devices."""
+"""Collectives: the specification's examples, every form of groups, and comparison with XLA:CPU on four devices."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_participants_beyond_the_devices_are_refused(mode: GroupMode, message: s
 
 
 @pytest.mark.parametrize(("ids", "message"), [((0, -1), "name id -1, there are 2"), ((0, 1, 0), "name an id twice")])
-def test_participants_are_each_there_once(ids: tuple[int, ...], message: str) -> None:
+def test_each_participant_is_listed_once(ids: tuple[int, ...], message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         participants(GroupList((ids,)), GroupMode.CROSS_REPLICA, 2, 1, 0)
 
@@ -97,7 +97,7 @@ def test_all_reduce_in_every_form_of_groups(groups: str, expected: list[float]) 
     assert lists(run_on_devices(text, [floats(d + 1) for d in range(4)])) == expected
 
 
-# -- one operation after the other
+# -- each operation
 
 
 def test_all_reduce_applies_any_reducer_in_the_order_of_the_group() -> None:
@@ -145,7 +145,7 @@ def test_all_gather_joins_in_the_order_of_the_group() -> None:
     assert lists(run_on_devices(text, [floats([[d], [d + 10]]) for d in range(3)])) == [[[2, 0, 1], [12, 10, 11]]] * 3
 
 
-def test_all_gather_of_several_operands_and_in_two_halves() -> None:
+def test_all_gather_of_several_operands_and_as_start_and_done() -> None:
     text = module(
         """p = f32[1] parameter(0) q = s32[2] parameter(1)
         s = ((f32[1], s32[2]), (f32[2], s32[4])) all-gather-start(p, q), replica_groups={}, dimensions={0}
@@ -158,7 +158,7 @@ def test_all_gather_of_several_operands_and_in_two_halves() -> None:
     assert lists(run_on_devices(text, arguments)) == [(gathered,)] * 2
 
 
-def test_all_reduce_and_collective_permute_in_two_halves() -> None:
+def test_all_reduce_and_collective_permute_as_start_and_done() -> None:
     text = module(
         """p = f32[2] parameter(0)
         s = f32[2] all-reduce-start(p), replica_groups={}, to_apply=add
@@ -183,7 +183,7 @@ def test_a_collective_in_a_generic_asynchronous_pair() -> None:
     assert lists(results) == [[11, 22], [33, 44]]
 
 
-def test_reduce_scatter_gives_each_place_in_the_group_its_block() -> None:
+def test_reduce_scatter_gives_each_position_in_the_group_its_block() -> None:
     text = module(
         """p = f32[2,4] parameter(0) q = f32[1,2] parameter(1)
         ROOT r = (f32[2,2], f32[1,1]) reduce-scatter(p, q), replica_groups={{1,0}}, dimensions={1}, to_apply=add""",
@@ -198,7 +198,7 @@ def test_all_to_all_of_blocks() -> None:
         "p = f32[4,2] parameter(0) ROOT r = f32[4,2] all-to-all(p), replica_groups={{1,0}}, dimensions={0}", 2
     )
     arguments = [floats(np.arange(8).reshape(4, 2) + 10 * d) for d in range(2)]
-    # block 0 goes to the first member, device 1; what comes from device 1 stands first
+    # block 0 goes to the first member, device 1; the block from device 1 is first
     assert lists(run_on_devices(text, arguments)) == [
         [[14, 15], [16, 17], [4, 5], [6, 7]],
         [[10, 11], [12, 13], [0, 1], [2, 3]],
@@ -220,7 +220,7 @@ RAGGED = """x = f32[3] parameter(0) y = f32[4] parameter(1) a = s32[2] parameter
 
 
 def ragged(values: Sequence[float], *numbers: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-    """The arguments of a device: input, then input_offsets, send_sizes, output_offsets, recv_sizes."""
+    """Returns the arguments of a device: input, input_offsets, send_sizes, output_offsets, recv_sizes."""
     return [*floats(values, [0] * 4), *(np.array(n, np.int32) for n in numbers)]
 
 
@@ -229,7 +229,7 @@ def test_ragged_all_to_all_example_of_the_specification() -> None:
     assert lists(run_on_devices(module(RAGGED, 2), arguments)) == [[1, 3, 0, 0], [2, 2, 4, 0]]
 
 
-def test_ragged_all_to_all_of_several_updates_keeps_the_rest_of_the_output() -> None:
+def test_ragged_all_to_all_of_several_updates_keeps_other_rows() -> None:
     text = module(RAGGED.replace("s32[2]", "s32[2,2]"), 2)
     first = ragged([1, 2, 3], [[0, 0], [1, 2]], [[0, 0], [1, 1]], [[0, 0], [3, 0]], [[0, 0], [1, 0]])
     second = ragged([7, 8, 9], [[2, 0], [0, 0]], [[1, 0], [0, 0]], [[1, 0], [0, 0]], [[1, 1], [0, 0]])
@@ -285,7 +285,7 @@ PERMUTE_SLICE = "collective-permute(p, q, from, to), source_target_pairs={{0,1},
 
 
 def slices(*offsets: tuple[int, int]) -> list[list[np.ndarray[Any, Any]]]:
-    """Of device d: an input 10 d, 10 d + 1 ..., an output -d, and offsets in both."""
+    """Returns the arguments of device d: an input 10 d, 10 d + 1 ..., an output -d, and offsets in both."""
     return [
         [
             *floats(np.arange(6).reshape(3, 2) + 10 * d, np.full((4, 2), -d)),
@@ -416,12 +416,12 @@ def test_collective_reduce() -> None:
         ([[-1, 0]] * 3, r"given \[-1, 0\]"),
     ],
 )
-def test_roots_must_be_members_on_which_all_agree(roots: list[list[int]], message: str) -> None:
+def test_all_members_must_give_the_same_valid_roots(roots: list[list[int]], message: str) -> None:
     with pytest.raises(ExecutionError, match=message):
         run_on_devices(module(ROOTED.format("collective-broadcast", ""), 3), rooted(*roots))
 
 
-def test_a_device_alone_reduces_and_gathers_itself() -> None:
+def test_a_single_device_reduces_and_gathers_its_own_operand() -> None:
     text = module(
         """p = f32[2] parameter(0)
         a = f32[2] all-reduce(p), replica_groups={}, to_apply=add
@@ -474,7 +474,7 @@ def test_a_device_alone_reduces_and_gathers_itself() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_the_number_of_devices_is_refused(
+def test_groups_that_do_not_match_the_devices_are_refused(
     entry: str, replicas: int, partitions: int, message: str
 ) -> None:
     text = module(f"p = f32[4] parameter(0) {entry}", replicas, partitions)
@@ -482,7 +482,7 @@ def test_what_does_not_fit_the_number_of_devices_is_refused(
         make_client(8).compile(text)
 
 
-# -- against XLA:CPU: the same bits, sums apart
+# -- comparison with XLA:CPU: the same bits, except for sums
 
 _FORMS = {
     "all-reduce of groups": (4, 1, "a = f32[4,8] all-reduce(p), replica_groups={{3,0},{1,2}}, to_apply=add"),
@@ -538,7 +538,7 @@ def case_of_form(replicas: int, partitions: int, instruction: str) -> Case:
 
 
 def case_of_type(name: str) -> Case:
-    """Every exchange once, of one element type."""
+    """Returns a module with every collective that moves data, for one element type."""
     add = REDUCERS.replace("f32", name) if name != "pred" else REDUCERS.replace("f32", name).replace("] add", "] or")
     add = add[: add.index("subtract")]
     text = module(
@@ -580,7 +580,7 @@ CASES = cases()
 
 @pytest.fixture(scope="module")
 def peer_results() -> dict[str, Any]:
-    """One process for all cases: starting it is what takes the time."""
+    """Runs all cases in one process, because starting it takes most of the time."""
     return dict(zip(CASES, run_on_peer(list(CASES.values())), strict=True))
 
 

@@ -156,7 +156,7 @@ def test_sums_are_rounded_once() -> None:
 
 @pytest.mark.parametrize("t", ["f32", "f64", "c64", "c128"])
 def test_small_products_are_added_term_by_term(t: str) -> None:
-    """As XLA does it: the second term is lost beside the first, the third is not."""
+    """Rounds like XLA: the second term is lost beside the first, the third is not."""
     large = 2.0 ** (25 if t in ("f32", "c64") else 54)
     assert inner(typed(t, [large, 1, -large, 1]), typed(t, [1, 1, 1, 1]), t) == 1
     rng = np.random.default_rng(5)
@@ -177,7 +177,7 @@ def test_longer_sums_of_f32_round_each_sum_but_no_product() -> None:
 
 
 def test_large_products_are_rounded_once() -> None:
-    """More products than are worth adding one by one."""
+    """Uses more products than are added one by one."""
     lhs, rhs = np.ones((1 << 10, 1 << 12), np.float32), np.full((1 << 12, 2), 2.0**-24, np.float32)
     rhs[0] = 1
     assert (evaluate("dot", [lhs, rhs], "f32[1024,2]", MATMUL) == np.float32(1 + 4095 * 2.0**-24)).all()
@@ -200,7 +200,7 @@ def test_wider_result_than_operands() -> None:
     assert inner(typed("f32", [1e30]), typed("f32", [1e30]), "f64") == float(np.float32(1e30)) ** 2
 
 
-def test_operands_of_which_neither_type_is_higher() -> None:
+def test_operands_without_a_higher_precision_type() -> None:
     """A declared floating-point result needs no common type of the operands."""
     for lhs, rhs in (("f8e4m3", "f8e4m3fnuz"), ("f8e5m2", "f8e5m2fnuz")):
         operands = [typed(lhs, [1, 2]), typed(rhs, [3, 4])]
@@ -365,7 +365,7 @@ def test_scaled_dot_of_other_types() -> None:
 FREE = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
 
 
-def test_ragged_rows_meet_their_own_matrix() -> None:
+def test_ragged_rows_are_multiplied_by_the_matrix_of_their_group() -> None:
     lhs, rhs = [[1, 0], [0, 1], [1, 1], [1, 1]], [[[1, 2], [3, 4]], [[10, 20], [30, 40]]]
     value = evaluate("ragged-dot", (lhs, rhs, [1, 2]), "s32[4,2]", FREE)
     assert value.tolist() == [[1, 2], [30, 40], [40, 60], [0, 0]]
@@ -385,7 +385,7 @@ def test_ragged_batches_beyond_the_groups_are_zero() -> None:
 
 
 def test_groups_do_not_see_each_other() -> None:
-    """A NaN in one group's part of an operand reaches no other group."""
+    """Checks that a NaN in one group's part of an operand does not affect other groups."""
     nan = float("nan")
     attributes = "lhs_contracting_dims={1}, rhs_contracting_dims={0}, lhs_ragged_dims={1}"
     value = evaluate("ragged-dot", ([[nan, 2.0]], [[1.0], [3.0]], [1, 1]), "f32[2,1,1]", attributes)

@@ -1,4 +1,4 @@
-"""Meaning of control flow and tuples, partly against XLA:CPU."""
+"""Control flow and tuples: values, and partly comparison with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ ENTRY e { x = f32[2] parameter(0) y = f32[2] parameter(1) c = f32[2] call(x, y),
     assert run(text, np.array([1, 2], np.float32), np.array([5, 9], np.float32)).tolist() == [-5, -9]
 
 
-def test_order_passes_values_on() -> None:
+def test_ordering_ops_pass_values_on() -> None:
     text = """HloModule m
 ENTRY e { x = f32[2] parameter(0) k = token[] after-all() j = token[] after-all(k, k)
   d = f32[2] add-dependency(x, j) t = (f32[2], f32[2]) tuple(d, x) b = (f32[2], f32[2]) opt-barrier(t)

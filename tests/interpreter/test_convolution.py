@@ -190,7 +190,7 @@ def test_sparse_kernels(x: list[int], values: list[int], positions: list[int], s
     assert sparse([x], [[v] for v in values], [[p] for p in positions], sparsity, "1,1").tolist() == [[expected]]
 
 
-def test_a_sparse_kernel_is_that_with_its_zeros() -> None:
+def test_a_sparse_kernel_equals_the_dense_kernel_with_zeros() -> None:
     rng = np.random.default_rng(3)
     x, stored = rng.integers(-3, 4, (2, 8, 5)), rng.integers(1, 4, (6, 4, 3))
     positions = rng.integers(0, 2, stored.shape)
@@ -244,7 +244,7 @@ def test_undefined_sparse_kernels(sparsity: str, positions: Any, error: type[Exc
         sparse([[1, 2, 3, 4]], [[5], [6]], positions, sparsity, "1,1")
 
 
-def test_a_sparse_kernel_says_where_its_elements_stand() -> None:
+def test_a_sparse_kernel_needs_valid_positions() -> None:
     attributes = "dim_labels=bf_oi->bf, sparsity_config={rhs={sparsity=1x2 dimension=1 stride=1}}"
     with pytest.raises(UnsupportedError, match="1x2 dimension=1 stride=1} must be a tuple of its elements and their"):
         evaluate("convolution", (np.ones((1, 4)), np.ones((3, 2))), "f64[1,3]", attributes)

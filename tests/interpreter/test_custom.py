@@ -1,4 +1,4 @@
-"""Custom calls on the interpreter: native code by its C conventions, layouts, effects, the targets of XLA itself."""
+"""Custom calls on the interpreter: native code by C conventions, layouts, side effects, and built-in targets."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_layouts_beyond_an_order_are_refused_to_native_code(layout: str) -> None
 
 @ORIGINAL
 def add_to_first_result(out: int, operands: Any) -> None:
-    """Reads its operand from where the result lies."""
+    """Reads its operand from the buffer of the result."""
     assert operands[0] == out and out % 64 == 0 and operands[1] % 64 == 0
     floats(out, 2)[0] += floats(operands[1], 2)[0]
 
@@ -198,13 +198,13 @@ ALIASED = entry("""
 ONE_TWO, TEN_TWENTY = np.array([1, 2], np.float32), np.array([10, 20], np.float32)
 
 
-def test_aliased_results_lie_in_their_operand_which_does_not_change() -> None:
+def test_aliased_results_share_a_copy_of_their_operand() -> None:
     with registered(add_to_first_result):
         values = run(ALIASED, ONE_TWO, TEN_TWENTY)
     assert [value.tolist() for value in values] == [[1, 2], [10, 20], [11, 2]]
 
 
-def test_what_native_code_spoils_is_a_copy_on_the_interpreter() -> None:
+def test_native_code_that_overwrites_operands_changes_a_copy_on_the_interpreter() -> None:
     @ORIGINAL
     def spoil(out: int, operands: Any) -> None:
         add_to_first_result(out, operands)
@@ -307,7 +307,7 @@ def test_calls_with_effects_run_once_each_in_order() -> None:
         assert met == ["first", "second", "third"]
 
 
-def test_a_loop_calls_in_every_turn() -> None:
+def test_a_loop_calls_the_target_in_every_iteration() -> None:
     computations = """
     body { i = s32[] parameter(0)
       ROOT n = s32[] custom-call(i), custom_call_target="target", custom_call_has_side_effect=true }
@@ -370,17 +370,17 @@ def assert_same(result: Any, expected: Any) -> None:
         assert (result.dtype, result.shape, result.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
 
 
-# -- targets of XLA itself
+# -- built-in targets
 
 
 @pytest.mark.parametrize("target", ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "MoveToHost"])
-def test_marks_change_nothing_on_one_partition(target: str) -> None:
+def test_sharding_annotations_change_nothing_on_one_partition(target: str) -> None:
     x = np.array([[1, -2], [3, np.nan]], np.float32)
     text = entry(f'x = f32[2,2] parameter(0)\nROOT r = f32[2,2] custom-call(x), custom_call_target="{target}"')
     assert run(text, x).tobytes() == x.tobytes()
 
 
-def test_marks_that_split_an_array_need_partitions() -> None:
+def test_sharding_annotations_that_split_an_array_need_partitions() -> None:
     text = entry('x = f32[4] parameter(0)\nROOT r = f32[2] custom-call(x), custom_call_target="SPMDFullToShardShape"')
     message = r"^r \(custom-call\): SPMDFullToShardShape of \(f32\[4\]\) to f32\[2\] needs a partitioned program"
     with pytest.raises(UnsupportedError, match=message):

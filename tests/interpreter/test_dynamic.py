@@ -1,4 +1,4 @@
-"""Dynamic dimensions: what every family of operations makes of arrays that are smaller than their bounds."""
+"""Dynamic dimensions: every family of operations on arrays that are smaller than their bounds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ zero = f32[] constant(0)
 
 @dataclass(frozen=True)
 class Case:
-    """A program that makes `r` of the array `x` and two sizes, and what it is."""
+    """A program that computes `r` from the array `x` and two sizes, and the expected value of `r`."""
 
     name: str
     setup: str
@@ -42,7 +42,7 @@ class Case:
     sizes: tuple[int, int]
     expected: Any
     on_peer: bool = True
-    """Whether XLA:CPU runs it, and gives sizes within the bounds."""
+    """Whether XLA:CPU runs the program and returns sizes within the bounds."""
     computations: str = ""
 
     @property
@@ -289,11 +289,11 @@ def _scalar(function: Any) -> xla.XlaComputation:
     return b.build()
 
 
-# -- what does not fit
+# -- errors
 
 
 def test_sizes_outside_of_the_bounds_are_refused():
-    """XLA computes with them: reductions take what lies within the bound, get-dimension-size gives the number as is."""
+    """Refuses such sizes. XLA computes with them: reductions stop at the bound, get-dimension-size returns the size."""
     text = module(VECTORS + "ROOT r = f32[] reduce(d, zero), dimensions={0}, to_apply=add")
     for size in (-2, 9):
         message = (
@@ -311,7 +311,7 @@ def test_a_dynamic_reshape_needs_sizes_that_hold_the_elements():
         dynamic_result(body, [V8, np.int32(5), np.int32(3)])
 
 
-def test_a_reshape_whose_sizes_are_open_is_refused():
+def test_an_ambiguous_dynamic_reshape_is_refused():
     body = VECTORS + "r = f32[<=2,<=4] reshape(d)"
     with pytest.raises(
         UnsupportedError, match=r"f32\[<=8\] to f32\[<=2,<=4\] leaves open which .* \[0, 1\] has which size"
@@ -319,7 +319,7 @@ def test_a_reshape_whose_sizes_are_open_is_refused():
         dynamic_result(body, [V8, np.int32(5), np.int32(3)])
 
 
-def test_a_transform_takes_its_dimension_in_full():
+def test_a_transformed_dimension_must_have_its_full_size():
     body = VECTORS + "c = c64[<=8] convert(d)\nr = c64[<=8] fft(c), fft_type=FFT, fft_length={8}"
     with pytest.raises(
         ExecutionError, match=r"with the sizes at run time: fft FFT .* dimension 0 of c64\[3\] must be 8"
@@ -349,7 +349,7 @@ def test_collectives_are_refused_when_the_program_is_compiled():
         xla.Client("interpreter").compile(text)
 
 
-# -- what is declared
+# -- conforming values to declared shapes
 
 
 @pytest.mark.parametrize(
@@ -360,12 +360,12 @@ def test_collectives_are_refused_when_the_program_is_compiled():
         ("f32[8] set-dimension-size(d, eight), dimensions={0}", V8),
     ],
 )
-def test_a_dimension_declared_static_has_its_bound_for_size(instruction: str, expected: np.ndarray[Any, Any]):
+def test_a_dimension_declared_static_has_its_bound_as_size(instruction: str, expected: np.ndarray[Any, Any]):
     text = module(VECTORS + "eight = s32[] constant(8)\nROOT r = " + instruction)
     np.testing.assert_array_equal(run(text, [V8, np.int32(3), np.int32(0)]), expected)
 
 
-def test_a_dimension_declared_dynamic_has_the_size_that_is_there():
+def test_a_dimension_that_becomes_dynamic_has_its_bound_as_size():
     text = module(
         "x = f32[8] parameter(0)\nr = f32[<=8] negate(x)\nROOT n = s32[] get-dimension-size(r), dimensions={0}"
     )
@@ -378,11 +378,11 @@ def test_arguments_take_the_dimensions_of_parameters():
     np.testing.assert_array_equal(run(text, [V8, np.int32(3), np.int32(0)]), -V8)
 
 
-# -- inside computations of scalars
+# -- inside scalar computations
 
 
 def test_a_body_with_sizes_of_its_own():
-    """Of each element as many ones as it says are summed: the sizes differ from element to element."""
+    """Sums as many ones as each element says, so that sizes differ from element to element."""
     computations = """
 count {
   p = s32[] parameter(0)

@@ -445,7 +445,7 @@ def test_operands_are_not_written(op: OpDef) -> None:
         evaluate(op, *arrays)
 
 
-def test_an_element_type_without_meaning_is_an_error() -> None:
+def test_an_unsupported_element_type_is_an_error() -> None:
     with pytest.raises(UnsupportedError, match=r"sine\.1: not defined for elements of s32"):
         KERNELS[opcodes.SINE].apply("sine.1", [np.array([1], np.int32)])
 
@@ -457,6 +457,6 @@ def test_zero_sizes_and_scalars() -> None:
             assert evaluate(op, *[np.float32(1)] * op.arity.minimum).shape == ()
 
 
-def test_large_arrays_take_seconds_at_most() -> None:
+def test_large_arrays_take_at_most_seconds() -> None:
     x = np.ones(1 << 24, np.float32)
     assert evaluate(opcodes.ADD, x, x)[-1] == 2

@@ -26,7 +26,7 @@ def gather_of_rows(t: str, rows: int, columns: int, index_type: str, count: int)
 
 
 def pair_gather(index_type: str) -> str:
-    """Two neighbours of f32[6], one index."""
+    """Gathers two neighboring elements of f32[6] with one index."""
     return f"""HloModule m
         ENTRY e {{
           p = f32[6] parameter(0)
@@ -37,7 +37,7 @@ def pair_gather(index_type: str) -> str:
 
 
 def pair_scatter(index_type: str) -> str:
-    """Two neighbours into f32[6], one index."""
+    """Scatters two neighboring elements into f32[6] with one index."""
     return f"""HloModule m
         f {{
           a = f32[] parameter(0)
@@ -134,7 +134,7 @@ def test_gather_with_batching_dimensions():
     assert evaluate(text, operand, indices).tolist() == [[10, 21], [12, 20], [11, 22], [10, 22]]
 
 
-def test_a_batching_dimension_goes_by_the_batch_even_where_an_index_is_given_for_it():
+def test_a_batching_dimension_ignores_an_index_for_it():
     text = """HloModule m
         ENTRY e {
           p = s32[2,3] parameter(0)
@@ -209,7 +209,7 @@ def test_scatter_drops_a_window_that_is_partly_outside():
     assert value.tolist() == [[1, 1, 0], [1, 2, 1], [0, 1, 1]]
 
 
-def test_scatter_goes_window_by_window_even_where_window_dimensions_come_first():
+def test_scatter_is_window_by_window_even_if_window_dimensions_come_first():
     text = """HloModule m
         f {
           a = f32[] parameter(0)
@@ -227,7 +227,7 @@ def test_scatter_goes_window_by_window_even_where_window_dimensions_come_first()
     assert evaluate(text, np.zeros(5, np.float32), [[1], [0]], updates).tolist() == [1, 3, 5, 4, 0]
 
 
-def test_scatter_of_two_operands_keeps_the_best_and_its_place():
+def test_scatter_of_two_operands_keeps_the_best_and_its_index():
     text = """HloModule m
         f {
           best = f32[] parameter(0)
@@ -262,7 +262,7 @@ def test_sums_round_at_every_step_in_the_element_type():
     assert evaluate(text, np.zeros(1, one), np.zeros(1000, np.int32), np.ones(1000, one)).tolist() == [256]
 
 
-def test_the_operand_is_left_as_it_was():
+def test_the_operand_is_not_modified():
     operand = np.zeros(3, np.float32)
     evaluate(scatter_of_rows("f32", 3, 2, "add(a, b)"), operand, np.int32([0, 0]), np.float32([1, 2]))
     assert operand.tolist() == [0, 0, 0]

@@ -86,7 +86,7 @@ def test_a_matrix_that_is_not_positive_definite_gives_nan_throughout(a: list[lis
     assert np.isnan(cholesky(np.array(a, np.complex64).T.copy(), f"c64[{size},{size}]", lower=False)).all()
 
 
-def test_the_rest_of_the_batch_is_not_concerned() -> None:
+def test_the_rest_of_the_batch_is_not_affected() -> None:
     result = cholesky([[[-1, 0], [0, 1]], [[4, 0], [2, 5]]], "f32[2,2,2]")
     assert np.isnan(result[0]).all() and result[1].tolist() == [[2, 0], [1, 2]]
 
@@ -122,7 +122,7 @@ def solve_attributes(left: bool, lower: bool, unit: bool, transpose: str) -> str
 
 
 def triangle(a: Array, lower: bool, unit: bool) -> Array:
-    """The part of `a` that counts, in float64 or complex128."""
+    """Returns the triangle of `a` that is read, in float64 or complex128."""
     part = np.tril(wide(a)) if lower else np.triu(wide(a))
     identity = np.eye(a.shape[-1])
     return np.where(identity == 1, 1, part) if unit else part
@@ -199,7 +199,7 @@ def test_the_solution_solves_the_equation(element_type: str) -> None:
 
 @pytest.mark.parametrize("element_type", TYPES + NARROW)
 def test_solutions_agree_with_xla(element_type: str) -> None:
-    """The bound is that of the residual, carried through the inverse matrix."""
+    """Checks the error against the bound of the residual times the norm of the inverse matrix."""
     flags = all_flags() if element_type in ("f32", "c64") else all_flags()[::5]
     sizes = [((), (5, 3)), ((3,), (4, 1)), ((2, 1), (1, 2))]
     cases = [solve_case(element_type, *sizes[i % 3], 3 * i, **f) for i, f in enumerate(flags)]
@@ -274,7 +274,7 @@ def test_each_kind_is_the_sum_of_its_definition(rank: int) -> None:
 
 
 def test_single_precision_transforms_are_computed_in_single_precision() -> None:
-    """Which gives the bits of XLA, but for the rounding of a length that is no power of two."""
+    """Compares bits with XLA, except for the rounding of a length that is not a power of two."""
     cases = [
         Case("fft", (values("f32", (3, 16), 3),), "c64[3,9]", fft_attributes("RFFT", (16,))),
         Case("fft", (values("c64", (3, 8), 4),), "c64[3,8]", fft_attributes("FFT", (8,))),
@@ -286,7 +286,7 @@ def test_single_precision_transforms_are_computed_in_single_precision() -> None:
 
 
 def test_infinite_elements_make_infinite_sums() -> None:
-    """Real and imaginary parts do not meet where there is nothing to multiply but the length."""
+    """Checks that real and imaginary parts do not mix if the transform only multiplies by the length."""
     x = np.array([np.inf + 1j, 2], np.complex64)
     assert str(fft(x, "c64[2]", "FFT", 2).tolist()) == "[(inf+1j), (inf+1j)]"
 
@@ -356,7 +356,7 @@ def test_lengths_of_zero_give_zeros(
     assert result.shape == Shape.parse(shape).dimensions and not result.any()
 
 
-def test_inverses_undo() -> None:
+def test_inverse_transforms_undo_transforms() -> None:
     x = values("c64", (5, 6, 7), 3)
     spectrum = fft(x, "c64[5,6,7]", "FFT", 5, 6, 7)
     again = fft(spectrum, "c64[5,6,7]", "IFFT", 5, 6, 7)

@@ -277,7 +277,7 @@ def test_get_dimension_size():
     assert evaluate(opcodes.GET_DIMENSION_SIZE, MATRIX, dimension=1) == np.int32(3)
 
 
-def test_sizes_of_what_is_declared_static_cut_nothing_off():
+def test_sizes_of_static_dimensions_are_ignored():
     text = """HloModule m
 ENTRY e {
   x = f32[2,3] parameter(0)
@@ -309,7 +309,7 @@ def test_samples_equal_xla_cpu(sample):
         assert_close(value, peer.run_hlo(sample.text, arguments, fast=True), rule="bits", flush_denormals=True)
 
 
-def test_a_number_is_updated_whole_also_in_a_reduction():
+def test_dynamic_update_slice_of_a_scalar_in_a_reducer():
     text = """
 HloModule m
 

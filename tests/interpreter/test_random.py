@@ -109,9 +109,7 @@ def test_known_bits() -> None:
 
 @pytest.mark.parametrize(("algorithm", "words"), ALGORITHMS)
 @pytest.mark.parametrize(("first", "rest", "whole"), [("u32[8]", "u32[8]", "u32[16]"), ("u64[2]", "u64[4]", "u64[6]")])
-def test_the_next_state_goes_on_where_the_bits_end(
-    algorithm: str, words: int, first: str, rest: str, whole: str
-) -> None:
+def test_the_next_state_continues_after_the_bits(algorithm: str, words: int, first: str, rest: str, whole: str) -> None:
     start = [9, 2**64 - 1, 5] if words == 3 else [9, 77]
     state, head = random_bits(algorithm, start, first)
     _, tail = random_bits(algorithm, state, rest)
@@ -120,7 +118,7 @@ def test_the_next_state_goes_on_where_the_bits_end(
 
 
 def test_two_words_of_philox_state_lose_the_carry() -> None:
-    """Their upper half is the key, which stays: beyond 2^64 blocks the numbers repeat, as XLA's do."""
+    """Checks that the upper half, which is the key, does not change: numbers repeat after 2^64 blocks, as in XLA."""
     assert random_bits("rng_philox", [9, 2**64 - 1], "u32[8]")[0] == [9, 1]
     assert random_bits("rng_philox", [9, 2**64 - 1, 5], "u32[8]")[0] == [9, 1, 6]
 
@@ -277,7 +275,7 @@ def test_each_instruction_of_a_run_draws_its_own_numbers() -> None:
 # -- rng-get-and-update-state
 
 
-def test_the_state_starts_as_xlas_does_and_moves_on_by_delta() -> None:
+def test_the_state_starts_like_xlas_and_advances_by_delta() -> None:
     context = Context()
     cases = [Case("rng-get-and-update-state", (), "u64[2]", f"delta={delta}") for delta in (3, 2**62, 1)]
     states = [value.tolist() for value in evaluate_all(cases, context)]
@@ -347,7 +345,7 @@ def test_stochastic_conversion_agrees_with_xla(source: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["u8", "bf16", "pred"])
-def test_targets_that_xla_does_not_convert_to(target: str) -> None:
+def test_conversion_targets_that_xla_does_not_support(target: str) -> None:
     operands = [np.ones(2, np.float32), np.ones(2, np.uint32)]
     with pytest.raises(UnsupportedError, match="converts to signed integers, declared " + target):
         evaluate("stochastic-convert", operands, f"{target}[2]")

@@ -63,25 +63,25 @@ class TestExamplesOfTheSpecification:
 
 
 class TestInitialValue:
-    def test_it_enters_once(self):
+    def test_the_initial_value_is_used_once(self):
         assert reduce([1, 10, 100], 1000, "s32[]", "0", "add.s32") == 1111
         assert reduce([[1, 10], [100, 2]], 1000, "s32[]", "0,1", "add.s32") == 1113
 
-    def test_it_stands_on_the_left(self):
+    def test_the_initial_value_is_the_left_operand(self):
         assert reduce([1, 2, 3], 7, "s32[]", "0", "earlier") == 7
         assert reduce([1, 2, 3], 7, "s32[]", "0", "later") == 3
 
-    def test_of_no_elements_it_is_the_result(self):
+    def test_a_reduction_of_no_elements_returns_the_initial_value(self):
         assert reduce(np.zeros((0, 3), np.int32), 5, "s32[3]", "0", "add.s32").tolist() == [5, 5, 5]
         values = [np.zeros((2, 0), np.float32), np.zeros((2, 0), np.int32), 1.5, 7]
         result = evaluate("reduce", values, "(f32[2], s32[2])", "dimensions={1}, to_apply=argmax")
         assert [part.tolist() for part in result] == [[1.5, 1.5], [7, 7]]
 
-    def test_of_no_dimensions_the_operand_is_the_result(self):
+    def test_a_reduction_of_no_dimensions_returns_the_operand(self):
         assert reduce([1, 2], 5, "s32[2]", "", "add.s32").tolist() == [1, 2]
         assert reduce(3, 5, "s32[]", "", "add.s32") == 3
 
-    def test_of_one_element_that_is_the_result(self):
+    def test_a_reduction_of_one_element_returns_it(self):
         assert reduce([[1, 2]], 5, "s32[2]", "0", "add.s32").tolist() == [1, 2]
 
 
@@ -141,7 +141,7 @@ class TestElementTypes:
 
     @pytest.mark.parametrize("t", ["bf16", "f16", "f8e4m3fn"])
     def test_long_sums_are_those_of_blocks(self, t: str):
-        """One by one, ones would vanish beside a large sum: bf16 would stay at 256."""
+        """Added one by one, ones would be lost beside a large sum: bf16 would stay at 256."""
         for size in (64, 1000) if t != "f8e4m3fn" else (256,):
             ones = typed(t, np.full(size, 1))
             assert float(reduce(ones, typed(t, 0), f"{t}[]", "0", f"add.{t}")) == (size if size != 256 else 128)
@@ -164,7 +164,7 @@ class TestElementTypes:
         reduced = ",".join(map(str, range(59)))
         assert reduce(values, 0.0, "f32[3]", reduced, "add.f32").tolist() == [40] * 3
 
-    def test_a_reducer_that_is_not_associative_goes_from_the_initial_value_on(self):
+    def test_a_non_associative_reducer_starts_with_the_initial_value(self):
         values, init = np.array([3, 5, 7, 11], np.float32), np.float32(100)
         assert reduce(values, init, "f32[]", "0", "subtract.f32") == 100 - 3 - 5 - 7 - 11
         assert reduce(values.reshape(2, 2), init, "f32[2]", "1", "subtract.f32").tolist() == [92, 82]
@@ -220,7 +220,7 @@ def _reduce_cases(t: str, op: str, special: bool) -> list[Case]:
 
 
 @pytest.mark.parametrize("op", ["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
-def test_integers_are_those_of_xla(op: str):
+def test_integers_equal_those_of_xla(op: str):
     cases = [case for t in (*INTEGERS, "pred") for case in _reduce_cases(t, op, special=True)]
     for case, ours, theirs in on_both_sides(cases):
         assert_close(ours, theirs, rule="bits", where=case.title)

@@ -26,7 +26,7 @@ class TestMap:
         result = evaluate("map", [[1, 2, 3], [10, 20, 30]], "s32[3]", "dimensions={0}, to_apply=subtract.s32")
         assert result.tolist() == [-9, -18, -27]
 
-    def test_a_scalar_beside_arrays_is_the_same_everywhere(self):
+    def test_a_scalar_beside_arrays_is_used_at_every_index(self):
         result = evaluate("map", [[[1, 2], [3, 4]], 10], "s32[2,2]", "dimensions={0,1}, to_apply=subtract.s32")
         assert result.tolist() == [[-9, -8], [-7, -6]]
 
@@ -43,7 +43,7 @@ class TestMap:
         assert result.tolist()[:4] == [-2, 0, 0, 6]
         assert np.isnan(result[4])
 
-    def test_loops_end_each_for_itself(self):
+    def test_nested_loops_end_independently(self):
         result = run_text(SAMPLES["map_with_loop"], np.array([0, 1, 2, 255, 256, 2**32 - 1], np.uint32))
         assert result.tolist() == [0, 1, 2, 8, 9, 32]
 

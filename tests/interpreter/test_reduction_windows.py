@@ -67,7 +67,7 @@ class TestExamplesOfTheSpecification:
 
 
 class TestReduceWindow:
-    def test_the_initial_value_enters_once(self):
+    def test_a_windows_initial_value_is_used_once(self):
         assert reduce_window([1, 2, 3], 100, "s32[2]", "size=2", "add.s32").tolist() == [103, 105]
         assert reduce_window([1, 2, 3], 100, "s32[3]", "size=1", "add.s32").tolist() == [101, 102, 103]
 
@@ -134,7 +134,7 @@ class TestReduceWindow:
         assert result.tolist() == [256, 256]
 
     def test_elements_come_one_by_one_in_row_major_order(self):
-        """Padding is passed over; the initial value comes first."""
+        """Padding is skipped; the initial value comes first."""
         values = np.arange(1, 5, dtype=np.float32).reshape(2, 2)
         differences = reduce_window(values, 10.0, "f32[2,1]", "size=2x2 pad=1_0x0_0", "subtract.f32")
         assert differences.tolist() == [[7], [0]]
@@ -171,8 +171,8 @@ class TestSelectAndScatter:
         result = select_and_scatter([1.0, 9, 1], [3.0], 10.0, "f32[3]", "size=3")
         assert result.tolist() == [10, 13, 10]
 
-    def test_nan_is_not_kept_and_does_not_keep(self):
-        """Compared with NaN nothing is greater or equal, so whatever comes later replaces what was selected."""
+    def test_nan_neither_replaces_nor_protects_an_element(self):
+        """No comparison with NaN is true, so that the next element always replaces the selected one."""
         result = select_and_scatter([9.0, np.nan, 1, 0], [1.0], 0.0, "f32[4]", "size=4")
         assert result.tolist() == [0, 0, 1, 0]
 
@@ -333,7 +333,7 @@ def test_select_and_scatter_is_that_of_xla(t: str):
 
 
 def test_large_windows():
-    """A quarter of a million elements a window, a quarter of a million windows."""
+    """Folds a quarter of a million windows of a quarter of a million elements each."""
     operand = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
     largest = reduce_window(operand, -np.float32(np.inf), "f32[513,513]", "size=512x512", "maximum.f32")
     running = reduce_window(operand, 0.0, "f32[1024,1024]", "size=1024x1 pad=1023_0x0_0", "add.f32")

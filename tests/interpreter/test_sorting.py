@@ -52,7 +52,7 @@ def topk(t: str, sizes: str, result: str, attributes: str) -> str:
 
 
 def keys_of(text: str, *arrays: np.ndarray) -> list[np.ndarray] | None:
-    """The keys that the comparator of the sort in a module is read as."""
+    """Returns the keys that are recognized in the comparator of a module's sort."""
     root = parse_hlo(text).entry_computation.root_instruction
     return sort_keys.comparator_keys(Context(), root.to_apply, arrays)
 
@@ -85,7 +85,7 @@ def test_equal_elements_keep_their_order(comparator: str):
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 8, 9, 64, 100])
 @pytest.mark.parametrize("rows", [0, 1, 3])
-def test_merging_serves_rows_of_any_length(rows: int, length: int):
+def test_merge_sort_handles_rows_of_any_length(rows: int, length: int):
     keys = np.random.default_rng(2).integers(0, 40, (rows, length)).astype(np.int32)
     value = evaluate(sort(["s32"], f"{rows},{length}", DIFFERENCE, 1), keys)
     np.testing.assert_array_equal(value, np.sort(keys, axis=1))
@@ -105,7 +105,7 @@ def test_a_comparator_that_contradicts_itself_still_gives_a_permutation():
         assert sorted(result.view(np.int32)) == sorted(values.view(np.int32)), comparator
 
 
-def test_the_comparator_may_read_nothing_of_an_operand_and_be_a_parameter():
+def test_the_comparator_may_ignore_an_operand_and_be_a_parameter():
     flags = np.array([False, True, False, True])
     places = np.arange(4, dtype=np.int32)
     only_left = "n = pred[] not(p1)\nROOT r = pred[] and(p0, n)"
@@ -114,7 +114,7 @@ def test_the_comparator_may_read_nothing_of_an_operand_and_be_a_parameter():
     assert sorted(order) == [0, 1, 2, 3]
 
 
-# How comparators are read
+# Recognizing keys in comparators
 
 
 def test_total_order_and_partial_order_of_floats():
@@ -156,7 +156,7 @@ def test_total_order_and_partial_order_of_floats():
         ("l = pred[] compare(p0, p1), direction=LT\nt = pred[] constant(true)\nROOT r = pred[] and(t, l)", 1),
     ],
 )
-def test_comparators_that_compare_by_keys_are_read_as_keys(comparator: str, count: int):
+def test_comparators_that_compare_by_keys_are_recognized(comparator: str, count: int):
     rng = np.random.default_rng(4)
     arrays = [rng.integers(-3, 3, (2, 50)).astype(np.int32) for _ in range(2)]
     text = sort(["s32", "s32", "s32"], "2,50", comparator, 1)
@@ -180,7 +180,7 @@ def test_comparators_that_compare_by_keys_are_read_as_keys(comparator: str, coun
         "ROOT r = pred[] constant(true)",
     ],
 )
-def test_other_comparators_are_not(comparator: str):
+def test_other_comparators_are_not_recognized(comparator: str):
     values = np.arange(6, dtype=np.int32)
     assert keys_of(sort(["s32", "s32"], "6", comparator, 0), values, values) is None
 
@@ -235,7 +235,7 @@ NOT_ON_XLA = {
     "topk_dynamic": "dynamic results",
 }
 PLAIN_LESS_THAN = ("sort_descending", "sort_middle")
-"""Samples that compare floats by IEEE's order, where NaN has no place."""
+"""Samples that compare floats by IEEE's order, in which NaN is unordered."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Meaning of transfers: copies, infeed and outfeed, send and recv with the host and between devices."""
+"""Transfers: copies, infeed and outfeed, send and recv with the host and between devices."""
 
 from __future__ import annotations
 
@@ -102,18 +102,18 @@ def test_the_host_may_feed_while_the_program_waits() -> None:
         ((np.zeros(2, np.float32), "x"), r"i \(infeed\) element 1 takes an array, given str"),
     ],
 )
-def test_what_is_fed_in_must_have_the_declared_shape(value: Any, message: str) -> None:
+def test_infeed_values_must_have_the_declared_shape(value: Any, message: str) -> None:
     executable = compile_on_devices(module(DOUBLED))
     executable.devices[0].transfer_to_infeed(value)
     with pytest.raises(InvalidArgumentError, match=message):
         executable()
 
 
-def test_an_infeed_of_the_empty_tuple_waits_for_nothing() -> None:
+def test_an_infeed_of_the_empty_tuple_does_not_wait() -> None:
     run_on_devices(module("k = token[] after-all() ROOT i = ((), token[]) infeed(k)"))
 
 
-def test_what_is_fed_out_outlives_the_arguments() -> None:
+def test_outfeed_values_outlive_the_arguments() -> None:
     text = module("p = f32[2] parameter(0) k = token[] after-all() ROOT o = token[] outfeed(p, k)")
     executable = compile_on_devices(text)
     (argument,) = floats([1, 2])
@@ -244,7 +244,7 @@ CHOICE = """i = u32[] replica-id() j = s32[] convert(i) p = f32[2] parameter(0)
   ROOT c = f32[2] conditional(j, p, p), branch_computations={sender, receiver}"""
 
 
-def test_a_channel_without_pairs_joins_two_devices_in_the_order_of_the_starts() -> None:
+def test_a_channel_without_pairs_connects_two_devices_in_start_order() -> None:
     text = module(CHOICE, 2, computations=BRANCHES)
     assert lists(run_on_devices(text, [floats([1, 2]), floats([0, 0])])) == [[1, 2], [-9, -18]]
 
@@ -281,7 +281,7 @@ def test_senders_and_receivers_must_be_known(text: str, devices: int, message: s
         run_on_devices(text, [floats([0, 0])] * devices)
 
 
-def test_what_is_sent_must_have_the_shape_that_is_received() -> None:
+def test_sent_values_must_have_the_shape_of_the_recv() -> None:
     received = PLAIN[PLAIN.index("v =") :]
     text = module(PLAIN.replace(received, received.replace("f32[2]", "f32[3]")))
     with pytest.raises(ExecutionError, match=r"w \(recv-done\): f32\[2\] was sent, f32\[3\] is expected"):

@@ -1,4 +1,4 @@
-"""Meaning of making tuples and taking them apart, also against XLA:CPU."""
+"""Tuple and get-tuple-element: values, and comparison with XLA:CPU."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ ENTRY main { ROOT x = s32[] parameter(0) }
         result = scalar_computations.apply_scalar_computation(Context(), body, [X[:0], Y[:0]])
         assert (result.shape, result.dtype) == ((0,), np.float32)
 
-    def test_a_map_inside_a_map_over_nothing(self):
+    def test_a_map_inside_a_map_over_an_empty_array(self):
         module = parse_hlo("""HloModule m
 sum { p = f32[] parameter(0) q = f32[] parameter(1) ROOT r = f32[] add(p, q) }
 mirrored { p = f32[] parameter(0) b = f32[3] broadcast(p), dimensions={}
@@ -164,7 +164,7 @@ ENTRY main { x = s32[40] parameter(0) ROOT r = s32[40] map(x), dimensions={0}, t
         assert len(set(expected.tolist())) > 20
         assert run(module, x).tolist() == expected.tolist()
 
-    def test_a_loop_that_no_instance_enters(self):
+    def test_a_loop_that_no_batch_element_enters(self):
         module = applied_by_map(BODIES["while"])
         none = np.full(6, -3, np.int32)
         assert_close(run(module, X, none), one_by_one(named(module, "body"), X, none))
@@ -215,7 +215,7 @@ class TestArraysAsArguments:
             *[[np.array([[n, -n], [3, 0]])] for n in (1, 2, 7)],
         )
 
-    def test_scales_that_mean_none(self):
+    def test_scales_that_mean_no_scale(self):
         entry = """
           x = bf16[2,4] parameter(0)
           y = bf16[4,2] parameter(1)
@@ -273,7 +273,7 @@ ENTRY main {{ x = f32[6] parameter(0) ROOT r = f32[6] map(x), dimensions={{0}}, 
 
 
 class TestInstanceByInstance:
-    def test_random_numbers_of_the_run_are_drawn_in_turn(self):
+    def test_random_numbers_of_the_run_are_drawn_in_order(self):
         module = parse_hlo("""HloModule m
 noisy { a = f32[] parameter(0) z = f32[] constant(0) one = f32[] constant(1)
   n = f32[2] rng(z, one), distribution=rng_uniform s = f32[1] slice(n), slice={[0:1]} t = f32[] reshape(s)
@@ -306,7 +306,7 @@ class TestMergedInstances:
         assert merge_batch(array, 0, 2).tolist() == ["ax", "bx", "ay", "by"]
 
     @pytest.mark.parametrize("dimension", [0, 1, 2])
-    def test_split_undoes_merge(self, dimension: int):
+    def test_split_batch_undoes_merge_batch(self, dimension: int):
         array = np.arange(5 * 2 * 3 * 4).reshape(5, 2, 3, 4)
         merged = merge_batch(array, dimension)
         assert merged.shape[dimension] == 5 * array.shape[dimension + 1]

@@ -106,7 +106,7 @@ class TestApplication:
         column, row = np.array([[10], [20]], np.int32), np.array([1, 2, 3], np.int32)
         assert apply_scalar_computation(Context(), called, [column, row]).tolist() == [[9, 8, 7], [19, 18, 17]]
 
-    def test_a_result_that_depends_on_nothing_has_every_instance(self):
+    def test_a_constant_result_is_broadcast_to_the_batch(self):
         called = computation("a = f32[] parameter(0)\nROOT r = s32[] constant(7)")
         result = apply_scalar_computation(Context(), called, [np.zeros((2, 2), np.float32)])
         assert (result.dtype, result.tolist()) == (np.int32, [[7, 7], [7, 7]])
@@ -118,7 +118,7 @@ class TestApplication:
         doubled, one = apply_scalar_computation(Context(), called, [np.array([1, 2, 3], np.int32)])
         assert (doubled.tolist(), one.tolist()) == ([2, 4, 6], [1, 1, 1])
 
-    def test_ops_that_do_nothing_to_a_scalar(self):
+    def test_ops_that_return_a_scalar_unchanged(self):
         called = computation(
             """
             a = f32[] parameter(0)
@@ -151,7 +151,7 @@ class TestApplication:
 
 
 class TestBranches:
-    def test_each_instance_takes_its_branch(self):
+    def test_each_batch_element_takes_its_branch(self):
         called = computation(
             """
             n = s32[] parameter(0)
@@ -206,7 +206,7 @@ class TestLoops:
         ROOT n = s32[] get-tuple-element(w), index=1
         """
 
-    def test_each_instance_ends_on_its_own(self):
+    def test_each_batch_element_leaves_the_loop_on_its_own(self):
         result = assert_batched_equals_one_by_one(computation(self.COLLATZ), np.arange(1, 28, dtype=np.int32))
         assert result[26] == 111
         assert result[0] == 0
@@ -214,7 +214,7 @@ class TestLoops:
     def test_empty_batch(self):
         assert apply_scalar_computation(Context(), computation(self.COLLATZ), [np.zeros(0, np.int32)]).shape == (0,)
 
-    def test_the_arguments_stay_as_they_are(self):
+    def test_the_arguments_are_not_modified(self):
         values = np.array([6, 7], np.int32)
         apply_scalar_computation(Context(), computation(self.COLLATZ), [values])
         assert values.tolist() == [6, 7]
@@ -226,7 +226,7 @@ class TestLoops:
             apply_scalar_computation(context, computation(self.COLLATZ), [np.array([27], np.int32)])
 
 
-def test_arrays_inside_run_one_instance_at_a_time():
+def test_calls_with_arrays_inside_run_for_one_element_at_a_time():
     called = computation(
         """
         x = s32[] parameter(0)

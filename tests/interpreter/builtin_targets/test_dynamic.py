@@ -59,7 +59,7 @@ def test_calls_that_do_not_fit_are_refused_when_the_program_is_compiled(call: st
         CLIENT.compile(module(SIZED + "ROOT r = " + call))
 
 
-def test_targets_of_users_take_no_dynamic_dimensions():
+def test_registered_targets_refuse_dynamic_dimensions():
     xla.register_custom_call_target("of_a_user", np.negative)
     try:
         with pytest.raises(UnsupportedError, match="target 'of_a_user' takes no dynamic dimensions; read their sizes"):
@@ -68,7 +68,7 @@ def test_targets_of_users_take_no_dynamic_dimensions():
         xla.unregister_custom_call_target("of_a_user")
 
 
-def test_marks_hand_sizes_on():
+def test_sharding_annotations_keep_dynamic_sizes():
     body = SIZED + 'r = f32[<=8] custom-call(d), custom_call_target="Sharding"'
     np.testing.assert_array_equal(dynamic_result(body, [V8, np.int32(3)]), [1, 2, 3])
 
@@ -165,7 +165,7 @@ def test_convolutions_of_dynamic_space_and_their_gradients(size: int, padding: s
     assert float((dk[0, 0] * KERNEL).sum()) == pytest.approx(whole, rel=1e-5)
 
 
-def test_of_arrays_without_dynamic_dimensions_the_window_is_as_given():
+def test_static_arrays_use_the_given_window():
     call = "custom-call(x, zero), window={size=3 stride=2 pad=0_1}, to_apply=add, custom_call_target="
     text = module("x = f32[8] parameter(0)\nzero = f32[] constant(0)\n"
                   f'ROOT r = f32[4] {call}"DynamicReduceWindowSamePadding"')  # fmt: skip

@@ -63,7 +63,7 @@ def test_as_one_update_after_the_other(t: str, dtype: Any, body: str, step: Step
     np.testing.assert_array_equal(current, before)
 
 
-def test_the_last_update_stays_where_the_computation_returns_it():
+def test_the_last_update_wins_if_the_computation_returns_it():
     text = "HloModule m\nENTRY f {\n a = s32[] parameter(0)\n ROOT b = s32[] parameter(1)\n}"
     updates = np.arange(1, 5, dtype=np.int32)
     last = parse_hlo(text).entry_computation
@@ -71,7 +71,7 @@ def test_the_last_update_stays_where_the_computation_returns_it():
     assert result.tolist() == [2, 0, 4]
 
 
-def test_a_computation_of_two_values_sees_both():
+def test_a_computation_of_two_values_gets_both():
     text = """HloModule m
         ENTRY f {
           a = s32[] parameter(0)

@@ -99,7 +99,7 @@ def test_convert(source: str, target: str, values: list[Any], expected: list[Any
     ("target", "values"),
     [("f8e4m3fn", [1e9, NAN]), ("f8e4m3b11fnuz", [1e9, -INF]), ("f8e8m0fnu", [0, -1, INF])],
 )
-def test_what_a_type_does_not_hold_becomes_nan(target: str, values: list[float]) -> None:
+def test_numbers_outside_the_type_become_nan(target: str, values: list[float]) -> None:
     assert np.isnan(convert("f32", target, values)).all()
 
 

@@ -1,8 +1,8 @@
 """Runs small programs on arrays of dynamic dimensions, on the interpreter and on XLA:CPU.
 
-A program is a body of HLO text that makes `r`, of a shape with dynamic dimensions, from static parameters. The
-interpreter returns `r` itself, of its actual sizes. XLA:CPU cannot return such arrays: there the program returns the
-array of the bounds and the sizes, and what lies beyond them is cut off here.
+A program is a body of HLO text that computes `r`, which has dynamic dimensions, from static parameters. The interpreter
+returns `r` itself, with its actual sizes. XLA:CPU cannot return such arrays: there the program returns the padded array
+and its sizes, and the padding is removed here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def module(body: str, computations: str = "") -> str:
 
 
 def run(text: str, arguments: Sequence[Any]) -> Any:
-    """What the interpreter returns: an array of its actual sizes, or a tuple of them."""
+    """Returns the interpreter's result: an array of its actual sizes, or a tuple of such arrays."""
     return plain(xla.Client("interpreter").compile(text)(*arguments))
 
 
@@ -52,13 +52,13 @@ def peer_result(body: str, arguments: Sequence[Any], computations: str = "") -> 
 
 
 def shape_of(body: str) -> Shape:
-    """The shape that `r` is declared with."""
+    """Returns the declared shape of `r`."""
     (line,) = [line for line in body.splitlines() if line.strip().startswith("r = ")]
     return Shape.parse(line.strip().removeprefix("r = ").split()[0])
 
 
 def _as_static(shape: Shape) -> str:
-    """Instructions that return the array of the bounds and the size of every dimension."""
+    """Returns instructions for the padded array and the size of every dimension."""
     lines, current, flags = [], "r", list(shape.dynamic_dimensions)
     for dimension, bound in enumerate(shape.dimensions):
         lines.append(f"size{dimension} = s32[] get-dimension-size(r), dimensions={{{dimension}}}")

@@ -1,6 +1,6 @@
 """Evaluates single elementwise operations on both sides: by the interpreter, and as one module on XLA:CPU.
 
-Owns the way from (op, arrays) to results; knows no expected values.
+Responsible for evaluating (op, arrays); does not contain expected values.
 """
 
 from __future__ import annotations

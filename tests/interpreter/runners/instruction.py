@@ -1,6 +1,6 @@
 """Evaluates single instructions on both sides: as one module, by the interpreter and on XLA:CPU.
 
-Owns the way from cases to results; knows no expected values and no tolerances.
+Responsible for evaluating cases; does not contain expected values or tolerances.
 """
 
 from __future__ import annotations

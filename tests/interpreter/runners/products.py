@@ -1,6 +1,6 @@
 """Compares sums of products on both sides.
 
-Owns the bound of their rounding errors; knows no expected values.
+Responsible for the bound of their rounding errors; does not contain expected values.
 """
 
 from __future__ import annotations
