@@ -199,7 +199,7 @@ def test_the_solution_solves_the_equation(element_type: str) -> None:
 
 @pytest.mark.parametrize("element_type", TYPES + NARROW)
 def test_solutions_agree_with_xla(element_type: str) -> None:
-    """Checks the error against the bound of the residual times the norm of the inverse matrix."""
+    """Bounds the error by |inverse(a)| (|a| |x|): the bound of the residual, multiplied by the inverse matrix."""
     flags = all_flags() if element_type in ("f32", "c64") else all_flags()[::5]
     sizes = [((), (5, 3)), ((3,), (4, 1)), ((2, 1), (1, 2))]
     cases = [solve_case(element_type, *sizes[i % 3], 3 * i, **f) for i, f in enumerate(flags)]
