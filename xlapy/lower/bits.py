@@ -10,7 +10,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.loops import F16, F32, F64, I32, I64, Affine, Builder, ScalarType, Value
 from xlapy.loops.types import integer_type
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
-from xlapy.lower.element_types import in_memory, in_register
+from xlapy.lower.element_types import to_memory, to_register
 from xlapy.opcodes.elementwise import BITCAST_CONVERT
 
 
@@ -79,7 +79,7 @@ def _joined_parts(builder: Builder, element: Element) -> Value:
 
 def bits_of(builder: Builder, value: Value, t: PrimitiveType) -> Value:
     """A register value as the integer that memory holds, without sign."""
-    stored = in_memory(builder, value, t)
+    stored = to_memory(builder, value, t)
     return builder.bitcast(stored, integer_type(stored.type.bits)) if stored.type.is_float else stored
 
 
@@ -91,7 +91,7 @@ def of_bits(builder: Builder, bits: Value, t: PrimitiveType) -> Value:
         stored = builder.bitcast(stored, {16: F16, 32: F32, 64: F64}[t.bits])
     elif t.bits < 8:
         stored = builder.binary("and", stored, builder.constant(kind, 2**t.bits - 1))
-    return in_register(builder, stored, t)
+    return to_register(builder, stored, t)
 
 
 def _width(t: PrimitiveType) -> ScalarType:

@@ -17,8 +17,8 @@ from xlapy.loops.reduction_order import ACCUMULATOR_VECTORS, accumulator_vectors
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
 from xlapy.lower.elementwise import convert_element
-from xlapy.lower.narrow_floats import kept_positive
-from xlapy.lower.reduction import Carried, flat, unflat
+from xlapy.lower.narrow_floats import raise_to_smallest_positive
+from xlapy.lower.reduction import Carried, flatten_elements, unflatten_elements
 from xlapy.opcodes import contraction as ops
 from xlapy.opcodes.contraction import DotAttributes
 
@@ -35,10 +35,10 @@ def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     t = sum_type([lhs.shape.element_type, rhs.shape.element_type], instruction.shape.element_type)
 
     def terms(inner: Index) -> tuple[Element, Element]:
-        lhs_index = placed(
+        lhs_index = assemble_index(
             lhs.shape.rank, (attrs.lhs_batch_dims, batch), (lhs_free, left), (attrs.lhs_contracting_dims, inner)
         )
-        rhs_index = placed(
+        rhs_index = assemble_index(
             rhs.shape.rank, (attrs.rhs_batch_dims, batch), (rhs_free, right), (attrs.rhs_contracting_dims, inner)
         )
         return (
@@ -57,7 +57,7 @@ def sum_type(operands: Sequence[PrimitiveType], result: PrimitiveType) -> Primit
     return reduce(ops.higher_precision_type, operands) if by_operands else result
 
 
-def placed(rank: int, *parts: tuple[Sequence[int], Index]) -> Index:
+def assemble_index(rank: int, *parts: tuple[Sequence[int], Index]) -> Index:
     """An index put together from positions in chosen dimensions."""
     places: list[Affine] = [Affine()] * rank
     for dimensions, positions in parts:
@@ -82,19 +82,19 @@ def sum_of_products(lowering: Lowering, t: PrimitiveType, extents: Sequence[int]
     def nest(index: Index, carried: Carried) -> list[Value]:
         if len(index) == len(extents):
             left, right = terms(index)
-            (total,) = unflat(carried, [start])
-            return flat([multiply_add(builder, t, left, right, total)])
+            (total,) = unflatten_elements(carried, [start])
+            return flatten_elements([multiply_add(builder, t, left, right, total)])
         last = len(index) == len(extents) - 1
         options = sums_in_lanes(builder, t, extents[-1]) if last and not builder.block.in_vector else {}
         return builder.reduce(extents[len(index)], carried, lambda p, c: nest((*index, p), c), **options)
 
-    (total,) = unflat(nest((), flat([start])), [start])
+    (total,) = unflatten_elements(nest((), flatten_elements([start])), [start])
     return rounded_sum(builder, total, t) if isinstance(total, Value) else total
 
 
 def rounded_sum(builder: Builder, total: Value, t: PrimitiveType) -> Value:
     """A finished sum of products in the register form of its type, rounded once."""
-    return rounded(builder, kept_positive(builder, total) if t is F8E8M0FNU else total, t)
+    return rounded(builder, raise_to_smallest_positive(builder, total) if t is F8E8M0FNU else total, t)
 
 
 def sums_in_lanes(

@@ -9,7 +9,7 @@ from xlapy.lower.contraction import sum_of_products, sum_type, zero_element
 from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
 from xlapy.lower.elementwise import convert_element, select_element
 from xlapy.lower.movement import masked_element
-from xlapy.lower.windows import window_place
+from xlapy.lower.windows import window_position
 from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes, SparsityConfig
 
 
@@ -30,7 +30,7 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
 
     def terms(inner: Index) -> tuple[Element, Element]:
         *offsets, input_feature = inner
-        places, condition = window_place(lowering, positions, tuple(offsets), attrs.window, sizes)
+        places, condition = window_position(lowering, positions, tuple(offsets), attrs.window, sizes)
         source: list[Affine] = [Affine()] * lhs.shape.rank
         source[numbers.input_batch_dimension] = batch
         source[numbers.input_feature_dimension] = feature + input_feature

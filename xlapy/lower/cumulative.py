@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlapy.hlo.instruction import Instruction
-from xlapy.lower.reduction import regroups
+from xlapy.lower.reduction import can_be_reordered
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.reduction import REDUCE_WINDOW, WindowAttributes
 
@@ -40,6 +40,6 @@ def cumulative(instruction: Instruction) -> Cumulative | None:
     if dimension.size < size or dimension not in ways:
         return None
     is_reverse = dimension == ways[1]
-    groups = regroups(instruction.to_apply)
+    groups = can_be_reordered(instruction.to_apply)
     # a value that runs backwards takes each window's elements in the wrong order
     return None if is_reverse and not groups else Cumulative(axis, is_reverse, groups)

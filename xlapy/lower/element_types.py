@@ -70,10 +70,10 @@ def load_element(
     """The element at an offset, counted in elements; anything where the mask is false."""
     if t.is_complex:
         return ComplexElement(builder.load(buffer, offset * 2, mask), builder.load(buffer, offset * 2 + 1, mask))
-    return in_register(builder, builder.load(buffer, offset, mask), t)
+    return to_register(builder, builder.load(buffer, offset, mask), t)
 
 
-def in_register(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
+def to_register(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
     """What memory holds as a register value."""
     target = register_type(t)
     if t is PRED:
@@ -96,10 +96,10 @@ def store_element(
         builder.store(buffer, offset * 2, element.real, mask)
         builder.store(buffer, offset * 2 + 1, element.imaginary, mask)
     else:
-        builder.store(buffer, offset, in_memory(builder, element, t), mask)
+        builder.store(buffer, offset, to_memory(builder, element, t), mask)
 
 
-def in_memory(builder: Builder, element: Value, t: PrimitiveType) -> Value:
+def to_memory(builder: Builder, element: Value, t: PrimitiveType) -> Value:
     """A register value as memory holds it."""
     if t is PRED:
         return builder.convert("zext", element, I8)

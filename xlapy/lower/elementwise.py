@@ -19,7 +19,7 @@ from xlapy.loops.types import integer_type
 from xlapy.lower import integers
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
-from xlapy.lower.narrow_floats import is_narrow, kept_positive, rounded_to_odd
+from xlapy.lower.narrow_floats import is_narrow, raise_to_smallest_positive, rounded_to_odd
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType, ReducePrecisionAttributes
 from xlapy.opcodes.registry import OpDef
 
@@ -254,7 +254,9 @@ def _converted(builder: Builder, value: Value, source: PrimitiveType, target: Pr
     wanted = register_type(target)
     if target.is_floating:
         if source is F64 and is_narrow(target):  # in one step
-            number = kept_positive(builder, value) if target is F8E8M0FNU else rounded_to_odd(builder, value)
+            number = (
+                raise_to_smallest_positive(builder, value) if target is F8E8M0FNU else rounded_to_odd(builder, value)
+            )
         else:
             number = _to_float(builder, value, source, wanted)
         return rounded(builder, number, target)

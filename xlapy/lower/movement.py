@@ -104,8 +104,8 @@ def pad(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     ):
         place, holes = undilated(lowering.builder, position - d.low, d.interior + 1)
         source.append(place)
-        condition = both(lowering.builder, condition, holes)
-        condition = both(lowering.builder, condition, lowering.in_bounds((place,), [(0, size)]))
+        condition = conjunction(lowering.builder, condition, holes)
+        condition = conjunction(lowering.builder, condition, lowering.in_bounds((place,), [(0, size)]))
     return masked_element(lowering, operand, tuple(source), condition, padding)
 
 
@@ -121,7 +121,7 @@ def undilated(builder: Builder, position: Affine, dilation: int) -> tuple[Affine
     return builder.quotient(lifted, dilation) - lift, builder.compare("eq", rest, builder.constant(I64, 0))
 
 
-def both(builder: Builder, left: Value | None, right: Value | None) -> Value | None:
+def conjunction(builder: Builder, left: Value | None, right: Value | None) -> Value | None:
     """The conjunction of two conditions, None being true."""
     if left is None or right is None:
         return right if left is None else left
@@ -153,7 +153,7 @@ def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> E
     for part in instruction.operands:
         size = part.shape.dimensions[d]
         source = (*index[:d], index[d] - start, *index[d + 1 :])
-        if meets(source[d], size):
+        if may_be_in_bounds(source[d], size):
             condition = lowering.in_bounds((source[d],), [(0, size)])
             element = element_where(lowering, part, source, condition)
             if result is not None and condition is not None:
@@ -164,7 +164,7 @@ def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> E
     return result
 
 
-def meets(position: Affine, size: int) -> bool:
+def may_be_in_bounds(position: Affine, size: int) -> bool:
     """Whether a position may lie inside a dimension."""
     limits = position.bounds()
     return limits is None or (limits[0] < size and limits[1] >= 0 and size > 0)
@@ -188,7 +188,7 @@ def clamped_position(builder: Builder, value: Value, t: PrimitiveType, limit: in
     return builder.clamped(value, limit)
 
 
-def starts_of(lowering: Lowering, operands: Sequence[Instruction], limits: Sequence[int]) -> list[Affine]:
+def clamped_starts(lowering: Lowering, operands: Sequence[Instruction], limits: Sequence[int]) -> list[Affine]:
     """The clamped starts of a dynamic slice: one scalar a dimension, or one vector of them all."""
     if len(operands) == 1 and operands[0].shape.rank == 1:
         return [start_position(lowering, operands[0], limit, (Affine((), d),)) for d, limit in enumerate(limits)]
@@ -199,7 +199,7 @@ def starts_of(lowering: Lowering, operands: Sequence[Instruction], limits: Seque
 def dynamic_slice(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     operand, *starts = instruction.operands
     limits = [whole - size for whole, size in zip(operand.shape.dimensions, instruction.shape.dimensions, strict=True)]
-    begins = starts_of(lowering, starts, limits)
+    begins = clamped_starts(lowering, starts, limits)
     return lowering.element(operand, tuple(p + begin for p, begin in zip(index, begins, strict=True)))
 
 
@@ -211,7 +211,7 @@ def dynamic_update_slice(lowering: Lowering, instruction: Instruction, index: In
     if not update.shape.size:
         return lowering.element(operand, index)
     limits = [whole - size for whole, size in zip(operand.shape.dimensions, sizes, strict=True)]
-    begins = starts_of(lowering, starts, limits)
+    begins = clamped_starts(lowering, starts, limits)
     source = tuple(p - begin for p, begin in zip(index, begins, strict=True))
     condition = lowering.in_bounds(source, [(0, size) for size in sizes])
     return masked_element(lowering, update, source, condition, lowering.element(operand, index))

@@ -111,7 +111,7 @@ def _encode_exponent(builder: Builder, value: Value) -> Value:
     return builder.select(is_number, code, builder.constant(I64, 255))
 
 
-def kept_positive(builder: Builder, value: Value) -> Value:
+def raise_to_smallest_positive(builder: Builder, value: Value) -> Value:
     """An F64 on its way to an F8E8M0FNU: what is positive stays so, however small; only 0 becomes NaN."""
     least = builder.constant(F64, 2.0**-149)
     is_small = builder.binary(

@@ -20,7 +20,7 @@ from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.elementwise import select_element
 from xlapy.lower.movement import element_where
 from xlapy.lower.selections import is_selection
-from xlapy.lower.windows import places_in_spans, window_span
+from xlapy.lower.windows import span_positions, window_span
 from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.reduction import WindowAttributes
 
@@ -30,7 +30,7 @@ MOST_WRITTEN_OUT = 8
 Carried = Sequence[Value]
 
 
-def flat(elements: Sequence[Element]) -> list[Value]:
+def flatten_elements(elements: Sequence[Element]) -> list[Value]:
     """The values of elements, two of a complex one."""
     values: list[Value] = []
     for element in elements:
@@ -38,7 +38,7 @@ def flat(elements: Sequence[Element]) -> list[Value]:
     return values
 
 
-def unflat(values: Carried, like: Sequence[Element]) -> list[Element]:
+def unflatten_elements(values: Carried, like: Sequence[Element]) -> list[Element]:
     """The elements whose values `flat` gives."""
     rest = iter(values)
     return [ComplexElement(next(rest), next(rest)) if isinstance(e, ComplexElement) else next(rest) for e in like]
@@ -52,12 +52,12 @@ def combine_elements(
     return result if isinstance(result, list) else [result]
 
 
-def regroups(computation: Computation) -> bool:
+def can_be_reordered(computation: Computation) -> bool:
     """Whether partial results may be put together in any order."""
     return monoid(computation) is not None or is_selection(computation)
 
 
-def fold(
+def reduce_elements(
     lowering: Lowering,
     extents: Sequence[int],
     initial: Sequence[Element],
@@ -72,12 +72,14 @@ def fold(
     """
     builder = lowering.builder
     has_parts = any(isinstance(element, ComplexElement) for element in initial)
-    in_lanes = not builder.block.in_vector and not has_parts and regroups(computation)
+    in_lanes = not builder.block.in_vector and not has_parts and can_be_reordered(computation)
     if in_lanes and joined:
         extents = (math.prod(extents),)
 
     def step(index: Index, carried: Carried) -> Carried:
-        return flat(combine_elements(lowering, computation, unflat(carried, initial), values(index)))
+        return flatten_elements(
+            combine_elements(lowering, computation, unflatten_elements(carried, initial), values(index))
+        )
 
     def nest(index: Index, carried: Carried) -> list[Value]:
         depth = len(index)
@@ -87,18 +89,22 @@ def fold(
         options = _lanes(lowering, computation, initial, extents[-1]) if last_in_lanes else {}
         return builder.reduce(extents[depth], carried, lambda p, c: nest((*index, p), c), **options)
 
-    return unflat(nest((), flat(initial)), initial)
+    return unflatten_elements(nest((), flatten_elements(initial)), initial)
 
 
 def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Element], extent: int) -> dict[str, Any]:
     """How a reduction runs in lanes, or {} if there is too little of it."""
-    types = [value.type for value in flat(initial)]
+    types = [value.type for value in flatten_elements(initial)]
     width = min(lowering.builder.lanes(t) for t in types)
     if extent < width:
         return {}
 
     def combine(left: Carried, right: Carried) -> Carried:
-        return flat(combine_elements(lowering, computation, unflat(left, initial), unflat(right, initial)))
+        return flatten_elements(
+            combine_elements(
+                lowering, computation, unflatten_elements(left, initial), unflatten_elements(right, initial)
+            )
+        )
 
     return {
         "kind": AxisKind.VECTOR,
@@ -110,8 +116,8 @@ def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Eleme
 
 
 def neutral_elements(builder: Builder, computation: Computation, initial: Sequence[Element]) -> list[Value]:
-    """What lanes of a computation that regroups begin with."""
-    values = flat(initial)
+    """What lanes of a computation that can_be_reordered begin with."""
+    values = flatten_elements(initial)
     if monoid(computation) is None:
         return values  # what selects may see its initial values any number of times
     return [builder.constant(values[0].type, identity_of(computation))]
@@ -131,7 +137,7 @@ def reduce(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
 
     def values(inner: Index) -> list[Element]:
         positions = _spread(lowering.builder, inner, extents)
-        return [lowering.element(operand, merged(index, reduced, positions)) for operand in operands]
+        return [lowering.element(operand, insert_components(index, reduced, positions)) for operand in operands]
 
     with lowering.hoisted(index):
         if math.prod(extents) == 1:
@@ -139,7 +145,7 @@ def reduce(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
         else:
             initial = [lowering.element(init, ()) for init in inits]
             trailing = reduced == list(range(shape.rank - len(reduced), shape.rank))
-            results = fold(lowering, extents, initial, instruction.to_apply, values, joined=trailing)
+            results = reduce_elements(lowering, extents, initial, instruction.to_apply, values, joined=trailing)
     return results if instruction.shape.is_tuple else results[0]
 
 
@@ -155,7 +161,7 @@ def _spread(builder: Builder, inner: Index, extents: Sequence[int]) -> Index:
     return (position, *reversed(positions))
 
 
-def merged(index: Index, chosen: Sequence[int], positions: Index) -> Index:
+def insert_components(index: Index, chosen: Sequence[int], positions: Index) -> Index:
     """An index with further positions put in at the chosen dimensions, which are ascending."""
     rest, inner = iter(index), iter(positions)
     rank = len(index) + len(chosen)
@@ -192,13 +198,13 @@ def reduce_window(lowering: Lowering, instruction: Instruction, index: Index) ->
     innermost = max((d for d, size in enumerate(window.sizes) if size > 1), default=-1)
 
     def step(offsets: Index, carried: Carried) -> Carried:
-        places, condition = places_in_spans(lowering, spans, offsets)
-        before = unflat(carried, initial)
+        places, condition = span_positions(lowering, spans, offsets)
+        before = unflatten_elements(carried, initial)
         values = [element_where(lowering, operand, places, condition) for operand in operands]
         after = combine_elements(lowering, instruction.to_apply, before, values)
         if condition is not None:
             after = [select_element(builder, condition, new, old) for new, old in zip(after, before, strict=True)]
-        return flat(after)
+        return flatten_elements(after)
 
     def nest(offsets: Index, carried: Carried) -> list[Value]:
         depth = len(offsets)
@@ -212,5 +218,5 @@ def reduce_window(lowering: Lowering, instruction: Instruction, index: Index) ->
         return builder.reduce(count, carried, lambda p, c: nest((*offsets, p), c), kind=kind)
 
     empty = not operands[0].shape.size
-    results = initial if empty else unflat(nest((), flat(initial)), initial)
+    results = initial if empty else unflatten_elements(nest((), flatten_elements(initial)), initial)
     return results if instruction.shape.is_tuple else results[0]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xlapy.loops import Affine, Value
 from xlapy.lower.core import Index, Lowering
-from xlapy.lower.movement import both, undilated
+from xlapy.lower.movement import conjunction, undilated
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
 
 
@@ -45,7 +45,7 @@ def window_span(lowering: Lowering, position: Affine, dimension: WindowDimension
     return Span(position, dimension, size, first, builder.value_of(end - first), is_exact=True)
 
 
-def places_in_spans(lowering: Lowering, spans: Sequence[Span], offsets: Index) -> tuple[Index, Value | None]:
+def span_positions(lowering: Lowering, spans: Sequence[Span], offsets: Index) -> tuple[Index, Value | None]:
     """Which element a window meets at offsets into the spans, and whether it meets one (None: always)."""
     places: list[Affine] = []
     condition: Value | None = None
@@ -55,11 +55,11 @@ def places_in_spans(lowering: Lowering, spans: Sequence[Span], offsets: Index) -
             continue
         place, met = _place(lowering, span.position, span.first + offset, span.dimension, span.size)
         places.append(place)
-        condition = both(lowering.builder, condition, met)
+        condition = conjunction(lowering.builder, condition, met)
     return tuple(places), condition
 
 
-def window_place(
+def window_position(
     lowering: Lowering, index: Index, offsets: Index, window: Window, sizes: Sequence[int]
 ) -> tuple[Index, Value | None]:
     """Which element of the base area a window position meets at an offset, and whether it meets one (None: always)."""
@@ -68,7 +68,7 @@ def window_place(
     for position, offset, dimension, size in zip(index, offsets, window.dimensions, sizes, strict=True):
         place, met = _place(lowering, position, offset, dimension, size)
         places.append(place)
-        condition = both(lowering.builder, condition, met)
+        condition = conjunction(lowering.builder, condition, met)
     return tuple(places), condition
 
 
@@ -77,7 +77,7 @@ def _place(
 ) -> tuple[Affine, Value | None]:
     at = _on_base(position, offset, dimension)
     place, holes = undilated(lowering.builder, at, dimension.base_dilation)
-    return place, both(lowering.builder, holes, lowering.in_bounds((place,), [(0, size)]))
+    return place, conjunction(lowering.builder, holes, lowering.in_bounds((place,), [(0, size)]))
 
 
 def _on_base(position: Affine, offset: Affine, dimension: WindowDimension) -> Affine:

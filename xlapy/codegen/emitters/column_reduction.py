@@ -29,7 +29,7 @@ from xlapy.loops.reduction_order import combine_pairwise, rows_per_step
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, Index, delinear, linear
 from xlapy.lower.element_types import register_type
-from xlapy.lower.reduction import combine_elements, merged
+from xlapy.lower.reduction import combine_elements, insert_components
 
 COLUMN_BLOCK_BYTES = 1 << 11
 """Bytes of a row that one task reads: the width of a block of columns."""
@@ -160,7 +160,9 @@ class _ColumnReductionEmitter:
 
     def term(self, reduction: Instruction, index: Index, row: Affine) -> Element:
         places = delinear(self.builder, row, self.shape.rows)
-        return self.lowering.element(reduction.operands[0], merged(index, sorted(reduction.dimensions), places))
+        return self.lowering.element(
+            reduction.operands[0], insert_components(index, sorted(reduction.dimensions), places)
+        )
 
     def combined(self, reduction: Instruction, left: Element, right: Element) -> Element:
         (element,) = combine_elements(self.lowering, reduction.to_apply, [left], [right])

@@ -20,7 +20,7 @@ from xlapy.loops import I64, Affine, AxisKind, Builder, Value
 from xlapy.loops.reduction_order import MIN_VECTOR_TERMS
 from xlapy.lower import LOWERINGS, components, storage_type
 from xlapy.lower.core import Index, delinear
-from xlapy.lower.reduction import regroups
+from xlapy.lower.reduction import can_be_reordered
 from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 
@@ -92,7 +92,7 @@ def _sums_contiguous_memory(region: Region) -> bool:
     if root.op is opcodes.REDUCE:
         operand = root.operands[0].shape
         is_long = operand.rank and operand.dimensions[-1] >= MIN_VECTOR_TERMS
-        return bool(is_long and operand.rank - 1 in root.dimensions) and regroups(root.to_apply)
+        return bool(is_long and operand.rank - 1 in root.dimensions) and can_be_reordered(root.to_apply)
     if root.op is opcodes.DOT:
         (left, right), attrs = root.operands, root.attributes_as(DotAttributes)
         ends = zip((left, right), (attrs.lhs_contracting_dims, attrs.rhs_contracting_dims), strict=True)

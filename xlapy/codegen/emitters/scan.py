@@ -18,7 +18,7 @@ from xlapy.lower import Element, Lowering, load_element, store_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.cumulative import Cumulative, cumulative
 from xlapy.lower.element_types import ComplexElement, storage_type
-from xlapy.lower.reduction import Carried, combine_elements, flat, neutral_elements, unflat
+from xlapy.lower.reduction import Carried, combine_elements, flatten_elements, neutral_elements, unflatten_elements
 
 STRIP_ELEMENTS = 256
 """Elements of a row that one task computes, if the running values form a row."""
@@ -75,13 +75,13 @@ class _ScanEmitter:
         return [load_element(self.builder, buffer, offset, shape.element_type) for buffer, shape in pairs]
 
     def combine(self, left: Carried, right: Carried) -> list[Value]:
-        elements = (unflat(left, self.initial), unflat(right, self.initial))
-        return flat(combine_elements(self.lowering, self.root.to_apply, *elements))
+        elements = (unflatten_elements(left, self.initial), unflatten_elements(right, self.initial))
+        return flatten_elements(combine_elements(self.lowering, self.root.to_apply, *elements))
 
     @property
     def lanes(self) -> int:
         """Lanes of a vector of the widest elements, in registers and in memory."""
-        types = [value.type for value in flat(self.initial)]
+        types = [value.type for value in flatten_elements(self.initial)]
         types += [storage_type(shape.element_type) for shape in self.shapes]
         return min(self.builder.lanes(t) for t in types)
 
@@ -94,10 +94,12 @@ class _ScanEmitter:
             outer = delinear(self.builder, row, self.outer)
             self.builder.scan(
                 self.length,
-                flat(self.initial),
-                lambda position: flat(self.values(self.index(outer, position, inner))),
+                flatten_elements(self.initial),
+                lambda position: flatten_elements(self.values(self.index(outer, position, inner))),
                 self.combine,
-                lambda position, results: self.store(self.index(outer, position, inner), unflat(results, self.initial)),
+                lambda position, results: self.store(
+                    self.index(outer, position, inner), unflatten_elements(results, self.initial)
+                ),
                 width=self.lanes,
                 identities=neutral_elements(self.builder, self.root.to_apply, self.initial),
             )
@@ -113,11 +115,11 @@ class _ScanEmitter:
     def scan_row(self, outer: Index, inner: Index) -> None:
         def step(position: Affine, carried: Carried) -> Carried:
             index = self.index(outer, position, inner)
-            after = self.combine(carried, flat(self.values(index)))
-            self.store(index, unflat(after, self.initial))
+            after = self.combine(carried, flatten_elements(self.values(index)))
+            self.store(index, unflatten_elements(after, self.initial))
             return after
 
-        self.builder.reduce(self.length, flat(self.initial), step)
+        self.builder.reduce(self.length, flatten_elements(self.initial), step)
 
     def scan_rows(self) -> int:
         """Emits one task per strip of columns: each row from the previous one; returns the work of a task."""
@@ -135,8 +137,8 @@ class _ScanEmitter:
         return self.length * width
 
     def combine_row(self, index: Index, before: Sequence[Element]) -> None:
-        after = self.combine(flat(before), flat(self.values(index)))
-        self.store(index, unflat(after, self.initial))
+        after = self.combine(flatten_elements(before), flatten_elements(self.values(index)))
+        self.store(index, unflatten_elements(after, self.initial))
 
     @contextmanager
     def strip(self, number: Affine, size: int, width: int) -> Iterator[Affine]:

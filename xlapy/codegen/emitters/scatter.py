@@ -16,7 +16,7 @@ from xlapy.loops.types import I64
 from xlapy.lower import Lowering, components, load_element, storage_type, store_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.indexing import vector_component
-from xlapy.lower.movement import both
+from xlapy.lower.movement import conjunction
 from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dims
 
 
@@ -69,7 +69,7 @@ class _ScatterEmitter:
             start = self.signed(self.lowering.value(self.indices, component_index))
             limit = self.shape[dimension] - sizes[dimension]
             inside = self.builder.compare("ule", start, self.builder.constant(I64, limit))
-            condition = both(self.builder, condition, inside)
+            condition = conjunction(self.builder, condition, inside)
             starts[dimension] = Affine.of(start)
         for dimension, batching in zip(attrs.input_batching_dims, attrs.scatter_indices_batching_dims, strict=True):
             starts[dimension] = batch[batching if batching < attrs.index_vector_dim else batching - 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xlapy.base.element_types import PrimitiveType
 from xlapy.loops import I1, I8, Affine, Buffer, Builder, Value
 from xlapy.lower import ComplexElement, Element, register_type
-from xlapy.lower.reduction import flat
+from xlapy.lower.reduction import flatten_elements
 
 
 class ScratchArray:
@@ -29,7 +29,7 @@ class ScratchArray:
         return self._load_part(offset)
 
     def store(self, offset: Affine, element: Element) -> None:
-        for number, value in enumerate(flat([element])):
+        for number, value in enumerate(flatten_elements([element])):
             stored = self._builder.convert("zext", value, I8) if self._is_bit else value
             self._builder.store(self.buffer, offset + number * self._size, stored)
 

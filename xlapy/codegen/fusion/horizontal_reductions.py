@@ -12,7 +12,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Value
 from xlapy.lower import Element, Lowering
 from xlapy.lower.core import Index, delinear
-from xlapy.lower.reduction import combine_elements, flat, merged, unflat
+from xlapy.lower.reduction import combine_elements, flatten_elements, insert_components, unflatten_elements
 
 
 def horizontally_fused_reductions(
@@ -48,11 +48,11 @@ def _reduce_in_one_loop(lowering: Lowering, reductions: Sequence[Instruction], i
         if len(inner) < len(reduced):
             extent = shape.dimensions[reduced[len(inner)]]
             return lowering.builder.reduce(extent, carried, lambda p, c: nest((*inner, p), c))
-        operand_index = merged(index, reduced, inner)
+        operand_index = insert_components(index, reduced, inner)
         after: list[Element] = []
-        for reduction, total in zip(reductions, unflat(carried, initial), strict=True):
+        for reduction, total in zip(reductions, unflatten_elements(carried, initial), strict=True):
             term = lowering.element(reduction.operands[0], operand_index)
             after += combine_elements(lowering, reduction.to_apply, [total], [term])
-        return flat(after)
+        return flatten_elements(after)
 
-    return unflat(nest((), flat(initial)), initial)
+    return unflatten_elements(nest((), flatten_elements(initial)), initial)

@@ -32,7 +32,7 @@ from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, Transpose, Value
 from xlapy.loops.ir import Block, Statement
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Index, delinear, linear
-from xlapy.lower.movement import starts_of
+from xlapy.lower.movement import clamped_starts
 
 
 def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
@@ -49,7 +49,7 @@ def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
     axes = choose_loop_nest(Region(instruction.name, update, read, (), host_target()), update.shape)
     with _window_loops(builder, axes, update.shape, operand.shape) as (index, work):
         sizes = zip(operand.shape.dimensions, update.shape.dimensions, strict=True)
-        begins = starts_of(lowering, starts, [whole - size for whole, size in sizes])
+        begins = clamped_starts(lowering, starts, [whole - size for whole, size in sizes])
         place = linear(tuple(p + begin for p, begin in zip(index, begins, strict=True)), operand.shape.dimensions)
         store_element(builder, target, place, lowering.element(update, index), update.shape.element_type)
     return builder.kernel, work

@@ -20,7 +20,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops.reduction_order import MIN_SPLIT_ELEMENTS, rows_of_first_step, split_dimensions
-from xlapy.lower.reduction import regroups
+from xlapy.lower.reduction import can_be_reordered
 from xlapy.opcodes.reduction import ReduceAttributes
 from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
 
@@ -51,7 +51,7 @@ def _split(reduction: Instruction) -> Instruction | None:
         shape.size < MIN_SPLIT_ELEMENTS
         or shape.is_dynamic
         or has_control_edges(reduction)
-        or not regroups(reduction.to_apply)
+        or not can_be_reordered(reduction.to_apply)
     ):
         return None
     rows = _rows_of_first_step(reduction)

@@ -29,7 +29,7 @@ from xlapy.loops import Affine, Kernel, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
-from xlapy.lower.movement import both, masked_element, undilated
+from xlapy.lower.movement import conjunction, masked_element, undilated
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
 
@@ -209,7 +209,7 @@ class ConvolutionProblem(MatmulProblem):
             index[n.input_feature_dimension] += at["g"] * self.sizes["i"]
         for d, place in zip(n.input_spatial_dimensions, places, strict=True):
             index[d] = place
-        condition = both(self.builder, condition, mask)
+        condition = conjunction(self.builder, condition, mask)
         zero = zero_element(self.builder, self.input.shape.element_type)
         element = masked_element(self.lowering, self.input, tuple(index), condition, zero)
         return self.converted_to_sum_type(self.input, element)
@@ -232,8 +232,8 @@ class ConvolutionProblem(MatmulProblem):
             if self.phases[d] > 1:
                 limits += [(offsets[d], w.size), (positions[d], self.result_sizes[d])]
             for position, size in limits:
-                condition = both(builder, condition, lowering.in_bounds((position,), [(0, size)]))
-            condition = both(builder, condition, holes)
+                condition = conjunction(builder, condition, lowering.in_bounds((position,), [(0, size)]))
+            condition = conjunction(builder, condition, holes)
         return places, condition
 
     def _position(self, at: Coordinates, d: int) -> Affine:
@@ -256,7 +256,7 @@ class ConvolutionProblem(MatmulProblem):
         for number, (d, w) in enumerate(zip(n.kernel_spatial_dimensions, self.attrs.window.dimensions, strict=True)):
             offset = self._offset(at, number)
             if w.size % self.phases[number]:
-                mask = both(self.builder, mask, self.lowering.in_bounds((offset,), [(0, w.size)]))
+                mask = conjunction(self.builder, mask, self.lowering.in_bounds((offset,), [(0, w.size)]))
             index[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
         return self.load_factor(self.kernel, tuple(index), mask)
 
@@ -276,7 +276,7 @@ class ConvolutionProblem(MatmulProblem):
         for d, phases in zip(self.numbers.output_spatial_dimensions, self.phases, strict=True):
             size = self.root.shape.dimensions[d]
             if size % phases:
-                condition = both(self.builder, condition, self.lowering.in_bounds((index[d],), [(0, size)]))
+                condition = conjunction(self.builder, condition, self.lowering.in_bounds((index[d],), [(0, size)]))
         return condition
 
 

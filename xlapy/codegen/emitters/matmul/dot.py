@@ -34,7 +34,7 @@ from xlapy.lower import Element
 from xlapy.lower.contraction import multiply_add, sums_in_lanes, zero_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.element_types import register_type
-from xlapy.lower.movement import both
+from xlapy.lower.movement import conjunction
 
 MAX_CACHED_OPERAND_BYTES = 1 << 17
 """Bytes of an operand that stays in the cache, so that every tile loads it without packing."""
@@ -132,7 +132,7 @@ class _InnerProducts:
             sums = self.sums(batch, rows, columns)
             for number, total in enumerate(sums):
                 row, column = rows[number // tile_columns], columns[number % tile_columns]
-                mask = both(
+                mask = conjunction(
                     builder,
                     in_bounds(dot.lowering, row, dot.rows, tile_rows),
                     in_bounds(dot.lowering, column, dot.columns, tile_columns),

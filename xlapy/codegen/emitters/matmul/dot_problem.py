@@ -14,7 +14,7 @@ from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Value
 from xlapy.lower import Element
-from xlapy.lower.contraction import placed
+from xlapy.lower.contraction import assemble_index
 from xlapy.lower.core import Index, delinear
 from xlapy.opcodes.contraction import DotAttributes
 
@@ -65,7 +65,7 @@ class DotProblem(MatmulProblem):
             (side.free, delinear(builder, free, side.sizes(side.free))),
             (side.contracted, delinear(builder, term, self.term_sizes)),
         ]
-        return self.load_factor(side.operand, placed(side.operand.shape.rank, *parts), mask)
+        return self.load_factor(side.operand, assemble_index(side.operand.shape.rank, *parts), mask)
 
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
         rows = delinear(self.builder, row, self.left.sizes(self.left.free))

@@ -8,7 +8,7 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.loops import I1, Affine, AxisKind, Builder, Value
 from xlapy.lower import Element
 from xlapy.lower.element_types import register_type
-from xlapy.lower.reduction import flat
+from xlapy.lower.reduction import flatten_elements
 
 
 def all_finite(
@@ -27,7 +27,7 @@ def all_finite(
     def column(position: Affine, carried: Sequence[Value]) -> list[Value]:
         def step(row: Affine, sums: Sequence[Value]) -> list[Value]:
             (total,) = sums
-            for value in flat([element(row, position)]):
+            for value in flatten_elements([element(row, position)]):
                 total = builder.fma(value, zero, total)
             return [total]
 

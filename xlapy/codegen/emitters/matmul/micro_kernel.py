@@ -21,7 +21,7 @@ from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, zero_element
 from xlapy.lower.core import ComplexElement, Index
 from xlapy.lower.element_types import register_type
-from xlapy.lower.reduction import flat, unflat
+from xlapy.lower.reduction import flatten_elements, unflatten_elements
 
 MAX_UNROLLED_TERMS = 8
 """Terms of a sum, at most, that are unrolled instead of looped over."""
@@ -73,13 +73,13 @@ def emit_micro_kernel(
     like = [zero_element(builder, t)] * (tile.rows * tile.vectors)
 
     def step(term: Index, carried: Sequence[Value]) -> list[Value]:
-        before = iter(unflat(carried, like))
+        before = iter(unflatten_elements(carried, like))
         columns = [right(term, vector) for vector in range(tile.vectors)]
         after: list[Element] = []
         for row in range(tile.rows):
             factor = left(term, row)
             after += [multiply_add(builder, t, factor, column, next(before)) for column in columns]
-        return flat(after)
+        return flatten_elements(after)
 
     def nest(term: Index, carried: Sequence[Value]) -> list[Value]:
         if len(term) == len(extents):
@@ -88,7 +88,7 @@ def emit_micro_kernel(
         kind = AxisKind.UNROLL if isinstance(extent, int) and extent <= MAX_UNROLLED_TERMS else AxisKind.SERIAL
         return builder.reduce(extent, carried, lambda p, c: nest((*term, p), c), kind=kind)
 
-    sums = unflat(nest((), flat(like)), like)
+    sums = unflatten_elements(nest((), flatten_elements(like)), like)
     return [sums[row * tile.vectors : (row + 1) * tile.vectors] for row in range(tile.rows)]
 
 

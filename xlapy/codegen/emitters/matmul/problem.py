@@ -22,7 +22,7 @@ from xlapy.lower import Element, Lowering, components, store_element
 from xlapy.lower.contraction import rounded_sum, sum_type
 from xlapy.lower.core import Index, linear
 from xlapy.lower.elementwise import convert_element
-from xlapy.lower.movement import both
+from xlapy.lower.movement import conjunction
 
 
 class MatmulProblem(ABC):
@@ -100,7 +100,7 @@ class MatmulProblem(ABC):
     ) -> None:
         """Stores an element of the result where the mask is true."""
         shape = self.root.shape
-        mask = both(self.builder, mask, self.element_exists(batch, row, column))
+        mask = conjunction(self.builder, mask, self.element_exists(batch, row, column))
         offset = linear(self.index(batch, row, column), shape.dimensions)
         store_element(self.builder, self._output, offset, element, shape.element_type, mask)
 
@@ -116,7 +116,7 @@ class MatmulProblem(ABC):
         for row, totals in zip(rows, sums, strict=True):
             row_mask = in_bounds(self.lowering, row, self.rows, len(rows))
             for column, mask, total in zip(columns, masks, totals, strict=True):
-                self.store(batch, row, column, total, both(self.builder, row_mask, mask))
+                self.store(batch, row, column, total, conjunction(self.builder, row_mask, mask))
 
     # -- memory
 

@@ -34,7 +34,7 @@ from xlapy.lower import Lowering, components, storage_type, store_element
 from xlapy.lower.core import Element, Index, linear
 from xlapy.lower.element_types import load_element, register_type
 from xlapy.lower.elementwise import convert_element
-from xlapy.lower.reduction import combine_elements, flat, unflat
+from xlapy.lower.reduction import combine_elements, flatten_elements, unflatten_elements
 from xlapy.opcodes.collectives import (
     AllGatherAttributes,
     AllToAllAttributes,
@@ -197,9 +197,11 @@ def _reduction_kernel(
         first = member(Affine())
 
         def add(number: Affine, total: Sequence[Value]) -> list[Value]:
-            return flat(combine_elements(lowering, reducer, unflat(total, first), member(number + 1)))
+            return flatten_elements(
+                combine_elements(lowering, reducer, unflatten_elements(total, first), member(number + 1))
+            )
 
-        totals = unflat(builder.reduce(count - 1, flat(first), add), first)
+        totals = unflatten_elements(builder.reduce(count - 1, flatten_elements(first), add), first)
         for buffer, total, shape, t in zip(outputs, totals, shapes, types, strict=True):
             result = convert_element(builder, total, t, shape.element_type)
             store_element(builder, buffer, linear(index, shape.dimensions), result, shape.element_type)

@@ -29,7 +29,7 @@ from xlapy.lower import Lowering, components, storage_type, store_element
 from xlapy.lower.core import Element, linear
 from xlapy.lower.element_types import load_element, register_type
 from xlapy.lower.elementwise import convert_element
-from xlapy.lower.reduction import combine_elements, flat, unflat
+from xlapy.lower.reduction import combine_elements, flatten_elements, unflatten_elements
 
 _ADDRESS_BYTES = 8
 _CACHE_LINE_ELEMENTS = 64
@@ -261,7 +261,9 @@ def _reduction_kernel(instruction: Instruction, read: Sequence[Shape], results: 
 
         totals = member(0)
         for number in range(1, count):
-            totals = unflat(flat(combine_elements(lowering, reducer, totals, member(number))), totals)
+            totals = unflatten_elements(
+                flatten_elements(combine_elements(lowering, reducer, totals, member(number))), totals
+            )
         for buffer, total, shape, w, t in zip(targets, totals, results, register_types, types, strict=False):
             store_element(builder, buffer, linear(index, shape.dimensions), convert_element(builder, total, w, t), t)
     return builder.kernel
