@@ -34,7 +34,7 @@ class _TooDeep(Exception):
 
     def __init__(self, kind: int, index: int) -> None:
         super().__init__()
-        self.wanted = (kind, index)
+        self.entry = (kind, index)
 
 
 class DialectReader(EncodingReader):
@@ -143,10 +143,10 @@ class AttributeTypeReader:
         """Returns an attribute or type that another one refers to."""
         values = self._values[kind]
         if index >= len(values):
-            raise BytecodeError(f"MLIR bytecode: there is no {_name(kind)} {index}, only {len(values)}")
+            raise BytecodeError(f"MLIR bytecode: there is no {_kind_name(kind)} {index}, only {len(values)}")
         value = values[index]
         if value is _BEING_READ:
-            raise BytecodeError(f"MLIR bytecode: {_name(kind)} {index} contains itself")
+            raise BytecodeError(f"MLIR bytecode: {_kind_name(kind)} {index} contains itself")
         if value is not _UNREAD:
             return value
         if self._depth >= _MAX_RECURSION_DEPTH:
@@ -163,9 +163,9 @@ class AttributeTypeReader:
             try:
                 self.nested(*pending[-1])
             except _TooDeep as first:
-                if first.wanted in pending:
-                    raise BytecodeError(f"MLIR bytecode: {_name(kind)} {index} contains itself") from None
-                pending.append(first.wanted)
+                if first.entry in pending:
+                    raise BytecodeError(f"MLIR bytecode: {_kind_name(kind)} {index} contains itself") from None
+                pending.append(first.entry)
             else:
                 pending.pop()
         return values[index]
@@ -191,23 +191,25 @@ class AttributeTypeReader:
             try:
                 return self._from_text[kind](text)
             except ParseError as error:
-                raise reader.fail(f"damaged {_name(kind)} of {entry.dialect}, {text!r}: {error.message}") from error
+                raise reader.fail(
+                    f"damaged {_kind_name(kind)} of {entry.dialect}, {text!r}: {error.message}"
+                ) from error
         decoder = self._decoders[kind].get(entry.dialect)
         if decoder is None:
             raise UnsupportedError(
-                f"MLIR bytecode, byte {entry.position}: the encoding of {_name(kind)}s of the dialect {entry.dialect} "
-                "is not supported"
+                f"MLIR bytecode, byte {entry.position}: the encoding of {_kind_name(kind)}s of the dialect "
+                f"{entry.dialect} is not supported"
             )
         try:
             value = decoder(reader)
         except (ValueError, OverflowError) as error:
-            raise reader.fail(f"damaged {_name(kind)} of {entry.dialect}: {error}") from error
+            raise reader.fail(f"damaged {_kind_name(kind)} of {entry.dialect}: {error}") from error
         if reader.remaining:
-            raise reader.fail(f"{reader.remaining} bytes are left after the {_name(kind)}")
+            raise reader.fail(f"{reader.remaining} bytes are left after the {_kind_name(kind)}")
         return value
 
 
-def _name(kind: int) -> str:
+def _kind_name(kind: int) -> str:
     return "attribute" if kind == _ATTRIBUTE else "type"
 
 

@@ -175,24 +175,24 @@ def legalize_to_stablehlo(name: str, attributes: Attributes, is_in_function: boo
 
     `is_in_function`: the parent operation is a function, so that `return` becomes `func.return`.
     """
-    plain = _VERSION.sub("", name.removeprefix("vhlo."))
+    mnemonic = _VERSION.sub("", name.removeprefix("vhlo."))
     result = dict(attributes)
-    if plain in STRUCTS:
-        attribute, struct, fields = STRUCTS[plain]
+    if mnemonic in STRUCTS:
+        attribute, struct, fields = STRUCTS[mnemonic]
         result[attribute] = _combine_struct(name, struct, fields, result)
-    if plain == "dot_general":
+    if mnemonic == "dot_general":
         _combine_algorithm(result)
-    if plain == "dynamic_conv":
+    if mnemonic == "dynamic_conv":
         result.pop("padding", None)
-    _combine_channel(plain, result)
-    _convert_symbols(plain, result)
+    _combine_channel(mnemonic, result)
+    _convert_symbols(mnemonic, result)
     for flag in FLAGS:
         if flag in result and result.pop(flag):
             result[flag] = ir.Unit()
-    _drop_defaults(plain, result)
-    if plain == "return":
+    _drop_defaults(mnemonic, result)
+    if mnemonic == "return":
         return ("func.return" if is_in_function else "stablehlo.return"), result
-    return _FUNCTIONS.get(plain, f"stablehlo.{plain}"), result
+    return _FUNCTIONS.get(mnemonic, f"stablehlo.{mnemonic}"), result
 
 
 def _combine_struct(operation: str, name: str, fields: tuple[str, ...], attributes: Attributes) -> ir.StructAttribute:
@@ -221,24 +221,24 @@ def _combine_algorithm(attributes: Attributes) -> None:
     attributes["algorithm"] = ir.StructAttribute("stablehlo.dot_algorithm", numbers)
 
 
-def _combine_channel(plain: str, attributes: Attributes) -> None:
+def _combine_channel(mnemonic: str, attributes: Attributes) -> None:
     """Combines the channel attributes into a channel handle. Channel 0 means no channel, except in send and recv."""
     if "channel_id" not in attributes:
         return
     handle, kind = attributes.pop("channel_id"), attributes.pop("channel_type", None)
     number = handle.value if isinstance(handle, ir.IntegerAttribute) else 0
-    if number or plain in ("send", "recv"):
+    if number or mnemonic in ("send", "recv"):
         type_ = kind.value if isinstance(kind, ir.IntegerAttribute) else 0
         fields = {"handle": number, "type": type_}
         attributes["channel_handle"] = ir.StructAttribute("stablehlo.channel_handle", fields)
 
 
-def _convert_symbols(plain: str, attributes: Attributes) -> None:
+def _convert_symbols(mnemonic: str, attributes: Attributes) -> None:
     """Converts the names of functions, which are strings in VHLO, to symbol references."""
-    wanted = {"call": "callee", "composite": "decomposition"}.get(plain)
-    if wanted and isinstance(attributes.get(wanted), str):
-        attributes[wanted] = ir.SymbolReference(attributes[wanted])
-    if plain == "custom_call":
+    symbol = {"call": "callee", "composite": "decomposition"}.get(mnemonic)
+    if symbol and isinstance(attributes.get(symbol), str):
+        attributes[symbol] = ir.SymbolReference(attributes[symbol])
+    if mnemonic == "custom_call":
         called = attributes.get("called_computations")
         if not isinstance(called, tuple):
             return
@@ -247,11 +247,11 @@ def _convert_symbols(plain: str, attributes: Attributes) -> None:
         )
 
 
-def _drop_defaults(plain: str, attributes: Attributes) -> None:
-    for name, is_default in _DEFAULTS.get(plain, {}).items():
+def _drop_defaults(mnemonic: str, attributes: Attributes) -> None:
+    for name, is_default in _DEFAULTS.get(mnemonic, {}).items():
         if name in attributes and is_default(attributes[name]):
             del attributes[name]
-    if plain == "custom_call" and not attributes.get("operand_layouts") and not attributes.get("result_layouts"):
+    if mnemonic == "custom_call" and not attributes.get("operand_layouts") and not attributes.get("result_layouts"):
         attributes.pop("operand_layouts", None)
         attributes.pop("result_layouts", None)
     if "result_accuracy" in attributes and _is_default_accuracy(attributes["result_accuracy"]):

@@ -86,39 +86,41 @@ def required_version(module: ir.Operation) -> int:
 
 
 def _required_version(operation: ir.Operation) -> int:
-    plain = operation.name.partition(".")[2]
+    mnemonic = operation.name.partition(".")[2]
     types = [value.type for value in (*operation.operands, *operation.results)]
-    version = max(_MIN_WRITTEN_MINOR, _REQUIRED_MINOR.get(plain, 0))
+    version = max(_MIN_WRITTEN_MINOR, _REQUIRED_MINOR.get(mnemonic, 0))
     if any(isinstance(type_, ir.BufferType) for type_ in types):
         version = max(version, 13)
     if any(isinstance(type_, ir.FutureType) for type_ in types):
-        version = max(version, 17 if plain == "custom_call" else 15)
-    if plain == "composite" and operation.regions:
+        version = max(version, 17 if mnemonic == "custom_call" else 15)
+    if mnemonic == "composite" and operation.regions:
         version = max(version, 14)
     if isinstance(operation.attributes.get("replica_groups"), ir.StructAttribute):
         version = max(version, 16)
     if operation.attributes.get("result_tilings"):
         version = max(version, 18)
     return (
-        max(version, 20) if "has_dynamic_root" in operation.attributes and plain == "collective_broadcast" else version
+        max(version, 20)
+        if "has_dynamic_root" in operation.attributes and mnemonic == "collective_broadcast"
+        else version
     )
 
 
 def legalize_to_vhlo(operation: ir.Operation, minor: int) -> VhloOperation:
     """Converts an operation to VHLO 1.`minor`. Raises `UnsupportedError` if VHLO has no such operation."""
-    dialect, _, plain = operation.name.partition(".")
+    dialect, _, mnemonic = operation.name.partition(".")
     if dialect not in ("stablehlo", "func"):
         raise UnsupportedError(
             f"{operation.name}: a portable artifact can hold only StableHLO operations and functions"
         )
-    is_second = minor >= _SECOND_VERSION_SINCE.get(plain, minor + 1)
-    name = f"vhlo.{plain}_v{2 if is_second else 1}"
+    is_second = minor >= _SECOND_VERSION_SINCE.get(mnemonic, minor + 1)
+    name = f"vhlo.{mnemonic}_v{2 if is_second else 1}"
     names = PROPERTIES.get(name, ())
     attributes = dict(operation.attributes)
-    _split_structs(plain, attributes)
+    _split_structs(mnemonic, attributes)
     for attribute in names:
         if attribute not in attributes:
-            attributes[attribute] = _default(operation, plain, attribute)
+            attributes[attribute] = _default(operation, mnemonic, attribute)
     properties = tuple([_property(attribute, attributes.pop(attribute)) for attribute in names])
     return VhloOperation(name, properties, attributes)
 
@@ -139,15 +141,15 @@ def _case(enum: int, case: Any) -> Case:
     return Case(enum, cases.index(case))
 
 
-def _split_structs(plain: str, attributes: Attributes) -> None:
+def _split_structs(mnemonic: str, attributes: Attributes) -> None:
     """Replaces struct attributes by the attributes that VHLO has for their fields."""
-    if plain in STRUCTS:
-        attribute, _, fields = STRUCTS[plain]
+    if mnemonic in STRUCTS:
+        attribute, _, fields = STRUCTS[mnemonic]
         struct = attributes.pop(attribute).fields
         for field in fields:
             is_list = field.endswith(("dims", "dimensions", "index_map"))
             attributes[field] = _i64_array(struct.get(field, ())) if is_list else i64_attribute(struct.get(field, 0))
-    if plain == "dot_general":
+    if mnemonic == "dot_general":
         struct = attributes.pop("algorithm").fields if "algorithm" in attributes else dict.fromkeys(ALGORITHM)
         for field in ALGORITHM:
             value = struct.get(field)
@@ -156,7 +158,7 @@ def _split_structs(plain: str, attributes: Attributes) -> None:
     if "channel_handle" in attributes:
         fields = attributes.pop("channel_handle").fields
         attributes["channel_id"] = i64_attribute(fields.get("handle", 0))
-        if plain in ("send", "recv"):
+        if mnemonic in ("send", "recv"):
             attributes["channel_type"] = i64_attribute(fields.get("type", 0))
     for flag in FLAGS:
         if flag in attributes:
@@ -234,9 +236,9 @@ _DEFAULTS: dict[str, Callable[[ir.Operation], Any]] = {
 _CONVOLUTIONS = ("convolution", "dynamic_conv")
 
 
-def _default(operation: ir.Operation, plain: str, name: str) -> Any:
+def _default(operation: ir.Operation, mnemonic: str, name: str) -> Any:
     if name in ("window_strides", "padding"):
-        rank = _spatial(operation) if plain in _CONVOLUTIONS else _window(operation)
+        rank = _spatial(operation) if mnemonic in _CONVOLUTIONS else _window(operation)
         return _filled_i64_array(1, (rank,)) if name == "window_strides" else _filled_i64_array(0, (rank, 2))
     if name not in _DEFAULTS:
         raise UnsupportedError(f"{operation.name}: the attribute {name} is missing and has no default")

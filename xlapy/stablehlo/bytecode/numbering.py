@@ -32,15 +32,15 @@ class EntryNumbering:
 
     def __init__(self) -> None:
         self.entries: list[tuple[str, bytes, bool]] = []
-        self._numbers: dict[tuple[str, bytes, bool], int] = {}
+        self._number_of: dict[tuple[str, bytes, bool], int] = {}
 
     def number(self, dialect: str, data: bytes, is_custom: bool = True) -> int:
         key = (dialect, data, is_custom)
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = len(self.entries)
+        number = self._number_of.get(key)
+        if number is None:
+            number = self._number_of[key] = len(self.entries)
             self.entries.append(key)
-        return found
+        return number
 
 
 class IRNumbering:
@@ -54,11 +54,11 @@ class IRNumbering:
         self._type_numbers: dict[Any, int] = {}
 
     def string(self, text: str) -> int:
-        found = self._string_numbers.get(text)
-        if found is None:
-            found = self._string_numbers[text] = len(self.strings)
+        number = self._string_numbers.get(text)
+        if number is None:
+            number = self._string_numbers[text] = len(self.strings)
             self.strings.append(text)
-        return found
+        return number
 
     def attribute(self, value: Any) -> int:
         """Numbers an attribute in VHLO's encoding."""
@@ -186,35 +186,35 @@ class IRNumbering:
 
     def location(self, location: ir.FileLocation) -> int:
         """Numbers a location with its names and its call stack."""
-        chain = [self._named(place) for place in (location, *location.callers)]
-        found = chain.pop()
+        chain = [self._named_location(frame) for frame in (location, *location.callers)]
+        number = chain.pop()
         while chain:
             emitter = EncodingEmitter()
-            emitter.varints(10, chain.pop(), found)
-            found = self.attributes.number("builtin", bytes(emitter.data))
-        return found
+            emitter.varints(10, chain.pop(), number)
+            number = self.attributes.number("builtin", bytes(emitter.data))
+        return number
 
-    def _named(self, location: ir.FileLocation) -> int:
+    def _named_location(self, location: ir.FileLocation) -> int:
         emitter = EncodingEmitter()
         if location.file:
             emitter.varints(11, self.builtin(location.file), location.line, location.column)
         else:
             emitter.varint(15)
-        found = self.attributes.number("builtin", bytes(emitter.data))
+        number = self.attributes.number("builtin", bytes(emitter.data))
         for name in reversed(location.names):
             emitter = EncodingEmitter()
-            emitter.varints(14, self.builtin(name), found)
-            found = self.attributes.number("builtin", bytes(emitter.data))
-        return found
+            emitter.varints(14, self.builtin(name), number)
+            number = self.attributes.number("builtin", bytes(emitter.data))
+        return number
 
     def type(self, type_: Any) -> int:
         """Numbers a type in VHLO's encoding."""
-        found = self._type_numbers.get(type_)
-        if found is None:
+        number = self._type_numbers.get(type_)
+        if number is None:
             emitter = EncodingEmitter()
             self._encode_type(emitter, type_)
-            found = self._type_numbers[type_] = self.types.number("vhlo", bytes(emitter.data))
-        return found
+            number = self._type_numbers[type_] = self.types.number("vhlo", bytes(emitter.data))
+        return number
 
     def _encode_type(self, emitter: EncodingEmitter, type_: Any) -> None:
         if isinstance(type_, ir.TensorType):

@@ -20,9 +20,9 @@ from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import vhlo_properties
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
 
-_GROUPS = "channel_handle? replica_groups"
-_WINDOWS = "lhs_dilation? {}precision_config? rhs_dilation? window_reversal? window_strides?"
-_CONVOLUTION = f"batch_group_count dimension_numbers feature_group_count {_WINDOWS}"
+_CHANNEL_AND_GROUPS = "channel_handle? replica_groups"
+_WINDOW_PROPERTIES = "lhs_dilation? {}precision_config? rhs_dilation? window_reversal? window_strides?"
+_CONVOLUTION = f"batch_group_count dimension_numbers feature_group_count {_WINDOW_PROPERTIES}"
 _CALL = (
     "api_version? backend_config? call_target_name called_computations? has_side_effect? operand_layouts? "
     "output_operand_aliases? result_layouts?"
@@ -91,8 +91,8 @@ _NAMES = {
     "shape.const_witness": "passing",
     "shape.cstr_require": "msg",
     "shape.meet": "error?",
-    "stablehlo.all_gather": f"all_gather_dim {_GROUPS} use_global_device_ids?",
-    "stablehlo.all_reduce": f"{_GROUPS} use_global_device_ids?",
+    "stablehlo.all_gather": f"all_gather_dim {_CHANNEL_AND_GROUPS} use_global_device_ids?",
+    "stablehlo.all_reduce": f"{_CHANNEL_AND_GROUPS} use_global_device_ids?",
     "stablehlo.all_to_all": "channel_handle? concat_dimension replica_groups split_count split_dimension",
     "stablehlo.batch_norm_grad": "epsilon feature_index",
     "stablehlo.batch_norm_inference": "epsilon feature_index",
@@ -100,7 +100,7 @@ _NAMES = {
     "stablehlo.broadcast": "broadcast_sizes",
     "stablehlo.broadcast_in_dim": "broadcast_dimensions",
     "stablehlo.cholesky": "lower?",
-    "stablehlo.collective_broadcast": f"{_GROUPS} | channel_handle? has_dynamic_root? replica_groups",
+    "stablehlo.collective_broadcast": f"{_CHANNEL_AND_GROUPS} | channel_handle? has_dynamic_root? replica_groups",
     "stablehlo.collective_permute": "channel_handle? source_target_pairs",
     "stablehlo.collective_reduce": "channel_handle? has_dynamic_root? replica_groups use_global_device_ids?",
     "stablehlo.compare": "compare_type? comparison_direction",
@@ -132,7 +132,7 @@ _NAMES = {
     "stablehlo.recv": "channel_handle is_host_transfer? | channel_handle is_host_transfer? source_target_pairs?",
     "stablehlo.reduce": "dimensions",
     "stablehlo.reduce_precision": "exponent_bits mantissa_bits",
-    "stablehlo.reduce_scatter": f"{_GROUPS} scatter_dimension use_global_device_ids?",
+    "stablehlo.reduce_scatter": f"{_CHANNEL_AND_GROUPS} scatter_dimension use_global_device_ids?",
     "stablehlo.reduce_window": "base_dilations? padding? window_dilations? window_dimensions window_strides?",
     "stablehlo.reverse": "dimensions",
     "stablehlo.rng": "rng_distribution",
@@ -162,20 +162,20 @@ _NAMES = {
 class _Property(NamedTuple):
     name: str
     is_optional: bool
-    groups: int
+    segments: int
     """The number of operand or result segments whose sizes it holds; 0 for an attribute."""
 
 
-def _property(spelling: str) -> _Property:
-    name = spelling.rstrip("?0123456789")
-    return _Property(name, spelling.endswith("?"), int(spelling[len(name) :].rstrip("?") or 0))
+def _property(text: str) -> _Property:
+    name = text.rstrip("?0123456789")
+    return _Property(name, text.endswith("?"), int(text[len(name) :].rstrip("?") or 0))
 
 
-_FORMS: dict[str, tuple[tuple[_Property, ...], ...]] = {
-    operation: tuple([tuple([_property(name) for name in form.split()]) for form in names.split("|")])
+_ENCODINGS: dict[str, tuple[tuple[_Property, ...], ...]] = {
+    operation: tuple([tuple([_property(name) for name in encoding.split()]) for encoding in names.split("|")])
     for operation, names in _NAMES.items()
 } | {
-    operation: (tuple([_Property(name, is_optional=False, groups=0) for name in names]),)
+    operation: (tuple([_Property(name, is_optional=False, segments=0) for name in names]),)
     for operation, names in vhlo_properties.PROPERTIES.items()
 }
 """The encodings of the properties of each operation, oldest first."""
@@ -186,47 +186,49 @@ _NATIVE_SEGMENT_SIZES = 6
 
 def read_properties(reader: DialectReader, operation: str, version: int) -> dict[str, object] | None:
     """Reads the properties of an operation from a file of the given format version; None for an unknown operation."""
-    forms = _FORMS.get(operation)
-    if forms is None:
+    encodings = _ENCODINGS.get(operation)
+    if encodings is None:
         return None
-    form = forms[0] if len(forms) == 1 else _form(reader, forms)
+    encoding = encodings[0] if len(encodings) == 1 else _matching_encoding(reader, encodings)
     found: dict[str, object] = {}
-    sizes = [each for each in form if each.groups and version >= _NATIVE_SEGMENT_SIZES]
-    for each in form:
+    sizes = [each for each in encoding if each.segments and version >= _NATIVE_SEGMENT_SIZES]
+    for each in encoding:
         if each in sizes:
             continue
         value = reader.optional_attribute() if each.is_optional else reader.attribute()
         if value is not None:
             found[each.name] = value
     for each in sizes:
-        found[each.name] = _group_sizes(reader, each.groups)
+        found[each.name] = _segment_sizes(reader, each.segments)
     if reader.remaining:
         raise reader.fail(f"{reader.remaining} bytes are left after the properties of {operation}")
     return found
 
 
-def _form(reader: DialectReader, forms: tuple[tuple[_Property, ...], ...]) -> tuple[_Property, ...]:
+def _matching_encoding(reader: DialectReader, encodings: tuple[tuple[_Property, ...], ...]) -> tuple[_Property, ...]:
     """Returns the encoding with as many values as the reader has."""
     start, count = reader.position, 0
     while reader.remaining:
         reader.varint()
         count += 1
     reader.position = start
-    fitting = [form for form in forms if len(form) == count]
-    if not fitting:
-        raise reader.fail(f"expected {' or '.join(str(len(form)) for form in forms)} properties, found {count}")
-    return fitting[0]
+    matching = [encoding for encoding in encodings if len(encoding) == count]
+    if not matching:
+        raise reader.fail(
+            f"expected {' or '.join(str(len(encoding)) for encoding in encodings)} properties, found {count}"
+        )
+    return matching[0]
 
 
-def _group_sizes(reader: DialectReader, groups: int) -> ir.ElementsAttribute:
+def _segment_sizes(reader: DialectReader, segments: int) -> ir.ElementsAttribute:
     """Reads segment sizes: all of them, or the non-zero ones, each with its index in the low bits."""
-    sizes = np.zeros(groups, np.int32)
+    sizes = np.zeros(segments, np.int32)
     count, is_sparse = reader.varint_with_flag()
     bits = reader.varint() if is_sparse and count else 0
     for position in range(count):
         value = reader.varint()
-        place, size = (value & ((1 << bits) - 1), value >> bits) if is_sparse else (position, value)
-        if place >= groups or size > np.iinfo(np.int32).max:
-            raise reader.fail(f"segment {place} of size {size} in an operation with {groups} segments")
-        sizes[place] = size
-    return ir.ElementsAttribute(ir.TensorType((groups,), S32), sizes)
+        index, size = (value & ((1 << bits) - 1), value >> bits) if is_sparse else (position, value)
+        if index >= segments or size > np.iinfo(np.int32).max:
+            raise reader.fail(f"segment {index} of size {size} in an operation with {segments} segments")
+        sizes[index] = size
+    return ir.ElementsAttribute(ir.TensorType((segments,), S32), sizes)

@@ -276,8 +276,10 @@ class _OperationReader:
 
 def _is_cast(operation: ir.Operation) -> bool:
     """Returns whether an operation casts between a VHLO type and its StableHLO equivalent, which are equal here."""
-    given, made = ([value.type for value in values] for values in (operation.operands, operation.results))
-    return operation.name == "builtin.unrealized_conversion_cast" and given == made
+    operand_types, result_types = (
+        [value.type for value in values] for values in (operation.operands, operation.results)
+    )
+    return operation.name == "builtin.unrealized_conversion_cast" and operand_types == result_types
 
 
 def _skip_use_lists(reader: EncodingReader, values: int) -> None:

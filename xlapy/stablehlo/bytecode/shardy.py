@@ -24,13 +24,13 @@ def read_attribute(reader: DialectReader) -> ir.OpaqueAttribute:
     return ir.OpaqueAttribute(f"sdy.{name}", decoder(reader))
 
 
-def _part(reader: DialectReader) -> str:
+def _attribute_text(reader: DialectReader) -> str:
     """Reads a reference to an attribute and returns its text."""
     return reader.attribute_of(ir.OpaqueAttribute).text or ""
 
 
-def _parts(reader: DialectReader) -> list[str]:
-    return [_part(reader) for _ in range(reader.count())]
+def _attribute_texts(reader: DialectReader) -> list[str]:
+    return [_attribute_text(reader) for _ in range(reader.count())]
 
 
 def _set(parts: Iterable[str]) -> str:
@@ -50,7 +50,7 @@ def _mesh_axis(reader: DialectReader) -> str:
 
 
 def _mesh(reader: DialectReader) -> str:
-    axes, devices = _parts(reader), reader.signed_varint_list()
+    axes, devices = _attribute_texts(reader), reader.signed_varint_list()
     named = f", device_ids=[{', '.join(map(str, devices))}]" if devices else ""
     return f"[{', '.join(axes)}]{named}"
 
@@ -66,7 +66,7 @@ def _axis(reader: DialectReader) -> str:
 
 def _dimension(reader: DialectReader) -> str:
     """Decodes the sharding of a dimension: its axes, `?` if it is open, and its priority."""
-    axes, is_closed = _parts(reader), reader.byte()
+    axes, is_closed = _attribute_texts(reader), reader.byte()
     priority, has_priority = reader.varint_with_flag()
     return _set(axes if is_closed else [*axes, "?"]) + (f"p{priority}" if has_priority else "")
 
@@ -76,12 +76,12 @@ def _sharding(has_unreduced: bool, has_reduction: bool = False) -> Callable[[Dia
         mesh = reader.attribute()
         if not isinstance(mesh, ir.SymbolReference | ir.OpaqueAttribute):
             raise reader.fail(f"expected a mesh or its name, found {mesh!r}")
-        place = f"@{mesh.root}" if isinstance(mesh, ir.SymbolReference) else f"mesh<{mesh.text}>"
-        dimensions, replicated = _parts(reader), _parts(reader)
-        unreduced = _parts(reader) if has_unreduced else []
+        mesh_text = f"@{mesh.root}" if isinstance(mesh, ir.SymbolReference) else f"mesh<{mesh.text}>"
+        dimensions, replicated = _attribute_texts(reader), _attribute_texts(reader)
+        unreduced = _attribute_texts(reader) if has_unreduced else []
         if has_reduction and reader.signed_varint():
             raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: unreduced axes are supported for sums only")
-        text = f"{place}, [{', '.join(dimensions)}]"
+        text = f"{mesh_text}, [{', '.join(dimensions)}]"
         text += f", replicated={_set(replicated)}" if replicated else ""
         return text + (f", unreduced={_set(unreduced)}" if unreduced else "")
 
@@ -89,19 +89,19 @@ def _sharding(has_unreduced: bool, has_reduction: bool = False) -> Callable[[Dia
 
 
 def _shardings(reader: DialectReader) -> str:
-    return f"[{', '.join(f'<{part}>' for part in _parts(reader))}]"
+    return f"[{', '.join(f'<{part}>' for part in _attribute_texts(reader))}]"
 
 
 def _list(reader: DialectReader) -> str:
-    return f"[{', '.join(_parts(reader))}]"
+    return f"[{', '.join(_attribute_texts(reader))}]"
 
 
 def _axes(reader: DialectReader) -> str:
-    return _set(_parts(reader))
+    return _set(_attribute_texts(reader))
 
 
 def _all_to_all_param(reader: DialectReader) -> str:
-    return f"{_set(_parts(reader))}: {reader.signed_varint()}->{reader.signed_varint()}"
+    return f"{_set(_attribute_texts(reader))}: {reader.signed_varint()}->{reader.signed_varint()}"
 
 
 def _skip(reader: DialectReader) -> str:

@@ -167,10 +167,10 @@ class _OperationWriter:
             emitter.varint_with_flag(self._numbering.string(name), False)
         emitter.varint(len(self._names))
         for name in self._names:
-            dialect, _, plain = name.partition(".")
+            dialect, _, mnemonic = name.partition(".")
             emitter.varint(dialects[dialect])
             emitter.varint(1)
-            emitter.varint_with_flag(self._numbering.string(plain), True)
+            emitter.varint_with_flag(self._numbering.string(mnemonic), True)
         return bytes(emitter.data)
 
     def _strings(self) -> bytes:

@@ -156,22 +156,22 @@ def einsum(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     A letter of one operand that the result lacks is reduced before the dot. A letter of both operands is a batch
     dimension if the result has it, else a contracting dimension.
     """
-    given, _, wanted = text(operation, "einsum_config").replace(" ", "").partition("->")
-    labels = given.split(",")
+    operand_labels, _, result_label = text(operation, "einsum_config").replace(" ", "").partition("->")
+    labels = operand_labels.split(",")
     operands = builder.operands(operation)
     if len(labels) != len(operands):
-        raise ShapeError(f"einsum_config {given!r} names {len(labels)} operands, but got {len(operands)}")
+        raise ShapeError(f"einsum_config {operand_labels!r} names {len(labels)} operands, but got {len(operands)}")
     expanded = [_expand(label, operand.shape.rank) for label, operand in zip(labels, operands, strict=True)]
-    wanted = _expand_result(wanted, expanded)
-    needed = [set(wanted).union(*expanded[:number], *expanded[number + 1 :]) for number in range(len(expanded))]
+    result_label = _expand_result(result_label, expanded)
+    needed = [set(result_label).union(*expanded[:number], *expanded[number + 1 :]) for number in range(len(expanded))]
     reduced = [
         _reduce_operand(builder, operand, label, kept)
         for operand, label, kept in zip(operands, expanded, needed, strict=True)
     ]
     if len(reduced) == 1:
         operand, label = reduced[0]
-        return builder.transpose(operand, _permutation(label, wanted))
-    return _emit_einsum_dot(builder, operation, reduced, wanted)
+        return builder.transpose(operand, _permutation(label, result_label))
+    return _emit_einsum_dot(builder, operation, reduced, result_label)
 
 
 def _expand(label: str, rank: int) -> str:
@@ -186,16 +186,16 @@ def _expand(label: str, rank: int) -> str:
     return label.replace("...", "".join(chr(_FIRST_ELLIPSIS_LETTER + count - 1 - i) for i in range(count)))
 
 
-def _expand_result(wanted: str, expanded: list[str]) -> str:
+def _expand_result(result_label: str, expanded: list[str]) -> str:
     letters = {letter for label in expanded for letter in label if ord(letter) >= _FIRST_ELLIPSIS_LETTER}
-    return wanted.replace("...", "".join(sorted(letters, reverse=True)))
+    return result_label.replace("...", "".join(sorted(letters, reverse=True)))
 
 
-def _permutation(label: str, wanted: str) -> list[int]:
-    """Returns the permutation that transposes dimensions labeled `label` into the order of `wanted`."""
-    if sorted(label) != sorted(wanted):
-        raise ShapeError(f"einsum result {wanted!r} does not have the letters {label!r} once each")
-    return [label.index(letter) for letter in wanted]
+def _permutation(label: str, result_label: str) -> list[int]:
+    """Returns the permutation that transposes dimensions labeled `label` into the order of `result_label`."""
+    if sorted(label) != sorted(result_label):
+        raise ShapeError(f"einsum result {result_label!r} does not have the letters {label!r} once each")
+    return [label.index(letter) for letter in result_label]
 
 
 def _reduce_operand(
@@ -245,12 +245,12 @@ def _take_diagonal(builder: ComputationBuilder, operand: Instruction, label: str
 
 
 def _emit_einsum_dot(
-    builder: ComputationBuilder, operation: ir.Operation, operands: list[tuple[Instruction, str]], wanted: str
+    builder: ComputationBuilder, operation: ir.Operation, operands: list[tuple[Instruction, str]], result_label: str
 ) -> Instruction:
     (lhs, left), (rhs, right) = operands
     shared = [letter for letter in left if letter in right]
-    batch = [letter for letter in shared if letter in wanted]
-    contracted = [letter for letter in shared if letter not in wanted]
+    batch = [letter for letter in shared if letter in result_label]
+    contracted = [letter for letter in shared if letter not in result_label]
     attributes = DotAttributes.make(
         lhs_batch_dims=tuple(map(left.index, batch)),
         lhs_contracting_dims=tuple(map(left.index, contracted)),
@@ -259,4 +259,4 @@ def _emit_einsum_dot(
     )
     product = _emit_with_declared_type(builder, operation, opcodes.DOT, [lhs, rhs], attributes)
     free = [letter for letter in left + right if letter not in shared]
-    return builder.transpose(product, _permutation("".join([*batch, *free]), wanted))
+    return builder.transpose(product, _permutation("".join([*batch, *free]), result_label))

@@ -160,10 +160,10 @@ def convert(builder: ComputationBuilder, operation: ir.Operation) -> Instruction
     declared = operation.results[0].type
     if not isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
         raise ShapeError(f"its result must be a tensor, but is declared {type_text(declared)}")
-    wanted = element_type(declared.element)
-    if operand.shape.element_type.is_complex and not wanted.is_complex:
+    target = element_type(declared.element)
+    if operand.shape.element_type.is_complex and not target.is_complex:
         operand = builder.emit(opcodes.REAL, (operand,))
-    return builder.convert(operand, wanted)
+    return builder.convert(operand, target)
 
 
 @rule("stablehlo.bitcast_convert", operands=1, on_storage_type=True)

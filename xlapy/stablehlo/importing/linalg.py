@@ -34,8 +34,8 @@ def triangular_solve(builder: ComputationBuilder, operation: ir.Operation) -> In
 
 @rule("stablehlo.fft")
 def fft(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
-    kind = text(operation, "fft_type")
-    if kind not in FftType.__members__:
-        raise ShapeError(f"there is no fft_type {kind!r}")
-    attributes = FftAttributes.make(fft_type=FftType[kind], fft_length=integers(operation, "fft_length"))
+    fft_type = text(operation, "fft_type")
+    if fft_type not in FftType.__members__:
+        raise ShapeError(f"there is no fft_type {fft_type!r}")
+    attributes = FftAttributes.make(fft_type=FftType[fft_type], fft_length=integers(operation, "fft_length"))
     return builder.emit(opcodes.FFT, builder.operands(operation), attributes)

@@ -33,7 +33,7 @@ _BINARY = (
     "add", "and", "atan2", "divide", "maximum", "minimum", "multiply", "or", "power", "remainder", "shift_left",
     "shift_right_arithmetic", "shift_right_logical", "subtract", "xor",
 )  # fmt: skip
-_PLAIN = ("bitcast_convert", "dynamic_reshape", "dynamic_update_slice", "is_finite", "reshape")
+_WITH_FUNCTION_TYPE = ("bitcast_convert", "dynamic_reshape", "dynamic_update_slice", "is_finite", "reshape")
 _CHLO = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "mulhi", "sinh")
 _REDUCERS = ("add", "and", "maximum", "minimum", "multiply", "or", "xor")
 _WINDOW = {"stride": "window_strides", "lhs_dilate": "lhs_dilation", "rhs_dilate": "rhs_dilation"}
@@ -61,8 +61,8 @@ def _operand_types(operation: ir.Operation) -> list[ir.Type]:
 def _same_type(operation: ir.Operation) -> str:
     """Returns the common type of operands and result, or the function type if they differ."""
     (result,) = operation.results
-    alike = all(type_ == result.type for type_ in _operand_types(operation))
-    return type_text(result.type) if alike else _signature(operation)
+    same_type = all(type_ == result.type for type_ in _operand_types(operation))
+    return type_text(result.type) if same_type else _signature(operation)
 
 
 def _integers(value: Any) -> str:
@@ -72,20 +72,20 @@ def _integers(value: Any) -> str:
 # -- formats that several operations share
 
 
-def _same(printer: Printer, operation: ir.Operation) -> str:
+def _with_same_type(printer: Printer, operation: ir.Operation) -> str:
     return f"{operation.name} {printer.values(operation.operands)}{_attributes(operation)} : {_same_type(operation)}"
 
 
-def _function(printer: Printer, operation: ir.Operation) -> str:
+def _with_function_type(printer: Printer, operation: ir.Operation) -> str:
     return f"{operation.name} {printer.values(operation.operands)}{_attributes(operation)} : {_signature(operation)}"
 
 
-def _arrow(printer: Printer, operation: ir.Operation) -> str:
+def _with_arrow(printer: Printer, operation: ir.Operation) -> str:
     values, result = printer.values(operation.operands), type_text(operation.results[0].type)
     return f"{operation.name} {values}{_attributes(operation)} : {types_text(_operand_types(operation))} -> {result}"
 
 
-def _result_type(_: Printer, operation: ir.Operation) -> str:
+def _with_result_type(_: Printer, operation: ir.Operation) -> str:
     return f"{operation.name}{_attributes(operation)} : {type_text(operation.results[0].type)}"
 
 
@@ -112,7 +112,7 @@ def _with_number(word: str, name: str) -> CustomPrinter:
     return write
 
 
-def _with_case(word: str, name: str) -> CustomPrinter:
+def _with_enum_case(word: str, name: str) -> CustomPrinter:
     """Returns the printer of `%a, word = CASE : (...) -> ...`."""
 
     def write(printer: Printer, operation: ir.Operation) -> str:
@@ -166,8 +166,8 @@ def _compare(printer: Printer, operation: ir.Operation) -> str:
 def _select(printer: Printer, operation: ir.Operation) -> str:
     predicate, *values = _operand_types(operation)
     result = operation.results[0].type
-    alike = all(type_ == result for type_ in values)
-    types = types_text([predicate, result]) if alike else _signature(operation)
+    same_type = all(type_ == result for type_ in values)
+    types = types_text([predicate, result]) if same_type else _signature(operation)
     return f"stablehlo.select {printer.values(operation.operands)}{_attributes(operation)} : {types}"
 
 
@@ -241,7 +241,7 @@ def _composite(printer: Printer, operation: ir.Operation) -> str | None:
     return f"stablehlo.composite {name} {printer.values(operation.operands)}{attributes} : {_signature(operation)}"
 
 
-def _barrier(printer: Printer, operation: ir.Operation) -> str:
+def _optimization_barrier(printer: Printer, operation: ir.Operation) -> str:
     head = f"stablehlo.optimization_barrier{_attributes(operation)}"
     if not operation.operands:
         return f"{head} ()"
@@ -275,7 +275,7 @@ def _reduce(printer: Printer, operation: ir.Operation) -> str | None:
     arrays, inits = operation.operands[:half], operation.operands[half:]
     pairs = [f"({printer.value(array)} init: {printer.value(init)})" for array, init in zip(arrays, inits, strict=True)]
     block = operation.regions[0].blocks[0]
-    applied = _applied(operation, block)
+    applied = _applied_operation(operation, block)
     words = ", ".join(pairs) + (f" applies {applied}" if applied else "")
     dimensions = _integers(operation.attributes["dimensions"])
     tail = f" across dimensions = {dimensions}{_attributes(operation, 'dimensions')} : {_signature(operation)}"
@@ -292,41 +292,41 @@ def _reduce(printer: Printer, operation: ir.Operation) -> str | None:
     return "}"
 
 
-def _applied(operation: ir.Operation, block: ir.Block) -> str:
+def _applied_operation(operation: ir.Operation, block: ir.Block) -> str:
     """Returns the operation for `applies` if the reducer consists of a single one, else ""."""
     if len(block.operations) != 2 or len(block.arguments) != 2:
         return ""
-    inner, ending = block.operations
+    inner, terminator = block.operations
     dialect, _, name = inner.name.partition(".")
     array = operation.operands[0].type
-    is_plain = (
+    is_single_operation = (
         dialect == "stablehlo"
         and name in _REDUCERS
         and isinstance(array, ir.TensorType)
         and not inner.attributes
         and all(value.type == ir.TensorType((), array.element) for value in (*block.arguments, *inner.results))
         and [id(value) for value in inner.operands] == [id(value) for value in block.arguments]
-        and [id(value) for value in ending.operands] == [id(value) for value in inner.results]
+        and [id(value) for value in terminator.operands] == [id(value) for value in inner.results]
     )
-    return inner.name if is_plain else ""
+    return inner.name if is_single_operation else ""
 
 
-def _table(
-    forms: Sequence[tuple[Sequence[str], Callable[[Printer, ir.Operation], str | None]]],
+def _by_name(
+    printers: Sequence[tuple[Sequence[str], Callable[[Printer, ir.Operation], str | None]]],
 ) -> dict[str, CustomPrinter]:
-    return {name: form for names, form in forms for name in names}
+    return {name: printer for names, printer in printers for name in names}
 
 
 def _stablehlo(*names: str) -> list[str]:
     return [f"stablehlo.{name}" for name in names]
 
 
-CUSTOM_PRINTERS: dict[str, CustomPrinter] = _table(
+CUSTOM_PRINTERS: dict[str, CustomPrinter] = _by_name(
     [
-        (_stablehlo(*_UNARY, *_BINARY, "clamp"), _same),
-        (_stablehlo(*_PLAIN), _function),
-        ([f"chlo.{name}" for name in _CHLO], _arrow),
-        (_stablehlo("create_token", "partition_id", "replica_id"), _result_type),
+        (_stablehlo(*_UNARY, *_BINARY, "clamp"), _with_same_type),
+        (_stablehlo(*_WITH_FUNCTION_TYPE), _with_function_type),
+        ([f"chlo.{name}" for name in _CHLO], _with_arrow),
+        (_stablehlo("create_token", "partition_id", "replica_id"), _with_result_type),
         (_stablehlo("broadcast_in_dim"), _with_lists(("dims", "broadcast_dimensions"))),
         (_stablehlo("transpose"), _with_lists(("dims", "permutation"))),
         (_stablehlo("dynamic_slice"), _with_lists(("sizes", "slice_sizes"))),
@@ -338,8 +338,8 @@ CUSTOM_PRINTERS: dict[str, CustomPrinter] = _table(
             _stablehlo("concatenate", "get_dimension_size", "set_dimension_size"),
             _with_number("dim", "dimension"),
         ),
-        (_stablehlo("rng"), _with_case("distribution", "rng_distribution")),
-        (_stablehlo("rng_bit_generator"), _with_case("algorithm", "rng_algorithm")),
+        (_stablehlo("rng"), _with_enum_case("distribution", "rng_distribution")),
+        (_stablehlo("rng_bit_generator"), _with_enum_case("algorithm", "rng_algorithm")),
         (["func.return", "stablehlo.return"], _return),
         (["func.call"], _call),
         (["stablehlo.constant", "chlo.constant"], _constant),
@@ -353,7 +353,7 @@ CUSTOM_PRINTERS: dict[str, CustomPrinter] = _table(
         (_stablehlo("convolution"), _convolution),
         (_stablehlo("custom_call"), _custom_call),
         (_stablehlo("composite"), _composite),
-        (_stablehlo("optimization_barrier"), _barrier),
+        (_stablehlo("optimization_barrier"), _optimization_barrier),
         (_stablehlo("while"), _while),
         (_stablehlo("reduce"), _reduce),
     ]

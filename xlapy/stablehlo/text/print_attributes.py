@@ -145,9 +145,11 @@ def convolution_text(fields: Mapping[str, Any]) -> str:
 
 
 def _letters(fields: Mapping[str, Any], side: str, **letters: str) -> str:
-    places = {fields[f"{side}_{name}_dimension"]: letter for letter, name in letters.items()}
-    places |= {place: str(number) for number, place in enumerate(fields[f"{side}_spatial_dimensions"])}
-    return ", ".join(places[place] for place in sorted(places))
+    letter_by_position = {fields[f"{side}_{name}_dimension"]: letter for letter, name in letters.items()}
+    letter_by_position |= {
+        position: str(number) for number, position in enumerate(fields[f"{side}_spatial_dimensions"])
+    }
+    return ", ".join(letter_by_position[position] for position in sorted(letter_by_position))
 
 
 # -- elements
@@ -197,9 +199,9 @@ def _nested(texts: list[str], sizes: tuple[int, ...]) -> str:
 
 
 def _numbers(values: Array, element: ir.ElementType | ir.IndexType) -> list[str]:
-    kind = element.storage if isinstance(element, ir.QuantizedType) else element
-    kind = PrimitiveType.S64 if isinstance(kind, ir.IndexType) else kind
-    return [number_text(value, kind) for value in values]
+    element_type = element.storage if isinstance(element, ir.QuantizedType) else element
+    element_type = PrimitiveType.S64 if isinstance(element_type, ir.IndexType) else element_type
+    return [number_text(value, element_type) for value in values]
 
 
 def number_text(value: Any, element: PrimitiveType) -> str:

@@ -82,13 +82,13 @@ class Printer:
             )
         ]
         rest = {key: value for key, value in attributes.items() if key not in _FUNCTION}
-        words = ["func.func", visibility, f"{symbol_text(attributes['sym_name'])}({', '.join(arguments)})"]
+        parts = ["func.func", visibility, f"{symbol_text(attributes['sym_name'])}({', '.join(arguments)})"]
         if results:
             bare = len(results) == 1 and "{" not in results[0]
-            words.append(f"-> {results[0] if bare else f'({_joined(results)})'}")
+            parts.append(f"-> {results[0] if bare else f'({_joined(results)})'}")
         if rest:
-            words.append(f"attributes {dictionary_text(rest)}")
-        self.line(" ".join(word for word in [*words, "{"] if word))
+            parts.append(f"attributes {dictionary_text(rest)}")
+        self.line(" ".join(word for word in [*parts, "{"] if word))
         self.block(block.operations)
         self.line("}" + self.location(function.location))
 
@@ -113,7 +113,7 @@ class Printer:
 
     def generic(self, operation: ir.Operation) -> str:
         """Returns the last line of the generic form, without the result names, and writes the lines before it."""
-        words = f'"{operation.name}"({self.values(operation.operands)})'
+        parts = f'"{operation.name}"({self.values(operation.operands)})'
         dialect = operation.name.partition(".")[0]
         if operation.attributes:
             listed = [named_text(name, operation.attributes[name], dialect) for name in sorted(operation.attributes)]
@@ -122,8 +122,8 @@ class Printer:
             attributes = ""
         types = function_text(map(_type, operation.operands), map(_type, operation.results))
         if not operation.regions:
-            return f"{words}{attributes} : {types}"
-        opening = f"{words} ({{"
+            return f"{parts}{attributes} : {types}"
+        opening = f"{parts} ({{"
         for number, region in enumerate(operation.regions):
             self.line(opening if number == 0 else "}, {")
             self.region(region)
@@ -161,9 +161,9 @@ class Printer:
     def with_scoped_names(self, names: Callable[[], list[str]]) -> list[str]:
         """Calls `names` and returns its result; the names that it takes are free again afterwards."""
         outer = set(self._used_names)
-        found = names()
+        assigned = names()
         self._used_names = outer
-        return found
+        return assigned
 
     def line(self, text: str) -> None:
         """Writes a line of an operation that takes several lines."""
@@ -194,13 +194,13 @@ class Printer:
             self._names[id(result)] = f"{name}#{number}"
         return f"{name}:{len(results)} = "
 
-    def _unique_name(self, wanted: str) -> str:
+    def _unique_name(self, preferred: str) -> str:
         """Returns the name if it is valid and free, else the name with a number appended, or a number."""
-        if not _NAME.fullmatch(wanted):
-            wanted = ""
-        name = wanted
+        if not _NAME.fullmatch(preferred):
+            preferred = ""
+        name = preferred
         while not name or name in self._used_names:
-            name = f"{wanted}_{self._counter}" if wanted else str(self._counter)
+            name = f"{preferred}_{self._counter}" if preferred else str(self._counter)
             self._counter += 1
         self._used_names.add(name)
         return name
@@ -215,11 +215,11 @@ class Printer:
 
     def _alias(self, location: ir.FileLocation) -> str:
         """Returns the alias of a location, which is defined at the end of the text."""
-        known = self._aliases.get(location)
-        if known is None:
-            known = self._aliases[location] = f"#loc{len(self._aliases) + 1}"
-            self._definitions.append(f"{known} = loc({_location_text(location)})")
-        return known
+        alias = self._aliases.get(location)
+        if alias is None:
+            alias = self._aliases[location] = f"#loc{len(self._aliases) + 1}"
+            self._definitions.append(f"{alias} = loc({_location_text(location)})")
+        return alias
 
 
 def _type(value: ir.Value) -> ir.Type:
@@ -242,20 +242,20 @@ def _joined(texts: Iterable[str]) -> str:
 
 def _location_text(location: ir.FileLocation) -> str:
     """Returns `"name"(callsite("function"("file":1:2) at ...))`. With callers, the last name is the function's."""
-    outside = location.names[:-1] if location.callers else ()
+    outer_names = location.names[:-1] if location.callers else ()
     stack = [_position_text(each, each.names) for each in location.callers]
-    text = _position_text(location, location.names[len(outside) :])
+    text = _position_text(location, location.names[len(outer_names) :])
     if stack:
-        around = stack.pop()
+        caller_text = stack.pop()
         while stack:
-            around = f"callsite({stack.pop()} at {around})"
-        text = f"callsite({text} at {around})"
-    return _named(text, outside)
+            caller_text = f"callsite({stack.pop()} at {caller_text})"
+        text = f"callsite({text} at {caller_text})"
+    return _named(text, outer_names)
 
 
 def _position_text(location: ir.FileLocation, names: Sequence[str]) -> str:
-    place = f"{quoted(location.file)}:{location.line}:{location.column}" if location.file else ""
-    return _named(place, names) or "unknown"
+    position = f"{quoted(location.file)}:{location.line}:{location.column}" if location.file else ""
+    return _named(position, names) or "unknown"
 
 
 def _named(text: str, names: Sequence[str]) -> str:

@@ -106,20 +106,20 @@ class StructParser:
     def body(self, name: str) -> ir.StructAttribute:
         """Parses a struct starting at its `<`."""
         cursor = self.cursor
-        kind = name.partition(".")[2]
+        struct = name.partition(".")[2]
         cursor.expect("<", f"after '{name}'")
-        if kind == "conv" and not cursor.accept_word("raw"):
+        if struct == "conv" and not cursor.accept_word("raw"):
             value = self.convolution(name)
             cursor.expect(">", "after the dimensions of a convolution")
             return value
         fields: dict[str, Any] = {}
-        allowed = FIELDS[kind]
+        allowed = FIELDS[struct]
         while not cursor.accept(">"):
             self._field(name, allowed, fields)
             if not cursor.accept(","):
                 cursor.expect(">", f"at the end of '{name}'")
                 break
-        if kind in _WITHOUT_EMPTY_FIELDS:
+        if struct in _WITHOUT_EMPTY_FIELDS:
             fields = {field: value for field, value in fields.items() if value not in (0, ())}
         return ir.StructAttribute(name, fields)
 
@@ -185,10 +185,10 @@ class StructParser:
         cursor.expect("[", "before the dimensions of a convolution")
         names = cursor.separated("]", self._position)
         spatial = [name for name in names if name.isdigit()]
-        wanted = [*letters, *(str(index) for index in range(len(spatial)))]
-        if sorted(names) != sorted(wanted):
+        expected = [*letters, *(str(index) for index in range(len(spatial)))]
+        if sorted(names) != sorted(expected):
             cursor.fail_at(
-                start, f"expected the dimensions {', '.join(wanted)} in some order, found {', '.join(names)}"
+                start, f"expected the dimensions {', '.join(expected)} in some order, found {', '.join(names)}"
             )
         for letter, field in letters.items():
             fields[field] = names.index(letter)

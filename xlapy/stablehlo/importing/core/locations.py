@@ -1,10 +1,12 @@
-"""Locations of MLIR as metadata of HLO: the framework's name of an operation, and the stack of the user's program.
+"""Imports MLIR locations as HLO metadata: the framework's name of an operation and the user's call stack.
 
-Owns: `LocationImporter`, the tables of stack frames, names of instructions. Must not know: operations.
+Responsible for `LocationImporter`, the tables of stack frames and the names of instructions. Does not depend on
+operations. Follows XLA:
 
-As XLA has it: the outermost name is the `op_name` (what follows an `@` is left out), a name that ends in `:` around
-another is the `op_type`; a place in a file with a name is a stack frame, its function the innermost name. The
-instruction is named after the last part of `op_name`: `jit(f)/add` gives `add`.
+- the outermost name is the `op_name`, up to an `@`;
+- an outermost name that ends in `:` and contains another name is the `op_type`;
+- a file position with a name is a stack frame, and its innermost name is the function;
+- the instruction is named after the last component of `op_name`: `jit(f)/add` gives `add`.
 """
 
 from __future__ import annotations
