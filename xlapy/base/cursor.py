@@ -18,7 +18,7 @@ BLANK = r"[ \t\r\n]*+(?:(?:/\*(?s:.*?)\*/|//[^\r\n]*+)[ \t\r\n]*+)*+"
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
-_NEXT_TOKEN = re.compile(r"[%@#!^]?[\w.$\-]+|->|.", re.DOTALL)
+_NEXT_TOKEN = re.compile(r"->|[%@#!^]?[\w.$\-]+|.", re.DOTALL)
 _MAX_SHOWN_CHARACTERS = 40
 _MAX_CONVERTED_DIGITS = 400
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.)|)", re.DOTALL)
@@ -72,13 +72,13 @@ class Cursor:
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Matches `pattern` at the cursor and moves past the match; None, with the cursor unmoved, if it fails."""
-        return self._match(pattern)
-
-    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         found = pattern.match(self.text, self.skip())
         if found is not None:
             self.position = found.end()
         return found
+
+    _match = match
+    """`match` without the checks that a class may add to it; for tokens that the checks do not concern."""
 
     def consume(self, pattern: re.Pattern[str]) -> str | None:
         """Moves past the text that `pattern` matches at the cursor and returns it; None if it does not match."""
