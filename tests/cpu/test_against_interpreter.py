@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.programs.test_programs import NAMES, OPTIMISED, arguments_of, plain, text_of
+from tests.programs.test_programs import NAMES, OPTIMIZED, arguments_of, plain, text_of
 from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, VerificationError, XlaError
@@ -95,7 +95,7 @@ def test_only_what_is_known_to_be_left_to_the_host_is():
     assert left == LEFT_TO_THE_HOST
 
 
-@pytest.mark.parametrize("name", [*NAMES, *(f"{name}.optimized" for name in OPTIMISED)])
+@pytest.mark.parametrize("name", [*NAMES, *(f"{name}.optimized" for name in OPTIMIZED)])
 def test_a_program_gives_what_the_interpreter_gives(name: str):
     module = xla.parse_hlo(text_of(name))
     plain_name = name.removesuffix(".optimized")

@@ -221,8 +221,8 @@ def test_a_loop_of_small_arrays_has_no_memory_but_its_own(name: str):
 )
 def test_a_loop_of_small_arrays_runs_in_registers(name: str):
     compiled = compile_module(xla.parse_hlo(PROGRAMS[name]))
-    optimised, _ = listings(compiled.llvm)
-    functions = re.findall(r"^define \w.* @(?:part|kernel|xlapy_run).*?^}", optimised, re.MULTILINE | re.DOTALL)
+    optimized, _ = listings(compiled.llvm)
+    functions = re.findall(r"^define \w.* @(?:part|kernel|xlapy_run).*?^}", optimized, re.MULTILINE | re.DOTALL)
     kept = re.findall(r"%(\w+) = alloca", "\n".join(functions))
     assert functions and set(kept) == {"old", "new"}, "only the mode of floating-point numbers is kept in memory"
 

@@ -1,11 +1,11 @@
 """Regenerates the corpus of HLO programs: `python tests/programs/generate.py [name ...]`.
 
 Lowers every function registered in neural.py, arrays.py and numeric.py with the jaxlib of the test extra and
-writes `<name>.hlo` (unoptimised, short form with metadata and stack frames), `<name>.optimized.hlo` (what
+writes `<name>.hlo` (unoptimized, short form with metadata and stack frames), `<name>.optimized.hlo` (what
 XLA:CPU made of
 it: scheduled, fused, with layouts and backend configurations) for those so marked, and README.md. Without
-names it removes files of programs that no longer exist. The unoptimised files depend on jaxlib's version
-only, the optimised ones on the processor too.
+names it removes files of programs that no longer exist. The unoptimized files depend on jaxlib's version
+only, the optimized ones on the processor too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FOLDER_OF_SOURCE = re.compile(r'"[^"\n]*/([^/"\n]+\.py)"')
 
 
 def lower(entry: Program) -> tuple[str, str | None]:
-    """The unoptimised and, if asked for, the optimised text, without the folders of source files."""
+    """The unoptimized and, if asked for, the optimized text, without the folders of source files."""
     jax.clear_caches()  # a function traced for another program would bring that program's stack frames along
     with jax.enable_x64(entry.x64):
         lowered = jax.jit(entry.function, keep_unused=True).lower(*entry.arguments)

@@ -1,6 +1,6 @@
 """Programs that XLA printed for JAX functions: parsed, printed, verified, run, and compared with XLA's CPU back end.
 
-`README.md` in this folder lists them. The optimised ones are what XLA's CPU compiler made of some of them.
+`README.md` in this folder lists them. The optimized ones are what XLA's CPU compiler made of some of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.programs import inputs
 from xlapy.testing.comparison import assert_close
 
 FOLDER = Path(__file__).parent
-OPTIMISED = sorted(path.name.removesuffix(".optimized.hlo") for path in FOLDER.glob("*.optimized.hlo"))
+OPTIMIZED = sorted(path.name.removesuffix(".optimized.hlo") for path in FOLDER.glob("*.optimized.hlo"))
 NAMES = sorted({path.name.split(".")[0] for path in FOLDER.glob("*.hlo")})
 
 
@@ -51,7 +51,7 @@ def test_program_gives_what_xla_gives(name: str) -> None:
     assert_close(plain(result), expected, rule="program", flush_denormals=True, where=name)
 
 
-@pytest.mark.parametrize("name", [*NAMES, *(f"{name}.optimized" for name in OPTIMISED)])
+@pytest.mark.parametrize("name", [*NAMES, *(f"{name}.optimized" for name in OPTIMIZED)])
 def test_text_is_the_one_xla_prints(name: str) -> None:
     """Twice over: reading a text may renumber its stack frames, in XLA as here."""
     text = text_of(name)
@@ -62,11 +62,11 @@ def test_text_is_the_one_xla_prints(name: str) -> None:
     assert xla.parse_hlo(text).to_text(print_large_constants=True) == text
 
 
-@pytest.mark.parametrize("name", OPTIMISED)
-def test_optimised_program_gives_what_the_original_gives(name: str) -> None:
+@pytest.mark.parametrize("name", OPTIMIZED)
+def test_optimized_program_gives_what_the_original_gives(name: str) -> None:
     """XLA's fusions, bitcasts, layouts and calls of its library change no values: both texts run to equal results."""
-    original, optimised = xla.parse_hlo(text_of(name)), xla.parse_hlo(text_of(f"{name}.optimized"))
+    original, optimized = xla.parse_hlo(text_of(name)), xla.parse_hlo(text_of(f"{name}.optimized"))
     arguments = arguments_of(name, original)
     client = xla.Client("interpreter")
-    result = client.compile(optimised)(*arguments)
+    result = client.compile(optimized)(*arguments)
     assert_close(plain(result), plain(client.compile(original)(*arguments)), rule="program", where=name)

@@ -54,6 +54,6 @@ def test_cost(executable: xla.Executable):
 
 def test_text(executable: xla.Executable):
     assert executable.as_hlo_text() == xla.parse_hlo(TEXT).to_text()
-    optimised = executable.as_hlo_text(optimized=True)
-    assert ("fusion(" in optimised) == (executable.platform == "cpu")
-    assert xla.parse_hlo(optimised).entry_computation.program_shape == executable.program_shape
+    optimized = executable.as_hlo_text(optimized=True)
+    assert ("fusion(" in optimized) == (executable.platform == "cpu")
+    assert xla.parse_hlo(optimized).entry_computation.program_shape == executable.program_shape

@@ -53,10 +53,10 @@ def test_without_xla(folder, capsys):
 
 @pytest.mark.slow
 def test_a_process_that_xla_ends_is_not_ours(folder, capfd):
-    optimised = Path(__file__).parents[1] / "programs" / "heat_equation.optimized.hlo"
-    assert invoke(["bench", str(optimised), "axpy.hlo", "--runs", "1"]) == 0
+    optimized = Path(__file__).parents[1] / "programs" / "heat_equation.optimized.hlo"
+    assert invoke(["bench", str(optimized), "axpy.hlo", "--runs", "1"]) == 0
     captured = capfd.readouterr()
-    assert f"{optimised}: XLA:CPU does not run it: it ended its process" in captured.err
+    assert f"{optimized}: XLA:CPU does not run it: it ended its process" in captured.err
     first, second = captured.out.splitlines()[-2:]
     assert first.split()[-3:] == ["-", "-", "-"]
     assert second.split()[0] == "axpy.hlo"

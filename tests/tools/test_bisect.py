@@ -54,7 +54,7 @@ def test_nothing_is_wrong(program: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_wrong_usage(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["bisect", str(program), "--optimised", "--only", "3"]) == 2
+    assert invoke(["bisect", str(program), "--optimized", "--only", "3"]) == 2
     assert invoke(["bisect", str(program), "--load", "no.py"]) == 1
     assert "there is no file" in capsys.readouterr().err
 

@@ -187,7 +187,7 @@ class TestPage:
         native = native_forms(parse_hlo(COUNT_TO_3))
         used = {kernel.function for forms in native.kernels.values() for kernel in forms}
         assert used == set(native.functions) == {"xlapy_run"}
-        assert all(form.llvm and form.optimised and form.assembly for form in native.functions.values())
+        assert all(form.llvm and form.optimized and form.assembly for form in native.functions.values())
 
     def test_long_listings_are_cut(self):
         lines = clipped("x\n" * (MOST_LINES + 7)).splitlines()

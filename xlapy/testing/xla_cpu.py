@@ -10,7 +10,7 @@ jaxlib accepts MLIR only. What that road changes, and what it cannot carry (jaxl
   the result. Tokens in results come back as None, empty tuples as ().
 - Layouts of parameters and results are dropped, and layouts inside are reassigned; results are logical
   arrays.
-- `bitcast` is refused unless its operand and result are layouts of the same shape, so optimised HLO rarely
+- `bitcast` is refused unless its operand and result are layouts of the same shape, so optimized HLO rarely
   runs.
 - A dynamic dimension (`f32[<=4]`) works inside a module; as a result it comes back with undefined content, so
   `run_hlo` refuses it: return the padded array and `get-dimension-size` instead.
@@ -138,7 +138,7 @@ class CompiledHlo:
         return buffers
 
     def text(self) -> str:
-        """The optimised HLO: scheduled, fused, with layouts."""
+        """The optimized HLO: scheduled, fused, with layouts."""
         return self._executable.get_hlo_text()
 
 

@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line `xlapy`: one module or folder per command."""

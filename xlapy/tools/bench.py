@@ -1,6 +1,6 @@
-"""`xlapy bench`: programs on cpu beside XLA:CPU, both in one process, alternating.
+"""`xlapy bench`: times programs on cpu and on XLA:CPU, alternating in one process.
 
-Owns: the command, how it measures and what it prints. Must not know: how programs are compiled or run.
+Responsible for the command, the measurement and the output. Does not depend on how programs are compiled or run.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.files import check_writable, parse_program, read_arguments, read_bytes, write_file
 
 SAMPLE_SECONDS = 5e-3
-"""The least that is timed at once: short programs run several times."""
+"""Minimum seconds per sample; shorter programs run several times per sample."""
 
 _XLA = "xlapy.testing.xla_cpu"
-"""The runner of XLA:CPU. It is loaded in processes of its own alone, which XLA may end."""
+"""The module that runs XLA:CPU. It is loaded in child processes only, because XLA may end its process."""
 
 Call = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Medians of one program in seconds; those of XLA are None without it. `bytes` are what the program moves.
+    """Median times of one program in seconds; XLA's are None without XLA. `bytes`: the bytes that the program accesses.
 
-    xla_refusal: why XLA does not run it, if it was asked to.
+    xla_refusal: the reason why XLA does not run the program, if XLA was requested.
     """
 
     file: str
@@ -59,14 +59,18 @@ class Measured:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False))
 @click.option(
-    "--input", "inputs", multiple=True, metavar="FILE", help="Arguments: .npy (one) or .npz; random ones by default."
+    "--input", "inputs", multiple=True, metavar="FILE", help="Arguments: .npy (one) or .npz; random by default."
 )
-@click.option("--random", "seed", default=0, show_default=True, type=click.IntRange(min=0), help="Their seed.")
-@click.option("--runs", default=5, show_default=True, type=click.IntRange(min=1), help="Medians are of so many.")
+@click.option(
+    "--random", "seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of random arguments."
+)
+@click.option(
+    "--runs", default=5, show_default=True, type=click.IntRange(min=1), help="Number of runs; the median counts."
+)
 @click.option(
     "--against",
     type=click.Choice(["xla", "nothing"]),
-    help="What runs beside it; by default XLA:CPU where jaxlib is installed.",
+    help="What to compare with; by default XLA:CPU if jaxlib is installed.",
 )
 @click.option("--json", "output", type=click.Path(dir_okay=False), help="Write the figures, in seconds, to this file.")
 def bench(
@@ -74,8 +78,8 @@ def bench(
 ) -> None:
     """Time FILES (programs; - for standard input) on cpu and on XLA:CPU.
 
-    Both use all processors; arguments are on their devices; no cache of compiled programs is used. A ratio above 1
-    means that xlapy is the faster. Nothing else should run meanwhile.
+    Both use all processors. Arguments are on the device before timing starts; the cache of compiled programs is not
+    used. A ratio above 1 means that xlapy is faster. Run nothing else meanwhile.
     """
     if flags.get("cache_dir"):
         raise InvalidArgumentError("programs would come from the cache: unset the flag cache_dir")
@@ -101,7 +105,7 @@ def bench(
 
 
 def _has_xla(against: str | None) -> bool:
-    """Whether XLA:CPU runs beside; `UnsupportedError` if it is asked for and not there."""
+    """Whether to compare with XLA:CPU. Raises `UnsupportedError` if it is requested but not installed."""
     if against == "nothing":
         return False
     if importlib.util.find_spec("jaxlib") is not None:
@@ -112,7 +116,7 @@ def _has_xla(against: str | None) -> bool:
 
 
 def _measure_apart(file: str, inputs: Sequence[str], seed: int, runs: int, with_xla: bool) -> Measured:
-    """In a process of its own, because XLA ends the process on some programs; then once more without XLA."""
+    """Measures in a child process, because XLA ends its process on some programs; then measures again without XLA."""
     job = partial(_measure, file, read_bytes(file), inputs, seed, runs)
     try:
         found = _apart(partial(job, with_xla))
@@ -162,12 +166,12 @@ def _measure(file: str, data: bytes, inputs: Sequence[str], seed: int, runs: int
 
 
 def _compile_with(peer: Any, module: Module) -> Any:
-    """XLA's program, compiled anew and with the precision that XLA has by default."""
+    """Compiles the program with XLA, without cache and with XLA's default precision."""
     return peer.compile_hlo.__wrapped__(module.to_text(), xla_allow_excess_precision=True)
 
 
 def _compiled(make: Callable[[], Any], runs: int) -> tuple[list[float], Any]:
-    """Seconds of up to three compilations, and what the last gave."""
+    """Returns the seconds of up to three compilations, and the result of the last."""
     times, made = [], None
     for _ in range(min(runs, 3)):
         start = time.perf_counter()
@@ -183,7 +187,7 @@ def _on_device(client: Client, argument: Any) -> Any:
 
 
 def _alternate(contestants: dict[str, Call], runs: int) -> dict[str, float]:
-    """The median time of each, one after the other in every run."""
+    """Returns the median time of each function; the functions alternate in every run."""
     counts = {}
     for name, call in contestants.items():
         call()
@@ -223,7 +227,7 @@ def _rate(found: Measured) -> str:
 
 
 def _time(seconds: float) -> str:
-    """Three digits, in the unit that suits."""
+    """Formats a time with three digits in a suitable unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

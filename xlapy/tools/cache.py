@@ -1,6 +1,6 @@
-"""`xlapy cache`: what is in the directory of compiled programs, and emptying it.
+"""`xlapy cache`: lists and clears the directory of compiled programs.
 
-Owns: the command. Must not know: what the files hold.
+Responsible for the command. Does not depend on the contents of the files.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from xlapy.runtime.storage.compile_cache import CompileCache, named_cache
 
 
 @click.group()
-@click.option("--dir", "folder", type=click.Path(file_okay=False), help="The directory; by default the flag cache_dir.")
+@click.option("--dir", "folder", type=click.Path(file_okay=False), help="The directory; default: the flag cache_dir.")
 @click.pass_context
 def cache(context: click.Context, folder: str | None) -> None:
-    """Show or empty the directory of compiled programs (XLAPY_FLAGS=--cache_dir=DIR)."""
+    """Show or clear the directory of compiled programs (XLAPY_FLAGS=--cache_dir=DIR)."""
     context.obj = folder
 
 
@@ -33,7 +33,7 @@ def _cache(folder: str | None) -> CompileCache:
 @cache.command("list")
 @click.pass_obj
 def list_(folder: str | None) -> None:
-    """List the programs, the last used first."""
+    """List the programs, most recently used first."""
     found = _cache(folder)
     for entry in found.entries():
         used = datetime.fromtimestamp(entry.used).isoformat(" ", "seconds")
@@ -43,7 +43,7 @@ def list_(folder: str | None) -> None:
 @cache.command()
 @click.pass_obj
 def size(folder: str | None) -> None:
-    """Print the number of programs and how much room they take."""
+    """Print the number of programs and their total size."""
     found = _cache(folder)
     entries = found.entries()
     taken = sum(entry.size for entry in entries)

@@ -1,6 +1,6 @@
-"""The command line `xlapy` (also `python -m xlapy`): one group, a command a file.
+"""The command line `xlapy` (also `python -m xlapy`): one group, one module or folder per command.
 
-Owns: exit codes (0 done, 1 program error with one clear message, 2 wrong usage) and what happens to internal errors.
+Responsible for exit codes (0 success, 1 program error with one clear message, 2 wrong usage) and for internal errors.
 """
 
 from __future__ import annotations
@@ -17,14 +17,29 @@ from xlapy.runtime.engine.memory import limit_memory
 from xlapy.tools.files import StandardInput
 from xlapy.tools.reproducer import write_reproducer
 
-COMMANDS = (
-    "run", "compile", "convert", "opt", "show", "profile", "explain", "diff", "bisect", "bench", "ops", "fuzz",
-    "reduce", "cache", "demo",
-)  # fmt: skip
-"""Each is the attribute of its name in the module `xlapy.tools.<name>`, loaded when it is asked for."""
+COMMANDS = {
+    "run": "Run a program and show the results.",
+    "compile": "Compile a program to a file of machine code.",
+    "convert": "Convert a program to another format.",
+    "opt": "Parse, verify, run passes, print.",
+    "show": "Show a module as a tree or an interactive page.",
+    "profile": "Show where the time of a run goes.",
+    "explain": "Follow one instruction from source line to assembly.",
+    "diff": "Compare two modules, or a module before and after each pass.",
+    "bisect": "Find the pass or kernel that makes a program wrong.",
+    "bench": "Time programs on cpu and on XLA:CPU.",
+    "ops": "Show the operations and the platforms that run them.",
+    "fuzz": "Compare the interpreter with XLA on random programs.",
+    "reduce": "Find the smallest program that a check still finds interesting.",
+    "cache": "Show or clear the cache of compiled programs.",
+    "demo": "Train a classifier of handwritten digits.",
+}
+"""The commands with their help lines, in order. Each is the attribute of its name in `xlapy.tools.<name>`."""
 
 
 class _LazyGroup(click.Group):
+    """Imports the module of a command when the command is used; listing the commands imports none."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -33,6 +48,10 @@ class _LazyGroup(click.Group):
             return None
         command: click.Command = getattr(import_module(f"xlapy.tools.{cmd_name}"), cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,13 +63,13 @@ def cli() -> None:
 def main() -> None:
     """Runs the command line and exits the process."""
     limit_memory()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # HLO text is UTF-8 whatever the terminal's language
+    if isinstance(sys.stdout, io.TextIOWrapper):  # HLO text is UTF-8, independent of the terminal's locale
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     sys.exit(invoke(sys.argv[1:]))
 
 
 def invoke(arguments: Sequence[str]) -> int:
-    """Runs the command line; returns the exit code."""
+    """Runs the command line and returns the exit code."""
     standard_input = StandardInput()
     try:
         result = cli.main(list(arguments), prog_name="xlapy", standalone_mode=False, obj=standard_input)
@@ -67,7 +86,7 @@ def invoke(arguments: Sequence[str]) -> int:
         return _fail(_message(error))
     except MemoryError as error:
         return _fail(f"out of memory: {error}" if str(error) else "out of memory")
-    except Exception as error:  # our own bug: keep what is needed to find it
+    except Exception as error:  # an internal error: save what is needed to reproduce it
         return _fail_internally(arguments, error, standard_input)
 
 

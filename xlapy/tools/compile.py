@@ -1,6 +1,6 @@
-"""`xlapy compile`: makes a program a file of machine code, which `xlapy run` runs.
+"""`xlapy compile`: writes a program as a file of machine code, which `xlapy run` runs.
 
-Owns: the command. Must not know: how programs are compiled, what the file holds.
+Responsible for the command. Does not depend on how programs are compiled or on the file format.
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ from xlapy.tools.run.devices import compile_for_devices
     "--num-replicas",
     "--num_replicas",
     type=click.IntRange(min=1),
-    help="Replicas it runs on; by default the program's.",
+    help="Number of replicas; by default the program's.",
 )
 @click.option(
-    "--num-partitions", "--num_partitions", type=click.IntRange(min=1), help="Partitions of each replica, likewise."
+    "--num-partitions",
+    "--num_partitions",
+    type=click.IntRange(min=1),
+    help="Number of partitions; by default the program's.",
 )
-@click.option("--donate", multiple=True, type=int, metavar="NUMBER", help="A parameter whose memory it may overwrite.")
+@click.option(
+    "--donate", multiple=True, type=int, metavar="NUMBER", help="A parameter whose buffer the program may overwrite."
+)
 def compile(
     file: str, output: str, num_replicas: int | None, num_partitions: int | None, donate: tuple[int, ...]
 ) -> None:
     """Compile FILE (HLO or StableHLO; - for standard input) for processors like this one.
 
-    The result runs with this version of xlapy. Running it runs its code: take such files from people whose programs you
-    would run.
+    The result runs only with this version of xlapy. Running it executes the machine code in the file: only run files
+    from people you trust.
     """
     check_writable(output)
     executable = compile_for_devices("cpu", read_program(file), num_replicas, num_partitions, donate)

@@ -1,6 +1,6 @@
-"""`xlapy convert`: a program in another format.
+"""`xlapy convert`: converts a program to another format.
 
-Owns: the command. Must not know: any format.
+Responsible for the command. Does not depend on any format.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _FORMATS = click.Choice([form.value for form in Format])
 @click.command()
 @click.argument("source", metavar="IN", type=click.Path(dir_okay=False, allow_dash=True))
 @click.argument("target", metavar="OUT", type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--from", "from_", type=_FORMATS, help="The format of IN; by default its name or its content tells.")
-@click.option("--to", type=_FORMATS, help="The format of OUT; by default its name tells.")
+@click.option("--from", "from_", type=_FORMATS, help="Format of IN; by default detected from name and contents.")
+@click.option("--to", type=_FORMATS, help="Format of OUT; by default detected from its name.")
 @click.option(
     "--argument-shape",
     "shapes",
     multiple=True,
     metavar="SHAPE",
-    help="The shape of an argument, in order, such as 'f32[2,3]': for StableHLO that leaves sizes open.",
+    help="Shape of an argument, in order, such as 'f32[2,3]', for StableHLO with dynamic shapes.",
 )
 def convert(source: str, target: str, from_: str | None, to: str | None, shapes: tuple[str, ...]) -> None:
-    """Write the program IN to OUT, in the format of its name; - is standard input or output.
+    """Convert the program IN to OUT. The name of OUT selects the format; - is standard input or output.
 
-    HLO text (.hlo, .txt), HloModuleProto (.pb), HloProto (.hlo.pb), either as text (.pbtxt), StableHLO as MLIR text
-    (.mlir) and as a portable artifact (.mlirbc). Between the last two a program is only rewritten; otherwise it goes
-    through HLO.
+    HLO text (.hlo, .txt), HloModuleProto (.pb), HloProto (.hlo.pb), protobuf text (.pbtxt), StableHLO as MLIR text
+    (.mlir) or as a portable artifact (.mlirbc). Conversions between the two forms of StableHLO are direct; all others
+    go through HLO.
     """
     wanted = format_of_name(target) if to is None else Format(to)
     if wanted is None:
@@ -57,7 +57,7 @@ def convert(source: str, target: str, from_: str | None, to: str | None, shapes:
 
 
 def _converted(name: str, data: bytes, given: Format, wanted: Format, shapes: tuple[str, ...]) -> bytes:
-    """Between the two forms of StableHLO a program stays what it is; otherwise it goes through HLO."""
+    """Converts between the two forms of StableHLO directly, and everything else through HLO."""
     if not shapes and {given, wanted} <= STABLEHLO_FORMATS:
         return write_operation(read_operation(name, data, given), wanted)
     module = read_module(name, data, given, argument_shapes=[Shape.parse(text) for text in shapes] or None)

@@ -1,4 +1,4 @@
-"""What computations are for, and figures, for whoever shows them. Must not know: pages, terminals."""
+"""Descriptions for output: the role of a computation, and sizes in bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def kind_of(computation: Computation) -> str:
-    """What a computation is for: `entry`, or the slots in which it is called, such as `body of while`."""
+    """Returns the role of a computation: `entry`, or the slots in which it is called, such as `body of while`."""
     if computation.is_entry:
         return "entry"
     uses = dict.fromkeys(
@@ -21,6 +21,6 @@ def kind_of(computation: Computation) -> str:
 
 
 def byte_text(count: int) -> str:
-    """`12 B`, `3.5 KiB`."""
+    """Formats a number of bytes: `12 B`, `3.5 KiB`."""
     power = min(max(count.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
     return f"{count / (1 << 10 * power):.4g} {_UNITS[power]}"

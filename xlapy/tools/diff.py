@@ -1,6 +1,6 @@
-"""`xlapy diff`: how two modules differ, or what each pass changes in one.
+"""`xlapy diff`: shows how two modules differ, or what each pass changes in one.
 
-Owns: the command and what it prints. Must not know: how instructions are paired, what passes do.
+Responsible for the command and its output. Does not depend on how instructions are paired or what passes do.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _CONFIGURATION = (
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False))
-@click.option("--passes", "by_pass", is_flag=True, help="What each pass of cpu changes in one module.")
-@click.option("--pipeline", metavar="PASSES", help="With --passes: these passes instead, as for `xlapy opt --passes`.")
+@click.option("--passes", "by_pass", is_flag=True, help="Show what each pass of cpu changes in one module.")
+@click.option("--pipeline", metavar="PASSES", help="With --passes: use these passes, as for `xlapy opt --passes`.")
 def diff(files: tuple[str, ...], by_pass: bool, pipeline: str | None) -> int:
-    """Compare the modules A and B (HLO or StableHLO; - for standard input) by structure, whatever the names in them.
+    """Compare the modules A and B (HLO or StableHLO; - for standard input) by structure; names do not matter.
 
     Exit code 1 if they differ.
     """
@@ -49,7 +49,9 @@ def diff(files: tuple[str, ...], by_pass: bool, pipeline: str | None) -> int:
 
 
 def difference_lines(left: Module, right: Module) -> Iterator[str]:
-    """What differs: `~` in place, `-` only on the left, `+` only on the right; nothing if all is equal."""
+    """Returns the differences: `~` changed, `-` only on the left, `+` only on the right. Empty if the modules are
+    equal.
+    """
     for name in _CONFIGURATION:
         before, after = getattr(left.config, name), getattr(right.config, name)
         if before != after:
@@ -119,7 +121,7 @@ def _lines(module: Module) -> dict[Instruction, str]:
 
 
 def pass_lines(event: PassEvent, before: dict[Instruction, str], after: dict[Instruction, str]) -> Iterator[str]:
-    """What a pass took away, changed in place and made."""
+    """Returns what a pass removed, changed in place and created."""
     changed = [one for one in before if one in after and before[one] != after[one]]
     gone = [line for one, line in before.items() if one not in after]
     new = [line for one, line in after.items() if one not in before]

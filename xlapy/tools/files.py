@@ -1,6 +1,6 @@
-"""Reading programs and arrays from files, and writing arrays to them.
+"""Reads programs and arrays from files, and writes arrays to files.
 
-Owns: file forms and their errors. Writing goes to a temporary file first, which then takes the name.
+Responsible for file formats and their errors. Files are written under a temporary name and then renamed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class StandardInput:
-    """What a command read from standard input, kept for the folder that reproduces an internal error."""
+    """What a command read from standard input, for the folder that reproduces an internal error."""
 
     data: bytes | None = None
 
@@ -45,7 +45,7 @@ def read_program(path: str, *, verify: bool = True) -> Module:
 
 
 def read_bytes(path: str) -> bytes:
-    """A whole file that holds a program; `-` is standard input."""
+    """Returns the bytes of a file that holds a program; `-` is standard input."""
     data = _read_standard_input() if path == "-" else _read_file(path)
     if len(data) > MAX_PROGRAM_BYTES:
         raise InvalidArgumentError(f"{_shown(path)} is larger than {MAX_PROGRAM_BYTES} bytes")
@@ -57,7 +57,7 @@ def _shown(path: str) -> str:
 
 
 def parse_program(path: str, data: bytes, *, verify: bool = True) -> Module:
-    """Parses what was read from `path`, whose name or whose content tells the format."""
+    """Parses the contents of `path`; the name or the contents determine the format."""
     return read_module(_shown(path), data, format_of(path, data), verify)
 
 
@@ -80,10 +80,11 @@ def _read_standard_input() -> bytes:
 
 
 def read_arguments(paths: Sequence[str], program: ProgramShape) -> list[Any]:
-    """The arguments that .npy and .npz files hold, a .npy one leaf, the entries of a .npz by name or in order.
+    """Reads the arguments in .npy and .npz files: a .npy is one leaf; the entries of a .npz are matched by name or in
+    order.
 
-    A single .npz is read by name if it has an entry for each parameter; a parameter that was renamed `x.1` because
-    another computation has an `x` is found as `x` too. Tuple parameters take one array a leaf, in order.
+    A single .npz is read by name if it has an entry for each parameter. A parameter that was renamed to `x.1`, because
+    another computation has an `x`, also matches the entry `x`. Tuple parameters take one array per leaf, in order.
     """
     loaded = [_load(path) for path in paths]
     if len(loaded) == 1 and isinstance(loaded[0], dict):
@@ -100,7 +101,9 @@ def read_arguments(paths: Sequence[str], program: ProgramShape) -> list[Any]:
 
 
 def read_infeeds(path: str, shapes: Sequence[Shape]) -> list[Any]:
-    """Values for infeeds of some shapes, which take turns: the arrays of a .npy or .npz file in order, one a leaf."""
+    """Reads values for infeeds of the given shapes, which repeat cyclically: the arrays of a .npy or .npz file in
+    order, one per leaf.
+    """
     loaded = _load(path)
     arrays = list(loaded.values()) if isinstance(loaded, dict) else [loaded]
     if not shapes:
@@ -122,7 +125,7 @@ def read_infeeds(path: str, shapes: Sequence[Shape]) -> list[Any]:
 
 
 def _by_name(entries: Mapping[str, Array], path: str, program: ProgramShape) -> list[Array] | None:
-    """The entries in the order of the parameters; None if they are not named after them."""
+    """Returns the entries in the order of the parameters; None if they are not named after the parameters."""
     names = list(program.parameter_names)
     for wanted in (names, [_written_name(name) for name in names]):
         given = [name for name in wanted if name in entries]
@@ -148,14 +151,14 @@ def _load(path: str) -> Array | dict[str, Array]:
             return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except MemoryError as error:
         raise InvalidArgumentError(f"{path} does not fit in memory: {error}") from error
-    except Exception as error:  # whatever the readers of .npy and .zip raise for a file that is neither
+    except Exception as error:  # the readers of .npy and .zip raise many types of errors for other files
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise InvalidArgumentError(f"{path} is not a .npy or .npz file of plain arrays: {error}") from error
 
 
 def _with_type(array: Array, shape: Shape) -> Array:
-    """Types that NumPy's file format does not know (bfloat16, float8 ...) come back as raw bytes; give them their type.
+    """Restores types that NumPy's file format does not support (bfloat16, float8 ...), which are stored as raw bytes.
 
     The byte order of the file does not matter.
     """
@@ -174,7 +177,7 @@ def _nest(shape: Shape, leaves: Iterator[Array]) -> Any:
 
 
 def check_writable(path: str) -> None:
-    """Raises `OSError` if a file of this name surely cannot be written, so that no long run is in vain."""
+    """Raises `OSError` if a file with this name cannot be written, so that a long run does not end in vain."""
     target = Path(path).resolve()
     if _is_special(path):
         place = Path(path)
@@ -187,15 +190,15 @@ def check_writable(path: str) -> None:
 
 
 def _is_special(path: str) -> bool:
-    """Whether the name is that of a device, pipe or the like: `/dev/null` must not be replaced by a file."""
+    """Whether the path is a device, a pipe or the like: `/dev/null` must not be replaced by a file."""
     return os.path.exists(path) and not os.path.isfile(path)
 
 
 def write_file(path: str, write: Callable[[IO[bytes]], object]) -> None:
-    """Writes a file whole or not at all; what is no regular file (a pipe, /dev/null) is written to as it is."""
+    """Writes a file atomically. Special files (a pipe, /dev/null) are written directly."""
     check_writable(path)
     if _is_special(path):
-        whole = io.BytesIO()  # some writers go back in what they wrote
+        whole = io.BytesIO()  # some writers seek
         write(whole)
         with open(path, "wb") as file:
             file.write(whole.getvalue())
@@ -213,7 +216,7 @@ def write_file(path: str, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def _mode(target: Path) -> int:
-    """The permissions of the file that is replaced, or those of a new file."""
+    """Returns the permissions of the file that is replaced, or those of a new file."""
     if target.exists():
         return target.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -222,7 +225,7 @@ def _mode(target: Path) -> int:
 
 
 def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
-    """Saves arrays as .npz; types unknown to NumPy's format are stored as raw bytes of their width."""
+    """Saves arrays as .npz; types unknown to NumPy's format are stored as raw bytes of the same width."""
     raw: dict[str, Any] = {name: _storable(array) for name, array in arrays.items()}
     write_file(path, lambda file: np.savez(file, **raw))
 

@@ -1,13 +1,14 @@
-"""The formats that programs come in, and which one a file has.
+"""The file formats of programs, and how a file's format is determined.
 
-Owns: `Format`, recognition by name and by content, reading and writing of each. Must not know: commands, files.
+Responsible for `Format`, for recognizing formats by name and contents, and for reading and writing each. Does not
+depend on commands or files.
 
-| format | files | what it is |
+| format | files | contents |
 |---|---|---|
 | hlo | `.hlo`, `.txt` | HLO text |
 | proto | `.pb` | HloModuleProto; HloProto and HloSnapshot are read too |
 | hlo-proto | `.hlo.pb` | HloProto, as XLA dumps programs |
-| proto-text | `.pbtxt`, `.textproto`, `.prototxt` | HloModuleProto as text; likewise |
+| proto-text | `.pbtxt`, `.textproto`, `.prototxt` | HloModuleProto as text; HloProto and HloSnapshot are read too |
 | stablehlo | `.mlir` | StableHLO as MLIR text |
 | stablehlo-bytecode | `.mlirbc`, `.bc` | StableHLO as a portable artifact |
 """
@@ -30,7 +31,7 @@ from xlapy.text import PrintOptions, parse_hlo, print_module
 
 
 class Format(Enum):
-    """A format of programs, by the name that commands take."""
+    """A format of programs; the value is its name on the command line."""
 
     HLO = "hlo"
     PROTO = "proto"
@@ -54,7 +55,7 @@ _ENDINGS = {
     ".mlirbc": Format.BYTECODE,
     ".bc": Format.BYTECODE,
 }
-"""The first that fits a name counts."""
+"""The suffix of each format; the first match counts."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _MESSAGE = re.compile(r"(?:\s|#[^\n]*\n)*(?:name|hlo_module|hlo|id|entry_computation_\w+|computations)\s*[:{]")
@@ -62,13 +63,13 @@ _LOOKED_AT = 4096
 
 
 def format_of_name(path: str) -> Format | None:
-    """The format that a file's name tells; None for a name that tells none."""
+    """Returns the format of a file name; None if the suffix is unknown."""
     lower = path.lower()
     return next((form for ending, form in _ENDINGS.items() if lower.endswith(ending)), None)
 
 
 def format_of_content(data: bytes) -> Format:
-    """The format that bytes look like."""
+    """Returns the format that the contents look like."""
     if is_bytecode(data):
         return Format.BYTECODE
     if _CONTROL.search(data[:_LOOKED_AT]):
@@ -80,7 +81,9 @@ def format_of_content(data: bytes) -> Format:
 
 
 def format_of(path: str, data: bytes) -> Format:
-    """The format of a file that was read: its name counts, but `.txt` and unknown names leave it to the content."""
+    """Returns the format of a file. The name decides, except for `.txt` and unknown suffixes, where the contents
+    decide.
+    """
     if is_bytecode(data):
         return Format.BYTECODE
     named = None if path.lower().endswith(".txt") else format_of_name(path)
@@ -90,9 +93,9 @@ def format_of(path: str, data: bytes) -> Format:
 def read_module(
     name: str, data: bytes, form: Format, verify: bool = True, argument_shapes: Sequence[Shape] | None = None
 ) -> Module:
-    """The module that bytes in a format hold; `name` is what messages call them.
+    """Parses a module from bytes in a format; messages call it `name`.
 
-    argument_shapes: those of StableHLO's arguments, where the program leaves sizes open.
+    argument_shapes: the shapes of the arguments, for StableHLO with dynamic shapes.
     """
     if is_container(data):
         raise InvalidArgumentError(
@@ -111,7 +114,7 @@ def read_module(
 
 
 def _proto() -> ModuleType:
-    return import_module("xlapy.proto")  # protocol buffers, for those who need them
+    return import_module("xlapy.proto")  # imports protobuf, which most commands do not need
 
 
 def _message(name: str, read: Callable[[], Module]) -> Module:
@@ -136,7 +139,7 @@ def _decoded(name: str, data: bytes, form: Format) -> str:
 
 
 def write_module(module: Module, form: Format) -> bytes:
-    """A module as bytes in a format; constants are written whole."""
+    """Returns a module as bytes in a format; constants are written in full."""
     if form is Format.PROTO:
         return module.to_proto()
     if form is Format.HLO_PROTO:
@@ -155,7 +158,7 @@ def write_module(module: Module, form: Format) -> bytes:
 
 
 def read_operation(name: str, data: bytes, form: Format) -> ir.Operation:
-    """A StableHLO program as the objects of its text or bytecode."""
+    """Reads a StableHLO program, as text or bytecode, into objects."""
     if is_bytecode(data):
         from xlapy.stablehlo.bytecode import read_bytecode
 
@@ -166,7 +169,7 @@ def read_operation(name: str, data: bytes, form: Format) -> ir.Operation:
 
 
 def write_operation(program: ir.Operation, form: Format) -> bytes:
-    """A StableHLO program as text or bytecode."""
+    """Writes a StableHLO program as text or bytecode."""
     if form is Format.BYTECODE:
         from xlapy.stablehlo.bytecode import write_bytecode
 

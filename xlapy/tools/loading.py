@@ -1,7 +1,4 @@
-"""The option `--load` of commands: Python that runs before the command does.
-
-Must not know: what the code registers.
-"""
+"""The option `--load` of commands, which runs Python before the command."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ def _load(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> None
 
 
 def load_option(registers: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that adds the option; `registers` says what the code may be for."""
+    """Returns a decorator that adds the option; `registers` describes in the help text what the code may register."""
     return click.option(
         "--load",
         multiple=True,
@@ -27,5 +24,5 @@ def load_option(registers: str) -> Callable[[Callable[..., Any]], Callable[..., 
         is_eager=True,
         expose_value=False,
         callback=_load,
-        help=f"Python to run first: it may register {registers}.",
+        help=f"Python to run first; it may register {registers}.",
     )

@@ -1,6 +1,6 @@
-"""What the CPU compiler made of a module, cut into the pieces that belong to single instructions.
+"""The output of the CPU compiler for a module, split by instruction.
 
-Owns: which decisions, steps and functions belong to which instruction. Must not know: how they are shown.
+Responsible for assigning decisions, thunks and functions to instructions. Does not depend on how they are shown.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ class KernelForm:
     """A thunk of the native program that runs a kernel."""
 
     title: str
-    """The kernel, the memory it works on, its work."""
+    """The kernel's name, its buffers and its work."""
     loops: str
     """Its loop IR."""
     function: str
-    """The name of the function that holds its code."""
+    """The name of the function that contains its code."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionForm:
-    """A function of the machine code: LLVM's text before and behind its passes, and assembly."""
+    """A function of the machine code: LLVM IR before and after optimization, and assembly."""
 
     llvm: str
-    optimised: str
+    optimized: str
     assembly: str
 
 
 @dataclass(frozen=True, slots=True)
 class NativeForms:
-    """A module behind the passes, and what each of its instructions became."""
+    """An optimized module, and the output for each of its instructions."""
 
     module: Module
     decisions: dict[str, list[Decision]]
-    """What fusion decided about an instruction, by the name that it had then."""
+    """The fusion decisions about each instruction, by its name before fusion."""
     copies: dict[str, str]
-    """The name of each instruction in a fusion, and the name that it had before."""
+    """For each instruction in a fusion, its name before fusion."""
     steps: dict[str, list[str]]
-    """The steps that an instruction became, a line each, by its name."""
+    """The thunks of each instruction, one line each, by name."""
     kernels: dict[str, list[KernelForm]]
-    """Those that run kernels."""
+    """The thunks that run kernels, by name of the instruction."""
     functions: dict[str, FunctionForm]
-    """By name: those that hold kernels."""
+    """The functions that contain kernels, by name."""
 
     def decisions_on(self, instruction: Instruction) -> list[Decision]:
-        """What was decided about an instruction of the module; about the results of a fusion, if it is one."""
+        """Returns the decisions about an instruction of the module; for a fusion, the decisions about its results."""
         subjects = [instruction]
         if instruction.op is opcodes.FUSION:
             root = instruction.computations[0].root_instruction
@@ -73,14 +73,14 @@ class NativeForms:
 
 
 def native_forms(module: Module) -> NativeForms:
-    """Compiles a verified module for cpu; `UnsupportedError` for what does not run there."""
+    """Compiles a verified module for cpu. Raises `UnsupportedError` for a module that does not run there."""
     config = module.config
     donated = donated_leaves(module, ())
     return forms_of(CpuBackend().compile_uncached(module, config.replica_count, config.num_partitions, donated))
 
 
 def forms_of(compiled: Compiled) -> NativeForms:
-    """What each instruction of a compiled module became."""
+    """Returns the compiler's output for each instruction of a compiled module."""
     steps: dict[str, list[str]] = {}
     kernels: dict[str, list[KernelForm]] = {}
     for thunk in walk_thunks(compiled.program.thunks):
@@ -97,8 +97,8 @@ def forms_of(compiled: Compiled) -> NativeForms:
 
 
 def _functions(compiled: Compiled) -> dict[str, FunctionForm]:
-    optimised, assembly = listings(compiled.llvm)
-    before, behind, machine = llvm_functions(compiled.llvm), llvm_functions(optimised), assembly_functions(assembly)
+    optimized, assembly = listings(compiled.llvm)
+    before, behind, machine = llvm_functions(compiled.llvm), llvm_functions(optimized), assembly_functions(assembly)
     return {
         name: FunctionForm(before[name], behind.get(name, ""), machine.get(name, ""))
         for name in dict.fromkeys(compiled.functions.values())
@@ -106,12 +106,12 @@ def _functions(compiled: Compiled) -> dict[str, FunctionForm]:
 
 
 def llvm_functions(text: str) -> dict[str, str]:
-    """The definitions in LLVM's text, by name."""
+    """Returns the function definitions in LLVM IR, by name."""
     return {match[1]: match[0] for match in _LLVM_FUNCTION.finditer(text)}
 
 
 def assembly_functions(text: str) -> dict[str, str]:
-    """The functions of a listing, by name: from the label to the end, without the assembler's directives."""
+    """Returns the functions of an assembly listing, by name: from the label to the end, without directives."""
     found: dict[str, list[str]] = {}
     current: list[str] | None = None
     for line in text.splitlines():

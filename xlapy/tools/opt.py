@@ -1,6 +1,6 @@
-"""`xlapy opt`: reads a program, verifies it, runs passes over it and prints it.
+"""`xlapy opt`: parses a program, verifies it, runs passes and prints the result.
 
-Owns: the command, the names of dumped files. Must not know: what passes do.
+Responsible for the command and the names of dumped files. Does not depend on what passes do.
 """
 
 from __future__ import annotations
@@ -38,22 +38,24 @@ def _show_passes(context: click.Context, _: click.Parameter, wanted: bool) -> No
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--check", is_flag=True, help="Only parse and verify; print nothing but a summary.")
+@click.option("--check", is_flag=True, help="Parse and verify only; print a summary.")
 @click.option("--no-verify", is_flag=True, help="Print without verifying.")
 @click.option(
     "--passes", default="", help="Passes to run, such as 'dce,fixpoint(simplify,fold-constants{elements=10})'."
 )
 @click.option("--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=_show_passes)
 @load_option("passes")
-@click.option("--verify-each", is_flag=True, help="Verify after each pass, and check what it says it changed.")
+@click.option("--verify-each", is_flag=True, help="Verify after each pass, and check that it reports its changes.")
 @click.option(
-    "--print-changed", is_flag=True, help="Print the module after each pass that changed it, to standard error."
+    "--print-changed", is_flag=True, help="Print the module to standard error after each pass that changed it."
 )
 @click.option("--statistics", is_flag=True, help="Print runs, changes and time of each pass to standard error.")
 @click.option(
-    "--dump-to", type=click.Path(file_okay=False), help="Write the module after each pass that changed it here."
+    "--dump-to",
+    type=click.Path(file_okay=False),
+    help="Write the module to this folder after each pass that changed it.",
 )
-@click.option("--form", type=click.Choice(list(_FORMS)), default="long", show_default=True, help="How to print.")
+@click.option("--form", type=click.Choice(list(_FORMS)), default="long", show_default=True, help="Output form.")
 @click.option("--elide-constants", is_flag=True, help="Print constants of more than 10 elements as {...}.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file instead of standard output.")
 def opt(
@@ -95,7 +97,7 @@ def opt(
 
 
 class _Watch:
-    """Shows and writes the module after passes."""
+    """Prints and dumps the module after passes."""
 
     def __init__(self, module: Module, print_changed: bool, dump_to: str | None) -> None:
         self.print_changed = print_changed

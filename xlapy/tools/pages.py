@@ -1,7 +1,4 @@
-"""Data inside of pages: text that no browser takes for anything else.
-
-Owns: that form. Must not know: what the data says.
-"""
+"""Embeds data in HTML pages so that browsers cannot interpret it as markup."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Any
 
 
 def script_json(value: Any) -> str:
-    """JSON inside a `script` element: no `<`, so that no text in it ends the element or begins a comment."""
+    """Returns JSON for a `script` element, without `<`, so that no text can end the element or start a comment."""
     return (
         json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     )

@@ -1,7 +1,7 @@
-"""`xlapy reduce`: the smallest program that a command still finds interesting.
+"""`xlapy reduce`: finds the smallest program that a command still finds interesting.
 
-Owns: the command's options, how the check is run, and the file of the best program so far. Must not know: how programs
-are made smaller.
+Responsible for the command's options, for running the check, and for the file of the best program so far. Does not
+depend on how programs are reduced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _PLACE = "{file}"
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A command that judges a file: interesting if it exits as expected, and says what is looked for."""
+    """A command that checks a file. The file is interesting if the command exits with the expected code and prints the
+    expected text.
+    """
 
     words: tuple[str, ...]
     exit_code: int
@@ -37,7 +39,7 @@ class _Check:
     folder: Path
 
     def __call__(self, module: Module) -> bool:
-        """One that does not end in time is stopped, with all it started, and finds nothing interesting."""
+        """Runs the check. On a timeout, kills the command and its children; the file then is not interesting."""
         file = self.folder / "module.hlo"
         file.write_text(module.to_text(print_large_constants=True), errors="surrogateescape")
         words = [word.replace(_PLACE, str(file)) for word in self.words]
@@ -58,7 +60,7 @@ class _Check:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process and what it started."""
+    """Kills the process and its children."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -68,17 +70,19 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--check", "command", required=True, help="Command that judges a file, which stands for {file} in it.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The reduced program; default FILE.reduced.hlo.")
-@click.option("--expect-exit", default=0, show_default=True, help="Exit code that means: still interesting.")
-@click.option("--match", help="Text that the command must print, too.", metavar="TEXT")
-@click.option("--timeout", default=60.0, show_default=True, type=click.FloatRange(min=0.01), help="Seconds a check.")
+@click.option("--check", "command", required=True, help="Command that checks a program; {file} stands for its file.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file; default FILE.reduced.hlo.")
+@click.option("--expect-exit", default=0, show_default=True, help="Exit code of an interesting program.")
+@click.option("--match", help="Text that the command must also print.", metavar="TEXT")
+@click.option(
+    "--timeout", default=60.0, show_default=True, type=click.FloatRange(min=0.01), help="Maximum seconds per check."
+)
 def reduce(file: str, command: str, output: str | None, expect_exit: int, match: str | None, timeout: float) -> None:
     """Reduce FILE (HLO text) to the smallest program that --check still finds interesting.
 
-    The command finds a program interesting by exit code 0 (or that of --expect-exit; -6 is death by signal 6), and by
-    what it prints, if --match says so. Only sound programs are tried. The output always holds the best so far, also
-    when the command is interrupted.
+    A program is interesting if the command exits with 0 (or the code of --expect-exit; -6 means killed by signal 6)
+    and, with --match, prints the given text. Only valid programs are tried. The output file always holds the best
+    program so far, also after an interruption.
     """
     target = output or (f"{file.removesuffix('.hlo')}.reduced.hlo" if file != "-" else "reduced.hlo")
     check_writable(target)
@@ -108,7 +112,7 @@ def _words(command: str) -> tuple[str, ...]:
 
 
 def _reduce(module: Module, check: Callable[[Module], bool], target: str, console: Console) -> Module:
-    """Writes each module that is kept; an interruption ends the search, not the result."""
+    """Writes each module that is kept. An interruption ends the search but keeps the result."""
     best = module
     with console.status("reducing") as status:
 

@@ -1,6 +1,6 @@
 """Writes a folder that reproduces an internal error: the command, its input files, the traceback.
 
-Owns: the form of that folder. Must not know: what failed.
+Responsible for the format of that folder. Does not depend on what failed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from xlapy.base import flags
 
 
 def write_reproducer(arguments: Sequence[str], error: BaseException, standard_input: bytes | None = None) -> Path:
-    """Returns the folder `xlapy-failure-*` under the flag `failure_dir` (default: the current directory).
+    """Returns the folder `xlapy-failure-*`, created in the directory of the flag `failure_dir` (default: the current
+    directory).
 
-    `command.sh` runs the same command on copies of the files that the command named and of what it read from standard
-    input; `error.txt` holds the traceback.
+    `command.sh` runs the same command on copies of its input files and of its standard input; `error.txt` holds the
+    traceback.
     """
     base = Path(str(flags.get("failure_dir") or "."))
     folder = Path(tempfile.mkdtemp(prefix="xlapy-failure-", dir=base if os.access(base, os.W_OK) else None)).resolve()
@@ -40,7 +41,7 @@ def write_reproducer(arguments: Sequence[str], error: BaseException, standard_in
 
 
 def _copied(argument: str, folder: Path) -> str:
-    """The argument with a file it names replaced by a copy inside the folder."""
+    """Returns the argument; the name of a file is replaced by that of its copy in the folder."""
     option, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
     source = Path(value)
     try:

@@ -74,7 +74,7 @@ def test_fusions_of_what_was_loaded_have_their_reasons(client, executable):
 def test_loading_compiles_nothing(client, executable, monkeypatch):
     data = executable.serialize()
     monkeypatch.setattr("xlapy.runtime.backends.cpu.compile_module", lambda *_: pytest.fail("it is compiled"))
-    monkeypatch.setattr(image_module, "passes", lambda *_: pytest.fail("it is optimised"))
+    monkeypatch.setattr(image_module, "passes", lambda *_: pytest.fail("it is optimized"))
     assert np.asarray(client.deserialize(data)(X, Y)[0]).shape == (64,)
 
 

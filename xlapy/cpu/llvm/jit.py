@@ -21,7 +21,7 @@ _LEVEL = 2
 
 _LEFT_OUT = ("-disable-lsr", "-disable-post-ra")
 """Steps of the code generator that cost a third of its time and win nothing here: addresses in loops are tidied before
-it (`_optimise`), and processors of this kind order instructions by themselves."""
+it (`_optimize`), and processors of this kind order instructions by themselves."""
 
 
 @functools.cache
@@ -118,8 +118,8 @@ def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trac
     trace, machine = trace or Trace(), _machine()
     with trace.span("parse", "LLVM"):
         module = llvm.parse_assembly(text)
-    with trace.span("optimise", "LLVM"):
-        _optimise(module)
+    with trace.span("optimize", "LLVM"):
+        _optimize(module)
     with trace.span("generate code", "LLVM"):
         image = machine.emit_object(module)
     with trace.span("link", "LLVM"):
@@ -146,7 +146,7 @@ def listings(text: str) -> tuple[str, str]:
     """A module's text behind LLVM's passes, and the host's assembly, both as `compile_text` makes them."""
     machine = _machine()
     module = llvm.parse_assembly(text)
-    _optimise(module)
+    _optimize(module)
     return str(module), str(machine.emit_assembly(module))
 
 
@@ -168,7 +168,7 @@ def _passes() -> _Passes:
     return _Passes()
 
 
-def _optimise(module: Any) -> None:
+def _optimize(module: Any) -> None:
     passes = _passes()
     for function in module.functions:
         if not function.is_declaration:

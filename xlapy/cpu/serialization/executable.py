@@ -12,7 +12,7 @@ A container (`xlapy.base.container`) of the kind "cpu program". Its header:
     features                    what the processor must have, under LLVM's names
     compiler                    who made it: `compiler_identity`; no other loads it, as tables of addresses may differ
 
-Its sections are the object file, the optimised module as HLO text, compressed by zlib and empty if the host carries out
+Its sections are the object file, the optimized module as HLO text, compressed by zlib and empty if the host carries out
 nothing of it, the elements of each constant, and the object files with functions of the process. Custom calls name
 their targets: the process that loads the program must have registered them.
 
@@ -62,7 +62,7 @@ class LoadedProgram:
     code: Code
     image: bytes
     source: Callable[[], Module]
-    """Gives the module that was compiled, for who asks how it was optimised."""
+    """Gives the module that was compiled, for who asks how it was optimized."""
     _module: Module | None = field(default=None, init=False)
     _decisions: list[Decision] = field(default_factory=list[Decision], init=False)
 
@@ -138,7 +138,7 @@ def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
         register_objects(_objects(container))
         imports = {name: import_address(name) for name in container.header["imports"]}
         if callbacks["thunks"]:
-            restore_callbacks(program, callbacks, _optimised(container))
+            restore_callbacks(program, callbacks, _optimized(container))
         code = link_object(bytes(container.sections[0]), ["xlapy_run"], imports)
     except (KeyError, IndexError, TypeError, ValueError, RuntimeError, zlib.error) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be loaded: {type(error).__name__}: {error}") from error
@@ -184,7 +184,7 @@ def _objects(container: Container) -> dict[str, bytes]:
     return {name: bytes(section) for name, section in zip(names, sections, strict=True)}
 
 
-def _optimised(container: Container) -> Module:
+def _optimized(container: Container) -> Module:
     return parse_hlo(zlib.decompress(container.sections[1]).decode("utf-8", "surrogateescape"), verify=False)
 
 

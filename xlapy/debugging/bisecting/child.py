@@ -142,7 +142,7 @@ def run_platform(text: str, arguments: Sequence[Sequence[Value]], platform: str,
     return _results(executable, arguments)
 
 
-def run_optimised(text: str, arguments: Sequence[Sequence[Value]], replicas: int) -> list[Value]:
+def run_optimized(text: str, arguments: Sequence[Sequence[Value]], replicas: int) -> list[Value]:
     """The results of a module that has cpu's passes behind it, as machine code."""
     module = parse_hlo(text)
     verify(module)
@@ -167,6 +167,6 @@ def find_change(before: str, after: str, arguments: Sequence[Value]) -> list[str
 _TASKS: dict[str, Callable[..., Any]] = {
     "passes": run_passes,
     "platform": run_platform,
-    "optimised": run_optimised,
+    "optimized": run_optimized,
     "change": find_change,
 }

@@ -91,7 +91,7 @@ class _Generator:
         text, values = arguments
         given = [plain(value) for value in values]
         laboratory = self._laboratory
-        return laboratory.worker.call("optimised", laboratory.loads, text, [given], 1)[0]
+        return laboratory.worker.call("optimized", laboratory.loads, text, [given], 1)[0]
 
 
 def _rule(step: Step) -> str | None:

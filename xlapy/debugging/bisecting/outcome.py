@@ -153,7 +153,7 @@ class Laboratory:
 
     def generated(self, text: str) -> list[Value] | Fault:
         """The same of cpu without passes."""
-        return self._result("optimised", text, self.replicas)
+        return self._result("optimized", text, self.replicas)
 
     def first_change(self, before: str, after: str) -> list[str]:
         """Where values part on the way, as `values.first_change` says; nothing if that cannot be told."""

@@ -35,14 +35,14 @@ class Settings:
     """What is bisected, and how.
 
     passes: those of a text as `parse_passes` reads it, "" for none; None for those of cpu and its code generation.
-    only: the place of the one pass of them that runs. optimised: the program has cpu's passes behind it: nothing runs
+    only: the place of the one pass of them that runs. optimized: the program has cpu's passes behind it: nothing runs
     but code generation. against: whose result is right, `interpreter` or `xla`. loads: files or modules of Python to
     load first. seconds: that a pass or a run of the program may take. reducing: seconds for a smaller program.
     """
 
     passes: str | None = None
     only: str | None = None
-    optimised: bool = False
+    optimized: bool = False
     against: str = "interpreter"
     loads: tuple[str, ...] = ()
     seconds: float = 60.0
@@ -51,7 +51,7 @@ class Settings:
     @property
     def generates(self) -> bool:
         """Whether the program is to become machine code."""
-        return self.optimised or (self.passes is None and self.only is None)
+        return self.optimized or (self.passes is None and self.only is None)
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class _Search:
     def run(self, text: str) -> Finding:
         if not self._know_the_truth(text):
             return self.found
-        way = Way() if self.settings.optimised else self._passes(text)
+        way = Way() if self.settings.optimized else self._passes(text)
         changed = [run for run in way.runs if run.text is not None]
         self.found.runs = len(way.runs) + (way.stopped is not None)
         self.found.changes = len(changed)
@@ -199,17 +199,17 @@ class _Search:
 
     # -- behind the passes
 
-    def _generation(self, text: str, optimised: str) -> None:
+    def _generation(self, text: str, optimized: str) -> None:
         self.say("running the program on cpu")
-        actual = self.laboratory.generated(optimised) if self.settings.optimised else self.laboratory.native(text)
+        actual = self.laboratory.generated(optimized) if self.settings.optimized else self.laboratory.native(text)
         fault = difference(actual, self.expected, flush=True)
         if fault is None:
             return
-        self.found.fault, self.found.before = fault, optimised
-        if self.settings.optimised or fault.is_like(
-            difference(self.laboratory.generated(optimised), self.expected, flush=True)
+        self.found.fault, self.found.before = fault, optimized
+        if self.settings.optimized or fault.is_like(
+            difference(self.laboratory.generated(optimized), self.expected, flush=True)
         ):
-            self.found.kernel = self._kernel(optimised, fault)
+            self.found.kernel = self._kernel(optimized, fault)
         else:
             self.found.notes.append("read from its text, the module behind the passes does not show this")
 
@@ -236,13 +236,13 @@ class _Search:
                 "interpreter's own results differ as much when the arguments change in their last bit"
             )
 
-    def _kernel(self, optimised: str, fault: Fault) -> KernelFault | None:
+    def _kernel(self, optimized: str, fault: Fault) -> KernelFault | None:
         if len(self.laboratory.values) > 1:
             self.found.notes.append("kernels are not looked at one by one in programs on several devices")
             return None
         if fault.kind is Kind.REFUSED:
             return None
-        return find_kernel(optimised, self.laboratory, self.say)
+        return find_kernel(optimized, self.laboratory, self.say)
 
     def _narrow(self) -> None:
         found = self.found

@@ -1,6 +1,6 @@
-"""`xlapy bisect`: which pass of the compiler makes a program wrong, or which kernel.
+"""`xlapy bisect`: finds the pass or kernel that makes a program wrong.
 
-Owns: the command's options, where arguments come from, what is printed. Must not know: how the search goes.
+Responsible for the command's options, for reading arguments and for the output. Does not depend on the search.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xlapy.tools.diff import difference_lines
 from xlapy.tools.files import read_arguments, read_program
 
 LINES = 40
-"""Of what a pass changed, in the terminal."""
+"""Lines printed in the terminal of the changes that a pass made."""
 
 
 @click.command()
@@ -33,17 +33,17 @@ LINES = 40
     "--input", "inputs", multiple=True, metavar="FILE", help="Arguments: .npy (one) or .npz; the same on all devices."
 )
 @click.option(
-    "--random", "seed", type=click.IntRange(min=0), metavar="SEED", help="Random arguments from this seed; default 0."
+    "--random", "seed", type=click.IntRange(min=0), metavar="SEED", help="Seed of random arguments; default 0."
 )
-@click.option("--passes", metavar="PASSES", help="These passes, as for `xlapy opt`, instead of all that cpu does.")
-@click.option("--only", metavar="PLACE", help="Only the pass at this place of the pipeline, as a report tells it.")
-@click.option("--optimised", is_flag=True, help="FILE has the passes of cpu behind it: only code generation.")
+@click.option("--passes", metavar="PASSES", help="Check these passes, as for `xlapy opt`, instead of those of cpu.")
+@click.option("--only", metavar="POSITION", help="Check only the pass at this position, as printed in a report.")
+@click.option("--optimized", is_flag=True, help="FILE is optimized already: check only code generation.")
 @click.option(
     "--against",
     type=click.Choice(["interpreter", "xla"]),
     default="interpreter",
     show_default=True,
-    help="Whose result is right: the interpreter's on FILE, or that of XLA:CPU (jaxlib).",
+    help="The reference: the interpreter on FILE, or XLA:CPU (jaxlib).",
 )
 @click.option(
     "--load", "loads", multiple=True, metavar="FILE.py|MODULE", help="Python that registers passes or custom calls."
@@ -53,39 +53,44 @@ LINES = 40
     default=60.0,
     show_default=True,
     type=click.FloatRange(min=0.01),
-    help="Seconds a pass or run may take.",
+    help="Maximum seconds of a pass or run.",
 )
 @click.option(
-    "--reduce", "reducing", default=60.0, show_default=True, type=click.FloatRange(min=0), help="Seconds for reducing."
+    "--reduce",
+    "reducing",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Maximum seconds for reducing.",
 )
-@click.option("-o", "--output", type=click.Path(file_okay=False), help="Folder to write; default xlapy-bisect-NAME.")
+@click.option("-o", "--output", type=click.Path(file_okay=False), help="Output folder; default xlapy-bisect-NAME.")
 def bisect(
     file: str,
     inputs: tuple[str, ...],
     seed: int | None,
     passes: str | None,
     only: str | None,
-    optimised: bool,
+    optimized: bool,
     against: str,
     loads: tuple[str, ...],
     timeout: float,
     reducing: float,
     output: str | None,
 ) -> int:
-    """Find the first pass that makes FILE (HLO or StableHLO; - for standard input) wrong, or the first kernel.
+    """Find the first pass or kernel that makes FILE (HLO or StableHLO; - for standard input) wrong.
 
-    A pass is wrong if it changes what the interpreter computes, raises, ends the process, hangs, or leaves a module
-    that is not sound. If all are right, the machine code is run, and the first kernel that is wrong is named. All of
-    that happens in a process of its own. Exit code 1 if something is found; then a folder holds the module before and
-    after the pass, a reduced one, the arguments, and the command that shows it again.
+    A pass is wrong if it changes the result, raises an error, ends the process, hangs, or leaves an invalid module. If
+    all passes are right, the machine code is run and the first wrong kernel is named. Everything runs in a child
+    process. Exit code 1 if a fault is found; a folder then holds the module before and after the pass, a reduced
+    module, the arguments, and the command that reproduces the fault.
     """
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")
-    if optimised and (passes is not None or only is not None):
-        raise click.UsageError("--optimised runs no passes: it goes without --passes and --only")
+    if optimized and (passes is not None or only is not None):
+        raise click.UsageError("--optimized runs no passes: it goes without --passes and --only")
     module = read_program(file)
     arguments = _arguments(module, inputs, seed or 0)
-    settings = Settings(passes, only, optimised, against, tuple(map(_absolute, loads)), timeout, reducing)
+    settings = Settings(passes, only, optimized, against, tuple(map(_absolute, loads)), timeout, reducing)
     console = Console(stderr=True)
     with console.status("bisecting") as status:
         found = search(module, arguments, settings, lambda what: status.update(what))
@@ -101,14 +106,14 @@ def bisect(
 
 
 def _absolute(load: str) -> str:
-    """Files by their whole path: what is loaded is found from any folder."""
+    """Returns absolute paths, so that the files are found from any folder."""
     if load.endswith(".py") and not Path(load).is_file():
         raise InvalidArgumentError(f"there is no file {load} to load")
     return str(Path(load).resolve()) if load.endswith(".py") else load
 
 
 def _arguments(module: Module, inputs: Sequence[str], seed: int) -> list[list[Any]]:
-    """Those of each device that the program is for."""
+    """Returns the arguments of each device of the program."""
     shape, count = module.entry_computation.program_shape, module.config.replica_count * module.config.num_partitions
     if inputs:
         return [read_arguments(inputs, shape)] * count
@@ -116,7 +121,7 @@ def _arguments(module: Module, inputs: Sequence[str], seed: int) -> list[list[An
 
 
 def report_lines(found: Finding, settings: Settings, most: int | None) -> Iterator[str]:
-    """What was found; of what a pass changed, the first `most` lines."""
+    """Returns the report as lines, with the first `most` lines of the pass's changes."""
     runs = f"{found.runs} runs of passes, {found.changes} of which changed the program"
     if found.fault is None:
         yield f"nothing is wrong: {runs}" + (", and its machine code" if settings.generates else "")
@@ -143,7 +148,7 @@ def _indented(text: str) -> str:
 
 
 def _changed(found: Finding, most: int | None) -> Iterator[str]:
-    """What the pass did to the module, computation by computation."""
+    """Returns what the pass changed, computation by computation."""
     if found.after is None:
         return
     if found.first:
@@ -158,7 +163,7 @@ def _changed(found: Finding, most: int | None) -> Iterator[str]:
 
 
 def _differences(before: str, after: str) -> list[str]:
-    """By structure; by lines where the module behind the pass is not sound enough to be read."""
+    """Compares by structure, or by lines if the module after the pass is too broken to be parsed."""
     try:
         return list(difference_lines(parse_hlo(before), parse_hlo(after)))
     except XlaError:

@@ -1,6 +1,6 @@
-"""Folders that show again what a bisection found: modules, arguments, the report, and the command.
+"""Folders that reproduce a bisection: modules, arguments, the report, and the command.
 
-Owns: the form of such a folder. Must not know: how the fault was found.
+Responsible for the format of such a folder. Does not depend on how the fault was found.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from xlapy.debugging.bisecting import Finding, Settings
 from xlapy.runtime.engine.arguments import leaves
 from xlapy.tools.files import save_arrays
 
-_OURS = ("README.md", "run.sh", "before.hlo", "after.hlo", "reduced.hlo", "kernel.hlo", "optimised.hlo")
+_OURS = ("README.md", "run.sh", "before.hlo", "after.hlo", "reduced.hlo", "kernel.hlo", "optimized.hlo")
 
 
 def write_folder(
     folder: Path, found: Finding, settings: Settings, arguments: Sequence[Sequence[Any]], report: Sequence[str]
 ) -> None:
-    """Writes the folder; one of an earlier bisection is overwritten, any other that is not empty is an error."""
+    """Writes the folder. Overwrites the folder of an earlier bisection; any other folder that is not empty is an
+    error."""
     _prepare(folder)
     loads = [_copied(load, folder) for load in settings.loads]
-    name = "optimised" if found.place is None else "before"
+    name = "optimized" if found.place is None else "before"
     (folder / f"{name}.hlo").write_text(found.before)
     save(folder / "arguments.npz", arguments[0])
     shown, given = f"{name}.hlo", "arguments.npz"
@@ -52,7 +53,7 @@ def write_folder(
 
 def _options(found: Finding, settings: Settings) -> list[str]:
     if found.place is None:
-        return ["--optimised"]
+        return ["--optimized"]
     chosen = [] if settings.passes is None else ["--passes", settings.passes]
     return [*chosen, "--only", found.place.place]
 
@@ -66,7 +67,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _copied(load: str, folder: Path) -> str:
-    """The name under which a file of Python is found in the folder; modules are found as before."""
+    """Returns the name of the copy of a Python file in the folder; module names are returned unchanged."""
     if not load.endswith(".py"):
         return load
     target = folder / Path(load).name
@@ -76,6 +77,6 @@ def _copied(load: str, folder: Path) -> str:
 
 
 def save(path: Path, arguments: Sequence[Any]) -> None:
-    """The arrays of arguments, a leaf each."""
+    """Saves the arguments, one array per leaf."""
     parts = [np.asarray(leaf) for argument in arguments for leaf in leaves(argument)]
     save_arrays(str(path), {f"argument{number}": part for number, part in enumerate(parts)})

@@ -1,7 +1,7 @@
 """`xlapy demo`: trains a classifier of handwritten digits with a program built by `XlaBuilder`.
 
-Owns: data, training loop, progress, picture, and the proof that the saved program gives the same results. The program
-itself is in `digits.py`.
+Responsible for data, training loop, progress, picture, and for checking that the saved program gives the same results.
+The program itself is in `digits.py`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Array = np.ndarray[Any, Any]
 
 @click.command()
 @click.option(
-    "--output", default="demo-output", show_default=True, type=click.Path(file_okay=False), help="Folder for results."
+    "--output", default="demo-output", show_default=True, type=click.Path(file_okay=False), help="Output folder."
 )
-@click.option("--platform", default="interpreter", show_default=True, help="Where to run.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the split and of the first weights.")
+@click.option("--platform", default="interpreter", show_default=True, help="Platform to run on.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the data split and the initial weights.")
 def demo(output: str, platform: str, seed: int) -> None:
     """Train a classifier on scikit-learn's 1,797 handwritten digits and run the saved program again."""
     _require_extra()
@@ -60,7 +60,7 @@ def demo(output: str, platform: str, seed: int) -> None:
 
 
 def _require_extra() -> None:
-    """Fails at once, before any training, if the packages of the extra are not there."""
+    """Checks that the packages of the extra are installed, before training starts."""
     missing = [
         package for package, module in (("scikit-learn", "sklearn"), ("pillow", "PIL")) if find_spec(module) is None
     ]
@@ -69,7 +69,7 @@ def _require_extra() -> None:
 
 
 def load_digits(rng: np.random.Generator) -> tuple[Array, Array]:
-    """The digits in random order: images f32[1797,64] in 0..1 and labels s32[1797]."""
+    """Returns the digits in random order: images f32[1797,64] in 0..1 and labels s32[1797]."""
     from sklearn.datasets import load_digits as load
 
     bunch = load()
@@ -78,7 +78,7 @@ def load_digits(rng: np.random.Generator) -> tuple[Array, Array]:
 
 
 def train(step: Executable, images: Array, labels: Array, rng: np.random.Generator, console: Console) -> list[Array]:
-    """Runs the step over shuffled batches; returns the final parameters and velocities."""
+    """Runs the training step over shuffled batches. Returns the final parameters and velocities."""
     state = initial_state(rng)
     batches = len(images) // BATCH
     columns = (
@@ -106,7 +106,7 @@ def train(step: Executable, images: Array, labels: Array, rng: np.random.Generat
 
 
 def initial_state(rng: np.random.Generator) -> list[Array]:
-    """He-scaled weights, zero biases, zero velocities."""
+    """Returns He-scaled weights, zero biases and zero velocities."""
     scales = {"w1": np.sqrt(2 / PIXELS), "w2": np.sqrt(2 / HIDDEN)}
     dimensions = {"w1": (PIXELS, HIDDEN), "b1": (HIDDEN,), "w2": (HIDDEN, CLASSES), "b2": (CLASSES,)}
     weights = [(rng.standard_normal(dimensions[n]) * scales.get(n, 0)).astype(np.float32) for n in SHAPES]
@@ -118,7 +118,7 @@ def _predict(client: Client, images: Array, state: Sequence[Array]) -> Array:
 
 
 def draw(images: Array, predicted: Array, labels: Array, path: Path) -> None:
-    """A PNG of 40 digits, each with its prediction; wrong ones come first and are red."""
+    """Writes a PNG of 40 digits with their predictions; wrong predictions come first, in red."""
     from PIL import Image, ImageDraw
 
     rows, columns, cell, scale = 5, 8, 96, 8
@@ -137,7 +137,7 @@ def draw(images: Array, predicted: Array, labels: Array, path: Path) -> None:
 
 
 def _run_again(step: Executable, folder: Path, arguments: Sequence[Array], platform: str, console: Console) -> None:
-    """Saves the step as HLO text, runs the file through the command line in a new process, compares every bit."""
+    """Saves the step as HLO text, runs the file through the command line in a new process and compares every bit."""
     program, inputs, outputs = folder / "training_step.hlo", folder / "inputs.npz", folder / "results.npz"
     write_file(str(program), lambda file: file.write(step.as_hlo_text(print_large_constants=True).encode()))
     names = step.program_shape.parameter_names

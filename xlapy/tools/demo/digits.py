@@ -1,6 +1,6 @@
 """The programs of the demo, built with `XlaBuilder`: a two-layer classifier of 8x8 digits and its training step.
 
-Owns: the model and its hand-written gradients. Must not know: data, files, how the programs are run.
+Responsible for the model and its gradients, written by hand. Does not depend on data, files or how programs run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOMENTUM = 0.9
 
 @dataclass(frozen=True)
 class Forward:
-    """What the backward pass needs of the forward pass; rows are images."""
+    """The values of the forward pass that the backward pass needs; rows are images."""
 
     hidden: xla.XlaOp
     active: xla.XlaOp
@@ -32,7 +32,7 @@ class Forward:
 
 
 def forward(images: xla.XlaOp, w1: xla.XlaOp, b1: xla.XlaOp, w2: xla.XlaOp, b2: xla.XlaOp) -> Forward:
-    """Images f32[N,64] -> logits f32[N,10] through one layer of rectified units."""
+    """Maps images f32[N,64] to logits f32[N,10] through one hidden layer of rectified linear units."""
     before = ops.add(ops.dot(images, w1), b1, broadcast_dimensions=[1])
     hidden = ops.max(before, 0.0)
     return Forward(hidden, before > 0.0, ops.add(ops.dot(hidden, w2), b2, broadcast_dimensions=[1]))
@@ -40,7 +40,7 @@ def forward(images: xla.XlaOp, w1: xla.XlaOp, b1: xla.XlaOp, w2: xla.XlaOp, b2: 
 
 @cache
 def reducer(name: str) -> xla.XlaComputation:
-    """The scalar computation `add` or `max` of two f32."""
+    """Returns the scalar computation `add` or `max` of two f32."""
     b = xla.XlaBuilder(name)
     scalar = xla.Shape.parse("f32[]")
     getattr(ops, name)(ops.parameter(b, 0, scalar, "a"), ops.parameter(b, 1, scalar, "b"))
@@ -52,7 +52,7 @@ def total(operand: xla.XlaOp, dimensions: list[int]) -> xla.XlaOp:
 
 
 def predictor(images: int) -> xla.XlaComputation:
-    """(images f32[N,64], w1, b1, w2, b2) -> class probabilities f32[N,10]."""
+    """Returns (images f32[N,64], w1, b1, w2, b2) -> class probabilities f32[N,10]."""
     b = xla.XlaBuilder("predict")
     inputs = _parameters(b, {"images": f"f32[{images},{PIXELS}]", **SHAPES})
     ops.exp(log_probabilities(forward(*inputs).logits))
@@ -60,14 +60,14 @@ def predictor(images: int) -> xla.XlaComputation:
 
 
 def log_probabilities(logits: xla.XlaOp) -> xla.XlaOp:
-    """Logarithm of the softmax over each row, made safe by the row's maximum."""
+    """Returns the logarithm of the softmax over each row; subtracts the row's maximum to avoid overflow."""
     highest = ops.reduce(logits, float("-inf"), reducer("max"), [1])
     shifted = ops.sub(logits, highest, broadcast_dimensions=[0])
     return ops.sub(shifted, ops.log(total(ops.exp(shifted), [1])), broadcast_dimensions=[0])
 
 
 def training_step(batch: int, rate: float) -> xla.XlaComputation:
-    """(images, labels s32[N], parameters, velocities) -> (loss, new parameters, new velocities).
+    """Returns (images, labels s32[N], parameters, velocities) -> (loss, new parameters, new velocities).
 
     Softmax cross-entropy averaged over the batch, its gradient, and a step of gradient descent with momentum.
     """
@@ -89,7 +89,7 @@ def training_step(batch: int, rate: float) -> xla.XlaComputation:
 
 
 def _gradients(images: xla.XlaOp, w2: xla.XlaOp, passed: Forward, d_logits: xla.XlaOp) -> list[xla.XlaOp]:
-    """The loss's gradients in the order of `PARAMETERS`, from its gradient by the logits."""
+    """Returns the gradients of the loss in the order of `PARAMETERS`, given its gradient with respect to the logits."""
     d_hidden = ops.dot(d_logits, ops.transpose(w2, [1, 0]))
     d_before = ops.select(passed.active, d_hidden, 0.0)
     return [

@@ -1,7 +1,7 @@
-"""`xlapy explain`: one instruction from the user's source line down to the assembly of its kernel.
+"""`xlapy explain`: follows one instruction from the user's source line to the assembly of its kernel.
 
-Owns: the command, the sections of an explanation and their two forms, text and HTML. Must not know: how instructions
-are followed through the passes, what the compiler makes.
+Responsible for the command and for the sections of an explanation, as text and as HTML. Does not depend on how
+instructions are followed through the passes or on what the compiler generates.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.native_forms import KernelForm, NativeForms, native_forms
 
 LINES = 40
-"""Of a listing in the terminal, unless all are asked for."""
+"""Lines of a listing in the terminal, unless --full is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of an explanation: lines under a title; code is shown as it is."""
+    """A section of an explanation: a title and lines; code is printed verbatim."""
 
     title: str
     lines: list[str]
@@ -42,14 +42,14 @@ class Section:
 @click.argument("name")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
-    "--html", "page", type=click.Path(dir_okay=False), help="Write a page, listings in full, instead of text."
+    "--html", "page", type=click.Path(dir_okay=False), help="Write an HTML page with full listings instead of text."
 )
-@click.option("--full", is_flag=True, help=f"Listings in full, not their first {LINES} lines.")
+@click.option("--full", is_flag=True, help=f"Print full listings instead of their first {LINES} lines.")
 def explain(name: str, file: str, page: str | None, full: bool) -> None:
-    """Explain what became of the instruction NAME of FILE (HLO or StableHLO; - for standard input) on cpu.
+    """Explain what the CPU compiler does with the instruction NAME of FILE (HLO or StableHLO; - for standard input).
 
-    Its source line, the passes that changed it, what fusion decided about it and why, the steps of the program that
-    compute it, and their loop IR, LLVM text and assembly.
+    Shows its source line, the passes that changed it, the fusion decisions with their reasons, the thunks that compute
+    it, and their loop IR, LLVM IR and assembly.
     """
     if page is not None:
         check_writable(page)
@@ -65,7 +65,7 @@ def explain(name: str, file: str, page: str | None, full: bool) -> None:
 
 
 def find_instruction(module: Module, name: str) -> Instruction:
-    """The instruction of a name, with or without `%`; `InvalidArgumentError` names those that are nearly it."""
+    """Returns the instruction with a name, with or without `%`. Raises `InvalidArgumentError` with similar names."""
     wanted = name.removeprefix("%")
     names = {instruction.name: instruction for instruction in module.instructions()}
     if wanted in names:
@@ -76,7 +76,8 @@ def find_instruction(module: Module, name: str) -> Instruction:
 
 
 def explanation(module: Module, instruction: Instruction) -> list[Section]:
-    """All sections, from the source to assembly; `UnsupportedError` for a module that does not run on cpu."""
+    """Returns all sections, from source to assembly. Raises `UnsupportedError` for a module that does not run on
+    cpu."""
     native = native_forms(module)
     copy = edit.clone_module(module)
     follower = Follower(copy, [find_instruction(copy, instruction.name)])
@@ -104,7 +105,7 @@ def _facts(instruction: Instruction) -> list[str]:
 
 
 def _native_sections(now: list[Instruction], native: NativeForms) -> Iterator[Section]:
-    """The steps that compute what stands for the instruction, and their code."""
+    """Returns the sections on the thunks that compute the instruction, and their code."""
     if not now:
         yield Section("steps", ["none: nothing of it is left"])
         return
@@ -117,7 +118,7 @@ def _native_sections(now: list[Instruction], native: NativeForms) -> Iterator[Se
 
 
 def _origins(instruction: Instruction, native: NativeForms) -> list[str]:
-    """The instructions, this one or those around it, that are steps of the program."""
+    """Returns the instructions that are thunks of the program: this one, or those that contain it."""
     found: dict[str, None] = {}
     seen: set[Instruction] = set()
     stack = [instruction]
@@ -137,15 +138,15 @@ def _kernel_sections(kernel: KernelForm, native: NativeForms) -> Iterator[Sectio
     form = native.functions[kernel.function]
     yield Section(f"loop IR of {kernel.title}", kernel.loops.splitlines(), is_code=True)
     yield Section(f"LLVM of {kernel.function}", form.llvm.splitlines(), is_code=True)
-    yield Section(f"LLVM of {kernel.function} behind its passes", form.optimised.splitlines(), is_code=True)
+    yield Section(f"LLVM of {kernel.function} behind its passes", form.optimized.splitlines(), is_code=True)
     yield Section(f"assembly of {kernel.function}", form.assembly.splitlines(), is_code=True)
 
 
-# -- the two forms
+# -- output
 
 
 def explanation_lines(sections: list[Section], most: int | None) -> Iterator[str]:
-    """For the terminal; listings are cut after `most` lines."""
+    """Returns the lines for the terminal; listings are cut after `most` lines."""
     for section in sections:
         yield f"== {section.title}"
         lines = section.lines[:most] if section.is_code else section.lines
@@ -161,7 +162,7 @@ _STYLE = (
 
 
 def explanation_page(name: str, sections: list[Section]) -> str:
-    """One HTML file that needs nothing else; listings are folded. ASCII."""
+    """Returns one self-contained ASCII HTML file; listings are folded."""
     title = html.escape(name)
     parts = [
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',

@@ -1,6 +1,6 @@
-"""What becomes of one instruction on the way through the passes.
+"""Follows one instruction through the passes.
 
-Owns: the search for what stands in its place after each pass. Must not know: what passes do, how this is shown.
+Responsible for finding the instructions that replace it after each pass. Does not depend on what passes do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xlapy.text.describe import line_of
 
 @dataclass(slots=True)
 class _Place:
-    """Where an instruction stood before a pass: what read it there, whether it was the root."""
+    """The position of an instruction before a pass: its users, and whether it was the root."""
 
     parent: Computation | None
     was_root: bool
@@ -35,15 +35,17 @@ class _Place:
 
 @dataclass(slots=True)
 class Follower:
-    """Follows an instruction of a module: `note` is told of each pass, `copied` of the copies that fusions make."""
+    """Follows an instruction of a module. The pipeline calls `note` after each pass; fusion calls `copied` for its
+    copies.
+    """
 
     module: Module
     now: list[Instruction]
-    """What stands for it: several, if it was copied; nothing, if nothing needs it any more."""
+    """The instructions that currently represent it: several if it was copied; none if it became dead."""
     story: list[str] = field(default_factory=list[str])
-    """A line for each pass that concerned it, the new form below."""
+    """One line per pass that affected it, with the new form below."""
     _places: dict[Instruction, _Place] = field(default_factory=dict["Instruction", "_Place"])
-    """Of all instructions, before the pass."""
+    """The positions of all instructions before the pass."""
     _lines: dict[Instruction, str] = field(default_factory=dict["Instruction", str])
     _copies: dict[Instruction, list[Instruction]] = field(default_factory=dict["Instruction", "list[Instruction]"])
 
@@ -73,7 +75,9 @@ class Follower:
         self._lines = {instruction: line_of(instruction) for instruction in self.now}
 
     def _successors(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
-        """What stands for an instruction after a pass, and how that came about; no words if nothing happened."""
+        """Returns the instructions that represent an instruction after a pass, and how; the text is empty if nothing
+        changed.
+        """
         if instruction in alive:
             return ("is now" if line_of(instruction) != self._lines[instruction] else "", [instruction])
         copies = [copy for copy in self._copies.get(instruction, []) if copy in alive]
@@ -87,7 +91,7 @@ class Follower:
         return (what, copies) if copies else self._with_its_readers(instruction, alive)
 
     def _replacements(self, instruction: Instruction, alive: set[Instruction]) -> list[Instruction]:
-        """What is read now where the instruction was read before."""
+        """Returns the operands that the users read now in place of the instruction."""
         place = self._places[instruction]
         found = [user.operands[n] for user, n in place.reads if user in alive and n < len(user.operands)]
         if place.was_root and place.parent is not None and place.parent.module is self.module:
@@ -95,7 +99,9 @@ class Follower:
         return list(dict.fromkeys(found))
 
     def _with_its_readers(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
-        """What stands for the nearest readers, if they went in the same pass; else the instruction was not needed."""
+        """Returns the replacements of the nearest users, if the same pass removed them; otherwise the instruction was
+        dead.
+        """
         seen = {instruction}
         edge = [instruction]
         while edge:
@@ -107,13 +113,15 @@ class Follower:
         return f"{instruction.name} is removed: nothing that is left needs it", []
 
     def _copies_by_name(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
-        """What a pass that copies whole computations made: new, of the same op, and named after it."""
+        """Returns the copies made by a pass that clones computations: new, with the same op, and named after the
+        instruction.
+        """
         name = _root(instruction.name)
         new = [i for i in alive - self._places.keys() if i.op is instruction.op and _root(i.name) == name]
         return f"{instruction.name} is copied", sorted(new, key=lambda i: i.name)
 
 
 def _root(name: str) -> str:
-    """A name without its number: `e` of `e.1`."""
+    """Returns a name without its number: `e` for `e.1`."""
     root, _, number = name.rpartition(".")
     return root if root and number.isdigit() else name

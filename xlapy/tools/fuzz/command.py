@@ -1,6 +1,7 @@
-"""`xlapy fuzz`: random modules on the interpreter and on another implementation; mutated texts on the interpreter.
+"""`xlapy fuzz`: runs random modules on the interpreter and another implementation, or mutated texts on the interpreter.
 
-Owns: the command, its processes, and what is shown. Must not know: how modules are drawn, compared or reduced.
+Responsible for the command, its worker processes and its output. Does not depend on how modules are generated, compared
+or reduced.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _CAMPAIGN = "xlapy.debugging.fuzzing.campaign"
 _SURVIVAL = "xlapy.debugging.fuzzing.survival:outcomes"
 _SECONDS = 60.0
 _BATCH = 20
-"""Mutated texts a call."""
+"""Mutated texts per call of a worker."""
 _MOST_REDUCED = 10
-"""Faults that are reduced; there are as many words for further ones."""
+"""Faults that are reduced; further faults are only reported."""
 
 
 class _Seeds(click.ParamType[range]):
@@ -53,7 +54,7 @@ class _Seeds(click.ParamType[range]):
 
 
 class _Names(click.ParamType[tuple[object, ...]]):
-    """A list of names with commas between them."""
+    """An option that is a comma-separated list of names."""
 
     name = "NAME,..."
 
@@ -81,27 +82,35 @@ def _type(name: str) -> PrimitiveType:
 
 
 @click.command()
-@click.option("--seeds", type=_Seeds(), help="Modules (or batches of mutations) of these seeds.")
-@click.option("--seed", type=click.IntRange(min=0), help="One module, or the first with --time.")
-@click.option("--time", "seconds", type=click.FloatRange(min=0), help="Go on for so many seconds.", metavar="SECONDS")
-@click.option("--against", default=XLA, show_default=True, help="xla, or a platform of xlapy.")
-@click.option("--size", default=20, show_default=True, type=click.IntRange(min=1), help="Instructions drawn a module.")
-@click.option("--families", type=_Names(_family), help=f"Draw from these only: {', '.join(FAMILIES)}.")
-@click.option("--types", type=_Names(_type), help="Element types to draw from, such as f32,s8.")
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes at work.")
-@click.option("--output", default="xlapy-fuzz", show_default=True, type=click.Path(file_okay=False), help="For faults.")
+@click.option("--seeds", type=_Seeds(), help="Seeds of the modules (or batches of mutations).")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of one module, or the first seed with --time.")
+@click.option("--time", "seconds", type=click.FloatRange(min=0), help="Seconds to run.", metavar="SECONDS")
+@click.option("--against", default=XLA, show_default=True, help="What to compare with: xla, or a platform of xlapy.")
+@click.option(
+    "--size", default=20, show_default=True, type=click.IntRange(min=1), help="Random instructions per module."
+)
+@click.option("--families", type=_Names(_family), help=f"Families of instructions: {', '.join(FAMILIES)}.")
+@click.option("--types", type=_Names(_type), help="Element types, such as f32,s8.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 256), help="Number of processes.")
+@click.option(
+    "--output",
+    default="xlapy-fuzz",
+    show_default=True,
+    type=click.Path(file_okay=False),
+    help="Folder for differences.",
+)
 @click.option(
     "--mutate",
     is_flag=True,
-    help="Mutated texts on the interpreter (or the platform given), instead of random modules.",
+    help="Run mutated texts on the interpreter or the given platform, instead of random modules.",
 )
 @click.option(
     "--corpus",
     multiple=True,
     type=click.Path(exists=True),
-    help="Texts to mutate beside the samples: .hlo, .cc, folder.",
+    help="More texts to mutate besides the samples: .hlo, .cc, or a folder.",
 )
-@click.option("--replay", type=click.Path(exists=True, file_okay=False), help="Compare the module of a folder again.")
+@click.option("--replay", type=click.Path(exists=True, file_okay=False), help="Compare the module in a folder again.")
 def fuzz(
     seeds: range | None,
     seed: int | None,
@@ -118,8 +127,8 @@ def fuzz(
 ) -> int:
     """Compare the interpreter with XLA (or another platform) on random modules.
 
-    Every difference is reduced to a minimal module and kept in a folder of its own, with a script that shows it again.
-    Without --seeds, --seed or --time, runs for a minute from a new seed. Exit code 1 if anything was found.
+    Every difference is reduced to a minimal module and saved in a folder with a script that reproduces it. Without
+    --seeds, --seed or --time, runs for a minute from a new seed. Exit code 1 if a difference is found.
     """
     if seeds is not None and (seed is not None or seconds is not None):
         raise click.UsageError("give --seeds, or --seed and --time")
@@ -139,7 +148,7 @@ def fuzz(
 
 
 def _numbers(seeds: range | None, seed: int | None, seconds: float | None) -> Iterator[int]:
-    """The seeds asked for, or all from the first until the time is over."""
+    """Yields the requested seeds, or all seeds from the first until the time is over."""
     if seeds is not None:
         yield from seeds
         return
@@ -153,11 +162,11 @@ def _numbers(seeds: range | None, seed: int | None, seconds: float | None) -> It
         yield number
 
 
-# -- processes
+# -- worker processes
 
 
 class _Pool:
-    """Workers for one function, each asked by one thread at a time."""
+    """Worker processes for one function; each is used by one thread at a time."""
 
     def __init__(self, function: str, jobs: int) -> None:
         self.workers = [Worker(function) for _ in range(jobs)]
@@ -166,7 +175,7 @@ class _Pool:
             self.free.put(worker)
 
     def map(self, call: Callable[[int, Worker], T], numbers: Iterator[int]) -> Iterator[T]:
-        """Results as they come; a number is taken when a worker is free for it."""
+        """Yields results in the order of completion; a seed is taken when a worker is free."""
         with ThreadPoolExecutor(len(self.workers)) as threads:
             running: set[Future[T]] = set()
             for number in numbers:
@@ -218,7 +227,7 @@ def _campaign(numbers: Iterator[int], settings: Settings, jobs: int, output: Pat
 
 
 def _examined(seed: int, worker: Worker, settings: Settings) -> Report:
-    """A report also where the process that examined the module did not survive it."""
+    """Returns a report, also if the process that examined the module died."""
     try:
         report: Report = worker.call(seed, settings)
     except (WorkerDied, WorkerError) as error:
@@ -228,7 +237,7 @@ def _examined(seed: int, worker: Worker, settings: Settings) -> Report:
 
 
 def _reduce(faults: Sequence[Fault], settings: Settings, output: Path, console: Console) -> None:
-    """A folder for one fault of each kind: a verdict on an op."""
+    """Writes one folder per kind of fault: a verdict and an op."""
     kinds: dict[tuple[Verdict, str], Fault] = {}
     for fault in faults:
         kinds.setdefault((fault.verdict, fault.op), fault)

@@ -1,6 +1,6 @@
-"""Folders that show a fault again: the module, its arguments, both results, and the command.
+"""Folders that reproduce a difference: the module, its arguments, both results, and the command.
 
-Owns: the form of such a folder, written and read. Must not know: how the fault was found.
+Responsible for writing and reading such a folder. Does not depend on how the difference was found.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MODULE, ORIGINAL, ARGUMENTS, OURS, THEIRS = (
 
 
 def write_finding(base: Path, finding: Finding, settings: Settings) -> Path:
-    """A new folder under `base`, named after seed, verdict and op; returns it."""
+    """Creates a new folder under `base`, named after seed, verdict and op, and returns it."""
     fault = finding.fault
     words = f"seed{fault.seed}-{fault.verdict.value}-{fault.op}".strip("-").replace(" ", "-")
     folder = _new_folder(base, words)
@@ -88,7 +88,7 @@ Run the interpreter alone:
 
 
 def read_finding(folder: Path) -> tuple[str, list[Any]]:
-    """The module's text and its arguments."""
+    """Returns the text and the arguments of the module in a folder."""
     text = (folder / MODULE).read_text()
     program = parse_hlo(text, filename=str(folder / MODULE)).entry_computation.program_shape
     return text, read_arguments([str(folder / ARGUMENTS)], program)

@@ -1,6 +1,6 @@
-"""docs/builder.md: what each public name of XLA's xla_builder.h is called here, or why it has no counterpart.
+"""docs/builder.md: the counterpart of each public name of XLA's xla_builder.h, or the reason why there is none.
 
-Owns: the list of those names and the page's form. The signatures come from the functions themselves.
+Responsible for the list of names and the format of the page. The signatures come from the functions themselves.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RemoveDynamicDimension ConvertSpmdFullToShardShape ConvertSpmdShardToFullShape
 
 @dataclass(frozen=True)
 class Ours:
-    """A function of ours and the name that users reach it by."""
+    """A function of xlapy, and the name by which users reach it."""
 
     name: str
     function: Callable[..., Any]
@@ -58,7 +58,7 @@ class Ours:
 
 
 Counterpart = Ours | str
-"""A function, or a text that says what there is instead, or why nothing."""
+"""A function, or a text that names the replacement or the reason why there is none."""
 
 _EXPORT_ONLY = "stands in XLA for a StableHLO operation on its way out; XLA cannot compile it either"
 _NOT_FUNCTIONS = {"MhloDynamicBroadcastInDim": _EXPORT_ONLY, "MhloDynamicReshape": _EXPORT_ONLY}
@@ -107,7 +107,7 @@ _METHODS: dict[str, Counterpart] = {
     "OpToString": "`repr(op)`",
     "AddSubComputation": _COPIED,
 }
-"""A bare word is a method of our builder."""
+"""A bare name is a method of `XlaBuilder`."""
 
 _SCOPES = {
     "XlaScopedShardingAssignment": "sharding",
@@ -152,7 +152,7 @@ _FRIENDS: dict[str, Counterpart] = {
 
 
 def sections() -> dict[str, Mapping[str, Counterpart]]:
-    """Each group of names of xla_builder.h: the name -> its counterpart."""
+    """Returns the groups of names of xla_builder.h, each with the counterparts of its names."""
     return {
         "functions": {name: _function(name) for name in _FUNCTIONS.split()},
         "XlaBuilder": {name: _method(given) for name, given in _METHODS.items()},
@@ -164,7 +164,9 @@ def sections() -> dict[str, Mapping[str, Counterpart]]:
 
 
 def _function(name: str) -> Counterpart:
-    """The builder function: constants of all forms are one, lists and objects of replica groups are one argument."""
+    """Returns the builder function of a name. All forms of constants map to one function, as do lists and objects of
+    replica groups.
+    """
     if name in _NOT_FUNCTIONS:
         return _NOT_FUNCTIONS[name]
     if re.match(r"ConstantR\d|ConstantFromArray", name):
@@ -188,7 +190,7 @@ _TITLES = {
 
 
 def markdown() -> str:
-    """docs/builder.md."""
+    """Returns docs/builder.md."""
     groups = sections()
     lines = [
         "# The builder, name by name",
@@ -226,14 +228,14 @@ def _shown(given: Counterpart) -> str:
 
 
 def _signature(function: Callable[..., Any]) -> str:
-    """`(lhs, rhs, broadcast_dimensions=())`: no types, no self."""
+    """Returns a signature without types and self: `(lhs, rhs, broadcast_dimensions=())`."""
     given = inspect.signature(function).parameters.values()
     bare = [p.replace(annotation=p.empty, default=_Default.of(p.default)) for p in given if p.name != "self"]
     return str(inspect.Signature(bare))
 
 
 class _Default(str):
-    """A default value as one would write it."""
+    """A default value, printed as in source code."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
-"""`xlapy ops`: which operations exist, what each is, and where it runs; also writes docs/ops.md and docs/builder.md.
+"""`xlapy ops`: shows the operations and the platforms that run them; also writes docs/ops.md and docs/builder.md.
 
-Owns: the command and its table. The facts come from the op registry and the platforms' tables of rules.
+Responsible for the command and its table. The facts come from the op registry and the platforms' tables of rules.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from xlapy.tools.ops.support import TABLES, refusal_of
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--family", help="Only the operations of one family.")
-@click.option("--lacking", metavar="PLATFORM", help="Only those that a platform does not run, and why.")
+@click.option("--family", help="Show only the operations of one family.")
+@click.option("--lacking", metavar="PLATFORM", help="Show only operations that a platform does not run, and why.")
 @click.option("--markdown", is_flag=True, help="Print docs/ops.md.")
-@click.option("--builder", is_flag=True, help="Print the names of XlaBuilder as docs/builder.md has them.")
+@click.option("--builder", is_flag=True, help="Print docs/builder.md.")
 def ops(name: str | None, family: str | None, lacking: str | None, markdown: bool, builder: bool) -> None:
-    """Show one operation (constraints, element types, examples), or list all and where they run."""
+    """Show one operation (constraints, element types, examples), or list all operations and the platforms that run
+    them.
+    """
     if builder or markdown:
         click.echo(builder_page.markdown() if builder else ops_page.page(), nl=False)
     elif name is not None:
@@ -34,7 +36,7 @@ def ops(name: str | None, family: str | None, lacking: str | None, markdown: boo
 
 
 def _chosen(family: str | None) -> list[OpDef]:
-    """The operations by family and name."""
+    """Selects operations by family and name."""
     families = sorted({op.family for op in REGISTRY.values()})
     if family not in (None, *families):
         raise click.UsageError(f"unknown family {family!r}; families: {', '.join(families)}")
@@ -53,7 +55,7 @@ def _list(chosen: list[OpDef]) -> None:
 
 
 def support_of(platform: str, op: OpDef) -> str:
-    """`yes`, or why the platform does not run the op."""
+    """Returns `yes`, or the reason why the platform does not run the op."""
     reason = refusal_of(platform, op)
     return f"not yet: {reason}" if reason else "yes"
 

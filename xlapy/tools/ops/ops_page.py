@@ -1,7 +1,7 @@
-"""docs/ops.md and `xlapy ops NAME`: one section an operation.
+"""docs/ops.md and `xlapy ops NAME`: one section per operation.
 
-Owns: the form of a section and of the page. The facts come from the definitions, the examples, the builder's functions,
-the platforms' tables of rules, and from asking the shape rules which element types they take.
+Responsible for the format of a section and of the page. The facts come from the definitions, the examples, the
+builder's functions, the platforms' tables of rules, and from probing the shape rules for the accepted element types.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ be the inferred one. In an example `|` separates the values of several devices, 
 
 
 def page() -> str:
-    """docs/ops.md."""
+    """Returns docs/ops.md."""
     sections: list[str] = []
     index: list[str] = []
     for family in FAMILIES:
@@ -57,7 +57,7 @@ def _support_line(platform: str) -> str:
 
 
 def section(op: OpDef) -> str:
-    """Markdown: what the op does, what it takes, its constraints, who makes it, where it runs, examples."""
+    """Returns the section as Markdown: description, operands, constraints, builder functions, platforms, examples."""
     parts = [
         f"### {op.name}",
         op.summary,
@@ -92,7 +92,7 @@ def _attributes(attributes: type[Attributes]) -> str:
 
 
 def _form(field: Field) -> str:
-    """How the attribute is written: `is_stable=true`, `direction=EQ|NE`."""
+    """Returns how an attribute is written in HLO text: `is_stable=true`, `direction=EQ|NE`."""
     if isinstance(field.codec, EnumCodec):
         return f"{field.key}={'|'.join(field.codec.members)}"
     written = re.search(r"`(?:\w+=)?([^`]+)`", inspect.getdoc(type(field.codec)) or "")
@@ -107,7 +107,7 @@ def _default(field: Field) -> str:
 
 
 def _notes(op: OpDef) -> str:
-    """What the attribute dataclass says of its fields, the computations that are called, and effects."""
+    """Returns the documentation of the attributes, the called computations and the side effects."""
     notes: list[str] = []
     text = inspect.cleandoc(op.attributes.__doc__ or "")
     if op.attributes.fields and not text.startswith(f"{op.attributes.__name__}("):
@@ -156,15 +156,17 @@ def _example(example: Example) -> str:
     return "\n".join([f"Example{devices}{checked}:\n", "```text", *example.lines, "```"])
 
 
-# -- who makes an op
+# -- builder functions of an op
 
 _THROUGH_BROADCASTING = {"BROADCAST": ("broadcast_in_dim",), "CONSTANT": ("constant", "constant_literal")}
-"""Made by what the functions of all families share: those that are for nothing else."""
+"""Ops that the functions shared by all families create. A function counts for such an op only if it creates nothing
+else.
+"""
 
 
 @functools.cache
 def builders() -> dict[str, list[str]]:
-    """The constant of each op -> the public builder functions that make it, in their order."""
+    """Returns, for each op constant, the public builder functions that create it, in order."""
     found: dict[str, list[str]] = {constant: list(names) for constant, names in _THROUGH_BROADCASTING.items()}
     for name in ops.__all__:
         for constant in sorted(_constants(getattr(ops, name))):
@@ -176,7 +178,7 @@ _NAMES = {op.constant_name for op in REGISTRY.values()}
 
 
 def _constants(function: Callable[..., Any]) -> set[str]:
-    """The ops that a function names, itself or by the functions of its file that it calls."""
+    """Returns the ops that a function names, directly or through functions of the same file that it calls."""
     module = inspect.getmodule(function)
     found: set[str] = set()
     seen: set[str] = set()
@@ -194,7 +196,7 @@ def _constants(function: Callable[..., Any]) -> set[str]:
 
 
 def _words(source: str) -> set[str]:
-    """The names that a piece of Python mentions, and the attributes."""
+    """Returns the names and attributes that a piece of Python code mentions."""
     nodes = list(ast.walk(ast.parse(source)))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}

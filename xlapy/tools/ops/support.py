@@ -1,7 +1,4 @@
-"""Which operations a platform runs, and why it does not run the others.
-
-Owns: the road from a platform to its table of rules. Must not know: any operation.
-"""
+"""The operations that a platform runs, and the reasons why it does not run the others."""
 
 from __future__ import annotations
 
@@ -19,15 +16,15 @@ def _interpreter(op: OpDef) -> str:
 
 
 def _cpu(op: OpDef) -> str:
-    done = REGISTRY.get(f"{op.name.rpartition('-')[0]}-done")  # a chain is expanded with its end
+    done = REGISTRY.get(f"{op.name.rpartition('-')[0]}-done")  # expanding async-done expands its whole chain
     expanded = op in EXPANSIONS or op in OF_SIZES or (done is not None and done in EXPANSIONS)
     return "" if expanded or op in native_opcodes() else "no native form yet"
 
 
 TABLES: dict[str, Callable[[OpDef], str]] = {"cpu": _cpu, "interpreter": _interpreter}
-"""Of each platform, why it does not run an op; "" if it does."""
+"""For each platform, a function that returns why it does not run an op; "" if it does."""
 
 
 def refusal_of(platform: str, op: OpDef) -> str:
-    """Why a platform does not run an op; "" if it does."""
+    """Returns why a platform does not run an op; "" if it does."""
     return TABLES[platform](op)

@@ -1,4 +1,4 @@
-"""`xlapy profile`: the command. Must not know: how times are measured, the forms of a profile."""
+"""`xlapy profile`: the command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlapy.tools.run.devices import executable_of
 
 TOP = 30
 WIDTH = 160
-"""Characters of a line where the output is no terminal."""
+"""Characters per line if the output is not a terminal."""
 
 
 @click.command()
@@ -31,33 +31,37 @@ WIDTH = 160
     "seed",
     type=click.IntRange(min=0),
     metavar="SEED",
-    help="Random arguments from this seed; 0 if no input.",
+    help="Seed of random arguments; 0 if there is no input.",
 )
-@click.option("--infeed", "infeeds", multiple=True, metavar="[DEVICE=]FILE", help="What infeeds take, as for run.")
-@click.option("--num-replicas", "--num_replicas", type=click.IntRange(min=1), help="Replicas to run.")
-@click.option("--num-partitions", "--num_partitions", type=click.IntRange(min=1), help="Partitions of each replica.")
+@click.option("--infeed", "infeeds", multiple=True, metavar="[DEVICE=]FILE", help="Infeed values, as for run.")
+@click.option("--num-replicas", "--num_replicas", type=click.IntRange(min=1), help="Number of replicas.")
+@click.option(
+    "--num-partitions", "--num_partitions", type=click.IntRange(min=1), help="Number of partitions per replica."
+)
 @click.option(
     "--platform",
-    help=f"Where to run: {', '.join(platform_names())}. By default on cpu; what cpu refuses, on the interpreter.",
+    help=f"Platform: {', '.join(platform_names())}. By default cpu, or the interpreter if cpu does not support FILE.",
 )
-@click.option("--repeat", type=click.IntRange(min=1), help="Runs that are timed; by default for about two seconds.")
+@click.option(
+    "--repeat", type=click.IntRange(min=1), help="Number of timed runs; by default about two seconds of runs."
+)
 @click.option(
     "--by",
     type=click.Choice(["instruction", "source", "opcode"]),
     default="instruction",
     show_default=True,
-    help="A row for each instruction of the optimised program, for each source line, or for each opcode; what is "
-    "computed in one kernel has its time divided by its work.",
+    help="Rows: one per instruction of the optimized program, source line or opcode. The time of a kernel is divided "
+    "between its instructions by their work.",
 )
-@click.option("--top", default=TOP, show_default=True, type=click.IntRange(min=1), help="Rows that are printed.")
+@click.option("--top", default=TOP, show_default=True, type=click.IntRange(min=1), help="Number of rows to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of a table.")
-@click.option("--html", "page", type=click.Path(dir_okay=False), help="Write a page: roofline and table.")
+@click.option("--html", "page", type=click.Path(dir_okay=False), help="Write an HTML page with roofline and table.")
 @click.option(
     "--perfetto",
     type=click.Path(dir_okay=False),
     help="Write the timeline of one run, for ui.perfetto.dev or chrome://tracing.",
 )
-@click.option("--remeasure", is_flag=True, help="Measure anew what the machine can do at most.")
+@click.option("--remeasure", is_flag=True, help="Measure the peak rates of the machine again.")
 def profile(
     file: str,
     inputs: tuple[str, ...],
@@ -74,10 +78,11 @@ def profile(
     perfetto: str | None,
     remeasure: bool,
 ) -> None:
-    """Profile FILE (HLO, StableHLO or what `xlapy compile` made; - for standard input): where the time of a run goes.
+    """Profile FILE (HLO, StableHLO or a file of `xlapy compile`; - for standard input): show where the time of a run
+    goes.
 
-    The program runs again and again on the same arguments. Each instruction of the optimised program is told with its
-    time, the bytes that it moves and what it computes in a second, and its share of what the machine can do at most.
+    The program runs repeatedly on the same arguments. For each instruction of the optimized program, the table shows
+    its time, memory bandwidth, arithmetic rate, and the fraction of the machine's peak that it reaches.
     """
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")

@@ -1,6 +1,6 @@
-"""The rows of a program on the interpreter: how long the rule of each instruction takes.
+"""Profiles on the interpreter: how long the rule of each instruction takes.
 
-Owns: the observer, the rows made of its times. Must not know: how rows are shown.
+Responsible for the observer and the rows made from its times. Does not depend on how rows are shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from xlapy.tools.profile.rows import Row
 
 @dataclass(slots=True)
 class Stopwatch:
-    """The time of each instruction since the one before it on its device: what it calls has been counted by then."""
+    """Measures the time between consecutive instructions on a device. The instructions that an instruction calls come
+    before it.
+    """
 
     seconds: dict[Instruction, float] = field(default_factory=dict[Instruction, float])
     executions: dict[Instruction, int] = field(default_factory=dict[Instruction, int])
@@ -32,7 +34,7 @@ class Stopwatch:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
-        """A run begins."""
+        """Starts the clock of a run."""
         self._last, self._begin = threading.local(), time.perf_counter()
 
     def observe(self, instruction: Instruction, _: Sequence[Any], __: Any) -> None:
@@ -45,7 +47,8 @@ class Stopwatch:
 
 
 def interpreted(module: Module, run: Callable[[Observer], None], repeat: int, devices: int) -> tuple[list[Row], float]:
-    """The rows of the entry computation, and the seconds of a run; means over `repeat` runs after one to warm up."""
+    """Returns the rows of the entry computation and the seconds of a run: means over `repeat` runs after a warm-up
+    run."""
     run(Stopwatch().observe)
     watch, wall = Stopwatch(), 0.0
     for _ in range(repeat):
@@ -57,7 +60,7 @@ def interpreted(module: Module, run: Callable[[Observer], None], repeat: int, de
 
 
 def _rows(module: Module, watch: Stopwatch, runs: int) -> list[Row]:
-    """Computations that are called from several places stand below the first."""
+    """Returns rows; a computation with several callers is shown below the first."""
     costs = instruction_costs(module)
     found: dict[Computation, list[Row]] = {}
     for computation in computation_post_order(module):

@@ -1,8 +1,10 @@
-"""Runs a program and its instrumented twin in turn, and takes the figures of the steps.
+"""Runs a program and its instrumented executable alternately, and collects the times of the thunks.
 
-Of the times of a step, and of those of whole runs, the least tenth counts: others may be using the processor.
+Of the times of a thunk, and of those of whole runs, the lowest tenth counts, because other processes may use the
+processor.
 
-Owns: how often, which times count, what reading the clock costs. Must not know: instructions, how figures are shown.
+Responsible for the number of runs, for choosing the times that count, and for the cost of reading the clock. Does not
+depend on instructions or on output.
 """
 
 from __future__ import annotations
@@ -23,43 +25,45 @@ from xlapy.runtime.machine import ticks
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Executable], None]
-"""Runs an executable once on the arguments of the user."""
+"""Runs an executable once on the user's arguments."""
 
 ENOUGH = 1.0
-"""Seconds after which there were enough runs of each program, where nobody says how many."""
+"""Seconds of measurement per program, if the number of runs is not given."""
 
 LEAST_RUNS, MOST_RUNS = 5, 1000
 
 PART = 10
-"""The least one of so many times counts."""
+"""The lowest 1/PART of the times counts."""
 
 DEAREST_STAMP = 60e-9
-"""Seconds that reading the clock and counting takes at most: what is slower by more is so for another reason."""
+"""Upper bound in seconds of the cost of reading the clock and counting; a larger difference has another cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What runs took. Times are in seconds, means over the least tenth."""
+    """The result of a measurement. Times are in seconds, means over the lowest tenth."""
 
     compiled: Compiled
     figures: Array
-    """f64[clocks, 3]: seconds of a clock, how often it began, seconds of threads in its loop; on each device."""
+    """f64[counters, 3] per device: seconds of a counter, how often it started, seconds of threads in its loop."""
     wall: float
-    """A call of the program as it is."""
+    """A call of the program without instruments."""
     instrumented_wall: float
     stamp: float
-    """What reading the clock and counting takes, each time."""
+    """The cost of reading the clock and counting once."""
     runs: int
 
 
 def compiled_form(program: CpuProgram) -> Compiled:
-    """What a program was compiled to, with its steps."""
+    """Returns the compiled program with its thunks."""
     assert isinstance(program.compiled, Compiled), "instrumented programs are compiled anew"
     return program.compiled
 
 
 def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
-    """Runs the program and its twin in turn after a run to warm up, `repeat` times or as often as is worth the time."""
+    """Runs the program and its instrumented executable alternately after a warm-up run, `repeat` times or for `ENOUGH`
+    seconds.
+    """
     clock = _Rate()
     twin, program = compile_instrumented(executable, Instrument.COUNTS)
     run(executable)
@@ -82,13 +86,13 @@ def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
 
 
 def _least(values: Sequence[Any]) -> Array:
-    """The mean of the least tenth of each figure."""
+    """Returns the mean of the lowest tenth of each figure."""
     ordered = np.sort(np.stack(values), axis=0)
     return np.asarray(ordered[: -(-len(values) // PART)].mean(axis=0))
 
 
 def _stamp(compiled: Compiled, figures: Array, slower: float) -> float:
-    """What a reading of the clock costs, where all of them take so many seconds."""
+    """Returns the cost of reading the clock once, given the total cost of all readings."""
     clocks = compiled.program.counters
     assert clocks is not None, "the program is instrumented"
     readings = sum(float(figures[clock.number, 1]) for clock in clocks.all if clock.is_timed)
@@ -96,7 +100,7 @@ def _stamp(compiled: Compiled, figures: Array, slower: float) -> float:
 
 
 def traced(executable: Executable, run: Run) -> tuple[CpuProgram, Sequence[CounterTable], float]:
-    """One run, after one to warm up, with the events of each device, and the ticks of a second."""
+    """Returns one run, after a warm-up run, with the events of each device, and the clock's ticks per second."""
     clock = _Rate()
     twin, program = compile_instrumented(executable, Instrument.EVENTS)
     run(twin)
@@ -106,7 +110,7 @@ def traced(executable: Executable, run: Run) -> tuple[CpuProgram, Sequence[Count
 
 
 class _Rate:
-    """The rate of the processor's clock, from now on: the longer, the more exactly."""
+    """The rate of the processor's clock, measured from now on; a longer measurement is more exact."""
 
     def __init__(self) -> None:
         self._ticks, self._begin = ticks(), time.perf_counter()

@@ -1,9 +1,9 @@
-"""From the clocks of a program on cpu to the rows of a profile.
+"""Converts the counters of a program on cpu to the rows of a profile.
 
-A clock's time is that of its thunks: one, or short ones that were timed together, among which it is divided by their
-numbers of statements. What reading the clock takes is left out.
+The time of a counter is that of its thunks: one, or several short ones that are timed together, between which it is
+divided by their numbers of statements. The cost of reading the clock is subtracted.
 
-Owns: that way. Must not know: how clocks are read, how rows are shown.
+Does not depend on how clocks are read or rows are shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from xlapy.tools.profile.rows import Row, merged
 
 
 def native_rows(measured: Measured, machine: Machine) -> list[Row]:
-    """The rows of the entry computation, the dearest first; those inside of loops and branches are their children."""
+    """Returns the rows of the entry computation, most expensive first; rows inside loops and branches are their
+    children.
+    """
     clocks = measured.compiled.program.counters
     assert clocks is not None, "the program is instrumented"
     return _Reader(measured, machine).rows(clocks.top_level)
@@ -37,7 +39,7 @@ class _Reader:
         self.instructions = {instruction.name: instruction for instruction in module.instructions()}
         self.costs: Mapping[Instruction, Cost] = instruction_costs(module)
         self.divided: dict[ProfilingCounter, float] = {}
-        """The times of what is counted and not timed."""
+        """The times of thunks that are counted but not timed."""
         self._operations: dict[Kernel, Operations] = {}
 
     def rows(self, clocks: Sequence[ProfilingCounter]) -> list[Row]:
@@ -69,14 +71,14 @@ class _Reader:
         return rows
 
     def divide(self, loop: ProfilingCounter, seconds: float) -> None:
-        """Gives the body of a loop whose turns are short its part of the loop's time; the rest is the condition's."""
+        """Divides the time of a loop with short iterations between its body and its condition."""
         thunk, (body,) = loop.thunks[0], loop.nested[1]
         assert isinstance(thunk, WhileThunk)
         own, inner = (sum(map(relative_duration, thunks)) for thunks in (thunk.condition, body.thunks))
         self.divided[body] = seconds * inner / (own + inner)
 
     def stamps(self, clock: ProfilingCounter) -> float:
-        """How often the clock was read for this one and what is inside of it."""
+        """Returns how often the clock was read for this counter and those inside it."""
         own = float(self.measured.figures[clock.number, 1]) if clock.is_timed else 0.0
         return own + sum(self.stamps(one) for part in clock.nested for one in part)
 
@@ -103,7 +105,7 @@ class _Reader:
         return found
 
     def count(self, row: Row, executions: float) -> None:
-        """What an instruction moves and computes, and the least time for it."""
+        """Adds the memory traffic and arithmetic of an instruction, and its minimum time on this machine."""
         row.executions = executions
         if row.opcode != "copy" and row.instruction is not None:
             cost = self.costs[row.instruction]
@@ -117,7 +119,9 @@ class _Reader:
 
 
 def _runs_of_kernels(thunks: Sequence[Thunk], rows: Sequence[Row]) -> dict[str, float]:
-    """How often each instruction ran: several kernels may compute a part of it each, several thunks run the same."""
+    """Returns how often each instruction ran; several kernels may compute parts of it, and several thunks run the same
+    kernel.
+    """
     counts: dict[str, dict[Kernel | None, float]] = {}
     for thunk, row in zip(thunks, rows, strict=True):
         if not isinstance(thunk, (WhileThunk, ConditionalThunk)):

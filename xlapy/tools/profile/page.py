@@ -1,7 +1,4 @@
-"""A profile as a page: one HTML file with its roofline and its tables.
-
-Must not know: what the data says.
-"""
+"""A profile as an HTML page with a roofline and tables."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from xlapy.tools.profile.report import Profile
 
 
 def profile_page(profile: Profile) -> str:
-    """One file that needs nothing else; ASCII."""
+    """Returns one self-contained ASCII HTML file."""
     template = files(__package__).joinpath("page.html").read_text("utf-8")
     head, slot, tail = template.partition("@PROFILE@")
     assert slot

@@ -1,6 +1,6 @@
-"""A profile: the rows of a program, the runs they come from, and the machine; as a record, JSON and a table.
+"""A profile: the rows of a program, its runs and the machine, as a record, JSON and a table.
 
-Owns: the record and these forms. Must not know: how times are measured, pages.
+Responsible for the record and these formats. Does not depend on how times are measured or on pages.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ class Profile:
     """Where the time of a run goes. Times are in seconds, on each device."""
 
     module: Module
-    """As it runs: behind the passes of its platform."""
+    """The module as it runs: after its platform's optimization."""
     platform: str
     rows: list[Row]
-    """Of the entry computation, the dearest first."""
+    """The rows of the entry computation, most expensive first."""
     wall: float
-    """A call of the program, with what comes before and behind its steps; on cpu without instruments."""
+    """The time of a call, including the work before and after the thunks; on cpu without instruments."""
     instrumented_wall: float
-    """The same while it is measured."""
+    """The time of a call with instruments."""
     runs: int
     machine: Machine | None
-    """Its limits; None where rows are not compared with them."""
+    """The limits of the machine; None if rows are not compared with them."""
     devices: int = 1
 
     @property
     def steps(self) -> float:
-        """Seconds of all rows."""
+        """The seconds of all rows together."""
         return sum(row.seconds for row in self.rows)
 
     @property
     def unit(self) -> tuple[str, float]:
-        """In which times are told: its name, how many there are in a second."""
+        """The unit of printed times: its name, and the number of units per second."""
         return ("ms", 1e3) if self.wall >= 1e-3 else ("us", 1e6)
 
     @property
     def summary(self) -> list[str]:
-        """What was measured and how it fits together, a line each."""
+        """A summary of the measurement, as lines."""
         where = f"{self.platform}, {_counted(self.runs, 'run')}"
         if self.devices > 1:
             where += f", {self.devices} devices"
@@ -64,11 +64,11 @@ class Profile:
         return lines
 
     def shares(self, key: str) -> list[Share]:
-        """The time by `source` or `opcode`, the dearest first."""
+        """Returns the time by `source` or `opcode`, most expensive first."""
         return shares_by(self.rows, key, instruction_costs(self.module))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; `rows` are in the order of the table, each with its depth."""
+        """Returns plain values; `rows` are in the order of the table, each with its depth."""
         return {
             "module": self.module.name,
             "platform": self.platform,
@@ -121,7 +121,7 @@ def _share_json(share: Share, wall: float) -> dict[str, Any]:
 
 
 def print_rows(console: Console, profile: Profile, top: int) -> None:
-    """The dearest rows; those inside of loops and branches stand indented below them."""
+    """Prints the most expensive rows; rows inside loops and branches are indented below them."""
     with_limits = profile.machine is not None
     unit, factor = profile.unit
     table = Table(box=None, header_style="bold", pad_edge=False, expand=True)
@@ -160,7 +160,7 @@ def _cells(depth: int, row: Row, profile: Profile, with_limits: bool, factor: fl
 
 
 def print_shares(console: Console, profile: Profile, key: str, top: int) -> None:
-    """The time by source line or by opcode."""
+    """Prints the time by source line or by opcode."""
     unit, factor = profile.unit
     table = Table(box=None, header_style="bold", pad_edge=False, expand=True)
     table.add_column("source line" if key == "source" else key, no_wrap=True)
@@ -185,7 +185,8 @@ def _heat(share: float) -> str:
 
 
 def figures_text(row: Row) -> str:
-    """`1.2 ms, 30 runs, 12.3 GB/s, 45.6 GFLOP/s, 37% of the limit (memory)`; limits only where they were compared."""
+    """Returns `1.2 ms, 30 runs, 12.3 GB/s, 45.6 GFLOP/s, 37% of the limit (memory)`; the limit only if it was
+    compared."""
     count, noun = (row.executions, "run") if row.turns is None else (row.turns, "turn")
     runs = f"{_count_text(count)} {noun}{'' if count == 1 else 's'}"
     parts = [time_text(row.seconds), runs]
@@ -196,12 +197,12 @@ def figures_text(row: Row) -> str:
 
 
 def rates(row: Row) -> list[tuple[float, str]]:
-    """What is moved and computed in a second, with the names of a billion of each."""
+    """Returns the memory traffic and arithmetic per second, with their units in billions."""
     return [(row.per_second(row.moved), "GB/s"), (row.per_second(row.computed), "GFLOP/s")]
 
 
 def time_text(seconds: float) -> str:
-    """`1.234 s`, `12.3 ms`, `4.56 us`."""
+    """Formats a time: `1.234 s`, `12.3 ms`, `4.56 us`."""
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
         if seconds * factor >= 1:
             return f"{seconds * factor:.4g} {unit}"

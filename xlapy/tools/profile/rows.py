@@ -1,6 +1,8 @@
-"""The rows of a profile: an instruction each, with its time, what it moves and computes, and its share of the limits.
+"""The rows of a profile: one per instruction, with its time, memory traffic, arithmetic and fraction of the machine's
+limits.
 
-Owns: the record, what follows from its figures. Must not know: how figures are measured, how rows are shown.
+Responsible for the record and the figures derived from it. Does not depend on how figures are measured or rows are
+shown.
 """
 
 from __future__ import annotations
@@ -15,39 +17,40 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.text.describe import framework_name_of, source_of
 
 FAR_FROM_LIMITS = 0.2
-"""Share of the machine's limits below which neither memory nor arithmetic is what takes the time."""
+"""Fraction of the machine's limits below which neither memory nor arithmetic explains the time."""
 
 
 @dataclass(eq=False, slots=True)
 class Row:
-    """An instruction in one place: in the entry computation, a loop or a branch. All figures are those of one run."""
+    """An instruction at one position: in the entry computation, a loop or a branch. All figures are those of one
+    run."""
 
     name: str
     opcode: str
     instruction: Instruction | None = None
-    """None for what no instruction stands for: copies of results, the call itself."""
+    """None for work without an instruction: copies of results, the call itself."""
     seconds: float = 0.0
-    """What is inside of a loop or branch included."""
+    """Includes the time inside a loop or branch."""
     executions: float = 0.0
     turns: float | None = None
-    """Iterations of a loop, all executions together."""
+    """Iterations of a loop, over all its executions."""
     read: float = 0.0
-    """Bytes."""
+    """Bytes read."""
     written: float = 0.0
     flops: float = 0.0
-    """As XLA counts them, transcendental functions included."""
+    """XLA's count of floating-point operations, transcendental functions included."""
     operations: dict[str, float] = field(default_factory=dict[str, float])
-    """What its kernels compute, by the type of loop IR; empty where that is not known."""
+    """Operations that its kernels compute, by type of loop IR; empty if unknown."""
     memory_seconds: float = 0.0
-    """The least time to move the bytes on this machine."""
+    """Minimum time for the memory traffic on this machine."""
     arithmetic_seconds: float = 0.0
-    """The least time to compute."""
+    """Minimum time for the arithmetic."""
     least_seconds: float = 0.0
-    """The least time for both at once."""
+    """Minimum time for both, overlapped."""
     threads: float = 1.0
-    """That work on it, in the mean."""
+    """Mean number of threads that run it."""
     is_parallel: bool = False
-    """Whether they share its loop."""
+    """Whether several threads share its loop."""
     children: list[Row] = field(default_factory=list["Row"])
 
     @property
@@ -56,12 +59,12 @@ class Row:
 
     @property
     def computed(self) -> float:
-        """Arithmetic operations: those of the kernels, or, where they are not known, XLA's count."""
+        """Arithmetic operations: those of the kernels or, if unknown, XLA's count."""
         return sum(self.operations.values()) if self.operations else self.flops
 
     @property
     def own_seconds(self) -> float:
-        """Without what is inside."""
+        """The time without that of its children."""
         return max(0.0, self.seconds - sum(child.seconds for child in self.children))
 
     @property
@@ -74,7 +77,7 @@ class Row:
 
     @property
     def inside(self) -> str:
-        """What a fusion computes, `exponential, add x2`, or a custom call calls; "" for what its opcode tells."""
+        """The contents of a fusion, such as `exponential, add x2`, or the target of a custom call; otherwise ""."""
         if self.instruction is None:
             return ""
         if self.instruction.op is opcodes.CUSTOM_CALL:
@@ -91,18 +94,18 @@ class Row:
 
     @property
     def limit(self) -> float:
-        """The share of what the machine could do: 1 is as fast as it goes."""
+        """The fraction of the machine's limit that it reaches; 1 is the fastest possible."""
         return self.per_second(self.least_seconds)
 
     @property
     def bound(self) -> str:
-        """What takes the time: `memory`, `compute`, or `overhead` where both are far from their limits."""
+        """What bounds the time: `memory`, `compute`, or `overhead` if both are far from their limits."""
         if self.seconds <= 0 or self.limit < FAR_FROM_LIMITS:
             return "overhead"
         return "memory" if self.memory_seconds >= self.arithmetic_seconds else "compute"
 
     def add(self, other: Row) -> None:
-        """Takes in the figures of another row of the same name; `turns` too."""
+        """Adds the figures of another row of the same name, `turns` included."""
         before = self.seconds
         total = before + other.seconds
         self.threads = (self.threads * before + other.threads * other.seconds) / total if total else self.threads
@@ -117,7 +120,7 @@ class Row:
         self.children = merged([*self.children, *other.children])
 
     def take_totals_of_children(self) -> None:
-        """What a loop or branch moves and computes is what its steps do."""
+        """Sets the memory traffic and arithmetic of a loop or branch to the totals of its children."""
         for child in self.children:
             for name in ("read", "written", "flops", "memory_seconds", "arithmetic_seconds", "least_seconds"):
                 setattr(self, name, getattr(self, name) + getattr(child, name))
@@ -126,7 +129,7 @@ class Row:
 
 
 def merged(rows: Sequence[Row]) -> list[Row]:
-    """One row for each name, the dearest first."""
+    """Merges rows with the same name; most expensive first."""
     found: dict[str, Row] = {}
     for row in rows:
         if row.name in found:
@@ -137,7 +140,7 @@ def merged(rows: Sequence[Row]) -> list[Row]:
 
 
 def all_rows(rows: Sequence[Row]) -> Iterator[tuple[int, Row]]:
-    """Every row with its depth, those inside a loop or branch behind it."""
+    """Yields every row with its depth; the rows inside a loop follow it."""
     stack = [(0, row) for row in reversed(rows)]
     while stack:
         depth, row = stack.pop()
@@ -146,7 +149,7 @@ def all_rows(rows: Sequence[Row]) -> Iterator[tuple[int, Row]]:
 
 
 def rows_by_instruction(rows: Sequence[Row]) -> dict[str, Row]:
-    """One row for each instruction, by its name: wherever it runs, and with the copies made for it."""
+    """Returns one row per instruction name, which sums all positions and the copies made for the instruction."""
     found: dict[str, Row] = {}
     for _, row in all_rows(rows):
         if row.instruction is not None:
@@ -159,16 +162,18 @@ def rows_by_instruction(rows: Sequence[Row]) -> dict[str, Row]:
 
 @dataclass(slots=True)
 class Share:
-    """The time of everything that has something in common, such as its source line."""
+    """The time of all rows with the same source line or opcode."""
 
     name: str
     seconds: float = 0.0
     rows: set[str] = field(default_factory=set[str])
-    """The names of the rows that it is part of."""
+    """The names of the rows that contribute."""
 
 
 def shares_by(rows: Sequence[Row], key: str, costs: dict[Instruction, Cost]) -> list[Share]:
-    """The time by `source` or `opcode`, the dearest first. That of a fusion is divided by the work of its parts."""
+    """Returns the time by `source` or `opcode`, most expensive first. The time of a fusion is divided by the work of
+    its instructions.
+    """
     found: dict[str, Share] = {}
     for _, row in all_rows(rows):
         for name, part in _parts(row, key, costs).items():
@@ -179,7 +184,7 @@ def shares_by(rows: Sequence[Row], key: str, costs: dict[Instruction, Cost]) -> 
 
 
 def _parts(row: Row, key: str, costs: dict[Instruction, Cost]) -> dict[str, float]:
-    """The shares of a row's time, by what they are counted under."""
+    """Returns the parts of a row's time, with the key of each."""
     if row.instruction is None:
         return {"(no line)" if key == "source" else row.opcode: 1.0}
     inside = _computing(row.instruction) if row.instruction.op is opcodes.FUSION else [row.instruction]
@@ -193,14 +198,15 @@ def _parts(row: Row, key: str, costs: dict[Instruction, Cost]) -> dict[str, floa
 
 
 def _computing(fusion: Instruction) -> list[Instruction]:
-    """The instructions of a fusion but for parameters, the constants and the tuple of results; at least its root."""
+    """Returns the instructions of a fusion without parameters, constants and the tuple of results; at least its
+    root."""
     (fused,) = fusion.computations
     left_out = (opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE)
     return [one for one in fused if one.op not in left_out] or [fused.root_instruction]
 
 
 def _work(instruction: Instruction, costs: dict[Instruction, Cost]) -> float:
-    """About how long an instruction takes beside others of its fusion, in additions."""
+    """Returns the approximate cost of an instruction relative to others of its fusion, in additions."""
     counted = costs[instruction]
     computed = counted.flops + 16.0 * counted.transcendentals
     size = instruction.shape.size if instruction.shape.is_array else 1

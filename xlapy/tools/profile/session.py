@@ -1,7 +1,4 @@
-"""A program with its arguments, ready to be run again and again, and the profile of its runs.
-
-Must not know: the forms of a profile.
-"""
+"""A program with its arguments, ready to run repeatedly, and the profile of its runs."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _INTERPRETED_RUNS = 3
 
 @dataclass
 class Session:
-    """An executable, the arguments of each device, and what its infeeds take in each run."""
+    """An executable, the arguments of each device, and the infeed values of each run."""
 
     executable: Executable
     arguments: Sequence[Sequence[Any]]
@@ -36,7 +33,7 @@ class Session:
     _outfed: list[list[Any]] = field(default_factory=list["list[Any]"])
 
     def __post_init__(self) -> None:
-        """Arguments are buffers, which calls take fastest; not those that calls would use up."""
+        """Converts arguments to buffers, which are the fastest to pass, except for donated arguments."""
         if not self.executable.donated and self.executable.platform == "cpu":
             self.arguments = [[_as_buffer(value) for value in given] for given in self.arguments]
         self.fed = self.fed or [[] for _ in self.arguments]
@@ -64,14 +61,16 @@ def _as_buffer(value: Any) -> Any:
 def session_of(
     executable: Executable, inputs: tuple[str, ...], seed: int | None, infeeds: tuple[str, ...] = ()
 ) -> Session:
-    """A program with the arguments in files, or random ones, from seed 0 where there is neither."""
+    """Returns a program with the arguments in files, or with random ones; without either, random ones from seed 0."""
     arguments: list[list[Any]] = arguments_of(executable, inputs, 0 if seed is None and not inputs else seed)
     fed = infeed_values(executable.module, files_of_devices("--infeed", infeeds, len(executable.devices)))
     return Session(executable, arguments, fed)
 
 
 def profile_of(session: Session, repeat: int | None, *, remeasure: bool = False) -> Profile:
-    """The profile of a program; on cpu its rows are compared with the limits of the machine, measured anew if asked."""
+    """Returns the profile of a program. On cpu, compares its rows with the limits of the machine, which it measures
+    again on request.
+    """
     executable = session.executable
     devices = len(executable.devices)
     if executable.platform == "cpu":

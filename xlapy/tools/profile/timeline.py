@@ -1,6 +1,6 @@
-"""One run as a timeline, in the format of Chrome's trace viewer and Perfetto: a row for each thread.
+"""The timeline of one run, in the trace format of Chrome and Perfetto: one row per thread.
 
-Owns: the events and their form. Must not know: how events are noted.
+Responsible for the events and their format. Does not depend on how events are recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlapy.text.describe import framework_name_of, line_of, source_of
 
 
 def timeline(compiled: Compiled, tables: Sequence[CounterTable], ticks_a_second: float) -> str:
-    """JSON of complete events in microseconds from the first one on. A process is a device, threads are its threads."""
+    """Returns JSON of complete events, in microseconds from the first one. A trace process is a device."""
     clocks = compiled.program.counters
     assert clocks is not None, "the program is instrumented"
     instructions = {instruction.name: instruction for instruction in compiled.module.instructions()}
@@ -43,7 +43,7 @@ def timeline(compiled: Compiled, tables: Sequence[CounterTable], ticks_a_second:
 
 
 def _threads(events: Sequence[Sequence[int]]) -> dict[int, tuple[int, str]]:
-    """A number and a name for each thread: the one on which steps begin and end is the first."""
+    """Returns a number and a name per thread; the first is the thread on which thunks start and end."""
     order = dict.fromkeys([thread for _, is_piece, thread, *_ in events if not is_piece])
     order.update(dict.fromkeys(thread for _, _, thread, *_ in events))
     return {

@@ -1,6 +1,6 @@
-"""`xlapy run`: runs a program, in any of its formats or compiled.
+"""`xlapy run`: runs a program in any format, or a compiled one.
 
-Owns: the command's options and what it prints. Must not know: how programs run.
+Responsible for the command's options and output. Does not depend on how programs run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from xlapy.tools.run.devices import executable_of, files_of_devices, infeed_valu
 
 
 class _TraceTakesItsNameWithEquals(click.Command):
-    """`--trace` alone means every instruction: it must not take the word behind it, which is the file, for a name."""
+    """`--trace` without a value means every instruction. It must not take the following word, the file, as its
+    value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, ["--trace=" if word == "--trace" else word for word in args])
@@ -42,34 +43,41 @@ class _TraceTakesItsNameWithEquals(click.Command):
     "inputs",
     multiple=True,
     metavar="[DEVICE=]FILE",
-    help="Arguments: .npy (one) or .npz; of all devices, or of one.",
+    help="Arguments of all devices or of one: .npy (one array) or .npz.",
 )
 @click.option(
     "--random",
     "seed",
     type=click.IntRange(min=0),
-    help="Random arguments from this seed, others on each device.",
+    help="Seed of random arguments, which differ between devices.",
     metavar="SEED",
 )
 @click.option(
-    "--infeed", "infeeds", multiple=True, metavar="[DEVICE=]FILE", help="What infeeds take, in order: .npy or .npz."
+    "--infeed", "infeeds", multiple=True, metavar="[DEVICE=]FILE", help="Infeed values, in order: .npy or .npz."
 )
 @click.option(
-    "--num-replicas", "--num_replicas", type=click.IntRange(min=1), help="Replicas to run; by default the program's."
+    "--num-replicas", "--num_replicas", type=click.IntRange(min=1), help="Number of replicas; by default the program's."
 )
 @click.option(
-    "--num-partitions", "--num_partitions", type=click.IntRange(min=1), help="Partitions of each replica, likewise."
+    "--num-partitions",
+    "--num_partitions",
+    type=click.IntRange(min=1),
+    help="Number of partitions; by default the program's.",
 )
 @click.option(
     "--platform",
-    help=f"Where to run: {', '.join(platform_names())}. By default on cpu; what cpu refuses, and what --trace "
-    "watches, on the interpreter.",
+    help=f"Platform: {', '.join(platform_names())}. By default cpu, or the interpreter with --trace or if cpu does "
+    "not support FILE.",
 )
 @load_option("platforms and targets of custom calls")
 @click.option("--print", "print_values", is_flag=True, help="Print the values in full.")
 @click.option("--save", type=click.Path(dir_okay=False), help="Save the results as .npz (result0, result1 ...).")
 @click.option(
-    "--repeat", default=1, show_default=True, type=click.IntRange(min=1), help="Run several times and print the times."
+    "--repeat",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Number of runs; with several, print the times.",
 )
 @click.option(
     "--trace", "traced", metavar="[=NAME]", help="Print each instruction's value, or those whose name matches NAME."
@@ -78,10 +86,10 @@ class _TraceTakesItsNameWithEquals(click.Command):
     "--compare",
     "compared",
     type=click.Choice(["interpreter"]),
-    help="Run there too, and show the first instruction whose value differs; exit code 1 if there is one.",
+    help="Also run on this platform and show the first instruction whose value differs; exit code 1 if there is one.",
 )
-@click.option("--check-nans", "nans", is_flag=True, help="Stop at the first instruction that makes a NaN.")
-@click.option("--check-infs", "infs", is_flag=True, help="Stop at the first instruction that makes an infinity.")
+@click.option("--check-nans", "nans", is_flag=True, help="Stop at the first instruction that produces a NaN.")
+@click.option("--check-infs", "infs", is_flag=True, help="Stop at the first instruction that produces an infinity.")
 def run(
     file: str,
     inputs: tuple[str, ...],
@@ -98,7 +106,7 @@ def run(
     nans: bool,
     infs: bool,
 ) -> int | None:
-    """Run FILE (HLO text, or what `xlapy compile` made; - for standard input) and show the results."""
+    """Run FILE (HLO text, or a file of `xlapy compile`; - for standard input) and show the results."""
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")
     if compared is not None:
@@ -146,7 +154,7 @@ def _execute(
     outfed: list[list[Any]],
     observer: Observer | None,
 ) -> list[Any]:
-    """The result of each device."""
+    """Returns the result of each device."""
 
     def execute() -> list[Any]:
         if len(arguments) == 1:
@@ -157,7 +165,7 @@ def _execute(
 
 
 def _save(path: str, arrays: Sequence[Sequence[np.ndarray[Any, Any]]]) -> None:
-    """As result0, result1 ...; of several devices as device0_result0 ..."""
+    """Saves the results as result0, result1 ...; with several devices as device0_result0 ..."""
     named = {
         f"device{number}_result{i}" if len(arrays) > 1 else f"result{i}": array
         for number, row in enumerate(arrays)
@@ -168,7 +176,7 @@ def _save(path: str, arrays: Sequence[Sequence[np.ndarray[Any, Any]]]) -> None:
 
 
 def arguments_of(executable: Executable, inputs: tuple[str, ...], seed: int | None) -> list[list[Any]]:
-    """Those of each device."""
+    """Returns the arguments of each device."""
     program, count = executable.program_shape, len(executable.devices)
     files = files_of_devices("--input", inputs, count)
     if all(files):
@@ -190,7 +198,7 @@ def arguments_of(executable: Executable, inputs: tuple[str, ...], seed: int | No
 
 
 def _check_memory(parameters: Sequence[Shape]) -> None:
-    """Random arguments are not worth an exhausted machine."""
+    """Raises an error if random arguments would not fit in memory."""
     size, available = sum(map(value_bytes, parameters)), available_bytes()
     if size > available:
         raise InvalidArgumentError(
@@ -208,13 +216,13 @@ def _observer(traced: str | None) -> Observer | None:
 
 
 def _echo_with_device(line: str) -> None:
-    """A device of several runs in a thread of its name."""
+    """Prints the device's name on the thread of a device, if there are several."""
     thread = threading.current_thread()
     click.echo(line if thread is threading.main_thread() else f"{thread.name}: {line}")
 
 
 def _timed(execute: Callable[[], Any], repeat: int) -> Any:
-    """Runs `repeat` times; with more than one, prints the times in milliseconds."""
+    """Runs `repeat` times; with more than one run, prints the times in milliseconds."""
     times: list[float] = []
     result = None
     for _ in range(repeat):
@@ -235,7 +243,7 @@ def _plain(value: Any) -> Any:
 
 
 def _where(executable: Executable, number: int) -> str:
-    """What comes before a value to tell its device; nothing if there is one."""
+    """Returns the prefix of a value that names its device; empty for a single device."""
     return f"{name_of(executable, number)}: " if len(executable.devices) > 1 else ""
 
 

@@ -1,6 +1,6 @@
-"""`xlapy run --compare interpreter`: a program on a platform beside the interpreter, and where they part.
+"""`xlapy run --compare interpreter`: finds the first instruction whose value differs between two platforms.
 
-Owns: what is printed. Must not know: how the difference is found.
+Responsible for the output. Does not depend on how the difference is found.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from xlapy.testing.instruction_by_instruction import Unfinished
 
 
 def compare_platforms(executable: Executable, arguments: Sequence[Any], *, in_full: bool) -> int:
-    """Runs the program on both, prints how they differ or that they do not; the exit code: 1 if they differ.
+    """Runs the program on both platforms and prints whether and where they differ. Returns the exit code: 1 if they
+    differ.
 
-    `UnsupportedError` for programs on several devices or with dynamic dimensions.
+    Raises `UnsupportedError` for programs for several devices or with dynamic dimensions.
     """
     _check_comparable(executable)
     client = Client(executable.platform)

@@ -1,7 +1,4 @@
-"""What `xlapy run` gives each device and takes from it: files named for all devices or for one, infeeds, outfeeds.
-
-Must not know: how a program runs, how values are printed.
-"""
+"""The inputs and outputs of each device for `xlapy run`: files for all devices or for one, infeeds, outfeeds."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from xlapy.tools.files import parse_program, read_bytes, read_infeeds
 
 _FOR_ONE = re.compile(r"(\d{1,6})=(.+)", re.DOTALL)
 MOST_DEVICES = 1024
-"""More threads than this are a mistake."""
+"""Maximum number of devices; each is a thread."""
 
 
 def compile_for_devices(
@@ -35,7 +32,7 @@ def compile_for_devices(
     check_nans: bool | None = None,
     check_infs: bool | None = None,
 ) -> Executable:
-    """A program on as many devices as it asks for, or as are given; without a platform, on the default one."""
+    """Compiles a program for the requested number of devices, or its own; without a platform, for the default one."""
     replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, MOST_DEVICES)
     return Client(platform, devices=replicas * partitions).compile(
         module, replicas, partitions, donate, check_nans=check_nans, check_infs=check_infs
@@ -51,7 +48,7 @@ def executable_of(
     check_nans: bool | None = None,
     check_infs: bool | None = None,
 ) -> Executable:
-    """The program in a file, in any of the formats or made by `xlapy compile`, which knows its platform and devices."""
+    """Loads the program in a file, in any format or compiled by `xlapy compile`, which records platform and devices."""
     data = read_bytes(file)
     if not is_serialized(data):
         module = parse_program(file, data)
@@ -72,7 +69,7 @@ def executable_of(
 
 
 def files_of_devices(option: str, values: Sequence[str], count: int) -> list[list[str]]:
-    """The files for each device: those named `2=FILE` for device 2, for the others those named without a number."""
+    """Returns the files of each device: `2=FILE` is for device 2; files without a number are for the other devices."""
     for_all: list[str] = []
     for_one: dict[int, list[str]] = {}
     for value in values:
@@ -90,7 +87,7 @@ def files_of_devices(option: str, values: Sequence[str], count: int) -> list[lis
 
 
 def name_of(executable: Executable, number: int) -> str:
-    """What messages and values are printed with to tell their device."""
+    """Returns the name of a device for messages and output."""
     return device_name(number, executable.num_replicas, executable.num_partitions)
 
 
@@ -98,7 +95,7 @@ def name_of(executable: Executable, number: int) -> str:
 
 
 def infeed_values(module: Module, files: Sequence[Sequence[str]]) -> list[list[Any]]:
-    """What is fed in to each device, before every run."""
+    """Returns the values for the infeed of each device, for every run."""
     shapes = [i.shape.tuple_shapes[0] for i in module.instructions() if i.op is opcodes.INFEED]
     return [[value for path in paths for value in read_infeeds(path, shapes)] for paths in files]
 
@@ -106,7 +103,7 @@ def infeed_values(module: Module, files: Sequence[Sequence[str]]) -> list[list[A
 def with_feeds(
     devices: Sequence[Device], fed: Sequence[Sequence[Any]], execute: Callable[[], Any], outfed: list[list[Any]]
 ) -> Any:
-    """Feeds in, runs, and puts what each device feeds out into `outfed`, in the place of what was there."""
+    """Feeds values in, runs, and replaces `outfed` by the outfeed values of each device."""
     for device, values in zip(devices, fed, strict=True):
         for value in values:
             device.transfer_to_infeed(value)

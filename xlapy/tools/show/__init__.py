@@ -1,4 +1,4 @@
-"""`xlapy show`: a module as a tree in the terminal, or as a page to walk about in."""
+"""`xlapy show`: a module as a tree in the terminal, or as an interactive page."""
 
 from xlapy.tools.show.command import show
 

@@ -1,4 +1,4 @@
-"""`xlapy show`: the command. Must not know: how modules are described."""
+"""`xlapy show`: the command."""
 
 from __future__ import annotations
 
@@ -18,29 +18,33 @@ from xlapy.tools.show.tree import tree_lines
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="Write a page (HTML, one file) instead of a tree."
-)
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write an HTML page instead of printing a tree.")
 @click.option(
     "--optimized",
     is_flag=True,
-    help="The module as it runs on cpu, with what fusion decided, and each kernel's loop IR, LLVM and assembly.",
+    help="Show the module after optimization for cpu, with fusion decisions and the code of each kernel.",
 )
 @click.option(
     "--platform",
     type=click.Choice(["cpu", "interpreter"]),
-    help="The module as it runs there; cpu is what --optimized shows.",
+    help="Show the module as this platform runs it; cpu is the same as --optimized.",
 )
 @click.option(
     "--profile",
     "profiled",
     is_flag=True,
-    help="Run it (on --platform, by default cpu) as `xlapy profile` does, and show what takes the time.",
+    help="Run the module like `xlapy profile`, on --platform (default cpu), and show the times.",
 )
 @click.option(
     "--input", "inputs", multiple=True, metavar="[DEVICE=]FILE", help="Arguments for --profile: .npy (one) or .npz."
 )
-@click.option("--random", "seed", type=click.IntRange(min=0), metavar="SEED", help="Random ones; 0 if no input.")
+@click.option(
+    "--random",
+    "seed",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Seed of random arguments; 0 if there is no input.",
+)
 def show(
     file: str,
     output: str | None,
@@ -50,7 +54,9 @@ def show(
     inputs: tuple[str, ...],
     seed: int | None,
 ) -> None:
-    """Show FILE (HLO or StableHLO; - for standard input): a tree of computations, or with -o a page with its graph."""
+    """Show FILE (HLO or StableHLO; - for standard input): as a tree of computations, or with -o as a page with its
+    graph.
+    """
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")
     if (inputs or seed is not None) and not profiled:
@@ -79,7 +85,7 @@ def show(
 
 
 def _forms_of(executable: Executable) -> NativeForms | None:
-    """Those of a program on cpu, compiled once more if it comes out of the cache."""
+    """Returns the compiler's output of a program on cpu; a program from the cache is compiled again."""
     program = executable.program
     if not isinstance(program, CpuProgram):
         return None

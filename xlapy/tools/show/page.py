@@ -1,7 +1,4 @@
-"""The page of a module: the template with the data put in.
-
-Must not know: what the data says.
-"""
+"""The HTML page of a module: the template with the data inserted."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from xlapy.tools.show.payload import module_payload, native_payload
 
 
 def module_page(module: Module, native: NativeForms | None = None, profile: Profile | None = None) -> str:
-    """One HTML file that needs nothing else; ASCII. profile: the times of the module as it runs."""
+    """Returns one self-contained ASCII HTML file. profile: the times of the module as it runs."""
     template = files(__package__).joinpath("page.html").read_text("utf-8")
     head, module_slot, rest = template.partition("@MODULE@")
     middle, native_slot, tail = rest.partition("@NATIVE@")

@@ -7,7 +7,7 @@
 
 times: null, or [seconds, share of a run, its figures in words].
 
-and, for what is looked at rarely, `{"kernels": [[title, loops, function]], "functions": {name: [LLVM, optimised LLVM,
+and, for what is looked at rarely, `{"kernels": [[title, loops, function]], "functions": {name: [LLVM, optimized LLVM,
 assembly]}}`.
 
 Owns: what the page is told, in which form. Must not know: HTML.
@@ -102,7 +102,7 @@ def native_payload(native: NativeForms | None) -> dict[str, Any]:
             for kernel in forms
         ],
         "functions": {
-            name: [clipped(form.llvm), clipped(form.optimised), clipped(form.assembly)]
+            name: [clipped(form.llvm), clipped(form.optimized), clipped(form.assembly)]
             for name, form in native.functions.items()
         },
     }

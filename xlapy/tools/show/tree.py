@@ -1,7 +1,4 @@
-"""A module as a tree of lines: what an instruction calls stands below it, indented.
-
-Owns: the lines. Must not know: colours, pages.
-"""
+"""A module as a tree of lines: the computations that an instruction calls are indented below it."""
 
 from __future__ import annotations
 
@@ -22,10 +19,11 @@ _INDENT = "  "
 
 
 def tree_lines(module: Module, native: NativeForms | None = None, profile: Profile | None = None) -> Iterator[str]:
-    """The module from its entry on; a computation that is called several times stands below the first call.
+    """Returns the lines of the module, starting at its entry; a computation with several callers is shown below the
+    first.
 
-    native: what became of the module on cpu, which tells of each instruction why it is where it is. profile: the times
-    of a module as it runs.
+    native: the compiler's output for the module on cpu, which explains each instruction. profile: the times of the
+    module as it runs.
     """
     rows = rows_by_instruction(profile.rows) if profile is not None else {}
     counts = f"{len(module.computations)} computations, {module.instruction_count} instructions"
@@ -42,7 +40,7 @@ def tree_lines(module: Module, native: NativeForms | None = None, profile: Profi
 def _computation(
     root: Computation, shown: set[Computation], native: NativeForms | None, rows: Mapping[str, Row]
 ) -> Iterator[str]:
-    """Iterative: calls may be nested deeper than Python's stack."""
+    """Iterative, because calls may be nested deeper than Python's stack."""
     shown.add(root)
     stack: list[tuple[int, Iterator[Instruction | Computation]]] = [(0, iter([root]))]
     while stack:
@@ -79,4 +77,4 @@ def _instruction(instruction: Instruction, native: NativeForms | None, row: Row 
 
 def _counted(native: NativeForms, function: str) -> str:
     form = native.functions[function]
-    return f"{form.optimised.count(chr(10))} lines of LLVM, {form.assembly.count(chr(10))} of assembly"
+    return f"{form.optimized.count(chr(10))} lines of LLVM, {form.assembly.count(chr(10))} of assembly"
