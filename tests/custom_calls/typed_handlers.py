@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+import xlapy as xla
+from tests.interpreter.runners.custom import entry
 from xlapy.base.element_types import PrimitiveType
 from xlapy.custom_calls.ffi import structures as c
 
@@ -150,3 +152,22 @@ def _attribute(kind: int, address: int) -> Any:
 def _span(address: int) -> bytes:
     span = c.ByteSpan.from_address(address)
     return ctypes.string_at(span.ptr, span.len)
+
+
+# -- the target and the operand of most tests
+
+NO_TYPE = ctypes.pointer(ctypes.c_int64(4711))
+TYPED = {"api_version": xla.CustomCallApiVersion.TYPED_FFI}
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def call(config: str = "", result: str = "f32[2,3]", more: str = "") -> str:
+    attributes = f", api_version=API_VERSION_TYPED_FFI{config and f', backend_config={config}'}{more}"
+    return entry(
+        f'x = f32[2,3] parameter(0)\nROOT r = {result} custom-call(x), custom_call_target="target"{attributes}'
+    )
+
+
+def double(frame: Frame) -> int | None:
+    frame.results()[0][...] = 2 * frame.arguments()[0]
+    return None
