@@ -1,6 +1,6 @@
-"""Lowering: what one element of each operation's result is, as scalars and positions of loop IR.
+"""Lowering: computes one element of an operation's result, as scalars and positions of loop IR.
 
-`LOWERINGS` is the table op -> rule, one file a family; `Lowering` evaluates fused computations element by element.
+`LOWERINGS` maps each opcode to its rule, one file per family; `Lowering` evaluates fused computations by these rules.
 """
 
 from xlapy.lower import (

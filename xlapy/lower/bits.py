@@ -1,6 +1,6 @@
-"""Elements as the bits that memory holds: bitcast-convert.
+"""Lowers bitcast-convert: elements as the bits that memory holds, combined from or split into other widths.
 
-Owns: how bits of one width are put together from, or taken out of, bits of another. Must not know: formats of floats.
+Does not depend on floating-point formats.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xlapy.opcodes.elementwise import BITCAST_CONVERT
 
 @LOWERINGS.rule(BITCAST_CONVERT)
 def bitcast_convert(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """The same bits as another type; a last dimension comes or goes where the widths differ, lowest bits first."""
+    """The same bits as another type; if the widths differ, a last dimension is added or removed, lowest bits first."""
     (operand,) = instruction.operands
     source, target = operand.shape.element_type, instruction.shape.element_type
     if source.is_complex:
@@ -32,16 +32,16 @@ def bitcast_convert(lowering: Lowering, instruction: Instruction, index: Index) 
     return of_bits(builder, bits, target)
 
 
-def _part(builder: Builder, bits: Value, place: Affine, width: int) -> Value:
-    """The bits from `place * width` on, at the bottom."""
-    amount = builder.convert("trunc", builder.value_of(place * width), bits.type)
+def _part(builder: Builder, bits: Value, position: Affine, width: int) -> Value:
+    """The bits of element number `position`, shifted to the lowest bits."""
+    amount = builder.convert("trunc", builder.value_of(position * width), bits.type)
     return builder.binary("lshr", bits, amount)
 
 
 def _joined(
     lowering: Lowering, operand: Instruction, index: Index, source: PrimitiveType, target: PrimitiveType
 ) -> Value:
-    """The bits of all elements along the operand's last dimension, the first at the bottom."""
+    """The bits of all elements along the last dimension of the operand, the first in the lowest bits."""
     builder, kind = lowering.builder, _width(target)
     total = builder.zero(kind)
     for place in range(target.bits // source.bits):
@@ -54,7 +54,7 @@ def _joined(
 def _recast_parts(
     lowering: Lowering, operand: Instruction, index: Index, source: PrimitiveType, target: PrimitiveType
 ) -> Element:
-    """Complex numbers: one of 128 bits is two of 64, the first its real part."""
+    """Bitcasts complex numbers: one of 128 bits is two of 64 bits, the first of which has the bits of the real part."""
     builder = lowering.builder
     if source is target:
         return lowering.element(operand, index)
@@ -71,20 +71,20 @@ def _recast_parts(
 
 
 def _joined_parts(builder: Builder, element: Element) -> Value:
-    """An F64 of the bits of both parts, the real one at the bottom."""
+    """An F64 with the bits of both parts, those of the real part lowest."""
     assert isinstance(element, ComplexElement)
     low, high = (builder.convert("zext", builder.bitcast(part, I32), I64) for part in (element.real, element.imaginary))
     return builder.bitcast(builder.binary("or", low, builder.binary("shl", high, builder.constant(I64, 32))), F64)
 
 
 def bits_of(builder: Builder, value: Value, t: PrimitiveType) -> Value:
-    """A register value as the integer that memory holds, without sign."""
+    """The bits that memory holds for a register value, as an integer."""
     stored = to_memory(builder, value, t)
     return builder.bitcast(stored, integer_type(stored.type.bits)) if stored.type.is_float else stored
 
 
 def of_bits(builder: Builder, bits: Value, t: PrimitiveType) -> Value:
-    """An integer, of which the lowest bits count, as a register value."""
+    """The register value for the lowest bits of an integer."""
     kind = _width(t)
     stored = _resized(builder, bits, kind)
     if t.is_floating and t.bits >= 16 and t.name != "BF16":

@@ -1,6 +1,6 @@
-"""Elements of dot: a sum of products, each added with one rounding.
+"""Lowers dot: a sum of products by fused multiply-add.
 
-Narrow floats are summed in F32, integers in the result's type.
+Floats narrower than F32 are accumulated in F32, integers in the type of the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xlapy.opcodes.contraction import DotAttributes
 
 @LOWERINGS.rule(opcodes.DOT)
 def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """Loops over the contracted dimensions; result dimensions are batch, lhs free, rhs free."""
+    """Loops over the contracting dimensions. The dimensions of the result are batch, lhs free, rhs free."""
     lhs, rhs = instruction.operands
     attrs: ops.DotAttributes = instruction.attributes_as(DotAttributes)
     lhs_free, rhs_free = attrs.lhs_free_dims(lhs.shape.rank), attrs.rhs_free_dims(rhs.shape.rank)
@@ -51,14 +51,14 @@ def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
 
 
 def sum_type(operands: Sequence[PrimitiveType], result: PrimitiveType) -> PrimitiveType:
-    """The type a sum is kept in: that of the operands for results that are PRED, or integers of floats."""
+    """The type of a sum: that of the result, or that of the operands if the result is PRED, or integers of floats."""
     has_floats = any(t.is_floating or t.is_complex for t in (*operands, result))
     by_operands = not (result.is_floating or result.is_complex) and (has_floats or result is PRED)
     return reduce(ops.higher_precision_type, operands) if by_operands else result
 
 
 def assemble_index(rank: int, *parts: tuple[Sequence[int], Index]) -> Index:
-    """An index put together from positions in chosen dimensions."""
+    """Assembles an index of `rank` components from pairs of dimensions and positions."""
     places: list[Affine] = [Affine()] * rank
     for dimensions, positions in parts:
         for dimension, position in zip(dimensions, positions, strict=True):
@@ -75,7 +75,7 @@ Terms = Callable[[Index], tuple[Element, Element]]
 
 
 def sum_of_products(lowering: Lowering, t: PrimitiveType, extents: Sequence[int], terms: Terms) -> Element:
-    """The sum of left * right over a range of indices; `terms(index)` gives the two factors."""
+    """The sum of left * right over all indices below `extents`; `terms(index)` returns the two factors."""
     builder = lowering.builder
     start = zero_element(builder, t)
 
@@ -93,14 +93,14 @@ def sum_of_products(lowering: Lowering, t: PrimitiveType, extents: Sequence[int]
 
 
 def rounded_sum(builder: Builder, total: Value, t: PrimitiveType) -> Value:
-    """A finished sum of products in the register form of its type, rounded once."""
+    """Rounds a finished sum of products to its type."""
     return rounded(builder, raise_to_smallest_positive(builder, total) if t is F8E8M0FNU else total, t)
 
 
 def sums_in_lanes(
     builder: Builder, t: PrimitiveType, extent: int, *, count: int = 1, limit: int = ACCUMULATOR_VECTORS
 ) -> dict[str, Any]:
-    """How a loop adds `count` sums up in the lanes of so many vectors each; {} where there is too little of it."""
+    """The arguments of `Builder.reduce` for `count` sums in vectors along the terms; {} if there are too few terms."""
     kind = register_type(t)
     width = builder.lanes(kind)
     if extent < width or t.is_complex:

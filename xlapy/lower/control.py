@@ -1,6 +1,6 @@
-"""Elements of calls inside computations that are part of a kernel: those of the called computation.
+"""Lowers calls inside of computations that are part of a kernel, by inlining the called computation.
 
-Must not know: calls of the program itself, which are followed step by step (`cpu/program.py`).
+Calls in the program itself are not lowered: the back end follows them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Elements of convolution: a sum of products over the window and the input features of a group."""
+"""Lowers convolution: a sum of products over the window and the input features of a group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes, Sparsi
 
 @LOWERINGS.rule(CONVOLUTION)
 def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """Padding and holes contribute zeros."""
+    """Loops over the window and the input features; padding and holes contribute zeros."""
     attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     if attrs.sparsity_config != SparsityConfig():
         raise UnsupportedError(f"{instruction.name} (convolution): sparse operands do not run on cpu")
@@ -42,7 +42,7 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
         window = attrs.window.dimensions
         for d, offset, w in zip(numbers.kernel_spatial_dimensions, offsets, window, strict=True):
             kernel[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
-        # what meets no element adds nothing, even where the other operand is infinite
+        # padding contributes nothing, even if the kernel element is infinite
         left = masked_element(lowering, lhs, tuple(source), condition, zero_element(builder, lhs.shape.element_type))
         right = lowering.element(rhs, tuple(kernel))
         if condition is not None:
@@ -56,7 +56,7 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
 
 
 def _group(lowering: Lowering, instruction: Instruction, index: Index) -> tuple[Affine, Affine]:
-    """The input's batch position, and its first feature, for an output element: that of its group."""
+    """The batch position and the first input feature of the group of an output element."""
     attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     lhs, rhs = (operand.shape.dimensions for operand in instruction.operands)
     numbers = attrs.dim_labels

@@ -1,12 +1,12 @@
 """Evaluates computations element by element in loop IR: "element `index` of instruction i is ..."
 
-A rule says what one element of an operation's result is, from elements of its operands: an elementwise operation asks
-for the same index of each operand, a transpose for a permuted one. A whole fused computation so becomes one expression,
-in which each element of each instruction is computed once. Where the value of an instruction lies in memory (the
-operands of a fusion), its element is a load.
+A rule computes one element of an operation's result from elements of its operands: an elementwise operation needs the
+same index of each operand, a transpose a permuted one. So a whole fused computation becomes one expression, in which
+each element of each instruction is computed once. If the value of an instruction is in memory, as the operands of a
+fusion are, its element is a load.
 
-Owns: the table of rules, memoisation, masks. Must not know: what ops mean (`lower/<family>.py`), loops around the
-element, buffers' places.
+Responsible for the table of rules, memoization and masks. Does not depend on what operations mean
+(`lower/<family>.py`), on the loops around an element, or on the assignment of buffers.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from xlapy.opcodes.registry import Rules
 Index: TypeAlias = tuple[Affine, ...]
 
 LowerRule = Callable[["Lowering", Instruction, Index], Any]
-"""Gives an `Element`, or a list of elements where the result is a tuple of arrays of equal dimensions."""
+"""Returns an `Element`, or a list of elements if the result is a tuple of arrays with equal dimensions."""
 
 LOWERINGS: Rules[LowerRule] = Rules("cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the value of an instruction lies: row-major in a buffer, which begins with the element at `start`."""
+    """The buffer that holds the value of an instruction in row-major order, from the element at `start` on."""
 
     buffer: Buffer
     shape: Shape
     start: Affine = ZERO
 
     def offset(self, index: Index) -> Affine:
-        """Where the element at an index lies in the buffer."""
+        """The offset of an element in the buffer."""
         return linear(index, self.shape.dimensions) - self.start
 
 
 class Lowering:
-    """Computes elements into a builder's kernel."""
+    """Emits the computation of elements into the kernel of a builder."""
 
     def __init__(
         self,
@@ -58,30 +58,30 @@ class Lowering:
     ) -> None:
         self.builder = builder
         self.mask: Value | None = None
-        """Where elements are wanted at all; loads elsewhere must not touch memory."""
+        """The condition under which elements are needed (None: always); elsewhere loads do not access memory."""
         self._sources = sources
         self._bindings = {} if bindings is None else bindings
         self._known: dict[Any, Any] = {}
 
     def element(self, instruction: Instruction, index: Index) -> Element:
-        """The element of an array."""
+        """Computes an element of an array."""
         result = self.elements(instruction, index)
         assert not isinstance(result, list), f"{instruction.name} is a tuple"
         return result
 
     def value(self, instruction: Instruction, index: Index) -> Value:
-        """The element of an array that is not complex."""
+        """Computes an element of an array that is not complex."""
         result = self.element(instruction, index)
         assert isinstance(result, Value), f"{instruction.name} is complex"
         return result
 
     def elements(self, instruction: Instruction, index: Index) -> Any:
-        """The element of an array, or a list of the elements of a tuple's arrays."""
+        """Computes an element of an array, or a list of the elements of the arrays of a tuple."""
         if instruction in self._bindings:
             return self._bindings[instruction]
         if instruction in self._sources:
             return self.load(self._sources[instruction], index)
-        # what takes a loop to compute is known in its own block only
+        # the result of a loop is available in its own block only
         key = (instruction, index, self.mask, self.builder.block)
         found = self._known.get(key)
         if found is None:
@@ -89,13 +89,13 @@ class Lowering:
         return found
 
     def load(self, source: Source, index: Index) -> Element:
-        """An element of what lies in memory."""
+        """Loads an element."""
         offset = source.offset(index)
         return load_element(self.builder, source.buffer, offset, source.shape.element_type, self.mask)
 
     @contextmanager
     def where(self, condition: Value) -> Iterator[None]:
-        """Elements are wanted only where the condition, too, is true."""
+        """Restricts the elements that the context computes to those for which a condition is true."""
         before = self.mask
         self.mask = condition if before is None else self.builder.binary("and", before, condition)
         yield
@@ -103,25 +103,25 @@ class Lowering:
 
     @contextmanager
     def hoisted(self, index: Index) -> Iterator[None]:
-        """What follows is computed once for all loops that neither the index nor the mask depends on."""
+        """Hoists what the context computes out of all loops on which neither the index nor the mask depends."""
         known = [value for position in index for value, _ in position.terms]
         with self.builder.hoisted(known if self.mask is None else [*known, self.mask]):
             yield
 
     def apply(self, computation: Computation, arguments: Sequence[Element]) -> Any:
-        """The result of a computation on scalars: an element, or a list of those of its tuple."""
+        """Applies a computation on scalars; returns an element, or a list of elements if its result is a tuple."""
         bindings = {p: arguments[p.parameter_number] for p in computation.parameters}
         inner = Lowering(self.builder, {}, bindings)
         return inner.elements(computation.root_instruction, ())
 
     def nested(self, computation: Computation, operands: Sequence[Instruction]) -> Lowering:
-        """For a computation on arrays that stands in place of a call: its parameters are the call's operands."""
+        """A lowering of a called computation on arrays, whose parameters are the operands of the call."""
         inner = _Inlined(self, operands)
         inner.mask = self.mask
         return inner
 
     def in_bounds(self, index: Index, limits: Sequence[tuple[int, int]]) -> Value | None:
-        """Whether low <= position < high holds for all dimensions; None if that is known."""
+        """The condition that low <= position < high holds for all dimensions; None if that is known to be true."""
         condition: Value | None = None
         for position, (low, high) in zip(index, limits, strict=True):
             for part in _bounds(self.builder, position, low, high):
@@ -130,7 +130,7 @@ class Lowering:
 
 
 class _Inlined(Lowering):
-    """Elements of a called computation, whose parameters are instructions of the caller."""
+    """Computes elements of a called computation, whose parameters are instructions of the caller."""
 
     def __init__(self, outer: Lowering, operands: Sequence[Instruction]) -> None:
         super().__init__(outer.builder, {})
@@ -147,7 +147,7 @@ class _Inlined(Lowering):
 
 
 def _bounds(builder: Builder, position: Affine, low: int, high: int) -> Iterator[Value]:
-    """The comparisons that are not known to hold."""
+    """The comparisons of low <= position < high that are not known to be true."""
     limits = position.bounds()
     if limits is None or limits[0] < low:
         yield _compared(builder, "sge", position, low)
@@ -161,7 +161,7 @@ def _compared(builder: Builder, predicate: str, position: Affine, limit: int) ->
 
 
 def linear(index: Index, dimensions: Sequence[int]) -> Affine:
-    """The row-major position of an index."""
+    """The row-major position of the element at an index."""
     stride = 1
     parts: list[tuple[Affine, int]] = []
     for position, size in zip(reversed(index), reversed(dimensions), strict=True):
@@ -171,7 +171,7 @@ def linear(index: Index, dimensions: Sequence[int]) -> Affine:
 
 
 def delinear(builder: Builder, position: Affine, dimensions: Sequence[int]) -> Index:
-    """The index of a row-major position; anything where there is none."""
+    """The index of the element at a row-major position; unspecified if there are no elements."""
     if 0 in dimensions:
         return (Affine(),) * len(dimensions)
     index: list[Affine] = []

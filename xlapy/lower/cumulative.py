@@ -1,8 +1,7 @@
-"""Cumulative reductions: windows that begin (or end) with the array, and grow (or shrink) by an element a position.
+"""Recognizes cumulative reductions: windows that grow (or shrink) by one element per position.
 
-Example: f32[4] with a window of size 4 and padding 3_0 gives the sums of the first element, of the first two, ...
-
-Owns: what is cumulative, and when each element is needed only once. Must not know: loops, kernels.
+Example: `reduce-window` of f32[4] with a window of size 4 and padding 3_0 computes the reductions of the first element,
+of the first two elements, and so on. Does not depend on loops or kernels.
 """
 
 from __future__ import annotations
@@ -17,15 +16,17 @@ from xlapy.opcodes.reduction import REDUCE_WINDOW, WindowAttributes
 
 @dataclass(frozen=True, slots=True)
 class Cumulative:
-    """is_reverse: the windows are those from each element to the last. regroups: in any grouping."""
+    """A cumulative reduction along the dimension `axis`."""
 
     axis: int
     is_reverse: bool
-    regroups: bool
+    """Whether the windows reach from each element to the last one, not from the first one to each element."""
+    can_be_reordered: bool
+    """Whether the reducer allows any grouping of the elements."""
 
 
 def cumulative(instruction: Instruction) -> Cumulative | None:
-    """How an instruction is a cumulative reduction with a running value; None if it is none."""
+    """Describes an instruction as a cumulative reduction; returns None if it is not one."""
     if instruction.op is not REDUCE_WINDOW:
         return None
     window = instruction.attributes_as(WindowAttributes).window
@@ -35,11 +36,14 @@ def cumulative(instruction: Instruction) -> Cumulative | None:
         return None
     (axis,) = long
     dimension, size = window.dimensions[axis], sizes[axis]
-    reach = dimension.size - 1
-    ways = (WindowDimension(reach + 1, padding_low=reach), WindowDimension(reach + 1, padding_high=reach))
-    if dimension.size < size or dimension not in ways:
+    padding = dimension.size - 1
+    cumulative_windows = (
+        WindowDimension(padding + 1, padding_low=padding),
+        WindowDimension(padding + 1, padding_high=padding),
+    )
+    if dimension.size < size or dimension not in cumulative_windows:
         return None
-    is_reverse = dimension == ways[1]
-    groups = can_be_reordered(instruction.to_apply)
-    # a value that runs backwards takes each window's elements in the wrong order
-    return None if is_reverse and not groups else Cumulative(axis, is_reverse, groups)
+    is_reverse = dimension == cumulative_windows[1]
+    is_reorderable = can_be_reordered(instruction.to_apply)
+    # a running value from the end combines the elements of each window in reverse order
+    return None if is_reverse and not is_reorderable else Cumulative(axis, is_reverse, is_reorderable)

@@ -1,16 +1,16 @@
-"""How elements of HLO's types live in memory and in registers.
+"""How elements of HLO types are represented in memory and in registers.
 
 | element type | in memory | in a register |
 |---|---|---|
 | PRED | I8, 0 or 1 | I1 |
-| integers of 8 to 64 bits | as they are | as they are |
+| integers of 8 to 64 bits | the same type | the same type |
 | integers of 1, 2, 4 bits | the low bits of I8 | I8, sign or zero extended |
-| F32, F64 | as they are | as they are |
+| F32, F64 | the same type | the same type |
 | F16, BF16, floats of 8 bits and less | 16 or 8 bits | F32 that the type can represent: operations round to it |
 | F8E8M0FNU, whose smallest number is a denormal F32 | 8 bits | F64, likewise |
 | C64, C128 | real part, imaginary part | two values |
 
-Owns loads, stores and roundings of single elements. Must not know: operations.
+Responsible for loads, stores and rounding of single elements. Does not depend on operations.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _FLOATS = {SINGLE: F32, DOUBLE: F64}
 
 
 def components(t: PrimitiveType) -> int:
-    """Values an element has in memory."""
+    """The number of values of an element in memory: 2 for complex types, else 1."""
     return 2 if t.is_complex else 1
 
 
 def storage_type(t: PrimitiveType) -> ScalarType:
-    """The type in memory of an element, or of the parts of a complex one."""
+    """The scalar type of an element in memory, or of the parts of a complex element."""
     if t.is_complex:
         return _FLOATS[t.component_type]
     if t in _FLOATS:
@@ -54,7 +54,7 @@ def storage_type(t: PrimitiveType) -> ScalarType:
 
 
 def register_type(t: PrimitiveType) -> ScalarType:
-    """The type in a register of an element, or of the parts of a complex one."""
+    """The scalar type of an element in a register, or of the parts of a complex element."""
     if t is PRED:
         return I1
     if t.is_integral:
@@ -67,14 +67,14 @@ def register_type(t: PrimitiveType) -> ScalarType:
 def load_element(
     builder: Builder, buffer: Buffer, offset: Affine, t: PrimitiveType, mask: Value | None = None
 ) -> Element:
-    """The element at an offset, counted in elements; anything where the mask is false."""
+    """Loads the element at an offset, counted in elements; unspecified where the mask is false."""
     if t.is_complex:
         return ComplexElement(builder.load(buffer, offset * 2, mask), builder.load(buffer, offset * 2 + 1, mask))
     return to_register(builder, builder.load(buffer, offset, mask), t)
 
 
 def to_register(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
-    """What memory holds as a register value."""
+    """Converts a value from its representation in memory to that in a register."""
     target = register_type(t)
     if t is PRED:
         return builder.compare("ne", stored, builder.zero(I8))
@@ -91,7 +91,7 @@ def to_register(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
 def store_element(
     builder: Builder, buffer: Buffer, offset: Affine, element: Element, t: PrimitiveType, mask: Value | None = None
 ) -> None:
-    """Writes an element at an offset, counted in elements (where the mask is true)."""
+    """Stores an element at an offset, counted in elements, where the mask is true."""
     if isinstance(element, ComplexElement):
         builder.store(buffer, offset * 2, element.real, mask)
         builder.store(buffer, offset * 2 + 1, element.imaginary, mask)
@@ -100,7 +100,7 @@ def store_element(
 
 
 def to_memory(builder: Builder, element: Value, t: PrimitiveType) -> Value:
-    """A register value as memory holds it."""
+    """Converts a value from its representation in a register to that in memory."""
     if t is PRED:
         return builder.convert("zext", element, I8)
     if t is BF16:
@@ -114,7 +114,7 @@ def to_memory(builder: Builder, element: Value, t: PrimitiveType) -> Value:
 
 
 def rounded(builder: Builder, value: Value, t: PrimitiveType) -> Value:
-    """A result in the register form of its type: floats rounded to nearest even, narrow integers wrapped."""
+    """Rounds a result to its type: floats to nearest even; narrow integers are wrapped."""
     if t is HALF:
         return builder.convert("fpext", builder.convert("fptrunc", value, F16), F32)
     if t is BF16:
@@ -127,7 +127,7 @@ def rounded(builder: Builder, value: Value, t: PrimitiveType) -> Value:
 
 
 def _rounded_to_bfloat16(builder: Builder, value: Value) -> Value:
-    """Half of the last kept place is added, less one bit where that place is even; NaN stays NaN."""
+    """Rounds to nearest even: adds half a unit of the last place, less one bit if that place is even; keeps NaN."""
     bits = builder.bitcast(value, I32)
     one = builder.constant(I32, 1)
     odd = builder.binary("and", builder.binary("lshr", bits, builder.constant(I32, 16)), one)

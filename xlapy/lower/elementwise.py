@@ -1,7 +1,6 @@
-"""Elements of elementwise operations.
+"""Lowers elementwise operations to operations of loop IR or functions of `loops.mathematics`.
 
-Owns: which operation of loop IR, or which function of `loops.mathematics`, an operation is for each kind of element.
-Must not know: dimensions beyond passing an index on.
+Does not depend on dimensions: the index is only passed to the operands.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FloatRule = Callable[..., Value]
 
 
 def _op(name: str) -> Callable[..., Value]:
-    """The operation of loop IR of that name, on operands of the result's type."""
+    """A rule that emits one operation of loop IR, on operands of the result's type."""
 
     def emit(builder: Builder, *args: Value) -> Value:
         return builder.op(name, args[0].type, *args)
@@ -56,7 +55,7 @@ FLOATS: Final[Mapping[OpDef, FloatRule]] = {
     opcodes.SQRT: _op("sqrt"),
     opcodes.SUBTRACT: _op("sub"),
 }
-"""Of floats, in F32 or F64."""
+"""The rule of each opcode for floats, which are F32 or F64 in registers."""
 
 LOGICAL: Final[Mapping[OpDef, str]] = {
     opcodes.ADD: "or",
@@ -67,7 +66,7 @@ LOGICAL: Final[Mapping[OpDef, str]] = {
     opcodes.OR: "or",
     opcodes.XOR: "xor",
 }
-"""Of PRED."""
+"""The operation of loop IR of each opcode for PRED."""
 
 
 def _emit(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
@@ -76,7 +75,7 @@ def _emit(lowering: Lowering, instruction: Instruction, index: Index) -> Element
 
 
 def compute(builder: Builder, instruction: Instruction, operands: list[Element]) -> Element:
-    """The operation on elements of its operands, which are of one type; `UnsupportedError` if there is no rule."""
+    """Emits an operation on elements of one type; raises `UnsupportedError` if there is no rule for the type."""
     op, t = instruction.op, instruction.operands[0].shape.element_type
     if t.is_complex and op.name in COMPLEX_MATHEMATICS:
         return _compute_complex(builder, op, operands)
@@ -133,7 +132,7 @@ def complex_of_parts(lowering: Lowering, instruction: Instruction, index: Index)
     return ComplexElement(real_part, imaginary)
 
 
-# -- comparison and choice
+# -- comparison and selection
 
 _SIGNED: Final = {"EQ": "eq", "NE": "ne", "GE": "sge", "GT": "sgt", "LE": "sle", "LT": "slt"}
 _UNSIGNED: Final = {"EQ": "eq", "NE": "ne", "GE": "uge", "GT": "ugt", "LE": "ule", "LT": "ult"}
@@ -165,9 +164,9 @@ def _compare_complex(
 
 
 def total_order_key(builder: Builder, value: Value, t: PrimitiveType) -> Value:
-    """Integers in the total order: the magnitude of a negative number flipped, to make two's complement of it.
+    """Integers in the total order of the floats: the magnitude bits of negative numbers are flipped.
 
-    The one NaN of a type without -0 is the least.
+    In a type without -0, the only NaN is the smallest.
     """
     bits = builder.bitcast(value, integer_type(value.type.bits))
     if t.name.endswith("FNUZ"):
@@ -234,7 +233,7 @@ def convert(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
 
 
 def convert_element(builder: Builder, element: Element, source: PrimitiveType, target: PrimitiveType) -> Element:
-    """An element in another type: floats to integers saturate, NaN becomes 0; what is not 0 is true."""
+    """Converts an element: floats to integers saturate, NaN becomes 0; to PRED, everything except 0 is true."""
     if isinstance(element, ComplexElement):
         if target.is_complex:
             wanted = register_type(target)
@@ -293,7 +292,7 @@ def _float_to_integer(builder: Builder, value: Value, target: PrimitiveType) -> 
 
 @LOWERINGS.rule(opcodes.REDUCE_PRECISION)
 def reduce_precision(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """Rounds to a float of fewer bits of exponent and mantissa, in the same type."""
+    """Rounds to fewer bits of exponent and mantissa, in the same type."""
     (operand,) = instruction.operands
     builder, value = lowering.builder, lowering.value(operand, index)
     t = operand.shape.element_type

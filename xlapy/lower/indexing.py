@@ -1,4 +1,4 @@
-"""Elements of gather. Scatter writes memory in an order of its own: the program lowers it (`cpu/scatter.py`)."""
+"""Lowers gather. Scatter updates memory in an order of its own: `codegen.emitters.scatter` emits it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from xlapy.opcodes.indexing import GatherAttributes
 
 @LOWERINGS.rule(opcodes.GATHER)
 def gather(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """The operand's element at an index vector's start, moved to lie inside, plus the place in the slice."""
+    """The operand's element at the offset in a slice, whose start index is clamped so that it is in bounds."""
     operand, indices = instruction.operands
     attrs = instruction.attributes_as(GatherAttributes)
     batch = [position for d, position in enumerate(index) if d not in attrs.offset_dims]
     offsets = [index[d] for d in attrs.offset_dims]
     dropped = {*attrs.collapsed_slice_dims, *attrs.operand_batching_dims}
-    if any(attrs.slice_sizes[d] == 0 for d in dropped):  # slices of nothing, in a dimension that the result lacks
+    if any(attrs.slice_sizes[d] == 0 for d in dropped):  # empty slices in a dimension that the result does not have
         return zero_element(lowering.builder, instruction.shape.element_type)
     kept = iter(offsets)
     places = [Affine() if d in dropped else next(kept) for d in range(operand.shape.rank)]
@@ -36,7 +36,7 @@ def gather(lowering: Lowering, instruction: Instruction, index: Index) -> Elemen
 
 
 def vector_component(batch: Sequence[Affine], vector_dim: int, component: int, rank: int) -> Index:
-    """Where a component of an index vector stands in the array of them."""
+    """The index, in the array of index vectors, of a component of one index vector."""
     if vector_dim == rank:
         return tuple(batch)
     return (*batch[:vector_dim], Affine((), component), *batch[vector_dim:])

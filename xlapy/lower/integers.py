@@ -1,7 +1,7 @@
-"""Integer arithmetic as HLO has it, in operations of loop IR: what is undefined for machines gets its value here.
+"""Integer arithmetic as HLO defines it: gives a value to what is undefined in machine arithmetic.
 
-Owns: division by zero and overflow, shifts by the width or more, powers, and rounding of floats by their bits.
-Must not know: indices, memory.
+Responsible for division by zero and overflow, shifts by the width or more, powers, and rounding of floats by their
+bits. Does not depend on indices or memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ IntegerRule = Callable[..., Value]
 
 
 def limits(t: PrimitiveType) -> tuple[int, int]:
-    """The least and the greatest number of an integer type."""
+    """The minimum and the maximum of an integer type."""
     if t.is_signed:
         return -(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1
     return 0, 2**t.bits - 1
@@ -52,7 +52,7 @@ def _not(builder: Builder, t: PrimitiveType, x: Value) -> Value:
 
 
 def _safe_divisor(builder: Builder, t: PrimitiveType, dividend: Value, divisor: Value) -> tuple[Value, Value, Value]:
-    """A divisor that no machine minds, whether the true one is zero, and whether the quotient overflows."""
+    """Returns a divisor that is safe to divide by, whether the real one is zero, and whether the quotient overflows."""
     kind = divisor.type
     is_zero = builder.compare("eq", divisor, builder.zero(kind))
     overflows = builder.constant(I1, 0)
@@ -64,14 +64,14 @@ def _safe_divisor(builder: Builder, t: PrimitiveType, dividend: Value, divisor: 
 
 
 def _divide(builder: Builder, t: PrimitiveType, dividend: Value, divisor: Value) -> Value:
-    """-1, of unsigned types the greatest number, for a divisor of zero; the least number divided by -1 is itself."""
+    """Division by zero is -1, for unsigned types the maximum; the minimum divided by -1 is the minimum."""
     safe, is_zero, _ = _safe_divisor(builder, t, dividend, divisor)
     quotient = builder.binary("sdiv" if t.is_signed else "udiv", dividend, safe)
     return builder.select(is_zero, builder.constant(dividend.type, -1), quotient)
 
 
 def _remainder(builder: Builder, t: PrimitiveType, dividend: Value, divisor: Value) -> Value:
-    """The dividend for a divisor of zero; 0 for the least number and -1."""
+    """The remainder by zero is the dividend; that of the minimum by -1 is 0."""
     safe, is_zero, overflows = _safe_divisor(builder, t, dividend, divisor)
     rest = builder.binary("srem" if t.is_signed else "urem", dividend, safe)
     rest = builder.select(overflows, builder.zero(dividend.type), rest)
@@ -79,7 +79,7 @@ def _remainder(builder: Builder, t: PrimitiveType, dividend: Value, divisor: Val
 
 
 def _shift(op: str) -> IntegerRule:
-    """0 for an amount, read as unsigned, of the width or more; the sign for arithmetic shifts."""
+    """A shift by an unsigned amount; by the width or more, the result is 0, or the sign for arithmetic shifts."""
 
     def emit(builder: Builder, t: PrimitiveType, x: Value, amount: Value) -> Value:
         value = _without_sign(builder, t, x) if op == "lshr" else x
@@ -92,12 +92,12 @@ def _shift(op: str) -> IntegerRule:
 
 
 def _without_sign(builder: Builder, t: PrimitiveType, x: Value) -> Value:
-    """The bits of a narrow signed integer, which its register holds sign extended."""
+    """The bits of a narrow signed integer, which is sign extended in its register."""
     return x if t.bits >= 8 or not t.is_signed else builder.binary("and", x, builder.constant(x.type, 2**t.bits - 1))
 
 
 def _shift_right_arithmetic(builder: Builder, t: PrimitiveType, x: Value, amount: Value) -> Value:
-    """By the top bit, of unsigned types too."""
+    """Extends the highest bit, also of unsigned types."""
     if t.bits < 8 and not t.is_signed:
         spare = builder.constant(x.type, 8 - t.bits)
         x = builder.binary("ashr", builder.binary("shl", x, spare), spare)
@@ -123,7 +123,7 @@ def _multiply_high(builder: Builder, t: PrimitiveType, left: Value, right: Value
 
 
 def _multiply_high_64(builder: Builder, t: PrimitiveType, left: Value, right: Value) -> Value:
-    """By halves of 32 bits; the unsigned product is corrected for negative factors."""
+    """Multiplies halves of 32 bits; corrects the unsigned product for negative factors."""
     kind = left.type
     low_bits, half = builder.constant(kind, 2**32 - 1), builder.constant(kind, 32)
     a, b = builder.binary("and", left, low_bits), builder.binary("lshr", left, half)
@@ -142,7 +142,7 @@ def _multiply_high_64(builder: Builder, t: PrimitiveType, left: Value, right: Va
 
 
 def _power(builder: Builder, t: PrimitiveType, base: Value, exponent: Value) -> Value:
-    """By squaring, wrapping; a negative exponent rounds the reciprocal towards zero: 1^-n = 1, 2^-1 = 0."""
+    """Powers by squaring, which wrap; a negative exponent rounds the reciprocal toward zero: 1^-n = 1, 2^-1 = 0."""
     kind = base.type
     one, minus_one, zero = builder.constant(kind, 1), builder.constant(kind, -1), builder.zero(kind)
     result, square = one, base
@@ -180,13 +180,13 @@ INTEGERS: Final[Mapping[OpDef, IntegerRule]] = {
     opcodes.SUBTRACT: _plain("sub"),
     opcodes.XOR: _plain("xor"),
 }
-"""Of integers; results of types below 8 bits are wrapped by the caller."""
+"""The rule of each opcode for integers; the caller wraps results of types below 8 bits."""
 
 
 def reduced_precision(builder: Builder, t: PrimitiveType, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
-    """A float of type t rounded, by its bits, to fewer bits of mantissa (ties to even) and a narrower exponent.
+    """Rounds a float of type t to fewer bits of mantissa (ties to even) and of exponent.
 
-    Numbers below the narrower range become zero of their sign, those above it infinite.
+    Numbers below the smaller range become zero with their sign, those above it infinite.
     """
     own_mantissa, own_exponent = x.type.float_format.mantissa_bits, x.type.float_format.exponent_bits
     bits = builder.bitcast(x, integer_type(x.type.bits))

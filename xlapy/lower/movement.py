@@ -1,6 +1,6 @@
-"""Elements of operations that move data: the same element of an operand at another index.
+"""Lowers operations that move data: the same element of an operand at another index.
 
-Where an index may lie outside the operand (padding, concatenation), the element is wanted under a mask.
+Where an index may be out of bounds of the operand (padding, concatenation), the element is computed under a mask.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def reshape(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
 
 @LOWERINGS.rule(opcodes.BITCAST)
 def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """The element at the same place in memory, by the layouts of both shapes."""
+    """The element at the same position in memory, by the layouts of both shapes."""
     (operand,) = instruction.operands
     source, result = operand.shape, instruction.shape
     before, after = source.element_type, result.element_type
@@ -92,7 +92,7 @@ def copy(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
 
 @LOWERINGS.rule(opcodes.PAD)
 def pad(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """The operand's element, or the padding value outside of it and in its holes."""
+    """The operand's element; the padding value around the operand and between its elements."""
     operand, value = instruction.operands
     padding = lowering.element(value, ())
     if not operand.shape.size:
@@ -110,19 +110,19 @@ def pad(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
 
 
 def undilated(builder: Builder, position: Affine, dilation: int) -> tuple[Affine, Value | None]:
-    """Which element stands at a position of a base area with holes, and whether one does (None: always)."""
+    """The element at a position of a dilated dimension, and the condition that there is one; None if always."""
     if dilation == 1:
         return position, None
     limits = position.bounds()
     assert limits is not None, "positions in dilated areas are sums over axes"
-    lift = max(0, -(limits[0] // dilation))  # makes the dividend positive
+    lift = max(0, -(limits[0] // dilation))  # makes the dividend nonnegative
     lifted = position + lift * dilation
     rest = builder.value_of(builder.remainder(lifted, dilation))
     return builder.quotient(lifted, dilation) - lift, builder.compare("eq", rest, builder.constant(I64, 0))
 
 
 def conjunction(builder: Builder, left: Value | None, right: Value | None) -> Value | None:
-    """The conjunction of two conditions, None being true."""
+    """The conjunction of two conditions; None is true."""
     if left is None or right is None:
         return right if left is None else left
     return builder.binary("and", left, right)
@@ -131,13 +131,16 @@ def conjunction(builder: Builder, left: Value | None, right: Value | None) -> Va
 def masked_element(
     lowering: Lowering, operand: Instruction, index: Index, condition: Value | None, otherwise: Element
 ) -> Element:
-    """The operand's element where the condition holds (None: everywhere), without a touch of it elsewhere."""
+    """The operand's element where the condition is true (None: everywhere), else `otherwise`.
+
+    Where the condition is false, the operand is not accessed.
+    """
     element = element_where(lowering, operand, index, condition)
     return element if condition is None else select_element(lowering.builder, condition, element, otherwise)
 
 
 def element_where(lowering: Lowering, operand: Instruction, index: Index, condition: Value | None) -> Element:
-    """The operand's element where the condition holds (None: everywhere), anything elsewhere."""
+    """The operand's element where the condition is true (None: everywhere); unspecified elsewhere."""
     if condition is None:
         return lowering.element(operand, index)
     with lowering.where(condition):
@@ -146,7 +149,7 @@ def element_where(lowering: Lowering, operand: Instruction, index: Index, condit
 
 @LOWERINGS.rule(opcodes.CONCATENATE)
 def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """The element of that operand in whose part the position lies."""
+    """Selects the element of the operand that contains the position."""
     d = instruction.dimension
     result: Element | None = None
     start = 0
@@ -165,7 +168,7 @@ def concatenate(lowering: Lowering, instruction: Instruction, index: Index) -> E
 
 
 def may_be_in_bounds(position: Affine, size: int) -> bool:
-    """Whether a position may lie inside a dimension."""
+    """Whether a position may be in bounds of a dimension."""
     limits = position.bounds()
     return limits is None or (limits[0] < size and limits[1] >= 0 and size > 0)
 
@@ -174,13 +177,13 @@ def may_be_in_bounds(position: Affine, size: int) -> bool:
 
 
 def start_position(lowering: Lowering, start: Instruction, limit: int, at: Index = ()) -> Affine:
-    """An integer element as a position moved into the range from 0 to `limit`."""
+    """An integer element as a position clamped to the range from 0 to `limit`."""
     t: PrimitiveType = start.shape.element_type
     return clamped_position(lowering.builder, lowering.value(start, at), t, limit)
 
 
 def clamped_position(builder: Builder, value: Value, t: PrimitiveType, limit: int) -> Affine:
-    """An integer of type t as a position moved into the range from 0 to `limit`; read without sign if t has none."""
+    """An integer of type t as a position clamped to the range from 0 to `limit`."""
     if value.type is not I64:
         return builder.clamped(builder.convert("sext" if t.is_signed else "zext", value, I64), limit)
     if not t.is_signed:
@@ -189,7 +192,7 @@ def clamped_position(builder: Builder, value: Value, t: PrimitiveType, limit: in
 
 
 def clamped_starts(lowering: Lowering, operands: Sequence[Instruction], limits: Sequence[int]) -> list[Affine]:
-    """The clamped starts of a dynamic slice: one scalar a dimension, or one vector of them all."""
+    """The clamped start indices of a dynamic slice, given as one scalar per dimension or as one vector."""
     if len(operands) == 1 and operands[0].shape.rank == 1:
         return [start_position(lowering, operands[0], limit, (Affine((), d),)) for d, limit in enumerate(limits)]
     return [start_position(lowering, start, limit) for start, limit in zip(operands, limits, strict=True)]
@@ -205,7 +208,7 @@ def dynamic_slice(lowering: Lowering, instruction: Instruction, index: Index) ->
 
 @LOWERINGS.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """The update's element inside the slice, the operand's elsewhere."""
+    """The element of the update inside of the slice, that of the operand elsewhere."""
     operand, update, *starts = instruction.operands
     sizes = update.shape.dimensions
     if not update.shape.size:

@@ -1,6 +1,6 @@
 """Floats of 8 bits and less: from the bits in memory to F32 (F8E8M0FNU: F64), and back, rounded to nearest even.
 
-Owns: the formats. Must not know: operations, memory.
+Does not depend on operations or memory.
 Source: the formats as ml_dtypes has them, which are those of XLA.
 """
 
@@ -22,7 +22,7 @@ def is_narrow(t: PrimitiveType) -> bool:
 
 
 def decode(builder: Builder, stored: Value, t: PrimitiveType) -> Value:
-    """The bits of an element, an I8, as a number in a register."""
+    """Converts the bits of an element, an I8, to a number in a register."""
     code = builder.convert("zext", stored, I32)
     if t is F8E8M0FNU:
         return _decode_exponent(builder, code)
@@ -52,7 +52,7 @@ def _special(builder: Builder, f: FloatFormat, code: Value, magnitude: Value, va
 
 
 def encode(builder: Builder, value: Value, t: PrimitiveType) -> Value:
-    """A number in a register rounded to the bits of an element, an I8."""
+    """Rounds a number in a register to the bits of an element, an I8."""
     if t is F8E8M0FNU:
         return builder.convert("trunc", _encode_exponent(builder, value), I8)
     f = t.float_format
@@ -75,7 +75,7 @@ def encode(builder: Builder, value: Value, t: PrimitiveType) -> Value:
 
 
 def _normal_code(builder: Builder, f: FloatFormat, size: Value) -> Value:
-    """The code of a number in the normal range or above it: the F32's bits with the last places rounded away."""
+    """The code of a normal or larger number: the bits of the F32, with the lowest ones rounded off."""
     bits, dropped = builder.bitcast(size, I32), _MANTISSA - f.mantissa_bits
     odd = builder.binary("and", builder.binary("lshr", bits, _int(builder, dropped)), _int(builder, 1))
     raised = builder.add(bits, builder.add(odd, _int(builder, (1 << (dropped - 1)) - 1)))
@@ -85,20 +85,20 @@ def _normal_code(builder: Builder, f: FloatFormat, size: Value) -> Value:
 
 
 def _small_code(builder: Builder, f: FloatFormat, size: Value) -> Value:
-    """The code of a number below the normal range: how many times the smallest number it is."""
+    """The code of a denormal number: its multiple of the smallest number."""
     scaled = builder.mul(size, builder.constant(F32, 1.0 / f.smallest_subnormal))
     return builder.convert("fptosi", builder.unary("rint", scaled), I32)
 
 
 def _decode_exponent(builder: Builder, code: Value) -> Value:
-    """2 ** (code - 127) as an F64, in which the smallest is no denormal; 255 is NaN."""
+    """2 ** (code - 127) as an F64, in which the smallest number is normal; 255 is NaN."""
     lifted = builder.add(builder.convert("zext", code, I64), builder.constant(I64, _LIFT))
     number = builder.bitcast(builder.binary("shl", lifted, builder.constant(I64, 52)), F64)
     return builder.select(builder.compare("eq", code, _int(builder, 255)), builder.constant(F64, float("nan")), number)
 
 
 def _encode_exponent(builder: Builder, value: Value) -> Value:
-    """The exponent of a positive F64 rounded to a power of two, ties up; NaN for others, and for what is 0 as F32."""
+    """The exponent of a positive F64 rounded to a power of two, ties up; NaN if it is not positive as an F32."""
     bits = builder.bitcast(value, I64)
     raised = builder.add(bits, builder.constant(I64, 1 << 51))
     code = builder.sub(builder.binary("lshr", raised, builder.constant(I64, 52)), builder.constant(I64, _LIFT))
@@ -112,7 +112,7 @@ def _encode_exponent(builder: Builder, value: Value) -> Value:
 
 
 def raise_to_smallest_positive(builder: Builder, value: Value) -> Value:
-    """An F64 on its way to an F8E8M0FNU: what is positive stays so, however small; only 0 becomes NaN."""
+    """Raises a positive F64 to at least 2^-149 before its conversion to F8E8M0FNU: only 0 may become NaN."""
     least = builder.constant(F64, 2.0**-149)
     is_small = builder.binary(
         "and", builder.compare("ogt", value, builder.zero(F64)), builder.compare("olt", value, least)
@@ -121,7 +121,7 @@ def raise_to_smallest_positive(builder: Builder, value: Value) -> Value:
 
 
 def rounded_to_odd(builder: Builder, value: Value) -> Value:
-    """An F64 as one of the two F32 beside it, that whose last bit is 1: rounded again it is as if rounded once."""
+    """Rounds an F64 to odd in F32, so that rounding again to a narrower type equals a single rounding."""
     nearest = builder.convert("fptrunc", value, F32)
     again = builder.convert("fpext", nearest, F64)
     bits = builder.bitcast(nearest, I32)

@@ -1,7 +1,8 @@
-"""Elements of reductions: loops with carried values.
+"""Lowers reductions to loops with carried values.
 
-A reduction whose computation is a plain sum, product, extreme or the like, or selects as argmax does, runs in the lanes
-of vectors; any other goes through its elements one by one, in row-major order.
+A reduction may be reordered if its reducer is a sum, product, extremum or similar operation, or selects as argmax does;
+it then runs in vectors (`loops.reduction_order`). Any other reduction combines its elements one by one, in row-major
+order.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from xlapy.lower.windows import span_positions, window_span
 from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.reduction import WindowAttributes
 
-MOST_WRITTEN_OUT = 8
-"""Elements of a window's row that are combined without a loop."""
+MAX_UNROLLED_WINDOW = 8
+"""Elements along the innermost dimension of a window, at most, that are unrolled."""
 
 Carried = Sequence[Value]
 
 
 def flatten_elements(elements: Sequence[Element]) -> list[Value]:
-    """The values of elements, two of a complex one."""
+    """The values of elements: one per element, two per complex element."""
     values: list[Value] = []
     for element in elements:
         values += [element.real, element.imaginary] if isinstance(element, ComplexElement) else [element]
@@ -39,7 +40,7 @@ def flatten_elements(elements: Sequence[Element]) -> list[Value]:
 
 
 def unflatten_elements(values: Carried, like: Sequence[Element]) -> list[Element]:
-    """The elements whose values `flat` gives."""
+    """The elements whose values `flatten_elements` returns. like: elements of the same types."""
     rest = iter(values)
     return [ComplexElement(next(rest), next(rest)) if isinstance(e, ComplexElement) else next(rest) for e in like]
 
@@ -47,13 +48,13 @@ def unflatten_elements(values: Carried, like: Sequence[Element]) -> list[Element
 def combine_elements(
     lowering: Lowering, computation: Computation, left: Sequence[Element], right: Sequence[Element]
 ) -> list[Element]:
-    """The computation of accumulators and values."""
+    """Applies a reducer to two partial results."""
     result = lowering.apply(computation, [*left, *right])
     return result if isinstance(result, list) else [result]
 
 
 def can_be_reordered(computation: Computation) -> bool:
-    """Whether partial results may be put together in any order."""
+    """Whether a reducer may combine partial results in any order."""
     return monoid(computation) is not None or is_selection(computation)
 
 
@@ -64,16 +65,16 @@ def reduce_elements(
     computation: Computation,
     values: Callable[[Index], Sequence[Element]],
     *,
-    joined: bool = False,
+    is_contiguous: bool = False,
 ) -> list[Element]:
-    """Combines `values(index)` over a range of indices into the initial elements.
+    """Reduces `values(index)` over all indices below `extents`, starting from the initial elements.
 
-    joined: the range is contiguous in memory, so that one axis may run through all of it.
+    is_contiguous: the elements are contiguous in memory, so that one axis may run over all of them.
     """
     builder = lowering.builder
     has_parts = any(isinstance(element, ComplexElement) for element in initial)
     in_lanes = not builder.block.in_vector and not has_parts and can_be_reordered(computation)
-    if in_lanes and joined:
+    if in_lanes and is_contiguous:
         extents = (math.prod(extents),)
 
     def step(index: Index, carried: Carried) -> Carried:
@@ -93,7 +94,7 @@ def reduce_elements(
 
 
 def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Element], extent: int) -> dict[str, Any]:
-    """How a reduction runs in lanes, or {} if there is too little of it."""
+    """The arguments of `Builder.reduce` for a reduction in vectors; {} if there are too few terms."""
     types = [value.type for value in flatten_elements(initial)]
     width = min(lowering.builder.lanes(t) for t in types)
     if extent < width:
@@ -119,7 +120,7 @@ def neutral_elements(builder: Builder, computation: Computation, initial: Sequen
     """What lanes of a computation that can_be_reordered begin with."""
     values = flatten_elements(initial)
     if monoid(computation) is None:
-        return values  # what selects may see its initial values any number of times
+        return values  # a selection may see its initial values any number of times
     return [builder.constant(values[0].type, identity_of(computation))]
 
 
@@ -128,7 +129,7 @@ def neutral_elements(builder: Builder, computation: Computation, initial: Sequen
 
 @LOWERINGS.rule(opcodes.REDUCE)
 def reduce(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
-    """Loops over the reduced dimensions, where the result's index is known. A single element is the result itself."""
+    """Loops over the reduced dimensions, hoisted to where the index is known. A single element is not combined."""
     count = len(instruction.operands) // 2
     operands, inits = instruction.operands[:count], instruction.operands[count:]
     reduced = sorted(instruction.dimensions)
@@ -145,12 +146,12 @@ def reduce(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
         else:
             initial = [lowering.element(init, ()) for init in inits]
             trailing = reduced == list(range(shape.rank - len(reduced), shape.rank))
-            results = reduce_elements(lowering, extents, initial, instruction.to_apply, values, joined=trailing)
+            results = reduce_elements(lowering, extents, initial, instruction.to_apply, values, is_contiguous=trailing)
     return results if instruction.shape.is_tuple else results[0]
 
 
 def _spread(builder: Builder, inner: Index, extents: Sequence[int]) -> Index:
-    """The position of an axis that runs through several dimensions, in each of them."""
+    """The positions in several dimensions, given the position on one axis over all of them."""
     if len(inner) == len(extents):
         return inner
     positions: list[Affine] = []
@@ -162,7 +163,7 @@ def _spread(builder: Builder, inner: Index, extents: Sequence[int]) -> Index:
 
 
 def insert_components(index: Index, chosen: Sequence[int], positions: Index) -> Index:
-    """An index with further positions put in at the chosen dimensions, which are ascending."""
+    """Inserts positions into an index, as the components of the given dimensions, which are ascending."""
     rest, inner = iter(index), iter(positions)
     rank = len(index) + len(chosen)
     return tuple(next(inner) if d in chosen else next(rest) for d in range(rank))
@@ -181,7 +182,7 @@ def map_(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
 
 @LOWERINGS.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(lowering: Lowering, instruction: Instruction, index: Index) -> Any:
-    """Loops over the window; padding and holes leave the accumulator as it is."""
+    """Loops over the window; padding and holes do not change the accumulator."""
     count = len(instruction.operands) // 2
     operands, inits = instruction.operands[:count], instruction.operands[count:]
     window: Window = instruction.attributes_as(WindowAttributes).window
@@ -213,8 +214,8 @@ def reduce_window(lowering: Lowering, instruction: Instruction, index: Index) ->
         count = spans[depth].count
         if count == 1:
             return nest((*offsets, Affine()), carried)
-        written_out = depth == innermost and isinstance(count, int) and count <= MOST_WRITTEN_OUT
-        kind = AxisKind.UNROLL if written_out else AxisKind.SERIAL
+        is_unrolled = depth == innermost and isinstance(count, int) and count <= MAX_UNROLLED_WINDOW
+        kind = AxisKind.UNROLL if is_unrolled else AxisKind.SERIAL
         return builder.reduce(count, carried, lambda p, c: nest((*offsets, p), c), kind=kind)
 
     empty = not operands[0].shape.size

@@ -1,11 +1,9 @@
-"""Reducers that select: of two tuples of values they return the one that comes first in some order (argmax, argmin).
+"""Recognizes reducers that select one of two tuples of values, as argmax and argmin do.
 
-Such a reducer may see its elements in any order, any number of times, its initial values included. Whether one is such
-is not read off its form. Where it only compares parameters that stand for the same value, joins the outcomes and
-selects, what it does depends on how its arguments are ordered and on nothing else; so its laws hold for all numbers if
-they hold for all triples of a few, which are tried.
-
-Owns: the proof. Must not know: loops, kernels.
+Such a reducer may combine elements in any order and any number of times, initial values included. The decision does not
+depend on the form of the reducer. If it only compares parameters of the same tuple position, combines the outcomes and
+selects, its result depends only on the order of its arguments. So its laws (associativity, commutativity, idempotence)
+hold for all numbers if they hold for all triples of a few numbers, which are tried. Does not depend on loops.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ from xlapy.opcodes.tuples import TUPLE
 Array: TypeAlias = np.ndarray[Any, Any]
 Parts: TypeAlias = tuple[Array, ...]
 
-MOST_VALUES = 2
-"""Values in a tuple: the triples that are tried grow with the sixth power of the numbers tried for one value."""
+MAX_TUPLE_SIZE = 2
+"""Values in a tuple, at most: with two values, the number of triples is the sixth power of that of numbers tried."""
 
 _FLOATS: Final = np.array([np.copysign(np.nan, -1), -1.0, -0.0, 0.0, 1.0, 2.0, np.nan])
 _INTEGERS: Final = np.array([0, 1, 2])
@@ -50,22 +48,21 @@ _JOINS: Final[Mapping[OpDef, Callable[..., Array]]] = {
 _EXTREMES: Final[Mapping[OpDef, Callable[..., Array]]] = {opcodes.MAXIMUM: np.maximum, opcodes.MINIMUM: np.minimum}
 
 _TRUTH = -1
-"""What a value stands for that is an outcome of comparisons; others stand for a place in the tuple."""
+"""Marks an outcome of comparisons; other values are marked by their position in the tuple."""
 
 _Step: TypeAlias = tuple[OpDef, tuple[int, ...], Any]
 
 
 def is_selection(computation: Computation, ordered_by: int | None = None) -> bool:
-    """Whether the computation of 2n scalars selects: associative, commutative, and x of x and x.
+    """Whether a computation of 2n scalars selects: it is associative, commutative and idempotent.
 
-    ordered_by: a place in the tuples; the computation need select only where it is given first the tuple with the
-    smaller value there, and may do anything else with others.
-    -0 and +0 count as the same number, and so do all NaN, unless the computation tells them apart.
+    ordered_by: a position in the tuples. The laws then need to hold only if the first tuple is the one with the smaller
+    value at this position. -0 and +0 count as equal, as do all NaN, unless the computation distinguishes them.
     """
     parameters = computation.parameters
     count = len(parameters) // 2
     types = tuple(p.shape.element_type if p.shape.is_array else PRED for p in parameters)
-    if len(parameters) % 2 or not 1 <= count <= MOST_VALUES or types[:count] != types[count:]:
+    if len(parameters) % 2 or not 1 <= count <= MAX_TUPLE_SIZE or types[:count] != types[count:]:
         return False
     if any(t is PRED or not (t.is_floating or t.is_integral) for t in types):
         return False
@@ -120,7 +117,7 @@ def _holds(steps: tuple[_Step, ...], types: tuple[PrimitiveType, ...], ordered_b
 
 
 def _places(steps: Sequence[_Step], count: int) -> list[int] | None:
-    """What each step's value stands for; None where places are mixed up."""
+    """The mark of each step's value; None if a step mixes positions of the tuple."""
     found: list[int] = []
     for op, operands, attribute in steps:
         places = [found[operand] for operand in operands]

@@ -1,9 +1,7 @@
-"""Comparators of sorts that compare a key of the left element with the same key of the right one.
+"""Recognizes comparators that compare a key of the left element with the same key of the right one.
 
-JAX's comparators of floats, for example, compare x with NaN made one NaN and -0 made 0, by the total order. Such keys
-become integers without sign that are in order as the elements are.
-
-Owns: which comparators have keys, and the integers. Must not know: algorithms of sorting.
+JAX's comparators of floats, for example, compare in the total order, after all NaN became one NaN and -0 became 0. Such
+keys are mapped to unsigned integers in the same order. Does not depend on sorting algorithms.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, Co
 from xlapy.opcodes.sources import CONSTANT
 
 _ZERO_BITS = {t: SINGLE.mantissa_bits - t.float_format.mantissa_bits for t in (BF16, F16)}
-"""The lowest bits of a narrow float in its register, which are always 0."""
+"""The number of lowest bits that are always 0 in the register of a narrow float."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """left: the key of the left element, in the comparator. The key's bits from `low` on order the elements."""
+    """The key of a comparator; `left` computes the key of the left element."""
 
     left: Instruction
     descending: bool
@@ -41,10 +39,11 @@ class SortKey:
 
     @property
     def low(self) -> int:
+        """The lowest bit of the key that orders elements; the bits below it are 0."""
         return _ZERO_BITS.get(self.element_type, 0)
 
     def of(self, builder: Builder, parameters: Sequence[Instruction], elements: Sequence[Element]) -> Value:
-        """The key of an element, given those of all operands, as an integer to be read without sign."""
+        """Emits the key of an element as an unsigned integer, given the elements of all operands."""
         bindings = {p: elements[p.parameter_number // 2] for p in parameters}
         value = Lowering(builder, {}, bindings).value(self.left, ())
         if self.element_type.is_floating and not self.total_order:  # -0 and 0 are equal
@@ -54,7 +53,7 @@ class SortKey:
 
 
 def integer_key(builder: Builder, value: Value, t: PrimitiveType, *, descending: bool) -> Value:
-    """An integer to be read without sign, in the order of the elements; floats are in the total order."""
+    """An unsigned integer in the order of the elements; floats are in the total order."""
     if t is PRED:
         key = builder.convert("zext", value, I8)
     elif t.is_floating:
@@ -70,7 +69,7 @@ def _without_sign(builder: Builder, value: Value) -> Value:
 
 
 def sort_key(sort: Instruction) -> SortKey | None:
-    """The key by which a sort's comparator compares; None if it does anything else."""
+    """The key that a sort compares; None if its comparator is of another form."""
     root = sort.to_apply.root_instruction
     if root.op is not opcodes.COMPARE or root.attributes_as(CompareAttributes).direction not in (
         ComparisonDirection.LT,
@@ -89,7 +88,7 @@ def sort_key(sort: Instruction) -> SortKey | None:
 
 
 def _correspond(left: Instruction, right: Instruction) -> bool:
-    """Whether two instructions are the same of the left and of the right element."""
+    """Whether two instructions are the same function of the left and of the right element."""
     pending, known = [(left, right)], set[tuple[Instruction, Instruction]]()
     while pending:
         pair = pending.pop()

@@ -1,7 +1,4 @@
-"""Elements of what has no operands: iota, constants, and the ids of the device.
-
-Must not know: where large constants lie (they are sources, as parameters are).
-"""
+"""Lowers operations without operands: iota and constants with equal elements. Other constants are loads."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def iota(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
 
 @LOWERINGS.rule(opcodes.CONSTANT)
 def constant(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
-    """A constant whose elements are all the same; others lie in memory."""
+    """A constant whose elements are all the same; other constants are in memory."""
     number = uniform_value(instruction)
     if number is None:
         raise UnsupportedError(
@@ -39,7 +36,7 @@ def constant(lowering: Lowering, instruction: Instruction, index: Index) -> Elem
 
 
 def uniform_value(instruction: Instruction) -> Any:
-    """The element of a constant whose elements all have the same bits; None if they differ."""
+    """The element of a constant whose elements have the same bits; None if they differ."""
     array: np.ndarray[Any, Any] = np.ascontiguousarray(instruction.literal.array)
     if not array.size:
         return None

@@ -1,6 +1,6 @@
-"""Elements of tuples inside fused and scalar computations: lists of elements.
+"""Lowers tuples inside of fused and scalar computations: lists of elements.
 
-Must not know: tuples in memory, which the program resolves.
+Tuples in memory are not lowered: the back end resolves them.
 """
 
 from __future__ import annotations

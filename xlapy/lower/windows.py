@@ -1,6 +1,6 @@
-"""Where windows meet their base area: the place of a window's element, whether there is one.
+"""Maps positions in windows to positions in the base area: strides, paddings and dilations.
 
-Owns: the arithmetic of strides, paddings and dilations. Must not know: what is done with the elements.
+Does not depend on what is done with the elements.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The offsets at which a window, at a position of it, may meet elements of one dimension: `count` from `first` on.
+    """The offsets at which a window may meet elements of one dimension: `count` of them, from `first` on.
 
-    is_exact: each of them meets an element of a base area without holes.
+    is_exact: each offset meets an element, and the base area is not dilated.
     """
 
     position: Affine
@@ -30,7 +30,7 @@ class Span:
 
 
 def window_span(lowering: Lowering, position: Affine, dimension: WindowDimension, size: int) -> Span:
-    """The whole window; where its position is the same for all lanes, just the part of it inside the base area."""
+    """The span of the whole window; if its position is the same for all lanes, of its part in the base area."""
     start, builder = position * dimension.stride - dimension.padding_low, lowering.builder
     whole = Span(position, dimension, size, Affine(), dimension.size)
     if dimension.dilated_size == 1 or dimension.dilated_size > dimension.size or dimension.base_dilation > 1:
@@ -46,7 +46,7 @@ def window_span(lowering: Lowering, position: Affine, dimension: WindowDimension
 
 
 def span_positions(lowering: Lowering, spans: Sequence[Span], offsets: Index) -> tuple[Index, Value | None]:
-    """Which element a window meets at offsets into the spans, and whether it meets one (None: always)."""
+    """The element that a window meets at offsets in the spans, and the condition that there is one; None if always."""
     places: list[Affine] = []
     condition: Value | None = None
     for span, offset in zip(spans, offsets, strict=True):
@@ -62,7 +62,7 @@ def span_positions(lowering: Lowering, spans: Sequence[Span], offsets: Index) ->
 def window_position(
     lowering: Lowering, index: Index, offsets: Index, window: Window, sizes: Sequence[int]
 ) -> tuple[Index, Value | None]:
-    """Which element of the base area a window position meets at an offset, and whether it meets one (None: always)."""
+    """The element that a window meets at an offset, and the condition that there is one; None if always."""
     places: list[Affine] = []
     condition: Value | None = None
     for position, offset, dimension, size in zip(index, offsets, window.dimensions, sizes, strict=True):
@@ -81,5 +81,5 @@ def _place(
 
 
 def _on_base(position: Affine, offset: Affine, dimension: WindowDimension) -> Affine:
-    """A place of the base area, its holes counted."""
+    """The position in the dilated base area."""
     return position * dimension.stride + offset * dimension.window_dilation - dimension.padding_low

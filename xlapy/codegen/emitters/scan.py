@@ -50,7 +50,7 @@ class _ScanEmitter:
     def build(self) -> tuple[Kernel, int]:
         if math.prod(self.inner) > 1:
             return self.builder.kernel, self.scan_rows() * self.cost
-        if self.scan.regroups and not any(isinstance(e, ComplexElement) for e in self.initial):
+        if self.scan.can_be_reordered and not any(isinstance(e, ComplexElement) for e in self.initial):
             return self.builder.kernel, self.scan_in_vectors() * self.cost
         return self.builder.kernel, self.scan_rows_in_lanes() * self.cost
 
