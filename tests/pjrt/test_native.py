@@ -25,7 +25,7 @@ WAKE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def call(name: str, **values: int):
-    """Calls an entry through the table, as a framework does; its arguments, or the error's code and message."""
+    """Calls an entry through the table, as a framework does; returns its arguments, or the error's code and message."""
     entry = read_words(native().table + HEADER_BYTES + 8 * ENTRIES.index(name), 1)[0]
     args = structure(name)(**{"struct_size": ctypes.sizeof(structure(name)), **values})
     error = ENTRY(entry)(ctypes.addressof(args))
@@ -38,7 +38,7 @@ def call(name: str, **values: int):
 
 
 def extension(name: str, **values: int):
-    """Calls an entry of the extension that has it."""
+    """Calls an entry of an extension."""
     number, names = next(item for item in EXTENSIONS.items() if name in item[1])
     at = read_words(native().table + 8, 1)[0]
     while read_words(at, 2)[1] != number:
@@ -204,7 +204,7 @@ def test_host_layouts():
 
 
 def layout_of(order: tuple[int, ...]) -> tuple[ctypes.Array, ctypes.Array]:
-    """A PJRT_Buffer_MemoryLayout with what it points to."""
+    """A PJRT_Buffer_MemoryLayout and the array that it points to."""
     minor_to_major = (ctypes.c_int64 * max(1, len(order)))(*order[::-1])
     words = (ctypes.c_int64 * 10)(80, 0, 56, 0, ctypes.addressof(minor_to_major), len(order), 0, 0, 0, 0)
     return words, minor_to_major

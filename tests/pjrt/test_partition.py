@@ -1,4 +1,4 @@
-"""Programs cut up among devices: what each runs on its parts gives the parts of the whole program's result."""
+"""Partitioned programs: the shards that the devices compute are those of the whole program's result."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MESH = 'sdy.mesh @mesh = <["x"=2, "y"=2]>'
 
 
 def run_parts(intake: PartitionedProgram, parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """The result of each of four partitions."""
+    """The result on each of four partitions."""
     executable = xla.Client("cpu", devices=4).compile(intake.module, 1, 4)
     return list(executable.execute_sharded(parts))
 
 
 def quarters(array: Any) -> list[Any]:
-    """The parts of an array that is cut in two along each of two dimensions, by device."""
+    """The shards, by device, of an array that is split in two along each of two dimensions."""
     return [part for half in np.split(array, 2, axis=0) for part in np.split(half, 2, axis=1)]
 
 
@@ -50,7 +50,7 @@ def test_a_product_of_sharded_matrices() -> None:
         np.testing.assert_allclose(np.asarray(result), np.split(expected, 2)[device // 2], rtol=1e-5, atol=1e-6)
 
 
-def test_a_region_by_hand() -> None:
+def test_a_manual_computation() -> None:
     text = f"""module {{ {MESH}
       func.func public @main(%a: tensor<4x4xf32>) -> tensor<2x4xf32> {{
         %0 = sdy.manual_computation(%a) in_shardings=[<@mesh, [{{"x"}}, {{"y"}}]>]
@@ -71,8 +71,8 @@ def test_a_region_by_hand() -> None:
         np.testing.assert_array_equal(np.asarray(result), expected[device % 2])
 
 
-def test_asynchronous_collectives_in_an_order_asked_for() -> None:
-    """A region by hand may start a collective and have its result later; what is to be first changes no value."""
+def test_asynchronous_collectives_with_control_dependencies() -> None:
+    """A manual computation may start a collective and use its result later; control dependencies change no value."""
     text = f"""module {{ {MESH}
       func.func public @main(%a: tensor<4x4xf32>) -> tensor<4x4xf32> {{
         %0 = sdy.manual_computation(%a) in_shardings=[<@mesh, [{{"x"}}, {{"y"}}]>]
@@ -112,8 +112,8 @@ def test_damaged_programs() -> None:
         load_program(b"ML\xefR sdy", "mlir", 4)
 
 
-def test_addends() -> None:
-    """What devices have of a sum; an operation that does nothing leaves the sharding of what it is given alone."""
+def test_partial_sums() -> None:
+    """Each device holds a partial sum; an identity operation does not change the sharding of its operand."""
     text = f"""module {{ {MESH}
       func.func @main(%a: tensor<4xi32> {{sdy.sharding = #sdy.sharding<@mesh, [{{}}]>}})
           -> (tensor<4xi32> {{sdy.sharding = #sdy.sharding<@mesh, [{{}}], unreduced={{"x", "y"}}>}}) {{

@@ -1,4 +1,4 @@
-"""Results: `Buffer` behaves as the array it holds."""
+"""`Buffer` behaves like the array that it holds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_dlpack_reads_it_without_a_copy(buffer: Buffer):
     assert buffer.__dlpack_device__() == (1, 0)
 
 
-def test_it_is_immutable(buffer: Buffer):
+def test_buffers_are_immutable(buffer: Buffer):
     with pytest.raises(ValueError, match="read-only"):
         np.asarray(buffer)[0] = 1
 
@@ -61,5 +61,5 @@ def test_types_of_ml_dtypes():
     assert np.asarray(buffer).dtype == ml_dtypes.bfloat16
 
 
-def test_jax_takes_it(buffer: Buffer):
+def test_jax_accepts_buffers(buffer: Buffer):
     assert np.array_equal(jnp.asarray(buffer), buffer.array)

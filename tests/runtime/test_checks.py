@@ -1,4 +1,4 @@
-"""Looking for NaN and infinities: both platforms name the instruction that makes one, in which turn of which loop."""
+"""Checks for NaN and infinity: both platforms name the instruction that produces one, and the loop iteration."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def failure(platform: str, text: str, *arguments: Any, **checks: bool) -> str:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_the_turns_of_loops_and_the_source_line(platform):
-    """After 24 subtractions the smallest number is below zero: in the turn 4 of the third time of ten."""
+def test_errors_name_loop_iterations_and_the_source_line(platform):
+    """After 24 subtractions the smallest number is below zero: in iteration 4 of the third loop of ten iterations."""
     message = failure(platform, LOOPS, np.array([100, 90, 24.5, 80], np.float32), check_nans=True)
     assert "q" in message.split(" ")[0] and " (sqrt) at model.py:9 is the first to make a NaN: [" in message
     assert message.endswith(", in iteration 4 of inner of iteration 2 of outer")
@@ -93,7 +93,7 @@ def test_the_turns_of_loops_and_the_source_line(platform):
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_infinities_but_for_those_that_the_program_holds(platform):
+def test_infinities_except_constants_of_the_program(platform):
     x = np.array([100, 50, 30, 20], np.float32)
     message = failure(platform, MAXIMUM, x, check_infs=True)
     assert " (divide) is the first to make an infinity: [ inf -1. -0.428571 -0.25 ]; operand 0 = [100." in message
@@ -104,7 +104,7 @@ def test_infinities_but_for_those_that_the_program_holds(platform):
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_what_is_passed_in_is_not_made(platform):
+def test_nans_in_arguments_are_not_reported(platform):
     nans = np.full(4, np.nan, np.float32)
     result = xla.Client(platform).compile(LOOPS, check_nans=True, check_infs=True)(nans)
     assert np.isnan(np.asarray(result)).all()
@@ -166,7 +166,7 @@ def test_the_flags(monkeypatch: pytest.MonkeyPatch):
         assert xla.Client("cpu").compile(MAXIMUM, check_infs=False)(x).shape == (4,)
 
 
-def test_without_checks_there_is_nothing_of_them():
+def test_programs_without_checks_contain_no_checks():
     executable = xla.Client("cpu").compile(LOOPS)
     assert executable.program.compiled.program.callbacks == []
     assert executable.program.fast_path is not None
@@ -176,8 +176,8 @@ def test_without_checks_there_is_nothing_of_them():
         watched.serialize()
 
 
-def test_watched_programs_give_the_same_bits():
-    """They use other memory, no more: sorts, updates and loops in place, of random and of sample modules."""
+def test_programs_with_checks_return_the_same_bits():
+    """Only their use of memory differs: sorts, updates and loops in place, of random and of sample modules."""
     texts = [sample.text for family in ("indexing", "sorting", "control") for sample in samples_of(family)][::9]
     texts += [random_module(seed, instructions=12).to_text(print_large_constants=True) for seed in range(2)]
     compared = 0
@@ -202,8 +202,8 @@ def bits(value: Any) -> Any:
     return np.asarray(value).tobytes() if hasattr(value, "__array__") else None
 
 
-def test_a_nan_that_only_the_kernel_makes():
-    """On cpu, the denormal square is 0; one by one, on the interpreter, it is not."""
+def test_a_nan_that_only_the_fused_kernel_produces():
+    """On cpu the denormal square is 0; on the interpreter, which runs single instructions, it is not."""
     text = """HloModule m
     ENTRY main {
       x = f32[2] parameter(0)

@@ -1,4 +1,4 @@
-"""`Client` and `Executable`: what compiles, what runs, what is refused."""
+"""`Client` and `Executable`: programs that compile and run, and programs that are rejected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_programs_of_all_kinds_compile(client: xla.Client, program: object):
     assert np.array_equal(result, [12, 24, 36])
 
 
-def test_an_executable_tells_what_it_is(client: xla.Client):
+def test_the_properties_of_an_executable(client: xla.Client):
     axpy = client.compile(AXPY)
     assert (axpy.name, axpy.platform) == ("axpy", "interpreter")
     assert axpy.program_shape.to_text() == "(a: f32[], x: f32[3], y: f32[3]) -> f32[3]"
@@ -48,7 +48,7 @@ def test_an_executable_tells_what_it_is(client: xla.Client):
     assert repr(client) == "<Client interpreter>"
 
 
-def test_tuples_come_back_as_tuples(client: xla.Client):
+def test_tuples_are_returned_as_tuples(client: xla.Client):
     b = xla.XlaBuilder("t")
     one = ops.constant(b, np.float32(1))
     ops.tuple(b, [one, ops.tuple(b, [one, one])])
@@ -77,7 +77,7 @@ def test_the_observer_sees_every_instruction(client: xla.Client):
     assert seen == steps
 
 
-def test_wrong_programs(client: xla.Client):
+def test_invalid_programs(client: xla.Client):
     with pytest.raises(xla.errors.ParseError, match="unknown operation 'ad'; did you mean"):
         client.compile(AXPY.replace(" add(", " ad("))
     with pytest.raises(xla.errors.VerificationError, match=r"main: sum \(add\)"):
@@ -111,7 +111,9 @@ def test_the_default_platform_is_cpu(monkeypatch: pytest.MonkeyPatch):
     assert xla.Client().platform == "interpreter"
 
 
-def test_the_default_platform_gives_way(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+def test_the_default_platform_falls_back_to_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
     def refuse(*_: object) -> None:
         raise xla.errors.UnsupportedError("sum (add) does not run here")
 
@@ -125,7 +127,7 @@ def test_the_default_platform_gives_way(monkeypatch: pytest.MonkeyPatch, caplog:
         xla.Client("cpu").compile(AXPY)
 
 
-def test_unknown_platforms_name_the_known():
+def test_the_error_for_an_unknown_platform_lists_the_known_ones():
     with pytest.raises(
         xla.errors.InvalidArgumentError, match=r"unknown platform 'tpu'; known platforms: .*interpreter"
     ):

@@ -1,4 +1,4 @@
-"""Registering custom-call targets, and Python functions as targets of programs that a client runs."""
+"""Registration of custom-call targets, and Python functions as targets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def call(result: str = "f32[2,3]", more: str = "") -> str:
     return entry(CALL.format(result=result) + more, "double { a = f32[3] parameter(0)\n ROOT b = f32[3] add(a, a) }")
 
 
-# -- registering
+# -- registration
 
 
-def test_an_unknown_target_is_refused_when_the_program_is_compiled() -> None:
+def test_an_unknown_target_is_rejected_at_compile_time() -> None:
     text = entry('ROOT r = f32[] custom-call(), custom_call_target="normalise"')
     message = (
         r"^r \(custom-call\): no custom-call target 'normalise' is registered for \w+ "
@@ -38,7 +38,7 @@ def test_an_unknown_target_is_refused_when_the_program_is_compiled() -> None:
         make_client().compile(text)
 
 
-def test_without_any_targets_the_message_says_so() -> None:
+def test_the_message_without_any_registered_targets() -> None:
     with pytest.raises(
         UnsupportedError,
         match=r"'topk' is registered for \w+ \(did you mean 'TopK'\?\); registered: none; built in",
@@ -46,7 +46,7 @@ def test_without_any_targets_the_message_says_so() -> None:
         run(entry('ROOT r = f32[] custom-call(), custom_call_target="topk"'))
 
 
-def test_a_target_that_is_gone_is_missed_when_the_program_runs() -> None:
+def test_an_unregistered_target_is_an_error_at_run_time() -> None:
     with registered(np.sin):
         executable = make_client().compile(call())
     with pytest.raises(UnsupportedError, match=r"^r \(custom-call\): no custom-call target 'target'"):
@@ -77,22 +77,22 @@ def test_the_last_registration_counts() -> None:
         ),
     ],
 )
-def test_what_cannot_be_registered(arguments: tuple[Any, ...], message: str) -> None:
+def test_invalid_registrations(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         xla.register_custom_call_target(*arguments)
 
 
-def test_only_what_is_registered_can_be_unregistered() -> None:
+def test_only_registered_targets_can_be_unregistered() -> None:
     with pytest.raises(
         InvalidArgumentError, match="no custom-call target 'nobody' is registered for interpreter or cpu"
     ):
         xla.unregister_custom_call_target("nobody")
 
 
-# -- what Python targets are given
+# -- operands of Python targets
 
 
-def test_operands_are_arrays_that_cannot_be_written_to() -> None:
+def test_operands_are_read_only_arrays() -> None:
     def look(x: Any) -> Any:
         assert type(x) is np.ndarray and x.dtype == np.float32 and x.flags.c_contiguous
         x[0, 0] = 5
@@ -114,8 +114,8 @@ def test_a_result_that_is_only_reshaped() -> None:
         assert make_client().compile(text)(X).array.tolist() == (-X).reshape(3, 1, 2).tolist()
 
 
-def test_an_operand_in_the_memory_of_another_type() -> None:
-    """Integers that overwrite the numbers which they are made of."""
+def test_an_operand_that_reuses_memory_of_another_type() -> None:
+    """Integers that overwrite the floating-point numbers from which they are computed."""
     text = entry(
         "x = f32[2,3] parameter(0)\n"
         'p = f32[2,3] custom-call(x), custom_call_target="target"\n'
@@ -138,7 +138,7 @@ def test_an_operand_that_is_only_reshaped_keeps_its_constraint() -> None:
 
 
 @pytest.mark.parametrize(("layout", "strides"), [("{1,0}", (12, 4)), ("{0,1}", (4, 8))])
-def test_operands_lie_as_the_constraints_say(layout: str, strides: tuple[int, int]) -> None:
+def test_operands_have_the_constrained_layouts(layout: str, strides: tuple[int, int]) -> None:
     met: list[Any] = []
 
     def look(x: Any) -> Any:
@@ -169,7 +169,7 @@ def test_tuples_and_tokens() -> None:
     assert met == [([1, 2], 7, None)]
 
 
-def test_what_a_target_can_ask_for() -> None:
+def test_what_a_target_can_query() -> None:
     met: dict[str, Any] = {}
 
     def look(x: Any, **info: Any) -> Any:
@@ -207,7 +207,7 @@ def test_a_called_computation_takes_only_what_it_declares() -> None:
         run(call(more=", to_apply=double"), X)
 
 
-def test_each_device_calls() -> None:
+def test_each_device_calls_the_target() -> None:
     line = 'ROOT r = s32[] custom-call(), custom_call_target="target"'
     text = f"HloModule m, replica_count=2\nENTRY e {{ {line} }}"
 
@@ -219,7 +219,7 @@ def test_each_device_calls() -> None:
         assert [int(np.asarray(value)) for value in executable.execute_sharded([[], []])] == [10, 11]
 
 
-# -- what they return
+# -- results of Python targets
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The flag `dump_to`: every module that is compiled leaves its text."""
+"""The flag `dump_to`: the text of every compiled module is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRY main {
 
 @pytest.fixture
 def set_flags(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
-    """Sets an environment variable and has the flags, which a process reads once, read again."""
+    """Sets an environment variable and reads the flags again, which a process normally reads once."""
 
     def set_variable(name: str, value: str) -> None:
         monkeypatch.setenv(name, value)

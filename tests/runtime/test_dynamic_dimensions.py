@@ -1,4 +1,4 @@
-"""Dynamic dimensions at the door: arguments and results of any size up to the bound, feeds, traces, `xlapy run`."""
+"""Dynamic dimensions in the runtime: arguments and results of any size up to the bound, feeds, traces, `xlapy run`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_arguments_that_do_not_fit(argument: Any, given: str):
         run(DOUBLE, argument)
 
 
-def test_a_static_dimension_beside_a_dynamic_one_takes_its_size_alone():
+def test_static_dimensions_next_to_dynamic_ones_are_exact():
     text = "HloModule m\nENTRY e {\n  ROOT x = f32[<=2,3] parameter(0)\n}\n"
     assert run(text, np.ones((1, 3), np.float32)).shape == (1, 3)
     with pytest.raises(InvalidArgumentError, match=r"takes f32\[<=2,3\] \(float32\), given float32\[2,2\]"):
@@ -91,7 +91,7 @@ ENTRY e {
 # -- between devices, and with the host
 
 
-def test_values_travel_with_their_sizes():
+def test_sent_values_keep_their_sizes():
     """Each of two devices sends its array to the other; their sizes differ."""
     pairs = 'frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}'
     text = module(
@@ -107,7 +107,7 @@ def test_values_travel_with_their_sizes():
     assert [np.asarray(result).tolist() for result in results] == [[2, 3], [1]]
 
 
-def test_what_is_fed_in_and_out_has_its_size():
+def test_fed_values_keep_their_sizes():
     text = module(
         """k = token[] after-all()
         i = (f32[<=3], token[]) infeed(k)
@@ -136,8 +136,8 @@ def test_traces_show_sizes():
     assert lines == ["main: r = f32[<=5] add(x, x) -> [2] [2. 4.]"]
 
 
-def test_a_nan_in_padding_is_none():
-    """The square root of -1 lies beyond the size; within, it is found."""
+def test_nans_in_padding_are_ignored():
+    """The square root of -1 in the padding is ignored; within the size, it is found."""
     text = """HloModule m
 ENTRY main {
   x = f32[3] parameter(0)

@@ -1,4 +1,4 @@
-"""What an executable tells of itself: its module as it runs, its cost, its memory."""
+"""Properties of an executable: its optimized module, its cost, its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear algebra by LAPACK on both platforms: what JAX lowers to on CPU, XLA's own targets, the operations.
+"""Linear algebra through LAPACK on both platforms: the targets of JAX's CPU, XLA's own targets, the operations.
 
 Factors are judged by what they are factors of: two versions of LAPACK may choose other signs and other orders.
 """
@@ -36,7 +36,7 @@ def sixty_four_bits():
 
 
 def lowered(function: Callable[..., Any], *arguments: Any) -> str:
-    """The program that JAX gives to XLA:CPU."""
+    """The program that JAX passes to XLA:CPU."""
     module = jax.jit(function).lower(*arguments).compiler_ir("hlo")
     return module.as_hlo_module().to_string(print_options(print_large_constants=True))
 
@@ -67,7 +67,7 @@ def definite(matrices: Array) -> Array:
 
 
 def assert_near(actual: Array, expected: Array, size: int = 8) -> None:
-    """Within some roundings of the largest element."""
+    """Asserts equality within a few rounding errors of the largest element."""
     assert actual.shape == expected.shape
     scale = np.max(np.abs(expected), initial=1.0)
     assert np.max(np.abs(actual - expected), initial=0.0) <= 30 * size * np.finfo(actual.dtype).eps * scale
@@ -79,7 +79,7 @@ def assert_orthonormal(columns: Array) -> None:
     assert_near(gram, np.broadcast_to(np.eye(size, dtype=columns.dtype), gram.shape), max(columns.shape[-2:]))
 
 
-# -- what JAX lowers to
+# -- targets of JAX
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_qr(client: xla.Client, dtype: str, shape: tuple[int, ...]):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
-def test_qr_with_pivots(client: xla.Client, dtype: str):
+def test_qr_with_pivoting(client: xla.Client, dtype: str):
     a = numbers(dtype, 3, 6, 4)
     q, r, order = run(client, lambda a: lax_linalg.qr(a, pivoting=True), a)
     assert_near(q @ r, np.take_along_axis(a, order[:, None, :], axis=-1))
@@ -191,7 +191,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_unique_is_what_jax_computes(client: xla.Client, name: str, dtype: str):
+def test_unique_results_equal_those_of_jax(client: xla.Client, name: str, dtype: str):
     function, shapes = PROGRAMS[name]
     arguments = [numbers(dtype, *shape, seed=number) for number, shape in enumerate(shapes)]
     expected = jax.tree.leaves(jax.jit(function)(*arguments))
@@ -223,7 +223,7 @@ def test_triangular_solve(client: xla.Client, transposition: str, lower: bool, l
 
 
 @pytest.mark.parametrize("name", ["cholesky", "lu", "qr", "eigh", "eig", "schur", "hessenberg"])
-def test_few_numbers_or_none(client: xla.Client, name: str):
+def test_small_and_empty_matrices(client: xla.Client, name: str):
     function = getattr(lax_linalg, name)
     shapes = [(0, 3, 3), (1, 1), *([(0, 0)] if name != "hessenberg" else [])]  # JAX has no reflectors of -1 scalars
 
@@ -236,7 +236,7 @@ def test_few_numbers_or_none(client: xla.Client, name: str):
 
 
 @pytest.mark.parametrize("name", ["cholesky", "eigh", "eig", "schur", "svd", "svd_qr", "lu", "qr"])
-def test_what_is_not_finite_comes_to_an_end(client: xla.Client, name: str):
+def test_matrices_with_nan_or_infinity_terminate(client: xla.Client, name: str):
     a = np.stack([np.eye(40)] * 3).astype(np.float32)
     a[1, 30, 20] = a[1, 20, 30] = np.nan
     a[2] = np.inf
@@ -247,14 +247,14 @@ def test_what_is_not_finite_comes_to_an_end(client: xla.Client, name: str):
     assert all(any(not np.isfinite(each[n]).all() for each in floats) for n in (1, 2))
 
 
-def test_a_matrix_that_is_not_definite_gives_nan_alone(client: xla.Client):
+def test_only_indefinite_matrices_of_a_batch_become_nan(client: xla.Client):
     a = np.stack([4 * np.eye(3), -np.eye(3)])
     (factor,) = run(client, lax_linalg.cholesky, a)
     np.testing.assert_array_equal(factor[0], 2 * np.eye(3))
     assert np.isnan(factor[1][np.tril_indices(3)]).all()
 
 
-# -- targets by hand
+# -- handwritten custom calls
 
 
 def call_text(target: str, operands: list[str], result: str, config: str) -> str:
@@ -314,13 +314,13 @@ def call_text(target: str, operands: list[str], result: str, config: str) -> str
         ),
     ],
 )
-def test_a_call_that_does_not_fit_is_refused(client: xla.Client, text: str, message: str):
+def test_invalid_calls_are_rejected(client: xla.Client, text: str, message: str):
     with pytest.raises(UnsupportedError, match=message):
         client.compile(text)
 
 
-def test_the_bytes_of_a_layout_count(client: xla.Client):
-    """Row-major operands and results are the transposes to LAPACK: of A^T the upper factor is the lower one of A."""
+def test_operand_layouts_are_honored(client: xla.Client):
+    """LAPACK sees row-major operands and results as their transposes: the upper factor of A^T is the lower one of A."""
     a = definite(numbers("complex128", 2, 4, 4))
     text = call_text(
         "lapack_zpotrf_ffi", ["c128[2,4,4]{2,1,0}"], "(c128[2,4,4]{2,1,0}, s32[2]{0})", "{uplo = 85 : ui8}"
@@ -331,7 +331,7 @@ def test_the_bytes_of_a_layout_count(client: xla.Client):
     assert not np.asarray(info).any()
 
 
-def test_columns_that_are_fixed_go_first(client: xla.Client):
+def test_fixed_columns_come_first(client: xla.Client):
     a, fixed = numbers("float64", 5, 4), np.array([0, 0, 7, 0], np.int32)
     text = call_text("lapack_dgeqp3_ffi", ["f64[5,4]{0,1}", "s32[4]{0}"], "(f64[5,4]{0,1}, s32[4]{0}, f64[4]{0})", "{}")
     packed, order, _ = map(np.asarray, client.compile(text)(a, fixed))
@@ -341,7 +341,7 @@ def test_columns_that_are_fixed_go_first(client: xla.Client):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
-def test_own_targets_of_xla(client: xla.Client, dtype: str):
+def test_targets_of_xla(client: xla.Client, dtype: str):
     t = {"float32": "f32", "complex128": "c128"}[dtype]
     a = numbers(dtype, 2, 5, 3)
     text = f"""HloModule m
@@ -403,7 +403,7 @@ CSR = """HloModule m
     }"""
 
 
-def test_a_product_of_a_sparse_matrix(client: xla.Client):
+def test_sparse_matrix_product(client: xla.Client):
     elements, columns = np.arange(1.0, 7), np.array([4, 0, 1, 1, 3, 99], np.int32)
     dense = np.zeros((3, 5))
     for row, column, element in zip([0, 2, 2, 2, 2], columns[:5], elements[:5], strict=True):
@@ -417,12 +417,12 @@ def test_a_product_of_a_sparse_matrix(client: xla.Client):
         client.compile(CSR)(elements, np.array([0, 1, 1, 7], np.int32), columns, b)
 
 
-# -- operations, and what is native on cpu
+# -- operations, and native calls on cpu
 
 
 @pytest.mark.parametrize("element", ["f32", "c128", "bf16"])
 @pytest.mark.parametrize("lower", ["true", "false"])
-def test_cholesky_beyond_the_size_of_exact_computation(client: xla.Client, element: str, lower: str):
+def test_cholesky_of_large_matrices(client: xla.Client, element: str, lower: str):
     text = f"""HloModule m
     ENTRY e {{
       a = {element}[2,50,50] parameter(0)
@@ -448,7 +448,7 @@ def test_calls_are_native_and_serializable():
     np.testing.assert_array_equal(np.asarray(again(a)), np.asarray(executable(a)))
 
 
-def test_a_call_leaves_its_operands_as_they_are():
+def test_calls_do_not_modify_their_operands():
     a, b = definite(numbers("float32", 3, 40, 40)), numbers("float32", 3, 40, 2)
     program = CLIENTS["cpu"].compile(lowered(lambda a, b: (lax_linalg.cholesky(a), a, lax_linalg.lu(a)[0] @ b), a, b))
     before = a.copy()
@@ -458,7 +458,7 @@ def test_a_call_leaves_its_operands_as_they_are():
     np.testing.assert_array_equal(a, before)
 
 
-def test_a_registered_target_goes_first(client: xla.Client):
+def test_registered_targets_take_precedence(client: xla.Client):
     text = call_text("lapack_spotrf_ffi", ["f32[2,2]{0,1}"], "(f32[2,2]{0,1}, s32[])", "{uplo = 76 : ui8}")
     xla.register_custom_call_target("lapack_spotrf_ffi", lambda a: (a + 1, np.int32(7)))
     try:

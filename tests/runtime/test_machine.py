@@ -21,7 +21,7 @@ def test_types_without_measurement_count_as_f32():
     assert ROOFLINE.arithmetic_seconds({"f32": 200.0, "i32": 50.0, "f16": 100.0}) == 4.0
 
 
-def test_what_fits_into_a_cache_moves_at_its_rate():
+def test_working_sets_use_the_bandwidth_of_their_cache():
     assert ROOFLINE.memory_seconds(400, 400) == 30.0
     assert ROOFLINE.memory_seconds(40000, 0) == 10000.0
     assert ROOFLINE.memory_seconds(40000, 0, footprint=800) == 1000.0
@@ -48,7 +48,7 @@ def test_the_roofline_is_measured_once(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "type"), ARITHMETIC.items())
-def test_kernels_of_arithmetic_do_every_round_of_every_piece(name, type):
+def test_arithmetic_kernels_run_every_iteration_of_every_piece(name, type):
     block = (ctypes.c_int64 * BLOCK)(7)
     memory = np.frombuffer(block, np.int64)
     memory[1:SUM] = np.ones(8, type.dtype).view(np.int64)[0]
@@ -61,7 +61,7 @@ def test_kernels_of_arithmetic_do_every_round_of_every_piece(name, type):
     np.testing.assert_array_equal(memory[SUM:].view(type.dtype), expected)
 
 
-def test_several_threads_can_do_what_one_can(folder):
+def test_several_threads_are_at_least_as_fast_as_one(folder):
     found = machine_roofline()
     assert found.one.threads == 1
     assert all(found.all.operations[name] >= count > 1e6 for name, count in found.one.operations.items())
@@ -70,7 +70,7 @@ def test_several_threads_can_do_what_one_can(folder):
 
 
 @pytest.mark.parametrize("damage", ["", "[]", '{"processor": "p"}', "\xff"])
-def test_a_damaged_file_is_measured_anew(folder, damage, monkeypatch):
+def test_a_damaged_file_is_replaced_by_a_new_measurement(folder, damage, monkeypatch):
     machine_roofline()
     (file,) = folder.iterdir()
     file.write_bytes(damage.encode("latin-1"))
@@ -85,12 +85,12 @@ def test_the_roofline_is_measured_anew_on_request(folder, monkeypatch):
     assert machine_roofline(anew=True) == other and machine_roofline() == other
 
 
-def test_without_a_directory_nothing_is_kept(folder):
+def test_without_a_directory_nothing_is_cached(folder):
     folder.write_text("a file, not a directory")
     assert machine_roofline().one.threads == 1
     assert folder.read_text() == "a file, not a directory"
 
 
-def test_the_clock_runs():
+def test_the_tick_counter_advances():
     first = machine.ticks()
     assert machine.ticks() > first

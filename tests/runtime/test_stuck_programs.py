@@ -1,4 +1,4 @@
-"""Random programs whose devices go different ways end, or say at once who waits for whom; no thread outlives them."""
+"""Random programs whose devices diverge finish or report their deadlock at once; no thread outlives them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKEN = "k = token[] after-all() "
 
 
 def groups(rng: random.Random, replicas: int) -> str:
-    """All in one, or groups of one size."""
+    """Replica groups: all devices in one, or groups of equal size."""
     size = rng.choice([n for n in range(1, replicas + 1) if replicas % n == 0])
     ids = rng.sample(range(replicas), replicas)
     rows = [ids[i : i + size] for i in range(0, replicas, size)]
@@ -48,7 +48,7 @@ def permute(rng: random.Random, replicas: int) -> str:
 
 
 def transfer(rng: random.Random, replicas: int) -> str:
-    """A send, a recv or both, with or without named pairs."""
+    """A send, a recv or both, with or without source-target pairs."""
     source, target = rng.sample(range(replicas), 2)
     more = f", channel_id={rng.randint(1, 2)}"
     if rng.random() < 0.6:
@@ -95,7 +95,7 @@ BODIES: list[Callable[[random.Random, int], str]] = [
 
 
 def program(seed: int) -> tuple[str, int]:
-    """Conditionals on the replica, and loops that some replicas run more often than others."""
+    """Conditionals on the replica id, and loops whose trip count depends on the replica."""
     rng = random.Random(seed)
     replicas = rng.randint(2, 4)
     computations = [ADD]
@@ -125,7 +125,7 @@ def program(seed: int) -> tuple[str, int]:
 
 
 MOST_FED = 9
-"""Three loops of as many rounds."""
+"""Three loops of equal trip counts."""
 
 SAID = {
     "never finishes": r"the program can never finish: .* waits for ",
@@ -153,7 +153,7 @@ def outcome(seed: int) -> str:
     return "ends"
 
 
-def test_programs_end_or_say_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_finish_or_report_the_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
     values = Flags({"collective_timeout": 20})
     monkeypatch.setattr(flags, "current", lambda: values)
     threads = threading.active_count()

@@ -32,10 +32,10 @@ OUTCOME = re.compile(r"^(tests/\S.*?) (PASSED|FAILED|ERROR|SKIPPED)\b", re.MULTI
 UNFINISHED = re.compile(r"^(tests/\S+::\S+) *(?!.*(?:PASSED|FAILED|ERROR|SKIPPED))", re.MULTILINE)
 KINDS = {"passed": ("PASSED",), "failed": ("FAILED", "ERROR", "DIED"), "skipped": ("SKIPPED",)}
 LIMIT = 7200
-"""Seconds that a file may take: a hang is a failure."""
+"""Timeout of a test file in seconds. A hang counts as a failure."""
 
 
-# -- as a plugin of pytest, in the process of the tests
+# -- pytest plugin, in the process of the tests
 
 
 def pytest_addoption(parser):
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item.wanted]
 
 
-# -- as a program
+# -- command line
 
 
 def fetched(given: str | None) -> Path:
@@ -74,7 +74,7 @@ def fetched(given: str | None) -> Path:
 
 
 def outcomes(options: argparse.Namespace, checkout: Path, file: str, platforms: str, *tests: str) -> dict[str, str]:
-    """What became of each test, or of some tests of the file; of a process that died, of those that it had begun."""
+    """The outcome of each test, or of the given tests of a file; if the process died, of the tests that it started."""
     here = str(Path(__file__).parent)
     changes = {"JAX_PLATFORMS": platforms, "JAX_NUM_GENERATED_CASES": str(options.cases), "PYTHONPATH": here}
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "jax_suite"]

@@ -1,6 +1,6 @@
-"""JAX programs on the plugin, each in a process of its own, as JAX_PLATFORMS is read once.
+"""JAX programs on the plugin, each in its own process, because JAX reads JAX_PLATFORMS once.
 
-A program of `programs/` checks itself, mostly against JAX's own CPU in the same process, and prints `ok` at its end.
+Each program in `programs/` checks its results, mostly against JAX's own CPU, and prints `ok` at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def test_program(program):
     assert done.stdout.splitlines()[-1:] == ["ok"]
 
 
-def test_without_being_asked_for_it_costs_nothing():
+def test_the_plugin_is_not_loaded_unless_requested():
     module = "xlapy.pjrt.c_api.native_library"
     code = f"import jax, sys; jax.numpy.ones(3); print(jax.default_backend(), '{module}' in sys.modules)"
     for platforms in ("", "cpu"):
@@ -39,14 +39,14 @@ def test_without_being_asked_for_it_costs_nothing():
         assert "xlapy" not in done.stderr
 
 
-def test_alone_it_brings_the_cpu_that_callbacks_need():
+def test_the_plugin_enables_the_cpu_for_callbacks():
     done = run("-c", "import jax; print(jax.default_backend(), jax.devices('cpu')[0].platform)", platforms="xlapy")
     assert done.stdout.split() == ["xlapy", "cpu"], done.stderr
 
 
 @pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "raise ValueError('end')", "import os; os._exit(3)"])
-def test_the_process_ends_as_it_should(end):
-    """With arrays, functions and host memory alive."""
+def test_process_exit(end):
+    """Arrays, functions and host memory are still alive at exit."""
     code = (
         "import jax, jax.numpy as jnp, numpy as np\n"
         "f = jax.jit(lambda x: jnp.sin(x) @ x)\n"
@@ -80,15 +80,15 @@ y = jax.jit(lambda v: jax.lax.fori_loop(0, 2000, lambda i, c: step(c), v))(x)
 
 @pytest.mark.parametrize("program", [LONG, TOGETHER], ids=["alone", "together"])
 @pytest.mark.parametrize("end", ["", "raise ValueError('end')"])
-def test_the_process_ends_after_what_is_running(program, end):
-    """Handlers of the end may still use JAX."""
+def test_process_exit_waits_for_running_launches(program, end):
+    """Exit handlers may still use JAX."""
     done = run("-c", program + end, flags="--num_devices=4")
     assert done.returncode == bool(end) and done.stdout.split() == ["0.0", "3.0"], done.stderr
     assert "Fatal" not in done.stderr and "Check failed" not in done.stderr
 
 
 @pytest.mark.parametrize("devices", [1, 4])
-def test_interruptions_end_waiting_and_then_what_is_running(devices):
+def test_interrupts_end_waits_and_then_running_launches(devices):
     code = f"""
 import os, signal, threading, time, jax, numpy as np
 from jax.sharding import PartitionSpec as P
@@ -110,20 +110,20 @@ except KeyboardInterrupt:
     assert "Fatal" not in done.stderr
 
 
-def test_flags_that_are_wrong_are_errors_of_jax():
+def test_invalid_flags_are_errors_of_jax():
     done = run("-c", "import jax; jax.devices()", flags="--num_devices=0")
     assert done.returncode == 1
     assert "--num_devices is at least 1, given 0" in done.stderr
 
 
 @pytest.mark.parametrize(("asked", "flags", "devices"), [(-1, "", 1), (3, "", 3), (2, "--num_devices=4", 4)])
-def test_as_many_devices_as_the_flag_or_jax_asks_for(asked, flags, devices):
+def test_the_number_of_devices_follows_the_flag_or_jax(asked, flags, devices):
     code = f"import jax; jax.config.update('jax_num_cpu_devices', {asked}); print(len(jax.devices()))"
     assert run("-c", code, flags=flags).stdout.split() == [str(devices)]
 
 
 def test_executables_run_in_other_processes(tmp_path):
-    """By jax.experimental.serialize_executable, those of several devices with their shardings."""
+    """Through jax.experimental.serialize_executable; executables of several devices keep their shardings."""
     write = f"""
 import pickle, jax, jax.numpy as jnp, pytest
 from jax.experimental.serialize_executable import serialize
@@ -177,7 +177,7 @@ print(seen["cache_hits"], seen["cache_misses"])
 
 @pytest.mark.parametrize(("rounds", "runs"), [(0, 50_000), (3, 10_000)])
 def test_dispatches_do_not_leak(rounds, runs):
-    """Of short programs, and of loops whose rounds are not known, which are left to the worker."""
+    """Short programs, and loops of unknown trip count, which run asynchronously."""
     code = f"""
 import resource, jax, jax.numpy as jnp
 f = jax.jit(lambda x, y, n: (x + y, jax.lax.fori_loop(0, n, lambda i, v: v * y, x) if {rounds} else x * y))

@@ -1,4 +1,4 @@
-"""Which programs are long."""
+"""Which programs are estimated to be long-running."""
 
 from __future__ import annotations
 

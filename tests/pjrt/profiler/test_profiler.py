@@ -33,7 +33,7 @@ ENTRY main {
 
 
 def extension() -> int:
-    """The address of the extension for profilers."""
+    """The address of the profiler extension."""
     (address,) = read_words(native().table, 2)[1:]
     while read_words(address, 2)[1] != 1:
         (address,) = read_words(address, 3)[2:]
@@ -41,7 +41,7 @@ def extension() -> int:
 
 
 def ask(name: str, **values: int):
-    """Calls a function of the profiler's table; its arguments, or the error's code and message."""
+    """Calls a function of the profiler's table; returns its arguments, or the error's code and message."""
     table = read_words(extension(), 5)[3]
     place = table + 16 + 8 * PROFILER_ENTRIES.index(f"Profiler_{name}")
     args = structure(f"Profiler_{name}")(**values)

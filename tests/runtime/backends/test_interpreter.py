@@ -1,4 +1,4 @@
-"""What the interpreter refuses before it runs: sizes, depths, shapes, unknown constants; and that it runs the rest."""
+"""Limits of the interpreter that are checked before a run: sizes, call depth, shapes, elided constants."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_deep_calls_run_in_threads_and_inside_reducers():
     assert np.array_equal(np.asarray(results[0]), [-1, -2, -3, -4])
 
 
-def test_calls_beyond_the_limit_are_refused():
+def test_calls_beyond_the_limit_are_rejected():
     with pytest.raises(
         UnsupportedError, match=rf"call each other 5001 deep, .* follows at most {MAX_CALL_DEPTH} calls"
     ):
         xla.Client("interpreter").compile(chain(MAX_CALL_DEPTH))
 
 
-def test_shallow_programs_leave_the_recursion_limit_alone():
+def test_shallow_programs_do_not_change_the_recursion_limit():
     before = sys.getrecursionlimit()
     assert float(xla.Client("interpreter").compile(chain(20))(1.0)) == -1.0
     assert sys.getrecursionlimit() == before
@@ -69,7 +69,7 @@ def test_shallow_programs_leave_the_recursion_limit_alone():
         ),
     ],
 )
-def test_programs_larger_than_the_memory_are_refused_before_they_run(body: str, where: str):
+def test_programs_larger_than_the_memory_are_rejected_before_they_run(body: str, where: str):
     program = xla.Client("interpreter").compile(f"HloModule huge\nENTRY main {{\n {body}\n}}\n")
     with pytest.raises(
         ExecutionError, match=rf"^out of memory: the program needs {where}.*, [\d.]+ [kMGT]B are available$"
@@ -77,7 +77,7 @@ def test_programs_larger_than_the_memory_are_refused_before_they_run(body: str, 
         program()
 
 
-def test_shapes_that_numpy_has_no_arrays_for():
+def test_shapes_that_numpy_does_not_support():
     ones = ",".join(["1"] * 33)
     with pytest.raises(UnsupportedError, match="has 33 dimensions, the interpreter takes at most 32"):
         xla.Client("interpreter").compile(f"HloModule m\nENTRY main {{\n  ROOT x = f32[{ones}] parameter(0)\n}}\n")
@@ -87,7 +87,7 @@ def test_shapes_that_numpy_has_no_arrays_for():
         )
 
 
-def test_constants_that_were_left_out_of_the_text():
+def test_elided_constants():
     text = "HloModule m\nENTRY main {\n  ROOT c = f32[99] constant({...})\n}\n"
     with pytest.raises(
         UnsupportedError, match=r"^c is written \{...\}, so its elements are unknown; print the program"

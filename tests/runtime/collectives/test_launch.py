@@ -1,4 +1,4 @@
-"""Several devices in one process: the interface, runs that can never finish, errors, and what is refused."""
+"""Several devices in one process: the interface, deadlocks, errors, and unsupported programs."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_devices_of_a_client() -> None:
         ({"num_replicas": 2, "num_partitions": -1}, "given 2 and -1"),
     ],
 )
-def test_there_must_be_as_many_devices_as_the_program_takes(options: dict[str, int], message: str) -> None:
+def test_too_few_devices_are_an_error(options: dict[str, int], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         make_client(2).compile(module(SUM, 4, 2), **options)
 
 
-def test_arguments_are_checked_device_by_device() -> None:
+def test_arguments_are_checked_per_device() -> None:
     executable = compile_on_devices(module(SUM, 2))
     with pytest.raises(InvalidArgumentError, match="m runs on 2 devices, given arguments for 1"):
         executable.execute_sharded([[1]])
@@ -108,7 +108,7 @@ def test_a_program_built_with_the_builder() -> None:
     assert lists(executable.execute_sharded([floats([1, 2]), floats([3, 2])])) == [[0.25, 0.5], [0.75, 0.5]]
 
 
-def test_observers_know_the_device_by_its_thread() -> None:
+def test_observers_run_in_the_thread_of_the_device() -> None:
     seen: set[tuple[str, float]] = set()
 
     def observe(instruction: Instruction, _: Any, value: Any) -> None:
@@ -120,7 +120,7 @@ def test_observers_know_the_device_by_its_thread() -> None:
     assert seen == {("device 0", -1.0), ("device 1", -2.0)}
 
 
-def test_many_rounds_of_meetings() -> None:
+def test_many_collectives_in_a_loop() -> None:
     loop = """
     add { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }
     less { s = (s32[], s32[]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(200)
@@ -141,7 +141,7 @@ def test_many_rounds_of_meetings() -> None:
     assert lists(run_on_devices(module(entry, 4, computations=loop), arguments)) == values
 
 
-# -- runs that can never finish
+# -- deadlocks
 
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
 IDLE = "ROOT n = f32[] negate(p)"
@@ -154,7 +154,7 @@ ENDLESS = """yes { p = f32[] parameter(0) ROOT t = pred[] constant(true) }
 
 
 def diverge(bodies: list[str], choices: list[int]) -> list[Any]:
-    """Replicas of which each runs the body of its choice, on the scalar parameter p that is its number plus 1."""
+    """A program in which each replica runs the body of its choice on the scalar parameter p, its number plus 1."""
     branches = "".join(f"b{i} {{ p = f32[] parameter(0) {body} }}\n" for i, body in enumerate(bodies))
     names = ", ".join(f"b{i}" for i in range(len(bodies)))
     entry = f"""i = s32[] parameter(0) p = f32[] parameter(1)
@@ -164,7 +164,7 @@ def diverge(bodies: list[str], choices: list[int]) -> list[Any]:
     return run_on_devices(text, [[np.int32(choice), np.float32(d + 1)] for d, choice in enumerate(choices)])
 
 
-def test_devices_that_choose_the_same_meet() -> None:
+def test_devices_that_take_the_same_branch_synchronize() -> None:
     bodies = [IDLE, TOGETHER, TOGETHER.replace("x =", "y =")]
     assert lists(diverge(bodies, [1, 1])) == lists(diverge(bodies, [2, 2])) == [3, 3]
 
@@ -204,19 +204,19 @@ def test_a_channel_joins_different_instructions() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_run_that_can_never_finish_fails_at_once(bodies: list[str], choices: list[int], message: str) -> None:
+def test_a_deadlock_fails_at_once(bodies: list[str], choices: list[int], message: str) -> None:
     with pytest.raises(ExecutionError, match=f"^the program can never finish: .*{message}"):
         diverge(bodies, choices)
 
 
-def test_a_send_that_nobody_receives_is_an_error() -> None:
+def test_a_send_without_a_receive_is_an_error() -> None:
     sender = """k = token[] after-all() s = (f32[], u32[], token[]) send(p, k), channel_id=1
       d = token[] send-done(s), channel_id=1 ROOT r = f32[] copy(p)"""
     with pytest.raises(ExecutionError, match=r"^no device received what was sent by s \(send\) on device 1$"):
         diverge([IDLE, sender], [0, 1])
 
 
-def test_different_collectives_of_a_channel_do_not_meet() -> None:
+def test_different_collectives_on_a_channel_are_an_error() -> None:
     reduced = "ROOT x = f32[] all-reduce(p), channel_id=5, replica_groups={{0,1}}, to_apply=add"
     gathered = """q = f32[1] reshape(p) y = f32[2] all-gather(q), channel_id=5, replica_groups={{0,1}}, dimensions={0}
       z = f32[1] slice(y), slice={[0:1]} ROOT r = f32[] reshape(z)"""
@@ -240,7 +240,7 @@ def test_devices_are_named_by_replica_and_partition() -> None:
 
 
 @pytest.mark.usefixtures("short_timeout")
-def test_a_device_waits_for_one_that_runs_only_so_long() -> None:
+def test_waiting_for_a_running_device_times_out() -> None:
     with pytest.raises(
         ExecutionError,
         match=r"^waited for 1 seconds: x \(all-reduce\) on device 0 waits for device 1; device 1 is running$",
@@ -253,7 +253,7 @@ FED_SUM = f"{FED.replace('ROOT r', 'f')} ROOT s = f32[] all-reduce(f), replica_g
 
 
 @pytest.mark.usefixtures("short_timeout")
-def test_a_device_waits_for_the_host_only_so_long() -> None:
+def test_waiting_for_the_host_times_out() -> None:
     with pytest.raises(ExecutionError, match=r"^i \(infeed\) waits for the host: nothing came within 1 seconds$"):
         run_on_devices(module(FED))
     executable = compile_on_devices(module(FED_SUM, 2))
@@ -265,7 +265,7 @@ def test_a_device_waits_for_the_host_only_so_long() -> None:
         executable.execute_sharded([[], []])
 
 
-def test_waiting_for_the_host_is_no_deadlock() -> None:
+def test_waiting_for_the_host_is_not_a_deadlock() -> None:
     executable = compile_on_devices(module(FED_SUM, 2))
     executable.devices[0].transfer_to_infeed(1)
     feeder = threading.Timer(0.2, executable.devices[1].transfer_to_infeed, [10])
@@ -276,7 +276,7 @@ def test_waiting_for_the_host_is_no_deadlock() -> None:
 # -- errors of one device
 
 
-def test_an_error_on_one_device_ends_the_others_and_names_it() -> None:
+def test_an_error_on_one_device_cancels_the_others_and_names_it() -> None:
     def observe(instruction: Instruction, _: Any, __: Any) -> None:
         if instruction.op is opcodes.NEGATE:
             raise ZeroDivisionError("observed")
@@ -297,7 +297,7 @@ def test_an_error_on_one_device_ends_the_others_and_names_it() -> None:
     assert threading.active_count() == before
 
 
-def test_a_single_device_raises_its_error_as_it_is() -> None:
+def test_a_single_device_raises_its_error_unchanged() -> None:
     def observe(instruction: Instruction, _: Any, __: Any) -> None:
         raise ZeroDivisionError(instruction.name)
 
@@ -305,7 +305,7 @@ def test_a_single_device_raises_its_error_as_it_is() -> None:
         compile_on_devices(module(f"p = f32[] parameter(0) {TOGETHER}"))(1, observer=observe)
 
 
-def test_control_c_ends_all_devices() -> None:
+def test_control_c_stops_all_devices() -> None:
     main = threading.main_thread().ident
     assert main is not None
 
@@ -335,7 +335,7 @@ def test_the_first_failure_counts() -> None:
         rendezvous.join(1, "key", [0, 1], None, "here", "")
 
 
-# -- programs still to be partitioned
+# -- programs that are not partitioned yet
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_the_first_failure_counts() -> None:
         "{mesh['x'=2], replicated}",
     ],
 )
-def test_values_that_every_partition_has_whole(sharding: str) -> None:
+def test_shardings_with_whole_values_on_every_partition(sharding: str) -> None:
     text = module(f"p = f32[4] parameter(0), sharding={sharding} ROOT r = f32[4] negate(p)", 1, 2)
     assert lists(run_on_devices(text, [floats([1, 2, 3, 4])] * 2)) == [[-1, -2, -3, -4]] * 2
 
@@ -366,7 +366,7 @@ def test_values_that_every_partition_has_whole(sharding: str) -> None:
         ("(f32[4], f32[4])", "{{replicated}, {devices=[2]<=[2]}}"),
     ],
 )
-def test_values_that_are_split_are_refused(shape: str, sharding: str) -> None:
+def test_shardings_that_split_values_are_rejected(shape: str, sharding: str) -> None:
     text = module(f"ROOT p = {shape} parameter(0), sharding={sharding}", 1, 2)
     with pytest.raises(UnsupportedError, match=r"p \(parameter\) has sharding=.*, which splits its value over"):
         make_client(2).compile(text)
@@ -375,17 +375,17 @@ def test_values_that_are_split_are_refused(shape: str, sharding: str) -> None:
     make_client(2).compile(scheduled)
 
 
-def test_transfers_bound_to_one_partition_are_refused() -> None:
+def test_transfers_bound_to_one_partition_are_rejected() -> None:
     text = module(FED.replace("infeed(k)", "infeed(k), sharding={{maximal device=0}, {maximal device=0}}"), 1, 2)
     with pytest.raises(UnsupportedError, match=r"i \(infeed\) has sharding=.*, which binds a transfer to one"):
         make_client(2).compile(text)
 
 
-# -- the samples, on as many devices as they are for
+# -- the samples, on the number of devices that they need
 
 
 def replicas_of(parsed: Module) -> int:
-    """Those of the header; pairs of a send name replicas that the header may not."""
+    """The replica and partition counts of the header; the pairs of a send may need more replicas."""
     pairs = [source_target_pairs(i) or () for i in parsed.instructions() if i.op in (opcodes.SEND, opcodes.RECV)]
     named = max((identifier for some in pairs for pair in some for identifier in pair), default=0)
     return max(parsed.config.replica_count, named + 1)
@@ -397,7 +397,7 @@ def is_executable(sample: Sample) -> bool:
 
 
 def arguments_of(parsed: Module, device: int) -> list[Any]:
-    """Random ones; but integers are 0 where they say which rows or whose values are meant."""
+    """Random arguments, except that integers are 0 if they select rows or devices."""
     arguments = random_arguments([p.shape for p in parsed.entry_computation.parameters], seed=device)
     met = list(parsed.instructions())
     if any(i.op is opcodes.RAGGED_ALL_TO_ALL or getattr(i.attributes, "has_dynamic_root", False) for i in met):
@@ -424,7 +424,7 @@ def test_samples_run_on_their_devices(sample: Sample) -> None:
 
 
 def feed(device: Device, parsed: Module) -> None:
-    """What the program takes from the host, in its order."""
+    """The values that the program takes from the host, in order."""
     for instruction in parsed.instructions():
         shape = instruction.shape
         if instruction.op is opcodes.INFEED and shape.tuple_shapes[0] != Shape.tuple(()):

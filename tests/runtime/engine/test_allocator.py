@@ -1,4 +1,4 @@
-"""Memory of results: used again as soon as nobody holds it, never sooner, and bounded."""
+"""Memory of results: reused as soon as it is unreferenced, never sooner, and limited in size."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def address(block: np.ndarray) -> int:
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 1 << 16, 3 * MB + 5])
-def test_blocks_are_as_large_as_asked_for_and_aligned(size):
+def test_blocks_have_the_requested_size_and_alignment(size):
     block = Allocator(16 * MB).allocate(size)
     assert block.nbytes == size
     assert not size or address(block) % ALIGNMENT == 0
 
 
-def test_memory_that_nobody_holds_is_used_again():
+def test_unreferenced_memory_is_reused():
     allocator = Allocator(16 * MB)
     block = allocator.allocate(MB)
     place = address(block)
@@ -33,7 +33,7 @@ def test_memory_that_nobody_holds_is_used_again():
     assert allocator.cached_bytes == MB
 
 
-def test_memory_that_a_view_holds_is_left_alone():
+def test_memory_with_a_view_is_not_reused():
     allocator = Allocator(16 * MB)
     view = allocator.allocate(MB).view(np.float32)[5:].reshape(-1, 1)[::2]
     gc.collect()
@@ -44,14 +44,14 @@ def test_memory_that_a_view_holds_is_left_alone():
     assert (view == 1).all()
 
 
-def test_the_cache_is_bounded():
+def test_the_cache_is_limited():
     allocator = Allocator(4 * MB)
     held = [allocator.allocate(MB) for _ in range(8)]
     assert len({address(block) for block in held}) == 8
     assert allocator.cached_bytes <= 4 * MB
 
 
-def test_sizes_asked_for_long_ago_make_room():
+def test_least_recently_used_sizes_are_dropped_first():
     allocator = Allocator(4 * MB)
     for size in (MB, 2 * MB, 3 * MB):
         allocator.allocate(size)
@@ -60,7 +60,7 @@ def test_sizes_asked_for_long_ago_make_room():
     assert block.nbytes == 3 * MB
 
 
-def test_trim_gives_back_what_is_free():
+def test_trim_frees_unused_blocks():
     allocator = Allocator(16 * MB)
     held = allocator.allocate(2 * MB)
     allocator.allocate(MB)

@@ -1,4 +1,4 @@
-"""What may be passed to a program, and what comes back."""
+"""The arguments that a program accepts, and the results that it returns."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_arrays_of_all_kinds():
         (HasBrokenDlpack(), "parameter 0 (p0): the HasBrokenDlpack cannot be read as an array: on the moon"),
     ],
 )
-def test_arrays_that_do_not_fit(argument: object, message: str):
+def test_arrays_that_do_not_match(argument: object, message: str):
     assert refusal("f32[2]", argument).startswith(message)
 
 
@@ -132,7 +132,7 @@ def test_the_number_of_arguments():
         check_arguments(program("f32[]", "f32[]"), [1])
 
 
-def test_shapes_that_cannot_be_passed():
+def test_shapes_that_cannot_be_arguments():
     assert refusal("opaque[]", 1) == "parameter 0 (p0) has shape opaque[], which cannot be an argument"
 
 
@@ -145,7 +145,7 @@ def test_results_that_share_memory_with_arguments_are_copied():
     assert np.array_equal(fresh, [0, 0])
 
 
-def test_tokens_come_back_as_they_are():
+def test_tokens_are_returned_unchanged():
     assert wrap_result((TOKEN,), []) == (TOKEN,)
 
 

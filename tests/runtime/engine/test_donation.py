@@ -1,4 +1,4 @@
-"""Donated arguments: their memory is used again, and nobody is harmed by it."""
+"""Donated arguments: their memory is reused, and no other user of it sees a change."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_donated_buffer_is_updated_in_place():
     assert np.array_equal(result, updated(3))
 
 
-def test_a_result_is_made_in_the_memory_that_it_replaces():
+def test_a_result_reuses_the_memory_that_it_replaces():
     client = xla.Client("cpu")
     step = client.compile(STEP, donate=[0])
     weights, gradients = client.device_put(X), client.device_put(2 * X)
@@ -76,7 +76,7 @@ def test_a_result_is_made_in_the_memory_that_it_replaces():
     assert np.array_equal(weights, -2 * X)
 
 
-def test_a_donated_buffer_is_gone(client: xla.Client):
+def test_a_donated_buffer_is_deleted(client: xla.Client):
     step = client.compile(STEP, donate=[0])
     weights, gradients = client.device_put(X), client.device_put(X)
     step(weights, gradients)
@@ -91,7 +91,7 @@ def test_a_donated_buffer_is_gone(client: xla.Client):
     assert weights.shape == (N,)
 
 
-def test_arrays_of_numpy_are_never_overwritten(client: xla.Client):
+def test_numpy_arrays_are_never_overwritten(client: xla.Client):
     update = client.compile(UPDATE, donate=[0])
     mine = X.copy()
     assert np.array_equal(update(mine, [7, 8], 3), updated(3))
@@ -99,7 +99,7 @@ def test_arrays_of_numpy_are_never_overwritten(client: xla.Client):
 
 
 @pytest.mark.parametrize("view", [np.asarray, np.from_dlpack, lambda buffer: np.asarray(buffer)[5:]])
-def test_what_was_made_of_a_buffer_stays(client: xla.Client, view):
+def test_views_of_a_donated_buffer_stay_valid(client: xla.Client, view):
     update = client.compile(UPDATE, donate=[0])
     given = client.device_put(X)
     seen = view(given)
@@ -118,7 +118,7 @@ def test_the_memory_of_results_is_donated_too():
     assert np.array_equal(np.asarray(second)[:6], [7, 8, 2, 3, 7, 8])
 
 
-def test_one_buffer_cannot_be_given_away_and_used(client: xla.Client):
+def test_a_buffer_cannot_be_donated_and_used_in_one_call(client: xla.Client):
     step = client.compile(STEP, donate=[0])
     both = client.device_put(X)
     with pytest.raises(
@@ -137,7 +137,7 @@ def test_what_cannot_be_donated(client: xla.Client):
 
 
 @pytest.mark.parametrize("config", ["input_output_alias={ {}: (0, {}, must-alias) }", "buffer_donor={ (0, {}) }"])
-def test_modules_say_themselves_what_is_donated(client: xla.Client, config: str):
+def test_modules_declare_donated_parameters(client: xla.Client, config: str):
     update = client.compile(UPDATE.replace("HloModule update", f"HloModule update, {config}"))
     given, other = client.device_put(X), client.device_put(np.array([7, 8], np.float32))
     assert np.array_equal(update(given, other, 3), updated(3))
@@ -161,7 +161,7 @@ def test_leaves_of_tuples_are_donated_by_the_module(client: xla.Client):
     assert (a.is_deleted(), b.is_deleted()) == (True, False)
 
 
-def test_results_that_change_places_and_results_given_twice(client: xla.Client):
+def test_results_that_swap_memory_and_results_returned_twice(client: xla.Client):
     text = """
     HloModule m
     ENTRY e {
@@ -178,8 +178,8 @@ def test_results_that_change_places_and_results_given_twice(client: xla.Client):
     assert float(np.asarray(results[3])[2]) == -1
 
 
-def test_elements_that_are_read_elsewhere_are_not_overwritten():
-    """The result at i needs the argument at 2 - i: it is made in memory of its own."""
+def test_elements_that_are_read_at_another_index_are_not_overwritten():
+    """The result at i needs the argument at 2 - i, so it gets memory of its own."""
     client = xla.Client("cpu")
     text = "HloModule m\nENTRY e { a = f32[3] parameter(0)\n ROOT r = f32[3] reverse(a), dimensions={0} }"
     given = client.device_put(np.array([1, 2, 3], np.float32))
@@ -187,7 +187,7 @@ def test_elements_that_are_read_elsewhere_are_not_overwritten():
     assert given.is_deleted()
 
 
-def test_elements_of_another_width_are_not_overwritten():
+def test_elements_of_another_size_are_not_overwritten():
     client = xla.Client("cpu")
     text = """
     HloModule m
@@ -233,7 +233,7 @@ def test_loops_work_in_donated_memory():
     assert np.array_equal(np.asarray(result)[:11], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10])
 
 
-def test_sharded_runs_end_donated_buffers_too():
+def test_sharded_runs_delete_donated_buffers_too():
     for platform in ("cpu", "interpreter"):
         client = xla.Client(platform, devices=2)
         update = client.compile(UPDATE, num_replicas=2, donate=[0])

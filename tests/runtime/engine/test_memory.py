@@ -1,4 +1,4 @@
-"""Estimates of memory: what a program needs at least, what there is."""
+"""Memory estimates: the minimum demand of a program, and the available memory."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def test_bytes_of_values():
     assert value_bytes(Shape.parse("(f64[], (bf16[2], token[]))")) == 12
 
 
-def test_values_alive_at_once_add_up():
+def test_live_values_add_up():
     body = "x = f32[100] parameter(0)\n a = f32[100] negate(x)\n b = f32[100] negate(x)\n ROOT c = f32[100] add(a, b)"
     assert need(body) == (1200, "c")
 
 
-def test_dead_values_do_not():
+def test_dead_values_do_not_count():
     body = "x = f32[100] parameter(0)\n a = f32[100] negate(x)\n b = f32[100] negate(a)\n ROOT c = f32[100] negate(b)"
     assert need(body) == (800, "b")
 
 
-def test_views_count_by_themselves_only():
+def test_views_do_not_add_memory():
     body = "x = f32[] parameter(0)\n a = f32[100] broadcast(x), dimensions={}\n ROOT b = f32[100] copy(a)"
     assert need(body) == (400, "a")
 
@@ -51,7 +51,7 @@ def test_called_computations_count_while_they_run():
     ("size", "text"),
     [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (4 * 10**15, "4.0 PB"), (10**22, "10000.0 EB")],
 )
-def test_readable(size: int, text: str):
+def test_format_bytes(size: int, text: str):
     assert format_bytes(size) == text
 
 
@@ -59,7 +59,7 @@ def test_available_memory_is_that_of_the_machine():
     assert 10**6 < available_bytes() < 10**15
 
 
-def test_a_limited_process_raises_memory_error_where_it_would_have_died():
+def test_a_process_with_a_memory_limit_raises_memory_error():
     code = """
 import numpy as np
 from xlapy.runtime.engine.memory import available_bytes, limit_memory

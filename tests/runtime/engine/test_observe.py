@@ -1,4 +1,4 @@
-"""Observers: traces, and the first NaN."""
+"""Observers: traces, and finding the first NaN."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def test_the_first_nan_is_found_inside_a_loop():
         run(NAN, 0.0, observer=check_nans)
 
 
-def test_a_nan_that_was_passed_in_is_not_made():
+def test_a_nan_in_an_argument_is_not_reported():
     passed = "HloModule p\nENTRY main {\n  x = f32[] parameter(0)\n  ROOT y = f32[] negate(x)\n}\n"
     run(passed, float("nan"), observer=check_nans)
 
 
 @pytest.mark.parametrize("element_type", ["bf16", "f8e5m2", "f64", "c64"])
-def test_every_inexact_type_is_looked_at(element_type: str):
+def test_every_inexact_type_is_checked(element_type: str):
     text = f"""HloModule t
 ENTRY main {{
   x = f32[2] parameter(0)

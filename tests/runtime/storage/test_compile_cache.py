@@ -1,4 +1,4 @@
-"""Programs compiled before: found again, never wrong, whatever other processes and disks do."""
+"""The compile cache: programs are found again and correct, whatever other processes and disks do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def use(monkeypatch: pytest.MonkeyPatch, folder: Path, **values: flags.Value) ->
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the modules that are compiled."""
+    """The names of the modules that were compiled."""
     names: list[str] = []
     original = cpu.compile_module
 
@@ -68,7 +68,7 @@ def run(text: str = PROGRAM, **options) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    """The names of all files but the one with the digest of the compiler's own."""
+    """The names of all files except the one with the digest of the compiler's sources."""
     return sorted(path.name for path in programs(folder))
 
 
@@ -78,7 +78,7 @@ def programs(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def another_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Forgets what this process knows of the compiler's files; the returned list grows when they are read."""
+    """Drops what this process has cached about the compiler's files; the returned list grows when they are read."""
     read: list[str] = []
     original = source_digest._digest
 
@@ -105,14 +105,14 @@ def test_a_program_is_compiled_once(folder, compiled):
     assert programs(folder)[0].stat().st_mode & 0o077 == 0
 
 
-def test_without_the_flag_nothing_is_kept(folder, compiled, monkeypatch):
+def test_without_the_flag_nothing_is_cached(folder, compiled, monkeypatch):
     use(monkeypatch, folder, cache_dir="")
     run()
     run()
     assert compiled == ["cached", "cached"] and not folder.exists()
 
 
-def test_what_is_dumped_is_compiled_with_all_its_stages(folder, compiled, monkeypatch, tmp_path):
+def test_dumped_programs_are_compiled_with_all_stages(folder, compiled, monkeypatch, tmp_path):
     run()
     use(monkeypatch, folder, dump_to=str(tmp_path / "dump"))
     run()
@@ -120,14 +120,14 @@ def test_what_is_dumped_is_compiled_with_all_its_stages(folder, compiled, monkey
     assert any(path.name.endswith(".loops.txt") for path in (tmp_path / "dump").iterdir())
 
 
-def test_a_loaded_program_tells_of_itself_what_a_compiled_one_does(folder):
+def test_a_loaded_program_has_the_properties_of_a_compiled_one(folder):
     first, second = (xla.Client("cpu").compile(PROGRAM) for _ in range(2))
     assert second.as_hlo_text(optimized=True) == first.as_hlo_text(optimized=True)
     assert second.memory_analysis() == first.memory_analysis()
     assert second.serialize() == first.serialize()
 
 
-def test_a_loaded_program_brings_the_functions_that_all_programs_share(folder, compiled, monkeypatch):
+def test_a_loaded_program_includes_the_shared_functions(folder, compiled, monkeypatch):
     loop = """HloModule looping
     body { v = f32[] parameter(0) ROOT r = f32[] add(v, v) }
     condition { v = f32[] parameter(0) most = f32[] constant(100) ROOT go = pred[] compare(v, most), direction=LT }
@@ -190,7 +190,7 @@ def test_the_files_of_the_compiler_are_read_once_for_all_processes(folder, compi
     assert (compiled, read) == (["cached"], ["read", "read"])
 
 
-def test_the_state_of_the_files_is_asked_for_once(folder, another_process, monkeypatch):
+def test_the_state_of_the_files_is_computed_once(folder, another_process, monkeypatch):
     another_process()
     run()
     another_process()
@@ -201,7 +201,7 @@ def test_the_state_of_the_files_is_asked_for_once(folder, another_process, monke
     assert asked == ["asked"]
 
 
-def test_files_that_were_touched_are_read_again(folder, compiled, another_process, monkeypatch):
+def test_modified_files_are_read_again(folder, compiled, another_process, monkeypatch):
     read = another_process()
     run()
     another_process()
@@ -225,8 +225,8 @@ def test_the_state_of_files_changes_with_every_write(tmp_path, monkeypatch):
     assert source_digest.source_files_state() != first and source_digest._digest() != digest
 
 
-def test_keys_are_those_of_every_byte_of_constants():
-    """Text tells neither NaNs apart nor the elements of large constants."""
+def test_keys_depend_on_every_byte_of_constants():
+    """Text distinguishes neither NaNs nor the elements of large constants."""
     numbers = np.zeros(100, np.float32)
     keys = set()
     for bits in (0x00000000, 0x80000000, 0x7FC00000, 0x7FC00001):
@@ -262,7 +262,7 @@ def test_a_damaged_entry_is_compiled_and_written_anew(folder, compiled, caplog):
     assert len(compiled) == len(damages(whole)) + 1
 
 
-def test_an_entry_under_the_name_of_another(folder, compiled):
+def test_an_entry_with_the_name_of_another_key(folder, compiled):
     run()
     (path,) = programs(folder)
     other = PROGRAM.replace("constant(1)", "constant(2)")
@@ -284,7 +284,7 @@ def test_a_directory_in_the_place_of_an_entry(folder, compiled, caplog):
 # -- directories and disks
 
 
-def test_directories_that_others_can_read_are_refused(folder, compiled, caplog):
+def test_directories_that_others_can_read_are_rejected(folder, compiled, caplog):
     folder.mkdir(mode=0o700)
     folder.chmod(0o755)
     run()
@@ -294,7 +294,7 @@ def test_directories_that_others_can_read_are_refused(folder, compiled, caplog):
     assert caplog.text.count(message) == 1
 
 
-def test_directories_of_other_users_are_refused(folder, compiled, caplog, monkeypatch):
+def test_directories_of_other_users_are_rejected(folder, compiled, caplog, monkeypatch):
     folder.mkdir(mode=0o700)
     owner = folder.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
@@ -303,7 +303,7 @@ def test_directories_of_other_users_are_refused(folder, compiled, caplog, monkey
     assert f"belongs to user {owner}, not to {owner + 1}" in caplog.text
 
 
-def test_directories_that_cannot_be_made(folder, compiled, caplog):
+def test_directories_that_cannot_be_created(folder, compiled, caplog):
     folder.write_text("a file")
     run()
     assert compiled == ["cached"] and "compiled without a cache" in caplog.text
@@ -318,7 +318,7 @@ def test_a_full_disk(folder, compiled, caplog, monkeypatch):
     assert files(folder) == [] and "No space left on device" in caplog.text
 
 
-def test_the_least_recently_used_go_first(tmp_path):
+def test_least_recently_used_entries_are_deleted_first(tmp_path):
     cache = CompileCache(tmp_path / "c", 10_000)
     for number in range(3):
         cache.put(f"key{number}", "p", bytes(3000))
@@ -331,7 +331,7 @@ def test_the_least_recently_used_go_first(tmp_path):
     assert cache.get("huge") is None and len(cache.entries()) == 3
 
 
-def test_what_nobody_finished_goes_in_time(tmp_path):
+def test_abandoned_files_are_deleted(tmp_path):
     cache = CompileCache(tmp_path / "c", 1 << 20)
     old, young = (tmp_path / "c" / name for name in (".old.unfinished", ".young.unfinished"))
     old.touch()
@@ -364,7 +364,7 @@ def test_processes_share_a_directory(tmp_path):
     assert len(files(tmp_path / "cache")) == 1
 
 
-def test_killed_writers_leave_no_halves(tmp_path):
+def test_killed_writers_leave_no_partial_entries(tmp_path):
     cache = CompileCache(tmp_path / "c", 1 << 30)
     contents = [bytes([number]) * 300_000 for number in range(4)]
     times = random.Random(0)
@@ -382,14 +382,14 @@ def test_killed_writers_leave_no_halves(tmp_path):
     assert len(cache.entries()) == 1
 
 
-def test_the_cache_of_no_one(monkeypatch, tmp_path):
+def test_the_cache_class_rejects_open_directories(monkeypatch, tmp_path):
     with pytest.raises(InvalidArgumentError, match="has mode 0777"):
         (tmp_path / "open").mkdir()
         (tmp_path / "open").chmod(0o777)
         CompileCache(tmp_path / "open", 1)
 
 
-def test_custom_calls_are_kept_with_the_names_of_their_targets(folder, compiled):
+def test_custom_calls_are_cached_with_the_names_of_their_targets(folder, compiled):
     call = 'ROOT r = f32[1024] custom-call(x), custom_call_target="t"'
     text = f"HloModule c\nENTRY e {{ x = f32[1024] parameter(0)  {call} }}"
     try:

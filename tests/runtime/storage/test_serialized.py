@@ -1,4 +1,4 @@
-"""Executables as bytes: they do what they did, and tell what they told."""
+"""Serialized executables: results and properties are those of the original."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_results_are_the_same_bits(client, executable):
     assert int(np.asarray(second[1][1])) == 3
 
 
-def test_what_it_tells_of_itself_is_the_same(client, executable):
+def test_a_loaded_executable_has_the_same_properties(client, executable):
     again = client.deserialize(executable.serialize())
     assert again.as_hlo_text() == executable.as_hlo_text()
     assert again.as_hlo_text(optimized=True) == executable.as_hlo_text(optimized=True)
@@ -65,7 +65,7 @@ def test_what_it_tells_of_itself_is_the_same(client, executable):
     assert again.serialize() == executable.serialize()
 
 
-def test_fusions_of_what_was_loaded_have_their_reasons(client, executable):
+def test_loaded_fusions_keep_their_decisions(client, executable):
     again = client.deserialize(executable.serialize()).program.stages()["fusion.txt"]
     assert again == executable.program.stages()["fusion.txt"]
     assert "e (exponential) is fused into s" in again
@@ -92,7 +92,7 @@ def test_loading_and_running_reads_no_module(client, executable, monkeypatch):
     "module",
     [{}, {"name": "m", "parameters": [["x"]], "result": "f32[]"}, {"name": "m", "parameters": [], "result": "f32["}],
 )
-def test_descriptions_that_are_never_written(client, executable, module):
+def test_malformed_module_descriptions(client, executable, module):
     outer = unpack("executable", executable.serialize())
     data = pack("executable", {**outer.header, "module": module}, [bytes(section) for section in outer.sections])
     with pytest.raises(InvalidArgumentError, match="the executable cannot be read"):
@@ -134,7 +134,7 @@ def test_replicas_and_their_numbers():
         xla.Client("cpu").deserialize(again.serialize())
 
 
-# -- what is refused
+# -- errors
 
 
 def test_the_interpreter_has_nothing_to_serialize():
@@ -142,7 +142,7 @@ def test_the_interpreter_has_nothing_to_serialize():
         xla.Client("interpreter").compile(INCREMENT).serialize()
 
 
-def test_targets_of_calls_are_to_be_registered_where_a_program_is_loaded(client):
+def test_targets_must_be_registered_in_the_loading_process(client):
     xla.register_custom_call_target("twice", lambda x: x * 2)
     try:
         call = 'ROOT my.call = f32[2] custom-call(x), custom_call_target="twice"'
@@ -159,7 +159,7 @@ def test_other_platforms(executable):
         xla.Client("interpreter").deserialize(executable.serialize())
 
 
-def test_damage_of_every_kind_is_an_error(client, executable):
+def test_every_kind_of_damage_is_an_error(client, executable):
     data = executable.serialize()
     for place in range(0, len(data), 211):
         flipped = bytearray(data)
@@ -173,14 +173,14 @@ def test_damage_of_every_kind_is_an_error(client, executable):
 
 
 def changed(data: bytes, **header: object) -> bytes:
-    """An executable whose program has another header, and a right checksum."""
+    """An executable whose program has another header and a correct checksum."""
     outer = unpack("executable", data)
     inner = unpack("cpu program", outer.sections[1])
     image = pack("cpu program", {**inner.header, **header}, [bytes(section) for section in inner.sections])
     return pack("executable", outer.header, [bytes(outer.sections[0]), image])
 
 
-def test_processors_without_what_the_code_needs(client, executable):
+def test_processors_without_the_required_features(client, executable):
     with pytest.raises(UnsupportedError, match="shown was compiled for a processor with avx99, which this one lacks"):
         client.deserialize(changed(executable.serialize(), features=["avx99", "sse2"]))
 
@@ -197,12 +197,12 @@ def test_other_versions(client, executable, what):
     [{"imports": ["system"]}, {"arguments": ["f32["]}, {"arena_size": None}, {"constants": []}, {"aliases": [1]}],
     ids=lambda header: next(iter(header)),
 )
-def test_headers_that_are_never_written(client, executable, header):
+def test_malformed_headers(client, executable, header):
     with pytest.raises(InvalidArgumentError, match="the cpu program cannot be loaded"):
         client.deserialize(changed(executable.serialize(), **header))
 
 
-def test_code_that_is_no_object_file(client, executable):
+def test_code_that_is_not_an_object_file(client, executable):
     outer = unpack("executable", executable.serialize())
     inner = unpack("cpu program", outer.sections[1])
     image = pack("cpu program", inner.header, [b"no code", *map(bytes, inner.sections[1:])])
@@ -210,7 +210,7 @@ def test_code_that_is_no_object_file(client, executable):
         client.deserialize(pack("executable", outer.header, [bytes(outer.sections[0]), image]))
 
 
-# -- what the host and other devices take part in
+# -- programs that involve the host and other devices
 
 COLLECTIVES = """HloModule together, replica_count=2
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
@@ -224,7 +224,7 @@ ENTRY e {
 }""".replace("  large = f32[300000] broadcast(sum), dimensions={}\n", "")
 
 
-def test_devices_meet_in_loaded_programs():
+def test_collectives_of_loaded_programs():
     client = xla.Client("cpu", devices=2)
     executable = client.compile(COLLECTIVES)
     again = client.deserialize(executable.serialize())

@@ -1,4 +1,4 @@
-"""Long programs run behind the caller's back: what is not there yet, what fails there, in which order."""
+"""Asynchronous launches of long programs: results that are not ready, failures, and the order of launches."""
 
 import os
 import threading
@@ -22,7 +22,7 @@ last = np.asarray(sweep(x))
 
 
 def cancel(*arrays):
-    """Ends the programs that run, and those that wait."""
+    """Cancels running and queued launches."""
     native().set_cancelled(1)
     for array in arrays:
         with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was cancelled"):
@@ -30,11 +30,11 @@ def cancel(*arrays):
     native().set_cancelled(0)
 
 
-# Dispatch returns; whoever needs the elements gets the error, as does what is computed with them.
+# The call returns; reads of the results report the error, and so do launches that use them.
 first = endless(x)
 second, third = first + 1, endless(x)
 assert not first.is_ready() and not second.is_ready() and not first.is_deleted()
-assert (x * 2)[0] == 2  # does not need them
+assert (x * 2)[0] == 2  # does not depend on the results
 second.copy_to_host_async()
 
 
@@ -58,7 +58,7 @@ for failed in (first, second):
     with pytest.raises(jax.errors.JaxRuntimeError, match="cancelled"):
         jax.device_put(failed, jax.devices("cpu")[0]).block_until_ready()
 
-# Buffers may end before the runs that read and write them; a donated one is taken by a run that waits for its turn.
+# Buffers may be deleted before the launches that use them; a queued launch may take over a donated buffer.
 given = sweep(x)
 address = given.unsafe_buffer_pointer()
 result = increment(given)
@@ -72,7 +72,7 @@ with pytest.raises(RuntimeError, match="deleted"):
     np.asarray(gone)
 del gone
 
-# One that others read is not overwritten before they have.
+# A donated buffer is not overwritten before other launches have read it.
 shared = sweep(x)
 readers = [sweep(shared) for _ in range(3)]
 assert np.array_equal(increment(shared), last + 1)
@@ -81,13 +81,13 @@ with pytest.raises(RuntimeError, match="donate"):
     twice = sweep(x)
     jax.jit(lambda a, b: (a + 1, b + 1), donate_argnums=(0, 1))(twice, twice)
 
-# More than may wait, functions that end before they run, host memory that is lent.
+# More launches than the queue holds, functions deleted before they run, borrowed host memory.
 held = np.full(100_000, 2, np.float32)
 many = [jax.jit(lambda v, n=n: sweep(v[:1000]) + n)(held) for n in range(5)] + [sweep(x) for _ in range(50)]
 held = None
 assert all(np.array_equal(one, many[5]) for one in many[5:]) and np.array_equal(many[1], many[0] + 1)
 
-# What is not run by the worker waits for it: callbacks, copies to layouts of the host.
+# Operations outside the stream wait for it: callbacks, copies to host layouts.
 seen = []
 jax.debug.callback(lambda v: seen.append(float(v[0])), sweep(x), ordered=True)
 jax.effects_barrier()
@@ -96,7 +96,7 @@ square = sweep(x)[:900].reshape(30, 30)
 assert np.array_equal(jax.device_get(square.T), last[:900].reshape(30, 30).T)
 
 
-# A callback may run programs itself, and wait for them.
+# A callback may launch programs and wait for them.
 def compute(value):
     return np.asarray(sweep(jnp.asarray(value)))
 
@@ -104,7 +104,7 @@ def compute(value):
 inside = jax.pure_callback(compute, jax.ShapeDtypeStruct((1000,), np.float32), sweep(x))
 assert np.array_equal(inside, sweep(sweep(x)))
 
-# Many threads at once.
+# Concurrent calls from many threads.
 wrong = []
 
 
@@ -121,7 +121,7 @@ for thread in threads:
     thread.join()
 assert wrong == []
 
-# The child of a fork has what waited and what is new; what was running is lost.
+# The child of a fork runs queued and new launches; the running launch is lost.
 running, waits = endless(x), sweep(x)
 while not Record("stream", platform().devices[0].stream)["running"]:
     time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""What jit, grad, vmap and scan give is what JAX's CPU gives; buffers behave as arrays should."""
+"""jit, grad, vmap and scan give the results of JAX's CPU; buffers behave like arrays."""
 
 import threading
 
@@ -34,7 +34,7 @@ same(lambda x: jax.image.resize(x, (9, 4), "bilinear"), x)
 same(lambda key: jax.random.normal(key, (20,)), jax.random.key_data(jax.random.key(3)) * 0 + 1)
 same(lambda x: jax.lax.conv(x[None, None], x[None, None, :2, :3], (1, 1), "SAME"), x)
 
-# Types, empty and scalar arrays, layouts of the host.
+# Types, empty and scalar arrays, host layouts.
 for dtype in (bool, np.int8, np.uint32, np.float16, jnp.bfloat16, np.complex64, jnp.int4, jnp.float8_e4m3fn):
     values = np.array([[0, 1], [1, 0], [1, 1]], dtype)
     assert np.array_equal(np.asarray(jax.jit(lambda v: v)(values)), values), dtype
@@ -47,18 +47,18 @@ assert (
 with jax.enable_x64(True):
     assert np.asarray(jnp.arange(3) / 3).dtype == np.float64
 
-# What is known of denormal numbers while compiling is known exactly: what only moves bits keeps them.
+# Constant folding keeps denormal numbers exactly, and so do operations that only move bits.
 smallest = np.float32(1e-45)
 spacings = same(jnp.spacing, np.array([-smallest, 0, smallest], np.float32), tolerance=0)
 assert np.array_equal(np.asarray(spacings), np.array([-smallest, smallest, smallest], np.float32)) and smallest > 0
 
-# A token has no elements, and goes through programs.
+# A token has no elements, and programs pass it through.
 token = jax.jit(lambda token: jax.lax.after_all(token, jax.lax.create_token()))(jax.lax.create_token())
 with pytest.raises(RuntimeError, match="token"):
     np.asarray(token._buf)
 token.block_until_ready()
 
-# Host arrays are lent; results are shown without a copy; donated buffers are gone, what shows them stays.
+# Host arrays are borrowed; results are read without a copy; donated buffers are deleted, their views stay valid.
 large = np.arange(100_000, dtype=np.float32)
 held = jax.device_put(large)
 shown = np.asarray(held)
@@ -76,7 +76,7 @@ pair = jnp.ones(4)
 with pytest.raises(Exception, match="donate"):
     jax.jit(lambda a, b: a + b, donate_argnums=0)(pair, pair)
 
-# Many threads.
+# Concurrent calls from many threads.
 f = jax.jit(lambda a, b: a * b + 1)
 wrong = []
 
@@ -94,7 +94,7 @@ for thread in threads:
     thread.join()
 assert wrong == []
 
-# What a compiled function tells.
+# Properties of a compiled function.
 compiled = f.lower(x, x).compile()
 assert compiled.as_text().startswith("HloModule") and "fusion" in compiled.as_text()
 assert compiled.cost_analysis()["flops"] == 70

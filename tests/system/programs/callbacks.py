@@ -58,7 +58,7 @@ assert checked(1)[0].get() is None and "out-of-bounds" in checked(7)[0].get()
 with jax.debug_nans(True), pytest.raises(FloatingPointError):
     jax.jit(lambda x: jnp.log(x - 10))(x)
 
-# A native target, in the old interface: out = 2 * in, by libc's memcpy of both.
+# A native target with the original interface: out = 2 * in, through libc's memcpy.
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
 
 

@@ -21,7 +21,7 @@ assert {memory.kind for memory in devices[0].addressable_memories()} == {"device
 host = jax.device_put(x, SingleDeviceSharding(devices[0], memory_kind="pinned_host"))
 assert host.sharding.memory_kind == "pinned_host" and np.array_equal(host, x)
 
-# Each device a part: shard_map and pmap.
+# One shard per device: shard_map and pmap.
 mesh = Mesh(np.array(devices), "i")
 sharded = NamedSharding(mesh, P("i"))
 rows = jax.device_put(x, sharded)

@@ -1,4 +1,4 @@
-"""Programs of several devices run behind the caller's back: who meets, in which order, what fails and what goes on."""
+"""Asynchronous launches on several devices: synchronization, order, failures, and launches after a failure."""
 
 import os
 import threading
@@ -45,7 +45,7 @@ expected = np.asarray(x) + 500
 
 
 def cancel(*arrays):
-    """Ends the programs that run, and those that wait."""
+    """Cancels running and queued launches."""
     native().set_cancelled(1)
     for array in arrays:
         with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was cancelled"):
@@ -53,7 +53,7 @@ def cancel(*arrays):
     native().set_cancelled(0)
 
 
-# Dispatch returns, also of short programs that need the results; whoever needs elements gets the error.
+# Calls return, even those of short programs that need the results; reads of the results report the error.
 first = endless(x)
 second, third = first + 1, sums(first)
 assert not any(array.is_ready() for array in (first, second, third))
@@ -64,7 +64,7 @@ for failed in (first, second, third):
         np.asarray(failed)
 assert np.array_equal(sweep(x), expected)
 
-# One part that fails ends the others: here it is given what does not exist.
+# A device that fails cancels the others: here one device gets an argument of a failed launch.
 parts = [jax.device_put(np.ones(3, np.float32), device) for device in devices]
 parts[2] = jax.jit(lambda v: lax.while_loop(lambda c: c[0] >= 0, jnp.abs, v))(parts[2])
 given = jax.make_array_from_single_device_arrays((12,), sharded, parts)
@@ -74,14 +74,14 @@ while not Record("stream", platform().devices[0].stream)["running"]:
 cancel(parts[2], result)
 assert np.array_equal(sums(x), np.asarray(x).reshape(4, 1000).sum(0))
 
-# Programs that can never finish are found, wherever they wait; what follows goes on.
+# Deadlocks are detected, wherever the devices wait; later launches run.
 stuck = on(mesh, lambda v: lax.cond(lax.axis_index("i") == 1, lambda c: c, total, v))
 result = stuck(x)
 with pytest.raises(jax.errors.JaxRuntimeError, match=r"can never finish: .* waits for device 1"):
     result.block_until_ready()
 assert np.array_equal(sweep(x), expected)
 
-# To wait for a device that has other runs first is not to wait for too long.
+# Waiting for a device that still executes earlier launches does not count towards the timeout.
 busy = jax.jit(lambda v, rounds: lax.fori_loop(0, rounds, lambda i, c: jnp.sin(c), v))
 ones, rounds, waited = jax.device_put(jnp.ones(1000), devices[3]), 100_000, 0.0
 with mock.patch.object(watchdog, "collective_timeout", lambda: 0.1):
@@ -93,7 +93,7 @@ with mock.patch.object(watchdog, "collective_timeout", lambda: 0.1):
         assert np.array_equal(result, np.asarray(x).reshape(4, 1000).sum(0))
         waited = time.perf_counter() - begin
 
-# Donated memory is taken by runs that wait for their turn, and not where others have it.
+# Queued launches take over donated memory, unless it has other owners.
 donating = on(mesh, lambda v: v + total(v)[:1], donate_argnums=0)
 given = sweep(x)
 addresses = [shard.data.unsafe_buffer_pointer() for shard in given.addressable_shards]
@@ -104,7 +104,7 @@ readers = [sweep(shared) for _ in range(3)]
 later = donating(shared)
 assert all(np.array_equal(reader, expected + 500) for reader in readers) and np.array_equal(later, result)
 
-# More than may wait; functions and arguments that end before they run.
+# More launches than the queues hold; functions and arguments deleted before they run.
 value = x
 for _ in range(40):
     value = sweep(value)
@@ -112,7 +112,7 @@ many = [on(mesh, lambda v, n=n: around(v) + n)(sweep(x)) for n in range(3)]
 assert np.array_equal(value, np.asarray(x) + 40 * 500)
 assert all(np.array_equal(one, np.roll(expected, 1000) + n) for n, one in enumerate(many))
 
-# Many threads at once, on devices that overlap, in any order; short programs without meetings among them.
+# Concurrent calls on overlapping sets of devices in any order, including short programs without collectives.
 meshes = [mesh, Mesh(np.array(devices[:2]), "i"), Mesh(np.array([devices[3], devices[1]]), "i")]
 functions = [on(one, lambda v: v + total(v)) for one in meshes]
 arrays = [jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(one, P("i"))) for one in meshes]
@@ -142,7 +142,7 @@ for thread in threads:
     thread.join()
 assert wrong == []
 
-# Programs with callbacks wait for those behind the caller's back, and may run some.
+# Programs with callbacks wait for asynchronous launches, and may launch programs.
 seen = jax.pure_callback(
     lambda v: np.asarray(sums(jax.device_put(np.asarray(v), sharded))),
     jax.ShapeDtypeStruct((1000,), np.float32),
@@ -150,7 +150,7 @@ seen = jax.pure_callback(
 )
 assert np.array_equal(seen, expected.reshape(4, 1000).sum(0))
 
-# The child of a fork has what waited and what is new; what was running is lost.
+# The child of a fork runs queued and new launches; running launches are lost.
 running, waits = endless(x), sweep(x)
 while not all(Record("stream", device.stream)["running"] for device in platform().devices):
     time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""What is computed of arrays that are cut up is what is computed of whole ones, whatever must go between devices."""
+"""Sharded computations give the results of unsharded ones, whatever communication they need."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def cut(array, *axes):
 
 
 def same(name, function, *arguments, **options):
-    """arguments: pairs of an array and the axes that its dimensions are cut along."""
+    """arguments: pairs of an array and the mesh axes that shard its dimensions."""
     ours = jax.jit(function, **options)(*[cut(array, *axes) for array, axes in arguments])
     theirs = jax.jit(function)(*[jnp.asarray(array) for array, _ in arguments])
     for got, wanted in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
@@ -52,7 +52,7 @@ for name, function in of_rows.items():
     same(name, function, (rows, ("d",)))
 same("out", lambda v: v[::-1] * 2, (rows, ("d",)), out_shardings=NamedSharding(mesh, P(("d", "m"))))
 
-# A network: data and weights are cut along different axes, alone and in a loop.
+# A network whose data and weights are sharded along different axes, alone and in a loop.
 weights = [rng.standard_normal(shape).astype(np.float32) for shape in ((16, 32), (32, 8))]
 data, labels = rng.standard_normal((8, 16)).astype(np.float32), rng.integers(0, 8, 8)
 
@@ -74,7 +74,7 @@ def train(first, second, data, labels):
 for function in (step, train):
     same("network", function, (weights[0], (None, "m")), (weights[1], ("m",)), (data, ("d",)), (labels, ("d",)))
 
-# Tables looked up, attention, convolutions, with their gradients.
+# Embedding lookups, attention, convolutions, with their gradients.
 table, words = rng.standard_normal((50, 16)).astype(np.float32), rng.integers(0, 50, (8, 6))
 
 
@@ -92,7 +92,7 @@ convolve = jax.grad(lambda i, k: jax.nn.relu(lax.conv(i, k.astype(i.dtype), (1, 
 for one, two in ((("d",), ()), (("d",), ("m",)), ((None, None, "d"), ()), (("d", None, None, "m"), ())):
     same(f"convolution {one} {two}", convolve, (images, one), (kernels.astype(np.float32), two))
 
-# What is a device's own already, in a loop.
+# Values that are local to a device, in a loop.
 total = jax.shard_map(lambda part: lax.psum(part, "d"), mesh=mesh, in_specs=P("d"), out_specs=P())
 summed = jax.jit(lambda v: lax.scan(lambda c, _: (c + total(v), None), jnp.zeros((4, 3)), None, length=3)[0])
 np.testing.assert_allclose(summed(cut(rows, "d")), 3 * (rows[:4] + rows[4:]))

@@ -1,4 +1,4 @@
-"""Programs that are cut up among four devices give what JAX's CPU gives on one: whatever may be cut, and the rest."""
+"""Programs sharded over four devices give the results of JAX's CPU on one, partitioned or not."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ for axis in 0, 2:
     check(lambda x: jax.lax.cond(x.sum() > 0, lambda y: y * 2, lambda y: y - 1, x), a, axis)
     check(lambda x: x + jax.random.normal(jax.random.key(0), x.shape), a, axis)
 
-# Python is called once, with whole arrays.
+# Callbacks run once, with whole arrays.
 seen = []
 
 
@@ -55,7 +55,7 @@ assert np.asarray(noted(x)).tolist() == [value - 28 for value in range(8)]
 jax.effects_barrier()
 assert seen == [(8,)] * 2
 
-# Compiling tells how arrays lie.
+# Compilation reports shardings.
 told = []
 
 

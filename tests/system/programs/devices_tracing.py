@@ -1,4 +1,4 @@
-"""Traces of programs on four devices: a plane each, the steps of each device in its own."""
+"""Traces of programs on four devices: one plane per device with its own operations."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""DLPack: memory goes to NumPy, JAX's CPU and torch and comes from there without a copy."""
+"""DLPack shares memory with NumPy, JAX's CPU and torch in both directions without a copy."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ cpu = jax.devices("cpu")[0]
 ours = jnp.arange(10_000.0).reshape(100, 100)
 address = ours.unsafe_buffer_pointer()
 
-# Out.
+# Export.
 assert ours.__dlpack_device__() == (1, 0)
 shown = np.from_dlpack(ours)
 assert shown.ctypes.data == address and np.array_equal(shown, ours)
@@ -25,7 +25,7 @@ for dtype in (np.int8, np.float16, np.complex64, np.bool_, jnp.bfloat16):
     values = jnp.array([1, 0, 1], dtype)
     assert np.array_equal(jax.dlpack.from_dlpack(values), values), dtype
 
-# In.
+# Import.
 host = np.arange(10_000, dtype=np.float32).reshape(100, 100)
 taken = jax.dlpack.from_dlpack(host)
 assert taken.devices() == {jax.devices()[0]} and taken.unsafe_buffer_pointer() == host.ctypes.data

@@ -1,4 +1,4 @@
-"""Arrays in other layouts than row-major: where they come from, what they are for programs, beside JAX's CPU."""
+"""Arrays in layouts other than row-major: how they are made and how programs use them, compared with JAX's CPU."""
 
 import itertools
 import pickle
@@ -18,24 +18,24 @@ def strides(array):
     return np.asarray(array).strides
 
 
-# Put there, and shown.
+# device_put with a layout, and reading.
 for order in itertools.permutations(range(3)):
     format = Format(Layout(order), ours)
     x, peer = jax.device_put(values, format), jax.device_put(values, Format(Layout(order), cpu))
     assert np.array_equal(x, values) and strides(x) == strides(peer), order
     assert x.format.layout == peer.format.layout
-    # Programs take it as it lies, and what they return is row-major unless told otherwise.
+    # Programs take the array in its layout; their results are row-major by default.
     result = jax.jit(lambda v: jnp.sin(v) @ jnp.ones((4, 2)))(x)
     np.testing.assert_allclose(result, np.sin(values) @ np.ones((4, 2)), rtol=1e-5)
     assert strides(result) == (24, 8, 4)
     turned = jax.jit(lambda v: jnp.cos(v), out_shardings=format)(values)
     assert turned.format.layout.major_to_minor == order and strides(turned) == strides(x)
-    # Memory is taken over by results that lie alike.
+    # Results with the same layout reuse donated memory.
     address = x.unsafe_buffer_pointer()
     doubled = jax.jit(lambda v: v * 2, out_shardings=format, donate_argnums=0)(x)
     assert doubled.unsafe_buffer_pointer() == address and x.is_deleted() and np.array_equal(doubled, values * 2)
 
-# What the compiler chooses.
+# Layouts that the compiler chooses.
 for function, order in [(lambda v: v.T, (2, 1, 0)), (lambda v: jnp.exp(v.T), (2, 1, 0)), (lambda v: v + 1, (0, 1, 2))]:
     compiled = jax.jit(function, out_shardings=Format(Layout.AUTO)).lower(values).compile()
     assert compiled.output_formats.layout.major_to_minor == order
@@ -46,7 +46,7 @@ for function, order in [(lambda v: v.T, (2, 1, 0)), (lambda v: jnp.exp(v.T), (2,
 kept = jax.jit(lambda v: with_layout_constraint(v.T, Layout((0, 1, 2))) * 2)(jnp.asarray(values))
 assert strides(kept) == (24, 8, 4) and np.array_equal(kept, values.T * 2)
 
-# Everything else that takes arrays.
+# Other uses of arrays.
 turned = jax.device_put(values, Format(Layout((2, 0, 1)), ours))
 assert np.array_equal(pickle.loads(pickle.dumps(turned)), values)
 assert np.array_equal(jax.device_put(turned, cpu), values)

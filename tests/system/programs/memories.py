@@ -1,4 +1,4 @@
-"""Kinds of memory, layouts, options of the compiler, what is told of programs and devices."""
+"""Memory kinds, layouts, compiler options, and the properties of programs and devices."""
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ assert kinds(moved, host, in_shardings=on_host) == ["device", "pinned_host"]
 printing = jax.jit(lambda v: (jax.debug.callback(lambda _: None, v), v * 2)[1], out_shardings=on_host)
 assert printing(x).sharding.memory_kind == "pinned_host"
 
-# Layouts: buffers are row-major, and say so.
+# Buffers report their layout, which is row-major.
 row_major = Format(Layout((0, 1)), SingleDeviceSharding(device))
 assert x.format.layout.major_to_minor == (0, 1)
 compiled = jax.jit(lambda v: v.T, in_shardings=row_major).lower(x).compile()
@@ -48,7 +48,7 @@ compiled = jax.jit(lambda v: v.T, in_shardings=row_major).lower(x).compile()
 assert given.layout.major_to_minor == compiled.output_formats.layout.major_to_minor == (0, 1)
 assert np.array_equal(jax.device_put(x, row_major), x)
 
-# Options are judged as XLA judges them.
+# XLA validates the compiler options.
 lowered = jax.jit(lambda v: v + 1).lower(x)
 assert np.array_equal(lowered.compile(compiler_options={"xla_embed_ir_in_executable": True})(x), x + 1)
 for options, message in (
@@ -58,7 +58,7 @@ for options, message in (
     with pytest.raises(jax.errors.JaxRuntimeError, match=message):
         lowered.compile(compiler_options=options)
 
-# What is told.
+# Properties.
 assert compiled.memory_analysis().output_size_in_bytes == 48 and compiled.cost_analysis()["bytes accessed"] == 96
 used = device.memory_stats()["bytes_in_use"]
 large = jnp.zeros(1_000_000)

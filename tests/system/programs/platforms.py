@@ -1,4 +1,4 @@
-"""What programs do for `cpu`, they do here, unless they name xlapy too."""
+"""Programs do here what they do for `cpu`, unless they name xlapy as well."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Ordinary differential equations (diffrax), sampling (numpyro), minimisation, and modules as trees (equinox)."""
+"""Ordinary differential equations (diffrax), sampling (numpyro), minimization, and modules as pytrees (equinox)."""
 
 import diffrax
 import equinox

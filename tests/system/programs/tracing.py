@@ -1,4 +1,4 @@
-"""Traces: what `jax.profiler` tells of the programs that ran, of which operations, and where each time belongs."""
+"""Traces of `jax.profiler`: the launches of programs, their operations, and the times of each."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ QUIET.python_tracer_level = 0
 
 
 def traced(work):
-    """The lines of the device while `work` is done: (name, start, end, stats) of each event, in nanoseconds."""
+    """The lines of the device while `work` runs: (name, start, end, stats) of each event, in nanoseconds."""
     _, _, lines = profile(work)
     return lines
 
@@ -55,7 +55,7 @@ def step(w, x):
     return jax.lax.fori_loop(0, 7, turn, w), jnp.sum(jnp.exp(x), axis=0)
 
 
-def test_each_run_and_operation_is_told_of():
+def test_each_launch_and_operation_is_recorded():
     w, x = (jnp.asarray(np.random.default_rng(seed).normal(size=(96, 96)), jnp.float32) for seed in (0, 1))
     before = step(w, x)
 
@@ -93,7 +93,7 @@ def test_times_are_those_of_the_host():
     f(x).block_until_ready()
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder, profiler_options=QUIET):
-            f(x).block_until_ready()  # the twin is compiled
+            f(x).block_until_ready()  # compiles the instrumented copy
             with jax.profiler.StepTraceAnnotation("train", step_num=5), jax.profiler.TraceAnnotation("mine"):
                 f(x).block_until_ready()
         (path,) = Path(folder).rglob("*.xplane.pb")
@@ -107,8 +107,8 @@ def test_times_are_those_of_the_host():
     assert mine.start_ns - 20_000 <= runs[1][1] <= runs[1][2] <= mine.end_ns + 20_000
 
 
-def test_programs_of_the_host_are_told_of_too():
-    """Callbacks into Python, and JAX's own programs inside of them; donation."""
+def test_callbacks_and_programs_inside_them_are_recorded():
+    """Callbacks into Python, JAX's own programs inside them, and donation."""
 
     def work():
         y = jax.jit(lambda x: jax.pure_callback(lambda v: np.asarray(v) * 2, x, x) + 1)(jnp.arange(4.0))
@@ -122,7 +122,7 @@ def test_programs_of_the_host_are_told_of_too():
     assert any("callback" in op[3]["hlo_op"] for op in lines["XLA Ops"]), lines["XLA Ops"]
 
 
-def test_threads_have_lines_where_they_run_at_the_same_time():
+def test_overlapping_launches_have_separate_lines():
     f = jax.jit(lambda x: jnp.sin(x).sum())
     g = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda i, v: jnp.cos(v), x))
     x = jnp.ones(10_000)
@@ -151,7 +151,7 @@ def test_threads_have_lines_where_they_run_at_the_same_time():
         assert run[1] - 1 <= start <= end <= run[2] + 1 and run[0] == stats["hlo_module"]
 
 
-def test_what_is_running_at_the_end_is_told_of_as_far_as_it_came():
+def test_unfinished_launches_are_recorded_partially():
     long = jax.jit(lambda v: jax.lax.fori_loop(0, 4000, lambda i, c: jnp.sin(c), v))
     x = jnp.ones(20_000)
     expected = np.asarray(long(x))
@@ -172,9 +172,9 @@ def test_what_is_running_at_the_end_is_told_of_as_far_as_it_came():
     assert [run[0] for run in again["XLA Modules"]] == [runs[0][0]]
 
 
-def test_loops_of_many_rounds_are_told_of_in_part():
+def test_long_loops_are_recorded_partially():
     many = jax.jit(lambda v: jax.lax.while_loop(lambda s: s[0] < 5000, lambda s: (s[0] + 1, s[1] @ s[1] * 0.5), v))
-    with tempfile.TemporaryDirectory() as folder, patch.object(counters, "MOST_IN_LOOPS", 1500):
+    with tempfile.TemporaryDirectory() as folder, patch.object(counters, "MAX_EVENTS_IN_LOOPS", 1500):
         with jax.profiler.trace(folder, profiler_options=QUIET):
             jax.block_until_ready(many((0, jnp.eye(40))))
         (path,) = Path(folder).rglob("*.xplane.pb")
