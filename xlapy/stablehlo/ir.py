@@ -80,10 +80,12 @@ class TensorType:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions."""
         return len(self.sizes)
 
     @property
     def is_static(self) -> bool:
+        """Whether all sizes are known."""
         return None not in self.sizes
 
 

@@ -47,6 +47,7 @@ class DialectReader(EncodingReader):
         self.entries = entries
 
     def attribute(self) -> Any:
+        """Reads a reference to an attribute."""
         return self.entries.nested(_ATTRIBUTE, self.varint())
 
     def attribute_of(self, kind: type[Kind]) -> Kind:
@@ -57,28 +58,36 @@ class DialectReader(EncodingReader):
         return found
 
     def dictionary(self) -> dict[str, Any]:
+        """Reads the references of a dictionary attribute."""
         return {self.attribute_of(str): self.attribute() for _ in range(self.count())}
 
     def optional_attribute(self) -> Any:
-        index, is_there = self.varint_with_flag()
-        return self.entries.nested(_ATTRIBUTE, index) if is_there else None
+        """Reads a reference to an attribute that may be absent; None if it is."""
+        index, is_present = self.varint_with_flag()
+        return self.entries.nested(_ATTRIBUTE, index) if is_present else None
 
     def attributes(self) -> tuple[Any, ...]:
+        """Reads a list of references to attributes."""
         return tuple([self.attribute() for _ in range(self.count())])
 
     def type(self) -> Any:
+        """Reads a reference to a type."""
         return self.entries.nested(_TYPE, self.varint())
 
     def types(self) -> tuple[Any, ...]:
+        """Reads a list of references to types."""
         return tuple([self.type() for _ in range(self.count())])
 
     def text(self) -> str:
+        """Reads a reference to a string."""
         return self.entries.file.string(self)
 
     def blob(self) -> memoryview:
+        """Reads a blob: its size, then its bytes."""
         return self.view(self.varint())
 
     def resource(self) -> tuple[str, memoryview]:
+        """Reads a reference to a resource; returns its name and bytes."""
         index, resources = self.varint(), self.entries.file.resources
         if index >= len(resources):
             raise self.fail(f"there is no resource {index}, only {len(resources)}")
@@ -134,9 +143,11 @@ class AttributeTypeReader:
         self._depth = 0
 
     def attribute(self, index: int) -> Any:
+        """Returns the attribute with a number."""
         return self._resolve(_ATTRIBUTE, index)
 
     def type(self, index: int) -> Any:
+        """Returns the type with a number."""
         return self._resolve(_TYPE, index)
 
     def nested(self, kind: int, index: int) -> Any:

@@ -18,13 +18,17 @@ LAZY_LOADING = 2
 USE_LIST_ORDERING = 3
 ELIDE_UNKNOWN_BLOCK_ARGUMENT_LOCATION = 4
 NATIVE_PROPERTIES_ENCODING = 5
+"""The versions of the format that introduced features, named as in MLIR's `BytecodeVersion`."""
 
-STRINGS, DIALECTS, ENTRIES, OFFSETS, IR, RESOURCES, RESOURCE_OFFSETS, _, PROPERTIES = range(9)
+STRINGS, DIALECTS, ATTRIBUTES_AND_TYPES, ATTRIBUTE_TYPE_OFFSETS, IR, RESOURCES, RESOURCE_OFFSETS, _, PROPERTIES = range(
+    9
+)
+"""The numbers of the sections."""
 _REQUIRED_SECTIONS = {
     STRINGS: "strings",
     DIALECTS: "dialects",
-    ENTRIES: "attributes and types",
-    OFFSETS: "offsets",
+    ATTRIBUTES_AND_TYPES: "attributes and types",
+    ATTRIBUTE_TYPE_OFFSETS: "offsets",
     IR: "IR",
 }
 
@@ -67,14 +71,17 @@ class BytecodeFile:
     ir: EncodingReader = field(default_factory=lambda: EncodingReader(b""))
 
     def string(self, reader: EncodingReader) -> str:
+        """Reads a reference to a string."""
         return self.string_at(reader, reader.varint())
 
     def string_at(self, reader: EncodingReader, index: int) -> str:
+        """Returns the string with a number; `reader` is the position for errors."""
         if index >= len(self.strings):
             raise reader.fail(f"there is no string {index}, only {len(self.strings)}")
         return self.strings[index]
 
     def dialect(self, reader: EncodingReader) -> str:
+        """Reads a reference to a dialect and returns its name."""
         index = reader.varint()
         if index >= len(self.dialects):
             raise reader.fail(f"there is no dialect {index}, only {len(self.dialects)}")
@@ -96,7 +103,7 @@ def read_file(data: bytes) -> BytecodeFile:
     sections = _sections(reader)
     file = BytecodeFile(data, version, producer, _strings(sections[STRINGS]))
     _read_dialects(file, sections[DIALECTS])
-    _read_entries(file, sections[ENTRIES], sections[OFFSETS])
+    _read_entries(file, sections[ATTRIBUTES_AND_TYPES], sections[ATTRIBUTE_TYPE_OFFSETS])
     _read_resources(file, sections.get(RESOURCES), sections.get(RESOURCE_OFFSETS))
     if PROPERTIES in sections:
         _read_properties(file, sections[PROPERTIES])

@@ -23,6 +23,7 @@ class EncodingEmitter:
         self.data = bytearray()
 
     def byte(self, value: int) -> None:
+        """Writes a byte."""
         self.data.append(value)
 
     def varint(self, value: int) -> None:
@@ -57,19 +58,23 @@ class EncodingEmitter:
         self.varint(value << 1 if value >= 0 else ~value << 1 | 1)
 
     def signed_varint_list(self, values: Iterable[int]) -> None:
+        """Writes the count of signed numbers, then the numbers."""
         found = list(values)
         self.varint(len(found))
         for value in found:
             self.signed_varint(value)
 
     def varint_with_flag(self, value: int, flag: bool) -> None:
+        """Writes a number with a flag in its lowest bit."""
         self.varint(value << 1 | flag)
 
     def blob(self, data: bytes) -> None:
+        """Writes the size of a blob, then its bytes."""
         self.varint(len(data))
         self.data += data
 
     def null_terminated(self, text: str) -> None:
+        """Writes a string that ends in a zero byte."""
         self.data += text.encode("utf-8", "surrogateescape") + b"\0"
 
     def section(self, kind: int, data: bytes) -> None:

@@ -23,13 +23,16 @@ class EncodingReader:
         self.end = len(data) if end is None else end
 
     def fail(self, message: str) -> BytecodeError:
+        """Returns the error to raise for damage at the current position."""
         return BytecodeError(f"MLIR bytecode, byte {self.position}: {message}")
 
     @property
     def remaining(self) -> int:
+        """The number of bytes that are left."""
         return self.end - self.position
 
     def byte(self) -> int:
+        """Reads a byte."""
         position = self.position
         if position >= self.end:
             raise self.fail("the data ends in the middle of a value")
@@ -86,6 +89,7 @@ class EncodingReader:
         return count
 
     def signed_varint_list(self) -> list[int]:
+        """Reads the count of signed numbers, then the numbers."""
         return [self.signed_varint() for _ in range(self.count())]
 
     def null_terminated(self) -> str:

@@ -47,6 +47,7 @@ _SECOND_VERSION_SINCE = {
 """The minor version of VHLO that introduced the second version of each operation."""
 
 _REQUIRED_MINOR = {"async_start": 15, "async_done": 15, "collective_reduce": 19}
+"""The minor version of VHLO that introduced an operation."""
 
 _ENUM_CODES = {
     "comparison_direction": 3,
@@ -60,6 +61,7 @@ _ENUM_CODES = {
 """The code of the enum of each attribute that is an enum case."""
 
 _API_VERSION = 5
+"""The code of the enum of custom-call API versions."""
 _I64 = ir.ScalarType(S64)
 
 
@@ -174,7 +176,7 @@ def _i64_array(values: tuple[int, ...]) -> ir.ElementsAttribute:
     return ir.ElementsAttribute(ir.TensorType((len(values),), S64), np.asarray(values, np.int64))
 
 
-def _filled_i64_array(value: int, sizes: tuple[int, ...]) -> ir.ElementsAttribute:
+def _filled_i64_elements(value: int, sizes: tuple[int, ...]) -> ir.ElementsAttribute:
     return ir.ElementsAttribute(ir.TensorType(sizes, S64), np.full(sizes, value, np.int64))
 
 
@@ -211,7 +213,7 @@ _DEFAULTS: dict[str, Callable[[ir.Operation], Any]] = {
     "known_expanding_dimensions": lambda operation: _i64_array(()),
     "known_nonexpanding_dimensions": lambda operation: _i64_array(()),
     "layout": lambda operation: (),
-    "lhs_dilation": lambda operation: _filled_i64_array(1, (_spatial(operation),)),
+    "lhs_dilation": lambda operation: _filled_i64_elements(1, (_spatial(operation),)),
     "lower": lambda operation: False,
     "operand_layouts": lambda operation: (),
     "outfeed_config": lambda operation: "",
@@ -221,15 +223,15 @@ _DEFAULTS: dict[str, Callable[[ir.Operation], Any]] = {
     "result_accuracy": lambda operation: _ACCURACY,
     "result_layouts": lambda operation: (),
     "result_tilings": lambda operation: (),
-    "rhs_dilation": lambda operation: _filled_i64_array(1, (_spatial(operation),)),
+    "rhs_dilation": lambda operation: _filled_i64_elements(1, (_spatial(operation),)),
     "source_target_pairs": lambda operation: _i64_array(()),
     "sym_visibility": lambda operation: "",
     "unique_indices": lambda operation: False,
     "use_global_device_ids": lambda operation: False,
     "version": lambda operation: i64_attribute(0),
     "window_reversal": _reversal,
-    "base_dilations": lambda operation: _filled_i64_array(1, (_window(operation),)),
-    "window_dilations": lambda operation: _filled_i64_array(1, (_window(operation),)),
+    "base_dilations": lambda operation: _filled_i64_elements(1, (_window(operation),)),
+    "window_dilations": lambda operation: _filled_i64_elements(1, (_window(operation),)),
 }
 """The default values of attributes, as functions of the operation."""
 
@@ -239,7 +241,7 @@ _CONVOLUTIONS = ("convolution", "dynamic_conv")
 def _default(operation: ir.Operation, mnemonic: str, name: str) -> Any:
     if name in ("window_strides", "padding"):
         rank = _spatial(operation) if mnemonic in _CONVOLUTIONS else _window(operation)
-        return _filled_i64_array(1, (rank,)) if name == "window_strides" else _filled_i64_array(0, (rank, 2))
+        return _filled_i64_elements(1, (rank,)) if name == "window_strides" else _filled_i64_elements(0, (rank, 2))
     if name not in _DEFAULTS:
         raise UnsupportedError(f"{operation.name}: the attribute {name} is missing and has no default")
     return _DEFAULTS[name](operation)

@@ -21,7 +21,9 @@ from xlapy.stablehlo.bytecode.vhlo import ENUMS, SCALARS
 
 _CODES = {name: code for code, name in SCALARS.items()}
 _MODES = 19
+"""The code of the enum of result accuracy modes."""
 _SIGNED_FLAG = 1
+"""The flag of quantized types with a signed storage type."""
 
 
 class EntryNumbering:
@@ -35,6 +37,7 @@ class EntryNumbering:
         self._number_of: dict[tuple[str, bytes, bool], int] = {}
 
     def number(self, dialect: str, data: bytes, is_custom: bool = True) -> int:
+        """Returns the number of an encoding; adds it if it is new."""
         key = (dialect, data, is_custom)
         number = self._number_of.get(key)
         if number is None:
@@ -54,6 +57,7 @@ class IRNumbering:
         self._type_numbers: dict[Any, int] = {}
 
     def string(self, text: str) -> int:
+        """Numbers a string."""
         number = self._string_numbers.get(text)
         if number is None:
             number = self._string_numbers[text] = len(self.strings)

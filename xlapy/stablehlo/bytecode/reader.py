@@ -30,6 +30,7 @@ HAS_SUCCESSORS = 8
 HAS_REGIONS = 16
 HAS_USE_LISTS = 32
 HAS_PROPERTIES = 64
+"""Bits of the mask that tells which parts of an operation are encoded (`OpEncodingMask` in MLIR)."""
 
 
 def read_bytecode(data: bytes) -> ir.Operation:
@@ -50,11 +51,13 @@ class _ValueScope:
     starts: list[int] = field(default_factory=list)
 
     def enter(self, count: int) -> None:
+        """Opens a region with `count` values, which are not defined yet."""
         self.starts.append(len(self.values))
         self.next_numbers.append(len(self.values))
         self.values.extend([None] * count)
 
     def leave(self) -> None:
+        """Closes the innermost region and drops its values."""
         self.next_numbers.pop()
         del self.values[self.starts.pop() :]
 
@@ -76,6 +79,8 @@ class _RegionFrame:
 
 
 class _OperationReader:
+    """Reads the operations of one file."""
+
     def __init__(self, file: BytecodeFile) -> None:
         self._file = file
         self._entries = AttributeTypeReader(

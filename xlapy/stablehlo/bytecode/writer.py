@@ -28,6 +28,8 @@ def write_bytecode(module: ir.Operation) -> bytes:
 
 
 class _OperationWriter:
+    """Writes one program for a minor version of VHLO 1."""
+
     def __init__(self, minor: int) -> None:
         self._minor = minor
         self._numbering = IRNumbering()
@@ -47,8 +49,8 @@ class _OperationWriter:
         names = self._dialect_section(dialects)
         file.section(bytecode_file.STRINGS, self._strings())
         file.section(bytecode_file.DIALECTS, names)
-        file.section(bytecode_file.OFFSETS, offsets)
-        file.section(bytecode_file.ENTRIES, entries)
+        file.section(bytecode_file.ATTRIBUTE_TYPE_OFFSETS, offsets)
+        file.section(bytecode_file.ATTRIBUTES_AND_TYPES, entries)
         file.section(bytecode_file.PROPERTIES, self._property_section())
         file.section(bytecode_file.IR, body)
         return bytes(file.data)

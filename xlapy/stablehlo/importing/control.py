@@ -21,6 +21,7 @@ from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, rule
 from xlapy.stablehlo.importing.core.types import is_compatible, type_text
 
 _TUPLE_PARAMETER_NAME = "arg_tuple"
+"""The name that XLA gives to the parameter of a loop or branch computation."""
 
 
 @rule("stablehlo.while", results=None, regions=2, on_storage_type=True)

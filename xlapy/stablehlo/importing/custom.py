@@ -45,6 +45,7 @@ The third argument of a rule is the dictionary in the call's `mhlo.attributes`.
 _VERSIONS = dict(enumerate(CustomCallApiVersion))
 _TARGET_ATTRIBUTES = "mhlo.attributes"
 _TYPED_FFI_CONFIG = "mhlo.backend_config"
+"""Attributes of custom calls that frameworks define: those of the target, and the config of a typed FFI call."""
 _ELEMENTWISE_TARGETS = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan",
 )  # fmt: skip

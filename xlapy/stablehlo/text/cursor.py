@@ -24,6 +24,7 @@ _SYMBOL = re.compile(r'@(?:([A-Za-z_][\w$.\-]*+)|(?="))')
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|->|[()<>\[\]{}]|//[^\r\n]*', re.DOTALL)
 _CLOSING = {"(": ")", "<": ">", "[": "]", "{": "}"}
 _MAX_NESTING_DEPTH = 150
+"""The deepest nesting of types and attributes. They are parsed by recursion: more could exhaust Python's stack."""
 
 
 class MlirCursor(Cursor):

@@ -31,6 +31,7 @@ _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?")
 _INTEGER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
 _RESOURCE = re.compile(r"[A-Za-z_$.\-][\w$.\-]*+")
 _MAX_CACHED_SPLATS = 4096
+"""The most splats that are cached by their text, so that a text with many distinct constants does not fill memory."""
 
 
 class ElementsParser:
@@ -196,11 +197,13 @@ class _ElementsText:
         self.dtype = _dtype(self.element)
 
     def fail(self, reason: str) -> NoReturn:
+        """Raises ParseError at the beginning of the elements."""
         self.cursor.fail_at(self.start, reason)
 
     # -- bytes
 
     def from_hexadecimal(self, digits: str) -> Array:
+        """Converts the digits of a hexadecimal string, two per byte."""
         if len(digits) % 2:
             self.fail("a hexadecimal string needs two digits for each byte")
         return self.from_bytes(bytes.fromhex(digits))
@@ -231,6 +234,7 @@ class _ElementsText:
     # -- lists
 
     def from_list(self, body: str) -> Array:
+        """Converts nested lists of numbers, or a single number as a splat."""
         tokens = _TOKEN.findall(body)
         if not tokens:
             if self.count:

@@ -16,6 +16,7 @@ _ALIAS = re.compile(r"#([\w$.\-]+)")
 _ALIAS_USE = re.compile(r"loc\(#([\w$.\-]+)\)")
 _POSITION = re.compile(r":(\d+)(?::(\d+))?(?:\s*to\s*(?:\d+)?:\d+)?")
 _MAX_ALIAS_DEPTH = 100
+"""The deepest chain of unresolved aliases. They are resolved by recursion."""
 
 
 class LocationParser:

@@ -38,6 +38,7 @@ _SHORT_NAMES = {
     "return": "func.return",
 }
 _MAX_RESULT_COUNT = 1 << 16
+"""Greater numbers in `%name:number` count as this one, which exceeds the number of results of any operation."""
 
 
 class Argument(NamedTuple):

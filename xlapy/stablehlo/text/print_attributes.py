@@ -30,6 +30,7 @@ _BARE = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 _BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.\-]*", re.ASCII)
 _UNPRINTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
 _MAX_LISTED_ELEMENTS = 100
+"""Constants with more elements are printed as hexadecimal bytes, as MLIR does."""
 _WRAPPED = frozenset(
     f"sdy.{kind}" for kind in ("all_to_all_param_list", "axis_ref_list", "list_of_axis_ref_lists", "manual_axes")
 )

@@ -39,6 +39,7 @@ def type_text(type_: ir.Type) -> str:
 
 
 def types_text(types: Iterable[ir.Type]) -> str:
+    """Returns the texts of types, separated by commas."""
     return ", ".join(map(type_text, types))
 
 

@@ -43,6 +43,7 @@ class Printer:
     # -- modules and functions
 
     def module(self, module: ir.Operation) -> str:
+        """Prints a module and returns the whole text."""
         name = module.attributes.get("sym_name")
         rest = {key: value for key, value in module.attributes.items() if key != "sym_name"}
         head = ["module"]
@@ -172,6 +173,7 @@ class Printer:
     # -- values
 
     def values(self, values: Iterable[ir.Value]) -> str:
+        """Returns the names of values, separated by commas."""
         return ", ".join([self._names[id(value)] for value in values])
 
     def value(self, value: ir.Value) -> str:

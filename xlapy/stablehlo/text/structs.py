@@ -69,6 +69,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
 """The permitted fields of each struct."""
 
 _WITHOUT_EMPTY_FIELDS = ("dot", "ragged_dot", "gather", "scatter", "result_accuracy")
+"""The structs whose empty and zero fields MLIR does not print."""
 _KEYWORD = re.compile(r"[A-Za-z_]\w*+")
 _SUB_AXIS = re.compile(r"\((\d+)\)\s*(\d+)")
 _LETTERS = (

@@ -144,9 +144,11 @@ class Fields:
         self.values = values
 
     def integers(self, field: str) -> Ints:
+        """Reads a field with a list of integers."""
         return as_integers(self.values.get(field, ()), f"{self.name}.{field}")
 
     def integer(self, field: str) -> int:
+        """Reads an integer field."""
         return as_integer(self.values.get(field, 0), f"{self.name}.{field}")
 
 

@@ -74,6 +74,7 @@ def _tensor_shape(type_: ir.TensorType) -> Shape | None:
 
 
 def is_quantized(type_: ir.Type) -> bool:
+    """Returns whether a type is a tensor with a quantized element type."""
     return isinstance(type_, ir.TensorType) and isinstance(type_.element, ir.QuantizedType)
 
 
