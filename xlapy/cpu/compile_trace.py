@@ -1,6 +1,6 @@
-"""How long each part of a compilation takes, in the format of Chrome's trace viewer and Perfetto.
+"""Records how long each step of a compilation takes, in the format of Chrome's trace viewer and Perfetto.
 
-Owns: the events and their file format. Must not know: what is timed.
+Responsible for the events and their file format. Does not depend on what is timed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part: its name, its kind, start and length in seconds, the start counted from that of the trace."""
+    """A step of a compilation: its name, its category, and its start and length in seconds. The start is relative to
+    that of the trace."""
 
     name: str
     kind: str
@@ -24,7 +25,7 @@ class Span:
 
 
 class Trace:
-    """The spans of one compilation, which begins now."""
+    """The spans of one compilation, which starts when the object is created."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -32,17 +33,17 @@ class Trace:
 
     @contextmanager
     def span(self, name: str, kind: str) -> Iterator[None]:
-        """Times what is done inside."""
+        """Times the body of a `with` statement."""
         start = time.perf_counter()
         yield
         self.spans.append(Span(name, kind, start - self._begin, time.perf_counter() - start))
 
     def add(self, name: str, kind: str, seconds: float, **notes: str | int) -> None:
-        """A part that has just ended."""
+        """Adds a step that has just ended."""
         self.spans.append(Span(name, kind, time.perf_counter() - self._begin - seconds, seconds, notes))
 
     def to_json(self) -> str:
-        """Complete events ("X") in microseconds; spans inside others are shown below them."""
+        """Returns complete events ("X") in microseconds. Spans inside others are shown below them."""
         events = [
             {
                 "name": span.name, "cat": span.kind, "ph": "X", "pid": 1, "tid": 1,

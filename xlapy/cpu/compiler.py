@@ -38,13 +38,13 @@ from xlapy.cpu.program.native_program import NativeProgram, print_program
 from xlapy.cpu.program.outlining import outline_functions
 from xlapy.cpu.program.profiling_counters import place_counters
 from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
-from xlapy.cpu.serialization.runtime_symbols import import_address
+from xlapy.cpu.serialization.runtime_symbols import resolve_symbol
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
+from xlapy.cpu.transforms.decompose_fft import DecomposeFft
 from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
 from xlapy.cpu.transforms.side_effect_order import OrderSideEffects
 from xlapy.cpu.transforms.split_reductions import SplitReductions
-from xlapy.cpu.transforms.split_transforms import DecomposeFft
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -120,7 +120,8 @@ def simplifications() -> list[Pass]:
 
 @dataclass(slots=True)
 class CompilationRecord:
-    """What happened during a compilation: the time of each step, fusion decisions and, for a dump, intermediate modules."""
+    """What happened during a compilation: the time of each step, fusion decisions and, for a dump, intermediate
+    modules."""
 
     keeps_modules: bool
     trace: Trace = field(default_factory=Trace)
@@ -233,7 +234,7 @@ def compile_module(
         with trace.span("LLVM text", "stage"):
             text = emit_program(program, flush_denormals=_flushes_denormals())
         with trace.span("machine code", "stage"):
-            imports = {name: import_address(name) for name in sorted(text.imports)}
+            imports = {name: resolve_symbol(name) for name in sorted(text.imports)}
             code = compile_text(text.text, ["xlapy_run"], imports, trace)
     return Compiled(copy, program, code, text.text, text.functions, record)
 

@@ -1,10 +1,10 @@
-"""The pass that gives linear algebra to LAPACK: operations become custom calls to it, calls become row-major.
+"""Rewrites linear algebra as LAPACK calls: operations become custom calls, and custom calls become row-major.
 
-LAPACK reads matrices column by column. A row-major matrix so is its transpose to LAPACK, which has a place for that in
-two cases: the Cholesky factor of the other triangle of the transpose is the transposed factor, and x a = b is solved
-instead of a x = b. Around all other calls stand transposes, which fuse with what is before and behind, or cancel.
+LAPACK reads matrices column by column, so it sees a row-major matrix as its transpose. Two routines handle that
+directly: the Cholesky factor of the other triangle of the transpose is the transposed factor, and x a = b is solved
+instead of a x = b. All other calls are surrounded by transposes, which fuse with other operations or cancel.
 
-Owns: these rewrites. Must not know: how calls are carried out.
+Responsible for these rewrites. Does not depend on how calls are executed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""AddressCse and addresses of one function, in registers: a sum of terms, each added where it is known, and once.
+"""Common subexpression elimination of indices and addresses in one function.
 
-The place a[512 * i + j + 3] in a loop over i that holds one over j needs one register before the inner loop and one
-inside, which a[512 * i + j] shares:
+Each address is a sum of terms. A term is added as far outside of loops as its value is known, and only once. For
+example, the address of a[512 * i + j + 3] in a loop over j inside a loop over i needs one register before the inner
+loop and one inside, which a[512 * i + j] shares:
 
     loop over i:
       %row = getelementptr [512 x float], ptr %a, i64 %i
@@ -9,8 +10,8 @@ inside, which a[512 * i + j] shares:
         %element = getelementptr float, ptr %row, i64 %j
         %place = getelementptr float, ptr %element, i64 3
 
-Owns: which sums are there, and the places outside of a loop where more can be computed. Must not know: loops, branches,
-what lies at an address.
+Responsible for the sums that exist already, and for the points before a loop where more can be inserted. Does not
+depend on loops, branches, or on what lies at an address.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from xlapy.loops import I64, Affine, ScalarType, Value
 from xlapy.loops.ir import Block
 
 Key = Any
-"""Hashable: a kind of value, and what it is computed from."""
+"""A hashable key: the kind of a value and what it is computed from."""
 
 
 @dataclass(slots=True)
 class _Scope:
-    """Code that runs from its beginning to its end; what it computes is there for all that stands behind or inside.
+    """A region of code that runs from its start to its end. What it computes is available in all code after it or
+    inside.
 
-    exit: the line of the jump to a loop or branch inside that is being written.
+    exit: the line of the jump to a nested loop or branch that is being emitted.
     """
 
     block: Block | None
@@ -41,7 +43,7 @@ class _Scope:
 
 
 class _Term(NamedTuple):
-    """A factor times a register, known from the scope of that number on."""
+    """A factor times a register that is known from the scope `level` on."""
 
     register: str
     factor: int
@@ -49,7 +51,7 @@ class _Term(NamedTuple):
 
 
 class AddressCse:
-    """The sums that one function has computed. names: the registers of values, kept by whoever writes the code."""
+    """The sums that a function has computed. names: the registers of values, which the emitter keeps up to date."""
 
     def __init__(self, ir: IrBuilder, names: Mapping[Value, str]) -> None:
         self.ir = ir
@@ -61,14 +63,15 @@ class AddressCse:
 
     @contextmanager
     def code(self, block: Block | None) -> Iterator[None]:
-        """Code that runs as a whole: of a block, or of a loop around one."""
+        """Enters code that runs as a whole: a block, or a loop around one."""
         self._scopes.append(_Scope(block))
         yield
         self._scopes.pop()
 
     @contextmanager
     def inside(self, block: Block | None = None) -> Iterator[None]:
-        """Code to which the line written last jumps: sums of what is known by now go before that line."""
+        """Enters code to which the last emitted line jumps. Sums of values that are known now are inserted before that
+        line."""
         outer = self._scopes[-1]
         outer.exit = len(self.ir.lines) - 1
         with self.code(block):
@@ -76,14 +79,14 @@ class AddressCse:
         outer.exit = None
 
     def start(self, axis: Value, register: str, offset: int = 0) -> None:
-        """The first lane of a vector axis is at a register plus an offset; the register is of the code begun before
-        the axis' block."""
+        """Sets the first lane of a vector axis to a register plus an offset. The register belongs to the scope entered
+        before the block of the axis."""
         self._starts[axis] = register, offset, len(self._scopes) - 1
 
     # -- sums
 
     def integer(self, position: Affine) -> str:
-        """A register with a position, or its number."""
+        """Returns a register with an index, or its number."""
         terms, constant = self._terms(position)
         if not terms:
             return literal(I64, constant)
@@ -99,7 +102,7 @@ class AddressCse:
         return self._here((*key, constant), f"add i64 {total}, {constant}") if constant else total
 
     def address(self, base: str, type: ScalarType, position: Affine) -> str:
-        """A register with the address of an element behind a base."""
+        """Returns a register with the address of an element at an index from a base."""
         terms, constant = self._terms(position)
         element = llvm_type(type)
         key: Key = (base, element)
@@ -114,16 +117,16 @@ class AddressCse:
         return self._here((*key, constant), f"getelementptr {element}, ptr {base}, i64 {constant}")
 
     def shared(self, key: Key) -> str | None:
-        """What the code up to here has in a register under a key of the caller's."""
+        """Returns the register that is known under a key of the caller, if there is one."""
         return next((scope.known[key] for scope in reversed(self._scopes) if key in scope.known), None)
 
     def share(self, key: Key, register: str) -> str:
-        """Keeps a register under a key, for the code that runs with the present one."""
+        """Stores a register under a key, for the code that runs with the current code."""
         self._scopes[-1].known[key] = register
         return register
 
     def _terms(self, position: Affine) -> tuple[list[_Term], int]:
-        """Registers with their factors, those known first before the others, and what is a number."""
+        """Returns the terms with registers, those known first before the others, and the constant part."""
         constant, terms = position.constant, list[_Term]()
         for value, factor in position.terms:
             register, offset, level = self._starts.get(value) or (self.names[value], 0, self._level(value))
@@ -135,7 +138,7 @@ class AddressCse:
         return sorted(terms, key=lambda term: term.level), constant
 
     def _level(self, value: Value) -> int:
-        """The scope in which a value is computed."""
+        """Returns the scope in which a value is computed."""
         last = len(self._scopes) - 1
         return next((level for level in range(last, -1, -1) if self._scopes[level].block is value.block), last)
 
@@ -148,7 +151,7 @@ class AddressCse:
         return known[term]
 
     def _step(self, pointer: str, element: str, term: _Term) -> str:
-        """An address, moved by a term."""
+        """Returns the instruction that moves an address by a term."""
         if term.factor == 1:
             return f"getelementptr {element}, ptr {pointer}, i64 {term.register}"
         if term.factor > 1:
@@ -159,7 +162,7 @@ class AddressCse:
         return self.shared(key) or self.share(key, self.ir.assign(code))
 
     def _let(self, level: int, code: str) -> str:
-        """Writes an instruction where the code of a level goes on to what is being written."""
+        """Emits an instruction at the point where the code of a scope continues to the current position."""
         line = next((scope.exit for scope in self._scopes[level:] if scope.exit is not None), None)
         if line is None:
             return self.ir.assign(code)

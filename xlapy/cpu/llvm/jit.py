@@ -1,6 +1,6 @@
-"""LLVM text to machine code in this process, through llvmlite.
+"""Compiles LLVM text to machine code in this process, through llvmlite.
 
-Owns: the target machine of the host, optimisation passes, the JIT. Must not know: HLO, loop IR.
+Responsible for the target machine of the host, optimization passes, and the JIT. Does not depend on HLO or loop IR.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import llvmlite.binding as llvm
 
 from xlapy.cpu.compile_trace import Trace
 
-_LEVEL = 2
+_OPTIMIZATION_LEVEL = 2
 
-_LEFT_OUT = ("-disable-lsr", "-disable-post-ra")
-"""Steps of the code generator that cost a third of its time and win nothing here: addresses in loops are tidied before
-it (`_optimize`), and processors of this kind order instructions by themselves."""
+_DISABLED_STEPS = ("-disable-lsr", "-disable-post-ra")
+"""Steps of LLVM's code generator that are disabled. They take a third of its time and gain nothing here: addresses in
+loops are reduced before (`_optimize`), and such processors reorder instructions by themselves."""
 
 
 @functools.cache
 def _initialized() -> None:
-    for option in _LEFT_OUT:
+    for option in _DISABLED_STEPS:
         llvm.set_option("xlapy", option)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -34,26 +34,26 @@ def _initialized() -> None:
 
 @functools.cache
 def host_features() -> Mapping[str, bool]:
-    """The host CPU's features, by LLVM's names."""
+    """Returns the features of the host CPU under LLVM's names."""
     _initialized()
     return dict(llvm.get_host_cpu_features())
 
 
 @functools.cache
 def host_name() -> str:
-    """The host CPU, by LLVM's name."""
+    """Returns LLVM's name of the host CPU."""
     _initialized()
     return str(llvm.get_host_cpu_name())
 
 
 def llvm_version() -> str:
-    """Of LLVM and of llvmlite: "22.1.0, llvmlite 0.50.0"."""
+    """Returns the versions of LLVM and llvmlite, such as "22.1.0, llvmlite 0.50.0"."""
     return f"{'.'.join(map(str, llvm.llvm_version_info))}, llvmlite {llvmlite.__version__}"
 
 
 @functools.cache
 def vector_bytes() -> int:
-    """The width of the host's widest vector registers: 64 with AVX-512, 32 with AVX2, else 16."""
+    """Returns the size of the widest vector registers of the host: 64 with AVX-512, 32 with AVX2, else 16."""
     features = host_features()
     if features.get("avx512f") and features.get("avx512vl"):
         return 64
@@ -61,7 +61,7 @@ def vector_bytes() -> int:
 
 
 @functools.cache
-def _machine(level: int = _LEVEL) -> Any:
+def _machine(level: int = _OPTIMIZATION_LEVEL) -> Any:
     _initialized()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
@@ -74,10 +74,11 @@ def _machine(level: int = _LEVEL) -> Any:
 
 
 class _Linker:
-    """Where object files are linked. LLVM keeps nine kilobytes of each as long as the JIT that linked it lives, which
-    is as long as any of its code: so it serves for some files only."""
+    """Links object files. LLVM keeps nine kilobytes of each file until the JIT that linked it is freed, and the JIT
+    lives as long as any of its code. Each JIT therefore links only some files."""
 
-    FILES = 64
+    MAX_FILES = 64
+    """The number of object files that one JIT links."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -87,7 +88,7 @@ class _Linker:
     def link(self, builder: Any) -> Any:
         with self._lock:
             number = next(self._numbers)
-            if number % self.FILES == 0:
+            if number % self.MAX_FILES == 0:
                 self._jit = llvm.create_lljit_compiler(_machine(), use_jit_link=True)
             jit = self._jit
         return builder.link(jit, f"xlapy{number}")
@@ -98,23 +99,26 @@ _linker = _Linker()
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Machine code of one module: addresses of its functions; it lives as long as this object."""
+    """The machine code of one module, with the addresses of its functions. The code lives as long as this object."""
 
     tracker: Any
     addresses: Mapping[str, int]
     image: bytes
     """The object file."""
     imports: tuple[str, ...] = ()
-    """The functions of other modules that it calls."""
+    """The functions of other modules that the code calls."""
 
     @property
     def size(self) -> int:
-        """Bytes of the object file."""
+        """The size of the object file in bytes."""
         return len(self.image)
 
 
 def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trace: Trace | None = None) -> Code:
-    """Compiles a module: `exports` are the functions whose addresses are wanted, `imports` where foreign ones are."""
+    """Compiles a module.
+
+    exports: the functions whose addresses are returned. imports: the addresses of functions that the module calls.
+    """
     trace, machine = trace or Trace(), _machine()
     with trace.span("parse", "LLVM"):
         module = llvm.parse_assembly(text)
@@ -127,12 +131,12 @@ def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trac
 
 
 def compile_unoptimized(text: str, exports: list[str], imports: Mapping[str, int]) -> Code:
-    """The same in a ninth of the time, for functions that only move words about: no pass makes them faster."""
+    """Compiles a module without optimization, in a ninth of the time, for functions that no pass would make faster."""
     return link_object(_machine(0).emit_object(llvm.parse_assembly(text)), exports, imports)
 
 
 def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Code:
-    """Makes an object file that was made for this machine ready to run; `RuntimeError` of LLVM if it is none."""
+    """Links an object file that was compiled for this machine; raises LLVM's `RuntimeError` for invalid files."""
     builder = llvm.JITLibraryBuilder().add_object_img(image)
     for name, address in imports.items():
         builder = builder.import_symbol(name, address)
@@ -143,7 +147,7 @@ def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, int]
 
 
 def listings(text: str) -> tuple[str, str]:
-    """A module's text behind LLVM's passes, and the host's assembly, both as `compile_text` makes them."""
+    """Returns a module's text after LLVM's passes, and the host's assembly, as `compile_text` produces them."""
     machine = _machine()
     module = llvm.parse_assembly(text)
     _optimize(module)
@@ -151,13 +155,13 @@ def listings(text: str) -> tuple[str, str]:
 
 
 class _Passes(threading.local):
-    """A few light passes: vectors and loops are chosen already, LLVM only tidies. Made once in a thread, as LLVM does
-    not give their memory back."""
+    """A few light passes. Vectorization and loop order are decided already, so LLVM only cleans up. The passes are
+    created once per thread, because LLVM does not free their memory."""
 
     def __init__(self) -> None:
         self.builder = llvm.create_pass_builder(_machine(), llvm.create_pipeline_tuning_options(speed_level=1))
         self.manager = llvm.create_new_function_pass_manager()
-        self.manager.add_sroa_pass()  # what parts of a program hold goes from the stack to registers
+        self.manager.add_sroa_pass()  # promotes stack slots to registers
         self.manager.add_instruction_combine_pass()
         self.manager.add_simplify_cfg_pass()
         self.manager.add_loop_strength_reduce_pass()

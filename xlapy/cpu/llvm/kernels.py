@@ -1,13 +1,15 @@
-"""Loop IR to LLVM text: a function for each kernel.
+"""Emits loop IR as LLVM text: one function per kernel.
 
     void @kernel(ptr %buffer0, ptr %buffer1, ..., ptr %table, i64 %begin, i64 %end)
 
-computes the iterations from `begin` to `end` of the kernel's parallel loop; without one the two are not there. A kernel
-that looks whether to go on is given the program's table of addresses, and ends early if it is not to. The
-buffers of one kernel never overlap. Inside a VECTOR axis a value that follows the axis is a vector register, any other
-a scalar; the last positions of an extent that is no multiple of the width are computed under a mask.
+computes the iterations from `begin` to `end` of the kernel's parallel loop; without a parallel loop, these parameters
+do not exist. A kernel with safepoint polls receives the program's address table, and returns early if the program
+should stop. The buffers of a kernel never overlap. Inside a VECTOR axis, a value that depends on the axis is a vector
+register, any other value a scalar; the last elements of an extent that is not a multiple of the width are computed
+under a mask.
 
-Owns: control flow, the masks of tails, the reduction of lanes. Must not know: HLO, the programs that call kernels.
+Responsible for control flow, tail masks and the reduction of lanes. Does not depend on HLO or on programs that call
+kernels.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ from xlapy.loops.ir import Block, Carry, Combiner, Statement, inner_blocks
 from xlapy.loops.reduction_order import combine_halves
 
 
-def emit_kernel(kernel: Kernel, name: str, places: PollEntries | None = None) -> tuple[str, set[str]]:
-    """The text of the kernel's function, and the declarations that it needs. places: if it is to look."""
+def emit_kernel(kernel: Kernel, name: str, poll_entries: PollEntries | None = None) -> tuple[str, set[str]]:
+    """Returns the text of a kernel's function and the declarations that it needs.
+
+    poll_entries: the table entries for polls; None for a kernel without polls.
+    """
     emitter = Emitter(IrBuilder())
-    if places is not None:
-        emitter.poll_entries, emitter.polled_loops = places, loops_with_polls(kernel)
+    if poll_entries is not None:
+        emitter.poll_entries, emitter.polled_loops = poll_entries, loops_with_polls(kernel)
     parameters = [
         f"ptr {'noalias ' if buffer.exclusive else ''}%{buffer_register(i)}" for i, buffer in enumerate(kernel.buffers)
     ]
@@ -45,7 +50,7 @@ def emit_kernel(kernel: Kernel, name: str, places: PollEntries | None = None) ->
         emitter.ir.br(LEAVE)
         emitter.ir.start_block(LEAVE)
     if emitter.has_nontemporal_stores:
-        emitter.ir.emit("fence seq_cst")  # such stores are in no order with any others
+        emitter.ir.emit("fence seq_cst")  # nontemporal stores are not ordered with others
     emitter.ir.emit("ret void")
     head = f"define internal void @{name}({', '.join(parameters)}) #0 {{\nentry:\n"
     return head + "\n".join(emitter.ir.lines) + "\n}\n", emitter.ir.declarations
@@ -58,7 +63,7 @@ def buffer_register(number: int) -> str:
 class Emitter(MemoryEmitter):
     poll_entries: PollEntries | None = None
     polled_loops: Mapping[For | While, int] = MappingProxyType({})
-    """The loops that look whether to go on."""
+    """The loops that poll, with the number of iterations between polls."""
 
     # -- statements
 
@@ -113,7 +118,7 @@ class Emitter(MemoryEmitter):
         return emit_operation(self.ir, value, [self.operand(arg, lanes) for arg in value.args], lanes)
 
     def any_lane(self, condition: Value) -> str:
-        """One bit for all lanes that count. Lanes outside the mask may hold poison, which must not reach a branch."""
+        """Returns one bit for all active lanes. Inactive lanes may hold poison, which must not reach a branch."""
         if condition not in self.varying:
             return self.scalar(condition)
         type = llvm_type(I1, self.lanes)
@@ -170,7 +175,7 @@ class Emitter(MemoryEmitter):
         return lines
 
     def emit_poll(self, loop: For | While, counter: str, step: int = 1) -> None:
-        """At the end of a round: leaves the kernel, if the loop looks and the program is to end."""
+        """Emits a poll at the end of an iteration, if the loop polls."""
         if loop in self.polled_loops:
             assert self.poll_entries is not None
             emit_poll(self.ir, self.poll_entries, counter, step, self.polled_loops[loop])
@@ -184,7 +189,10 @@ class Emitter(MemoryEmitter):
             self.names[carry.result] = register
 
     def counted_loop(self, loop: For, begin: str, end: str, *, runs_at_least_once: bool) -> None:
-        """One iteration at a time; `always`: at least one."""
+        """Emits a loop with one element per iteration.
+
+        runs_at_least_once: whether the extent is known to be positive.
+        """
         head, after = self.ir.new_label("loop"), self.ir.new_label("endloop")
         initial = [self.operand(c.initial, self.lanes_of(c.variable)) for c in loop.carries]
         before = self.ir.label
@@ -227,13 +235,14 @@ class Emitter(MemoryEmitter):
             self.set_result(carry, self.names[carry.variable])
 
     def set_axis(self, loop: For, position: int) -> None:
-        """Begins an iteration whose position is a number."""
+        """Starts an unrolled iteration."""
         self.names[loop.axis] = str(position)
 
     # -- vector axes
 
     def vector_loop(self, loop: For) -> None:
-        """Whole vectors in a loop, `accumulators` of them at a time, then those left, the last under a mask."""
+        """Emits whole vectors in a loop, `accumulators` at a time, then the remaining vectors, the last one under a
+        mask."""
         assert self.axis is None, "vector axes do not nest"
         extent = loop.extent
         end = None if isinstance(extent, int) else self.scalar(extent)
@@ -248,13 +257,13 @@ class Emitter(MemoryEmitter):
             self.axis, self.lanes, self.varying = None, 1, frozenset()
             return
         vectors, tail = divmod(extent, loop.width)
-        rounds, left = divmod(vectors, loop.accumulators)
-        if rounds == 1 and not left and not loop.carries:  # a single vector needs no loop
-            rounds, left = 0, loop.accumulators
+        iterations, left = divmod(vectors, loop.accumulators)
+        if iterations == 1 and not left and not loop.carries:  # a single vector needs no loop
+            iterations, left = 0, loop.accumulators
         state = [[self.operand(_identity(c), self.lanes) for c in loop.carries] for _ in range(loop.accumulators)]
-        if rounds:
-            state = self.vector_iterations(loop, rounds, state)
-        done = rounds * loop.accumulators * loop.width
+        if iterations:
+            state = self.vector_iterations(loop, iterations, state)
+        done = iterations * loop.accumulators * loop.width
         for number in range(left):
             state[number] = self.iteration(loop, str(done + number * loop.width), state[number])
         if tail:
@@ -266,18 +275,19 @@ class Emitter(MemoryEmitter):
         self.reduce_lanes(loop, state, lanes)
 
     def scan_loop(self, loop: For) -> None:
-        """One vector after the other, each with the last lane of the one before in all lanes of its carries."""
+        """Emits a scan: one vector after the other, each with the last lane of the previous one in all lanes of its
+        carries."""
         assert isinstance(loop.extent, int), "the extent of a scan is known"
-        rounds, tail = divmod(loop.extent, loop.width)
+        iterations, tail = divmod(loop.extent, loop.width)
         carried = [self.splat(c.initial.type, self.scalar(c.initial)) for c in loop.carries]
-        if rounds:
-            carried = self.scan_vectors(loop, rounds, carried)
+        if iterations:
+            carried = self.scan_vectors(loop, iterations, carried)
         if tail:
             self.mask, self.tail = _tail_mask(loop.width, tail), tail
-            self.iteration(loop, str(rounds * loop.width), carried)
+            self.iteration(loop, str(iterations * loop.width), carried)
             self.mask = self.tail = None
 
-    def scan_vectors(self, loop: For, rounds: int, carried: list[str]) -> list[str]:
+    def scan_vectors(self, loop: For, iterations: int, carried: list[str]) -> list[str]:
         head, after, before = self.ir.new_label("scan"), self.ir.new_label("endscan"), self.ir.label
         self.ir.br(head)
         with self.address_cse.inside():
@@ -290,7 +300,7 @@ class Emitter(MemoryEmitter):
             ends = zip([base_line, *(line for _, line in phis)], [following, *carried], strict=True)
             for line, register in ends:
                 self.ir.add_incoming(line, register, self.ir.label)
-            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {rounds * loop.width}"), head, after)
+            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {iterations * loop.width}"), head, after)
         self.ir.start_block(after)
         return carried
 
@@ -304,7 +314,8 @@ class Emitter(MemoryEmitter):
         return self.ir.assign(f"shufflevector {vector} {register}, {vector} poison, <{self.lanes} x i32> <{last}>")
 
     def scan(self, scan: Scan) -> None:
-        """Each lane with the one before it, pairs with the pair before them, fours, ..., then all with the carry."""
+        """Combines each lane with the previous one, pairs with the previous pair, fours, ..., and finally all with the
+        carry."""
         registers = [self.operand(value, self.lanes) for value in scan.inputs]
         neutral = [self.operand(_identity(c), self.lanes) for c in scan.carries]
         distance = 1
@@ -321,13 +332,13 @@ class Emitter(MemoryEmitter):
             self.names[value] = register
 
     def shift_lanes(self, carry: Carry, register: str, filling: str, distance: int) -> str:
-        """The lanes moved up by a distance; the filling in those that become free."""
+        """Moves lanes up by a distance; the lanes that become free are taken from `filling`."""
         vector = llvm_type(carry.variable.type, self.lanes)
         chosen = ", ".join(f"i32 {self.lanes + n - distance if n >= distance else n}" for n in range(self.lanes))
         return self.ir.assign(f"shufflevector {vector} {filling}, {vector} {register}, <{self.lanes} x i32> <{chosen}>")
 
     def dynamic_vector_loop(self, loop: For, end: str) -> None:
-        """Whole vectors up to an extent known at run time, then the rest under a mask."""
+        """Emits whole vectors up to an extent that is known only at run time, then the rest under a mask."""
         head, after, tail, done = [self.ir.new_label(p) for p in ("vector", "endvector", "tail", "endtail")]
         before = self.ir.label
         whole = self.ir.assign(f"and i64 {end}, {-loop.width}")
@@ -352,7 +363,7 @@ class Emitter(MemoryEmitter):
             self.ir.br(done)
         self.ir.start_block(done)
 
-    def vector_iterations(self, loop: For, rounds: int, state: list[list[str]]) -> list[list[str]]:
+    def vector_iterations(self, loop: For, iterations: int, state: list[list[str]]) -> list[list[str]]:
         head, after, before = self.ir.new_label("vector"), self.ir.new_label("endvector"), self.ir.label
         step = loop.width * loop.accumulators
         self.ir.br(head)
@@ -370,19 +381,19 @@ class Emitter(MemoryEmitter):
             for current, registers in zip(phis, results, strict=True):
                 for (_, line), register in zip(current, registers, strict=True):
                     self.ir.add_incoming(line, register, self.ir.label)
-            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {rounds * step}"), head, after)
+            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {iterations * step}"), head, after)
         self.ir.start_block(after)
         return results
 
     def vector_phis(self, loop: For, registers: list[str], before: str) -> list[tuple[str, int]]:
-        """A phi for each carry, with the line to close it."""
+        """Emits a phi for each carry; returns their names and the lines to complete."""
         return [
             self.ir.phi(llvm_type(carry.variable.type, self.lanes), register, before)
             for carry, register in zip(loop.carries, registers, strict=True)
         ]
 
     def iteration(self, loop: For, base: str, registers: list[str], offset: int = 0) -> list[str]:
-        """The body for one vector of positions from `base + offset` on; returns the carries' next registers."""
+        """Emits the body for one vector of indices from `base + offset` on; returns the carries' next registers."""
         self.address_cse.start(loop.axis, base, offset)
         for carry, register in zip(loop.carries, registers, strict=True):
             self.names[carry.variable] = register
@@ -390,7 +401,7 @@ class Emitter(MemoryEmitter):
         return [self.next_value(carry) for carry in loop.carries]
 
     def masked_iteration(self, loop: For, base: str, registers: list[str]) -> list[str]:
-        """As `iteration`, but the lanes outside the mask keep what they carry."""
+        """Emits an iteration in which the inactive lanes keep what they carry."""
         results = self.iteration(loop, base, registers)
         bits = f"{llvm_type(I1, self.lanes)} {self.mask}"
         kept: list[str] = []
@@ -400,7 +411,8 @@ class Emitter(MemoryEmitter):
         return kept
 
     def reduce_lanes(self, loop: For, state: list[list[str]], lanes: int) -> None:
-        """Accumulators two by two, then the halves of the vector, then the initial values before all that."""
+        """Combines the accumulators pairwise, then the halves of the vector, and finally the initial values with the
+        result."""
         if not loop.carries:
             return
         combine = loop.combine
@@ -416,7 +428,7 @@ class Emitter(MemoryEmitter):
             self.set_result(carry, register)
 
     def half_vector(self, carry: Carry, register: str, lanes: int, start: int) -> str:
-        """`lanes` lanes of a vector of twice as many."""
+        """Extracts `lanes` lanes from a vector of twice as many."""
         vector = llvm_type(carry.variable.type, lanes * 2)
         if lanes == 1:
             return self.ir.assign(f"extractelement {vector} {register}, i64 {start}")
@@ -445,36 +457,36 @@ def _tail_mask(width: int, tail: int) -> str:
 
 
 def _combiner_values(combiner: Combiner) -> frozenset[Value]:
-    return _followers(combiner.block, combiner.parameters)
+    return _dependent_values(combiner.block, combiner.parameters)
 
 
 def _varying(loop: For) -> frozenset[Value]:
-    """The values in the body that differ between the lanes."""
-    return _followers(loop.body, [loop.axis, *(carry.variable for carry in loop.carries)])
+    """Returns the values in the body of a vector loop that differ between lanes."""
+    return _dependent_values(loop.body, [loop.axis, *(carry.variable for carry in loop.carries)])
 
 
-def _followers(block: Block, values: Sequence[Value]) -> frozenset[Value]:
-    """The values, and those in the block that are computed from them."""
+def _dependent_values(block: Block, values: Sequence[Value]) -> frozenset[Value]:
+    """Returns the given values and those in the block that are computed from them."""
     found = set(values)
     size = 0
     while size != len(found):
         size = len(found)
-        _spread(block, found)
+        _add_dependent_values(block, found)
     return frozenset(found)
 
 
-def _spread(block: Block, found: set[Value]) -> None:
+def _add_dependent_values(block: Block, found: set[Value]) -> None:
     for statement in block.statements:
         if isinstance(statement, Value):
             if statement.op != "any" and any(arg in found for arg in statement.args):
                 found.add(statement)
         elif isinstance(statement, (For, While)):
             for inner in inner_blocks(statement):
-                _spread(inner, found)
+                _add_dependent_values(inner, found)
             for carry in statement.carries:
                 if carry.initial in found or (carry.next is not None and carry.next in found):
                     found.update(v for v in (carry.variable, carry.result) if v is not None)
         elif isinstance(statement, If):
-            _spread(statement.then, found)
+            _add_dependent_values(statement.then, found)
         elif isinstance(statement, Scan):
             found.update(statement.results)

@@ -1,11 +1,11 @@
-"""Calls of a library's functions from a program, as LLVM text: a function for each `LibraryCallThunk`.
+"""Emits calls of library functions: one LLVM function per `LibraryCallThunk`.
 
     void @library(ptr %block, i64 %begin, i64 %end)
 
 makes the calls from `begin` to `end` of a batch. The block holds the addresses of the thunk's slices. `begin` is the
-first call of a task, by whose number the workspace is found.
+first call of a task, and determines the task's workspace.
 
-Must not know: what the functions do, HLO.
+Responsible for this code. Does not depend on what the library functions do.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from xlapy.cpu.program.thunks import LibraryArray, LibraryCallThunk, LibraryScra
 LIBRARY_DECLARATIONS = frozenset({"declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"})
 
 _NOT_FINITE = -4
-"""What the last argument becomes if nothing is called."""
+"""The value of the last argument if the function is not called because an array is not finite."""
 
 _EXPONENT = {4: ("i32", SINGLE.infinity_code), 8: ("i64", DOUBLE.infinity_code)}
-"""The integer of a float's width, and the bits that are all 1 in infinities and NaN."""
+"""By the width of a float in bytes: the integer type of that width, and the exponent bits, which are all 1 in
+infinities and NaN."""
 
 
 def library_declaration(thunk: LibraryCallThunk) -> str:
@@ -29,7 +30,7 @@ def library_declaration(thunk: LibraryCallThunk) -> str:
 
 
 def library_call_text(thunk: LibraryCallThunk) -> str:
-    """The function of a thunk, under the name `library`."""
+    """Returns the function of a thunk under the name `library`."""
     ir = IrBuilder()
     slices = [_loaded(ir, number) for number in range(len(thunk.slices))]
     task = ir.assign(f"udiv i64 %begin, {thunk.grain}")
@@ -63,7 +64,7 @@ def _loaded(ir: IrBuilder, number: int) -> str:
 
 
 def _constant(ir: IrBuilder, value: bytes) -> str:
-    """The address of a copy of some bytes on the stack: Fortran may be given what can be written only."""
+    """Returns the address of a copy of some bytes on the stack: Fortran functions may require writable arguments."""
     bits = 8 * len(value)
     place = ir.assign(f"alloca i{bits}, align 16")
     ir.emit(f"store i{bits} {int.from_bytes(value, 'little')}, ptr {place}")
@@ -86,7 +87,7 @@ def _pointer(ir: IrBuilder, slices: list[str], scratch: str, argument: LibraryAr
 
 
 def _unless_finite(ir: IrBuilder, thunk: LibraryCallThunk, array: str, last: str) -> None:
-    """Goes on with the next call if a float of the array has an exponent of ones."""
+    """Emits a check of an array: skips the call if one of its floats has an exponent of all ones."""
     assert thunk.must_be_finite is not None
     type, exponent = _EXPONENT[thunk.element_bytes]
     ir.br("look")

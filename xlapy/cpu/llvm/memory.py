@@ -1,9 +1,9 @@
-"""Operands, positions and memory of loop IR in LLVM text: what the code of a kernel reads and writes, and how.
+"""Emits operands, index values and memory accesses of loop IR.
 
-Loads and stores of neighbours are one access of a vector; elements a few places apart come out of contiguous vectors
-and go back into them; others are gathered and scattered.
+Contiguous elements are loaded and stored as one vector. Elements with a small constant stride are shuffled out of
+contiguous vectors and back into them. All others are gathered and scattered.
 
-Owns: registers of values, addresses, accesses and their masks. Must not know: control flow, HLO.
+Responsible for registers of values, addresses, accesses and their masks. Does not depend on control flow or HLO.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, ScalarType, Stor
 from xlapy.loops.ir import Block
 
 _MAX_I32_INDEX = 1 << 31
-"""AddressCse below it are divided in lanes of 32 bits."""
+"""Indices below this value are divided in lanes of 32 bits."""
 
 _MAX_SHUFFLE_STRIDE = 16
-"""How far apart elements may lie that are loaded and stored with their neighbours rather than one by one."""
+"""The largest stride, in elements, for which accesses use contiguous vectors and shuffles instead of gathers and
+scatters."""
 
 
 class MemoryEmitter:
-    """The state of an emitter, and all that it does with memory."""
+    """The state of a kernel emitter, and the methods that access memory."""
 
     def __init__(self, ir: IrBuilder) -> None:
         self.ir = ir
@@ -37,12 +38,12 @@ class MemoryEmitter:
         self.lanes = 1
         self.mask: str | None = None
         self.tail: int | None = None
-        """How many lanes the mask leaves, where that is known."""
+        """The number of lanes that the mask selects, if it is known."""
         self.varying: frozenset[Value] = frozenset()
         self.has_nontemporal_stores = False
-        """Whether it stores past the caches."""
+        """Whether the kernel stores past the caches (nontemporal stores)."""
         self.contiguous_vectors: dict[tuple[Buffer, Affine], list[str]] = {}
-        """Contiguous vectors, loaded in this block or around it, that hold elements some places apart."""
+        """The contiguous vectors, loaded in this block or around it, that contain elements with a stride."""
 
     # -- operands
 
@@ -53,7 +54,7 @@ class MemoryEmitter:
         return literal(value.type, value.attribute) if value.op == "const" else self.names[value]
 
     def operand(self, value: Value, lanes: int) -> str:
-        """The register of a value, in as many lanes as asked for."""
+        """Returns the register of a value with the given number of lanes."""
         if value.op == "const":
             return literal(value.type, value.attribute, lanes)
         if value is self.axis:
@@ -72,14 +73,15 @@ class MemoryEmitter:
         register = self.ir.assign(f"shufflevector {vector} {first}, {vector} poison, {mask}")
         return self.address_cse.share((vector, scalar), register)
 
-    # -- positions
+    # -- index values
 
     def index_value(self, position: Affine, lanes: int = 1) -> str:
-        """An affine position in a register."""
+        """Returns a register with an affine index."""
         return self.address_cse.integer(position) if lanes == 1 else self.lane_indices(position)
 
     def divided(self, value: Value, lanes: int) -> str:
-        """A position divided by a number, or what is left; in lanes of 32 bits if it fits, as wider ones take long."""
+        """Emits the quotient or remainder of an index, in lanes of 32 bits if it fits, because wider divisions are
+        slow."""
         dividend, divisor = value.attribute
         bounds = dividend.bounds()
         short = lanes > 1 and bounds is not None and bounds[0] >= 0 and bounds[1] < _MAX_I32_INDEX
@@ -94,7 +96,7 @@ class MemoryEmitter:
         return self.ir.assign(f"zext {vector} {result} to {llvm_type(I64, lanes)}") if short else result
 
     def lane_indices(self, position: Affine, type: ScalarType = I64) -> str:
-        """A position in each lane: what is the same for all of them, and how far apart they are."""
+        """Returns a register with an index in each lane: the part that all lanes share plus the lane offsets."""
         if not position.terms:
             return literal(type, position.constant, self.lanes)
         key = ("lanes", position, type, self.address_cse.integer(self.uniform_part(position)))
@@ -110,12 +112,13 @@ class MemoryEmitter:
         return self.address_cse.share(key, total)
 
     def uniform_part(self, position: Affine) -> Affine:
-        """The position of the first lane, of terms that differ by more than the axis left out."""
+        """Returns the index of the first lane, without terms that vary between lanes for reasons other than the vector
+        axis."""
         kept = tuple((v, c) for v, c in position.terms if v is self.axis or v not in self.varying)
         return Affine(kept, position.constant)
 
     def lane_offsets(self, position: Affine, type: ScalarType = I64) -> str:
-        """How far each lane is from `uniform_part`; an empty string if no lane is."""
+        """Returns a register with the difference of each lane from `uniform_part`; an empty string if there is none."""
         vector, total = llvm_type(type, self.lanes), ""
         for value, factor in position.terms:
             if value is self.axis:
@@ -133,19 +136,19 @@ class MemoryEmitter:
 
     # -- memory
 
-    def address(self, place: Location, further: int = 0) -> str:
-        """The address of an element, of lane 0 in a vector, or so many elements further."""
-        return self.address_cse.address(self.buffers[place.buffer], place.buffer.type, place.offset + further)
+    def address(self, place: Location, elements: int = 0) -> str:
+        """Returns the address of an element, of lane 0 in a vector, plus a number of elements."""
+        return self.address_cse.address(self.buffers[place.buffer], place.buffer.type, place.offset + elements)
 
     def stride(self, place: Location) -> int | None:
-        """How far apart the lanes' elements are; None if that is not the same for all."""
+        """Returns the distance between the elements of consecutive lanes; None if it is not constant."""
         for value, _ in place.offset.terms:
             if value in self.varying and value is not self.axis:
                 return None
         return 0 if self.axis is None else place.offset.coefficient(self.axis)
 
     def lane_mask(self, mask: Value | None) -> str | None:
-        """The lanes that count: those of the tail and of the statement's own mask."""
+        """Returns the mask of active lanes: those of the tail and of the statement's own mask."""
         if mask is None:
             return self.mask
         own = self.operand(mask, self.lanes)
@@ -176,14 +179,14 @@ class MemoryEmitter:
         return self.gather(value.type, place, lanes, otherwise)
 
     def load_strided(self, type: ScalarType, place: Location, stride: int) -> str:
-        """Elements some places apart, out of as many vectors of neighbours."""
+        """Loads elements with a constant stride: as many contiguous vectors, and shuffles."""
         offset, size = place.offset, place.buffer.size
         if size % stride or any(factor % stride for _, factor in offset.terms):
-            # the last vector ends with the last of the elements: nothing behind it need be there
+            # the last vector ends with the last element, so that nothing after it is read
             offsets = [*range(0, (stride - 1) * self.lanes, self.lanes), (self.lanes - 1) * (stride - 1)]
             vectors = self.load_contiguous(type, place.buffer, offset, offsets)
             return deinterleave(self.ir, type, vectors, range(0, stride * self.lanes, stride), offsets)
-        # memory is whole groups of `stride` elements: other loads take other elements of the same ones
+        # the array consists of groups of `stride` elements: other loads use other elements of the same vectors
         rest = offset.constant % stride
         first, offsets = offset - rest, list(range(0, stride * self.lanes, self.lanes))
         key = (place.buffer, first)
@@ -195,7 +198,7 @@ class MemoryEmitter:
         return deinterleave(self.ir, type, known, range(rest, rest + stride * self.lanes, stride), offsets)
 
     def load_contiguous(self, type: ScalarType, buffer: Buffer, start: Affine, offsets: Sequence[int]) -> list[str]:
-        """Contiguous vectors that begin so many places behind where lane 0 is."""
+        """Loads contiguous vectors that start at the given offsets from lane 0."""
         place, vector = Location(buffer, start), llvm_type(type, self.lanes)
         addresses = [self.address(place, offset) for offset in offsets]
         return [self.ir.assign(f"load {vector}, ptr {address}, align {type.byte_size}") for address in addresses]
@@ -240,7 +243,7 @@ class MemoryEmitter:
         return self.ir.assign(f"getelementptr {type}, ptr {base}, {positions} {apart}")
 
     def fits_32_bits(self, position: Affine) -> bool:
-        """Whether 32 bits tell how far lanes are apart: a vector register then has the places of all of them."""
+        """Whether 32 bits can hold the distances between lanes, so that one vector register holds all of them."""
         varying = tuple((v, c) for v, c in position.terms if v is not self.axis and v in self.varying)
         limits = Affine(varying).bounds()
         apart = self.lanes * abs(0 if self.axis is None else position.coefficient(self.axis))
@@ -260,7 +263,7 @@ class MemoryEmitter:
                 self.store_vector(place, f"{vector} {value}, ptr {address}")
                 return
             if store.mask is None and self.tail == 1:
-                # of a number that was cut short before, LLVM 22 stores the bytes cut off, too, under a mask of one lane
+                # LLVM 22 stores too many bytes of a truncated number under a mask of one lane
                 first = self.ir.assign(f"extractelement {vector} {value}, i64 0")
                 self.ir.emit(f"store {llvm_type(type)} {first}, ptr {address}, align {type.byte_size}")
                 return
@@ -277,7 +280,7 @@ class MemoryEmitter:
         self.intrinsic("void", name, [(vector, value), pointer, (llvm_type(I1, self.lanes), mask)])
 
     def interleaved_stores(self, block: Block) -> dict[Store, list[Store]]:
-        """The stores of elements some places apart that, all of them together, fill memory: each with all of them."""
+        """Finds groups of strided stores that together fill contiguous memory; maps each store to its group."""
         found: dict[Store, list[Store]] = {}
         if self.lanes == 1 or self.mask is not None:
             return found
@@ -291,20 +294,20 @@ class MemoryEmitter:
         return found
 
     def interleaved_groups(self, stores: list[Store]) -> list[list[Store]]:
-        """Stores to one buffer as groups of some that follow each other and fill memory; none if any do not."""
+        """Splits the stores to one buffer into groups that fill memory; returns nothing if that is not possible."""
         stride = self.stride(stores[0].location) or 0
         groups = [stores[n : n + stride] for n in range(0, len(stores), max(stride, 1))]
         return groups if 1 < stride <= _MAX_SHUFFLE_STRIDE and all(map(self.fills_memory, groups)) else []
 
     def fills_memory(self, stores: Sequence[Store]) -> bool:
-        """Whether stores, as many as their elements are places apart, write neighbours, none of them twice."""
+        """Whether as many stores as their stride write to adjacent elements, each exactly once."""
         places = sorted(store.location.offset.constant for store in stores)
         alike = all(s.location.offset.terms == stores[0].location.offset.terms and s.mask is None for s in stores)
         stride = self.stride(stores[0].location)
         return alike and len(stores) == stride and places == list(range(places[0], places[0] + stride))
 
     def store_interleaved(self, stores: Sequence[Store]) -> None:
-        """Elements that lie between each other, in contiguous vectors."""
+        """Stores interleaved elements as contiguous vectors."""
         ordered = sorted(stores, key=lambda store: store.location.offset.constant)
         place, type = ordered[0].location, ordered[0].value.type
         registers = [self.operand(store.value, self.lanes) for store in ordered]
@@ -313,7 +316,7 @@ class MemoryEmitter:
             self.store_vector(place, f"{vector} {register}, ptr {self.address(place, number * self.lanes)}")
 
     def store_vector(self, place: Location, store: str) -> None:
-        """Past the caches only where the vector is a whole line of them."""
+        """Stores a vector, past the caches if the buffer asks for it and the vector is a whole cache line."""
         size = place.buffer.type.byte_size
         if place.buffer.nontemporal and size * self.lanes == 64:
             self.ir.declarations.add("!0 = !{i32 1}")
@@ -334,7 +337,7 @@ class MemoryEmitter:
             self.ir.start_block(after)
 
     def transpose(self, statement: Transpose) -> None:
-        """A call of the function for elements of this size, which all kernels share."""
+        """Emits a call of the transpose function for elements of this size, which all kernels share."""
         bits, parts = statement.source.buffer.type.bits, statement.parts
         text, declarations = emit_transpose(bits, parts, vector_bytes())
         self.ir.declarations |= {text, *declarations}
@@ -344,7 +347,8 @@ class MemoryEmitter:
         self.ir.emit(f"call void @{transpose_name(bits, parts)}({given}, i64 {rows}, i64 {columns})")
 
     def intrinsic(self, result: str, name: str, arguments: list[tuple[str, str]]) -> str:
-        """A call of an intrinsic whose arguments' types carry attributes, which its declaration has not."""
+        """Emits a call of an intrinsic. The types of its arguments may have attributes, which its declaration must not
+        have."""
         types = ", ".join(type.split(" align ")[0] for type, _ in arguments)
         self.ir.declarations.add(f"declare {result} @{name}({types})")
         given = ", ".join(f"{type} {value}" for type, value in arguments)
@@ -355,7 +359,7 @@ class MemoryEmitter:
 
 
 def _store_runs(block: Block) -> Iterator[list[Store]]:
-    """Stores between which nothing reads memory or is repeated."""
+    """Yields runs of stores between which no statement reads memory or contains other statements."""
     run: list[Store] = []
     for statement in block.statements:
         if isinstance(statement, Store):

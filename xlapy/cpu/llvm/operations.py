@@ -1,6 +1,6 @@
-"""The operations of loop IR in LLVM's instructions and intrinsics, for scalars and vectors alike.
+"""Emits the operations of loop IR as LLVM instructions and intrinsics, on scalars and vectors.
 
-Owns the spelling of each operation. Must not know: loops, memory, HLO.
+Responsible for the translation of each operation. Does not depend on loops, memory or HLO.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CASTS: Final = frozenset({"sext", "zext", "trunc", "fpext", "fptrunc", "sitofp"
 
 
 def emit_operation(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
-    """Writes one operation on operands of `lanes` lanes; returns the register of its result."""
+    """Emits one operation on operands of `lanes` lanes; returns the register of its result."""
     type = llvm_type(value.type, lanes)
     if value.op == "compare":
         operand = value.args[0].type
@@ -51,7 +51,8 @@ def _float(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
 
 
 def _ldexp(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
-    """An instruction of AVX-512; elsewhere a product with two powers, where LLVM would call a library for each lane."""
+    """Emits ldexp: one instruction with AVX-512, else a product with two powers of two. LLVM would call a library
+    function for each lane."""
     type, integer = value.type, value.args[1].type
     float_lanes, integer_lanes = llvm_type(type, lanes), llvm_type(integer, lanes)
     if vector_bytes() == 64:
@@ -87,7 +88,7 @@ def _convert(ir: IrBuilder, value: Value, operand: str, lanes: int) -> str:
     if value.attribute in _CASTS:
         cast = ir.assign(f"{value.attribute} {before} {operand} to {after}")
         if value.attribute == "fptrunc" and source is F64 and value.type is F32:
-            # else LLVM makes one step of two to half, and calls for it what few machines and no library of ours have
+            # Without the fence LLVM merges two conversions to half into one, and calls a missing function for it.
             return ir.call(after, f"llvm.arithmetic.fence.{suffix(F32, lanes)}", [(after, cast)])
         return cast
     name = f"llvm.{value.attribute}.sat.{suffix(value.type, lanes)}.{suffix(source, lanes)}"

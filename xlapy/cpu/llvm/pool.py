@@ -94,8 +94,8 @@ declare i32 @pthread_detach(i64)
 {declare_pause}
 {declare_mode}
 
-; Runs chunks of the current job until none is left. The caller of the loop, which passes a table, also polls; if the run
-; should stop, it closes the job. Returns the number of chunks that all threads take; only the caller uses it.
+; Runs chunks of the current job until none is left. The caller of the loop, which passes a table, also polls; if the
+; run should stop, it closes the job. Returns the number of chunks that all threads take, which only the caller uses.
 define internal i64 @run_chunks(ptr %table, i64 %shared, i64 %poll) {{
 entry:
   %no.polls = icmp eq ptr %table, null

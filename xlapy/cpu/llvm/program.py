@@ -239,7 +239,7 @@ class _ProgramEmitter(KernelCallEmitter):
         )
 
     def start_iteration_count(self, function: FunctionState, thunk: WhileThunk) -> ProfilingCounter | None:
-        """Counts iterations in a stack slot, which becomes a register, if the body of a loop is counted but not timed."""
+        """Starts a count of iterations on the stack, and so in a register, if the loop body is not timed."""
         counters = self.program.counters
         counter = counters.starts.get(thunk.body[0]) if counters is not None and thunk.body else None
         if counter is None or counter.is_timed:

@@ -62,8 +62,8 @@ class ProgramMemoryEmitter:
     def address(self, function: FunctionState, slice_: BufferSlice) -> str:
         """Returns a register with the address of a slice.
 
-        Outside of loops the address is loaded where it is used, so that few registers are live at a time. In loops it is
-        loaded once, at the start of the function.
+        Outside of loops the address is loaded where it is used, so that few registers are live at a time. In loops it
+        is loaded once, at the start of the function.
         """
         if slice_ in function.pointers:
             return function.pointers[slice_]

@@ -1,8 +1,8 @@
-"""Small kernels that measure what the processor can do at most: arithmetic on vectors, reading and copying memory.
+"""Kernels that measure the limits of the processor: vector arithmetic, and reading and copying memory.
 
-Each is `void (ptr block, i64 begin, i64 end)`, as `xlapy_parallel` runs them; the block says how much a piece does.
+Each is `void (ptr block, i64 begin, i64 end)`, as `xlapy_parallel` runs it; the block says how much work a chunk does.
 
-Owns: the kernels. Must not know: how often they run, what is made of the figures.
+Responsible for the kernels. Does not decide how often they run or how the figures are used.
 """
 
 from __future__ import annotations
@@ -16,34 +16,36 @@ from xlapy.cpu.llvm.text import llvm_type, suffix
 from xlapy.loops import F32, F64, I8, I16, I32, I64, ScalarType
 
 ARITHMETIC: Mapping[str, ScalarType] = {f"arithmetic_{t.name}": t for t in (F32, F64, I8, I16, I32, I64)}
-"""Kernels whose pieces do block[0] rounds of `OPERATIONS` operations in each of `lanes_of(type)` lanes.
+"""Kernels whose chunks do block[0] rounds of `OPERATIONS` operations in each of `lanes_of(type)` lanes.
 
-Chain k begins with the vector at block[2 + k], goes on by the one at block[1], and the sum of all is written to
-block[SUM]."""
+Chain k starts with the vector at block[2 + k], uses the vector at block[1], and the sum of all chains is stored at
+block[SUM].
+"""
 
 SUM, BLOCK = 32, 40
-"""A place in the block, and its length in i64."""
+"""The index of the sum in the block, and the length of the block, in i64 words."""
 
 CHAINS = 12
-"""Results that do not depend on each other: more than the processor has under way."""
+"""The number of independent chains of operations, which exceeds what a processor executes at a time."""
 
 OPERATIONS = 2 * CHAINS
 
 STREAMS = ("read", "copy")
-"""Kernels whose piece n goes block[3] times through block[2] bytes from block[0] + n block[2] on, to block[1]."""
+"""Kernels whose chunk n goes block[3] times through block[2] bytes, from block[0] + n block[2] on; copies go to
+block[1]."""
 
 _VECTOR = 64
 _STEP = 8 * _VECTOR
 
 
 def lanes_of(type: ScalarType) -> int:
-    """Lanes of the vectors that are measured."""
+    """Returns the number of lanes of the vectors that are measured."""
     return _VECTOR // type.byte_size
 
 
 @functools.cache
 def roofline_kernels() -> Code:
-    """The kernels by name, and `ticks`, which reads the clock."""
+    """Returns the kernels by name, and `ticks`, which reads the clock."""
     functions = [_arithmetic(name, type) for name, type in ARITHMETIC.items()]
     clock = f"define i64 @ticks() {{\n  %now = {READ_CLOCK}\n  ret i64 %now\n}}\ndeclare i64 @llvm.readcyclecounter()"
     text = "\n".join([*functions, *map(_stream, STREAMS), clock])
@@ -51,7 +53,7 @@ def roofline_kernels() -> Code:
 
 
 def _arithmetic(name: str, type: ScalarType) -> str:
-    """Products and sums of floats, sums and differences by bits of integers, in chains."""
+    """Returns a kernel with chains of fused multiply-adds of floats, or of additions and exclusive ors of integers."""
     lanes = lanes_of(type)
     vector = llvm_type(type, lanes)
     fma = f"@llvm.fma.{suffix(type, lanes)}"
@@ -92,14 +94,15 @@ def _arithmetic(name: str, type: ScalarType) -> str:
 
 
 def _beginnings(vector: str) -> Iterator[str]:
-    """Where each chain begins: not alike, or LLVM would make one of several."""
+    """Yields instructions that load the start of each chain. The starts differ, or LLVM would merge the chains."""
     for k in range(CHAINS):
         yield f"  %place{k} = getelementptr i64, ptr %block, i64 {2 + k}"
         yield f"  %i{k} = load {vector}, ptr %place{k}, align 8"
 
 
 def _stream(name: str) -> str:
-    """Eight vectors at once; what is read is added up, so that nothing is left out."""
+    """Returns a kernel that reads or copies eight vectors at a time. What is read is added up, so that no load is
+    removed."""
     vector = "<16 x i32>"
     lines = [f"define void @{name}(ptr %block, i64 %begin, i64 %end) {{", "entry:"]
     lines.append(f"  %unused = alloca [8 x {vector}]")

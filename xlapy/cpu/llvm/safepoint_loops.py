@@ -84,7 +84,10 @@ def _iterations(loop: For | While, unknown_extent: int) -> int:
 
 
 def _max_extent(extent: int | Value, unknown_extent: int) -> int:
-    """Returns an upper bound of an extent. Extents that depend on data are bounded by the largest array per iteration."""
+    """Returns an upper bound of an extent.
+
+    Extents that depend on data are bounded by the largest array per iteration.
+    """
     if isinstance(extent, int):
         return extent
     return unknown_extent if extent.range is None else min(unknown_extent, max(1, extent.range[1]))

@@ -3,10 +3,11 @@
     i32 @xlapy_poll(ptr %table, i64 %shared, i64 %poll)
 
 returns 0 to continue; the numbers are entries of the address table. Programs poll between thunks that together take
-about `POLL_INTERVAL`, at the heads of loops every few iterations, between the chunks of long parallel loops (`pool`), and
-inside of long kernels (`safepoint_loops`), there on any thread. A poll checks whether the run was canceled, which the
-memory shared by its devices says. About twenty times a second, the thread whose identity is in the table (Python's main
-thread, the only one that handles signals) also calls the host. The host's answer is stored in the table for later polls.
+about `POLL_INTERVAL`, at the heads of loops every few iterations, between the chunks of long parallel loops (`pool`),
+and inside of long kernels (`safepoint_loops`), there on any thread. A poll checks whether the run was canceled, which
+the memory shared by its devices says. About twenty times a second, the thread whose identity is in the table (Python's
+main thread, the only one that handles signals) also calls the host. The host's answer is stored in the table for later
+polls.
 
 Responsible for when programs poll, and for the poll function. Does not depend on what the host does.
 """
@@ -45,7 +46,10 @@ _TICKS_BETWEEN_HOST_CALLS = 1 << 27
 
 
 def estimated_operations(thunk: Thunk) -> int:
-    """Estimates the number of operations of a thunk. Nested loops count as one iteration, because they poll themselves."""
+    """Estimates the number of operations of a thunk.
+
+    Nested loops count as one iteration, because they poll themselves.
+    """
     if isinstance(thunk, KernelThunk):
         loop = thunk.kernel.parallel_loop
         extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1

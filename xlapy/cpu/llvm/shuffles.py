@@ -1,10 +1,10 @@
-"""Vectors of neighbours in memory, and the registers whose lanes are elements some places apart: shuffles between them.
+"""Emits shuffles between contiguous vectors in memory and registers whose lanes are elements with a stride.
 
-For elements 2 apart in registers of 4 lanes:
+For a stride of 2 and registers of 4 lanes:
 
     a0 b0 a1 b1   a2 b2 a3 b3   <->   a0 a1 a2 a3   b0 b1 b2 b3
 
-Owns: the shuffles. Must not know: addresses, loop IR's structure.
+Responsible for the shuffles. Does not depend on addresses or on the structure of loop IR.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xlapy.loops import ScalarType
 def deinterleave(
     ir: IrBuilder, type: ScalarType, vectors: Sequence[str], places: Sequence[int], offsets: list[int]
 ) -> str:
-    """The elements at places of what vectors of neighbours, which begin at rising offsets, hold."""
+    """Returns the elements at some positions of contiguous vectors, which start at increasing offsets."""
     lanes = len(places)
 
     def lane_of(number: int, lane: int) -> int | None:
@@ -29,7 +29,7 @@ def deinterleave(
 
 
 def interleave(ir: IrBuilder, type: ScalarType, registers: Sequence[str], lanes: int) -> list[str]:
-    """The vectors in which the first lanes of all registers come first, then the second ones, ..."""
+    """Returns the vectors that contain the first lanes of all registers, then their second lanes, and so on."""
     count = len(registers)
 
     def vector(first: int) -> str:
@@ -44,9 +44,9 @@ def interleave(ir: IrBuilder, type: ScalarType, registers: Sequence[str], lanes:
 def _chained(
     ir: IrBuilder, type: ScalarType, sources: Sequence[str], lanes: int, lane_of: Callable[[int, int], int | None]
 ) -> str:
-    """A register whose lanes come from as many sources, taken in one after the other.
+    """Returns a register whose lanes come from several sources, merged one after the other.
 
-    lane_of: which lane of a source goes to a lane of the result; None if none does. A later source wins.
+    lane_of: returns the lane of a source that goes to a lane of the result, or None. Later sources take precedence.
     """
     vector = llvm_type(type, lanes)
     register, chosen = sources[0], [lane_of(0, lane) for lane in range(lanes)]

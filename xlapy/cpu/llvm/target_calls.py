@@ -1,9 +1,10 @@
-"""Calls of native custom-call targets in LLVM text: by a frame of XLA's typed interface, or by C's conventions.
+"""Emits direct calls of native custom-call targets, by a call frame of XLA's typed interface or by a C signature.
 
-A call reads all that it needs of its target from a block, whose address the table has: the code, and where the
-addresses of arrays go. A block that is not ready leaves the call to the host. What the code returns stays in the block.
+A call reads everything that it needs from a call block, whose address is in the address table: the code to call, and
+where to store the addresses of arrays. If a block is not ready, the host is called first. The status that the target
+returns is stored in the block.
 
-Owns: this text. Must not know: which targets there are, what lies behind the addresses in a block.
+Responsible for this code. Does not depend on which targets exist or on what the addresses in a block refer to.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DECLARATIONS = {"declare i64 @llvm.vector.reduce.or.v8i64(<8 x i64>)"}
 def emit_target_call(
     ir: IrBuilder, thunk: CallbackThunk, block_index: int, operands: Sequence[str], results: Sequence[str]
 ) -> str:
-    """Tells the code where its arrays lie, and calls it; returns the status."""
+    """Emits the stores of the arrays' addresses and the call; returns a register with the status."""
     assert thunk.calling_convention is not None
     place = ir.assign(f"getelementptr inbounds ptr, ptr %table, i64 {block_index}")
     block = ir.assign(f"load ptr, ptr {place}")
@@ -47,13 +48,13 @@ def _at(ir: IrBuilder, base: str, offset: int) -> str:
 
 
 def function_name(thunk: CallbackThunk) -> str:
-    """The function that calls targets of a thunk's convention."""
+    """Returns the name of the function that calls targets with the thunk's calling convention."""
     assert thunk.calling_convention is not None
     return f"call_target{thunk.calling_convention.api_version}{'s' if thunk.calling_convention.returns_array else ''}"
 
 
 def function_text(thunk: CallbackThunk) -> str:
-    """That function; it needs `host_callback` and `reset_mxcsr`."""
+    """Returns that function. It calls `host_callback` and `reset_mxcsr`."""
     assert thunk.calling_convention is not None
     version = thunk.calling_convention.api_version
     call = (

@@ -1,6 +1,6 @@
-"""Pieces of LLVM's textual IR: types, literals, and a ir of instructions.
+"""Builds LLVM's textual IR: types, literals, and an instruction builder.
 
-Owns spelling. Must not know: loop IR's structure, HLO.
+Responsible for the syntax. Does not depend on the structure of loop IR or on HLO.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _FLOAT_NAMES = {F16: "half", F32: "float", F64: "double"}
 
 
 def llvm_type(type: ScalarType, lanes: int = 1) -> str:
-    """The spelling of a scalar, or of a vector of that many lanes."""
+    """Returns the name of a scalar type, or of a vector type with that many lanes."""
     scalar = _FLOAT_NAMES.get(type, type.name)
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
 
 def suffix(type: ScalarType, lanes: int = 1) -> str:
-    """How the names of intrinsics end: f32, v16f32, i64."""
+    """Returns the suffix of intrinsics for a type: f32, v16f32, i64."""
     return type.name if lanes == 1 else f"v{lanes}{type.name}"
 
 
 def literal(type: ScalarType, value: float, lanes: int = 1) -> str:
-    """A number of a type, the same in every lane."""
+    """Returns a number of a type as a literal, the same in every lane."""
     if type.is_integer:
         text = ("true" if value else "false") if type.bits == 1 else str(int(value))
     elif type is F16:
@@ -35,21 +35,21 @@ def literal(type: ScalarType, value: float, lanes: int = 1) -> str:
 
 
 class IrBuilder:
-    """The lines of one function, with fresh names for registers and labels."""
+    """Builds the instructions of one function, with fresh names for registers and labels."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self._count = 0
         self.label = "entry"
-        """The basic block that is being written."""
+        """The name of the current basic block."""
 
     def fresh_name(self, prefix: str = "t") -> str:
         self._count += 1
         return f"%{prefix}{self._count}"
 
     def assign(self, code: str, prefix: str = "t") -> str:
-        """Writes `%name = code`; returns the name."""
+        """Emits `%name = code`; returns the name."""
         name = self.fresh_name(prefix)
         self.lines.append(f"  {name} = {code}")
         return name
@@ -58,7 +58,7 @@ class IrBuilder:
         self.lines.append(f"  {code}")
 
     def insert(self, line: int, code: str) -> None:
-        """Writes an instruction before that of an earlier line, behind those inserted there already."""
+        """Inserts an instruction before that of an earlier line, after those inserted there before."""
         *before, last = self.lines[line].rsplit("\n", 1)
         self.lines[line] = "\n".join([*before, f"  {code}", last])
 
@@ -67,7 +67,7 @@ class IrBuilder:
         return f"{prefix}{self._count}"
 
     def start_block(self, label: str) -> None:
-        """Begins a basic block."""
+        """Starts a basic block."""
         self.lines.append(f"{label}:")
         self.label = label
 
@@ -78,7 +78,8 @@ class IrBuilder:
         self.emit(f"br i1 {condition}, label %{on_true}, label %{on_false}")
 
     def phi(self, type: str, incoming: str, label: str) -> tuple[str, int]:
-        """A phi with one incoming value; returns its name and the line to which `add_incoming` adds the other."""
+        """Emits a phi with one incoming value. Returns its name, and the line to which `add_incoming` adds the other
+        value."""
         name = self.fresh_name("p")
         self.lines.append(f"  {name} = phi {type} [ {incoming}, %{label} ]")
         return name, len(self.lines) - 1
@@ -87,7 +88,7 @@ class IrBuilder:
         self.lines[line] += f", [ {incoming}, %{label} ]"
 
     def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str:
-        """Calls an external function or intrinsic by its declared types, which it also declares."""
+        """Emits a call of an external function or intrinsic, and declares it with the types of the arguments."""
         types = ", ".join(type for type, _ in arguments)
         self.declarations.add(f"declare {result} @{function}({types})")
         given = ", ".join(f"{type} {value}" for type, value in arguments)

@@ -1,17 +1,17 @@
-"""The function that transposes a matrix in memory, tile by tile in vector registers, for one size of element.
+"""Emits the function that transposes a matrix in memory, in tiles of vector registers, for one element size.
 
     void @xlapy_transpose_BITS_PARTS(ptr %source, i64 %source_pitch, ptr %target, i64 %target_pitch,
                                      i64 %rows, i64 %columns)
 
-Pitches count values. A register is lanes of 16 bytes. With e elements a lane, e rows become e registers: lane q of
-register j holds column q * e + j of these rows. The lanes of several such groups of rows, side by side, are one row of
-the result. For 8 x 8 elements of 4 bytes in registers of two lanes (rows a to h, e = 4):
+Pitches are in values. A register consists of lanes of 16 bytes. With e elements per lane, e rows become e registers:
+lane q of register j holds column q * e + j of these rows. The lanes of several such groups of rows, side by side, are
+one row of the result. For 8 x 8 elements of 4 bytes in registers of two lanes (rows a to h, e = 4):
 
     a0 a1 a2 a3 | a4 a5 a6 a7      a0 b0 c0 d0 | a4 b4 c4 d4      a0 b0 c0 d0 | e0 f0 g0 h0
     b0 b1 b2 b3 | b4 b5 b6 b7  ->  a1 b1 c1 d1 | a5 b5 c5 d5  ->  a1 b1 c1 d1 | e1 f1 g1 h1
     ...                            ...                            ...
 
-Owns: the shuffles. Must not know: which matrices, loop IR's structure.
+Responsible for the shuffles. Does not depend on the matrices or on the structure of loop IR.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def transpose_name(bits: int, parts: int) -> str:
 
 
 def emit_transpose(bits: int, parts: int, vector_bytes: int) -> tuple[str, set[str]]:
-    """The function for elements of `parts` values of `bits` bits, and the declarations that it needs."""
+    """Returns the transpose function for elements of `parts` values of `bits` bits, and its declarations."""
     return _Transpose(bits, parts, vector_bytes).text()
 
 
@@ -36,7 +36,7 @@ class _Transpose:
         element_bytes = bits // 8 * parts
         self.rows, self.columns = tile_shape(vector_bytes, element_bytes)
         self.inner = 16 // element_bytes
-        """Elements of a lane of 16 bytes."""
+        """The number of elements in 16 bytes of a register."""
         self.lanes = vector_bytes // 16
 
     def type(self, elements: int) -> str:
@@ -64,7 +64,10 @@ class _Transpose:
         return position if self.parts == 1 else self.ir.assign(f"mul i64 {position}, {self.parts}")
 
     def loads(self, row: str, column: str) -> list[str]:
-        """The tile's rows; what lies behind the last column is not read, in place of missing rows the last one is."""
+        """Loads the rows of a tile.
+
+        Nothing is read after the last column; missing rows are replaced by the last row.
+        """
         ir = self.ir
         rows_left, columns_left = (ir.assign(f"sub i64 %{n}, {at}") for n, at in (("rows", row), ("columns", column)))
         pitched = ir.assign(f"mul i64 {row}, %source_pitch")
@@ -77,7 +80,7 @@ class _Transpose:
         return self.masked_loads(addresses, self.first_columns(columns_left))
 
     def first_columns(self, columns_left: str) -> str:
-        """A mask of the columns that are there."""
+        """Returns a mask of the columns that exist."""
         ir, count = self.ir, self.columns * self.parts
         indices = f"<{count} x i32>"
         most = ir.call("i64", "llvm.smin.i64", [("i64", columns_left), ("i64", str(self.columns))])
@@ -101,7 +104,8 @@ class _Transpose:
         ]
 
     def stores(self, registers: list[str], row: str, column: str) -> None:
-        """A register for each column, in their order: where the target's rows are short, the next one overwrites."""
+        """Stores one register per column, in order: if rows of the target are short, the next store overwrites the
+        excess."""
         ir = self.ir
         pitched = ir.assign(f"mul i64 {column}, %target_pitch")
         address = self.address("%target", ir.assign(f"add i64 {pitched}, {self.scaled(row)}"))
@@ -113,14 +117,14 @@ class _Transpose:
     # -- registers
 
     def shuffle(self, left: str, right: str, elements: int, chosen: list[int]) -> str:
-        """The chosen elements of two registers of `elements` elements, one behind the other."""
+        """Returns the chosen elements of the concatenation of two registers of `elements` elements."""
         type = self.type(elements)
         values = [element * self.parts + part for element in chosen for part in range(self.parts)]
         mask = ", ".join(f"i32 {value}" for value in values)
         return self.ir.assign(f"shufflevector {type} {left}, {type} {right}, <{len(values)} x i32> <{mask}>")
 
     def transposed(self, rows: list[str]) -> list[str]:
-        """The columns of a tile, each a register of as many elements as it has rows."""
+        """Returns the columns of a tile, each a register with as many elements as the tile has rows."""
         groups = [self.in_lanes(rows[first : first + self.inner]) for first in range(0, self.rows, self.inner)]
         columns = [""] * self.columns
         for place in range(self.inner):
@@ -130,7 +134,7 @@ class _Transpose:
         return columns
 
     def in_lanes(self, rows: list[str]) -> list[str]:
-        """As many rows as a lane has elements, transposed in every lane: perfect shuffles, one for each bit."""
+        """Transposes as many rows as a 16-byte lane has elements within every lane, by one perfect shuffle per bit."""
         half = len(rows) // 2
         registers, stage = rows, half
         while stage:
@@ -140,7 +144,7 @@ class _Transpose:
         return registers
 
     def interleaved(self, left: str, right: str, high: bool) -> str:
-        """In every lane, the elements of its low or high half, from the two registers in turn."""
+        """Interleaves, in every 16-byte lane, the elements of its low or high half from two registers."""
         first = self.inner // 2 if high else 0
         chosen = [
             lane * self.inner + first + place + side * self.columns
@@ -151,7 +155,7 @@ class _Transpose:
         return self.shuffle(left, right, self.columns, chosen)
 
     def lanes_together(self, registers: list[str]) -> list[str]:
-        """For each lane, that lane of all registers, side by side."""
+        """Returns, for each 16-byte lane, that lane of all registers side by side."""
         if len(registers) == 4 and self.lanes == 4:
             return self.four_lanes_together(registers)
         if len(registers) == 1:
@@ -160,7 +164,7 @@ class _Transpose:
         return [self.lanes_of(left, right, [lane, self.lanes + lane]) for lane in range(self.lanes)]
 
     def four_lanes_together(self, registers: list[str]) -> list[str]:
-        """Even and odd lanes of pairs, then of pairs of pairs: a 4 x 4 transpose of lanes."""
+        """Transposes 4 x 4 lanes: the even and odd lanes of pairs, then of pairs of pairs."""
         a, b, c, d = registers
         found = [""] * 4
         for odd in (0, 1):
@@ -170,13 +174,13 @@ class _Transpose:
         return found
 
     def lanes_of(self, left: str, right: str, lanes: list[int]) -> str:
-        """The chosen lanes of two registers."""
+        """Returns the chosen 16-byte lanes of two registers."""
         chosen = [lane * self.inner + place for lane in lanes for place in range(self.inner)]
         return self.shuffle(left, right, self.columns, chosen)
 
 
 class _Loop:
-    """A loop from 0 in steps, as long as the position is below the end; begun at once, ended by `close`."""
+    """A loop from 0 while the position is less than the end. It starts at construction and ends with `close`."""
 
     def __init__(self, ir: IrBuilder, name: str, end: str, step: int) -> None:
         self.ir, self.end, self.step = ir, end, step

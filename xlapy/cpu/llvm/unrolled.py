@@ -1,9 +1,9 @@
-"""Kernels written out in the function of the steps around them: no loops, every position a number where it can be.
+"""Emits unrolled kernels into the function that contains them: no loops, and indices are constants wherever possible.
 
-Accesses of neighbouring elements become one access of a vector of just so many lanes, any other an access for each
-lane, never a masked one or a gather: so LLVM can keep what lies on the stack in registers.
+An access of contiguous elements becomes one access of a vector of exactly that length; any other access becomes one per
+lane, never a masked access or a gather. LLVM can then promote stack slots to registers.
 
-Owns: positions known when the text is written. Must not know: which kernels are written out.
+Responsible for indices that are known at compile time. Does not decide which kernels are unrolled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Lanes = tuple[int, ...]
 
 
 def emit_unrolled_kernel(kernel: Kernel, ir: IrBuilder, head: list[str], pointers: Sequence[str]) -> None:
-    """Appends a kernel to a function: `pointers` are the addresses of its buffers, `head` the function's begin."""
+    """Appends a kernel to a function. pointers: the addresses of its buffers; head: the prologue of the function."""
     emitter = _UnrolledEmitter(ir)
     emitter.buffers = dict(zip(kernel.buffers, pointers, strict=True))
     for buffer in kernel.scratch:
@@ -32,7 +32,7 @@ class _UnrolledEmitter(Emitter):
     def __init__(self, ir: IrBuilder) -> None:
         super().__init__(ir)
         self.known: dict[Value, Lanes] = {}
-        """Integers that are known, for each lane."""
+        """The values of integers that are known, for each lane."""
 
     # -- loops
 
@@ -74,7 +74,7 @@ class _UnrolledEmitter(Emitter):
         return _numbers(found)
 
     def known_index(self, value: Value, lanes: int) -> Lanes | None:
-        """The numbers that a value is in each lane, if it is a position that is known."""
+        """Returns the values of an index in each lane, if they are known."""
         if value.op == "affine":
             return self.known_indices(value.attribute, lanes)
         if value.op not in ("div", "mod") or value.attribute is None:
@@ -102,7 +102,7 @@ class _UnrolledEmitter(Emitter):
     # -- memory
 
     def active_lanes(self, mask: Value | None) -> int | None:
-        """How many lanes count, the first ones; None if that is not known."""
+        """Returns the number of active lanes, which are the first ones; None if it is not known."""
         if mask is not None:
             return None
         return self.lanes if self.mask is None else self.tail
@@ -127,10 +127,10 @@ class _UnrolledEmitter(Emitter):
         return register
 
     def load_contiguous_lanes(self, type: ScalarType, base: str, positions: Lanes) -> str:
-        """Neighbouring elements in the first lanes of a vector.
+        """Loads contiguous elements to the first lanes of a vector.
 
-        The lanes behind them repeat integers, which something may be divided by: all of them in turn, since LLVM 22
-        loses the second of two in conversions of vectors that go on with the first.
+        The remaining lanes repeat integers, because something may be divided by them. They repeat all elements in turn,
+        because LLVM 22 miscompiles conversions of vectors that continue with the first element only.
         """
         piece, align = llvm_type(type, len(positions)), f"align {type.byte_size}"
         loaded = self.ir.assign(f"load {piece}, ptr {self.element(type, base, positions[0])}, {align}")
@@ -150,7 +150,7 @@ class _UnrolledEmitter(Emitter):
         return self.ir.assign(f"getelementptr inbounds {llvm_type(type)}, ptr {base}, i64 {position}")
 
     def interleaved_stores(self, block: Block) -> dict[Store, list[Store]]:
-        """None: what is stored with its neighbours is not loaded alone from a register."""
+        """Returns nothing: elements that are stored interleaved could not be loaded one by one from a register."""
         return {}
 
     def store(self, store: Store) -> None:

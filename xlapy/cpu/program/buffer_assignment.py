@@ -77,7 +77,7 @@ class _FreeList:
         self._free = [(0, self.top)] if self.top else []
 
     def is_free_until(self, slice_: BufferSlice, last: int) -> bool:
-        """Whether a slice may lie here until its last use, which may be the kernel that overwrites it with the result."""
+        """Whether a slice may lie here until its last use. The kernel of that use may overwrite it with the result."""
         if last != self.until:
             return last < self.until
         result, producer = self.result, self.producer

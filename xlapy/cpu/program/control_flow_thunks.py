@@ -69,7 +69,10 @@ def _lower_while(context: LoweringContext, instruction: Instruction) -> None:
 
 
 def _loop_invariant_leaves(body: AliasAnalysis) -> set[int]:
-    """Returns the leaves of a loop's state that its body passes on unchanged. They stay in the initial values' memory."""
+    """Returns the leaves of a loop's state that its body passes on unchanged.
+
+    They stay in the initial values' memory.
+    """
     (parameter,), root = body.computation.parameters, body.computation.root_instruction
     pairs = zip(body.values(root), body.values(parameter), strict=True)
     return {number for number, (after, before) in enumerate(pairs) if after == before}

@@ -1,10 +1,10 @@
-"""Custom calls as thunks: what native code is told, and the order in which it finds elements in memory.
+"""Lowers custom calls to thunks: what native code passes to a target, and the memory layout that the target expects.
 
-Operands and results of another layout than the row-major one get memory of their own, from and to which transposes
-bring the elements. A result that lives in the memory of an operand is made there. Which code is called is known when
-the program runs (`targets`); the host carries out what has none.
+Operands and results with a layout other than row-major get memory of their own, and transposes convert their elements.
+A result that aliases an operand is computed in the operand's memory. Which code is called is determined when the
+program runs (`call_frames`); the host executes calls without native code.
 
-Owns: these thunks. Must not know: targets, LLVM.
+Responsible for these thunks. Does not depend on targets or LLVM.
 """
 
 from __future__ import annotations
@@ -34,31 +34,33 @@ _NUMBERS = {version: number for number, version in enumerate(CustomCallApiVersio
 
 
 def calling_convention_of(instruction: Instruction) -> CallingConvention | None:
-    """How native code would be called for a custom call; None if none can be."""
+    """Returns how native code can call the target of a custom call; None if it cannot."""
     version = instruction.attributes_as(CustomCallAttributes).api_version
     if (
         version is CustomCallApiVersion.UNSPECIFIED
         or is_dynamic(instruction)
-        or not all(map(_is_order, _laid(instruction)))
+        or not all(map(_has_plain_layout, _declared_arrays(instruction)))
     ):
         return None
     operands = [leaf for operand in instruction.operands for _, leaf in operand.shape.leaves()]
     results = [leaf for _, leaf in instruction.shape.leaves()]
-    return CallingConvention(_NUMBERS[version], _places(operands), _places(results), not instruction.shape.is_tuple)
+    return CallingConvention(
+        _NUMBERS[version], _array_positions(operands), _array_positions(results), not instruction.shape.is_tuple
+    )
 
 
-def _laid(instruction: Instruction) -> list[Shape]:
-    """The arrays whose layouts the call declares."""
+def _declared_arrays(instruction: Instruction) -> list[Shape]:
+    """Returns the arrays whose layouts the call declares."""
     declared = (instruction.shape, *(instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()))
     return [leaf for shape in declared for _, leaf in shape.leaves() if leaf.is_array]
 
 
-def _is_order(leaf: Shape) -> bool:
-    """Whether the layout is no more than an order of dimensions."""
+def _has_plain_layout(leaf: Shape) -> bool:
+    """Whether the layout is only an order of dimensions, without tiles or element sizes."""
     return leaf.layout is None or not (leaf.layout.tiles or leaf.layout.element_size_in_bits)
 
 
-def _places(leaves: Sequence[Shape]) -> tuple[int, ...]:
+def _array_positions(leaves: Sequence[Shape]) -> tuple[int, ...]:
     return tuple(number for number, leaf in enumerate(leaves) if leaf.is_array)
 
 
@@ -71,38 +73,39 @@ def _custom_call(context: LoweringContext, instruction: Instruction) -> None:
     if convention is None:
         context.add_host_callback(instruction)
         return
-    operands = _operands(context, instruction)
+    operands = _operand_slices(context, instruction)
     results: list[BufferSlice] = []
-    shared = _shared(instruction)
+    aliased = _aliased_operands(instruction)
     for path, leaf in array_leaves(instruction.shape):
-        place = shared.get(path)
+        place = aliased.get(path)
         if place is None:
-            results.append(BufferSlice(_physical(leaf), name=instruction.name))
+            results.append(BufferSlice(_slice_shape(leaf), name=instruction.name))
             continue
-        results.append(_own(context, instruction, place, leaf.layout))
+        results.append(_overwritable_operand(context, instruction, place, leaf.layout))
         operands[place] = results[-1]
     callbacks = context.builder.program.callbacks
     thunk = CallbackThunk(len(callbacks), instruction, list(operands.values()), results, instruction.name, convention)
     callbacks.append(thunk)
     context.thunks.append(thunk)
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
-    made = [_restored(context, slice_, leaf) for slice_, leaf in zip(results, leaves, strict=True)]
+    made = [_to_row_major(context, slice_, leaf) for slice_, leaf in zip(results, leaves, strict=True)]
     context.define(instruction, made)
 
 
-def _operands(context: LoweringContext, instruction: Instruction) -> dict[ShapeIndex, BufferSlice]:
-    """The memory of each array of the operands as the code takes it; paths begin with the operand's number."""
+def _operand_slices(context: LoweringContext, instruction: Instruction) -> dict[ShapeIndex, BufferSlice]:
+    """Returns the slices of the operands' arrays in the layouts that the target expects. Indices start with the
+    operand's number."""
     whole = operand_layout_shapes(instruction)
     found: dict[ShapeIndex, BufferSlice] = {}
     for number, operand in enumerate(instruction.operands):
         for path, leaf in array_leaves(operand.shape):
             layout = None if whole is None else whole.subshape((number, *path)).layout
-            found[number, *path] = _laid_out(context, instruction, context.slice_of(operand, path), leaf, layout)
+            found[number, *path] = _to_layout(context, instruction, context.slice_of(operand, path), leaf, layout)
     return found
 
 
-def _shared(instruction: Instruction) -> dict[ShapeIndex, ShapeIndex]:
-    """The arrays of the result that live in the memory of an operand's."""
+def _aliased_operands(instruction: Instruction) -> dict[ShapeIndex, ShapeIndex]:
+    """Returns the operand arrays that arrays of the result alias."""
     return {
         path: (alias.operand, *alias.operand_index, *path[len(alias.output_index) :])
         for alias in instruction.attributes_as(CustomCallAttributes).output_to_operand_aliasing
@@ -111,62 +114,70 @@ def _shared(instruction: Instruction) -> dict[ShapeIndex, ShapeIndex]:
     }
 
 
-def _own(context: LoweringContext, instruction: Instruction, place: ShapeIndex, layout: Layout | None) -> BufferSlice:
-    """Memory that the call may overwrite, with the elements of an operand's array."""
+def _overwritable_operand(
+    context: LoweringContext, instruction: Instruction, place: ShapeIndex, layout: Layout | None
+) -> BufferSlice:
+    """Returns memory with the elements of an operand's array that the call may overwrite."""
     number, *path = place
     operand = instruction.operands[number]
     leaf = operand.shape.subshape(path)
-    laid = _laid_out(context, instruction, context.slice_of(operand, tuple(path)), leaf, layout)
-    return laid if _order(laid.shape) is not None else context.reuse_or_copy(instruction, operand, tuple(path))
+    slice_ = _to_layout(context, instruction, context.slice_of(operand, tuple(path)), leaf, layout)
+    return (
+        slice_
+        if _major_to_minor(slice_.shape) is not None
+        else context.reuse_or_copy(instruction, operand, tuple(path))
+    )
 
 
 # -- layouts
 
 
-def _order(shape: Shape) -> tuple[int, ...] | None:
-    """The dimensions from major to minor; None for row-major."""
+def _major_to_minor(shape: Shape) -> tuple[int, ...] | None:
+    """Returns the dimensions from major to minor; None for row-major."""
     order = None if shape.layout is None else tuple(shape.layout.minor_to_major[::-1])
     return None if order == tuple(range(shape.rank)) else order
 
 
-def _physical(leaf: Shape) -> Shape:
-    """The shape of a slice_: without a layout if it is row-major."""
-    return leaf if _order(leaf) is not None else Shape.array(leaf.element_type, leaf.dimensions)
+def _slice_shape(leaf: Shape) -> Shape:
+    """Returns the shape of a slice, which has no layout if it is row-major."""
+    return leaf if _major_to_minor(leaf) is not None else Shape.array(leaf.element_type, leaf.dimensions)
 
 
-def _laid_out(
+def _to_layout(
     context: LoweringContext, instruction: Instruction, slice_: BufferSlice, leaf: Shape, layout: Layout | None
 ) -> BufferSlice:
-    """The slice_, or memory in which its elements lie in the order of a layout. A slice_ that reshapes share has the shape
-    of one of them, not that of the array."""
+    """Returns the slice, or a new one with its elements in the order of a layout.
+
+    A slice that reshapes share has the shape of one of them, which may differ from that of the array.
+    """
     shape = Shape.array(leaf.element_type, leaf.dimensions, layout=layout)
-    order = _order(shape)
+    order = _major_to_minor(shape)
     if order is None:
         return slice_
     made = BufferSlice(shape, name=instruction.name)
-    _transpose(context, slice_, made, leaf.dimensions, order)
+    _append_transpose(context, slice_, made, leaf.dimensions, order)
     return made
 
 
-def _restored(context: LoweringContext, slice_: BufferSlice, leaf: Shape) -> BufferSlice:
-    """The slice_, or row-major memory with its elements."""
-    order = _order(slice_.shape)
+def _to_row_major(context: LoweringContext, slice_: BufferSlice, leaf: Shape) -> BufferSlice:
+    """Returns the slice, or a new row-major slice with its elements."""
+    order = _major_to_minor(slice_.shape)
     if order is None:
         return slice_
     made = BufferSlice(Shape.array(leaf.element_type, leaf.dimensions), name=slice_.name)
-    lying = tuple(leaf.dimensions[d] for d in order)
-    _transpose(context, slice_, made, lying, tuple(order.index(d) for d in range(len(order))))
+    physical = tuple(leaf.dimensions[d] for d in order)
+    _append_transpose(context, slice_, made, physical, tuple(order.index(d) for d in range(len(order))))
     return made
 
 
-def _transpose(
+def _append_transpose(
     context: LoweringContext,
     source: BufferSlice,
     target: BufferSlice,
     dimensions: Sequence[int],
     order: tuple[int, ...],
 ) -> None:
-    """Appends the thunk that moves the elements of an array of some dimensions, by the kernel of a transpose."""
+    """Appends the kernel of a transpose, for an array of the given dimensions."""
     if not source.size:
         return
     element_type = source.shape.element_type

@@ -47,7 +47,10 @@ CALL_BLOCK_BYTES = 128
 
 
 class QueueField(IntEnum):
-    """Offsets of the fields of a message queue between two devices. Only the receiver writes the fields from DONE on."""
+    """Offsets of the fields of a message queue between two devices.
+
+    Only the receiver writes the fields from DONE on.
+    """
 
     FIRST = 0
     LAST = 8

@@ -3,9 +3,9 @@
     {"devices": [replicas, partitions], "shared": [received slices, bytes], "thunks": [...]}
 
 Each thunk has the name of its instruction in the optimized module, and its slices as [storage class, number, offset,
-shape, name]. A collective also has the participants as [rendezvous offset, members, rank, send offsets, receive offsets,
-peer offsets]; a transfer has the queues and partners of each device; a feed has its queue offset and shape number. Any
-other thunk says whether a native target may be called and whether it draws random numbers.
+shape, name]. A collective also has the participants as [rendezvous offset, members, rank, send offsets, receive
+offsets, peer offsets]; a transfer has the queues and partners of each device; a feed has its queue offset and shape
+number. Any other thunk says whether a native target may be called and whether it draws random numbers.
 
 Responsible for this format. Does not depend on where it is stored or on what the host does with the thunks.
 """

@@ -1,22 +1,22 @@
-"""A compiled program as bytes, and back: machine code, and what a call must know of the program's memory.
+"""Serializes compiled programs: machine code, and what a call needs to know about the program's memory.
 
-A container (`xlapy.base.container`) of the kind "cpu program". Its header:
+The format is a container (`xlapy.base.container`) of the kind "cpu program". Its header:
 
-    name, implicit_arguments, arena_size as in `NativeProgram`
+    name, implicit_arguments, arena_size    as in `NativeProgram`
     arguments, results          shapes, as text
     aliases                     [result, argument] pairs
-    constants, temporaries      [shape, name]; of temporaries the largest few, for messages
-    imports                     the functions of this process that the code calls
-    objects                     the names of the object files that have them
-    callbacks                   what the host carries out (`xlapy.cpu.serialization.callbacks`)
-    features                    what the processor must have, under LLVM's names
-    compiler                    who made it: `compiler_identity`; no other loads it, as tables of addresses may differ
+    constants, temporaries      [shape, name]; only the largest temporaries, for error messages
+    imports                     the runtime functions that the code calls
+    objects                     the names of the object files that contain them
+    callbacks                   the thunks that may call the host (`xlapy.cpu.serialization.callbacks`)
+    features                    the processor features that the code needs, under LLVM's names
+    compiler                    `compiler_identity`; a program is loaded only by the compiler that produced it
 
-Its sections are the object file, the optimized module as HLO text, compressed by zlib and empty if the host carries out
-nothing of it, the elements of each constant, and the object files with functions of the process. Custom calls name
-their targets: the process that loads the program must have registered them.
+Its sections are the object file, the optimized module as HLO text (compressed by zlib; empty if there are no
+callbacks), the elements of each constant, and the object files with runtime functions. Custom calls are stored by the
+name of their target: the process that loads the program must have registered them.
 
-Owns: this form. Must not know: where it is kept.
+Responsible for this format. Does not depend on where programs are stored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from xlapy.cpu.llvm.shared_code import register_objects
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.serialization.callbacks import callbacks_to_json, restore_callbacks
-from xlapy.cpu.serialization.runtime_symbols import import_address, objects_of
+from xlapy.cpu.serialization.runtime_symbols import imported_object_files, resolve_symbol
 from xlapy.cpu.serialization.source_digest import source_digest
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
@@ -50,44 +50,44 @@ from xlapy.text import parse_hlo
 
 KIND = "cpu program"
 
-_NAMED = 5
-"""How many temporaries a message can name."""
+_MAX_NAMED_TEMPORARIES = 5
+"""The number of temporaries that an error message can name."""
 
 
 @dataclass(slots=True)
 class LoadedProgram:
-    """A program that was compiled before: what `Compiled` is, but for the forms it had on the way."""
+    """A deserialized program: like `Compiled`, but without its intermediate forms."""
 
     program: NativeProgram
     code: Code
     image: bytes
     source: Callable[[], Module]
-    """Gives the module that was compiled, for who asks how it was optimized."""
+    """Returns the module that was compiled, to show how it was optimized."""
     _module: Module | None = field(default=None, init=False)
     _decisions: list[Decision] = field(default_factory=list[Decision], init=False)
 
     @property
     def entry(self) -> int:
-        """The address of the program's function."""
+        """The address of the program's entry function."""
         return self.code.addresses["xlapy_run"]
 
     @property
     def module(self) -> Module:
-        """The module after the passes, which run when it is first asked for."""
+        """The module after optimization. The passes run when it is first requested."""
         if self._module is None:
             self._module = edit.clone_module(self.source())
             Pipeline(passes(self._decisions.append)).run(self._module)
         return self._module
 
     def stages(self) -> dict[str, str]:
-        """What is known of the forms that the program had."""
+        """Returns the known intermediate forms of the program."""
         text = self.module.to_text(print_large_constants=True)
         return {"after_optimizations.txt": text, "fusion.txt": decisions_text(self._decisions)}
 
 
 @functools.cache
 def compiler_identity() -> Mapping[str, str]:
-    """What made a program: the versions of what takes part, and a digest of the compiler's own files."""
+    """Returns what determines the compiled code: versions of libraries and a digest of the sources."""
     return {
         "xlapy": VERSION,
         "sources": source_digest(),
@@ -97,12 +97,12 @@ def compiler_identity() -> Mapping[str, str]:
     }
 
 
-def image_of(compiled: Compiled | LoadedProgram) -> bytes:
-    """The program as bytes."""
+def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
+    """Serializes a program."""
     if isinstance(compiled, LoadedProgram):
         return compiled.image
     program, code = compiled.program, compiled.code
-    objects = objects_of(code.imports)
+    objects = imported_object_files(code.imports)
     header = {
         "name": program.name,
         "implicit_arguments": program.implicit_arguments,
@@ -110,8 +110,8 @@ def image_of(compiled: Compiled | LoadedProgram) -> bytes:
         "arguments": [slice_.shape.to_text() for slice_ in program.arguments],
         "results": [slice_.shape.to_text() for slice_ in program.results],
         "aliases": sorted(program.aliases.items()),
-        "constants": _named(program.constants),
-        "temporaries": _named(program.temporaries[:_NAMED]),
+        "constants": _shapes_and_names(program.constants),
+        "temporaries": _shapes_and_names(program.temporaries[:_MAX_NAMED_TEMPORARIES]),
         "imports": sorted(code.imports),
         "objects": list(objects),
         "callbacks": callbacks_to_json(program),
@@ -124,11 +124,12 @@ def image_of(compiled: Compiled | LoadedProgram) -> bytes:
     return pack(KIND, header, [code.image, shortened, *data, *objects.values()])
 
 
-def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
-    """The program that `image_of` made these bytes of; its machine code can do anything that this process can.
+def deserialize_program(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
+    """Restores a program that `serialize_program` has serialized. Its machine code can do anything that this process
+    can.
 
-    `InvalidArgumentError` for damaged bytes and those of another compiler, `UnsupportedError` if the processor lacks
-    what the code needs. source: gives the module that was compiled.
+    source: returns the module that was compiled. Raises `InvalidArgumentError` for damaged bytes and those of another
+    compiler, and `UnsupportedError` if the processor lacks a feature that the code needs.
     """
     container = unpack(KIND, image)
     try:
@@ -136,9 +137,9 @@ def load_image(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
         callbacks = container.header["callbacks"]
         program = _program(container)
         register_objects(_objects(container))
-        imports = {name: import_address(name) for name in container.header["imports"]}
+        imports = {name: resolve_symbol(name) for name in container.header["imports"]}
         if callbacks["thunks"]:
-            restore_callbacks(program, callbacks, _optimized(container))
+            restore_callbacks(program, callbacks, _optimized_module(container))
         code = link_object(bytes(container.sections[0]), ["xlapy_run"], imports)
     except (KeyError, IndexError, TypeError, ValueError, RuntimeError, zlib.error) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be loaded: {type(error).__name__}: {error}") from error
@@ -184,11 +185,11 @@ def _objects(container: Container) -> dict[str, bytes]:
     return {name: bytes(section) for name, section in zip(names, sections, strict=True)}
 
 
-def _optimized(container: Container) -> Module:
+def _optimized_module(container: Container) -> Module:
     return parse_hlo(zlib.decompress(container.sections[1]).decode("utf-8", "surrogateescape"), verify=False)
 
 
-def _named(slices: Sequence[BufferSlice]) -> list[tuple[str, str]]:
+def _shapes_and_names(slices: Sequence[BufferSlice]) -> list[tuple[str, str]]:
     return [(slice_.shape.to_text(), slice_.name) for slice_ in slices]
 
 

@@ -1,6 +1,6 @@
-"""Where the functions lie that compiled programs call, and which object files of the process have them.
+"""Resolves the runtime functions that compiled programs call, and finds the object files that contain them.
 
-Must not know: who calls them.
+Does not depend on the programs that call them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from xlapy.cpu.llvm.pool import POOL, parallel_function
 _PARALLEL = "xlapy_parallel"
 
 
-def import_address(name: str) -> int:
-    """The address of a function by its name in machine code; `ValueError` for a name that no program imports."""
+def resolve_symbol(name: str) -> int:
+    """Returns the address of a function by its symbol; raises `ValueError` for a symbol that no program imports."""
     if name == _PARALLEL:
         return parallel_function()
     if shared_code.object_name(name) is not None:
@@ -25,7 +25,7 @@ def import_address(name: str) -> int:
     raise ValueError(f"there is no function {name} for programs to call")
 
 
-def objects_of(names: Iterable[str]) -> dict[str, bytes]:
-    """The object files behind imported functions, but those of libraries."""
+def imported_object_files(names: Iterable[str]) -> dict[str, bytes]:
+    """Returns the object files that contain the imported functions, except functions of libraries."""
     found = (POOL if name == _PARALLEL else shared_code.object_name(name) for name in names)
     return shared_code.compiled_objects([name for name in found if name is not None])

@@ -1,10 +1,10 @@
-"""The digest of the compiler's own files: programs compiled by other sources are not loaded.
+"""Computes a digest of the compiler's own source files: programs compiled by other sources are not loaded.
 
-To read all files takes a while. Who keeps digests from process to process (`compile_cache`) may tell one that was made
-when the files had the same state: their names, sizes and times of change, which the system sets whenever a file is
-written or put in the place of another.
+Reading all files takes time. A caller that keeps digests from process to process (`compile_cache`) can recognize one
+that was computed when the files had the same state: their names, sizes and modification times, which the system sets
+whenever a file is written or replaced.
 
-Owns: which files count. Must not know: where digests are kept.
+Responsible for which files count. Does not depend on where digests are stored.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _OTHER_PARTS = frozenset({"builder", "pjrt", "stablehlo", "testing", "tools"})
 """Packages that no compiled program depends on."""
 
 _known: list[str] = []
-"""The digest, once it is known: the process has read the files by then, what is written later is not part of it."""
+"""The digest, once it is known. By then the process has read the files, so later changes are not part of it."""
 
 
 def source_digest() -> str:
-    """The digest of what the files of the compiler hold."""
+    """Returns the digest of the contents of the compiler's files."""
     if not _known:
         _known.append(_digest())
     return _known[0]
 
 
 def source_files_state() -> str:
-    """The digest of the names, sizes and times of the files."""
+    """Returns the digest of the names, sizes and times of the files."""
     digest = hashlib.sha256()
     for place, entry in _files():
         status = entry.stat()
@@ -41,7 +41,7 @@ def source_files_state() -> str:
 
 
 def preset_source_digest(digest: str) -> None:
-    """Spares reading the files, for who knows that they still have the state in which this was their digest."""
+    """Sets the digest without reading the files; the caller knows that the files are still in the same state."""
     if not _known:
         _known.append(digest)
 
@@ -55,7 +55,7 @@ def _digest() -> str:
 
 
 def _files() -> list[tuple[str, os.DirEntry[str]]]:
-    """The files with their places in the package, in the order of these."""
+    """Returns the files with their paths in the package, sorted by path."""
     found: list[tuple[str, os.DirEntry[str]]] = []
     pending = [(str(_PACKAGE), "")]
     while pending:

@@ -1,10 +1,10 @@
-"""Reductions like argmax, whose computation relies on meeting the elements in order, get one that does not.
+"""Makes reductions like argmax independent of the order of the elements.
 
-JAX's argmax keeps the left one of two NaN, whatever their indices: right only where the left index is the smaller one,
-as it is along a row. The new computation looks at the indices first and hands the smaller one to the old computation as
-the left one; so it may see elements in any order, in lanes and in blocks.
+JAX's argmax keeps the left of two NaN, whatever their indices. That is right only if the left index is the smaller one,
+as it is along a row. The new computation compares the indices first and passes the element with the smaller index to
+the old computation as the left one. It may therefore see elements in any order, in vector lanes and in blocks.
 
-Must not know: kernels, threads.
+Does not depend on kernels or threads.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from xlapy.passes.rewrite import Writer, editable_computations, has_control_edge
 
 @dataclass(frozen=True)
 class CanonicalizeArgmax:
-    """Lets reductions of values and their positions see them in any order."""
+    """Lets reductions of values with their indices see the elements in any order."""
 
-    name: ClassVar[str] = "order-selections"
+    name: ClassVar[str] = "canonicalize-argmax"
 
     def run(self, module: Module) -> bool:
         changed = False
         for computation in editable_computations(module):
             for instruction in computation.instructions:
                 if instruction.op is opcodes.REDUCE and not has_control_edges(instruction):
-                    changed |= _order(instruction)
+                    changed |= _canonicalize(instruction)
         return update_schedule(module, changed)
 
 
-def _order(reduction: Instruction) -> bool:
-    place = _ascending(reduction)
+def _canonicalize(reduction: Instruction) -> bool:
+    place = _index_operand(reduction)
     computation = reduction.to_apply
     if place is None or is_selection(computation) or not is_selection(computation, ordered_by=place):
         return False
     write = Writer(reduction)
-    ordered = _in_order(write, computation, place)
+    ordered = _ordered_computation(write, computation, place)
     replace_with_new(
         reduction,
         write.add(opcodes.REDUCE, *reduction.operands, attributes=reduction.attributes, computations=[ordered]),
@@ -55,8 +55,9 @@ def _order(reduction: Instruction) -> bool:
     return True
 
 
-def _ascending(reduction: Instruction) -> int | None:
-    """Which operand counts the elements in the order in which they are reduced, from its initial value or later on."""
+def _index_operand(reduction: Instruction) -> int | None:
+    """Returns the operand that numbers the elements in the order in which they are reduced, starting at its initial
+    value."""
     count = len(reduction.operands) // 2
     shape = reduction.operands[0].shape
     long = [d for d in reduction.dimensions if shape.dimensions[d] > 1]
@@ -70,21 +71,21 @@ def _ascending(reduction: Instruction) -> int | None:
 
 
 def _counted_dimension(instruction: Instruction) -> int | None:
-    """The dimension along which an array holds 0, 1, 2 ..., the same everywhere else."""
+    """Returns the dimension along which an array is 0, 1, 2, ..., if it is constant along all others."""
     through: list[Instruction] = []
     while instruction.op is opcodes.BROADCAST:
         through.append(instruction)
         (instruction,) = instruction.operands
     if instruction.op is not opcodes.IOTA or instruction.shape.element_type.bits < 32:
-        return None  # a narrow one wraps
+        return None  # a narrow iota wraps around
     dimension: int = instruction.attributes_as(IotaAttributes).iota_dimension
     for broadcast in reversed(through):
         dimension = broadcast.dimensions[dimension]
     return dimension
 
 
-def _in_order(write: Writer, computation: Computation, place: int) -> Computation:
-    """The computation on its arguments, exchanged where the left one's position is behind the right one's."""
+def _ordered_computation(write: Writer, computation: Computation, place: int) -> Computation:
+    """Returns the computation with its arguments swapped if the left index is greater than the right one."""
 
     def body(into: Writer, given: list[Instruction]) -> Instruction:
         count = len(given) // 2

@@ -1,6 +1,7 @@
-"""Transposed products of matrices are products of their operands changed over: nothing is transposed then.
+"""Folds a transpose of a dot into the dot, by swapping its operands.
 
-The gradient of x @ w by w is such a one in JAX: transpose(dot(dy, x)) becomes dot(x, dy). Must not know: kernels.
+In JAX, the gradient of x @ w with respect to w has this form: transpose(dot(dy, x)) becomes dot(x, dy). Does not depend
+on kernels.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from xlapy.passes.rewrite import Writer, editable_computations, has_control_edge
 
 @dataclass(frozen=True)
 class FoldTransposeIntoDot:
-    """Makes one product of a transpose that changes the rows and columns of a product, which nothing else needs."""
+    """Replaces a transpose that swaps the rows and columns of a dot with no other users by a dot."""
 
-    name: ClassVar[str] = "turn-dots"
+    name: ClassVar[str] = "fold-transpose-into-dot"
 
     def run(self, module: Module) -> bool:
         changed = False
         for computation in editable_computations(module):
             for instruction in computation.instructions:
-                if instruction.op is opcodes.TRANSPOSE and _turns_product(instruction):
-                    _turn(instruction)
+                if instruction.op is opcodes.TRANSPOSE and _swaps_rows_and_columns(instruction):
+                    _fold(instruction)
                     changed = True
         return update_schedule(module, changed)
 
 
-def _turns_product(transpose: Instruction) -> bool:
+def _swaps_rows_and_columns(transpose: Instruction) -> bool:
     (dot,) = transpose.operands
     if dot.op is not opcodes.DOT or len(dot.operands) != 2 or len(dot.users) != 1 or dot.is_root:
         return False
@@ -41,14 +42,14 @@ def _turns_product(transpose: Instruction) -> bool:
     batches = len(attrs.lhs_batch_dims)
     rows = len(attrs.lhs_free_dims(dot.operands[0].shape.rank))
     order = range(dot.shape.rank)
-    turned = (*order[:batches], *order[batches + rows :], *order[batches : batches + rows])
-    return transpose.dimensions == turned and attrs.algorithm is Algorithm.UNSET
+    swapped = (*order[:batches], *order[batches + rows :], *order[batches : batches + rows])
+    return transpose.dimensions == swapped and attrs.algorithm is Algorithm.UNSET
 
 
-def _turn(transpose: Instruction) -> None:
+def _fold(transpose: Instruction) -> None:
     (dot,) = transpose.operands
     attrs: DotAttributes = dot.attributes_as(DotAttributes)
-    turned = attrs.replace(
+    swapped = attrs.replace(
         lhs_batch_dims=attrs.rhs_batch_dims,
         rhs_batch_dims=attrs.lhs_batch_dims,
         lhs_contracting_dims=attrs.rhs_contracting_dims,
@@ -56,4 +57,4 @@ def _turn(transpose: Instruction) -> None:
         operand_precision=attrs.operand_precision[::-1],
     )
     lhs, rhs = dot.operands
-    replace_with_new(transpose, Writer(transpose).add(opcodes.DOT, rhs, lhs, attributes=turned, shape=transpose.shape))
+    replace_with_new(transpose, Writer(transpose).add(opcodes.DOT, rhs, lhs, attributes=swapped, shape=transpose.shape))

@@ -1,9 +1,9 @@
-"""A broadcast of its own for everything that overwrites one: arrays that begin as zeros are filled where they lie.
+"""Rematerializes broadcasts of scalars (splats) for every user that overwrites them.
 
-Common subexpressions are one instruction; a loop whose state begins with the same zeros several times would need them
-in memory once more, to copy them from.
+After common subexpression elimination, several states of a loop may start as the same array of zeros. They would have
+to be copied from a further array of zeros; with a splat for each of them, they are filled in place.
 
-Must not know: memory, steps.
+Does not depend on memory or thunks.
 """
 
 from __future__ import annotations
@@ -22,37 +22,39 @@ from xlapy.passes.rewrite import update_schedule
 
 @dataclass(frozen=True)
 class RematerializeSplats:
-    """Copies broadcasts of scalars until each use that overwrites what it is given has one alone."""
+    """Copies splats until each user that overwrites its operand has a splat of its own."""
 
-    name: ClassVar[str] = "separate-fills"
+    name: ClassVar[str] = "rematerialize-splats"
 
     def run(self, module: Module) -> bool:
         changed = False
         for computation in module.computations:
-            fills = [i for i in computation if i.op is opcodes.BROADCAST and not i.operands[0].shape.rank]
-            for fill in fills:
-                changed |= _separate(computation, fill)
+            splats = [i for i in computation if i.op is opcodes.BROADCAST and not i.operands[0].shape.rank]
+            for splat in splats:
+                changed |= _rematerialize(computation, splat)
         return update_schedule(module, changed)
 
 
-def _separate(computation: Computation, fill: Instruction) -> bool:
-    """Whether the broadcast has got copies: for all uses but one, if all of them overwrite it."""
-    uses = [(user, n) for user in fill.users for n, operand in enumerate(user.operands) if operand is fill]
+def _rematerialize(computation: Computation, splat: Instruction) -> bool:
+    """Copies a splat for every user that overwrites it, except for one if all do; returns whether anything changed."""
+    uses = [(user, n) for user in splat.users for n, operand in enumerate(user.operands) if operand is splat]
     writes = [use for use in uses if _overwrites(*use)]
     for user, n in writes if len(writes) < len(uses) else writes[1:]:
-        copy = edit.clone_instruction(fill, computation, fill.operands)
+        copy = edit.clone_instruction(splat, computation, splat.operands)
         edit.replace_operand(user, n, copy)
     return len(uses) > 1 and bool(writes)
 
 
 def _overwrites(user: Instruction, number: int) -> bool:
     if user.op is opcodes.TUPLE:
-        return any(reader.op is opcodes.WHILE and _changes(reader.computation("body"), number) for reader in user.users)
+        return any(
+            reader.op is opcodes.WHILE and _changes_leaf(reader.computation("body"), number) for reader in user.users
+        )
     return user.op in IN_PLACE_OPS and number == 0
 
 
-def _changes(body: Computation, number: int) -> bool:
-    """Whether the body of a loop hands on another element of its state than it was given."""
+def _changes_leaf(body: Computation, number: int) -> bool:
+    """Whether the body of a loop passes on a leaf of its state that differs from the one that it receives."""
     root = body.root_instruction
     if root.op is not opcodes.TUPLE:
         return True

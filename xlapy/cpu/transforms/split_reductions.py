@@ -27,7 +27,7 @@ from xlapy.passes.rewrite import Writer, editable_computations, has_control_edge
 
 @dataclass(frozen=True)
 class SplitReductions:
-    """Splits reductions along dimensions that leave too little to do side by side."""
+    """Splits reductions that have too few results to compute in parallel."""
 
     name: ClassVar[str] = "split-reductions"
 
@@ -43,7 +43,7 @@ class SplitReductions:
 
 
 def _split(reduction: Instruction) -> Instruction | None:
-    """The second step, which takes the reduction's place; None where one step will do."""
+    """Returns the second reduction, which replaces the given one; None if it is not split."""
     count = len(reduction.operands) // 2
     operands, inits = reduction.operands[:count], reduction.operands[count:]
     shape = operands[0].shape
@@ -84,7 +84,7 @@ def _reduce(
 
 
 def _rows_of_first_step(reduction: Instruction) -> int:
-    """How many rows the first step combines: more of them if a kernel for columns reduces them."""
+    """Returns the number of rows that the first reduction combines, which is larger if a column kernel computes it."""
     shape = column_shape(reduction)
     if shape is None:
         return rows_of_first_step(None, 1)

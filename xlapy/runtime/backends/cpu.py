@@ -25,7 +25,7 @@ from xlapy.cpu.program.communication import host_queues
 from xlapy.cpu.program.communication.wait_state import Wait, cancel_run, shared_memory
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.thunks import TransferThunk
-from xlapy.cpu.serialization.executable import LoadedProgram, image_of, load_image
+from xlapy.cpu.serialization.executable import LoadedProgram, serialize_program, deserialize_program
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
@@ -231,7 +231,7 @@ class CpuProgram:
         if self._checks:
             name = self.compiled.program.name
             raise UnsupportedError(f"{name} looks for NaN or infinities: such programs cannot be serialized")
-        return image_of(self.compiled)
+        return serialize_program(self.compiled)
 
 
 def is_dynamic(shape: ProgramShape) -> bool:
@@ -333,7 +333,7 @@ class CpuBackend:
     ) -> CpuProgram:
         """Loads a serialized program. `InvalidArgumentError` or `UnsupportedError` if this version or processor cannot
         run it."""
-        loaded = load_image(serialized, lambda: source.module)
+        loaded = deserialize_program(serialized, lambda: source.module)
         return self._program_of(loaded, source.program_shape, partition_count, donated)
 
     def _program_of(

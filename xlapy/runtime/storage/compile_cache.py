@@ -33,7 +33,7 @@ from xlapy.base.literal import Literal
 from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.llvm.jit import host_features, host_name
-from xlapy.cpu.serialization.executable import LoadedProgram, compiler_identity, image_of, load_image
+from xlapy.cpu.serialization.executable import LoadedProgram, compiler_identity, serialize_program, deserialize_program
 from xlapy.cpu.serialization.source_digest import preset_source_digest, source_digest, source_files_state
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
@@ -229,7 +229,7 @@ def _load(cache: CompileCache, key: str, module: Module) -> LoadedProgram | None
         if program is None:
             return None
         compiled = edit.clone_module(module)  # users may modify their module
-        loaded = load_image(program, lambda: compiled)
+        loaded = deserialize_program(program, lambda: compiled)
     except (XlaError, OSError) as error:
         logger.warning("%s is compiled anew, %s cannot be used: %s", module.name, cache.folder / key, error)
         return None
@@ -240,7 +240,7 @@ def _load(cache: CompileCache, key: str, module: Module) -> LoadedProgram | None
 def _store(cache: CompileCache, key: str, compiled: Compiled) -> Compiled:
     name = compiled.program.name
     try:
-        cache.put(key, name, image_of(compiled))
+        cache.put(key, name, serialize_program(compiled))
     except OSError as error:
         logger.warning("%s could not be kept in %s: %s", name, cache.folder, error)
     return compiled

@@ -1,6 +1,6 @@
-"""Numbers that differ from device to device, as tables in LLVM text: a row for each.
+"""Emits constants that differ from device to device as tables with one row per device.
 
-Owns: these tables, what finds a device's row. Must not know: what the numbers mean.
+Responsible for these tables and for finding a device's row. Does not depend on what the numbers mean.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from xlapy.cpu.program.native_program import NativeProgram
 
 
 def table_text(name: str, rows: Sequence[Sequence[int]]) -> str:
-    """The constant of a table."""
+    """Returns the definition of the constant table."""
     lines = ", ".join(f"[{len(row)} x i64] [{', '.join(f'i64 {n}' for n in row)}]" for row in rows)
     return f"@{name} = internal constant {_type(rows)} [{lines}]"
 
@@ -22,7 +22,7 @@ def _type(rows: Sequence[Sequence[int]]) -> str:
 
 
 class Row:
-    """Registers with what the device that runs has in a table, and with where devices share memory."""
+    """Registers with a device's row of a table, and with the address of the memory that devices share."""
 
     def __init__(self, ir: IrBuilder, program: NativeProgram, name: str, rows: Sequence[Sequence[int]]) -> None:
         self.ir = ir
@@ -31,7 +31,7 @@ class Row:
         self.device = ir.assign(f"load i64, ptr {self.entry(program.device_index)}")
 
     def entry(self, index: int) -> str:
-        """Where the table of addresses has one."""
+        """Returns a register with the address of an entry of the address table."""
         return self.ir.assign(f"getelementptr inbounds ptr, ptr %table, i64 {index}")
 
     def number(self, position: int) -> str:

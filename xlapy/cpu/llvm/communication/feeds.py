@@ -1,11 +1,12 @@
-"""Infeeds and outfeeds in LLVM text.
+"""Emits infeeds and outfeeds.
 
-A feed of a device is a queue as between devices (`transfers`), of which the host has one end. For an outfeed it takes
-the messages. For an infeed it makes them, of the next one's address, the number of the shape, and the addresses of
-arrays that it keeps itself. It has joined the feed if a word says so. While a device takes a message it says that it is
-busy: so the host may leave at any time, and knows what was taken.
+A feed of a device is a message queue like those between devices (`transfers`); the host is at one end. For an outfeed,
+the host takes the messages. For an infeed, it creates them; such a message holds the address of the next one, the
+number of the shape, and the addresses of arrays that the host keeps. A word says whether the host has joined the feed.
+While a device takes a message, it marks itself busy, so that the host may leave at any time and knows which messages
+were taken.
 
-Owns: these two. Must not know: the host's end, how one waits.
+Responsible for the device's side of both feeds. Does not depend on the host's side or on how devices wait.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from xlapy.cpu.program.thunks import FeedThunk
 
 
 def feed_text(thunk: FeedThunk, program: NativeProgram, copy: Copy) -> str:
-    """`i32 @feed<number>(ptr %table, ...)`, which takes where the arrays of the thunk lie; needs the texts it calls."""
+    """Returns the function `i32 @feed<number>(ptr %table, ...)`, which receives the addresses of the thunk's arrays."""
     ir = IrBuilder()
     shared = ir.assign(f"load ptr, ptr {_entry(ir, program.shared_index)}")
     device = ir.assign(f"load i64, ptr {_entry(ir, program.device_index)}")
@@ -76,7 +77,8 @@ def _write_outfeed(ir: IrBuilder, thunk: FeedThunk, copy: Copy, device: str, fee
     ir.emit(f"call void @post(ptr {feed}, ptr {message})")
 
 
-INFEED_FUNCTIONS = f"""define internal i64 @next_infeed_message(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %feed,
+INFEED_FUNCTIONS = f"""\
+define internal i64 @next_infeed_message(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %feed,
   i64 %kind) #0 {{
 entry:
   %joined.at = getelementptr inbounds i8, ptr %feed, i64 {FeedField.JOINED}
@@ -138,5 +140,8 @@ entry:
   store atomic i32 0, ptr %busy.at release, align 4
   ret void
 }}"""
-"""The address of the next message for an infeed, 0 if the host is to be asked, 1 if the run has ended; and its end.
-While the device waits, `await` calls the host with another number. Needs `await`."""
+"""The functions `next_infeed_message` and `finish_infeed`, which call `await`.
+
+The first returns the address of the next message, 0 if the host must be called, or 1 if the run has ended. While the
+device waits, `await` calls the host with the number of the thunk plus `HOST_WAIT_OFFSET`.
+"""

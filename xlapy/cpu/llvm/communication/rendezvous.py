@@ -1,12 +1,14 @@
-"""Meetings of devices in LLVM text: what each brings goes to shared memory, and each waits there for the others.
+"""Emits rendezvous: each member copies what it sends to staging memory and waits there for the other members.
 
-A door has, in an i32 each, the number of meetings so far, how many have come to the next one, and how many sleep; the
-last to come opens it, all others wait for the number to change. Memory for what is brought is there twice, used in
-turn: who comes to a meeting has read all of the one before, so nobody waits to leave.
+A rendezvous record consists of i32 words: the number of completed rendezvous, the number of members that have arrived
+for the next one, and the number of members that sleep. The last member to arrive increments the first word; all others
+wait for it to change. There are two areas of staging memory, used alternately: a member that arrives at a rendezvous
+has read everything of the previous one, so no member waits to leave.
 
-In a direct meeting addresses are brought instead: what lies there is read until all meet again.
+In a direct rendezvous, members send the addresses of their arrays; the arrays are read in place until all members meet
+again.
 
-Owns: doors. Must not know: what is exchanged, how one waits.
+Responsible for rendezvous records. Does not depend on what is exchanged or on how devices wait.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from xlapy.native import futex
 
 
 def participant_table_text(thunk: CollectiveThunk) -> str:
-    """The constant with what each device does."""
+    """Returns the constant table of what each device does in a rendezvous."""
     return table_text(f"rows{thunk.number}", _rows(thunk))
 
 
@@ -48,7 +50,10 @@ def emit_rendezvous(
     copy: Callable[[str, str, int], str],
     operands: Sequence[tuple[BufferSlice, str]],
 ) -> str:
-    """Copies what the device brings, meets, and notes where the rest lies; returns the status."""
+    """Emits the copies of the operands, the rendezvous, and the stores of the addresses of received arrays.
+
+    Returns a register with the status. A device without a rendezvous calls the host, which raises the error.
+    """
     record = Row(ir, program, f"rows{thunk.number}", _rows(thunk))
     outside, inside, after = [ir.new_label(p) for p in ("outside", "inside", "met")]
     ir.cond_br(ir.assign(f"icmp slt i64 {record.number(0)}, 0"), outside, inside)
@@ -80,7 +85,7 @@ def emit_rendezvous(
 
 
 def _taken(record: Row, thunk: CollectiveThunk, stage: str, position: int) -> str:
-    """Where an array lies that the device takes; null if it takes zeros."""
+    """Returns a register with the address of a received array; null stands for zeros."""
     ir, begin = record.ir, 4 + len(thunk.operands)
     offset = record.number(begin + position)
     absent = ir.assign(f"icmp slt i64 {offset}, 0")
@@ -91,7 +96,8 @@ def _taken(record: Row, thunk: CollectiveThunk, stage: str, position: int) -> st
     return ir.assign(f"select i1 {absent}, ptr null, ptr {taken}")
 
 
-RENDEZVOUS_FUNCTION = f"""define internal i32 @rendezvous(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings,
+RENDEZVOUS_FUNCTION = f"""\
+define internal i32 @rendezvous(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings,
   i32 %place, i32 %count) noinline #0 {{
 entry:
   %following = add i32 %meetings, 1
@@ -123,5 +129,5 @@ wait:
     ptr %asleep, ptr %slice)
   ret i32 %status
 }}"""
-"""The function that waits for all members; 0, or 1 if the run has ended. Needs `await`. The first to come asks the host
-for all."""
+"""The function that waits for all members. It returns 0, or 1 if the run has ended, and calls `await`. The member that
+arrives first calls the host for all while it waits."""

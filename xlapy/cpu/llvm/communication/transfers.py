@@ -1,13 +1,14 @@
-"""Messages between devices in LLVM text: queues in the memory that devices share.
+"""Emits messages between devices: queues in the memory that devices share.
 
-A queue joins two devices. It begins with two words: the first message, and the last if there was one. Then it has, in
-an i32 each, how many messages were sent, how many sleep for that to change, and the sender; in the next line of memory
-the last message that the receiver is done with, how many were announced to it, and the receiver (devices plus 1, 0 for
-none yet). A message has the address of the next one, its number in the queue from 1 on, whether it was taken, the thunk
-and the device that sent it, and behind a line of memory the arrays. Only the sender writes to the end of the chain,
-only the receiver takes messages from it, in any order, and frees those before the first that is still to come.
+A queue connects two devices. It starts with two words: the address of the first message and, if there has been one, of
+the last message. They are followed by i32 words: the number of messages sent, the number of threads that sleep until it
+changes, and the sender. The next cache line holds the last message that the receiver has finished, the number of
+messages announced to the receiver, and the receiver (device number plus one; 0 if no device has claimed the end). A
+message has the address of the next one, its number in the queue, starting from 1, whether it was taken, the thunk and
+the device that sent it, and its arrays after a cache line. Only the sender appends to the list. Only the receiver takes
+messages, in any order; it frees those before the first one that it has not taken yet.
 
-Owns: queues. Must not know: who sends to whom, how one waits.
+Responsible for queues. Does not depend on which device sends to which, or on how devices wait.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from xlapy.cpu.program.thunks import TransferThunk
 from xlapy.native import futex
 
 Copy = Callable[[str, str, int], str]
-"""The text that copies so many bytes to a place from another."""
+"""Returns the instruction that copies a number of bytes to an address from another address."""
 
 TRANSFER_DECLARATIONS = {
     "declare ptr @malloc(i64)",
@@ -34,7 +35,7 @@ TRANSFER_DECLARATIONS = {
 
 
 def queue_table_text(thunk: TransferThunk) -> str:
-    """The table of the queues of each device, -1 where it has none."""
+    """Returns the constant table of the queues of each device, -1 for none."""
     return table_text(f"queues{thunk.number}", _rows(thunk))
 
 
@@ -44,7 +45,8 @@ def _rows(thunk: TransferThunk) -> list[list[int]]:
 
 
 def transfer_text(thunk: TransferThunk, program: NativeProgram, copy: Copy) -> str:
-    """`i32 @transfer<number>(ptr %table, ...)`, which takes where the arrays of the thunk lie. Needs `TRANSFER_FUNCTIONS`."""
+    """Returns the function `i32 @transfer<number>(ptr %table, ...)`, which receives the addresses of the thunk's
+    arrays. It calls `TRANSFER_FUNCTIONS`."""
     ir, slices = IrBuilder(), [*thunk.operands, *thunk.results]
     row = Row(ir, program, f"queues{thunk.number}", _rows(thunk))
     if thunk.instruction.op is opcodes.SEND:
@@ -59,12 +61,12 @@ def transfer_text(thunk: TransferThunk, program: NativeProgram, copy: Copy) -> s
 
 
 def emit_transfer(ir: IrBuilder, thunk: TransferThunk, pointers: Sequence[str]) -> str:
-    """Calls that function; returns the status."""
+    """Emits the call of a transfer's function; returns a register with the status."""
     return ir.assign(f"call i32 @transfer{thunk.number}(ptr %table{''.join(f', ptr {p}' for p in pointers)})")
 
 
 def _queue(row: Row, position: int, absent: str) -> str:
-    """A register with where a queue of the device begins; goes elsewhere if it has none."""
+    """Returns a register with the address of a queue of the device; jumps to `absent` if the device has none."""
     ir, place, present = row.ir, row.number(position), row.ir.new_label("present")
     ir.cond_br(ir.assign(f"icmp slt i64 {place}, 0"), absent, present)
     ir.start_block(present)
@@ -78,7 +80,7 @@ def _require(ir: IrBuilder, good: str) -> None:
 
 
 def _claim(row: Row, thunk: TransferThunk, queue: str, end: QueueField) -> None:
-    """Makes sure that no other device has this end of the queue."""
+    """Emits the check that no other device uses this end of the queue."""
     if thunk.claims_end:
         word = row.address(queue, str(int(end)))
         status = row.ir.assign(f"call i32 @claim(ptr %table, i64 {row.device}, i64 {thunk.number}, ptr {word})")
@@ -86,7 +88,7 @@ def _claim(row: Row, thunk: TransferThunk, queue: str, end: QueueField) -> None:
 
 
 def message_places(slices: Sequence[BufferSlice]) -> list[int]:
-    """Where arrays lie in a message."""
+    """Returns the offsets of arrays in a message, and the size of the message."""
     places = [MESSAGE_HEADER_BYTES]
     for slice_ in slices:
         places.append(places[-1] + round_to_cache_lines(slice_.size))
@@ -124,7 +126,8 @@ def _write_announcement(ir: IrBuilder, row: Row, thunk: TransferThunk) -> None:
 
 
 def _write_receipt(ir: IrBuilder, row: Row, thunk: TransferThunk, copy: Copy) -> None:
-    """Zeros, or the message with the number that the first array has."""
+    """Emits the receipt of the message whose number is in the first array; fills the results with zeros without a
+    queue."""
     absent, after = ir.new_label("absent"), ir.new_label("after")
     wanted = ir.assign("load i32, ptr %array0")
     queue = _queue(row, 0, absent)
@@ -271,4 +274,5 @@ advance:
 end:
   ret void
 }}"""
-"""What all transfers call. Needs `await`, and `host_callback`, which gets a number's complement when memory is out."""
+"""The functions that all transfers share. They call `await`, and call `host_callback` with the complement of the
+thunk's number if there is no memory for a message."""

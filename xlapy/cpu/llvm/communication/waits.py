@@ -1,16 +1,18 @@
-"""How a device waits for others in LLVM text: for a word of shared memory to change.
+"""Emits the function with which a device waits until a word of shared memory changes.
 
     i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %word, i32 %seen, i64 %aim, ptr %asleep,
       ptr %slice)
 
-is 0 once the word is not what was seen, 1 if the run has ended. Who waits spins, if that was not in vain of late, then
-sleeps on the word by futex, without end or for slices of time, between which the host is asked whether there is hope:
-of those who wait for the same, one must do so. A run that ends changes all words and wakes all.
+returns 0 once the word differs from the value seen, and 1 if the run has ended. A device first spins, unless spinning
+has failed recently, and then sleeps on the word (futex). It sleeps either without limit or for slices of time, after
+each of which it calls the host to check for deadlock; of the devices that wait for the same event, one must do so. When
+a run ends, all words change and all devices wake up.
 
-The device's record says meanwhile that it waits, in which thunk (one more than its number), for what (the aim) and how
-often it has slept; behind that, for itself, how many times it will not spin, and how many it did not the last time.
+Meanwhile the device's wait record says which thunk waits (its number plus one), for which value (the aim), and how
+often the device has slept. The record also holds, for the device itself, how many times it will skip spinning, and how
+many times it skipped spinning after the last failure.
 
-Owns: waiting, records of who waits. Must not know: what for, the host's judgement.
+Responsible for waiting and for wait records. Does not depend on what devices wait for or on the host's decision.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES
 from xlapy.native import futex
 
 _SPINS = 400
-"""Some ten microseconds, which are lost where who is missing waits for this very processor. Nobody gives way by
-sched_yield: on a busy machine that waits for the time slices of other processes, where those who sleep are woken to run
-at once."""
+"""The number of iterations that a device spins, some ten microseconds. They are wasted if the missing device waits for
+this very processor. Spinning does not call sched_yield: on a busy machine that gives up the time slice to other
+processes, whereas a sleeping thread runs as soon as it is woken."""
 
 _MOST_SKIPPED = 127
-"""Waits without spinning after many in which it was in vain."""
+"""The largest number of waits without spinning after spinning has failed repeatedly."""
 
 _SLICE = 50_000_000
-"""Nanoseconds of sleep after which the host is asked."""
+"""The nanoseconds of sleep after which the device calls the host."""
 
 DECLARATIONS = {
     futex.DECLARATION,
@@ -36,7 +38,7 @@ DECLARATIONS = {
 
 
 def await_text() -> str:
-    """The function, and the slice of time. It needs `host_callback`."""
+    """Returns the text of `await` and of the time slice. It calls `host_callback`."""
     return _TEXT.format(
         wait=futex.wait_text("%word", "%seen", "%slice"),
         spins=_SPINS,

@@ -1,8 +1,8 @@
 """Lowers collectives to rendezvous thunks: each device contributes its operands and computes its own result.
 
-Staging memory holds, for each operand, the arrays of all members one after the other, in the order of the group. Results
-are computed by copies and by kernels whose sources start at the offset that concerns the device. Reductions go from the
-first member to the last, so they have the same bits as the interpreter's. Large operands are read in rank
+Staging memory holds, for each operand, the arrays of all members one after the other, in the order of the group.
+Results are computed by copies and by kernels whose sources start at the offset that concerns the device. Reductions go
+from the first member to the last, so they have the same bits as the interpreter's. Large operands are read in rank
 (`direct_collectives`); unusual forms fall back to the host.
 
 Responsible for what each device sends and receives. Does not depend on where devices meet (`rendezvous`) or on how they
@@ -288,7 +288,10 @@ def _concatenate_blocks(
     block: Sequence[int],
     dimension: int,
 ) -> None:
-    """Concatenates one block of each member along a dimension. The blocks have the sizes `block`, in arrays of `shape`."""
+    """Concatenates one block of each member along a dimension.
+
+    The blocks have the sizes `block`, in arrays of `shape`.
+    """
     if not result.shape.size:
         return
     if tuple(block) == shape.dimensions and math.prod(block[:dimension]) == 1:

@@ -1,9 +1,10 @@
-"""The pass that writes Fourier transforms without kernels by such as have them, and by operations.
+"""Decomposes Fourier transforms that have no kernels into transforms that do and other operations.
 
-Real numbers in an odd number become complex ones, half a spectrum is mirrored, lengths with large prime factors become
-convolutions by transforms of other lengths. What is longer than kernels can take goes by products with matrices.
+An odd number of real numbers is transformed as complex numbers; half a spectrum is mirrored; lengths with large prime
+factors become convolutions by transforms of other lengths (Bluestein). Transforms that are too long for kernels become
+products with matrices.
 
-Owns: these rewrites. Must not know: how a transform is carried out.
+Responsible for these rewrites. Does not depend on how a transform is computed.
 Source: Bluestein (1970).
 """
 
@@ -30,9 +31,9 @@ from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new
 
 @dataclass(frozen=True)
 class DecomposeFft:
-    """Leaves no transform that has no kernels."""
+    """Replaces all transforms without kernels."""
 
-    name: ClassVar[str] = "split-transforms"
+    name: ClassVar[str] = "decompose-fft"
 
     def run(self, module: Module) -> bool:
         changed = False
@@ -58,7 +59,7 @@ def _replace(instruction: Instruction) -> bool:
 
 
 def _written(write: Writer, instruction: Instruction) -> Instruction:
-    """Dimension by dimension, real numbers as complex ones."""
+    """Decomposes a transform dimension by dimension, with real numbers as complex ones."""
     (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes_as(FftAttributes)
     if 0 in attributes.fft_length or not operand.shape.size:
         return write.splat(0, shape)
@@ -76,7 +77,7 @@ def _written(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _along(write: Writer, operand: Instruction, dimensions: Sequence[int], kind: FftType) -> Instruction:
-    """Transforms of some dimensions, one after the other."""
+    """Transforms some dimensions, one after the other."""
     last = operand.shape.rank - 1
     for dimension in dimensions:
         order = list(range(last + 1))
@@ -93,7 +94,7 @@ def _transform(write: Writer, operand: Instruction, kind: FftType) -> Instructio
 
 
 def _transformed(write: Writer, operand: Instruction, kind: FftType) -> Instruction:
-    """The last dimension, by a convolution if its length has no kernels."""
+    """Transforms the last dimension, by a convolution if its length has no kernels."""
     *leading, length = operand.shape.dimensions
     if is_smooth(length):
         return _transform(write, operand, kind)
@@ -108,5 +109,5 @@ def _transformed(write: Writer, operand: Instruction, kind: FftType) -> Instruct
 
 
 def _next_size(least: int) -> int:
-    """The smallest length from one on that is a power of two, three, five, seven, nine or fifteen times."""
+    """Returns the smallest number, not below `least`, that is a power of two times 1, 3, 5, 7, 9 or 15."""
     return min(odd << max(0, -(-least // odd) - 1).bit_length() for odd in (1, 3, 5, 7, 9, 15))
