@@ -12,7 +12,9 @@ from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import ARRAY_TYPES, BF16, F32, PRED, S4, S32, TOKEN, U8
 from xlapy.base.errors import InvalidArgumentError, ParseError, ShapeError
 from xlapy.base.layout import Layout
-from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, parse_shape, read_shape
+from xlapy.base.shape import Shape, parse_shape, read_shape
+from xlapy.base.shape_fields import MAX_TUPLE_DEPTH, UNBOUNDED
+from xlapy.base.shape_syntax import SHAPE_PATTERN
 
 TEXTS = [
     "f32[]",

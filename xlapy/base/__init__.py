@@ -59,7 +59,9 @@ from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal, parse_shaped_literal
 from xlapy.base.logging import logger
 from xlapy.base.program_shape import ProgramShape, read_program_shape
-from xlapy.base.shape import MAX_TUPLE_DEPTH, SHAPE_PATTERN, UNBOUNDED, Shape, parse_shape, read_shape
+from xlapy.base.shape import Shape, parse_shape, read_shape
+from xlapy.base.shape_fields import MAX_TUPLE_DEPTH, UNBOUNDED
+from xlapy.base.shape_syntax import SHAPE_PATTERN
 
 __all__ = [
     "ALL_TYPES",

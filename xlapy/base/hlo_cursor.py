@@ -13,7 +13,8 @@ from xlapy.base.cursor import INT64_MAX, Cursor
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal, parse_shaped_literal
-from xlapy.base.shape import SHAPE_PATTERN, Shape, parse_shape, read_shape
+from xlapy.base.shape import Shape, parse_shape, read_shape
+from xlapy.base.shape_syntax import SHAPE_PATTERN
 
 NAME = r"[A-Za-z_][\w.\-]*+"
 """Matches the name of an instruction or computation, without the leading `%`."""

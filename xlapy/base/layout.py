@@ -124,6 +124,15 @@ class Layout:
             raise InvalidArgumentError(f"a layout has no field {unknown[0]!r}")
         return Layout(**(fields | changes))
 
+    def without_element_size(self) -> Layout:
+        """This layout without element_size_in_bits."""
+        return self.replace(element_size_in_bits=0) if self.element_size_in_bits else self
+
+    def with_default_order(self) -> Layout:
+        """This layout in row-major order, with the same annotations."""
+        order = tuple(range(self.rank - 1, -1, -1))
+        return self if self.minor_to_major == order else self.replace(minor_to_major=order)
+
     def to_text(self) -> str:
         """XLA's text, such as `{1,0:T(8,128)(2,1)L(4)#(u8)*(u32)E(4)S(1)SC(1:200)M(5)}`. Defaults are not printed."""
         if self._text is None:

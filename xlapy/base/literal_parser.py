@@ -26,7 +26,8 @@ from xlapy.base.errors import ParseError
 from xlapy.base.float_formats import FloatFormat
 from xlapy.base.literal import Literal, check_numpy_limits
 from xlapy.base.rounding import round_to
-from xlapy.base.shape import MAX_TUPLE_DEPTH, Shape, read_shape
+from xlapy.base.shape import Shape, read_shape
+from xlapy.base.shape_fields import MAX_TUPLE_DEPTH
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n\r]*", re.DOTALL)
 _TOKEN = re.compile(

@@ -5,41 +5,33 @@ Source: docs/shapes.md of XLA; the text is that of XLA's parser and printer. Doe
 
 from __future__ import annotations
 
-import re
 from builtins import tuple as _tuple  # inside the class, `tuple` is Shape.tuple
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
-from operator import index
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from xlapy.base.cursor import Cursor
-from xlapy.base.element_types import ALL_TYPES, BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
+from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout, read_layout
+from xlapy.base.shape_fields import DEFAULT, MAX_TUPLE_DEPTH, DefaultLayout, check_array_fields, check_depth
+from xlapy.base.shape_syntax import (
+    BUFFER_START,
+    LAYOUT_AHEAD,
+    MAX_PLAIN_ARRAY_CHARACTERS,
+    PLAIN_ARRAY,
+    TYPE_WORD,
+    TYPES_BY_WORD,
+    layout_follows,
+    read_sizes,
+    size_text,
+)
 
-MAX_TUPLE_DEPTH = 64
-"""Limit on the nesting of tuples and buffers in a shape."""
-
-UNBOUNDED = -(2**63)
-"""The size of a dimension printed `?`: dynamic, without an upper bound."""
-
-_INT64_MAX = 2**63 - 1
 _MAX_CACHED_SHAPES = 1 << 16
 """Entries of each cache of shapes. A full cache is emptied, so that its memory stays bounded."""
 _MAX_CACHED_CHARACTERS = 64
 """Shapes inside a longer text are cached if their own text is at most this long."""
-_MAX_FAST_PARSED_CHARACTERS = 4096
-"""Longer texts of array shapes take the slow path, which reports errors at their position."""
-
-
-class _DefaultLayout(Enum):
-    DEFAULT = "row-major"
-
-
-DEFAULT: Final = _DefaultLayout.DEFAULT
-"""Stands for the row-major layout of the rank of the shape."""
 
 _set = object.__setattr__
 Ints: TypeAlias = tuple[int, ...]
@@ -96,19 +88,19 @@ class Shape:
         element_type: PrimitiveType,
         dimensions: Iterable[int] = (),
         dynamic_dimensions: Iterable[bool] | None = None,
-        layout: Layout | _DefaultLayout | None = DEFAULT,
+        layout: Layout | DefaultLayout | None = DEFAULT,
     ) -> Shape:
         """The shape of an array; row-major by default, without a layout if `layout` is None.
 
-        Raises ShapeError if a size is negative, the array is too large, or the layout or the dynamic flags have another
-        rank.
+        Raises ShapeError for negative or too large sizes, and for a layout or dynamic flags of another rank.
         """
         sizes = tuple(dimensions)
         flags = None if dynamic_dimensions is None else tuple(dynamic_dimensions)
         key = (element_type, sizes, flags, layout)
         found = _ARRAY_SHAPES.get(key)
         if found is None:
-            found = _make_array(element_type, sizes, flags, layout)
+            sizes, dynamic, chosen, size = check_array_fields(element_type, sizes, flags, layout)
+            found = _new(element_type, sizes, dynamic, chosen, (), None, size=size)
             _store(_ARRAY_SHAPES, key, found)
         return found
 
@@ -122,7 +114,7 @@ class Shape:
         """The shape of a tuple. Raises ShapeError if it nests deeper than MAX_TUPLE_DEPTH."""
         elements = _tuple(shapes)
         depth = 1 + max((shape._depth for shape in elements), default=0)
-        _check_depth(depth)
+        check_depth(depth)
         return _new(TUPLE, (), (), None, elements, None, depth=depth)
 
     @staticmethod
@@ -192,10 +184,7 @@ class Shape:
 
     @property
     def size(self) -> int:
-        """Number of elements of an array, with dynamic dimensions at their bounds.
-
-        Raises ShapeError if the shape is not an array or a dimension is unbounded.
-        """
+        """Number of elements, dynamic dimensions at their bounds. Raises ShapeError if there is no such number."""
         if self._size < 0:
             reason = "has an unbounded dimension" if self.is_array else "is not an array"
             raise ShapeError(f"{self.to_text(layout=False)} {reason}, so it has no element count")
@@ -232,28 +221,15 @@ class Shape:
 
     def compatible(self, other: Shape) -> bool:
         """Whether both shapes are equal apart from layouts."""
-        if self is other:
-            return True
-        return (
-            self.element_type is other.element_type
-            and self.dimensions == other.dimensions
-            and self.dynamic_dimensions == other.dynamic_dimensions
-            and _elements_match(self, other, Shape.compatible)
-        )
+        return _compatible(self, other, ignore_element_type=False)
 
     def compatible_ignoring_element_type(self, other: Shape) -> bool:
         """Whether both shapes are equal apart from layouts and the element types of arrays."""
-        same_kind = (self.is_array and other.is_array) or self.element_type is other.element_type
-        return (
-            same_kind
-            and self.dimensions == other.dimensions
-            and self.dynamic_dimensions == other.dynamic_dimensions
-            and _elements_match(self, other, Shape.compatible_ignoring_element_type)
-        )
+        return _compatible(self, other, ignore_element_type=True)
 
     # -- shapes from this one
 
-    def with_layout(self, layout: Layout | _DefaultLayout | None) -> Shape:
+    def with_layout(self, layout: Layout | DefaultLayout | None) -> Shape:
         """This array shape with another layout; None removes it."""
         self._require_array("layout")
         return Shape.array(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
@@ -278,11 +254,11 @@ class Shape:
 
     def without_element_size(self) -> Shape:
         """This shape, with no element_size_in_bits in its layouts, because literals store unpacked elements."""
-        return self._map_layouts(_without_element_size)
+        return self._map_layouts(Layout.without_element_size)
 
     def with_default_order(self) -> Shape:
         """This shape, with all of its arrays in row-major order; tiles and memory spaces are kept."""
-        return self._map_layouts(_with_default_order)
+        return self._map_layouts(Layout.with_default_order)
 
     def leaves(self) -> Iterator[Leaf]:
         """(tuple index, shape) of each leaf, in order. A shape that is not a tuple is its own leaf: ((), self)."""
@@ -306,7 +282,7 @@ class Shape:
             shape = shape.tuple_shapes[position]
         return shape
 
-    def _with_layouts(self, layout: _DefaultLayout | None) -> Shape:
+    def _with_layouts(self, layout: DefaultLayout | None) -> Shape:
         if self.is_array:
             return self.with_layout(layout)
         if self.buffer_shape is not None:
@@ -358,15 +334,6 @@ class Shape:
 
     def __deepcopy__(self, memo: dict[int, object]) -> Shape:
         return self
-
-
-def _without_element_size(layout: Layout) -> Layout:
-    return layout.replace(element_size_in_bits=0) if layout.element_size_in_bits else layout
-
-
-def _with_default_order(layout: Layout) -> Layout:
-    order = tuple(range(layout.rank - 1, -1, -1))
-    return layout if layout.minor_to_major == order else layout.replace(minor_to_major=order)
 
 
 def _fields(shape: Shape) -> tuple[Any, ...]:
@@ -421,74 +388,19 @@ _TOKEN = _new(TOKEN, (), (), None, (), None)
 _OPAQUE = _new(OPAQUE_TYPE, (), (), None, (), None)
 
 
-def _check_depth(depth: int) -> None:
-    if depth > MAX_TUPLE_DEPTH:
-        raise ShapeError(f"tuples nest {depth} deep, and {MAX_TUPLE_DEPTH} is the most a shape may have")
-
-
-def _make_array(
-    element_type: PrimitiveType, sizes: Ints, flags: Bools | None, layout: Layout | _DefaultLayout | None
-) -> Shape:
-    if not element_type.is_array:
-        raise ShapeError(f"{element_type} is not the element type of an array")
-    try:
-        sizes = tuple([index(size) for size in sizes])
-    except TypeError as error:
-        raise ShapeError(f"{element_type}{list(sizes)}: dimension sizes must be integers") from error
-    dynamic = (False,) * len(sizes) if flags is None else tuple([bool(flag) for flag in flags])
-    if len(dynamic) != len(sizes):
-        raise ShapeError(f"{element_type}{list(sizes)}: {len(sizes)} dimensions, but {len(dynamic)} dynamic flags")
-    size = _element_count(element_type, sizes, dynamic)
-    chosen = Layout.default(len(sizes)) if isinstance(layout, _DefaultLayout) else layout
-    if chosen is not None and chosen.rank != len(sizes):
-        raise ShapeError(
-            f"{element_type}{list(sizes)}: the shape has {len(sizes)} dimensions, "
-            f"but its layout {chosen} orders {chosen.rank}"
-        )
-    return _new(element_type, sizes, dynamic, chosen, (), None, size=size)
-
-
-def _element_count(element_type: PrimitiveType, sizes: Ints, dynamic: Bools) -> int:
-    """The product of the sizes, or -1 if one is unbounded."""
-    unbounded = False
-    for number, (size, is_dynamic) in enumerate(zip(sizes, dynamic, strict=True)):
-        if size == UNBOUNDED and is_dynamic:
-            unbounded = True
-        elif not 0 <= size <= _INT64_MAX:
-            raise ShapeError(f"{element_type}{list(sizes)}: dimension {number} has the size {size}")
-    if unbounded:
-        return -1
-    count = bounded_product(sizes)
-    if count * max(element_type.byte_size, 1) > _INT64_MAX:
-        shown = f"{count} elements" if count <= _INT64_MAX else "more than 2**63 elements"
-        raise ShapeError(
-            f"{element_type}{list(sizes)}: {shown} of {element_type.byte_size} bytes do not fit in a 64-bit byte count"
-        )
-    return count
-
-
-def bounded_product(sizes: Sequence[int]) -> int:
-    """The product of sizes >= 0; some number above 2**63 - 1 if the product is larger than that.
-
-    Multiplication stops there, so that a text with very many sizes does not take long.
-    """
-    if 0 in sizes:
-        return 0
-    product = 1
-    for size in sizes:
-        product *= size
-        if product > _INT64_MAX:
-            break
-    return product
-
-
-def _elements_match(left: Shape, right: Shape, agree: Callable[[Shape, Shape], bool]) -> bool:
-    """Whether tuple elements and buffer contents of both shapes correspond, as `agree` compares them."""
-    if len(left.tuple_shapes) != len(right.tuple_shapes):
+def _compatible(left: Shape, right: Shape, ignore_element_type: bool) -> bool:
+    """Whether two shapes are equal apart from layouts, and from the element types of arrays if these are ignored."""
+    if left is right:
+        return True
+    same_kind = left.element_type is right.element_type or (ignore_element_type and left.is_array and right.is_array)
+    if not same_kind or left.dimensions != right.dimensions or left.dynamic_dimensions != right.dynamic_dimensions:
         return False
     if left.buffer_shape is not None and right.buffer_shape is not None:
-        return agree(left.buffer_shape, right.buffer_shape)
-    return all(agree(a, b) for a, b in zip(left.tuple_shapes, right.tuple_shapes, strict=True))
+        return _compatible(left.buffer_shape, right.buffer_shape, ignore_element_type)
+    if len(left.tuple_shapes) != len(right.tuple_shapes):
+        return False
+    pairs = zip(left.tuple_shapes, right.tuple_shapes, strict=True)
+    return all(_compatible(a, b, ignore_element_type) for a, b in pairs)
 
 
 # -- text
@@ -502,31 +414,10 @@ def _text_of(shape: Shape, layout: bool) -> str:
         return f"({', '.join(parts)})"
     if shape.buffer_shape is not None:
         return f"b({shape.buffer_shape.to_text(layout)})"
-    sizes = ",".join(map(_size_text, shape.dimensions, shape.dynamic_dimensions))
+    sizes = ",".join(map(size_text, shape.dimensions, shape.dynamic_dimensions))
     # The layout of a scalar is printed only if it has annotations.
     shown = layout and shape.layout is not None and (shape.dimensions or not shape.layout.is_default)
     return f"{shape.element_type.text}[{sizes}]{shape.layout if shown else ''}"
-
-
-def _size_text(size: int, dynamic: bool) -> str:
-    if not dynamic:
-        return str(size)
-    return "?" if size == UNBOUNDED else f"<={size}"
-
-
-_TYPE_WORDS = {t.text: t for t in ALL_TYPES if t.is_array or t in (TOKEN, OPAQUE_TYPE)}
-_TYPE_PATTERN = "|".join(sorted(_TYPE_WORDS, key=len, reverse=True))
-
-SHAPE_PATTERN: str = rf"(?:{_TYPE_PATTERN})\s*\[[\d,<=?\s]*\](?:\s*\{{\s*[\d:][^{{}}]*\}})?"
-"""Matches the shape of an array, token or opaque object with its layout: `f32[2,<=3]{1,0:T(8)}`, `token[]`.
-
-As in XLA, a brace opens a layout only if an integer or a colon follows. Users put a word boundary before the pattern.
-"""
-
-_PLAIN = re.compile(rf"({_TYPE_PATTERN})\[((?:\d+(?:,\d+)*)?)\](?:\{{(\d+(?:,\d+)*)\}})?")
-_TYPE = re.compile(rf"(?:{_TYPE_PATTERN})(?![\w.\-])")
-_LAYOUT_AHEAD = re.compile(r"[ \t\r\n]*+[{/]")
-_LAYOUT_STARTS = re.compile(r"\{(?:[ \t\r\n]++|/\*.*?\*/)*+[-\d:]", re.DOTALL)
 
 
 def parse_shape(text: str) -> Shape:
@@ -548,13 +439,13 @@ def read_shape(cursor: Cursor) -> Shape:
 
 def _plain_array(text: str) -> Shape | None:
     """The shape of a text such as `f32[2,3]{1,0}`; None if it has annotations, dynamic sizes or blanks."""
-    match = _PLAIN.fullmatch(text)
-    if match is None or len(text) > _MAX_FAST_PARSED_CHARACTERS:
+    match = PLAIN_ARRAY.fullmatch(text)
+    if match is None or len(text) > MAX_PLAIN_ARRAY_CHARACTERS:
         return None
     word, sizes, order = match.groups()
     try:
         layout = DEFAULT if order is None else Layout([int(d) for d in order.split(",")])
-        return Shape.array(_TYPE_WORDS[word], [int(s) for s in sizes.split(",")] if sizes else (), None, layout)
+        return Shape.array(TYPES_BY_WORD[word], [int(s) for s in sizes.split(",")] if sizes else (), None, layout)
     except ShapeError:
         return None  # the slow path reads tokens and opaque objects, and reports errors at their position
 
@@ -563,26 +454,23 @@ def _read_nested_shape(cursor: Cursor, depth: int) -> Shape:
     start = cursor.skip()
     if depth > MAX_TUPLE_DEPTH:
         cursor.fail(f"the shape nests deeper than {MAX_TUPLE_DEPTH} levels")
-    if cursor.consume(_BUFFER):
+    if cursor.consume(BUFFER_START):
         inner = _read_nested_shape(cursor, depth + 1)
         cursor.expect(")", "to end the buffer shape")
         return _make_or_fail(cursor, start, lambda: Shape.buffer(inner))
     if cursor.accept("("):
         return _read_tuple(cursor, depth, start)
-    known = _PLAIN.match(cursor.text, cursor.skip())
-    if known is not None and known[0] in _SHAPES_BY_TEXT and not _LAYOUT_AHEAD.match(cursor.text, known.end()):
+    known = PLAIN_ARRAY.match(cursor.text, cursor.skip())
+    if known is not None and known[0] in _SHAPES_BY_TEXT and not LAYOUT_AHEAD.match(cursor.text, known.end()):
         cursor.position = known.end()
         return _SHAPES_BY_TEXT[known[0]]
-    word = cursor.consume(_TYPE)
+    word = cursor.consume(TYPE_WORD)
     if word is None:
         cursor.fail(f"expected a shape, found {cursor.describe_next()}")
-    found = _read_array(cursor, _TYPE_WORDS[word], start)
+    found = _read_array(cursor, TYPES_BY_WORD[word], start)
     if cursor.position - start < _MAX_CACHED_CHARACTERS:
         _store(_SHAPES_BY_TEXT, cursor.text[start : cursor.position], found)
     return found
-
-
-_BUFFER = re.compile(r"b\s*\(")
 
 
 def _read_tuple(cursor: Cursor, depth: int, start: int) -> Shape:
@@ -595,40 +483,13 @@ def _read_tuple(cursor: Cursor, depth: int, start: int) -> Shape:
 
 
 def _read_array(cursor: Cursor, element_type: PrimitiveType, start: int) -> Shape:
-    sizes, dynamic = _read_sizes(cursor)
+    sizes, dynamic = read_sizes(cursor)
     if not element_type.is_array:
         if sizes:
             cursor.fail_at(start, f"{element_type} takes no dimensions")
         return _TOKEN if element_type is TOKEN else _OPAQUE
-    layout = read_layout(cursor, len(sizes)) if _layout_follows(cursor) else DEFAULT
+    layout = read_layout(cursor, len(sizes)) if layout_follows(cursor) else DEFAULT
     return _make_or_fail(cursor, start, lambda: Shape.array(element_type, sizes, dynamic, layout))
-
-
-def _layout_follows(cursor: Cursor) -> bool:
-    """Whether the next brace opens a layout: an integer or a colon follows it. Otherwise it opens a body."""
-    return _LAYOUT_STARTS.match(cursor.text, cursor.skip()) is not None
-
-
-def _read_sizes(cursor: Cursor) -> tuple[list[int], list[bool]]:
-    sizes: list[int] = []
-    dynamic: list[bool] = []
-    cursor.expect("[", "after the element type")
-    while not cursor.accept("]"):
-        if sizes:
-            cursor.expect(",", "or ']' after a dimension size")
-        unbounded = cursor.accept("?")
-        bounded = not unbounded and cursor.accept("<=")
-        sizes.append(UNBOUNDED if unbounded else _read_size(cursor))
-        dynamic.append(unbounded or bounded)
-    return sizes, dynamic
-
-
-def _read_size(cursor: Cursor) -> int:
-    start = cursor.skip()
-    size = cursor.integer("a dimension size")
-    if size < 0:
-        cursor.fail_at(start, f"a dimension size must be >= 0, not {size}")
-    return size
 
 
 def _make_or_fail(cursor: Cursor, start: int, make: Callable[[], Shape]) -> Shape:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
-from xlapy.base.shape import Ints, bounded_product
+from xlapy.base.shape import Ints
+from xlapy.base.shape_fields import bounded_product
 from xlapy.opcodes.attributes.codecs import integers_from_text
 from xlapy.opcodes.attributes.mesh import Iota, read_iota
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.base.shape import Shape
+from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, BufferDonor, Module, ShapeIndex

@@ -16,7 +16,8 @@ from typing import Any
 
 from xlapy.base.element_types import S32, U32
 from xlapy.base.errors import ShapeError
-from xlapy.base.shape import UNBOUNDED, Ints, Shape
+from xlapy.base.shape import Ints, Shape
+from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.opcodes.attributes.codecs import (
     BOOL,
     INTEGER,

@@ -17,7 +17,8 @@ from xlapy.base.element_types import (
     PrimitiveType,
 )
 from xlapy.base.errors import ShapeError
-from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.base.shape import Shape
+from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.opcodes.attributes.codecs import INTEGERS, Attributes, EnumCodec, attribute, attributes
 from xlapy.opcodes.attributes.dimensions import PRECISIONS, Precision, drop_default_precision
 from xlapy.opcodes.registry import OpDef, ProgramShapes, exactly

@@ -14,7 +14,8 @@ from enum import Enum
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
-from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.base.shape import Shape
+from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.opcodes.attributes.codecs import (
     INTEGER,
     AttributeCodec,

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from xlapy.base.element_types import PRED
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.base.shape import Shape
+from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
 from xlapy.opcodes.attributes.dimensions import WINDOW, Window
 from xlapy.opcodes.movement import DimensionsAttributes

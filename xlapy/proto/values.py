@@ -16,7 +16,8 @@ from xlapy.base.errors import ProtoError
 from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import MAX_TUPLE_DEPTH, Shape
+from xlapy.base.shape import Shape
+from xlapy.base.shape_fields import MAX_TUPLE_DEPTH
 from xlapy.proto.messages import Message, message_class
 
 _CACHE_LIMIT = 1 << 14

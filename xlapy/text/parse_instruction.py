@@ -17,7 +17,8 @@ from xlapy.base.element_types import ALL_TYPES, OPAQUE_TYPE, TOKEN
 from xlapy.base.errors import ParseError, ShapeError, UnsupportedError
 from xlapy.base.hlo_cursor import NAME
 from xlapy.base.literal import Literal
-from xlapy.base.shape import SHAPE_PATTERN, Shape, parse_shape
+from xlapy.base.shape import Shape, parse_shape
+from xlapy.base.shape_syntax import SHAPE_PATTERN
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.names import TYPE_NAMES, sanitize

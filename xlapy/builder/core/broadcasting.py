@@ -20,7 +20,8 @@ import numpy as np
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
-from xlapy.base.shape import UNBOUNDED, Ints, Shape
+from xlapy.base.shape import Ints, Shape
+from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.builder.core.builder import XlaBuilder, append
 from xlapy.builder.core.op import Operand, XlaOp
 from xlapy.opcodes.movement import BROADCAST, RESHAPE, BroadcastAttributes

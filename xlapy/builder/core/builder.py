@@ -14,7 +14,8 @@ from typing import Literal, NoReturn
 
 from xlapy.base.errors import BuilderError, InvalidArgumentError, ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.shape import UNBOUNDED, Shape
+from xlapy.base.shape import Shape
+from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.builder.core import constant_graph
 from xlapy.builder.core.annotations import PLAIN, Annotated, ShardingLike, as_sharding, checked_attributes
 from xlapy.builder.core.computation import XlaComputation

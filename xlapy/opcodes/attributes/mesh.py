@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
-from xlapy.base.shape import bounded_product
+from xlapy.base.shape_fields import bounded_product
 from xlapy.opcodes.attributes.codecs import entries, int64_from_text, integers_from_text
 
 MAX_DEVICES = 1 << 24
