@@ -1,4 +1,4 @@
-"""Runs functions of `xlapy.loops.mathematics` on arrays: as machine code, vectors or scalars, and by evaluation."""
+"""Runs functions of `xlapy.loops.mathematics` on arrays: as vector or scalar machine code, and in the evaluator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def type_of(array: Array) -> ScalarType:
 
 
 def kernel(name: str, type: ScalarType, size: int, operands: int, lanes: int) -> Kernel:
-    """The function of each element; lanes = 1 makes scalar code."""
+    """A kernel that applies a function to each element; with lanes = 1, it is scalar code."""
     builder = Builder("mathematics")
     given = [builder.buffer(f"x{number}", type, size) for number in range(operands)]
     result = builder.buffer("result", type, size, written=True)
@@ -33,7 +33,7 @@ def kernel(name: str, type: ScalarType, size: int, operands: int, lanes: int) ->
 
 
 def complex_kernel(name: str, type: ScalarType, size: int, operands: int) -> Kernel:
-    """The function of each element, whose parts lie one behind the other."""
+    """A kernel that applies a function to each complex element, whose parts are adjacent."""
     builder = Builder("mathematics")
     given = [builder.buffer(f"x{number}", type, 2 * size) for number in range(operands)]
     result = builder.buffer("result", type, size if name == "abs" else 2 * size, written=True)
@@ -46,7 +46,7 @@ def complex_kernel(name: str, type: ScalarType, size: int, operands: int) -> Ker
 
 
 def run(name: str, *operands: Array, lanes: int | None = None) -> Array:
-    """Machine code, of full vectors unless the number of lanes is given."""
+    """Runs machine code with full vectors, unless the number of lanes is given."""
     arrays = [np.ascontiguousarray(operand) for operand in operands]
     type, result = type_of(arrays[0]), np.empty_like(arrays[0])
     width = 64 // type.byte_size if lanes is None else lanes
@@ -85,7 +85,7 @@ _FLUSH_BOTH = 0x9FC0
 
 @contextmanager
 def flushing_denormals() -> Iterator[None]:
-    """This thread takes denormal operands for 0, and gives 0 for denormal results."""
+    """Makes this thread treat denormal operands and results as 0."""
     code = compile_text(_CONTROL, ["exchange"], {})
     exchange = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32)(code.addresses["exchange"])
     before = exchange(_FLUSH_BOTH)

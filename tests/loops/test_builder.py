@@ -1,4 +1,4 @@
-"""Where the builder puts values, and how kernels print."""
+"""The placement of values by the builder, and the text of kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def axpy() -> Builder:
     return b
 
 
-def test_a_kernel_prints_as_it_reads():
+def test_the_text_of_a_kernel():
     assert print_kernel(axpy().kernel) == (
         "kernel axpy(a: f32[1], x: f32[24], out: f32[24] written)\n"
         "  %2 = load a[0]\n"
@@ -31,13 +31,13 @@ def test_a_kernel_prints_as_it_reads():
     )
 
 
-def test_a_kernel_means_what_it_reads():
+def test_evaluation_of_a_kernel():
     memory = {"a": np.array([2], np.float32), "x": np.arange(24, dtype=np.float32), "out": np.zeros(24, np.float32)}
     evaluate(axpy().kernel, memory)
     assert memory["out"].tolist() == [2 * x + 1 for x in range(24)]
 
 
-def test_what_does_not_follow_a_loop_is_computed_before_it():
+def test_loop_invariant_values_are_hoisted():
     b = Builder("k")
     x, out = b.buffer("x", F32, 4), b.buffer("out", F32, 40, written=True)
     with b.loop(4) as i, b.loop(10) as j:
@@ -47,14 +47,14 @@ def test_what_does_not_follow_a_loop_is_computed_before_it():
     assert [s.op for s in outer.body.statements if isinstance(s, Value)] == ["load", "sqrt"]
 
 
-def test_nothing_is_computed_twice():
+def test_common_subexpressions_are_computed_once():
     b = Builder("k")
     x = b.buffer("x", F32, 4)
     with b.loop(4) as i:
         assert b.add(b.load(x, i), b.load(x, i)) is b.add(b.load(x, i), b.load(x, i))
 
 
-def test_loads_from_a_written_buffer_keep_their_place():
+def test_loads_from_a_written_buffer_keep_their_order():
     b = Builder("k")
     x = b.buffer("x", F32, 4, written=True)
     with b.loop(3) as i:
@@ -63,7 +63,7 @@ def test_loads_from_a_written_buffer_keep_their_place():
         assert b.load(x, i) is not before
 
 
-def test_loads_in_a_branch_stay_in_it():
+def test_loads_in_a_branch_are_not_hoisted():
     b = Builder("k")
     x, flag, out = b.buffer("x", F32, 4), b.buffer("flag", I8, 4), b.buffer("out", F32, 4, written=True)
     with b.loop(4) as i:
@@ -95,7 +95,7 @@ def test_a_reduction_carries_its_values():
     assert memory["out"].tolist() == [8, 9]
 
 
-def test_a_loop_of_no_turns_is_none():
+def test_a_loop_without_iterations_is_omitted():
     b = Builder("k")
     x = b.buffer("x", I32, 5, written=True)
     with b.loop(0) as i:
@@ -103,7 +103,7 @@ def test_a_loop_of_no_turns_is_none():
     assert not b.kernel.body.statements
 
 
-def test_a_loop_of_unknown_length_repeats_while_its_condition_holds():
+def test_a_while_loop():
     b = Builder("collatz")
     out = b.buffer("out", I64, 1, written=True)
     one = b.constant(I64, 1)

@@ -1,4 +1,4 @@
-"""Positions as sums of multiples, and what becomes of them when they are split over dimensions and joined again."""
+"""Affine functions, and their simplification when positions are split over dimensions and combined again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xlapy.loops import I64, Affine, Builder
 from xlapy.lower.core import delinear, linear
 
 
-def test_sums_join_equal_terms_and_drop_zeros():
+def test_sums_combine_equal_terms_and_drop_zeros():
     b = Builder("k")
     with b.loop(10) as i, b.loop(20) as j:
         assert str(i * 3 + j + 4 - j * 1) == f"3 * {i} + 4"
@@ -16,13 +16,13 @@ def test_sums_join_equal_terms_and_drop_zeros():
         assert (i * 2 + j * -1 + 5).bounds() == (5 - 19, 5 + 18)
 
 
-def test_a_constant_is_no_term():
+def test_a_constant_is_not_a_term():
     b = Builder("k")
     assert Affine.of(b.constant(I64, 7)) == Affine((), 7)
 
 
 @pytest.mark.parametrize("dimensions", [(5, 7), (2, 3, 4), (6, 1, 5), (4,)])
-def test_an_index_of_a_position_joins_to_that_position(dimensions):
+def test_the_index_of_a_position_simplifies_to_the_position(dimensions):
     b = Builder("k")
     size = 1
     for d in dimensions:
@@ -31,8 +31,8 @@ def test_an_index_of_a_position_joins_to_that_position(dimensions):
         assert linear(delinear(b, i, dimensions), dimensions) == i
 
 
-def test_a_position_inside_another_shape_joins_too():
-    """A reshape of f32[4,6] to f32[8,3] read row by row is one run through memory."""
+def test_the_index_in_another_shape_simplifies_too():
+    """A reshape of f32[4,6] to f32[8,3] that is read row by row is one contiguous access."""
     b = Builder("k")
     with b.loop(8) as row, b.loop(3) as column:
         position = linear((row, column), (8, 3))
@@ -48,7 +48,7 @@ def test_quotients_of_known_multiples_need_no_division():
         assert not [s for s in b.kernel.statements() if getattr(s, "op", "") in ("div", "mod")]
 
 
-def test_a_quotient_of_what_may_be_negative_is_left_to_the_machine():
+def test_a_quotient_of_a_possibly_negative_position_is_computed_at_run_time():
     b = Builder("k")
     with b.loop(8) as i, b.loop(4) as j:
         assert b.quotient(i * 4 - j + 8, 4).terms[0][0].op == "div"

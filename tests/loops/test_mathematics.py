@@ -1,4 +1,4 @@
-"""Functions of mathematics as machine code and by evaluation: errors, special values, denormals, complex corners."""
+"""Mathematical functions as machine code and in the evaluator: errors, special values, denormals, complex corners."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def erf(x: Array) -> Array:
     return np.array([math.erf(number) for number in x.tolist()])
 
 
-# What computes the true results, in a wider type; the most ULP of f32 and of f64 that a function may be off.
+# The reference in a wider type; the maximum error in ULP of f32 and of f64.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], float, float]] = {
     "acos": (np.arccos, 1, 1),
     "acosh": (np.arccosh, 2, 2.5),
@@ -68,7 +68,7 @@ def true_results(name: str, *operands: Array) -> Array:
 
 
 def assert_within(limit: float, actual: Array, expected: Array, *operands: Array) -> None:
-    """No farther than that many ULP, NaN for NaN, zeros of the right sign."""
+    """Asserts errors of at most `limit` ULP, equal NaN, and zeros with the right sign."""
     distances = ulp_distance(actual, expected, actual.dtype)
     distances[(actual == 0) & (expected == 0) & (np.signbit(actual) != np.signbit(expected))] = INF
     at = int(np.argmax(distances))
@@ -91,7 +91,7 @@ def specials(dtype: Any) -> Array:
 def random_bits(generator: np.random.Generator, dtype: Any, count: int) -> Array:
     unsigned = np.dtype(f"u{np.dtype(dtype).itemsize}")
     numbers = generator.integers(0, 1 << (8 * unsigned.itemsize), count, dtype=np.uint64).astype(unsigned).view(dtype)
-    return np.where(np.isnan(numbers), dtype(NAN), numbers)  # none that signals
+    return np.where(np.isnan(numbers), dtype(NAN), numbers)  # no signaling NaN
 
 
 def points(dtype: Any, count: int = POINTS) -> Array:
@@ -158,7 +158,7 @@ def test_arguments_next_to_multiples_of_half_pi() -> None:
 
 
 def test_the_hardest_arguments_of_the_sine() -> None:
-    """Of all f32 and f64, those nearest to a multiple of pi/2."""
+    """The f32 and f64 numbers that are nearest to a multiple of pi/2."""
     single, double = np.float32(16367173 * 2.0**72), np.float64(6381956970095103 * 2.0**797)
     assert float(run("cosine", np.array([single]))[0]) == pytest.approx(float(np.cos(np.float64(single))), rel=1e-7)
     assert float(run("cosine", np.array([double]))[0]) == -4.6871659242546276e-19
@@ -167,7 +167,7 @@ def test_the_hardest_arguments_of_the_sine() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_flushed_denormals(name: str, dtype: Any) -> None:
-    """Denormal operands count as themselves or as 0; denormal results as themselves or as 0."""
+    """Denormal operands and results may be treated as 0."""
     operands = operands_of(name, dtype, 4000)
     with flushing_denormals():
         actual = run(name, *operands)
@@ -193,7 +193,7 @@ def test_powers_of_two_without_avx512(dtype: Any, monkeypatch: pytest.MonkeyPatc
 # -- cold paths
 
 
-def test_what_is_rare_stays_in_its_loop() -> None:
+def test_cold_paths_are_not_hoisted() -> None:
     builder = Builder("k")
     x, out = builder.buffer("x", F64, 32), builder.buffer("out", F64, 32, written=True)
     with builder.loop(32, AxisKind.VECTOR, width=8) as i:
@@ -210,8 +210,8 @@ def test_what_is_rare_stays_in_its_loop() -> None:
     assert "sqrt" not in before and "sqrt" in inside and "any" in inside
 
 
-def test_what_is_rare_in_the_combination_of_lanes() -> None:
-    """A reducer with a sine in it: each lane is combined whether or not another's argument is large."""
+def test_a_cold_path_in_the_combination_of_lanes() -> None:
+    """A reducer with a sine: each lane is combined, whether or not the argument of another lane is large."""
     x = np.array([1e30, *range(1, 40)], np.float32)
     builder = Builder("k")
     given, out = builder.buffer("x", F32, x.size), builder.buffer("out", F32, 1, written=True)
@@ -239,7 +239,7 @@ def test_what_is_rare_in_the_combination_of_lanes() -> None:
 # -- complex functions
 
 PARTS = [0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 0.5, -2.5, 1e-5, 30.0, -88.5]
-# Sums of rounding errors that no formula on parts avoids, and which XLA has too: compared where the result is regular
+# Rounding errors that no formula on parts avoids, and that XLA has, too: compared where the result is regular
 LOOSE = {"atan2": 1e3, "power": 100.0}
 
 
@@ -281,7 +281,7 @@ def test_complex_corners(name: str, dtype: Any) -> None:
     assert_close(run_complex(name, operands), interpreted(name, operands), rule="elementwise")
 
 
-def test_complex_functions_beside_a_pole() -> None:
+def test_complex_functions_next_to_a_pole() -> None:
     operands = (np.array([1 + 2e-308j, 1 - 3e-200j, -1 + 1e-17j, 1 + 0j, -1 + 1e-30j, 1 + 0.5j]),)
     with np.errstate(divide="ignore"):
         assert_close(run_complex("atanh", operands), np.arctanh(*operands), rule="elementwise")
@@ -298,7 +298,7 @@ def test_complex_functions_of_large_numbers() -> None:
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_corners_of_complex_powers(dtype: Any) -> None:
-    """Those that do not hang on how a multiple of pi is rounded."""
+    """Powers that do not depend on the rounding of a multiple of pi."""
     cases = [
         ((0, 0), (0, 0)), ((NAN, INF), (0, 0)), ((1, 0), (NAN, INF)), ((0, 0), (2, 0)), ((0, 0), (2, 1)),
         ((0, 0), (-2, 0)), ((INF, 0), (2, 0)), ((INF, 0), (-2, 0)), ((INF, 1), (1, 0)), ((NAN, 0), (1, 0)),

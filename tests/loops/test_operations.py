@@ -1,4 +1,4 @@
-"""How much arithmetic kernels do."""
+"""The number of arithmetic operations of kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from xlapy.loops.ir import Affine
 from xlapy.loops.operations import kernel_operations
 
 
-def test_operations_count_as_often_as_their_loops_run():
+def test_operations_are_multiplied_by_trip_counts():
     builder = Builder("k")
     source, target = builder.buffer("a", F32, 800), builder.buffer("b", F32, 800, written=True)
     with builder.loop(8, AxisKind.PARALLEL) as i, builder.loop(100, AxisKind.VECTOR, width=16) as j:
@@ -18,7 +18,7 @@ def test_operations_count_as_often_as_their_loops_run():
     assert found.counts == {"f32": 2400.0} and found.is_known
 
 
-def test_what_depends_on_data_is_not_known():
+def test_data_dependent_trip_counts_are_unknown():
     builder = Builder("k")
     source, target = builder.buffer("n", I64, 1), builder.buffer("out", I64, 1, written=True)
     limit = builder.load(source, Affine())
@@ -32,7 +32,7 @@ def test_what_depends_on_data_is_not_known():
     assert found.counts == {"i64": 2.0} and not found.is_known
 
 
-def test_what_is_seldom_computed_does_not_count():
+def test_cold_paths_do_not_count():
     builder = Builder("k")
     source, target = builder.buffer("a", F32, 1), builder.buffer("out", F32, 1, written=True)
     x = builder.load(source, Affine())

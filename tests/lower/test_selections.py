@@ -1,4 +1,4 @@
-"""Which reducers are known to select, so that their elements may be put together in any order."""
+"""Reducers that are recognized as selections, so that they may combine elements in any order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def single(body: str, t: str = "f32"):
     return xla.parse_hlo(text).entry_computation.root_instruction.to_apply
 
 
-def test_of_two_nan_the_left_one_stays_so_order_matters():
+def test_a_reducer_that_keeps_the_left_nan_is_not_a_selection():
     assert not is_selection(pair(NAN_ARGMAX))
     assert is_selection(pair(NAN_ARGMAX), ordered_by=1)
 
@@ -53,14 +53,14 @@ def test_integers_have_no_nan():
     assert is_selection(pair(NAN_ARGMAX, "s32"))
 
 
-def test_the_first_of_equal_values_needs_the_order_alone():
+def test_the_first_of_equal_values_depends_on_the_order():
     body = """
       first = pred[] compare(v, w), direction=GE
       value = f32[] select(first, v, w)
       index = s32[] select(first, i, j)"""
     assert not is_selection(pair(body, "s32"))
     assert is_selection(pair(body, "s32"), ordered_by=1)
-    assert not is_selection(pair(body), ordered_by=1)  # a NaN goes where the next number comes
+    assert not is_selection(pair(body), ordered_by=1)  # a NaN is replaced by the next number
 
 
 def test_the_last_of_equal_values_is_a_selection_too():
@@ -71,20 +71,20 @@ def test_the_last_of_equal_values_is_a_selection_too():
     assert is_selection(pair(body, "s32"), ordered_by=1)
 
 
-def test_extremes_and_indices_apart():
+def test_extrema_with_separate_indices():
     assert is_selection(pair(EXTREMES, "s32"))
-    assert not is_selection(pair(EXTREMES))  # the index of a NaN is not kept
+    assert not is_selection(pair(EXTREMES))  # the index of a NaN is lost
 
 
 @pytest.mark.parametrize(
     ("value", "index"),
     [
-        ("f32[] add(v, w)", "s32[] select(gt, i, j)"),  # computes
-        ("f32[] select(gt, v, v)", "s32[] select(gt, i, j)"),  # forgets the right one
-        ("f32[] select(gt, v, w)", "s32[] select(lt, i, j)"),  # the place of another
+        ("f32[] add(v, w)", "s32[] select(gt, i, j)"),  # not a selection
+        ("f32[] select(gt, v, v)", "s32[] select(gt, i, j)"),  # ignores the right value
+        ("f32[] select(gt, v, w)", "s32[] select(lt, i, j)"),  # the index of the other value
     ],
 )
-def test_what_does_not_select(value: str, index: str):
+def test_other_reducers(value: str, index: str):
     head = " gt = pred[] compare(v, w), direction=GT\n lt = pred[] compare(v, w), direction=LE\n"
     if "add" not in value:
         assert not is_selection(pair(f"{head} value = {value}\n index = {index}"))

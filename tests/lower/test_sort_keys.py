@@ -1,4 +1,4 @@
-"""Which comparators compare keys, and how keys order elements."""
+"""Comparators that compare keys, and the order of the keys."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def test_comparators_with_a_key(body: str):
 @pytest.mark.parametrize(
     "body",
     [
-        "ROOT r = pred[] compare(b, a), direction=LT",  # the right one first
-        "ROOT r = pred[] compare(a, b), direction=LE",  # equal ones would change places
+        "ROOT r = pred[] compare(b, a), direction=LT",  # operands swapped
+        "ROOT r = pred[] compare(a, b), direction=LE",  # not strict: equal elements would be swapped
         "x = f32[] abs(a)\n y = f32[] negate(b)\n ROOT r = pred[] compare(x, y), direction=LT",
         "x = f32[] add(a, b)\n ROOT r = pred[] compare(x, b), direction=LT",
         "x = f32[] constant(1)\n y = f32[] constant(2)\n s = f32[] add(a, x)\n u = f32[] add(b, y)\n"
         " ROOT r = pred[] compare(s, u), direction=LT",
     ],
 )
-def test_comparators_without(body: str):
+def test_comparators_without_a_key(body: str):
     assert key_of(body) is None
 
 

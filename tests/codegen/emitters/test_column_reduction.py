@@ -1,4 +1,4 @@
-"""Reductions of columns: which have a kernel that goes through memory row by row, and what they come to."""
+"""Column reductions: which of them get a kernel of their own, and their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENTRY e {{ x = {t}[{sizes}] parameter(0)  init = {t}[] constant({init})
   ROOT r = {t}[{result}] reduce(x, init), dimensions={{{dimensions}}}, to_apply=f }}"""
 
 
-def goes_row_by_row(text: str) -> bool:
+def has_column_kernel(text: str) -> bool:
     return "scratch partial0" in compile_module(xla.parse_hlo(text)).loops()
 
 
@@ -36,9 +36,9 @@ def goes_row_by_row(text: str) -> bool:
 )
 @pytest.mark.parametrize(("t", "dtype"), [("f32", np.float32), ("f64", np.float64), ("s32", np.int32)])
 def test_sums(t, dtype, sizes, result, dimensions):
-    """Of whole numbers, which are the same in any order."""
+    """Sums of integers, which are the same in any order."""
     text = columns(t, ",".join(map(str, sizes)), result, dimensions)
-    assert goes_row_by_row(text)
+    assert has_column_kernel(text)
     x = RNG.integers(-9, 9, sizes).astype(dtype)
     axes = tuple(map(int, dimensions.split(",")))
     np.testing.assert_array_equal(np.asarray(CPU.compile(text)(x)), 3 + x.sum(axes).astype(dtype))
@@ -52,9 +52,9 @@ def test_sums(t, dtype, sizes, result, dimensions):
         ("multiply(a, b)", "1", lambda x: x.prod(0)),
     ],
 )
-def test_other_computations(body, init, expected):
+def test_other_reducers(body, init, expected):
     text = columns("f32", "41,130", "130", "0", body, init)
-    assert goes_row_by_row(text)
+    assert has_column_kernel(text)
     x = RNG.uniform(0.5, 1.5, (41, 130)).astype(np.float32)
     x[3, 7] = np.nan
     np.testing.assert_allclose(np.asarray(CPU.compile(text)(x)), expected(x), rtol=1e-5)
@@ -67,15 +67,15 @@ def test_other_computations(body, init, expected):
         columns("f32", "16,500", "500", "0"),  # few rows
         columns("f32", "500,40", "500", "1"),  # rows
         columns("f32", "40,500", "500", "0", "subtract(a, b)"),  # the order matters
-        columns("f32", "8,9,8,70", "9,70", "0,2"),  # columns not of neighbouring rows
+        columns("f32", "8,9,8,70", "9,70", "0,2"),  # the reduced dimensions are not adjacent
     ],
 )
-def test_others_have_other_kernels(text):
-    assert not goes_row_by_row(text)
+def test_other_reductions_use_the_loop_emitter(text):
+    assert not has_column_kernel(text)
 
 
-def test_several_with_what_they_are_made_of_and_what_needs_them():
-    """The mean and the variance of features are one kernel, and see their elements once."""
+def test_several_reductions_with_their_producers_and_consumers():
+    """The mean and the variance of features are one kernel, which loads each element once."""
     text = """HloModule m
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
 ENTRY e { x = f32[10,20,80] parameter(0)  zero = f32[] constant(0)  n = f32[] constant(200)
@@ -86,7 +86,7 @@ ENTRY e { x = f32[10,20,80] parameter(0)  zero = f32[] constant(0)  n = f32[] co
   m = f32[80] divide(s, c)  w = f32[80] divide(q, c)  mm = f32[80] multiply(m, m)  v = f32[80] subtract(w, mm)
   ROOT r = (f32[80], f32[80]) tuple(m, v) }"""
     assert compile_module(xla.parse_hlo(text)).loops().count("kernel ") == 1
-    assert goes_row_by_row(text)
+    assert has_column_kernel(text)
     x = RNG.normal(size=(10, 20, 80)).astype(np.float32)
     mean, variance = map(np.asarray, CPU.compile(text)(x))
     np.testing.assert_allclose(mean, x.mean((0, 1)), rtol=1e-4, atol=1e-6)

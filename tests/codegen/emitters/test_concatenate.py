@@ -1,4 +1,4 @@
-"""Large concatenations, a kernel for each operand: which they are, and that they give what the interpreter gives."""
+"""Large concatenations with one kernel per operand: which they are, and that they equal the interpreter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 
 
 def check(text: str, kernels: int) -> None:
-    """The same bits as the interpreter's, by so many kernels."""
+    """Asserts that the result equals the interpreter's and takes this many kernels."""
     module = xla.parse_hlo(text)
     steps = walk_thunks(compile_module(module).program.thunks)
     assert sum(isinstance(thunk, KernelThunk) for thunk in steps) == kernels
@@ -49,7 +49,7 @@ def concatenation(t: str, parts: Sequence[Sequence[int]], dimension: int) -> str
     ids=str,
 )
 @pytest.mark.parametrize("t", ["f32", "pred", "bf16", "c64"])
-def test_operands_go_to_their_places(t, parts, dimension):
+def test_each_operand_has_a_kernel(t, parts, dimension):
     pieces = [np.prod(part[dimension:]) for part in parts]
     short = t == "pred" and sum(piece for piece in pieces if piece < 256) * 16 > sum(pieces)
     check(concatenation(t, parts, dimension), 1 if short else sum(np.prod(part) > 0 for part in parts))
@@ -58,17 +58,17 @@ def test_operands_go_to_their_places(t, parts, dimension):
 @pytest.mark.parametrize(
     ("parts", "dimension"),
     [
-        ([(40,), (30,)], 0),  # little in all
-        ([(3000, 3), (3000, 40)], 1),  # little in one place
-        ([(1000,)] * 20, 0),  # many
+        ([(40,), (30,)], 0),  # a small result
+        ([(3000, 3), (3000, 40)], 1),  # short runs
+        ([(1000,)] * 20, 0),  # too many operands
     ],
     ids=["small", "short rows", "many"],
 )
-def test_what_stays_one_kernel(parts, dimension):
+def test_other_concatenations_are_one_kernel(parts, dimension):
     check(concatenation("f32", parts, dimension), 1)
 
 
-def test_what_computes_an_operand_and_what_needs_the_result():
+def test_producers_of_operands_and_consumers_of_the_result():
     lines = [
         "p = s16[50,100] parameter(0)",
         "q = f32[70,100] parameter(1)",
@@ -79,7 +79,7 @@ def test_what_computes_an_operand_and_what_needs_the_result():
     check("\n".join(["HloModule m", "ENTRY e {", *lines, "}"]), 3)
 
 
-def test_the_state_of_a_loop_is_concatenated_anew():
+def test_a_loop_state_that_is_concatenated_in_each_iteration():
     text = """HloModule m
 body { s = (s32[], f32[64,100]) parameter(0)
   n = s32[] get-tuple-element(s), index=0  x = f32[64,100] get-tuple-element(s), index=1

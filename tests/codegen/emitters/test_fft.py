@@ -1,4 +1,4 @@
-"""Fourier transforms on cpu beside NumPy's in double precision, and the plans of their kernels."""
+"""Compares Fourier transforms on cpu to NumPy in double precision, and tests the plans of their kernels."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def expected(kind: str, x: Array, lengths: tuple[int, ...]) -> Array:
 
 
 def error(actual: Array, wanted: Array) -> float:
-    """Of all numbers together, in relation to their size."""
+    """The relative error of all numbers together, in the Euclidean norm."""
     return float(np.linalg.norm((actual - wanted).ravel()) / np.linalg.norm(wanted.ravel()))
 
 
@@ -79,7 +79,7 @@ def test_several_dimensions(kind: str, dimensions: tuple[int, ...]):
 
 
 @pytest.mark.parametrize("dimensions", [(2, 2048, 20), (1, 1100, 36)], ids=str)
-def test_long_dimensions_that_are_not_the_last(dimensions: tuple[int, ...]):
+def test_long_outer_dimensions(dimensions: tuple[int, ...]):
     assert_transformed("FFT", dimensions, 2, "float32")
 
 
@@ -90,13 +90,13 @@ def test_large_primes(kind: str, dimensions: tuple[int, ...]):
     assert_transformed(kind, dimensions, 1, "float32")
 
 
-def test_large_primes_go_by_kernels_of_other_lengths():
+def test_large_primes_use_kernels_of_other_lengths():
     x = np.zeros((3, 1009), np.complex64)
     after = compile_module(xla.parse_hlo(transform_text("FFT", x, x.shape, (1009,)))).module.to_text()
     assert after.count(" fft(") == 2 and " dot(" not in after
 
 
-def test_single_precision_is_as_exact_as_numpys():
+def test_single_precision_is_as_accurate_as_numpy():
     for length in (1 << 16, 3**9, 1 << 21):
         x = numbers("IFFT", (length,), "float32")
         actual = np.asarray(CPU.compile(transform_text("IFFT", x, x.shape, x.shape))(x))
@@ -104,7 +104,7 @@ def test_single_precision_is_as_exact_as_numpys():
         assert error(actual, wanted) < 2 * error(np.fft.ifft(x), wanted)
 
 
-def test_what_the_ends_of_half_a_spectrum_hold_beside_real_numbers_does_not_count():
+def test_imaginary_parts_at_the_ends_of_half_a_spectrum_are_ignored():
     x = numbers("IRFFT", (20, 9), "float32")
     text = transform_text("IRFFT", x, (20, 16), (16,))
     ends = x.copy()
@@ -112,7 +112,7 @@ def test_what_the_ends_of_half_a_spectrum_hold_beside_real_numbers_does_not_coun
     np.testing.assert_array_equal(np.asarray(CPU.compile(text)(ends)), np.asarray(CPU.compile(text)(x)))
 
 
-def test_no_numbers_give_zeros():
+def test_empty_operands_give_zeros():
     text = (
         "HloModule m\nENTRY e { x = f32[3,0] parameter(0)\n ROOT r = c64[3,0] fft(x), fft_type=RFFT, fft_length={0} }"
     )
@@ -144,18 +144,18 @@ def test_plans():
 
 
 @pytest.mark.parametrize("length", [1, 2, 16, 128, 1024, 60, 31 * 8, 945])
-def test_radices_make_the_length(length: int):
+def test_the_product_of_the_radices_is_the_length(length: int):
     assert prod(radices(length)) == length
 
 
-def test_scratch_memory_is_enough():
+def test_the_longest_kernel_fits_into_scratch_memory():
     made = plan_transforms(max_points(host_target()), 64, 1, max_points(host_target()), 8)
     assert made is not None and fourier_kernel("longest", host_target(), F64, made[0], -1, 1.0).kernel.scratch
 
 
 @pytest.mark.parametrize(("points", "rows"), [(6, 11), (8, 8), (5, 3)])
 def test_a_kernel_evaluated(points: int, rows: int):
-    """The loops mean what the machine code does; the last group of lanes is masked."""
+    """The evaluator agrees with NumPy; the last group of lanes is masked."""
     x = numbers("FFT", (rows, points), "float64")
     (transform,) = plan_transforms(points, rows, 1, 1024, 8) or []
     made = fourier_kernel("small", host_target(), F64, transform, -1, 1.0)
@@ -169,7 +169,7 @@ def big() -> Array:
     return numbers("FFT", (300, 96), "float32")
 
 
-def test_rows_do_not_depend_on_their_neighbours():
+def test_rows_do_not_depend_on_their_neighbors():
     x = big()
     whole = np.asarray(CPU.compile(transform_text("FFT", x, x.shape, (96,)))(x))
     part = x[5:200]

@@ -1,4 +1,4 @@
-"""Regions with a dimension too short for vectors: what they compute, and that memory is read and written in vectors."""
+"""Regions with a dimension too short for vectors: their results, and that loads and stores are vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 
 
 def check(*lines: str, unrolled: bool = True) -> None:
-    """The same bits as the interpreter's; whether the elements of the short dimension are written out."""
+    """Asserts that the result equals the interpreter's, and whether the short dimension is unrolled."""
     module = xla.parse_hlo("\n".join(["HloModule m", "ENTRY e {", *lines, "}"]))
     loops = compile_module(module).loops()
     assert (loops.count("store ") > 1) == unrolled, loops
@@ -25,13 +25,13 @@ def check(*lines: str, unrolled: bool = True) -> None:
 
 @pytest.mark.parametrize("t", ["u8", "bf16", "f32", "f64", "c64"])
 @pytest.mark.parametrize("channels", [2, 3, 4])
-def test_channels_go_in_front_and_back(t: str, channels: int):
+def test_channels_first_to_last_and_back(t: str, channels: int):
     images, planes = f"{t}[2,40,15,{channels}]", f"{t}[2,{channels},40,15]"
     check(f"x = {images} parameter(0)", f"ROOT r = {planes} transpose(x), dimensions={{0,3,1,2}}")
     check(f"x = {planes} parameter(0)", f"ROOT r = {images} transpose(x), dimensions={{0,2,3,1}}")
 
 
-def test_arrays_side_by_side():
+def test_stacked_arrays():
     check(
         "x = f32[9001] parameter(0)",
         "y = f32[9001] parameter(1)",
@@ -54,7 +54,7 @@ def test_points_scaled_by_numbers_of_rows_and_columns():
 
 
 @pytest.mark.parametrize("size", [64, 65])
-def test_few_places_are_written_out_if_they_fill_vectors(size: int):
+def test_a_short_dimension_is_unrolled_if_the_long_one_fills_vectors(size: int):
     check(
         f"x = f32[9,{size},3] parameter(0)",
         f"ROOT r = f32[9,{size},3] reverse(x), dimensions={{1}}",
@@ -62,7 +62,7 @@ def test_few_places_are_written_out_if_they_fill_vectors(size: int):
     )
 
 
-def test_what_lies_as_its_operands_do_is_gone_through_in_one_go():
+def test_a_result_with_the_order_of_its_operands_is_one_flat_loop():
     check(
         "x = f32[999,3] parameter(0)",
         "y = f32[999,3] parameter(1)",

@@ -1,4 +1,4 @@
-"""Reductions and what needs their values in one kernel, row by row: which are, and that the values are the same."""
+"""Reductions fused with their consumers, row by row: which are one kernel, and that the results are right."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ IN_ORDER = """
 
 
 def program(body: str, t: str, rows: tuple[int, ...], row: tuple[int, ...]) -> str:
-    """A program on x, whose trailing dimensions are the row."""
+    """A program on x, whose trailing dimensions are a row."""
     kept, all_dimensions = len(rows), (*rows, *row)
     names = {
         "t": t,
@@ -85,7 +85,7 @@ def kernels(text: str) -> list[Kernel]:
 
 
 def assert_same(text: str) -> None:
-    """cpu gives what the interpreter gives."""
+    """Asserts that cpu and the interpreter give the same results."""
     arguments = random_arguments(xla.parse_hlo(text).entry_computation.program_shape.parameters, 3)
     results = [client.compile(text)(*arguments) for client in (CPU, INTERPRETER)]
     ours, theirs = (result if isinstance(result, tuple) else (result,) for result in results)
@@ -101,7 +101,7 @@ def assert_same(text: str) -> None:
         ("f64", (5,), (16,)), ("bf16", (4,), (70,)), ("f16", (4,), (33,)),
     ],
 )  # fmt: skip
-def test_one_kernel_gives_what_the_interpreter_gives(body, t, rows, row):
+def test_one_kernel_equals_the_interpreter(body, t, rows, row):
     text = program(body, t, rows, row)
     (kernel,) = kernels(text)
     assert len(kernel.scratch) == (body is SOFTMAX)
@@ -119,14 +119,14 @@ def test_one_kernel_gives_what_the_interpreter_gives(body, t, rows, row):
         ("f16", (1200, 2), (7,)),
     ],
 )
-def test_vectors_go_over_short_rows(body, t, rows, row):
+def test_vectors_run_across_short_rows(body, t, rows, row):
     text = program(body, t, rows, row)
     (kernel,) = kernels(text)
     assert not kernel.scratch
     assert_same(text)
 
 
-def test_tasks_of_short_rows_take_whole_vectors():
+def test_tasks_of_short_rows_are_whole_vectors():
     text = program(SOFTMAX, "f32", (2000,), (10,))
     (kernel,) = kernels(text)
     assert kernel.parallel_loop is not None
@@ -135,18 +135,18 @@ def test_tasks_of_short_rows_take_whole_vectors():
 
 
 @pytest.mark.parametrize(("t", "rows", "row"), [("f32", (100,), (10,)), ("f64", (16,), (3, 5)), ("f16", (40,), (9,))])
-def test_vectors_go_along_short_rows_that_are_not_many(t, rows, row):
+def test_vectors_run_along_short_rows_if_they_are_few(t, rows, row):
     text = program(SOFTMAX, t, rows, row)
     (kernel,) = kernels(text)
     assert kernel.scratch
     assert_same(text)
 
 
-def test_few_short_rows_are_not_written_out():
+def test_few_short_rows_are_not_unrolled():
     assert len(kernels(program(SOFTMAX, "f32", (3,), (10,)))) > 1
 
 
-def test_short_rows_of_many_instructions_stay_several_kernels():
+def test_short_rows_of_many_instructions_are_several_kernels():
     chain = "".join(f"  wave{n} = {{t}}[{{s}}] sine({f'wave{n - 1}' if n else 'x'})\n" for n in range(60))
     body = chain + IN_ORDER.replace("abs(x)", "sine(wave59)")
     text = program(body, "f32", (1100,), (15,))
@@ -154,14 +154,14 @@ def test_short_rows_of_many_instructions_stay_several_kernels():
     assert_same(text)
 
 
-def test_rows_longer_than_the_scratch_are_computed_again():
+def test_rows_longer_than_scratch_memory_are_recomputed():
     text = program(SOFTMAX, "f32", (2,), (20_000,))
     (kernel,) = kernels(text)
     assert not kernel.scratch
     assert_same(text)
 
 
-def test_few_long_rows_are_left_to_kernels_that_all_threads_share():
+def test_few_long_rows_are_separate_kernels_for_all_threads():
     assert len(kernels(program(SOFTMAX, "f32", (4,), (1 << 16,)))) > 1
 
 
@@ -172,7 +172,7 @@ def test_sums_of_complex_numbers():
     assert_same(text)
 
 
-def test_a_mask_for_every_row_and_one_for_every_batch():
+def test_one_mask_per_row_and_one_per_batch():
     text = (
         COMPUTATIONS.format(t="f32", greater="maximum")
         + """

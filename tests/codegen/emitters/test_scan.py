@@ -1,4 +1,4 @@
-"""Cumulative reductions: which windows are such, and that running values are what the windows give."""
+"""Cumulative reductions: which windows are recognized, and that running values equal the reductions of the windows."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def op(name: str, t: str) -> str:
         ("size=1x9 pad=0_0x8_0", op("add", "f32"), Cumulative(1, False, True)),
         ("size=5x1 pad=0_4x0_0", op("maximum", "f32"), Cumulative(0, True, True)),
         ("size=12x1 pad=11_0x0_0", op("subtract", "f32"), Cumulative(0, False, False)),
-        ("size=5x1 pad=0_4x0_0", op("subtract", "f32"), None),  # from the end, each window begins anew
+        ("size=5x1 pad=0_4x0_0", op("subtract", "f32"), None),  # from the end, the order differs
         ("size=1x8 pad=0_0x7_0", op("add", "f32"), None),  # does not reach back to the first
         ("size=1x9 pad=0_0x4_4", op("add", "f32"), None),
         ("size=5x9 pad=4_0x8_0", op("add", "f32"), None),
     ],
 )
-def test_what_is_cumulative(window: str, body: str, expected: Cumulative | None):
+def test_recognition(window: str, body: str, expected: Cumulative | None):
     given = module("f32[5,9]", window, body, result="f32[5,9]")
     assert cumulative(given.entry_computation.root_instruction) == expected
 
@@ -66,7 +66,7 @@ def test_what_is_cumulative(window: str, body: str, expected: Cumulative | None)
         ("f16", op("maximum", "f16")), ("s32", op("subtract", "s32")), ("f32", LOG_SUM), ("c64", op("add", "c64")),
     ],
 )  # fmt: skip
-def test_running_values_are_those_of_the_windows(shape: str, window: str, t: str, body: str):
+def test_running_values_equal_the_reductions_of_the_windows(shape: str, window: str, t: str, body: str):
     given = module(f"{t}[{shape}]", window, body)
     parameter = given.entry_computation.parameters[0].shape
     rng = np.random.default_rng(3)
@@ -112,7 +112,7 @@ def test_a_scan_in_vectors(extent: int, backwards: bool):
     assert "scan of" in print_kernel(kernel)
 
 
-def test_running_values_take_what_feeds_them_into_their_kernel():
+def test_producers_are_fused_into_the_kernel():
     text = module("f32[8,64]", "size=1x64 pad=0_0x63_0", op("add", "f32"))
     assert "scan of" in loops_of(text)
     assert loops_of(text).count("kernel ") == 1

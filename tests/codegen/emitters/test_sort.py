@@ -1,4 +1,4 @@
-"""Sorts by digits and by merging, and top-k, as on the interpreter."""
+"""Compares radix sorts, merge sorts and top-k to the interpreter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.lower.test_sort_keys import CANONICAL, sort
 from xlapy.cpu.compiler import compile_module
 
 
-def is_by_digits(module: xla.Module) -> bool:
+def uses_radix_sort(module: xla.Module) -> bool:
     return "scratch counts" in compile_module(module).loops()
 
 
@@ -30,12 +30,12 @@ def assert_same(module: xla.Module, *arguments: np.ndarray) -> None:
     [
         (CANONICAL, 1000, True),
         ("ROOT r = pred[] compare(a, b), direction=LT", 1000, True),
-        ("ROOT r = pred[] compare(a, b), direction=LT", 20, False),  # the counts alone would take longer
+        ("ROOT r = pred[] compare(a, b), direction=LT", 20, False),  # too short for histograms
         ("ROOT r = pred[] compare(a, b), direction=LE", 1000, False),
     ],
 )
-def test_how_lines_are_sorted(body: str, size: int, expected: bool):
-    assert is_by_digits(sort(body, size=size)) == expected
+def test_choice_of_algorithm(body: str, size: int, expected: bool):
+    assert uses_radix_sort(sort(body, size=size)) == expected
 
 
 @pytest.mark.parametrize("size", [1, 2, 31, 300, 5000])
@@ -57,12 +57,12 @@ def test_types(t: str, direction: str):
     limit = 1000 if t == "f16" else 2**31
     numbers = np.random.default_rng(2).integers(-limit, limit, shape.dimensions)
     x = (numbers % 2 if t == "pred" else numbers % 16 - 8 if t == "s4" else numbers).astype(shape.dtype)
-    assert is_by_digits(module)
+    assert uses_radix_sort(module)
     assert_same(module, x)
 
 
 @pytest.mark.parametrize(("shape", "dimension"), [("3,200", 1), ("200,3", 0), ("2,300,5", 1)])
-def test_lines_of_any_dimension(shape: str, dimension: int):
+def test_sorts_along_any_dimension(shape: str, dimension: int):
     module = xla.parse_hlo(
         "HloModule m\nf { a = s32[] parameter(0)\n b = s32[] parameter(1)\n c = u8[] parameter(2)\n"
         " d = u8[] parameter(3)\n"
@@ -110,7 +110,7 @@ def test_top_k_with_ties_zeros_and_nan(shape: str, k: int, is_sorted: bool, larg
     assert_same(module, x)
 
 
-def test_top_k_of_a_row_in_order_takes_every_element():
+def test_top_k_of_an_ascending_row_inserts_every_element():
     x = np.arange(3000, dtype=np.float32).reshape(2, 1500)
     assert_same(top_k("f32[2,1500]", 33, True), x)
     assert_same(top_k("f32[2,1500]", 33, True), x[:, ::-1].copy())

@@ -1,4 +1,4 @@
-"""Regions with transposed operands: which go in tiles, and that they give what the interpreter gives."""
+"""Regions with transposed operands: which are tiled, and that they equal the interpreter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entry(*lines: str) -> str:
 
 
 def transposed(shape: str, permutation: tuple[int, ...], after: str = "") -> str:
-    """x, permuted; and, if asked for, another operation on `t` and an array `y` of its shape."""
+    """A program that permutes x to `t`; `after` may add an operation on `t` and an array `y` of its shape."""
     t, _, sizes = shape[:-1].partition("[")
     dimensions = [sizes.split(",")[d] for d in permutation]
     result = f"{t}[{','.join(dimensions)}]"
@@ -31,7 +31,7 @@ def transposed(shape: str, permutation: tuple[int, ...], after: str = "") -> str
 
 
 def check(text: str, *, tiles: int | None = None) -> None:
-    """The same bits as the interpreter's; `tiles`: how many blocks of operands are transposed in registers."""
+    """Asserts that the result equals the interpreter's. tiles: how many operands are transposed in registers."""
     module = xla.parse_hlo(text)
     executable = CPU.compile(module)
     if tiles is not None:
@@ -56,8 +56,8 @@ def test_element_types_and_odd_sizes(t, sizes):
     check(transposed(f"{t}[{sizes}]", (1, 0)), tiles=1)
 
 
-def test_an_array_beyond_the_caches():
-    """Its lines are written past them; the borders of the second are not whole lines."""
+def test_an_array_larger_than_the_caches():
+    """Its stores bypass the caches; in the second case, the rows are not whole cache lines."""
     check(transposed("f32[2048,2112]", (1, 0), "multiply(t, y)"), tiles=1)
     check(transposed("f32[2050,2049]", (1, 0), "multiply(t, y)"), tiles=1)
 
@@ -91,7 +91,7 @@ def test_a_transposed_slice_and_broadcasts():
     check(entry(*lines), tiles=1)
 
 
-def test_the_start_of_a_slice_is_known_at_run_time():
+def test_a_dynamic_slice():
     lines = [
         "a = f32[90,70] parameter(0)",
         "i = s32[] parameter(1)",
@@ -101,7 +101,7 @@ def test_the_start_of_a_slice_is_known_at_run_time():
     check(entry(*lines), tiles=1)
 
 
-def test_what_is_padded_is_read_under_a_mask():
+def test_padding_is_loaded_under_a_mask():
     lines = [
         "a = f32[50,70] parameter(0)",
         "z = f32[] constant(7)",
@@ -111,7 +111,7 @@ def test_what_is_padded_is_read_under_a_mask():
     check(entry(*lines), tiles=0)
 
 
-def test_positions_count_in_the_result():
+def test_an_iota_in_the_result():
     lines = [
         "a = s32[33,70] parameter(0)",
         "t = s32[70,33] transpose(a), dimensions={1,0}",
@@ -126,8 +126,8 @@ def test_positions_count_in_the_result():
 @pytest.mark.parametrize(
     ("shape", "permutation"), [("f32[3,4,21,13,6]", (0, 2, 3, 4, 1)), ("f32[3,21,13,6]", (0, 3, 1, 2))]
 )
-def test_images_change_the_place_of_their_channels(shape, permutation):
-    """Neighbouring dimensions are gone through as one."""
+def test_images_move_their_channels(shape, permutation):
+    """Adjacent dimensions are coalesced."""
     check(transposed(shape, permutation, "subtract(t, y)"))
 
 
@@ -150,7 +150,7 @@ def test_several_results():
     check(entry(*lines))
 
 
-def test_what_is_contiguous_for_a_few_elements_only_needs_no_tiles():
+def test_short_contiguous_dimensions_need_no_tiles():
     check(transposed("f32[300,5]", (1, 0)), tiles=0)
 
 
@@ -177,8 +177,8 @@ ENTRY e { x = f32[48,48] parameter(0)  zero = s32[] constant(0)
     check(text, tiles=1)
 
 
-def test_a_few_elements_are_moved_without_tiles():
-    """Nor is each of them written out: that is more code than a loop."""
+def test_small_arrays_need_no_tiles():
+    """They are not unrolled either: that is more code than a loop."""
     compiled = compile_module(xla.parse_hlo(transposed("f32[16,8]", (1, 0))))
     assert "transpose " not in compiled.loops()
     assert not any(thunk.unrolled for thunk in walk_thunks(compiled.program.thunks) if isinstance(thunk, KernelThunk))
@@ -187,7 +187,7 @@ def test_a_few_elements_are_moved_without_tiles():
 
 @pytest.mark.parametrize("rows", [8, 256])
 def test_columns_of_large_arrays_in_loops_are_read_in_vectors(rows):
-    """Element by element, as those of arrays that may become registers, they would be code without end."""
+    """Unrolled, as arrays that may become registers are, they would be too much code."""
     text = f"""HloModule m
 body {{ s = (s32[], f32[{rows},3]) parameter(0)
   n = s32[] get-tuple-element(s), index=0  x = f32[{rows},3] get-tuple-element(s), index=1

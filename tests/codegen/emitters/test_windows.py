@@ -1,4 +1,4 @@
-"""Windows at the edges of their base area, with and without vectors along them, as on the interpreter."""
+"""Compares windows at the edges of their base area to the interpreter, with and without vectors along them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def result_of(window: str) -> str:
         "size=1x3x2x1 stride=1x2x3x1 pad=0_0x0_1x1_0x0_0",
         "size=1x1x3x3 pad=0_0x0_0x1_1x1_1",
         "size=1x1x2x2 stride=1x1x2x2",
-        "size=1x2x2x1 pad=0_0x4_5x3_2x0_0",  # windows that meet nothing
+        "size=1x2x2x1 pad=0_0x4_5x3_2x0_0",  # windows entirely in the padding
         "size=2x3x3x1 pad=0_0x-1_-1x-1_2x0_0",
         "size=1x3x2x1 pad=0_0x2_2x1_1x0_0 rhs_dilate=1x2x3x1",
         "size=1x3x2x1 pad=0_0x2_2x1_1x0_0 lhs_dilate=1x2x3x1",

@@ -1,4 +1,4 @@
-"""Fusion: which instructions are computed together, and the reasons that are given."""
+"""Instruction fusion: which instructions share a kernel, and the reasons it reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] ad
 
 
 def fused(body: str) -> tuple[list[list[str]], str]:
-    """The operations of each fusion (parameters left out), and the reasons."""
+    """The opcodes of each fusion, without parameters, and the reasons."""
     module = xla.parse_hlo(f"HloModule m\n{ADD}ENTRY e {{ {body} }}")
     reasons: list[Decision] = []
     Fuse(explain=reasons.append).run(module)
@@ -23,7 +23,7 @@ def fused(body: str) -> tuple[list[list[str]], str]:
     return names, decisions_text(reasons)
 
 
-def test_decisions_name_what_they_are_about():
+def test_decisions_name_their_instructions():
     module = xla.parse_hlo(
         "HloModule m\nENTRY e { x = f32[100] parameter(0)\n one = f32[] constant(1)\n"
         "many = f32[100] broadcast(one), dimensions={}\n y = f32[100] add(x, many)\n a = f32[100] dot(y, y),"
@@ -44,13 +44,13 @@ def test_decisions_name_what_they_are_about():
     }
 
 
-def test_what_one_kernel_alone_needs_is_computed_there():
+def test_a_producer_with_one_user_is_fused():
     names, why = fused("x = f32[64] parameter(0)\n y = f32[64] exponential(x)\n ROOT z = f32[64] negate(y)")
     assert names == [["exponential", "negate"]]
     assert "y (exponential) is fused into z, which alone needs it" in why
 
 
-def test_what_users_in_different_kernels_need_is_a_further_result():
+def test_a_producer_with_users_in_two_kernels_becomes_a_second_result():
     names, why = fused(
         "x = f32[100] parameter(0)\n y = f32[100] sqrt(x)\n a = f32[100] dot(y, y), lhs_contracting_dims={},"
         "rhs_contracting_dims={}, lhs_batch_dims={0}, rhs_batch_dims={0}\n"
@@ -61,7 +61,7 @@ def test_what_users_in_different_kernels_need_is_a_further_result():
     assert "y and b.1 become one kernel with 2 results" in why
 
 
-def test_what_costs_little_is_computed_again():
+def test_a_cheap_producer_is_duplicated():
     names, why = fused(
         "x = f32[100] parameter(0)\n y = f32[100] negate(x)\n a = f32[100] exponential(y)\n"
         "b = f32[100] sine(y)\n ROOT r = (f32[100], f32[100]) tuple(a, b)"
@@ -71,7 +71,7 @@ def test_what_costs_little_is_computed_again():
 
 
 @pytest.mark.parametrize("op", ["exponential", "negate"])
-def test_what_would_be_computed_for_every_row_is_not_if_it_takes_long(op):
+def test_an_expensive_producer_is_not_recomputed_for_every_row(op):
     names, why = fused(
         f"x = f32[40,50] parameter(0)\n v = f32[50] parameter(1)\n y = f32[50] {op}(v)\n"
         "b = f32[40,50] broadcast(y), dimensions={1}\n ROOT z = f32[40,50] add(x, b)"
@@ -81,7 +81,7 @@ def test_what_would_be_computed_for_every_row_is_not_if_it_takes_long(op):
 
 
 @pytest.mark.parametrize("dimensions", ["0", "1"])
-def test_what_follows_a_reduction_is_computed_with_it(dimensions):
+def test_a_consumer_of_a_reduction_is_fused_with_it(dimensions):
     names, _ = fused(
         "x = f32[40,40] parameter(0)\n zero = f32[] constant(0)\n"
         f"s = f32[40] reduce(x, zero), dimensions={{{dimensions}}}, to_apply=add\n ROOT z = f32[40] sqrt(s)"
@@ -89,7 +89,7 @@ def test_what_follows_a_reduction_is_computed_with_it(dimensions):
     assert [set(n) for n in names] == [{"constant", "reduce", "sqrt"}]
 
 
-def test_why_reductions_of_other_rows_stay_apart():
+def test_reductions_of_different_rows_are_separate_kernels():
     _, why = fused(
         "x = f32[8,40,40] parameter(0)\n zero = f32[] constant(0)\n"
         "s = f32[8,40] reduce(x, zero), dimensions={2}, to_apply=add\n"
@@ -100,7 +100,7 @@ def test_why_reductions_of_other_rows_stay_apart():
     assert "z iterates over 8 rows of 1600, s over 320 rows of 40" in why
 
 
-def test_what_takes_long_stays_a_kernel_when_groups_merge():
+def test_an_expensive_producer_stays_a_kernel_in_multi_output_fusion():
     names, why = fused(
         "x = f32[40,50] parameter(0)\n v = f32[50] parameter(1)\n y = f32[50] exponential(v)\n"
         "zero = f32[] constant(0)\n b = f32[40,50] broadcast(y), dimensions={1}\n z = f32[40,50] multiply(x, b)\n"
@@ -111,7 +111,7 @@ def test_what_takes_long_stays_a_kernel_when_groups_merge():
 
 
 @pytest.mark.parametrize("op", ["power", "exponential"])
-def test_few_elements_are_computed_again_if_that_is_little_work(op):
+def test_few_elements_are_recomputed_if_that_is_cheap(op):
     names, _ = fused(
         f"v = f64[3] parameter(0)\n y = f64[3] {op}({'v, v' if op == 'power' else 'v'})\n"
         "b = f64[7,3] broadcast(y), dimensions={1}\n c = f64[7,3] parameter(1)\n ROOT z = f64[7,3] add(c, b)"
@@ -120,7 +120,7 @@ def test_few_elements_are_computed_again_if_that_is_little_work(op):
 
 
 @pytest.mark.parametrize("steps", [2, 12])
-def test_a_long_chain_that_would_be_computed_twice_gets_a_kernel(steps):
+def test_a_long_chain_with_two_users_gets_a_kernel(steps):
     chain = "\n".join(f"c{n + 1} = f32[100,90] subtract(c{n}, y)" for n in range(steps))
     names, why = fused(
         f"c0 = f32[100,90] parameter(0)\n y = f32[100,90] parameter(1)\n {chain}\n"
@@ -132,7 +132,7 @@ def test_a_long_chain_that_would_be_computed_twice_gets_a_kernel(steps):
 
 
 @pytest.mark.parametrize("dimension", [0, 1])
-def test_lists_of_indices_are_not_put_together_in_memory(dimension):
+def test_concatenated_gather_indices_are_fused(dimension):
     half, whole = ("s32[40,1]", "s32[40,2]") if dimension else ("s32[1,40]", "s32[2,40]")
     names, _ = fused(
         f"x = f32[9,9] parameter(0)\n i = {half} parameter(1)\n j = {half} parameter(2)\n"
@@ -143,7 +143,7 @@ def test_lists_of_indices_are_not_put_together_in_memory(dimension):
     assert names == [["concatenate", "gather", "negate"]]
 
 
-def test_lists_one_behind_the_other_are_put_together_in_memory():
+def test_gather_indices_concatenated_along_another_dimension_get_a_kernel():
     names, _ = fused(
         "x = f32[99] parameter(0)\n i = s32[20,1] parameter(1)\n j = s32[20,1] parameter(2)\n"
         "k = s32[40,1] concatenate(i, j), dimensions={0}\n"
@@ -163,7 +163,7 @@ def test_lists_one_behind_the_other_are_put_together_in_memory():
         ("bf16", "f32", False),
     ],
 )
-def test_a_dot_reads_what_is_widened_where_it_comes_from_and_what_is_narrowed_from_memory(given, made, alone):
+def test_a_dot_fuses_widening_converts_and_not_narrowing_ones(given, made, alone):
     names, why = fused(
         f"x = {given}[64,64] parameter(0)\n y = {given}[64,64] parameter(1)\n s = {given}[64,64] add(x, y)\n"
         f"n = {made}[64,64] convert(s)\n w = {made}[64,64] parameter(2)\n"

@@ -1,4 +1,4 @@
-"""Kernels with several results: which groups become one, and that whole programs of them give the same values."""
+"""Multi-output fusion: which groups are merged, and that programs still compute the same results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_readers_of_one_array_become_one_kernel():
     assert "b.1 and a.1 become one kernel with 2 results" in why
 
 
-def test_readers_of_little_stay_apart():
+def test_readers_of_a_small_array_are_separate_kernels():
     names, _ = fused(
         "x = f32[20] parameter(0)\n a = f32[20] exponential(x)\n b = f32[20] sine(x)\n"
         "ROOT r = (f32[20], f32[20]) tuple(a, b)"
@@ -31,7 +31,7 @@ def test_readers_of_little_stay_apart():
     assert names == []
 
 
-def test_what_is_read_at_other_places_stays_apart():
+def test_readers_at_other_positions_are_separate_kernels():
     names, _ = fused(
         "x = f32[64,64] parameter(0)\n a = f32[64,64] exponential(x)\n y = f32[64,64] transpose(x), dimensions={1,0}\n"
         "b = f32[64,64] sine(y)\n ROOT r = (f32[64,64], f32[64,64]) tuple(a, b)"
@@ -39,8 +39,8 @@ def test_what_is_read_at_other_places_stays_apart():
     assert names == [["transpose", "sine"]]
 
 
-def test_no_kernel_needs_itself_by_way_of_another():
-    """b needs a by way of the product d, so that a and b are not one kernel."""
+def test_kernels_with_a_dependence_through_a_third_are_not_merged():
+    """b depends on a through the dot d, so a and b are not one kernel."""
     text = (
         "x = f32[64,64] parameter(0)\n a = f32[64,64] tanh(x)\n"
         "d = f32[64,64] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
@@ -53,7 +53,7 @@ def test_no_kernel_needs_itself_by_way_of_another():
     assert_same(f"HloModule m\nENTRY e {{ {text} }}")
 
 
-def test_an_array_that_is_updated_in_place_is_not_read_later_for_it():
+def test_readers_of_an_array_that_is_updated_in_place_are_not_merged():
     names, why = fused(
         "x = f32[2048] parameter(0)\n i = s32[] parameter(1)\n u = f32[1] parameter(2)\n"
         "a = f32[2048] exponential(x)\n n = f32[2048] dynamic-update-slice(x, u, i)\n b = f32[2048] add(x, n)\n"
@@ -63,7 +63,7 @@ def test_an_array_that_is_updated_in_place_is_not_read_later_for_it():
     assert "stay separate kernels: an operand is updated in place" in why
 
 
-def test_reductions_of_rows_and_columns_share_their_reading():
+def test_row_and_column_reductions_share_their_loads():
     for dimension, length in ((0, 48), (1, 32)):
         text = (
             f"HloModule m\n{ADD}ENTRY e {{ x = f32[32,48] parameter(0)\n zero = f32[] constant(0)\n"
@@ -87,17 +87,17 @@ def test_rows_and_their_sums_are_results_of_one_kernel():
     )
     (kernel,) = kernels(text)
     assert sum(buffer.written for buffer in kernel.buffers) == 3
-    assert not kernel.scratch  # y lies in its result already
+    assert not kernel.scratch  # y is stored to its result, which later sweeps load
     assert_same(text)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_programs_of_rows_and_columns(seed: int):
+def test_random_programs(seed: int):
     assert_same(random_program(random.Random(seed)))
 
 
 def random_program(rng: random.Random) -> str:
-    """Elementwise operations, sums along either dimension, broadcasts and transposes, several results."""
+    """A program of elementwise operations, sums along either dimension, broadcasts and transposes."""
     shapes = {"m": "f32[24,32]", "r": "f32[24]", "c": "f32[32]"}
     known = {"m": ["m0", "m1"], "r": ["r0"], "c": ["c0"]}
     lines = ["m0 = f32[24,32] parameter(0)", "m1 = f32[24,32] parameter(1)", "r0 = f32[24] parameter(2)"]
@@ -126,7 +126,7 @@ def random_program(rng: random.Random) -> str:
 
 
 def sums_and_products(length: int) -> str:
-    """A chain all of whose instructions read one array."""
+    """A chain of instructions that all read one array."""
     lines = ["HloModule m ENTRY e {", "x0 = f32[64] parameter(0)", "y = f32[64] parameter(1)"]
     for n in range(length):
         op, other = ("add", "multiply", "subtract")[n % 3], "y" if n % 4 else f"x{max(0, n - 7)}"
@@ -134,8 +134,8 @@ def sums_and_products(length: int) -> str:
     return "\n".join([*lines, f"ROOT r = f32[64] sine(x{length}) }}"])
 
 
-def calls_of_fusing(text: str) -> int:
-    """How many calls of Python functions it takes to fuse a program, which tells the time on every machine alike."""
+def python_calls_of_fusion(text: str) -> int:
+    """The number of Python calls that fusing a program takes: a measure of time that is the same on every machine."""
     module, calls = parse_hlo(text), 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -150,6 +150,6 @@ def calls_of_fusing(text: str) -> int:
     return calls
 
 
-def test_the_time_of_merging_grows_with_the_program_however_many_read_one_array():
-    short, long = (calls_of_fusing(sums_and_products(length)) for length in (1000, 2000))
+def test_time_is_linear_in_the_program_also_if_all_instructions_read_one_array():
+    short, long = (python_calls_of_fusion(sums_and_products(length)) for length in (1000, 2000))
     assert long < 2.4 * short

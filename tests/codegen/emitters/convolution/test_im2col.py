@@ -1,4 +1,4 @@
-"""Convolutions in every arrangement of their dimensions against the interpreter: whole numbers, exact sums."""
+"""Compares convolutions with all orders of dimensions to the interpreter, on integers, whose sums are exact."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ENTRY e {{
 }}"""
 
 
-def whole_numbers(shape: xla.Shape) -> np.ndarray:
+def random_integers(shape: xla.Shape) -> np.ndarray:
     if shape.element_type.is_complex:
         return (RNG.integers(-2, 3, shape.dimensions) + 1j * RNG.integers(-2, 3, shape.dimensions)).astype(np.complex64)
     return RNG.integers(-2, 3, shape.dimensions).astype(shape.element_type.dtype)
 
 
-def assert_as_interpreted(text: str, *arrays: np.ndarray) -> np.ndarray:
+def assert_equal_to_interpreter(text: str, *arrays: np.ndarray) -> np.ndarray:
     module = xla.parse_hlo(text, verify=True)
-    given = arrays or [whole_numbers(p.shape) for p in module.entry_computation.parameters]
+    given = arrays or [random_integers(p.shape) for p in module.entry_computation.parameters]
     result = np.asarray(CPU.compile(module)(*given))
     np.testing.assert_array_equal(result, np.asarray(INTERPRETER.compile(module)(*given)))
     return result
@@ -91,7 +91,7 @@ _CASES = """
         f64[2,9,11,20] f64[3,3,20,40] f64[2,9,11,40] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
 """
 CASES = dict(re.findall(r"(\S.*):\n +(.*)\n", _CASES))
-"""Shapes, window and labels."""
+"""The shapes, window and dimension labels of each case."""
 
 
 def text_of(name: str) -> str:
@@ -100,18 +100,18 @@ def text_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_arrangements(name):
-    assert_as_interpreted(text_of(name))
+def test_orders_of_dimensions(name):
+    assert_equal_to_interpreter(text_of(name))
 
 
 @pytest.mark.parametrize("name", ["features last", "features first", "reversed", "holes"])
 @pytest.mark.parametrize("special", [np.inf, np.nan])
-def test_infinite_kernel_elements_add_nothing_where_they_meet_padding(name, special):
+def test_infinite_kernel_elements_contribute_nothing_in_padding(name, special):
     text = text_of(name)
     shapes = [p.shape for p in xla.parse_hlo(text).entry_computation.parameters]
-    base, kernel = (whole_numbers(shape) for shape in shapes)
+    base, kernel = (random_integers(shape) for shape in shapes)
     kernel[0, 0, 0, 0] = special
-    result = assert_as_interpreted(text, base, kernel)
+    result = assert_equal_to_interpreter(text, base, kernel)
     assert np.isfinite(result).any() and not np.isfinite(result).all()
 
 
@@ -123,7 +123,7 @@ def test_large_convolutions_are_packed_and_small_ones_are_not():
 
 
 def test_narrow_floats_round_once():
-    """The sum of 257 ones is no bf16; each single addition of one would leave 256."""
+    """The sum of 257 ones is not a bf16 number; adding ones to 256 in bf16 would stay at 256."""
     text = hlo("bf16[1,8,600]", "bf16[1,600,8]", "bf16[1,8,8]", "window={size=1}, dim_labels=b0f_0io->b0f")
     ones = [np.ones(shape, ml_dtypes.bfloat16) for shape in ((1, 8, 600), (1, 600, 8))]
-    assert (assert_as_interpreted(text, *ones).astype(np.float32) == 600).all()
+    assert (assert_equal_to_interpreter(text, *ones).astype(np.float32) == 600).all()

@@ -1,4 +1,4 @@
-"""Dots of every form of kernel against NumPy: whole numbers, whose sums are the same in any order."""
+"""Compares dots with every form of kernel to NumPy, on integers, whose sums are the same in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = {
 }  # fmt: skip
 
 
-def whole_numbers(dtype: type, *shape: int) -> np.ndarray:
+def random_integers(dtype: type, *shape: int) -> np.ndarray:
     if dtype is np.bool_:
         return RNG.integers(0, 8, shape) == 0
     if np.issubdtype(dtype, np.complexfloating):
@@ -41,7 +41,7 @@ def kernel_text(text: str) -> str:
 
 
 def product(rows: int, terms: int, columns: int, form: str, types: tuple[str, str, str] = ("f32", "f32", "f32")) -> str:
-    """HLO of a product of matrices; `form` says of each operand whether it is given transposed: "nn", "nt" ..."""
+    """HLO of a matrix multiplication; `form` says which operands are transposed: "nn", "nt" ..."""
     left = f"{types[0]}[{rows},{terms}]" if form[0] == "n" else f"{types[0]}[{terms},{rows}]"
     right = f"{types[1]}[{terms},{columns}]" if form[1] == "n" else f"{types[1]}[{columns},{terms}]"
     contracting = f"lhs_contracting_dims={{{int(form[0] == 'n')}}}, rhs_contracting_dims={{{int(form[1] == 't')}}}"
@@ -49,7 +49,7 @@ def product(rows: int, terms: int, columns: int, form: str, types: tuple[str, st
 
 
 def assert_product(rows: int, terms: int, columns: int, form: str, types: tuple[str, str, str]) -> None:
-    left, right = whole_numbers(DTYPES[types[0]], rows, terms), whole_numbers(DTYPES[types[1]], terms, columns)
+    left, right = random_integers(DTYPES[types[0]], rows, terms), random_integers(DTYPES[types[1]], terms, columns)
     given = [m if t == "n" else np.ascontiguousarray(m.T) for m, t in zip((left, right), form, strict=True)]
     result = np.asarray(CPU.compile(product(rows, terms, columns, form, types))(*given))
     wide = np.complex128 if types[2] == "c64" else np.float64 if types[2] != "pred" else np.int64
@@ -65,7 +65,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("form", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_products_of_any_shape_and_order_of_dimensions(shape, form):
+def test_shapes_and_orders_of_dimensions(shape, form):
     assert_product(*shape, form, ("f32", "f32", "f32"))
 
 
@@ -78,7 +78,7 @@ TYPES = [
 
 @pytest.mark.parametrize("shape", [(7, 20, 35), (40, 300, 50), (2, 300, 2)], ids=str)
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
-def test_products_of_every_type(types, shape):
+def test_element_types(types, shape):
     assert_product(*shape, "nn", types)
     assert_product(*shape, "tt", types)
 
@@ -90,9 +90,9 @@ def test_products_of_every_type(types, shape):
         ("bhqk,bkhd->bhqd", (0, 1, 3, 0, 2, 1), (2, 3, 20, 18), (2, 18, 3, 16)),
     ],
 )
-def test_batch_dimensions_anywhere(equation, numbers, left, right):
+def test_batch_dimensions_at_any_position(equation, numbers, left, right):
     lb0, lb1, lc, rb0, rb1, rc = numbers
-    a, b = whole_numbers(np.float32, *left), whole_numbers(np.float32, *right)
+    a, b = random_integers(np.float32, *left), random_integers(np.float32, *right)
     expected = np.einsum(equation, a, b)
     attributes = (
         f"lhs_batch_dims={{{lb0},{lb1}}}, lhs_contracting_dims={{{lc}}}, "
@@ -105,21 +105,21 @@ def test_batch_dimensions_anywhere(equation, numbers, left, right):
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
 def test_several_contracted_dimensions_in_any_order(order):
-    """In the second case their positions are no straight line through memory."""
-    a, b = whole_numbers(np.float32, 40, 20, 17), whole_numbers(np.float32, 20, 17, 40)
+    """In the second case, the terms are not equally spaced in memory."""
+    a, b = random_integers(np.float32, 40, 20, 17), random_integers(np.float32, 20, 17, 40)
     numbers = f"lhs_contracting_dims={{{order[0] + 1},{order[1] + 1}}}, rhs_contracting_dims={{{order[0]},{order[1]}}}"
     text = dot_text("f32[40,20,17]", "f32[20,17,40]", "f32[40,40]", numbers)
     np.testing.assert_array_equal(np.asarray(CPU.compile(text)(a, b)), np.tensordot(a, b, 2))
 
 
-def test_rows_of_several_dimensions_that_are_apart_in_memory():
-    a, b = whole_numbers(np.float32, 6, 30, 7), whole_numbers(np.float32, 30, 40)
+def test_rows_over_dimensions_that_are_not_adjacent():
+    a, b = random_integers(np.float32, 6, 30, 7), random_integers(np.float32, 30, 40)
     text = dot_text("f32[6,30,7]", "f32[30,40]", "f32[6,7,40]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}")
     np.testing.assert_array_equal(np.asarray(CPU.compile(text)(a, b)), np.einsum("ikj,kn->ijn", a, b))
 
 
 def test_infinities_and_nan_stay_in_their_rows_and_columns():
-    """What fills tiles up at the edges reaches no result."""
+    """The padding of tiles at the edges does not reach the result."""
     a, b = np.ones((33, 300), np.float32), np.ones((300, 47), np.float32)
     a[32, 5], b[7, 46] = np.inf, np.nan
     result = np.asarray(CPU.compile(product(33, 300, 47, "nn"))(a, b))
@@ -138,16 +138,16 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("shape", "form", "found", "missing"), FORMS, ids=[str(f[0]) for f in FORMS])
-def test_small_products_read_operands_where_they_are_and_large_ones_pack_them(shape, form, found, missing):
+def test_small_dots_read_operands_directly_and_large_dots_pack_them(shape, form, found, missing):
     kernel = kernel_text(product(*shape, form))
     assert re.search(found, kernel), kernel
     assert missing is None or missing not in kernel
 
 
 @pytest.mark.parametrize("sliced", ["slice={[1:2], [0:20], [3:43]}", "dynamic"])
-def test_slices_are_read_where_they_are(sliced):
-    """So a loop over the layers of a network copies none of their weights."""
-    a, b, place = whole_numbers(np.float32, 30, 20), whole_numbers(np.float32, 3, 20, 50), np.int32(1)
+def test_slices_are_read_without_a_copy(sliced):
+    """A loop over the layers of a network need not copy their weights."""
+    a, b, place = random_integers(np.float32, 30, 20), random_integers(np.float32, 3, 20, 50), np.int32(1)
     slicing = f"slice(b), {sliced}"
     if sliced == "dynamic":
         slicing = "dynamic-slice(b, i, zero, three), dynamic_slice_sizes={1,20,40}"
