@@ -61,7 +61,7 @@ def test_names_strings_and_order() -> None:
     ("text", "message"),
     [
         ("x = 1", "expected a dictionary {name = value, ...}, found 'x'"),
-        ("{x}", "1:3: x is a unit attribute, a call takes attributes with values"),
+        ("{x}", "1:3: x is a unit attribute; attributes of a call need a value"),
         ("{x = 1, x = 2}", "1:9: the attribute x is given twice"),
         ("{x = foo}", "x must be a number, true or false, a string, array<...>, dense<...> or a dictionary, found 'fo"),
         ("{x = [1]}", "x must be a number"),

@@ -281,7 +281,7 @@ REFUSED: list[tuple[str, Any, dict[str, Any], tuple[int, str]]] = [
     ("Future_SetAvailable", c.FutureErrorArgs, {}, (3, "there is no such future")),
     ("Future_SetError", c.FutureErrorArgs, {}, (3, "the error of a future must not be null")),
     ("RunId_Get", c.RunIdArgs, {"struct_size": 8}, (3, "RunId_Get: its structure has 32 bytes in version 0.4")),
-    ("RunId_Get", c.RunIdArgs, {"ctx": 64}, (9, "there is no such call under way")),
+    ("RunId_Get", c.RunIdArgs, {"ctx": 64}, (9, "there is no such call in progress")),
 ]  # fmt: skip
 
 

@@ -361,9 +361,9 @@ def test_slices_must_be_within_their_buffers(offsets: list[tuple[int, int]], mes
             "{{2,2},{2,2}}",
             "2 slice_sizes are not one for each slice; the offsets into each of 1 buffers describe 1",
         ),
-        ("{{2,2}}", "{{4,2}}", r"a slice of sizes \[4, 2\] of f32\[3,2\] cannot go into f32\[4,2\]"),
-        ("{{2,2}}", "{{2}}", r"a slice of sizes \[2\] of f32\[3,2\] cannot"),
-        ("f32[3,2]", "s32[3,2]", r"of s32\[3,2\] cannot go into f32\[4,2\]"),
+        ("{{2,2}}", "{{4,2}}", r"a slice of sizes \[4, 2\] of f32\[3,2\] does not fit in f32\[4,2\]"),
+        ("{{2,2}}", "{{2}}", r"a slice of sizes \[2\] of f32\[3,2\] does not fit"),
+        ("f32[3,2]", "s32[3,2]", r"of s32\[3,2\] does not fit in f32\[4,2\]"),
         (
             "i = s32[] parameter(2)",
             "j = f32[] parameter(2) i = f32[] negate(j)",

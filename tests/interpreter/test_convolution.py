@@ -234,9 +234,9 @@ def test_batched_sparse_kernels() -> None:
             "sparsity=1x2 dimension=0 stride=4",
             [[0], [0]],
             UnsupportedError,
-            "stores 2 elements, no multiple of its stride 4",
+            "stores 2 elements, which is not a multiple of its stride 4",
         ),
-        ("sparsity=1x2 dimension=0 stride=0", [[0], [0]], UnsupportedError, "no multiple of its stride 0"),
+        ("sparsity=1x2 dimension=0 stride=0", [[0], [0]], UnsupportedError, "which is not a multiple of its stride 0"),
     ],
 )
 def test_undefined_sparse_kernels(sparsity: str, positions: Any, error: type[Exception], message: str) -> None:

@@ -415,5 +415,5 @@ def test_top_k_gives_what_xla_gives() -> None:
 
 @pytest.mark.parametrize("result", ["(f32[3,10], s32[3,10])", "(f32[3,2], s64[3,2])", "(f32[3,2], s32[3,3])", "f32[3]"])
 def test_top_k_of_other_shapes_is_refused(result: str) -> None:
-    with pytest.raises(UnsupportedError, match=r"^top \(custom-call\): TopK takes t\[..., n\] and gives"):
+    with pytest.raises(UnsupportedError, match=r"^top \(custom-call\): TopK takes t\[..., n\] and returns"):
         make_client().compile(top_k(result))

@@ -202,7 +202,7 @@ def test_a_called_computation_takes_only_what_it_declares() -> None:
 
     with (
         registered(whole),
-        pytest.raises(ExecutionError, match=r"double is given as element 0 float32\[2,3\], declared"),
+        pytest.raises(ExecutionError, match=r"double is given as element 0 float32\[2,3\], but the declared shape"),
     ):
         run(call(more=", to_apply=double"), X)
 
@@ -225,17 +225,22 @@ def test_each_device_calls_the_target() -> None:
 @pytest.mark.parametrize(
     ("result", "returned", "message"),
     [
-        ("f32[2,3]", X[0], r"returned float32\[3\], declared is f32\[2,3\] \(float32\)$"),
+        ("f32[2,3]", X[0], r"returned float32\[3\], but the declared shape is f32\[2,3\] \(float32\)$"),
         (
             "f32[2,3]",
             X.astype(np.float64),
-            r"returned float64\[2,3\], declared is .*; convert it with .astype\('float32'\)",
+            r"returned float64\[2,3\], but the declared shape is .*; convert it with .astype\('float32'\)",
         ),
-        ("f32[2,3]", None, r"returned object\[\], declared is f32\[2,3\]"),
+        ("f32[2,3]", None, r"returned object\[\], but the declared shape is f32\[2,3\]"),
         ("f32[2]", [[1], [2, 3]], r"returned a list of 2, which is not an array"),
-        ("(f32[2,3], f32[])", X, r"returned a value of type ndarray, declared is the tuple \(f32\[2,3\], f32\[\]\)"),
-        ("(f32[2,3], f32[])", (X,), r"returned a tuple of 1, declared is the tuple"),
-        ("(f32[2,3], f32[])", (X, X), r"returned as element 1 float32\[2,3\], declared is f32\[\]"),
+        (
+            "(f32[2,3], f32[])",
+            X,
+            r"returned a value of type ndarray, but the declared shape is the tuple "
+            r"\(f32\[2,3\], f32\[\]\)",
+        ),
+        ("(f32[2,3], f32[])", (X,), r"returned a tuple of 1, but the declared shape is the tuple"),
+        ("(f32[2,3], f32[])", (X, X), r"returned as element 1 float32\[2,3\], but the declared shape is f32\[\]"),
     ],
 )
 def test_results_must_have_the_declared_shape(result: str, returned: Any, message: str) -> None:

@@ -272,7 +272,7 @@ def call_text(target: str, operands: list[str], result: str, config: str) -> str
     [
         (
             call_text("lapack_spotrf_ffi", ["f32[3,4]{0,1}"], "(f32[3,4]{0,1}, s32[])", "{uplo = 76 : ui8}"),
-            r"takes and gives a\[n,n\] -> a\[n,n\] i\[\] .*given \(f32\[3,4\]\)",
+            r"has the signature a\[n,n\] -> a\[n,n\] i\[\] .*given \(f32\[3,4\]\)",
         ),
         (
             call_text("lapack_dpotrf_ffi", ["f32[3,3]{0,1}"], "(f32[3,3]{0,1}, s32[])", "{uplo = 76 : ui8}"),
@@ -411,9 +411,9 @@ def test_sparse_matrix_product(client: xla.Client):
     b = numbers("float64", 5, 2)
     product = client.compile(CSR)(elements, np.array([0, 1, 1, 5], np.int32), columns, b)
     assert_near(np.asarray(product), dense @ b)
-    with pytest.raises(ExecutionError, match=r"an element is in column 99, there are 5"):
+    with pytest.raises(ExecutionError, match=r"an element is in column 99, but there are 5 columns"):
         client.compile(CSR)(elements, np.array([0, 1, 1, 6], np.int32), columns, b)
-    with pytest.raises(ExecutionError, match=r"do not divide 6 elements"):
+    with pytest.raises(ExecutionError, match=r"are not ascending or exceed 6 elements"):
         client.compile(CSR)(elements, np.array([0, 1, 1, 7], np.int32), columns, b)
 
 

@@ -78,7 +78,8 @@ def custom_call_rule(instruction: Instruction, platform: str = "interpreter") ->
     _check_version(instruction, target)
     if is_dynamic(instruction):
         raise UnsupportedError(
-            f"{describe_instruction(instruction)}: target {name!r} takes no dynamic dimensions; read their sizes with "
+            f"{describe_instruction(instruction)}: target {name!r} does not accept dynamic dimensions; read their "
+            f"sizes with "
             f"get-dimension-size and pass static arrays"
         )
     if isinstance(target, PythonTarget):
@@ -201,7 +202,9 @@ def _from_target(value: Any, shape: Shape, where: str) -> Value:
     if shape.is_tuple:
         parts = () if value is None else value
         if not isinstance(parts, list | tuple) or len(parts) != len(shape.tuple_shapes):
-            raise ExecutionError(f"{where} {_described(value)}, declared is the tuple {shape.to_text(layout=False)}")
+            raise ExecutionError(
+                f"{where} {_described(value)}, but the declared shape is the tuple {shape.to_text(layout=False)}"
+            )
         pairs = zip(parts, shape.tuple_shapes, strict=True)
         return tuple(_from_target(part, element, f"{where} as element {i}") for i, (part, element) in enumerate(pairs))
     if not shape.is_array:
@@ -213,7 +216,9 @@ def _from_target(value: Any, shape: Shape, where: str) -> Value:
     if array.shape != shape.dimensions or array.dtype != shape.dtype:
         given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
         hint = f"; convert it with .astype({shape.dtype.name!r})" if array.shape == shape.dimensions else ""
-        raise ExecutionError(f"{where} {given}, declared is {shape.to_text(layout=False)} ({shape.dtype.name}){hint}")
+        raise ExecutionError(
+            f"{where} {given}, but the declared shape is {shape.to_text(layout=False)} ({shape.dtype.name}){hint}"
+        )
     return array
 
 
@@ -248,7 +253,8 @@ def _check_top_k(instruction: Instruction) -> None:
         return
     given = ", ".join(operand.to_text(layout=False) for operand in operands)
     raise UnsupportedError(
-        f"{describe_instruction(instruction)}: TopK takes t[..., n] and gives (t[..., k], s32[..., k]) with k at most "
+        f"{describe_instruction(instruction)}: TopK takes t[..., n] and returns (t[..., k], s32[..., k]) with k at "
+        f"most "
         f"n, "
         f"given ({given}) and {shape.to_text(layout=False)}"
     )

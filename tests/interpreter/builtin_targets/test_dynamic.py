@@ -41,7 +41,7 @@ def test_pad_to_static_and_slice_to_dynamic():
     [
         (
             'f32[8] custom-call(d), custom_call_target="PadToStatic"',
-            r"PadToStatic takes an array and gives \(it, static",
+            r"PadToStatic takes an array and returns \(the static array, the size",
         ),
         (
             'f32[<=8] custom-call(x), custom_call_target="SliceToDynamic"',
@@ -62,7 +62,8 @@ def test_calls_that_do_not_fit_are_refused_when_the_program_is_compiled(call: st
 def test_registered_targets_refuse_dynamic_dimensions():
     xla.register_custom_call_target("of_a_user", np.negative)
     try:
-        with pytest.raises(UnsupportedError, match="target 'of_a_user' takes no dynamic dimensions; read their sizes"):
+        message = "target 'of_a_user' does not accept dynamic dimensions; read their sizes"
+        with pytest.raises(UnsupportedError, match=message):
             CLIENT.compile(module(SIZED + 'ROOT r = f32[<=8] custom-call(d), custom_call_target="of_a_user"'))
     finally:
         xla.unregister_custom_call_target("of_a_user")

@@ -67,7 +67,7 @@ def _dictionary(cursor: Cursor, depth: int) -> dict[str, Attribute]:
         if name in found:
             cursor.fail_at(start, f"the attribute {name} is given twice")
         if not cursor.accept("="):
-            cursor.fail(f"{name} is a unit attribute, a call takes attributes with values")
+            cursor.fail(f"{name} is a unit attribute; attributes of a call need a value")
         found[name] = _value(cursor, name, depth)
 
     _entries(cursor, "{", "}", entry)

@@ -129,7 +129,7 @@ class State:
         if not self._pointer:
             raise FfiError(ErrorCode.NOT_FOUND, "the state is not set")
         if self._type != number:
-            raise FfiError(ErrorCode.INVALID_ARGUMENT, f"the state has the type id {self._type}, asked for is {number}")
+            raise FfiError(ErrorCode.INVALID_ARGUMENT, f"the state has the type id {self._type}, not {number}")
         return self._pointer
 
 
@@ -205,5 +205,5 @@ def unregister_invocation(handle: int) -> None:
 def find_invocation(handle: int | None) -> Invocation:
     invocation = _invocations.get(handle or 0)
     if invocation is None:
-        raise FfiError(ErrorCode.FAILED_PRECONDITION, "there is no such call under way")
+        raise FfiError(ErrorCode.FAILED_PRECONDITION, "there is no such call in progress")
     return invocation

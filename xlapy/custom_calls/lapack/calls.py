@@ -139,7 +139,7 @@ def lapack_call(instruction: Instruction) -> LapackCall:
         shapes = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
         _refuse(
             instruction,
-            f"takes and gives {signature} (a is {element_type.name.lower()}, a batch before it; k = min(m, n), "
+            f"has the signature {signature} (a is {element_type.name.lower()}, a batch before it; k = min(m, n), "
             f"h = n - 1), given ({shapes}) and {instruction.shape.to_text(layout=False)}",
         )
     first = instruction.operand_shapes[-1 if routine == "gtsv" else 0]

@@ -52,7 +52,7 @@ def _check_qr(instruction: Instruction) -> None:
     shapes = instruction.operand_shapes
     fits = len(shapes) == 1 and _is_matrix(shapes[0])
     fits = fits and agrees(_results(shapes[0], _vector(shapes[0], min(shapes[0].dimensions[-2:]))), instruction.shape)
-    require_signature(instruction, fits, "a[..., m, n] and gives (a[..., m, n], a[..., min(m, n)])")
+    require_signature(instruction, fits, "a[..., m, n] and returns (a[..., m, n], a[..., min(m, n)])")
 
 
 def _check_product(instruction: Instruction) -> None:
@@ -62,7 +62,7 @@ def _check_product(instruction: Instruction) -> None:
         rows, columns = shapes[0].dimensions[-2:]
         fits = shapes[1].dimensions[-1] <= columns <= rows and agrees(shapes[0], instruction.shape)
         fits = fits and agrees(shapes[1], _vector(shapes[0], shapes[1].dimensions[-1]))
-    require_signature(instruction, fits, "a[..., m, n] and a[..., k] with k <= n <= m, and gives a[..., m, n]")
+    require_signature(instruction, fits, "a[..., m, n] and a[..., k] with k <= n <= m, and returns a[..., m, n]")
 
 
 def _check_lu(instruction: Instruction) -> None:
@@ -72,7 +72,7 @@ def _check_lu(instruction: Instruction) -> None:
         rows, columns = shapes[0].dimensions[-2:]
         pivots, order = _vector(shapes[0], min(rows, columns), S32), _vector(shapes[0], rows, S32)
         fits = agrees(_results(shapes[0], pivots, order), instruction.shape)
-    require_signature(instruction, fits, "a[..., m, n] and gives (a[..., m, n], s32[..., min(m, n)], s32[..., m])")
+    require_signature(instruction, fits, "a[..., m, n] and returns (a[..., m, n], s32[..., min(m, n)], s32[..., m])")
 
 
 def _check_eigh(instruction: Instruction) -> None:
@@ -81,7 +81,7 @@ def _check_eigh(instruction: Instruction) -> None:
     if fits:
         values = _vector(shapes[0], shapes[0].dimensions[-1], _real(shapes[0].element_type))
         fits = agrees(_results(shapes[0], values), instruction.shape)
-    require_signature(instruction, fits, "a[..., n, n] and gives (a[..., n, n], r[..., n])")
+    require_signature(instruction, fits, "a[..., n, n] and returns (a[..., n, n], r[..., n])")
     reads_lower(instruction)
 
 
@@ -110,7 +110,7 @@ def _check_approx_top_k(instruction: Instruction) -> None:
         wanted = [shape.with_dimensions(selected) for shape in shapes[:half]]
         fits = agrees(Shape.tuple(wanted) if instruction.shape.is_tuple else wanted[0], instruction.shape)
     require_signature(
-        instruction, fits, "arrays, an initial value for each, and gives the first k along reduction_dim of each"
+        instruction, fits, "arrays, an initial value for each, and returns the first k along reduction_dim of each"
     )
 
 

@@ -37,7 +37,9 @@ def _check_pad_to_static(instruction: Instruction) -> None:
     shapes, sizes = instruction.operand_shapes, [Shape.scalar(S32)]
     fits = len(shapes) == 1 and shapes[0].is_array
     fits = fits and agrees(Shape.tuple([shapes[0], *sizes * shapes[0].rank]), instruction.shape)
-    require_signature(instruction, fits, "an array and gives (it, static, and the size of each dimension in s32)")
+    require_signature(
+        instruction, fits, "an array and returns (the static array, the size of each dimension in s32 ...)"
+    )
 
 
 def _pad_to_static(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
@@ -48,7 +50,9 @@ def _check_slice_to_dynamic(instruction: Instruction) -> None:
     shapes = instruction.operand_shapes
     fits = bool(shapes) and agrees(shapes[0], instruction.shape) and instruction.shape.is_array
     fits = fits and shapes[1:] == (Shape.scalar(S32),) * shapes[0].rank
-    require_signature(instruction, fits, "an array and the size of each dimension in s32 and gives the array, dynamic")
+    require_signature(
+        instruction, fits, "an array and the size of each dimension in s32, and returns the dynamic array"
+    )
 
 
 def _slice_to_dynamic(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:

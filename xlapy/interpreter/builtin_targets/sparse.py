@@ -32,7 +32,7 @@ def check_csr_product(instruction: Instruction) -> None:
     raise UnsupportedError(
         f"{describe_instruction(instruction)}: {CSR_TARGET} takes a[e], i[m+1], i[e] and a[k] or a[k,n] with i of s32 "
         f"or s64, and "
-        f"gives a[m] or a[m,n]; given ({given}) and {instruction.shape.to_text(layout=False)}"
+        f"returns a[m] or a[m,n]; given ({given}) and {instruction.shape.to_text(layout=False)}"
     )
 
 
@@ -58,14 +58,15 @@ def call_csr_product(_: Context, instruction: Instruction, values: Sequence[Valu
     counts = np.diff(starts)
     if (counts < 0).any() or starts[0] < 0 or starts[-1] > len(elements):
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: rows that begin at {starts} do not divide {len(elements)} elements"
+            f"{describe_instruction(instruction)}: the row offsets {starts} are not ascending or exceed "
+            f"{len(elements)} elements"
         )
     used = slice(int(starts[0]), int(starts[-1]))
     outside = (columns[used] < 0) | (columns[used] >= len(dense))
     if outside.any():
         column = columns[used][outside][0]
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: an element is in column {column}, there are {len(dense)}"
+            f"{describe_instruction(instruction)}: an element is in column {column}, but there are {len(dense)} columns"
         )
     terms = elements[used].reshape(-1, *[1] * (dense.ndim - 1)) * dense[columns[used]]
     result = np.zeros(instruction.shape.dimensions, elements.dtype)

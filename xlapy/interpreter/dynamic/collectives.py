@@ -10,6 +10,6 @@ _SCALARS = (opcodes.PARTITION_ID, opcodes.REPLICA_ID)
 
 DYNAMIC_RULES.refuse("a scalar has no dimensions", *_SCALARS)
 DYNAMIC_RULES.refuse(
-    "devices may have different sizes, and XLA does not carry sizes through collectives either",
+    "devices may have different sizes, and XLA does not propagate sizes through collectives either",
     *(op for op in REGISTRY.values() if op.family == "collectives" and op not in _SCALARS),
 )

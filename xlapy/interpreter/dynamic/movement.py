@@ -206,8 +206,8 @@ def _reshaped_sizes(instruction: Instruction, operand: Value) -> list[int] | Non
         if len(dynamic_dims) > 1:
             raise UnsupportedError(
                 f"{instruction.name} (reshape): {instruction.operands[0].shape.to_text(layout=False)} "
-                f"to {shape.to_text(layout=False)} leaves open "
-                f"which of the dimensions {dynamic_dims} has which size; use dynamic-reshape"
+                f"to {shape.to_text(layout=False)} does not determine "
+                f"the sizes of the dimensions {dynamic_dims}; use dynamic-reshape"
             )
         if dynamic_dims:
             sizes[dynamic_dims[0]] = _size_of_dimension(

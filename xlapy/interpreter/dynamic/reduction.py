@@ -18,7 +18,7 @@ from xlapy.interpreter.dynamic_array import actual_array
 from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.reduction import WindowAttributes
 
-DYNAMIC_RULES.refuse("its body is written for slices of the bounds", opcodes.SCAN)
+DYNAMIC_RULES.refuse("its body takes slices of the sizes of the bounds", opcodes.SCAN)
 
 
 @DYNAMIC_RULES.rule(opcodes.REDUCE, opcodes.REDUCE_WINDOW)

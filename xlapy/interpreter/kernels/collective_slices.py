@@ -60,7 +60,7 @@ def _check_slice(instruction: Instruction, sizes: Ints, source: Shape, target: S
     if source.element_type is not target.element_type or not fits:
         raise VerificationError(
             f"{describe_instruction(instruction)}: a slice of sizes "
-            f"{list(sizes)} of {source.to_text(layout=False)} cannot go into "
+            f"{list(sizes)} of {source.to_text(layout=False)} does not fit in "
             f"{target.to_text(layout=False)}"
         )
 

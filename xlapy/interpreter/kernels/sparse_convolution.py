@@ -63,7 +63,7 @@ def _check(instruction: Instruction, sparsity: TensorSparsity, elements: Array, 
         _refuse(instruction, f"of sizes {list(elements.shape)} needs an integer position for each element")
     stored = elements.shape[features]
     if sparsity.stride < 1 or stored % sparsity.stride:
-        _refuse(instruction, f"stores {stored} elements, no multiple of its stride {sparsity.stride}")
+        _refuse(instruction, f"stores {stored} elements, which is not a multiple of its stride {sparsity.stride}")
 
 
 def _refuse(instruction: Instruction, what: str) -> NoReturn:
