@@ -25,7 +25,7 @@ from xlapy.cpu.program.communication import host_queues
 from xlapy.cpu.program.communication.wait_state import Wait, cancel_run, shared_memory
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.thunks import TransferThunk
-from xlapy.cpu.serialization.executable import LoadedProgram, serialize_program, deserialize_program
+from xlapy.cpu.serialization.executable import LoadedProgram, deserialize_program, serialize_program
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module

@@ -33,7 +33,7 @@ from xlapy.base.literal import Literal
 from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.llvm.jit import host_features, host_name
-from xlapy.cpu.serialization.executable import LoadedProgram, compiler_identity, serialize_program, deserialize_program
+from xlapy.cpu.serialization.executable import LoadedProgram, compiler_identity, deserialize_program, serialize_program
 from xlapy.cpu.serialization.source_digest import preset_source_digest, source_digest, source_files_state
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
