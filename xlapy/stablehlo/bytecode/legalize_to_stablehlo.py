@@ -15,6 +15,7 @@ from typing import Any
 
 from xlapy.base.errors import BytecodeError
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.structs import FIELDS
 
 Attributes = dict[str, Any]
 Defaults = dict[str, Callable[[Any], bool]]
@@ -22,70 +23,20 @@ Defaults = dict[str, Callable[[Any], bool]]
 _VERSION = re.compile(r"_v\d+$")
 _FUNCTIONS = {"func": "func.func", "call": "func.call"}
 
+_CONVOLUTION = ("dimension_numbers", "stablehlo.conv", FIELDS["conv"])
+_GATHER = ("dimension_numbers", "stablehlo.gather", FIELDS["gather"])
 STRUCTS = {
-    "convolution": (
-        "dimension_numbers",
-        "stablehlo.conv",
-        (
-            "input_batch_dimension",
-            "input_feature_dimension",
-            "input_spatial_dimensions",
-            "kernel_input_feature_dimension",
-            "kernel_output_feature_dimension",
-            "kernel_spatial_dimensions",
-            "output_batch_dimension",
-            "output_feature_dimension",
-            "output_spatial_dimensions",
-        ),
-    ),
-    "dot_general": (
-        "dot_dimension_numbers",
-        "stablehlo.dot",
-        (
-            "lhs_batching_dimensions",
-            "rhs_batching_dimensions",
-            "lhs_contracting_dimensions",
-            "rhs_contracting_dimensions",
-        ),
-    ),
-    "gather": (
-        "dimension_numbers",
-        "stablehlo.gather",
-        (
-            "offset_dims",
-            "collapsed_slice_dims",
-            "operand_batching_dims",
-            "start_indices_batching_dims",
-            "start_index_map",
-            "index_vector_dim",
-        ),
-    ),
-    "scatter": (
-        "scatter_dimension_numbers",
-        "stablehlo.scatter",
-        (
-            "update_window_dims",
-            "inserted_window_dims",
-            "input_batching_dims",
-            "scatter_indices_batching_dims",
-            "scatter_dims_to_operand_dims",
-            "index_vector_dim",
-        ),
-    ),
+    "convolution": _CONVOLUTION,
+    "dot_general": ("dot_dimension_numbers", "stablehlo.dot", FIELDS["dot"]),
+    "dynamic_conv": _CONVOLUTION,
+    "dynamic_gather": _GATHER,
+    "gather": _GATHER,
+    "scatter": ("scatter_dimension_numbers", "stablehlo.scatter", FIELDS["scatter"]),
 }
-STRUCTS["dynamic_conv"] = STRUCTS["convolution"]
-STRUCTS["dynamic_gather"] = STRUCTS["gather"]
 """For each operation: the struct attribute, the name of the struct, and the VHLO attributes that are its fields."""
 
-ALGORITHM = (
-    "lhs_precision_type",
-    "rhs_precision_type",
-    "accumulation_type",
-    "lhs_component_count",
-    "rhs_component_count",
-    "num_primitive_operations",
-    "allow_imprecise_accumulation",
-)
+ALGORITHM = FIELDS["dot_algorithm"]
+"""The VHLO attributes that are the fields of a dot algorithm."""
 
 FLAGS = ("use_global_device_ids", "has_dynamic_root")
 """The attributes that are booleans in VHLO and unit attributes in StableHLO."""

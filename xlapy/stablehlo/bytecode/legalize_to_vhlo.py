@@ -19,15 +19,11 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.legalize_to_stablehlo import ALGORITHM, FLAGS, STRUCTS, Attributes
 from xlapy.stablehlo.bytecode.vhlo import ENUMS
-from xlapy.stablehlo.bytecode.vhlo_properties import PROPERTIES
+from xlapy.stablehlo.bytecode.vhlo_properties import PROPERTIES, WITH_RESULT_ACCURACY
 
 _MIN_WRITTEN_MINOR = 12
 """The minor version of VHLO for programs that need nothing newer, so that older readers accept them."""
 
-_ACCURATE = (
-    *("cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine"),
-    *("sqrt", "tan", "tanh"),
-)
 _SECOND_VERSION_SINCE = {
     "all_gather": 5,
     "all_reduce": 5,
@@ -42,7 +38,7 @@ _SECOND_VERSION_SINCE = {
     "recv": 12,
     "scatter": 1,
     "send": 12,
-    **dict.fromkeys(_ACCURATE, 10),
+    **dict.fromkeys(WITH_RESULT_ACCURACY, 10),
 }
 """The minor version of VHLO that introduced the second version of each operation."""
 

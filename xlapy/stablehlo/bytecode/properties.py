@@ -31,10 +31,6 @@ _BROADCASTING = (
     *("add", "and", "atan2", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or", "polygamma"),
     *("power", "remainder", "shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract", "xor", "zeta"),
 )
-_ACCURATE = (
-    *("cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine"),
-    *("sqrt", "tan", "tanh"),
-)
 _ROUNDED = ("addf", "convertf", "divf", "mulf", "subf", "truncf")
 _FAST = ("extf", "maximumf", "maxnumf", "minimumf", "minnumf", "negf", "remf")
 _MATHEMATICS = (
@@ -147,7 +143,7 @@ _NAMES = {
     "stablehlo.transpose": "permutation",
     "stablehlo.triangular_solve": "left_side lower transpose_a unit_diagonal",
     "stablehlo.unary_einsum": "einsum_config",
-    **{f"stablehlo.{name}": "result_accuracy?" for name in _ACCURATE},
+    **{f"stablehlo.{name}": "result_accuracy?" for name in vhlo_properties.WITH_RESULT_ACCURACY},
     "tensor.collapse_shape": "reassociation",
     "tensor.concat": "dim",
     "tensor.expand_shape": "reassociation static_output_shape",

@@ -7,6 +7,12 @@ Source: StableHLO's VhloOps.td.
 
 from __future__ import annotations
 
+WITH_RESULT_ACCURACY = (
+    *("cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine"),
+    *("sqrt", "tan", "tanh"),
+)
+"""The operations, without their dialect, that have the attribute `result_accuracy`."""
+
 _COLLECTIVE = "channel_id replica_groups use_global_device_ids"
 _CONVOLUTION = (
     "batch_group_count feature_group_count input_batch_dimension input_feature_dimension input_spatial_dimensions "

@@ -11,28 +11,22 @@ from xlapy.stablehlo.export.core.attributes import integers
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
 from xlapy.stablehlo.export.core.rules import RULES
 from xlapy.stablehlo.export.core.value_tree import ValueTree
-
-_GATHER = (
-    "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map",
-    "index_vector_dim",
-)  # fmt: skip
-_SCATTER = (
-    "update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
-    "scatter_dims_to_operand_dims", "index_vector_dim",
-)  # fmt: skip
+from xlapy.stablehlo.text.structs import FIELDS
 
 
-def _dimension_numbers(name: str, fields: tuple[str, ...], attributes: Attributes) -> ir.StructAttribute:
+def _dimension_numbers(struct: str, attributes: Attributes) -> ir.StructAttribute:
     """Returns a struct of these attributes, without those that are empty or zero, as MLIR prints it."""
-    given = {field: getattr(attributes, field) for field in fields}
-    return ir.StructAttribute(name, {field: value for field, value in given.items() if value not in (0, ())})
+    given = {field: getattr(attributes, field) for field in FIELDS[struct]}
+    return ir.StructAttribute(
+        f"stablehlo.{struct}", {field: value for field, value in given.items() if value not in (0, ())}
+    )
 
 
 @RULES.rule(opcodes.GATHER)
 def gather(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     given = instruction.attributes_as(GatherAttributes)
     attributes = {
-        "dimension_numbers": _dimension_numbers("stablehlo.gather", _GATHER, given),
+        "dimension_numbers": _dimension_numbers("gather", given),
         "slice_sizes": integers(given.slice_sizes),
         "indices_are_sorted": given.indices_are_sorted,
     }
@@ -43,7 +37,7 @@ def gather(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
 def scatter(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     given = instruction.attributes_as(ScatterAttributes)
     attributes = {
-        "scatter_dimension_numbers": _dimension_numbers("stablehlo.scatter", _SCATTER, given),
+        "scatter_dimension_numbers": _dimension_numbers("scatter", given),
         "indices_are_sorted": given.indices_are_sorted,
         "unique_indices": given.unique_indices,
     }

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.custom_parsers.elementwise import BINARY, UNARY
+from xlapy.stablehlo.text.custom_parsers.regions import REDUCERS
 from xlapy.stablehlo.text.print_attributes import (
     attribute_text,
     convolution_text,
@@ -24,18 +26,8 @@ from xlapy.stablehlo.text.print_attributes import (
 from xlapy.stablehlo.text.print_types import function_text, type_text, types_text
 from xlapy.stablehlo.text.printer import CustomPrinter, Printer
 
-_UNARY = (
-    "abs", "cbrt", "ceil", "convert", "cosine", "count_leading_zeros", "exponential", "exponential_minus_one",
-    "floor", "imag", "log", "log_plus_one", "logistic", "negate", "not", "popcnt", "real", "round_nearest_afz",
-    "round_nearest_even", "rsqrt", "sign", "sine", "sqrt", "tan", "tanh", "uniform_dequantize", "uniform_quantize",
-)  # fmt: skip
-_BINARY = (
-    "add", "and", "atan2", "divide", "maximum", "minimum", "multiply", "or", "power", "remainder", "shift_left",
-    "shift_right_arithmetic", "shift_right_logical", "subtract", "xor",
-)  # fmt: skip
 _WITH_FUNCTION_TYPE = ("bitcast_convert", "dynamic_reshape", "dynamic_update_slice", "is_finite", "reshape")
 _CHLO = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "mulhi", "sinh")
-_REDUCERS = ("add", "and", "maximum", "minimum", "multiply", "or", "xor")
 _WINDOW = {"stride": "window_strides", "lhs_dilate": "lhs_dilation", "rhs_dilate": "rhs_dilation"}
 
 
@@ -301,7 +293,7 @@ def _applied_operation(operation: ir.Operation, block: ir.Block) -> str:
     array = operation.operands[0].type
     is_single_operation = (
         dialect == "stablehlo"
-        and name in _REDUCERS
+        and name in REDUCERS
         and isinstance(array, ir.TensorType)
         and not inner.attributes
         and all(value.type == ir.TensorType((), array.element) for value in (*block.arguments, *inner.results))
@@ -323,7 +315,7 @@ def _stablehlo(*names: str) -> list[str]:
 
 CUSTOM_PRINTERS: dict[str, CustomPrinter] = _by_name(
     [
-        (_stablehlo(*_UNARY, *_BINARY, "clamp"), _with_same_type),
+        (_stablehlo(*UNARY, *BINARY, "clamp"), _with_same_type),
         (_stablehlo(*_WITH_FUNCTION_TYPE), _with_function_type),
         ([f"chlo.{name}" for name in _CHLO], _with_arrow),
         (_stablehlo("create_token", "partition_id", "replica_id"), _with_result_type),

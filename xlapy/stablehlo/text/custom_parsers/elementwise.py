@@ -16,16 +16,20 @@ from xlapy.stablehlo.text.custom_parsers.common import (
 )
 from xlapy.stablehlo.text.operations import CustomParser, OperationParser
 
-_UNARY = (
+UNARY = (
     "abs", "cbrt", "ceil", "convert", "cosine", "count_leading_zeros", "exponential", "exponential_minus_one",
     "floor", "imag", "log", "log_plus_one", "logistic", "negate", "not", "popcnt", "real", "round_nearest_afz",
     "round_nearest_even", "rsqrt", "sign", "sine", "sqrt", "tan", "tanh", "uniform_dequantize",
     "uniform_quantize",
 )  # fmt: skip
-_BINARY = (
+"""The unary operations of StableHLO whose custom form is `%a : type`."""
+
+BINARY = (
     "add", "and", "atan2", "divide", "maximum", "minimum", "multiply", "or", "power", "remainder", "shift_left",
     "shift_right_arithmetic", "shift_right_logical", "subtract", "xor",
 )  # fmt: skip
+"""The binary operations of StableHLO whose custom form is `%a, %b : type`."""
+
 _FORMAT = re.compile(r"e(\d{1,9})m(\d{1,9})\b")
 _PARTS = {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}
 
@@ -121,8 +125,8 @@ def reduce_precision(parser: OperationParser, operation: ir.Operation) -> None:
 
 
 CUSTOM_PARSERS: dict[str, CustomParser] = {
-    **{f"stablehlo.{name}": unary for name in _UNARY},
-    **{f"stablehlo.{name}": binary for name in _BINARY},
+    **{f"stablehlo.{name}": unary for name in UNARY},
+    **{f"stablehlo.{name}": binary for name in BINARY},
     "stablehlo.clamp": clamp,
     "stablehlo.compare": compare,
     "stablehlo.complex": complex_,

@@ -7,7 +7,8 @@ from xlapy.stablehlo.text.custom_parsers.common import expect_assignment, finish
 from xlapy.stablehlo.text.elements import integers
 from xlapy.stablehlo.text.operations import Argument, CustomParser, OperationParser, RegionStart, RegionStarts
 
-_REDUCERS = ("add", "and", "maximum", "minimum", "multiply", "or", "xor")
+REDUCERS = ("add", "and", "maximum", "minimum", "multiply", "or", "xor")
+"""The operations of StableHLO that `stablehlo.reduce` can apply in its short form."""
 
 
 def while_(parser: OperationParser, operation: ir.Operation) -> RegionStarts:
@@ -91,8 +92,8 @@ def _reducer_arguments(parser: OperationParser) -> list[Argument]:
 def _applied(parser: OperationParser, operation: ir.Operation, name: str, position: int) -> ir.Region:
     """Returns the region that `applies` stands for: one operation on two arguments."""
     dialect, _, mnemonic = name.partition(".")
-    if dialect != "stablehlo" or mnemonic not in _REDUCERS:
-        known = ", ".join(f"stablehlo.{reducer}" for reducer in _REDUCERS)
+    if dialect != "stablehlo" or mnemonic not in REDUCERS:
+        known = ", ".join(f"stablehlo.{reducer}" for reducer in REDUCERS)
         parser.cursor.fail_at(position, f"stablehlo.reduce applies one of {known}; found {name!r}")
     array = operation.operands[0].type
     if not isinstance(array, ir.TensorType | ir.UnrankedTensorType):
