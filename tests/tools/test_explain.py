@@ -54,7 +54,7 @@ def test_from_the_source_to_assembly():
     ]
     assert any(line.endswith("fuse: is computed in s.fusion") for line in found["passes"])
     assert found["fusion"] == ["e (exponential) is fused into s, which alone needs it"]
-    (step,) = found["steps"]
+    (step,) = found["thunks"]
     assert step.startswith("kernel s.fusion(argument0:f32[64,256], result0:f32[64])")
     (loops,) = [lines for title, lines in found.items() if title.startswith("loop IR of kernel s.fusion")]
     assert loops[0] == "kernel s.fusion(in0: f32[16384], out0: f32[64] written)"
@@ -86,21 +86,21 @@ def test_what_is_inlined_is_followed_to_its_copies():
     found = sections("w")
     assert found["passes"][0].endswith("inline-calls: w is copied")
     assert found["passes"][1].strip() == "w.1 = f32[64,256]{1,0} sine(both)"
-    assert found["steps"][0].startswith("kernel s.fusion(")
+    assert found["thunks"][0].startswith("kernel s.fusion(")
 
 
 def test_what_nothing_needs_has_no_steps():
     found = sections("unused")
     assert found["passes"][-1].endswith("unused is removed: nothing that is left needs it")
-    assert found["steps"] == ["none: nothing of it is left"] and "fusion" not in found
+    assert found["thunks"] == ["none: the instruction was removed"] and "fusion" not in found
 
 
 def test_a_reducer_is_part_of_the_kernel_that_runs_it():
-    assert sections("r")["steps"][0].startswith("kernel s.fusion(")
+    assert sections("r")["thunks"][0].startswith("kernel s.fusion(")
 
 
 def test_parameters_are_memory():
-    assert sections("x")["steps"] == ["none: it is memory, or part of other memory"]
+    assert sections("x")["thunks"] == ["none: it is a buffer, or part of another buffer"]
 
 
 class TestCommand:

@@ -143,7 +143,7 @@ class TestRows:
         runs = {"p": 5.0, "m.fusion": 5.0, "t": 5.0, "m": 5.0}
         found = by_name(native_rows(measured(LOOP, 1e-3, runs), MACHINE))
         loop = found["end"]
-        assert (loop.turns, loop.executions, loop.opcode) == (5, 1, "while")
+        assert (loop.iterations, loop.executions, loop.opcode) == (5, 1, "while")
         assert {child.name for child in loop.children} >= {"p", "t"}
         assert loop.moved == sum(child.moved for child in loop.children)
         assert found["p"].executions == 5 and found["p"].flops == 5 * 2 * 64**3
@@ -159,7 +159,7 @@ class TestRows:
         assert readings > 5 and found["end"].seconds == pytest.approx(1e-3 - 1e-6 * readings)
 
     def test_the_time_of_short_turns_is_divided_among_their_steps(self):
-        (row,) = [row for row in native_rows(measured(COUNT_TO_3, 1e-3, {}), MACHINE) if row.turns is not None]
+        (row,) = [row for row in native_rows(measured(COUNT_TO_3, 1e-3, {}), MACHINE) if row.iterations is not None]
         (child,) = row.children
         assert row.seconds == 1e-3 and 0 < child.seconds < 1e-3  # the rest is the condition's
 
@@ -214,7 +214,7 @@ class TestForms:
         assert rows["d"]["share"] == 0.25 and rows["d"]["framework"] == "jit(f)/dot"
         assert rows["s.fusion"]["inside"] == "exponential, reduce" and rows["s.fusion"]["depth"] == 0
         assert found["machine"]["one"]["operations"]["f32"] == 1e9
-        assert found["steps_seconds"] == 2e-3 and found["seconds"] == 4e-3
+        assert found["thunk_seconds"] == 2e-3 and found["seconds"] == 4e-3
 
     def test_the_table_has_the_dearest_rows(self):
         runs = {"p": 5.0}
@@ -228,10 +228,7 @@ class TestForms:
 
     def test_the_summary_says_how_it_fits_together(self):
         first, second = profile(native_rows(measured(ROWS, 1e-3, {}), MACHINE)).summary
-        assert first == (
-            "rows on cpu, 7 runs: 4 ms a run, 2 ms of it (50.0%) in its steps, 2 ms around them; "
-            "measuring takes 1.0% more"
-        )
+        assert first == ("rows on cpu, 7 runs: 4 ms per run, 2 ms (50.0%) in thunks, 2 ms outside; measuring adds 1.0%")
         assert second == "test, 2 threads: memory 1 GB/s, f32 2 and f64 1 GFLOP/s at most"
 
     def test_figures_in_words(self):
@@ -264,16 +261,16 @@ class TestPlatforms:
         found = profiled(LOOP)
         rows = by_name(found.rows)
         assert found.platform == "cpu" and found.runs == 2 and machine == [False]
-        assert rows["end"].turns == 5 and rows["p"].executions == 5
+        assert rows["end"].iterations == 5 and rows["p"].executions == 5
         assert 0 < rows["p"].seconds <= rows["end"].seconds < found.instrumented_wall
 
     def test_on_the_interpreter(self):
         found = profiled(LOOP, "interpreter")
         rows = by_name(found.rows)
-        assert found.machine is None and rows["end"].turns == 5
+        assert found.machine is None and rows["end"].iterations == 5
         assert {"p", "t", "less"} <= {child.name for child in rows["end"].children}
         assert (rows["p"].executions, rows["p"].flops) == (5, 5 * 2 * 64**3)
-        assert 0 < found.steps <= found.wall
+        assert 0 < found.thunk_seconds <= found.wall
 
     def test_calls_as_deep_as_the_interpreter_runs_them(self):
         depth = 1500

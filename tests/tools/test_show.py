@@ -49,7 +49,7 @@ ENTRY main {
 
 FIELDS = [
     "name", "op", "shape", "line", "operands", "called", "control",
-    "bytes", "source", "framework", "decisions", "steps", "kernels", "times",
+    "bytes", "source", "framework", "decisions", "thunks", "kernels", "times",
 ]  # fmt: skip
 
 
@@ -157,9 +157,9 @@ class TestPage:
         payload, native = optimized.json("module"), optimized.json("native")
         fusion = instruction(payload, "s.fusion")
         assert fusion["decisions"] == ["s (reduce) gets a kernel: it is a result"]
-        assert [step.startswith("kernel s.fusion(") for step in fusion["steps"]] == [True]
+        assert [step.startswith("kernel s.fusion(") for step in fusion["thunks"]] == [True]
         title, loops, function = native["kernels"][fusion["kernels"][0]]
-        assert title == fusion["steps"][0]
+        assert title == fusion["thunks"][0]
         assert loops.startswith("kernel s.fusion(in0: f32[16384], out0: f32[64] written)")
         llvm, behind, assembly = native["functions"][function]
         assert llvm.startswith("define ") and behind.startswith("define ") and llvm != behind

@@ -55,7 +55,7 @@ class NativeForms:
     """The fusion decisions about each instruction, by its name before fusion."""
     copies: dict[str, str]
     """For each instruction in a fusion, its name before fusion."""
-    steps: dict[str, list[str]]
+    thunks: dict[str, list[str]]
     """The thunks of each instruction, one line each, by name."""
     kernels: dict[str, list[KernelForm]]
     """The thunks that run kernels, by name of the instruction."""
@@ -81,26 +81,26 @@ def native_forms(module: Module) -> NativeForms:
 
 def forms_of(compiled: Compiled) -> NativeForms:
     """Returns the compiler's output for each instruction of a compiled module."""
-    steps: dict[str, list[str]] = {}
+    thunks: dict[str, list[str]] = {}
     kernels: dict[str, list[KernelForm]] = {}
     for thunk in walk_thunks(compiled.program.thunks):
         origin = getattr(thunk, "op_name", "")
         if origin:
-            steps.setdefault(origin, []).append(thunk_title(thunk))
+            thunks.setdefault(origin, []).append(thunk_title(thunk))
         if isinstance(thunk, KernelThunk):
             form = KernelForm(thunk_title(thunk), print_kernel(thunk.kernel), compiled.functions[thunk])
             kernels.setdefault(origin, []).append(form)
     record = compiled.record
     return NativeForms(
-        compiled.module, _by_subject(record.decisions), record.copies, steps, kernels, _functions(compiled)
+        compiled.module, _by_subject(record.decisions), record.copies, thunks, kernels, _functions(compiled)
     )
 
 
 def _functions(compiled: Compiled) -> dict[str, FunctionForm]:
     optimized, assembly = listings(compiled.llvm)
-    before, behind, machine = llvm_functions(compiled.llvm), llvm_functions(optimized), assembly_functions(assembly)
+    before, after, machine = llvm_functions(compiled.llvm), llvm_functions(optimized), assembly_functions(assembly)
     return {
-        name: FunctionForm(before[name], behind.get(name, ""), machine.get(name, ""))
+        name: FunctionForm(before[name], after.get(name, ""), machine.get(name, ""))
         for name in dict.fromkeys(compiled.functions.values())
     }
 

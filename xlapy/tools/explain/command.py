@@ -107,11 +107,11 @@ def _facts(instruction: Instruction) -> list[str]:
 def _native_sections(now: list[Instruction], native: NativeForms) -> Iterator[Section]:
     """Returns the sections on the thunks that compute the instruction, and their code."""
     if not now:
-        yield Section("steps", ["none: nothing of it is left"])
+        yield Section("thunks", ["none: the instruction was removed"])
         return
     origins = list(dict.fromkeys(origin for one in now for origin in _origins(one, native)))
-    steps = [title for origin in origins for title in native.steps.get(origin, [])]
-    yield Section("steps", steps or ["none: it is memory, or part of other memory"])
+    titles = [title for origin in origins for title in native.thunks.get(origin, [])]
+    yield Section("thunks", titles or ["none: it is a buffer, or part of another buffer"])
     for origin in origins:
         for kernel in native.kernels.get(origin, []):
             yield from _kernel_sections(kernel, native)
@@ -127,7 +127,7 @@ def _origins(instruction: Instruction, native: NativeForms) -> list[str]:
         if current in seen:
             continue
         seen.add(current)
-        if current.name in native.steps:
+        if current.name in native.thunks:
             found[current.name] = None
         elif current.parent is not None:
             stack += current.parent.callers
@@ -137,8 +137,8 @@ def _origins(instruction: Instruction, native: NativeForms) -> list[str]:
 def _kernel_sections(kernel: KernelForm, native: NativeForms) -> Iterator[Section]:
     form = native.functions[kernel.function]
     yield Section(f"loop IR of {kernel.title}", kernel.loops.splitlines(), is_code=True)
-    yield Section(f"LLVM of {kernel.function}", form.llvm.splitlines(), is_code=True)
-    yield Section(f"LLVM of {kernel.function} behind its passes", form.optimized.splitlines(), is_code=True)
+    yield Section(f"LLVM IR of {kernel.function}", form.llvm.splitlines(), is_code=True)
+    yield Section(f"optimized LLVM IR of {kernel.function}", form.optimized.splitlines(), is_code=True)
     yield Section(f"assembly of {kernel.function}", form.assembly.splitlines(), is_code=True)
 
 

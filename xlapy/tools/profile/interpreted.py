@@ -72,7 +72,7 @@ def _rows(module: Module, watch: Stopwatch, runs: int) -> list[Row]:
 def _row(one: Instruction, watch: Stopwatch, runs: int, cost: Cost, found: dict[Computation, list[Row]]) -> Row:
     row = Row(one.name, one.op.name, one, watch.seconds[one] / runs, watch.executions[one] / runs)
     if one.op is opcodes.WHILE:
-        row.turns = watch.executions.get(one.computation("body").root_instruction, 0) / runs
+        row.iterations = watch.executions.get(one.computation("body").root_instruction, 0) / runs
     for called in one.computations:
         row.children += found.pop(called, [])
     row.seconds += sum(child.seconds for child in row.children)

@@ -67,7 +67,7 @@ class _Reader:
             first.children = self.rows(inside)
             first.take_totals_of_children()
             if isinstance(clock.thunks[0], WhileThunk):
-                first.turns = self.measured.figures[clock.nested[1][0].number, 1] if clock.nested[1] else 0.0
+                first.iterations = self.measured.figures[clock.nested[1][0].number, 1] if clock.nested[1] else 0.0
         return rows
 
     def divide(self, loop: ProfilingCounter, seconds: float) -> None:

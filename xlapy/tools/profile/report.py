@@ -37,7 +37,7 @@ class Profile:
     devices: int = 1
 
     @property
-    def steps(self) -> float:
+    def thunk_seconds(self) -> float:
         """The seconds of all rows together."""
         return sum(row.seconds for row in self.rows)
 
@@ -52,13 +52,13 @@ class Profile:
         where = f"{self.platform}, {_counted(self.runs, 'run')}"
         if self.devices > 1:
             where += f", {self.devices} devices"
-        steps, around = self.steps, max(0.0, self.wall - self.steps)
+        inside, outside = self.thunk_seconds, max(0.0, self.wall - self.thunk_seconds)
         lines = [
-            f"{self.module.name} on {where}: {time_text(self.wall)} a run, {time_text(steps)} of it "
-            f"({steps / self.wall if self.wall else 0:.1%}) in its steps, {time_text(around)} around them"
+            f"{self.module.name} on {where}: {time_text(self.wall)} per run, {time_text(inside)} "
+            f"({inside / self.wall if self.wall else 0:.1%}) in thunks, {time_text(outside)} outside"
         ]
         if self.instrumented_wall != self.wall:
-            lines[0] += f"; measuring takes {max(0.0, self.instrumented_wall / self.wall - 1):.1%} more"
+            lines[0] += f"; measuring adds {max(0.0, self.instrumented_wall / self.wall - 1):.1%}"
         if self.machine is not None:
             lines += [_limits_text(self.machine)]
         return lines
@@ -77,7 +77,7 @@ class Profile:
             "devices": self.devices,
             "seconds": self.wall,
             "instrumented_seconds": self.instrumented_wall,
-            "steps_seconds": self.steps,
+            "thunk_seconds": self.thunk_seconds,
             "machine": None if self.machine is None else asdict(self.machine),
             "rows": [_row_json(depth, row, self.wall) for depth, row in all_rows(self.rows)],
             "by_source": [_share_json(share, self.wall) for share in self.shares("source")],
@@ -97,7 +97,7 @@ def _row_json(depth: int, row: Row, wall: float) -> dict[str, Any]:
         "own_seconds": row.own_seconds,
         "share": row.seconds / wall if wall else 0.0,
         "executions": row.executions,
-        "iterations": row.turns,
+        "iterations": row.iterations,
         "bytes_read": row.read,
         "bytes_written": row.written,
         "flops": row.flops,
@@ -148,7 +148,7 @@ def _cells(depth: int, row: Row, profile: Profile, with_limits: bool, factor: fl
         Text("  " * depth + row.name),
         f"{row.seconds * factor:.4g}",
         Text(f"{share:.1%}", style=_heat(share)),
-        _count_text(row.executions) if row.turns is None else f"{_count_text(row.turns)} turns",
+        _count_text(row.executions) if row.iterations is None else f"{_count_text(row.iterations)} iterations",
         _rate_text(row.per_second(row.moved)),
         _rate_text(row.per_second(row.computed)),
     ]
@@ -187,7 +187,7 @@ def _heat(share: float) -> str:
 def figures_text(row: Row) -> str:
     """Returns `1.2 ms, 30 runs, 12.3 GB/s, 45.6 GFLOP/s, 37% of the limit (memory)`; the limit only if it was
     compared."""
-    count, noun = (row.executions, "run") if row.turns is None else (row.turns, "turn")
+    count, noun = (row.executions, "run") if row.iterations is None else (row.iterations, "iteration")
     runs = f"{_count_text(count)} {noun}{'' if count == 1 else 's'}"
     parts = [time_text(row.seconds), runs]
     parts += [f"{rate / 1e9:.3g} {unit}" for rate, unit in rates(row) if rate]

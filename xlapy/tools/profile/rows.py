@@ -32,7 +32,7 @@ class Row:
     seconds: float = 0.0
     """Includes the time inside a loop or branch."""
     executions: float = 0.0
-    turns: float | None = None
+    iterations: float | None = None
     """Iterations of a loop, over all its executions."""
     read: float = 0.0
     """Bytes read."""
@@ -105,7 +105,7 @@ class Row:
         return "memory" if self.memory_seconds >= self.arithmetic_seconds else "compute"
 
     def add(self, other: Row) -> None:
-        """Adds the figures of another row of the same name, `turns` included."""
+        """Adds the figures of another row of the same name, `iterations` included."""
         before = self.seconds
         total = before + other.seconds
         self.threads = (self.threads * before + other.threads * other.seconds) / total if total else self.threads
@@ -115,8 +115,8 @@ class Row:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, count in other.operations.items():
             self.operations[name] = self.operations.get(name, 0.0) + count
-        if other.turns is not None:
-            self.turns = (self.turns or 0.0) + other.turns
+        if other.iterations is not None:
+            self.iterations = (self.iterations or 0.0) + other.iterations
         self.children = merged([*self.children, *other.children])
 
     def take_totals_of_children(self) -> None:

@@ -3,7 +3,7 @@
     {"name", "summary", "times": what was measured,
      "computations": [[name, kind, signature, first instruction, count, root]],
      "instructions": [[name, op, shape, line, operands, called computations, control predecessors,
-                       bytes, source line, framework's name, decisions, steps, kernels, times]]}
+                       bytes, source line, framework's name, decisions, thunks, kernels, times]]}
 
 times: null, or [seconds, share of a run, its figures in words].
 
@@ -58,7 +58,7 @@ def module_payload(module: Module, native: NativeForms | None, profile: Profile 
                 [places[before] for before in instruction.control_predecessors],
                 *_origins(instruction),
                 [one.text for one in native.decisions_on(instruction)] if native else [],
-                native.steps.get(instruction.name, []) if native else [],
+                native.thunks.get(instruction.name, []) if native else [],
                 kernels.get(instruction.name, []),
                 _times(times.get(instruction.name), profile),
             ]

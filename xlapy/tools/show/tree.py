@@ -69,7 +69,7 @@ def _instruction(instruction: Instruction, native: NativeForms | None, row: Row 
         return
     for decision in native.decisions_on(instruction):
         yield f"{_INDENT}why: {decision}"
-    for title in native.steps.get(instruction.name, []):
+    for title in native.thunks.get(instruction.name, []):
         yield f"{_INDENT}step: {title}"
     for kernel in native.kernels.get(instruction.name, []):
         yield f"{_INDENT}code: function {kernel.function}, {_counted(native, kernel.function)}"
