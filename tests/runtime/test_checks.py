@@ -172,7 +172,7 @@ def test_programs_without_checks_contain_no_checks():
     assert executable.program.fast_path is not None
     watched = xla.Client("cpu").compile(LOOPS, check_nans=True)
     assert len(watched.program.compiled.program.callbacks) > 3
-    with pytest.raises(UnsupportedError, match="m looks for NaN or infinities: such programs cannot be serialized"):
+    with pytest.raises(UnsupportedError, match="m checks for NaN or infinities: such programs cannot be serialized"):
         watched.serialize()
 
 

@@ -183,7 +183,7 @@ def test_long_loops_are_recorded_partially():
     (loop,) = [op for op in lines["XLA Ops"] if op[0].startswith("while")]
     inside = [op for op in lines["XLA Ops"] if op[0] == "dot_general"]
     assert 100 < len(inside) <= 1500 and all(loop[1] - 1 <= op[1] <= op[2] <= loop[2] + 1 for op in inside)
-    count, of = dropped.split(" steps of ")
+    count, of = dropped.split(" thunks of ")
     assert int(count) + len(inside) > 5000 and of == "jit__lambda"
 
 

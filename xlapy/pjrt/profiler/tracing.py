@@ -47,7 +47,7 @@ class TracedLaunch:
     end: int
     is_complete: bool = True
     """Whether the launch had finished when the trace stopped."""
-    steps: Array = field(default_factory=lambda: np.zeros((0, 5), np.int64))
+    thunk_events: Array = field(default_factory=lambda: np.zeros((0, 5), np.int64))
     """The events of its thunks, in the format of `CounterTable.events`."""
 
 
@@ -105,11 +105,13 @@ class Trace:
 
     def _record_counted(self, executable: InstrumentedExecutable, counters: CounterTable, device: int) -> None:
         """Records a launch through Python on one of the program's devices. Its duration is that of its thunks."""
-        steps = self._collect_events(executable, counters)
+        thunk_events = self._collect_events(executable, counters)
         counters.clear()
         now = native().ticks()
-        begin, end = (int(steps[:, 3].min()), int(steps[:, 4].max())) if len(steps) else (now, now)
-        self._launches.append(TracedLaunch(executable, executable.devices[device], begin, end, steps=steps))
+        begin, end = (int(thunk_events[:, 3].min()), int(thunk_events[:, 4].max())) if len(thunk_events) else (now, now)
+        self._launches.append(
+            TracedLaunch(executable, executable.devices[device], begin, end, thunk_events=thunk_events)
+        )
 
     def _collect_events(self, executable: InstrumentedExecutable, counters: CounterTable) -> Array:
         """Returns the events recorded since the trace began. Events that did not fit are counted in `lost`."""
@@ -160,18 +162,18 @@ class Trace:
         pieces = np.flatnonzero(events[:, 1])
         owner[pieces] = _enclosing_rows(rows, np.arange(len(rows)), events[pieces])
         order = np.argsort(owner, kind="stable")
-        left, *steps = np.split(events[order], np.searchsorted(owner[order], np.arange(len(launches))))
-        for launch, own in zip(launches, steps, strict=True):
-            launch.steps = own
+        left, *thunk_events = np.split(events[order], np.searchsorted(owner[order], np.arange(len(launches))))
+        for launch, own in zip(launches, thunk_events, strict=True):
+            launch.thunk_events = own
         if len(left):
             begin, end = int(left[:, 3].min()), int(left[:, 4].max())
-            launches.append(TracedLaunch(executable, device, begin, end, is_complete=False, steps=left))
+            launches.append(TracedLaunch(executable, device, begin, end, is_complete=False, thunk_events=left))
         return launches
 
     def dropped(self) -> list[str]:
-        """Describes what did not fit into the tables: `1200 steps of jit_f`."""
+        """Describes what did not fit into the tables: `1200 thunks of jit_f`."""
         launches = [f"{self.lost_launches} launches"] if self.lost_launches else []
-        return launches + [f"{lost} steps of {executable.name}" for executable, lost in self.lost.items() if lost]
+        return launches + [f"{lost} thunks of {executable.name}" for executable, lost in self.lost.items() if lost]
 
     def launches(self) -> Sequence[TracedLaunch]:
         """The launches by begin time."""

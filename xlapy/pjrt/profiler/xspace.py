@@ -107,7 +107,7 @@ def _fill(plane: _Plane, trace: Trace, launches: Sequence[TracedLaunch]) -> None
         plane.add_stats(event, {"run_id": number})
         if not launch.is_complete:
             plane.add_stats(event, {"unfinished": 1})
-        columns = [*launch.steps[:, :3].T, *trace.clock.picoseconds(launch.steps[:, 3:]).T]
+        columns = [*launch.thunk_events[:, :3].T, *trace.clock.picoseconds(launch.thunk_events[:, 3:]).T]
         templates: dict[int, Message] = {}
         for clock, is_piece, thread, begin, end in zip(*(column.tolist() for column in columns), strict=True):
             if is_piece:
@@ -116,7 +116,7 @@ def _fill(plane: _Plane, trace: Trace, launches: Sequence[TracedLaunch]) -> None
             else:
                 line = plane.line(2 * lane + 2, f"XLA Ops{more}", start)
             if clock not in templates:
-                templates[clock] = writer.step(clock, number)
+                templates[clock] = writer.thunk_event(clock, number)
             event = line.events.add()
             event.CopyFrom(templates[clock])  # several times faster than building it
             event.offset_ps, event.duration_ps = begin, end - begin
@@ -139,7 +139,7 @@ class _Writer:
         self._plane, self._executable = plane, executable
         self._instructions = {one.name: one for one in executable.module.instructions()}
         self._costs = instruction_costs(executable.module)
-        self._steps: dict[int, tuple[int, int]] = {}
+        self._event_kinds: dict[int, tuple[int, int]] = {}
         self._name = plane.stat(executable.name)
         self._hlo_op, self._hlo_module, self._run_id = map(plane.stat, ("hlo_op", "hlo_module", "run_id"))
         stats: dict[str, Stat] = {"program_id": executable.number}
@@ -148,20 +148,20 @@ class _Writer:
         self.module = plane.event(executable.name, stats)
         """The number of the event kind of whole launches."""
 
-    def step(self, clock: int, launch: int) -> Message:
+    def thunk_event(self, clock: int, launch: int) -> Message:
         """Returns the event of a thunk, without its times."""
-        if clock not in self._steps:
-            self._steps[clock] = self._step(clock)
-        kind, name = self._steps[clock]
+        if clock not in self._event_kinds:
+            self._event_kinds[clock] = self._add_event_kind(clock)
+        kind, name = self._event_kinds[clock]
         event = message_class("XEvent")(metadata_id=kind)
         event.stats.add(metadata_id=self._hlo_op, ref_value=name)
         event.stats.add(metadata_id=self._hlo_module, ref_value=self._name)
         event.stats.add(metadata_id=self._run_id, int64_value=launch)
         return event
 
-    def _step(self, number: int) -> tuple[int, int]:
+    def _add_event_kind(self, number: int) -> tuple[int, int]:
         """Returns the number of the event kind of a thunk, and of the stat that names its instruction."""
-        assert self._executable.clocks is not None, "it has noted steps"
+        assert self._executable.clocks is not None, "it has recorded events"
         clock = self._executable.clocks.all[number]
         return self._plane.event(clock.title, self._stats(clock)), self._plane.stat(clock.instructions[0])
 

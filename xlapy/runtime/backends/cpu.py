@@ -82,10 +82,10 @@ class CpuProgram:
         self.donated = donated
         self._donated = [leaf_index(shape, leaf) for leaf in donated]
         self._plans: dict[Computation, EvaluationPlan] = {}
-        self._kept: dict[Instruction, Any] = {}
+        self._program_state: dict[Instruction, Any] = {}
         program = compiled.program
-        check_custom_call_targets(program, self._kept)
-        self.call = NativeCall(compiled, self._kept)
+        check_custom_call_targets(program, self._program_state)
+        self.call = NativeCall(compiled, self._program_state)
         self._custom_call_arguments = custom_call_arguments(program)
         has_fast_path = not is_dynamic(shape) and all(
             thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.callbacks
@@ -93,7 +93,7 @@ class CpuProgram:
         self.fast_path = (
             Dispatch(self.call, program, shape, donated, self._single_device_host) if has_fast_path else None
         )
-        self._numbers: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
+        self._implicit_arrays: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -110,7 +110,7 @@ class CpuProgram:
         return self._execute(arguments, (0, 0), self._single_device_host())
 
     def _single_device_host(self) -> HostCallbackHandler:
-        """The host of a run on one device that has nothing to do with others."""
+        """The host of a run on one device that does not communicate with other devices."""
         program = self.compiled.program
         return HostCallbackHandler(program, self._context(Context()), 0, shared_memory(program), checks=self._checks)
 
@@ -122,7 +122,7 @@ class CpuProgram:
         arrays, addresses = arrays_and_addresses(
             [leaf for value, shape in values for leaf in flatten_dynamic(value, shape)]
         )
-        for number in self._donated:  # the values are others' still
+        for number in self._donated:  # the caller still owns the values
             arrays[number] = arrays[number].copy()
             addresses[number] = array_address(arrays[number])
         self.call.refresh_targets()
@@ -131,9 +131,11 @@ class CpuProgram:
         memories, result_addresses = self.call.results()
         if host is not None:
             host.memory = arrays, memories
-        numbered = map(array_address, numbers)
+        implicit_addresses = map(array_address, numbers)
         device = ids[0] * self._partition_count + ids[1]
-        self.call(*addresses, *numbered, *result_addresses, host=host, memory=(arrays, memories), device=device)
+        self.call(
+            *addresses, *implicit_addresses, *result_addresses, host=host, memory=(arrays, memories), device=device
+        )
         results = [
             arrays[program.aliases[slice_.number]]
             if slice_.number in program.aliases
@@ -145,7 +147,7 @@ class CpuProgram:
     def _context(self, context: Context) -> Context:
         """Fills in what callbacks can read of their run."""
         context.platform, context.seed = "cpu", int(flags.get("rng_seed"))
-        context.plans, context.program_state = self._plans, self._kept
+        context.plans, context.program_state = self._plans, self._program_state
         context.run_id = context.run_id or next(run_ids)
         return context
 
@@ -158,9 +160,9 @@ class CpuProgram:
         if self.compiled.program.callbacks:
             return self._execute_concurrently(arguments, devices)
         results: list[Value] = []
-        for number, given in enumerate(arguments):
+        for number, device_arguments in enumerate(arguments):
             replica, partition = divmod(number, self._partition_count)
-            results.append(self._execute(given, (replica, partition)))
+            results.append(self._execute(device_arguments, (replica, partition)))
         return results
 
     def _execute_concurrently(self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device]) -> list[Value]:
@@ -196,9 +198,11 @@ class CpuProgram:
         """The entries of the address table that are the same in every run on a device: constants and the
         device's ids."""
         program = self.compiled.program
-        if (replica, partition) not in self._numbers:
-            self._numbers[replica, partition] = per_device_values(program.implicit_arguments, replica, partition)
-        arrays = self._numbers[replica, partition]
+        if (replica, partition) not in self._implicit_arrays:
+            self._implicit_arrays[replica, partition] = per_device_values(
+                program.implicit_arguments, replica, partition
+            )
+        arrays = self._implicit_arrays[replica, partition]
         numbers = {program.implicit_arguments_index + index: array_address(array) for index, array in enumerate(arrays)}
         return numbers | self.call.constants()
 
@@ -230,7 +234,7 @@ class CpuProgram:
     def serialize(self) -> bytes:
         if self._checks:
             name = self.compiled.program.name
-            raise UnsupportedError(f"{name} looks for NaN or infinities: such programs cannot be serialized")
+            raise UnsupportedError(f"{name} checks for NaN or infinities: such programs cannot be serialized")
         return serialize_program(self.compiled)
 
 

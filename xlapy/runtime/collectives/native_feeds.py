@@ -32,8 +32,10 @@ from xlapy.runtime.values import Value
 def attached_feeds(device: Device, program: NativeProgram, shared: SharedMemory, number: int) -> Iterator[None]:
     """Attaches the device's infeed and outfeed to a program that runs as device `number`, so that values pass without
     callbacks."""
-    steps = [thunk for thunk in program.callbacks if isinstance(thunk, FeedThunk)]
-    infeeds, outfeeds = ([s for s in steps if s.instruction.op is op] for op in (opcodes.INFEED, opcodes.OUTFEED))
+    thunks = [thunk for thunk in program.callbacks if isinstance(thunk, FeedThunk)]
+    infeeds, outfeeds = (
+        [thunk for thunk in thunks if thunk.instruction.op is op] for op in (opcodes.INFEED, opcodes.OUTFEED)
+    )
     source = NativeInfeed(infeeds, shared, number) if infeeds else None
     sink = NativeOutfeed(outfeeds, shared, number) if outfeeds else None
     try:
@@ -52,9 +54,9 @@ def attached_feeds(device: Device, program: NativeProgram, shared: SharedMemory,
 class _Feed:
     """The words of a feed that the host and native code share."""
 
-    def __init__(self, steps: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
+    def __init__(self, thunks: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
         self._shared = shared
-        self.address: int = shared.ctypes.data + steps[0].queue_offset + QUEUE_BYTES * number
+        self.address: int = shared.ctypes.data + thunks[0].queue_offset + QUEUE_BYTES * number
         self._joined, self._sent, self._asleep, self._taken, self._busy = (
             ctypes.c_uint32.from_address(self.address + field)
             for field in (FeedField.JOINED, QueueField.SENT, QueueField.ASLEEP, FeedField.TAKEN, FeedField.BUSY)
@@ -72,9 +74,9 @@ class _Feed:
 class NativeInfeed(_Feed):
     """Feeds values into a running program, as messages with the addresses of their arrays."""
 
-    def __init__(self, steps: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
-        super().__init__(steps, shared, number)
-        self._kinds = {_structure_key(thunk.instruction.shape.tuple_shapes[0]): thunk.shape_number for thunk in steps}
+    def __init__(self, thunks: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
+        super().__init__(thunks, shared, number)
+        self._kinds = {_structure_key(thunk.instruction.shape.tuple_shapes[0]): thunk.shape_number for thunk in thunks}
         self._messages: deque[Any] = deque([None])
         """The message that was taken last, which links to the next one, and the messages behind it."""
         self._last = self.address
@@ -113,9 +115,9 @@ class NativeInfeed(_Feed):
 class NativeOutfeed(_Feed):
     """Receives the values that a running program feeds out."""
 
-    def __init__(self, steps: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
-        super().__init__(steps, shared, number)
-        self._shapes = {thunk.number: thunk.instruction.operand_shapes[0] for thunk in steps}
+    def __init__(self, thunks: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
+        super().__init__(thunks, shared, number)
+        self._shapes = {thunk.number: thunk.instruction.operand_shapes[0] for thunk in thunks}
 
     def take(self) -> list[Value]:
         """Returns and removes the values that are available."""

@@ -57,7 +57,7 @@ class Dispatch:
         self._expected = [array_type(leaf) for leaf in leaves if leaf.is_array]
         self._results = [array_type(slice_.shape) for slice_ in program.results]
         self._aliases = program.aliases
-        self._ids = program.implicit_arguments
+        self._implicit_arguments = program.implicit_arguments
         self._donated = [(leaf, leaf_index(shape, leaf)) for leaf in donated]
         self._make_host = make_host
         self._calls_targets = bool(program.callbacks)
@@ -74,10 +74,10 @@ class Dispatch:
         else:
             owners, addresses = arrays_and_addresses(check_arguments(self._shape, arguments))
         overwritable = self._overwritable_memory(arguments, owners, addresses) if self._donated else {}
-        if self._ids:
-            numbers = per_device_values(self._ids, 0, 0)
-            owners += numbers
-            addresses += map(array_address, numbers)
+        if self._implicit_arguments:
+            implicit_arguments = per_device_values(self._implicit_arguments, 0, 0)
+            owners += implicit_arguments
+            addresses += map(array_address, implicit_arguments)
         memories, result_addresses = self._call.results()
         if self._calls_targets:
             align_arguments(owners, addresses, self._custom_call_arguments)
@@ -102,18 +102,20 @@ class Dispatch:
         if len(arguments) != len(self._expected):
             check_count(self._shape, arguments)
         for argument, expected in zip(arguments, self._expected, strict=True):
-            kind = argument.__class__
-            if kind is Buffer:
-                memory = argument._memory  # before the address: the other order of `Buffer.end`
+            argument_class = argument.__class__
+            if argument_class is Buffer:
+                memory = argument._memory  # read before the address: `Buffer.invalidate` clears the address first
                 address = argument._address
                 if address and argument._type is expected:
                     owners.append(memory)
                     addresses.append(address)
                     continue
-            elif kind is _Array and argument.dtype is expected.dtype and argument.shape == expected.dimensions:
+            elif (
+                argument_class is _Array and argument.dtype is expected.dtype and argument.shape == expected.dimensions
+            ):
                 try:
                     memory = _byte(argument)
-                except (TypeError, ValueError, BufferError):  # not as_contiguous, read-only, empty, a type of ml_dtypes
+                except (TypeError, ValueError, BufferError):  # not contiguous, read-only, empty, or an ml_dtypes type
                     memory = None
                 if memory is not None and not _address_of(memory) & expected.alignment_mask:
                     owners.append(memory)
@@ -127,10 +129,10 @@ class Dispatch:
     def _overwritable_memory(self, arguments: Sequence[Any], owners: list[Any], addresses: list[int]) -> dict[int, Any]:
         """Returns the memory that the program may overwrite, by donated argument: the argument's own if the call is its
         unique owner, else a copy."""
-        given = dict(donated_buffers([leaf for leaf, _ in self._donated], arguments))
+        donated_by_leaf = dict(donated_buffers([leaf for leaf, _ in self._donated], arguments))
         overwritable: dict[int, Any] = {}
         for leaf, number in self._donated:
-            buffer, is_unique = given.get(leaf), False
+            buffer, is_unique = donated_by_leaf.get(leaf), False
             if buffer is not None:
                 owners[number] = None
                 owners[number], is_unique = buffer.donate(leaf.deletion_reason)
@@ -146,12 +148,12 @@ def per_device_values(names: Sequence[str], replica_id: int, partition_id: int) 
     """The implicit arguments of a program, which depend on its device and on the run, by the names in
     `NativeProgram`."""
     seed = int(flags.get("rng_seed"))
-    known = {
+    values = {
         "replica-id": np.array(replica_id, np.uint32),
         "partition-id": np.array(partition_id, np.uint32),
         "rng-get-and-update-state": RandomState.of(seed, replica_id, partition_id).words(),
     }
-    return [known[name] for name in names]
+    return [values[name] for name in names]
 
 
 def arrays_and_addresses(values: Sequence[Value]) -> tuple[list[Any], list[int]]:
@@ -176,8 +178,8 @@ def as_contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def custom_call_arguments(program: NativeProgram) -> list[BufferSlice]:
     """The arguments that custom calls read in place."""
-    shown = (slice_ for thunk in program.callbacks if isinstance(thunk, CallbackThunk) for slice_ in thunk.operands)
-    return list(dict.fromkeys(slice_ for slice_ in shown if slice_.storage is StorageClass.ARGUMENT))
+    operands = (slice_ for thunk in program.callbacks if isinstance(thunk, CallbackThunk) for slice_ in thunk.operands)
+    return list(dict.fromkeys(slice_ for slice_ in operands if slice_.storage is StorageClass.ARGUMENT))
 
 
 def align_arguments(owners: list[Any], addresses: list[int], arguments: Sequence[BufferSlice]) -> None:

@@ -46,42 +46,43 @@ _abandoned: list[Any] = []
 class _CallFrame:
     """The state of one call: the arena, and the address table, complete except for arguments and results."""
 
-    __slots__ = ("address", "arena", "counts", "interruption", "made_with", "table", "targets")
+    __slots__ = ("address", "arena", "counters", "created_for", "interruption", "table", "targets")
 
     def __init__(self, program: NativeProgram, constants: Mapping[int, int], targets: CustomCallTargets | None) -> None:
+        """targets: the custom-call targets for which the frame is made."""
         self.arena = allocator.result_allocator().allocate(max(1, program.arena_size))
         self.table = (ctypes.c_void_p * program.table_size)()
         self.address = _address_of(self.table)
         self.table[0] = array_address(self.arena)
-        for place, address in constants.items():
-            self.table[place] = address
-        self.counts = None if program.counters is None else CounterTable(program.counters)
-        if self.counts is not None:
-            self.table[program.counters_index] = self.counts.address
+        for index, address in constants.items():
+            self.table[index] = address
+        self.counters = None if program.counters is None else CounterTable(program.counters)
+        if self.counters is not None:
+            self.table[program.counters_index] = self.counters.address
         self.interruption = Interruption()
         self.table[program.poll_index] = self.interruption.function
         self.table[program.poll_index + 1] = self.interruption.thread
-        self.made_with = targets
+        self.created_for = targets
         self.targets = None if targets is None else targets.allocate_blocks(self.table)
 
 
 class NativeCall:
     """A compiled program that can be called, by several threads at once and from within its own calls."""
 
-    def __init__(self, compiled: Compiled | LoadedProgram, kept: dict[Any, Any] | None = None) -> None:
-        """kept: state that custom-call targets keep between runs."""
+    def __init__(self, compiled: Compiled | LoadedProgram, program_state: dict[Any, Any] | None = None) -> None:
+        """program_state: state that custom-call targets keep between runs."""
         program = compiled.program
         self._program = program
         self._code = compiled.code  # keeps the machine code alive
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiled.entry)
-        self._constants = [_aligned(slice_.data) for slice_ in program.constants if slice_.data is not None]
+        self._constants = [_aligned_copy(slice_.data) for slice_ in program.constants if slice_.data is not None]
         self._pack = Struct(f"{len(program.arguments) + len(program.results)}Q").pack_into
         self._frames: list[_CallFrame] = []
-        self._kept = {} if kept is None else kept
+        self._program_state = {} if program_state is None else program_state
         self.on_counted: Callable[[CounterTable, int], None] | None = None
         """Called at the end of each run of an instrumented program with its counters and the number of its device."""
         calls = any(isinstance(thunk, CallbackThunk) and thunk.calling_convention for thunk in program.callbacks)
-        self._targets = CustomCallTargets(program, self._kept) if calls else None
+        self._targets = CustomCallTargets(program, self._program_state) if calls else None
         self._lay_out_results(program)
 
     def _lay_out_results(self, program: NativeProgram) -> None:
@@ -98,7 +99,7 @@ class NativeCall:
             else:
                 size += max(ALIGNMENT, -(-slice_.size // ALIGNMENT) * ALIGNMENT)
         self._block = ctypes.c_char * (size + ALIGNMENT)
-        self._is_one_small = len(self._offsets) == 1 and not self._large
+        self._has_one_small_result = len(self._offsets) == 1 and not self._large
 
     def __call__(
         self, *addresses: int, host: HostCallbackHandler | None = None, memory: Any = None, device: int = 0
@@ -109,47 +110,47 @@ class NativeCall:
         programs with custom calls, whose targets may still write there after a failed run.
         """
         try:
-            place = self._frames.pop()
+            frame = self._frames.pop()
         except IndexError:
-            place = self._new_frame()
+            frame = self._new_frame()
         try:
-            self._pack(place.table, _POINTER, *addresses)
-            if place.targets is not None:
-                self._run_with_targets(place, place.targets, host, memory)
+            self._pack(frame.table, _POINTER, *addresses)
+            if frame.targets is not None:
+                self._run_with_targets(frame, frame.targets, host, memory)
                 return
-            kept = None if host is None else host.install(place.table)
-            if self._run(place.address):
-                raise _failure(place, host)
-            del kept  # what native code calls must live until here
+            keep_alive = None if host is None else host.install(frame.table)
+            if self._run(frame.address):
+                raise _failure(frame, host)
+            del keep_alive  # native code calls these functions during the run
         finally:
-            if place.counts is not None and self.on_counted is not None:
-                self.on_counted(place.counts, device)
-            if place.made_with is self._targets:
-                self._frames.append(place)
+            if frame.counters is not None and self.on_counted is not None:
+                self.on_counted(frame.counters, device)
+            if frame.created_for is self._targets:
+                self._frames.append(frame)
 
     def _run_with_targets(
-        self, place: _CallFrame, targets: FrameTargets, host: HostCallbackHandler | None, memory: Any
+        self, frame: _CallFrame, targets: FrameTargets, host: HostCallbackHandler | None, memory: Any
     ) -> None:
-        kept = None
+        keep_alive = None
         if host is None:
-            place.table[self._program.shared_index] = _address_of(_NEVER_CANCELLED)
+            frame.table[self._program.shared_index] = _address_of(_NEVER_CANCELLED)
             targets.begin_run(next(run_ids), 0)
         else:
-            kept = host.install(place.table, targets)
+            keep_alive = host.install(frame.table, targets)
         try:
-            if self._run(place.address):
-                raise targets.failure() or _failure(place, host)
+            if self._run(frame.address):
+                raise targets.failure() or _failure(frame, host)
         finally:
             targets.end_run()
             if targets.has_abandoned_call:
-                place.made_with = None
-                _abandoned.append((place, memory))
-        del kept  # what native code calls must live until here
+                frame.created_for = None
+                _abandoned.append((frame, memory))
+        del keep_alive  # native code calls these functions during the run
 
     def refresh_targets(self) -> None:
         """Makes later runs call the custom-call targets that are registered now."""
         if self._targets is not None and self._targets.is_outdated:
-            self._targets = CustomCallTargets(self._program, self._kept)
+            self._targets = CustomCallTargets(self._program, self._program_state)
             self._frames.clear()
 
     @property
@@ -162,19 +163,19 @@ class NativeCall:
         get none."""
         block = self._block()
         base = (_address_of(block) + ALIGNMENT - 1) & -ALIGNMENT
-        if self._is_one_small:
+        if self._has_one_small_result:
             return [block], [base]
         addresses = [base + offset for offset in self._offsets]
         memories: list[Any] = [block] * len(addresses)
         if self._large:
-            for (number, _), found in zip(self._large, self._large_blocks(), strict=True):
-                memories[number] = memory = allocator.as_ctypes(found)
+            for (number, _), large_block in zip(self._large, self._large_blocks(), strict=True):
+                memories[number] = memory = allocator.as_ctypes(large_block)
                 addresses[number] = _address_of(memory)
         return memories, addresses
 
     def counter_tables(self) -> list[CounterTable]:
         """The counters of an instrumented program, one table per concurrent call."""
-        return [place.counts for place in self._frames if place.counts is not None]
+        return [frame.counters for frame in self._frames if frame.counters is not None]
 
     def constants(self) -> dict[int, int]:
         """The entries of the address table that are the same in every run without a host: constants, and the shared
@@ -183,8 +184,8 @@ class NativeCall:
         With no more than these, the program does not poll the host for interruption.
         """
         first = 1 + len(self._program.arguments) + len(self._program.results)
-        found = {first + number: array_address(constant) for number, constant in enumerate(self._constants)}
-        return found | {self._program.shared_index: _address_of(_NEVER_CANCELLED)}
+        constants = {first + number: array_address(constant) for number, constant in enumerate(self._constants)}
+        return constants | {self._program.shared_index: _address_of(_NEVER_CANCELLED)}
 
     def trim(self) -> None:
         """Drops the arenas that no call uses."""
@@ -193,13 +194,14 @@ class NativeCall:
     def _large_blocks(self) -> list[allocator.Block]:
         """Allocates the large results, from cached blocks first. Only new memory counts against the available
         memory."""
-        kept = allocator.result_allocator()
-        found = [kept.take_cached(size) for _, size in self._large]
-        missing = sum(size for (_, size), block in zip(self._large, found, strict=True) if block is None)
+        results = allocator.result_allocator()
+        cached = [results.take_cached(size) for _, size in self._large]
+        missing = sum(size for (_, size), block in zip(self._large, cached, strict=True) if block is None)
         if missing > _UNCHECKED_BYTES:
             self._make_room(missing)
         return [
-            kept.allocate(size) if block is None else block for (_, size), block in zip(self._large, found, strict=True)
+            results.allocate(size) if block is None else block
+            for (_, size), block in zip(self._large, cached, strict=True)
         ]
 
     def _new_frame(self) -> _CallFrame:
@@ -215,30 +217,30 @@ class NativeCall:
             allocator.result_allocator().trim()
         if size > (available := available_bytes()):
             raise ExecutionError(
-                f"out of memory: {self._program.name} needs {format_bytes(self._demand())} for temporaries and "
+                f"out of memory: {self._program.name} needs {format_bytes(self._required_bytes())} for temporaries and "
                 f"results, {format_bytes(available)} are available; the largest: {self._largest()}"
             )
 
-    def _demand(self) -> int:
+    def _required_bytes(self) -> int:
         return self._program.arena_size + sum(slice_.size for slice_ in self._program.results)
 
     def _largest(self) -> str:
         """Describes the largest results and temporaries, with their instructions."""
         slices = [*self._program.results, *self._program.temporaries]
         largest = sorted(slices, key=lambda slice_: -slice_.size)[:5]
-        return ", ".join(map(_described, largest))
+        return ", ".join(map(_describe_slice, largest))
 
 
-def _failure(place: _CallFrame, host: HostCallbackHandler | None) -> BaseException:
+def _failure(frame: _CallFrame, host: HostCallbackHandler | None) -> BaseException:
     """The error for which native code returned early."""
-    error = place.interruption.take_error()
+    error = frame.interruption.take_error()
     if error is not None:
         return error
     assert host is not None, "only operations of the host fail"
     return host.failure()
 
 
-def _described(slice_: BufferSlice) -> str:
+def _describe_slice(slice_: BufferSlice) -> str:
     name = slice_.name or f"result {slice_.number}"
     return f"{name} {slice_.shape.to_text(layout=False)} {format_bytes(slice_.size)}"
 
@@ -249,7 +251,7 @@ def array_address(array: np.ndarray[Any, Any]) -> int:
     return address
 
 
-def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     copy = allocator.result_allocator().allocate(array.nbytes).view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
