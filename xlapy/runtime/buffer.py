@@ -41,10 +41,10 @@ def array_type(shape: Shape) -> ArrayType:
     """Returns the `ArrayType` of an array shape. Its layout is ignored."""
     key = (shape.element_type, shape.dimensions)
     with _types_lock:
-        found = _types.get(key)
-        if found is None:
-            found = _types[key] = ArrayType(*key)
-        return found
+        type = _types.get(key)
+        if type is None:
+            type = _types[key] = ArrayType(*key)
+        return type
 
 
 class Buffer:
@@ -190,9 +190,9 @@ class Buffer:
         return self.array[index]
 
     def __repr__(self) -> str:
-        brief = self._type.shape.to_text(layout=False)
-        shown = self._deletion_reason if self.is_deleted() else np.array2string(self.array, threshold=20)
-        return f"Buffer({brief}, {shown})"
+        shape = self._type.shape.to_text(layout=False)
+        contents = self._deletion_reason if self.is_deleted() else np.array2string(self.array, threshold=20)
+        return f"Buffer({shape}, {contents})"
 
 
 _new = object.__new__

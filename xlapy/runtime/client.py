@@ -109,16 +109,16 @@ class Client:
         `InvalidArgumentError` for damaged data, and for data of another version of xlapy or another platform;
         `UnsupportedError` if this processor lacks features that the code needs.
         """
-        found = read_executable(data)
-        source, donated = found.source, found.donated
-        if found.platform != self.platform:
+        serialized = read_executable(data)
+        source, donated = serialized.source, serialized.donated
+        if serialized.platform != self.platform:
             raise InvalidArgumentError(
-                f"{source.name} was compiled for the platform {found.platform}, this client is for {self.platform}"
+                f"{source.name} was compiled for the platform {serialized.platform}, this client is for {self.platform}"
             )
         replicas, partitions = check_device_counts(
-            source.name, found.num_replicas, found.num_partitions, len(self.devices)
+            source.name, serialized.num_replicas, serialized.num_partitions, len(self.devices)
         )
-        program = self._backend.load(found.program, source, partitions, donated)
+        program = self._backend.load(serialized.program, source, partitions, donated)
         devices = self.devices[: replicas * partitions]
         return Executable(source, program, self.platform, devices, replicas, partitions, donated)
 

@@ -95,12 +95,12 @@ class Executable:
             raise InvalidArgumentError(
                 f"{self.name} runs on {len(self.devices)} devices, given arguments for {len(arguments)}"
             )
-        values = [self._device_values(device, given) for device, given in enumerate(arguments)]
-        for given in arguments:
-            self._delete_donated(given)
+        values = [self._device_values(device, own) for device, own in enumerate(arguments)]
+        for device_arguments in arguments:
+            self._delete_donated(device_arguments)
         results = self.program.execute_sharded(values, self.devices, observer)
-        everything = [] if self.program.fresh_results else [value for given in values for value in given]
-        return [wrap_result(result, everything) for result in results]
+        all_values = [] if self.program.fresh_results else [value for own in values for value in own]
+        return [wrap_result(result, all_values) for result in results]
 
     def _delete_donated(self, arguments: Sequence[Any]) -> None:
         for leaf, buffer in donated_buffers(self.donated, arguments):
@@ -113,7 +113,7 @@ class Executable:
     def _device_values(self, device: int, arguments: Sequence[Any]) -> list[Any]:
         if isinstance(arguments, str) or not isinstance(arguments, Sequence):
             raise InvalidArgumentError(
-                f"execute_sharded takes a list of arguments a device, given {type(arguments).__name__} for {device}"
+                f"execute_sharded takes a list of arguments per device, given {type(arguments).__name__} for {device}"
             )
         try:
             return self.parameter_values(arguments)

@@ -69,8 +69,8 @@ class Roofline:
         """The least time to read and write so many bytes with a working set of `footprint` bytes (by default their
         sum)."""
         share = (read + written if footprint is None else footprint) / self.threads
-        found = next((b for b in self.bandwidths if share <= 2 * b.size), self.bandwidths[-1])
-        return read / found.read + written / found.write
+        bandwidth = next((b for b in self.bandwidths if share <= 2 * b.size), self.bandwidths[-1])
+        return read / bandwidth.read + written / bandwidth.write
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,12 @@ def machine_roofline(*, anew: bool = False) -> Machine:
     """Returns the machine's rooflines from the file, or measures them, which takes about two seconds. anew: always
     measure."""
     path = _path()
-    found = None if anew or path is None else _read(path)
-    if found is None:
-        found = _measure()
+    machine = None if anew or path is None else _read(path)
+    if machine is None:
+        machine = _measure()
         if path is not None:
-            _write(path, found)
-    return found
+            _write(path, machine)
+    return machine
 
 
 def ticks() -> int:

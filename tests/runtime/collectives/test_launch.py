@@ -83,7 +83,7 @@ def test_arguments_are_checked_per_device() -> None:
         executable.execute_sharded([[1]])
     with pytest.raises(InvalidArgumentError, match=r"device 1: parameter 0 \(p\) takes f32\[\]"):
         executable.execute_sharded([[1], [np.zeros(())]])
-    with pytest.raises(InvalidArgumentError, match="takes a list of arguments a device, given int for 1"):
+    with pytest.raises(InvalidArgumentError, match="takes a list of arguments per device, given int for 1"):
         executable.execute_sharded([[1], 2])
     with pytest.raises(InvalidArgumentError, match="m runs on 2 devices: give each its arguments by execute_sharded"):
         executable(1)

@@ -257,7 +257,7 @@ def test_a_damaged_entry_is_compiled_and_written_anew(folder, compiled, caplog):
         run()
         assert len(compiled) == number + 2
         assert path.read_bytes() == whole
-    assert "cached is compiled anew" in caplog.text
+    assert "cached is compiled again" in caplog.text
     run()
     assert len(compiled) == len(damages(whole)) + 1
 
@@ -278,7 +278,7 @@ def test_a_directory_in_the_place_of_an_entry(folder, compiled, caplog):
     path.unlink()
     path.mkdir()
     run()
-    assert len(compiled) == 2 and "could not be kept" in caplog.text
+    assert len(compiled) == 2 and "could not be stored" in caplog.text
 
 
 # -- directories and disks

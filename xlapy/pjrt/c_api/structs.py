@@ -250,27 +250,28 @@ _BARE = ("LogicalDeviceIds", *PROFILER_ENTRIES[3:])
 
 
 @functools.cache
-def _table() -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = {}
+def _parsed_fields() -> dict[str, list[tuple[str, str]]]:
+    """Parses `_FIELDS`: the fields of each structure, with their kinds."""
+    structures: dict[str, list[tuple[str, str]]] = {}
     name = ""
     for word in _FIELDS.split():
         if word.endswith(":"):
             name = word[:-1]
-            found[name] = []
+            structures[name] = []
         else:
             field, _, kind = word.partition(":")
-            found[name].append((field, kind))
-    return found
+            structures[name].append((field, kind))
+    return structures
 
 
 def fields(name: str) -> list[str]:
     """The fields of a structure in order, after `struct_size` and `extension_start`."""
-    return [field for field, _ in _table()[name]]
+    return [field for field, _ in _parsed_fields()[name]]
 
 
 @functools.cache
 def structure(name: str) -> Any:
     """The structure as a `ctypes` class. Setting an unknown field is an error."""
-    rows = [(field, _TYPES[kind]) for field, kind in _table()[name]]
+    rows = [(field, _TYPES[kind]) for field, kind in _parsed_fields()[name]]
     head = [] if name in _BARE else [("struct_size", ctypes.c_uint64), ("extension_start", ctypes.c_uint64)]
     return type(name, (ctypes.Structure,), {"_fields_": [*head, *rows], "__slots__": ()})

@@ -183,15 +183,15 @@ def _with_orders(module: Module, placement: Placement, arguments: _Attributes, r
         return placement
     shape = module.entry_computation.program_shape
     leaves = shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
-    given = [
+    parameter_orders = [
         _order(one.get(_LAYOUT_ATTRIBUTE, ""), rank_of_parameter(leaf))
         for one, leaf in zip(arguments, shape.parameters, strict=True)
     ]
-    wanted = [
+    result_orders = [
         natural if one.get(_LAYOUT_ATTRIBUTE) == "auto" else _order(one.get(_LAYOUT_ATTRIBUTE, ""), leaf.rank)
-        for one, leaf, natural in zip(results, leaves, natural_orders(module, given), strict=True)
+        for one, leaf, natural in zip(results, leaves, natural_orders(module, parameter_orders), strict=True)
     ]
-    return replace(placement, parameter_orders=tuple(given), result_orders=tuple(wanted))
+    return replace(placement, parameter_orders=tuple(parameter_orders), result_orders=tuple(result_orders))
 
 
 def _order(text: str, rank: int) -> Order:

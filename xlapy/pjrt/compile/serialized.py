@@ -69,8 +69,8 @@ def deserialize_executable(data: bytes, options: bytes = b"") -> LoadedExecutabl
         parameters, results = (_shardings(container.header[name]) for name in ("parameters", "results"))
         orders = (_orders(container.header[name]) for name in ("parameter_orders", "result_orders"))
         placement = Placement(parameters, results, tuple(map(str, container.header["kinds"])), *orders)
-        given = container.header["traits"]
-        traits = ExecutableTraits(str(given["fingerprint"]), bool(given["is_long_running"]))
+        traits_header = container.header["traits"]
+        traits = ExecutableTraits(str(traits_header["fingerprint"]), bool(traits_header["is_long_running"]))
         adopt_named(map(str, container.header["targets"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error

@@ -12,34 +12,35 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import array, dlpack
+from jax._src import array as jax_array
+from jax._src import dlpack
 
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 
 _original_to_dlpack = dlpack._to_dlpack
-_original_device = array.ArrayImpl.__dlpack_device__
+_original_device = jax_array.ArrayImpl.__dlpack_device__
 
 
 def patch_dlpack(is_default: bool) -> None:
     """Patches JAX. is_default: whether imported host arrays become arrays of this platform rather than of JAX's CPU."""
     dlpack._to_dlpack = to_dlpack
-    array.ArrayImpl.__dlpack_device__ = device_of
+    jax_array.ArrayImpl.__dlpack_device__ = device_of
     if is_default:
         dlpack._DL_DEVICE_TO_PLATFORM[dlpack.DLDeviceType.kDLCPU] = PLATFORM_NAME
 
 
-def device_of(given: Any) -> tuple[Any, int]:
+def device_of(array: Any) -> tuple[Any, int]:
     """The DLPack device of an array."""
-    return (dlpack.DLDeviceType.kDLCPU, 0) if given.platform() == PLATFORM_NAME else _original_device(given)
+    return (dlpack.DLDeviceType.kDLCPU, 0) if array.platform() == PLATFORM_NAME else _original_device(array)
 
 
 def to_dlpack(
-    given: Any, stream: Any = None, src_device: Any = None, device: Any = None, copy: bool | None = None
+    array: Any, stream: Any = None, src_device: Any = None, device: Any = None, copy: bool | None = None
 ) -> object:
     """Exports an array as a DLPack capsule. `ValueError` if that needs a copy although `copy` is False."""
-    if given.platform() != PLATFORM_NAME or (device is not None and device.platform != PLATFORM_NAME):
-        return _original_to_dlpack(given, stream, src_device, device, copy)
-    view = jax.device_put(np.asarray(given), jax.devices("cpu")[0])
-    if copy is False and view.unsafe_buffer_pointer() != given.unsafe_buffer_pointer():
-        raise ValueError(f"{given.shape} of {given.dtype} must be copied for DLPack, and copy=False")
+    if array.platform() != PLATFORM_NAME or (device is not None and device.platform != PLATFORM_NAME):
+        return _original_to_dlpack(array, stream, src_device, device, copy)
+    view = jax.device_put(np.asarray(array), jax.devices("cpu")[0])
+    if copy is False and view.unsafe_buffer_pointer() != array.unsafe_buffer_pointer():
+        raise ValueError(f"{array.shape} of {array.dtype} must be copied for DLPack, and copy=False")
     return _original_to_dlpack(view, stream, None, None, copy)

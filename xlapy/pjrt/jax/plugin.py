@@ -47,8 +47,8 @@ def register(is_default: bool) -> None:
 def _capsule(address: int) -> object:
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    made: object = new(address, _CAPSULE_NAME, None)
-    return made
+    capsule: object = new(address, _CAPSULE_NAME, None)
+    return capsule
 
 
 _CAPSULE_NAME = b"pjrt_c_api"

@@ -61,7 +61,7 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
 def _device_program(loaded: LoadedExecutable, program: CpuProgram, results: Sequence[Shape], number: int) -> Record:
     native_program, donated = program.compiled.program, loaded.executable.donated
     record = Record("device_program", number=number, stream=loaded.devices[number].stream)
-    loaded.kept.append(record.address)
+    loaded.kept_addresses.append(record.address)
     table = _initial_table(loaded, program, number)
     record["entry"] = program.compiled.entry
     record["table"], record["table_bytes"] = loaded.keep_words(table), 8 * len(table)

@@ -102,7 +102,7 @@ def load_executable(
             f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}"
         )
     loaded = LoadedExecutable(executable, options, options_bytes, traits, Record("executable"), placement=placement)
-    loaded.kept.append(loaded.record.address)
+    loaded.kept_addresses.append(loaded.record.address)
     _describe(loaded)
     program = executable.program
     if isinstance(program, CpuProgram) and runs_natively(program):
@@ -186,7 +186,7 @@ def sweep_destroyed(_: Any) -> None:
         _destroyed[:] = [one for one in _destroyed if one not in ended]
     for one in ended:
         native().free_spare_memory(one.record.address)
-        records.forget(*one.kept)
+        records.forget(*one.kept_addresses)
 
 
 @entry("LoadedExecutable_Delete")

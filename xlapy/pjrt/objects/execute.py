@@ -59,8 +59,8 @@ def loaded_executable_execute(args: Any) -> int | None:
         return int(native().LoadedExecutable_Execute(ctypes.addressof(args)) or 0)
     arguments_by_device = _argument_handles(loaded, args)
     options = structure("ExecuteOptions").from_address(args.options)
-    kept = read_words(options.non_donatable_input_indices, options.num_non_donatable_input_indices)
-    donated = [number for number in donated_parameters(loaded.executable) if number not in kept]
+    retained = read_words(options.non_donatable_input_indices, options.num_non_donatable_input_indices)
+    donated = [number for number in donated_parameters(loaded.executable) if number not in retained]
     for handles in arguments_by_device:
         _check_arguments(loaded, handles, donated)
     begin = native().ticks()
@@ -83,11 +83,11 @@ def _argument_handles(loaded: LoadedExecutable, args: Any) -> list[list[int]]:
         raise InvalidArgumentError(
             f"{executable.name} runs on {len(loaded.devices)} devices, given arguments for {args.num_devices}"
         )
-    wanted = len(executable.program_shape.parameters)
-    if args.num_args != wanted:
-        raise InvalidArgumentError(f"{executable.name} takes {wanted} arguments, given {args.num_args}")
-    rows = read_words(args.argument_lists, args.num_devices) if wanted else [0] * args.num_devices
-    return [read_words(row, wanted) for row in rows]
+    expected = len(executable.program_shape.parameters)
+    if args.num_args != expected:
+        raise InvalidArgumentError(f"{executable.name} takes {expected} arguments, given {args.num_args}")
+    rows = read_words(args.argument_lists, args.num_devices) if expected else [0] * args.num_devices
+    return [read_words(row, expected) for row in rows]
 
 
 def _check_arguments(loaded: LoadedExecutable, handles: Sequence[int], donated: Sequence[int]) -> None:

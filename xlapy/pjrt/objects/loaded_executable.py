@@ -44,14 +44,14 @@ class ExecutableTraits:
 
 @dataclass(eq=False)
 class LoadedExecutable:
-    """An executable behind its handle. kept: addresses of the objects that its record points to, freed with it."""
+    """An executable behind its handle. kept_addresses: objects that its record points to, which are freed with it."""
 
     executable: Executable
     options: CompileOptions
     options_bytes: bytes
     traits: ExecutableTraits
     record: Record
-    kept: list[int] = field(default_factory=list[int])
+    kept_addresses: list[int] = field(default_factory=list[int])
     program_bytes: bytes | None = None
     placement: Placement = field(default_factory=Placement)
     device_programs: list[Record] = field(default_factory=list[Record])
@@ -84,13 +84,13 @@ class LoadedExecutable:
 
     def keep_words(self, values: list[int]) -> int:
         """Returns the address of an array of words that lives as long as the record."""
-        self.kept.append(records.words(values))
-        return self.kept[-1]
+        self.kept_addresses.append(records.words(values))
+        return self.kept_addresses[-1]
 
     def keep_text(self, value: str) -> tuple[int, int]:
         """Returns address and size of a string that lives as long as the record."""
         address, size = records.text(value)
-        self.kept.append(address)
+        self.kept_addresses.append(address)
         return address, size
 
     def keep_bytes(self, data: bytes) -> tuple[int, int]:
@@ -99,8 +99,8 @@ class LoadedExecutable:
 
     def keep(self, value: Any) -> int:
         """Keeps a `ctypes` object alive as long as the record; returns its address."""
-        self.kept.append(records.keep(value))
-        return self.kept[-1]
+        self.kept_addresses.append(records.keep(value))
+        return self.kept_addresses[-1]
 
 
 @dataclass(eq=False)

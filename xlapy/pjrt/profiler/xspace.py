@@ -167,18 +167,18 @@ class _Writer:
 
     def _stats(self, clock: ProfilingCounter) -> dict[str, Stat]:
         """The stats of a thunk under the names of XLA's own profiles."""
-        found = [self._instructions[name] for name in clock.instructions if name in self._instructions]
+        instructions = [self._instructions[name] for name in clock.instructions if name in self._instructions]
         stats: dict[str, Stat] = {"program_id": self._executable.number}
-        if found:
+        if instructions:
             optional = {
-                "hlo_category": _category(found[0]),
-                "tf_op": framework_name_of(found[0]),
-                "source": source_of(found[0]),
-                "long_name": line_of(found[0]),
+                "hlo_category": _category(instructions[0]),
+                "tf_op": framework_name_of(instructions[0]),
+                "source": source_of(instructions[0]),
+                "long_name": line_of(instructions[0]),
             }
             stats |= {name: text for name, text in optional.items() if text}
         if not clock.nested:  # the costs of loops and branches are those of the thunks in them
-            cost = sum((self._costs[one] for one in found), Cost())
+            cost = sum((self._costs[one] for one in instructions), Cost())
             stats |= {"flops": cost.flops + cost.transcendentals, "bytes_accessed": cost.bytes_accessed}
         return stats
 

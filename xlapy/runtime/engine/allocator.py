@@ -42,14 +42,14 @@ class Allocator:
             return _new(size)
         rounded = round_up(size)
         with self._lock:
-            found = self._find_free(rounded)
-            return _aligned(self._allocate_block(rounded) if found is None else found, size)
+            block = self._find_free(rounded)
+            return _aligned(self._allocate_block(rounded) if block is None else block, size)
 
     def take_cached(self, size: int) -> Block | None:
         """Like `allocate`, but returns a cached free block only; None if there is none."""
         with self._lock:
-            found = self._find_free(round_up(size))
-            return None if found is None else _aligned(found, size)
+            block = self._find_free(round_up(size))
+            return None if block is None else _aligned(block, size)
 
     def trim(self) -> int:
         """Returns free blocks to the system; returns their size in bytes."""

@@ -80,11 +80,11 @@ def _array_value(shape: Shape, argument: Any, where: str) -> np.ndarray[Any, Any
     return value
 
 
-def dimensions_fit(given: Sequence[int], shape: Shape) -> bool:
+def dimensions_fit(sizes: Sequence[int], shape: Shape) -> bool:
     """Whether an array of these sizes matches a shape: sizes are equal, or at most the bound in a dynamic dimension."""
-    if len(given) != shape.rank:
+    if len(sizes) != shape.rank:
         return False
-    rows = zip(given, shape.dimensions, shape.dynamic_dimensions, strict=True)
+    rows = zip(sizes, shape.dimensions, shape.dynamic_dimensions, strict=True)
     return all(size == bound or (dynamic and size < bound) for size, bound, dynamic in rows)
 
 
@@ -102,8 +102,8 @@ def _from_python(argument: Any, element_type: PrimitiveType, where: str) -> np.n
         back = converted.astype(array.dtype) if array.dtype.kind in "biu" else array
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{where}: {error}") from error
-    given = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}[array.dtype.kind]
-    if array.size and given > _number_kind(element_type):
+    kind = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}[array.dtype.kind]
+    if array.size and kind > _number_kind(element_type):
         raise InvalidArgumentError(f"{where} takes {element_type}, given the {array.dtype.name} value {shown}")
     if _number_kind(element_type) < 2 and not np.array_equal(back, array):
         raise InvalidArgumentError(f"{where}: {shown} does not fit {element_type}")

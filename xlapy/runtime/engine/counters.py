@@ -38,9 +38,9 @@ class CounterTable:
     def events(self) -> Array:
         """s64[events, 5]: the counter, whether the event is a piece of its parallel loop, the thread, ticks at begin
         and at end."""
-        found = self._events[: min(int(self._table[1]), len(self._events))]
-        clocks, which = np.divmod((found[:, 0] - self.address) // 8 - HEADER_WORDS, COUNTER_WORDS)
-        return np.column_stack([clocks, which == 2, found[:, 1:]])
+        events = self._events[: min(int(self._table[1]), len(self._events))]
+        clocks, which = np.divmod((events[:, 0] - self.address) // 8 - HEADER_WORDS, COUNTER_WORDS)
+        return np.column_stack([clocks, which == 2, events[:, 1:]])
 
     def clear(self) -> None:
         """Resets all counters and events."""

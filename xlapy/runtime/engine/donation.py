@@ -69,13 +69,13 @@ def _checked(module: Module, donate: Iterable[int]) -> list[int]:
 def donated_buffers(donated: Sequence[DonatedLeaf], arguments: Sequence[Any]) -> list[tuple[DonatedLeaf, Buffer]]:
     """Returns the buffers that a call donates. Donated arguments that are not buffers stay the caller's.
 
-    `InvalidArgumentError` for a buffer that is also given for another parameter.
+    `InvalidArgumentError` for a buffer that is also donated_pairs for another parameter.
     """
-    found = [(leaf, _leaf(arguments[leaf.parameter], leaf.path)) for leaf in donated]
-    given = [(leaf, buffer) for leaf, buffer in found if isinstance(buffer, Buffer)]
-    if given:
-        _check_once(given, arguments)
-    return given
+    arguments_of_leaves = [(leaf, _leaf(arguments[leaf.parameter], leaf.path)) for leaf in donated]
+    donated_pairs = [(leaf, buffer) for leaf, buffer in arguments_of_leaves if isinstance(buffer, Buffer)]
+    if donated_pairs:
+        _check_once(donated_pairs, arguments)
+    return donated_pairs
 
 
 def _leaf(argument: Any, path: Sequence[int]) -> Any:
@@ -84,11 +84,11 @@ def _leaf(argument: Any, path: Sequence[int]) -> Any:
     return argument
 
 
-def _check_once(given: Sequence[tuple[DonatedLeaf, Buffer]], arguments: Sequence[Any]) -> None:
+def _check_once(donated_pairs: Sequence[tuple[DonatedLeaf, Buffer]], arguments: Sequence[Any]) -> None:
     uses: dict[int, int] = {}
     for buffer in _buffers(arguments):
         uses[id(buffer)] = uses.get(id(buffer), 0) + 1
-    for leaf, buffer in given:
+    for leaf, buffer in donated_pairs:
         if uses[id(buffer)] > 1:
             raise InvalidArgumentError(
                 f"{leaf.where} is donated, but its buffer "

@@ -102,8 +102,8 @@ class CompileCache:
 
     def entries(self) -> list[CacheEntry]:
         """All programs, most recently used first."""
-        found = [entry for entry in self._files() if entry.path.name.endswith(_ENDING)]
-        return sorted(found, key=lambda entry: -entry.used)
+        entries = [entry for entry in self._files() if entry.path.name.endswith(_ENDING)]
+        return sorted(entries, key=lambda entry: -entry.used)
 
     def name_of(self, entry: CacheEntry) -> str:
         """The name of an entry's program."""
@@ -231,7 +231,7 @@ def _load(cache: CompileCache, key: str, module: Module) -> LoadedProgram | None
         compiled = edit.clone_module(module)  # users may modify their module
         loaded = deserialize_program(program, lambda: compiled)
     except (XlaError, OSError) as error:
-        logger.warning("%s is compiled anew, %s cannot be used: %s", module.name, cache.folder / key, error)
+        logger.warning("%s is compiled again, %s cannot be used: %s", module.name, cache.folder / key, error)
         return None
     logger.info("%s was compiled before: %s", module.name, key)
     return loaded
@@ -242,7 +242,7 @@ def _store(cache: CompileCache, key: str, compiled: Compiled) -> Compiled:
     try:
         cache.put(key, name, serialize_program(compiled))
     except OSError as error:
-        logger.warning("%s could not be kept in %s: %s", name, cache.folder, error)
+        logger.warning("%s could not be stored in %s: %s", name, cache.folder, error)
     return compiled
 
 
