@@ -118,8 +118,8 @@ def test_passes_of_users(monkeypatch):
         ({"name": "simplify"}, r"there is a pass 'simplify' already: xlapy.passes.simplify.Simplify"),
         ({"name": "dce"}, r"'dce' is not the name of a pass: those are words joined by hyphens, no alias"),
         ({"name": "two words"}, r"'two words' is not the name of a pass"),
-        ({"name": 3}, r"Odd is no pass: a pass is a dataclass with a name, a string, and a method run"),
-        ({"name": "odd", "run": None}, r"Odd is no pass"),
+        ({"name": 3}, r"Odd is not a pass: a pass is a dataclass with a name, a string, and a method run"),
+        ({"name": "odd", "run": None}, r"Odd is not a pass"),
         ({"name": "odd", "__annotations__": {"size": int}}, r"pass odd: every option needs a default"),
     ],
 )

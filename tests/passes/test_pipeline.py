@@ -78,7 +78,7 @@ def test_runs_tell_the_round_of_their_group():
     pipeline = Pipeline(
         [*parse_passes("dce"), group],
         on_start=lambda number, pass_, round_: started.append((number, pass_.name, round_)),
-        on_pass=lambda event: ended.append((event.number, event.round)),
+        on_pass=lambda event: ended.append((event.number, event.iteration)),
     )
     pipeline.run(parse_hlo(TEXT))
     cse = "merge-common-subexpressions"
@@ -91,7 +91,7 @@ def test_a_group_that_never_rests_is_stopped():
     group = Fixpoint(limit=5, passes=(Rename(count=100),))
     assert group.run(module)
     assert module.entry_computation.root_instruction.name == "r5"
-    with pytest.raises(PassError, match="the passes rename still change m after 5 rounds"):
+    with pytest.raises(PassError, match="the passes rename still change m after 5 iterations"):
         checked(group).run(module)
 
 
@@ -109,7 +109,7 @@ def test_a_change_that_was_none_is_found():
 
 
 def test_a_broken_module_names_the_pass():
-    with pytest.raises(PassError, match=r"pass break left m broken: .*r \(abs\).* declared token"):
+    with pytest.raises(PassError, match=r"pass break left m invalid: .*r \(abs\).* declared token"):
         checked(Break()).run(parse_hlo(TEXT))
 
 

@@ -1,4 +1,4 @@
-"""Passes: changes of a module that keep what it computes, and the pipeline that runs them."""
+"""Passes: transformations of a module that keep what it computes, and the pipeline that runs them."""
 
 from xlapy.passes.catalogue import CATALOGUE, parse_passes, register_pass
 from xlapy.passes.pass_ import Pass, pass_text

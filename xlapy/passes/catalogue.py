@@ -1,6 +1,7 @@
-"""The passes by name, and lists of passes read from text.
+"""The table of passes by name, and pipelines parsed from text.
 
-Owns: the table of names, XLA's own names for the same things, passes of users. Must not know: how passes are run.
+Responsible for names, for aliases by XLA's own names, and for passes that users register. Does not depend on how passes
+are run.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _CLASSES: tuple[type[Any], ...] = (
 _known: dict[str, type[Any]] = {kind.name: kind for kind in _CLASSES}
 
 CATALOGUE: Mapping[str, type[Any]] = MappingProxyType(_known)
-"""Every pass by its name."""
+"""Maps the name of each pass to its class."""
 
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
@@ -71,25 +72,25 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "dynamic-padder": ResolveDynamicDimensions.name,
     }
 )
-"""Short names and those of XLA -> the name of the pass. Underscores are read as hyphens."""
+"""Maps short names and XLA's names to the names of passes. Underscores in names are read as hyphens."""
 
 
 _Kind = TypeVar("_Kind", bound=type[Any])
 
 
 def register_pass(kind: _Kind) -> _Kind:
-    """Makes a pass known by its name, for `parse_passes` and the command line; returns the class: a decorator.
+    """Class decorator that registers a pass for `parse_passes` and the command line.
 
-    `InvalidArgumentError` for a class that is no pass, and for a name that is taken by another class.
+    Raises `InvalidArgumentError` for a class that is not a pass, and for a name that another class has.
     """
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not callable(getattr(kind, "run", None)) or not is_dataclass(kind):
         raise InvalidArgumentError(
-            f"{kind.__name__} is no pass: a pass is a dataclass with a name, a string, and a method run(module)"
+            f"{kind.__name__} is not a pass: a pass is a dataclass with a name, a string, and a method run(module)"
         )
     if any(f.default is MISSING and f.default_factory is MISSING for f in fields(kind)):
         raise InvalidArgumentError(f"pass {name}: every option needs a default")
-    if pass_of_text(name) != name or not re.fullmatch(r"[A-Za-z][\w\-]*", name):
+    if canonical_pass_name(name) != name or not re.fullmatch(r"[A-Za-z][\w\-]*", name):
         raise InvalidArgumentError(f"{name!r} is not the name of a pass: those are words joined by hyphens, no alias")
     known = _known.get(name)
     if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
@@ -98,15 +99,15 @@ def register_pass(kind: _Kind) -> _Kind:
     return kind
 
 
-def pass_of_text(name: str) -> str:
-    """The name of the pass that text means by a name: underscores are hyphens, aliases are what they stand for."""
+def canonical_pass_name(name: str) -> str:
+    """Returns the name of a pass from its name in text, which may be an alias or have underscores for hyphens."""
     name = name.replace("_", "-")
     return ALIASES.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
 class PassRow:
-    """A pass as a list shows it; options with their defaults."""
+    """A row of the list of passes. options: maps each option to its default."""
 
     name: str
     aliases: tuple[str, ...]
@@ -115,12 +116,15 @@ class PassRow:
 
 
 def parse_passes(text: str) -> list[Pass]:
-    """The passes of `a,b{option=1},fixpoint(c,d)`; `InvalidArgumentError` names what is wrong and what is near."""
+    """Parses passes such as `a,b{option=1},fixpoint(c,d)`.
+
+    Raises `InvalidArgumentError` for syntax errors and unknown names, with similar names.
+    """
     return [_make(part) for part in parse_pass_list(text)]
 
 
 def _make(text: PassText) -> Pass:
-    name = pass_of_text(text.name)
+    name = canonical_pass_name(text.name)
     kind = CATALOGUE.get(name)
     if kind is None:
         known = sorted({*CATALOGUE, *ALIASES})
@@ -136,7 +140,7 @@ def _make(text: PassText) -> Pass:
 
 
 def list_passes() -> list[PassRow]:
-    """Every pass by name, with the first line of its documentation."""
+    """Returns all passes sorted by name, with the first line of their docstrings."""
     rows: list[PassRow] = []
     for name, kind in sorted(CATALOGUE.items()):
         aliases = tuple(alias for alias, meant in ALIASES.items() if meant == name)

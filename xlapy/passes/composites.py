@@ -1,7 +1,8 @@
-"""Operations that only CHLO has, as calls of what they expand to: for readers that know StableHLO alone.
+"""Outlines operations that StableHLO lacks: replaces them by calls of computations to which they expand.
 
-Those that have a name and plain attributes in CHLO say so: the call is a composite, which is the operation again for
-those who know it. Owns: which operations, how they are outlined. Must not know: how StableHLO is written.
+If CHLO has the operation, the call is a composite that names it, and readers that know CHLO get the operation back.
+
+Responsible for which operations are outlined and how. Does not depend on how StableHLO is written.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _FUNCTIONS = {
 
 
 def with_composites(module: Module) -> Module:
-    """The module itself, or a copy in which such operations are calls of functions.
+    """Returns a copy in which such operations are calls, or the module itself if it has none.
 
-    Functions of complex numbers stay what they are.
+    Operations on complex numbers are not outlined.
     """
     if not any(map(_is_outlined, module.instructions())):
         return module
@@ -64,7 +65,7 @@ def _is_outlined(instruction: Instruction) -> bool:
 
 
 def _copied(instruction: Instruction, module: Module) -> Computation:
-    """A computation that is nothing but a copy of an instruction, to be expanded."""
+    """Adds a computation that consists of a copy of an instruction, which is expanded later."""
     inner = edit.add_computation(module, f"{instruction.op.name.replace('-', '_')}.impl")
     parameters = [_parameter(inner, number, operand) for number, operand in enumerate(instruction.operands)]
     edit.set_root(inner, edit.clone_instruction(instruction, inner, parameters))
@@ -76,7 +77,7 @@ def _decomposition(op: OpDef, shape: Shape, module: Module) -> Computation:
     function = builder.build(_FUNCTIONS[op](parameter(builder, 0, shape, "x")))
     inner = edit.clone_computation(function.module.entry_computation, module)
     for instruction in inner:
-        instruction.metadata = None  # where it was built is no place in the program
+        instruction.metadata = None  # it would name the place where this function built it
     return inner
 
 
@@ -100,7 +101,7 @@ def _parameter(inner: Computation, number: int, operand: Instruction) -> Instruc
 
 
 def _composite(instruction: Instruction) -> dict[str, str]:
-    """What a composite says of itself; nothing where CHLO has not the very operation."""
+    """Returns the frontend attributes of a composite; empty if CHLO does not have the operation."""
     if instruction.op in _FUNCTIONS:
         return {"composite.name": f"chlo.{instruction.op.name}", "composite.version": "1"}
     if instruction.op is not opcodes.TOPK or not instruction.attributes_as(TopKAttributes).largest:

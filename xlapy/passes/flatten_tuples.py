@@ -1,6 +1,6 @@
-"""The pass that takes tuples apart where they are only carried around.
+"""The pass that flattens nested tuples in the state of loops and in operands and results of branches and calls.
 
-Owns: nested tuples in the state of loops, in branches and calls. Making and reading tuples is `algebra/tuples.py`.
+Rewrites of tuples and get-tuple-elements themselves are in `algebra/tuples.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RULES = (tuples.get_element_of_tuple, tuples.get_element_of_constant, tuples.tu
 
 @dataclass(frozen=True)
 class FlattenTuples:
-    """Makes loops, conditionals and calls carry flat tuples, and removes tuples that are made only to be taken apart.
+    """Makes loops, conditionals and calls carry flat tuples, and removes tuples whose elements only are used.
 
     Instructions with a sharding keep their shape, and so does the entry computation.
     """
@@ -44,12 +44,12 @@ class FlattenTuples:
     def run(self, module: Module) -> bool:
         changed = False
         for computation in editable_computations(module):
-            if computation.module is None:  # was copied to another signature
+            if computation.module is None:  # replaced by a copy with another signature
                 continue
             for instruction in computation.instructions:
                 changed |= instruction.parent is not None and not is_dead(instruction) and _flatten(instruction)
             changed |= simplify_computation(computation, rules=_RULES)
-        for computation in editable_computations(module):  # copies too
+        for computation in editable_computations(module):  # the copies too
             changed |= simplify_computation(computation, rules=_RULES)
         return update_schedule(module, changed)
 
@@ -75,7 +75,7 @@ def _flatten_while(loop: Instruction) -> bool:
     condition, body = loop.computations
     computations = [_copy(condition, [state], flat_result=False), _copy(body, [state], flat_result=True)]
     made = write.add(opcodes.WHILE, init, computations=computations, shape=state)
-    _put_in_place(write, loop, made)
+    _replace_by_flat(write, loop, made)
     return True
 
 
@@ -95,12 +95,12 @@ def _flatten_conditional(conditional: Instruction) -> bool:
         branches.append(_copy(branch, [shape], flat_result=has_nested_tuples(conditional.shape)))
     shape = flat_shape(conditional.shape) if has_nested_tuples(conditional.shape) else conditional.shape
     made = write.add(opcodes.CONDITIONAL, index, *flat_operands, computations=branches, shape=shape)
-    _put_in_place(write, conditional, made)
+    _replace_by_flat(write, conditional, made)
     return True
 
 
 def _flatten_call(call: Instruction) -> bool:
-    """Every leaf becomes an operand of its own."""
+    """Makes each leaf of the operands an operand."""
     if call.attributes_as(CallAttributes).is_composite or not (
         has_nested_tuples(call.shape) or any(o.shape.is_tuple for o in call.operands)
     ):
@@ -111,7 +111,7 @@ def _flatten_call(call: Instruction) -> bool:
     called = _copy(call.computations[0], parameters, flat_result=has_nested_tuples(call.shape))
     shape = flat_shape(call.shape) if has_nested_tuples(call.shape) else call.shape
     made = write.add(opcodes.CALL, *operands, attributes=call.attributes, computations=[called], shape=shape)
-    _put_in_place(write, call, made)
+    _replace_by_flat(write, call, made)
     return True
 
 
@@ -119,7 +119,10 @@ _FLATTENERS = {opcodes.WHILE: _flatten_while, opcodes.CONDITIONAL: _flatten_cond
 
 
 def _copy(computation: Computation, shapes: Sequence[Shape], flat_result: bool) -> Computation:
-    """A copy that takes the leaves of its parameters, in flat tuples or one by one, and may return its result's."""
+    """Returns a copy whose parameters are the leaves of the old ones, in flat tuples or one by one.
+
+    flat_result: whether the copy returns the flat tuple of the result's leaves.
+    """
 
     def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
         leaves = iter([leaf for parameter in parameters for leaf in leaves_of(write, parameter)])
@@ -134,8 +137,8 @@ def _copy(computation: Computation, shapes: Sequence[Shape], flat_result: bool) 
     return clone_with_signature(computation, shapes, bind, finish)
 
 
-def _put_in_place(write: Writer, instruction: Instruction, made: Instruction) -> None:
-    """Users read the leaves put together again; what is said about the instruction holds for the one made."""
+def _replace_by_flat(write: Writer, instruction: Instruction, made: Instruction) -> None:
+    """Replaces an instruction by the flat one; users get the leaves in nested tuples again."""
     made.backend_config = instruction.backend_config
     transfer_annotations(instruction, made)
     value = made

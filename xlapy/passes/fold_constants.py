@@ -1,6 +1,6 @@
-"""The pass that evaluates what is known already.
+"""The pass that evaluates instructions with constant operands, by the interpreter.
 
-Owns: what may be evaluated and how much of it. What operations mean is the interpreter's.
+Responsible for what may be evaluated and for limits of size and work.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.interpreter import RULES, Context
 from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
-_PLAIN = frozenset(
+_TRIVIALLY_FOLDABLE = frozenset(
     {opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT, *CHEAP_TO_RECOMPUTE_OPS}
 )
 
-_STEP = 256
-"""What it costs to evaluate an instruction at all, in elements."""
+_WORK_PER_INSTRUCTION = 256
+"""The fixed work of evaluating an instruction, in the unit of its work on elements."""
 
-_DEEPEST = 50
-"""How deep calls may be inside each other, since the interpreter follows them by recursion."""
+_MAX_CALL_DEPTH = 50
+"""Calls nested deeper are not evaluated, because the interpreter follows calls by recursion."""
 
 
 class _OverBudgetError(Exception):
-    """An evaluation took more work than it may."""
+    """An evaluation exceeded its work budget."""
 
 
 @dataclass(frozen=True)
 class FoldConstants:
     """Evaluates instructions whose operands are constants, on the interpreter.
 
-    elements: the most elements of a result, unless its operands have more together. work: about how many elements an
-    evaluation may handle; loops that take more are left. Broadcasts and iotas stay as they are, for they are cheaper
-    made than stored, but may be operands. Effects, barriers, random numbers and what differs between devices are never
-    folded.
+    elements: the maximum number of elements of a result; more are allowed if the constant operands have more. work: a
+    bound on the elements that an evaluation processes; longer loops are not evaluated. Broadcasts and iotas may be
+    operands but are not folded themselves, because they are cheaper to compute than to store. Side effects, barriers,
+    random numbers and values that differ between devices are never folded.
     """
 
     name: ClassVar[str] = "fold-constants"
@@ -70,14 +70,14 @@ class FoldConstants:
 
 
 @dataclass(frozen=True, slots=True)
-class _Inside:
-    """What a computation holds, those that it calls included."""
+class _ComputationFacts:
+    """Facts about a computation, including the computations that it calls."""
 
-    steady: bool
-    """Everything follows from the parameters."""
-    loops: bool
-    watched: bool
-    """No loop is in a computation that is applied to many elements, where nothing watches over its work."""
+    is_deterministic: bool
+    """Whether the parameters determine all values."""
+    has_loops: bool
+    has_bounded_work: bool
+    """Whether no loop is in a computation that is applied to many elements, where its work is not counted."""
     depth: int
 
 
@@ -88,35 +88,35 @@ class _Folder:
         self.elements = elements
         self.work = work
         self.effects = Effects(module)
-        self._inside: dict[Computation, _Inside] = {}
+        self._facts: dict[Computation, _ComputationFacts] = {}
         for computation in computation_post_order(module):
-            self._inside[computation] = self._look_into(computation)
+            self._facts[computation] = self._analyze(computation)
 
-    def _look_into(self, computation: Computation) -> _Inside:
-        steady, loops, watched, depth = True, False, True, 0
+    def _analyze(self, computation: Computation) -> _ComputationFacts:
+        is_deterministic, has_loops, has_bounded_work, depth = True, False, True, 0
         for instruction in computation:
-            called = [self._inside[each] for each in instruction.computations]
-            steady &= (instruction.op in _PLAIN or depends_only_on_operands(instruction)) and all(
-                each.steady for each in called
-            )
-            loops |= instruction.op is opcodes.WHILE or any(each.loops for each in called)
-            watched &= self._is_watched(instruction)
+            called = [self._facts[each] for each in instruction.computations]
+            is_deterministic &= (
+                instruction.op in _TRIVIALLY_FOLDABLE or depends_only_on_operands(instruction)
+            ) and all(each.is_deterministic for each in called)
+            has_loops |= instruction.op is opcodes.WHILE or any(each.has_loops for each in called)
+            has_bounded_work &= self._has_bounded_work(instruction)
             depth = max([depth, *(each.depth for each in called)])
-        return _Inside(steady, loops, watched, depth + 1)
+        return _ComputationFacts(is_deterministic, has_loops, has_bounded_work, depth + 1)
 
-    def _is_watched(self, instruction: Instruction) -> bool:
-        called = [self._inside[each] for each in instruction.computations]
-        at_once = instruction.op not in (opcodes.CALL, opcodes.WHILE, opcodes.CONDITIONAL)
-        return all(each.watched and not (at_once and each.loops) for each in called)
+    def _has_bounded_work(self, instruction: Instruction) -> bool:
+        called = [self._facts[each] for each in instruction.computations]
+        applies_to_elements = instruction.op not in (opcodes.CALL, opcodes.WHILE, opcodes.CONDITIONAL)
+        return all(each.has_bounded_work and not (applies_to_elements and each.has_loops) for each in called)
 
     def fold(self, instruction: Instruction) -> bool:
-        """Replaces an instruction by its value if that is known and cheap to find; whether it did."""
+        """Replaces an instruction by its value if that is known and cheap to compute; returns whether it did."""
         if not (instruction.has_users or instruction.is_root) or not self._is_foldable(instruction):
             return False
         if (
             not instruction.operands
             or not all(map(self._is_known, instruction.operands))
-            or not self._fits(instruction)
+            or not self._is_within_limits(instruction)
         ):
             return False
         values = [self._value(operand) for operand in instruction.operands]
@@ -135,7 +135,7 @@ class _Folder:
 
         def count(step: Instruction, _: Sequence[Any], __: Any) -> None:
             nonlocal spent
-            spent += _STEP + element_count(step.shape)
+            spent += _WORK_PER_INSTRUCTION + element_count(step.shape)
             if spent > self.work:
                 raise _OverBudgetError
 
@@ -143,12 +143,12 @@ class _Folder:
         return RULES.find(instruction.op)(context, instruction, values)
 
     def _is_foldable(self, instruction: Instruction) -> bool:
-        """Whether the value follows from the operands alone, here and now, in a time that is watched over."""
+        """Returns whether operands alone determine the value, and the work of its evaluation is bounded."""
         if not depends_only_on_operands(instruction) or not self.effects.is_pure(instruction):
             return False
-        called = [self._inside[each] for each in instruction.computations]
-        shallow = all(each.steady and each.depth <= _DEEPEST for each in called)
-        return shallow and self._is_watched(instruction)
+        called = [self._facts[each] for each in instruction.computations]
+        is_foldable = all(each.is_deterministic and each.depth <= _MAX_CALL_DEPTH for each in called)
+        return is_foldable and self._has_bounded_work(instruction)
 
     def _is_known(self, operand: Instruction) -> bool:
         if operand.op is opcodes.CONSTANT:
@@ -158,7 +158,7 @@ class _Folder:
         small = operand.op in CHEAP_TO_RECOMPUTE_OPS and operand.shape.is_static and operand.shape.size <= self.elements
         return small and all(map(self._is_known, operand.operands))
 
-    def _fits(self, instruction: Instruction) -> bool:
+    def _is_within_limits(self, instruction: Instruction) -> bool:
         if instruction.shape.is_dynamic:
             return False
         stored = sum(element_count(o.shape) for o in instruction.operands if o.op is opcodes.CONSTANT)
@@ -173,7 +173,7 @@ class _Folder:
 
 
 def _write_value(write: Writer, value: Any, shape: Shape) -> Instruction:
-    """A value as a constant; a tuple as constants put together."""
+    """Writes a value as a constant; a tuple as a tuple of constants."""
     if shape.is_tuple:
         elements = [_write_value(write, *each) for each in zip(value, shape.tuple_shapes, strict=True)]
         return write.add(opcodes.TUPLE, *elements, shape=shape)

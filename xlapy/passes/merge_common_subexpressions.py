@@ -1,6 +1,6 @@
-"""The pass that computes equal things once.
+"""Common subexpression elimination: the pass that merges equal instructions.
 
-Owns: which instructions are equal. Must not know: what ops mean.
+Responsible for which instructions are equal. Does not depend on the meaning of operations.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from xlapy.passes.rewrite import (
 class MergeCommonSubexpressions:
     """Replaces instructions by equal ones of the same computation.
 
-    Equal are pure instructions of one op with equal operands (in any order if the op is commutative), attributes,
-    layouts and shardings, and called computations that are equal but for names. Constants are compared bit by bit.
+    Two pure instructions are equal if they have the same op and equal operands (in any order if the op is commutative),
+    attributes, layouts, shardings and, except for names, called computations. Constants are compared bit by bit.
     """
 
     name: ClassVar[str] = "merge-common-subexpressions"
@@ -48,9 +48,9 @@ def _merge(computation: Computation, effects: Effects, numbering: StructuralNumb
     first: dict[Hashable, Instruction] = {}
     changed = False
     for instruction in post_order(computation):
-        if has_control_edges(instruction) or not effects.is_pure(instruction) or _is_unknown(instruction):
+        if has_control_edges(instruction) or not effects.is_pure(instruction) or _has_unknown_value(instruction):
             continue
-        key = (numbering.instruction_key(instruction), _operands(instruction))
+        key = (numbering.instruction_key(instruction), _operands_key(instruction))
         equal = first.setdefault(key, instruction)
         if equal is not instruction and can_replace(equal, instruction):
             replace_with_existing(instruction, equal)
@@ -58,13 +58,13 @@ def _merge(computation: Computation, effects: Effects, numbering: StructuralNumb
     return changed
 
 
-def _is_unknown(instruction: Instruction) -> bool:
-    """Sources that only seem equal: parameters, and constants whose elements text left out."""
+def _has_unknown_value(instruction: Instruction) -> bool:
+    """Returns whether equal attributes do not imply equal values: for parameters and elided constants."""
     return instruction.op is opcodes.PARAMETER or (
         instruction.op is opcodes.CONSTANT and not has_all_elements(instruction.literal)
     )
 
 
-def _operands(instruction: Instruction) -> Hashable:
+def _operands_key(instruction: Instruction) -> Hashable:
     operands = instruction.operands
     return frozenset(operands) if instruction.op.commutative and len(operands) == 2 else operands

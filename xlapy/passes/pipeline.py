@@ -1,7 +1,7 @@
-"""Runs passes one after the other, watches over them, and keeps account of them.
+"""Runs passes in order, checks them, and counts and times them.
 
-Owns: the order of runs, groups that run until nothing changes, checks after each pass, time and counts.
-Must not know: any particular pass, where texts and statistics are shown.
+Responsible for the order of runs, groups that run to a fixpoint, checks after each pass, and statistics. Does not
+depend on any particular pass, or on how texts and statistics are displayed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from xlapy.hlo.verify import verify
 from xlapy.passes.pass_ import Pass, pass_text
 from xlapy.text import PrintOptions, print_module
 
-_EVERYTHING = PrintOptions(print_large_constants=True)
+_FULL_TEXT = PrintOptions(print_large_constants=True)
 
 
 @dataclass(frozen=True)
 class Fixpoint:
-    """A group of passes that runs again and again until none of them changes the module, at most `limit` rounds."""
+    """Runs a group of passes repeatedly until none of them changes the module, for at most `limit` iterations."""
 
     name: ClassVar[str] = "fixpoint"
     limit: int = 25
@@ -38,20 +38,20 @@ class Fixpoint:
 
 @dataclass(frozen=True, slots=True)
 class PassEvent:
-    """One run of one pass, just over. number: how many runs came before it in the pipeline's run."""
+    """A finished run of a pass. number: the number of runs before it in this run of the pipeline."""
 
     number: int
     pass_: Pass
     module: Module
     changed: bool
     seconds: float
-    round: int = 0
-    """Of the innermost group that the pass is in, from 1; 0 outside of groups."""
+    iteration: int = 0
+    """The iteration of the innermost fixpoint group of the pass, from 1; 0 outside of groups."""
 
 
 @dataclass(slots=True)
 class PassStatistics:
-    """All runs of the passes of one text (name and options): how many, how many changed something, their time."""
+    """Statistics of all runs of a pass with the same options: runs, runs that changed the module, seconds."""
 
     runs: int = 0
     changes: int = 0
@@ -60,12 +60,13 @@ class PassStatistics:
 
 @dataclass
 class Pipeline:
-    """Passes in a row; itself a pass.
+    """A sequence of passes, itself a pass.
 
-    verify_each: verify the module before the first pass and after each that changes it. check_changes: print the module
-    before and after each pass and compare that with what the pass reports; tests and `xlapy opt --verify-each` do, a
-    compilation need not. on_start: called before each run of a pass with its number, the pass and the round of its
-    group. on_pass: called after it. `PassError` names the pass that broke a rule.
+    verify_each: verify the module before the first pass and after each pass that changes it. check_changes: print the
+    module before and after each pass, and compare the texts with what the pass reports; tests and `xlapy opt
+    --verify-each` set it, a compilation does not need it. on_start: called before each run of a pass with its number,
+    the pass and the iteration of its group. on_pass: called after each run. Raises `PassError` for a pass that leaves
+    the module invalid or reports wrongly whether it changed it.
     """
 
     name: ClassVar[str] = "pipeline"
@@ -76,10 +77,10 @@ class Pipeline:
     on_start: Callable[[int, Pass, int], None] | None = None
     statistics: dict[str, PassStatistics] = field(default_factory=dict[str, PassStatistics])
     _runs: int = 0
-    _round: int = 0
+    _iteration: int = 0
 
     def run(self, module: Module) -> bool:
-        self._runs = self._round = 0
+        self._runs = self._iteration = 0
         if self.verify_each:
             verify(module)
         return self._run_all(self.passes, module)
@@ -91,36 +92,36 @@ class Pipeline:
         return changed
 
     def _run_group(self, group: Fixpoint, module: Module) -> bool:
-        changed, resting, outside = False, 0, self._round
+        changed, unchanged_runs, outside = False, 0, self._iteration
         for number in range(1, group.limit + 1):
             for pass_ in group.passes:
-                self._round = number
+                self._iteration = number
                 one_changed = self._run_all([pass_], module)
-                self._round = outside
+                self._iteration = outside
                 if one_changed:
-                    changed, resting = True, 0
-                elif (resting := resting + 1) == len(group.passes):  # each has seen the module as it is
+                    changed, unchanged_runs = True, 0
+                elif (unchanged_runs := unchanged_runs + 1) == len(group.passes):  # each has run on the module as it is
                     return changed
         if self.check_changes:
             names = ", ".join(pass_.name for pass_ in group.passes)
-            raise PassError(f"the passes {names} still change {module.name} after {group.limit} rounds")
+            raise PassError(f"the passes {names} still change {module.name} after {group.limit} iterations")
         return True
 
     def _run_one(self, pass_: Pass, module: Module) -> bool:
         if self.on_start is not None:
-            self.on_start(self._runs, pass_, self._round)
-        before = print_module(module, _EVERYTHING) if self.check_changes else ""
+            self.on_start(self._runs, pass_, self._iteration)
+        before = print_module(module, _FULL_TEXT) if self.check_changes else ""
         started = time.perf_counter()
         changed = pass_.run(module)
         seconds = time.perf_counter() - started
         if self.check_changes:
-            _check_truth(pass_, module, changed, before)
+            _check_reported_change(pass_, module, changed, before)
         if changed and self.verify_each:
-            _check_soundness(pass_, module)
-        self._note(PassEvent(self._runs, pass_, module, changed, seconds, self._round))
+            _check_validity(pass_, module)
+        self._record(PassEvent(self._runs, pass_, module, changed, seconds, self._iteration))
         return changed
 
-    def _note(self, event: PassEvent) -> None:
+    def _record(self, event: PassEvent) -> None:
         self._runs += 1
         found = self.statistics.setdefault(pass_text(event.pass_), PassStatistics())
         found.runs += 1
@@ -130,8 +131,8 @@ class Pipeline:
             self.on_pass(event)
 
 
-def _check_truth(pass_: Pass, module: Module, changed: bool, before: str) -> None:
-    after = print_module(module, _EVERYTHING)
+def _check_reported_change(pass_: Pass, module: Module, changed: bool, before: str) -> None:
+    after = print_module(module, _FULL_TEXT)
     if changed == (after != before):
         return
     if changed:
@@ -146,8 +147,8 @@ def _first_difference(before: str, after: str) -> str:
     return f"line {line + 1} of its text was {shown[0]!r} and is {shown[1]!r}"
 
 
-def _check_soundness(pass_: Pass, module: Module) -> None:
+def _check_validity(pass_: Pass, module: Module) -> None:
     try:
         verify(module)
     except XlaError as error:
-        raise PassError(f"pass {pass_.name} left {module.name} broken: {error}") from error
+        raise PassError(f"pass {pass_.name} left {module.name} invalid: {error}") from error

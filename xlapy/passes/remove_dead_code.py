@@ -1,6 +1,6 @@
-"""The pass that removes what no result depends on.
+"""Dead code elimination: the pass that removes instructions and computations on which no result depends.
 
-Owns: which instructions and computations are dead. Elements of loops that nobody reads are `simplify-loops`' work.
+Unused elements of loop states are removed by `simplify_loops.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _remove_instructions(computation: Computation, effects: Effects) -> bool:
 
 
 def _remove_computations(module: Module) -> bool:
-    """Callers come before callees, so that those that only dead ones call go too."""
+    """Removes computations without callers; callers first, so that computations that only they call follow."""
     changed = False
     for computation in reversed(computation_post_order(module)):
         if not computation.callers and not computation.is_entry:

@@ -1,6 +1,6 @@
-"""The pass that rewrites operations to simpler ones, one at a time, until no rule fires.
+"""Algebraic simplification: the pass that applies rewrite rules until none matches.
 
-Owns: the order in which instructions are visited. The rules are in `algebra/<family>.py`.
+Responsible for the order in which instructions are visited. The rules are in `algebra/<family>.py`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from xlapy.passes.rewrite import (
     update_schedule,
 )
 
-_REWRITES_AN_INSTRUCTION = 100
+_MAX_REWRITES_PER_INSTRUCTION = 100
+"""If a computation takes more rewrites on average, its rewriting is assumed not to end."""
 
 
 @dataclass(frozen=True)
 class Simplify:
     """Rewrites operations to simpler ones with the same results.
 
-    layout_sensitive: nothing may stand in for a value of another layout (after layouts were assigned).
+    layout_sensitive: do not replace a value by one with another layout; set it after layout assignment.
     """
 
     name: ClassVar[str] = "simplify"
@@ -51,10 +52,10 @@ class Simplify:
 def simplify_computation(
     computation: Computation, layout_sensitive: bool = False, rules: Iterable[RewriteRule] | None = None
 ) -> bool:
-    """Applies rules (default: all) to a computation until none fires; `PassError` if they seem to go in circles."""
+    """Applies rules (default: all) to a computation until none matches. Raises `PassError` if that does not end."""
     only = None if rules is None else frozenset(rules)
-    pending = _Pending(post_order(computation))
-    left = _REWRITES_AN_INSTRUCTION * (len(computation) + 10)
+    pending = _Worklist(post_order(computation))
+    left = _MAX_REWRITES_PER_INSTRUCTION * (len(computation) + 10)
     changed = False
     while pending:
         instruction = pending.pop()
@@ -69,27 +70,27 @@ def simplify_computation(
                 pending.add(made)
                 break
         if left < 0:
-            raise PassError(f"rewrites of {computation.name} lead in circles, last of {instruction.name}")
+            raise PassError(f"rewriting of {computation.name} does not end; the last rewrite was of {instruction.name}")
     return changed
 
 
-class _Pending:
-    """Instructions to look at, first come first served, each once at a time."""
+class _Worklist:
+    """A queue of instructions to visit that holds each at most once."""
 
     def __init__(self, instructions: Iterable[Instruction]) -> None:
         self._queue: deque[Instruction] = deque()
-        self._waiting: set[Instruction] = set()
+        self._queued: set[Instruction] = set()
         self.add(instructions)
 
     def add(self, instructions: Iterable[Instruction]) -> None:
         for instruction in instructions:
-            if instruction not in self._waiting:
-                self._waiting.add(instruction)
+            if instruction not in self._queued:
+                self._queued.add(instruction)
                 self._queue.append(instruction)
 
     def pop(self) -> Instruction:
         instruction = self._queue.popleft()
-        self._waiting.discard(instruction)
+        self._queued.discard(instruction)
         return instruction
 
     def __bool__(self) -> bool:
@@ -97,7 +98,7 @@ class _Pending:
 
 
 def _may_change(instruction: Instruction) -> bool:
-    """Dead code, control edges and dynamic dimensions are others' business."""
+    """Returns whether rules may be tried; dead code, control edges and dynamic dimensions are left unchanged."""
     if instruction.parent is None or is_dead(instruction) or has_control_edges(instruction):
         return False
     if instruction.op in (opcodes.PARAMETER, opcodes.CONSTANT):
@@ -106,7 +107,7 @@ def _may_change(instruction: Instruction) -> bool:
 
 
 def _apply(rule: RewriteRule, instruction: Instruction, layout_sensitive: bool) -> list[Instruction] | None:
-    """Applies a rule; the instructions to look at again if it fired and its result may stand for the instruction."""
+    """Applies a rule; returns the instructions to visit again if it replaced the instruction, else None."""
     write = Writer(instruction)
     result = rule(write, instruction)
     if result is None:
@@ -119,11 +120,11 @@ def _apply(rule: RewriteRule, instruction: Instruction, layout_sensitive: bool) 
     else:
         write.discard()
         return None
-    return [*(i for i in (*write.created, result) if i.parent is not None), *result.users, *_lone_readers(operands)]
+    return [*(i for i in (*write.created, result) if i.parent is not None), *result.users, *_single_users(operands)]
 
 
-def _lone_readers(operands: Iterable[Instruction]) -> Iterator[Instruction]:
-    """The last users left of former operands: some rules fire where an operand has one user."""
+def _single_users(operands: Iterable[Instruction]) -> Iterator[Instruction]:
+    """Yields the only users of former operands, because some rules match operands with a single user."""
     for operand in operands:
         if operand.parent is not None and len(operand.users) == 1:
             yield operand.users[0]

@@ -1,4 +1,4 @@
-"""The pass that verifies a module between others."""
+"""The pass that verifies a module."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from xlapy.hlo.verify_layouts import verify_layouts
 
 @dataclass(frozen=True)
 class VerifyModule:
-    """Checks that the module is sound; changes nothing.
+    """Checks that the module is valid; changes nothing.
 
-    layouts: also that nothing but copies and bitcasts changes how a value lies, as is so after `assign-layouts`.
+    layouts: also check that only copies and bitcasts change layouts, as after `assign-layouts`.
     """
 
     name: ClassVar[str] = "verify-module"
     layouts: bool = False
 
     def run(self, module: Module) -> bool:
-        """False; `VerificationError` names the first broken rule."""
+        """Returns False. Raises `VerificationError` for the first violated rule."""
         verify(module)
         if self.layouts:
             verify_layouts(module)

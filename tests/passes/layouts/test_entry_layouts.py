@@ -8,7 +8,7 @@ import pytest
 from tests.passes.runner import arguments_of, body, execute
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.verify import verify
-from xlapy.passes.layouts.entry_layouts import declared, lay_out, natural_orders
+from xlapy.passes.layouts.entry_layouts import preferred_result_orders, transpose_entry_arrays, with_declared_layouts
 from xlapy.text import parse_hlo
 
 PROGRAM = """HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
@@ -27,13 +27,13 @@ ROWS, TURNED = (0, 1, 2), (2, 0, 1)
 def test_what_lies_in_memory_is_the_same_array(orders, results):
     before = parse_hlo(PROGRAM)
     after = clone_module(before)
-    lay_out(after, orders, results)
+    transpose_entry_arrays(after, orders, results)
     verify(after)
     given = arguments_of(before, 1)
     lying = [np.ascontiguousarray(array.transpose(order)) for array, order in zip(given, orders, strict=True)]
     for wanted, found, order in zip(execute(before, given), execute(after, lying), results, strict=True):
         np.testing.assert_array_equal(np.transpose(wanted, order), found)
-    read = declared(after, orders, results)
+    read = with_declared_layouts(after, orders, results)
     verify(read)
     shape = read.entry_computation.program_shape
     assert [p.layout.minor_to_major[::-1] for p in shape.parameters] == orders
@@ -43,7 +43,7 @@ def test_what_lies_in_memory_is_the_same_array(orders, results):
 
 def test_memory_is_shared_by_what_lies_alike():
     module = parse_hlo(PROGRAM)
-    lay_out(module, [TURNED, ROWS], [TURNED, TURNED])
+    transpose_entry_arrays(module, [TURNED, ROWS], [TURNED, TURNED])
     assert [alias.parameter_number for alias in module.config.input_output_alias] == [0]
     assert module.entry_computation.program_shape.to_text() == (
         "(x: f32[4,2,3], y: f32[2,3,4]) -> (f32[4,2,3], f32[4,2,3])"
@@ -52,7 +52,7 @@ def test_memory_is_shared_by_what_lies_alike():
 
 def test_a_parameter_that_is_the_result():
     module = parse_hlo("HloModule m ENTRY e { ROOT x = f32[2,3] parameter(0) }")
-    lay_out(module, [(1, 0)], [(0, 1)])
+    transpose_entry_arrays(module, [(1, 0)], [(0, 1)])
     assert body(module) == "x = f32[3,2] parameter(0)\nROOT transpose = f32[2,3] transpose(x), dimensions={1,0}"
 
 
@@ -71,9 +71,9 @@ def test_a_parameter_that_is_the_result():
 )  # fmt: skip
 def test_where_the_elements_of_a_result_are_found(line, order):
     module = parse_hlo(f"HloModule m ENTRY e {{ x = f32[2,3,4] parameter(0) {line} }}")
-    assert natural_orders(module, [ROWS]) == [order]
+    assert preferred_result_orders(module, [ROWS]) == [order]
 
 
 def test_the_order_of_a_parameter_is_found_again():
     text = "HloModule m ENTRY e { x = f32[2,3,4] parameter(0) ROOT r = f32[4,2,3] transpose(x), dimensions={2,0,1} }"
-    assert natural_orders(parse_hlo(text), [TURNED]) == [(0, 1, 2)]
+    assert preferred_result_orders(parse_hlo(text), [TURNED]) == [(0, 1, 2)]

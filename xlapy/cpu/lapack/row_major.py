@@ -14,7 +14,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
 from xlapy.opcodes.requirements import agrees
-from xlapy.passes.layouts.layout_copies import order_of, row_major
+from xlapy.passes.layouts.layout_copies import minor_to_major, row_major
 from xlapy.passes.rewrite import Writer
 
 
@@ -45,7 +45,7 @@ def row_major_call(
 def is_row_major_call(instruction: Instruction) -> bool:
     constraints = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()
     leaves = [*constraints, *(leaf for _, leaf in instruction.shape.leaves())]
-    return all(order_of(leaf) == tuple(reversed(range(leaf.rank))) for leaf in leaves)
+    return all(minor_to_major(leaf) == tuple(reversed(range(leaf.rank))) for leaf in leaves)
 
 
 def call_by_columns(
@@ -65,7 +65,7 @@ def call_by_columns(
 
 def _in_order(write: Writer, operand: Instruction, layout: Shape) -> Instruction:
     """What a layout's bytes are as a row-major array of the same dimensions."""
-    order = order_of(layout)[::-1]
+    order = minor_to_major(layout)[::-1]
     if order == tuple(range(len(order))):
         return operand
     moved = write.transpose(operand, order, row_major(layout).with_dimensions([layout.dimensions[d] for d in order]))
@@ -74,7 +74,7 @@ def _in_order(write: Writer, operand: Instruction, layout: Shape) -> Instruction
 
 def _out_of_order(write: Writer, made: Instruction, layout: Shape) -> Instruction:
     """The array whose bytes, in a layout, are those of a row-major array of the same dimensions."""
-    order = order_of(layout)[::-1]
+    order = minor_to_major(layout)[::-1]
     if order == tuple(range(len(order))):
         return made
     moved = write.reshape(made, row_major(layout).with_dimensions([layout.dimensions[d] for d in order]))

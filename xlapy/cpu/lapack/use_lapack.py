@@ -26,7 +26,7 @@ from xlapy.opcodes.custom import CustomCallAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.linalg import CholeskyAttributes, Transpose, TriangularSolveAttributes
 from xlapy.passes.expand.blocks import compare, iota, slice_dimension
-from xlapy.passes.layouts.layout_copies import order_of, row_major
+from xlapy.passes.layouts.layout_copies import minor_to_major, row_major
 from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 EXACT_SIZE = 32
@@ -107,7 +107,7 @@ def _is_by_columns(instruction: Instruction) -> bool:
     constraints = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()
     leaves = [*constraints, *(leaf for _, leaf in instruction.shape.leaves())]
     rank = instruction.operands[0].shape.rank
-    matrices = [order_of(leaf) for leaf in leaves if leaf.rank == rank]
+    matrices = [minor_to_major(leaf) for leaf in leaves if leaf.rank == rank]
     return all(order == (rank - 2, rank - 1, *reversed(range(rank - 2))) for order in matrices)
 
 

@@ -1,7 +1,6 @@
-"""The pass that computes before a loop what is the same in every round.
+"""Loop-invariant code motion: the pass that moves instructions with the same value in every iteration before the loop.
 
-Owns: what may leave a loop and what is worth it. Must not know: elements of the state that nobody needs
-(`simplify_loops`).
+Responsible for what may be moved and what is worth it. Unused elements of the state are removed by `simplify_loops.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from xlapy.passes.rewrite import (
 )
 from xlapy.passes.signature import Values, clone_with_signature, tuple_elements
 
-_CHEAP = frozenset(
+_CHEAP_OPS = frozenset(
     {
         opcodes.BITCAST,
         opcodes.BROADCAST,
@@ -48,15 +47,15 @@ _CHEAP = frozenset(
         opcodes.TRANSPOSE,
     }
 )
-"""Ops that are not worth carrying a value through the loop; they leave it with what needs them."""
+"""Operations that are moved only with instructions that use them, because their values are not worth carrying."""
 
 
 @dataclass(frozen=True)
 class HoistLoopInvariants:
-    """Computes before a loop what depends only on elements of the state that do not change.
+    """Computes before a loop the values that depend only on invariant elements of its state.
 
-    Only pure operations that can neither fail nor run forever leave the loop. elements: a value that is larger than all
-    that it is computed from has at most so many elements, for the loop carries it.
+    Only pure operations that terminate and cannot fail are moved. elements: a value with more elements than its
+    operands is moved only if it has at most this many, because the loop has to carry it.
     """
 
     name: ClassVar[str] = "hoist-loop-invariants"
@@ -77,50 +76,50 @@ class HoistLoopInvariants:
         return update_schedule(module, changed)
 
     def _hoist(self, loop: Instruction, effects: Effects) -> bool:
-        seen = None if loop.shape.is_dynamic or loop.sharding is not None else TupleLoop.of(loop)
-        if seen is None or is_dead(loop) or loop.is_root:
+        view = None if loop.shape.is_dynamic or loop.sharding is not None else TupleLoop.of(loop)
+        if view is None or is_dead(loop) or loop.is_root:
             return False
         if any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in loop.users):
             return False
-        moved = self._moved(seen, effects)
-        carried = [i for i in moved if i.op not in _CHEAP and any(user not in moved for user in i.users)]
+        moved = self._movable(view, effects)
+        carried = [i for i in moved if i.op not in _CHEAP_OPS and any(user not in moved for user in i.users)]
         if not carried:
             return False
         called = loop.computations
-        _carry(seen, moved, carried)
+        _rebuild_with_carried(view, moved, carried)
         remove_uncalled_computations(called)
         return True
 
-    def _moved(self, seen: TupleLoop, effects: Effects) -> dict[Instruction, None]:
-        """What leaves the loop, operands first."""
+    def _movable(self, view: TupleLoop, effects: Effects) -> dict[Instruction, None]:
+        """Returns the instructions to move, operands first."""
         sources: dict[Instruction, int] = {}
         worth: list[Instruction] = []
-        for instruction in post_order(seen.body):
-            size = self._invariant_size(seen, instruction, sources, effects)
+        for instruction in post_order(view.body):
+            size = self._invariant_size(view, instruction, sources, effects)
             if size is None:
                 continue
             sources[instruction] = size
             result = element_count(instruction.shape)
-            if instruction.op not in _CHEAP and instruction.operands and result <= max(size, self.elements):
+            if instruction.op not in _CHEAP_OPS and instruction.operands and result <= max(size, self.elements):
                 worth.append(instruction)
         needed: set[Instruction] = set()
         pending = worth
         while pending:
             current = pending.pop()
-            if current not in needed and current in sources and not _is_element(seen, current):
+            if current not in needed and current in sources and not _is_element(view, current):
                 needed.add(current)
                 pending += current.operands
         return {i: None for i in sources if i in needed}
 
     def _invariant_size(
-        self, seen: TupleLoop, instruction: Instruction, sources: dict[Instruction, int], effects: Effects
+        self, view: TupleLoop, instruction: Instruction, sources: dict[Instruction, int], effects: Effects
     ) -> int | None:
-        """How many elements an instruction is computed from in all, if it is the same in every round; else None."""
-        if _is_element(seen, instruction):
-            return element_count(instruction.shape) if seen.is_invariant(instruction.tuple_index) else None
+        """Returns the number of elements from which an instruction is computed if it is loop-invariant; else None."""
+        if _is_element(view, instruction):
+            return element_count(instruction.shape) if view.is_invariant(instruction.tuple_index) else None
         if instruction.op in (opcodes.CONSTANT, opcodes.IOTA):
             return 0
-        if instruction.op.family not in SPECULATABLE_FAMILIES or instruction is seen.body.root_instruction:
+        if instruction.op.family not in SPECULATABLE_FAMILIES or instruction is view.body.root_instruction:
             return None
         if not effects.is_pure(instruction) or has_control_edges(instruction):
             return None
@@ -129,21 +128,21 @@ class HoistLoopInvariants:
         return sum(sources[operand] for operand in set(instruction.operands))
 
 
-def _is_element(seen: TupleLoop, instruction: Instruction) -> bool:
+def _is_element(view: TupleLoop, instruction: Instruction) -> bool:
     reads = instruction.op is opcodes.GET_TUPLE_ELEMENT
-    return reads and instruction.operands[0] is seen.body.parameters[0]
+    return reads and instruction.operands[0] is view.body.parameters[0]
 
 
-def _carry(seen: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]) -> None:
-    """Makes the loop anew, with the carried values as further elements of its state."""
-    loop = seen.loop
+def _rebuild_with_carried(view: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]) -> None:
+    """Repositions the loop by one whose state has the carried values as further elements."""
+    loop = view.loop
     write = Writer(loop)
     values = tuple_elements(write, loop.operands[0])
-    outside = _copies_outside(seen, values, moved)
+    outside = _copies_outside(view, values, moved)
     shape = Shape.tuple([*loop.shape.tuple_shapes, *(i.shape for i in carried)])
     init = write.add(opcodes.TUPLE, *values, *[outside[i] for i in carried], shape=shape)
-    condition = _with_state(seen.condition, shape, (), is_body=False)
-    body = _with_state(seen.body, shape, carried, is_body=True)
+    condition = _with_state(view.condition, shape, (), is_body=False)
+    body = _with_state(view.body, shape, carried, is_body=True)
     made = write.add(opcodes.WHILE, init, computations=[condition, body], shape=shape)
     made.backend_config = loop.backend_config
     transfer_annotations(loop, made)
@@ -159,12 +158,12 @@ def _carry(seen: TupleLoop, moved: dict[Instruction, None], carried: Sequence[In
 
 
 def _copies_outside(
-    seen: TupleLoop, values: Sequence[Instruction], moved: dict[Instruction, None]
+    view: TupleLoop, values: Sequence[Instruction], moved: dict[Instruction, None]
 ) -> dict[Instruction, Instruction]:
-    """The moved instructions before the loop."""
-    computation = seen.loop.parent
+    """Writes copies of the moved instructions before the loop; returns them by their originals."""
+    computation = view.loop.parent
     assert computation is not None
-    copies = {element: values[element.tuple_index] for element in seen.element_reads(seen.body)}
+    copies = {element: values[element.tuple_index] for element in view.element_reads(view.body)}
     for instruction in moved:
         operands = [copies[operand] for operand in instruction.operands]
         copies[instruction] = edit.clone_instruction(instruction, computation, operands)
@@ -172,7 +171,7 @@ def _copies_outside(
 
 
 def _with_state(computation: Computation, shape: Shape, carried: Sequence[Instruction], is_body: bool) -> Computation:
-    """A copy of a condition or body for a state with further elements; a body hands them through."""
+    """Returns a copy of a condition or body for a state with further elements, which a body leaves as they are."""
     (parameter,) = computation.parameters
     root = computation.root_instruction
     count = len(parameter.shape.tuple_shapes)
@@ -180,13 +179,15 @@ def _with_state(computation: Computation, shape: Shape, carried: Sequence[Instru
     def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
         (state,) = parameters
         bound = {element: write.get_tuple_element(state, element.tuple_index) for element in parameter.users}
-        return bound | {value: write.get_tuple_element(state, count + place) for place, value in enumerate(carried)}
+        return bound | {
+            value: write.get_tuple_element(state, count + position) for position, value in enumerate(carried)
+        }
 
     def finish(write: Writer, values: Values) -> Instruction:
         if not is_body:
             return values[root]
         (state,) = write.computation.parameters
-        further = [write.get_tuple_element(state, place) for place in range(count, len(shape.tuple_shapes))]
+        further = [write.get_tuple_element(state, position) for position in range(count, len(shape.tuple_shapes))]
         return write.add(opcodes.TUPLE, *[values[operand] for operand in root.operands], *further, shape=shape)
 
     return clone_with_signature(computation, [shape], bind, finish)

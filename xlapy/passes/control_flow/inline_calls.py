@@ -1,6 +1,6 @@
-"""The pass that replaces calls by what they call.
+"""The pass that inlines calls.
 
-Owns: which calls are inlined. How an instruction is replaced by a computation is `hlo.edit.inline_call`.
+Responsible for which calls are inlined; `hlo.edit.inline_call` does it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from xlapy.passes.rewrite import editable_computations, remove_uncalled_computat
 class InlineCalls:
     """Replaces calls by copies of the computations that they call.
 
-    composites: also calls that stand for an operation (`is_composite=true`). instructions: a computation that has so
-    many takes no further ones. shared: the most instructions of a computation with several callers. Calls with the
-    frontend attribute `inlineable="false"` stay.
+    composites: also inline composites (calls with `is_composite=true`). instructions: the maximum size of the caller
+    after inlining. shared: the maximum size of a callee with several callers. Calls with the frontend attribute
+    `inlineable="false"` stay.
     """
 
     name: ClassVar[str] = "inline-calls"
@@ -65,14 +65,16 @@ class InlineCalls:
 
 
 def keeps_annotations(call: Instruction) -> bool:
-    """Whether the sharding of a call finds its place: not where the result is a parameter of the computation."""
+    """Returns whether the sharding of a call can be kept; it cannot if the callee returns one of its parameters."""
     root = call.computations[0].root_instruction
     return call.sharding is None or call.sharding == root.sharding or root.op is not opcodes.PARAMETER
 
 
 def inline_call(call: Instruction) -> None:
-    """Inlines a call; its result takes over the call's sharding, every copy its frontend attributes (those that name
-    what a composite stands for aside)."""
+    """Inlines a call. Its result gets the call's sharding, and all copies get its frontend attributes.
+
+    The attributes that describe a composite are dropped.
+    """
     computation, sharding = call.parent, call.sharding
     assert computation is not None
     frontend = {k: v for k, v in (call.frontend_attributes or {}).items() if not k.startswith("composite.")}

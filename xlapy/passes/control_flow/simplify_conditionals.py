@@ -1,6 +1,6 @@
-"""The pass that decides conditionals that are decided already, and takes out of branches what all of them share.
+"""The pass that simplifies conditionals: known or equal branches, and elements of results that need no branch.
 
-Owns: known and equal branches, elements of results. Must not know: what branches compute.
+Does not depend on what branches compute.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from xlapy.passes.signature import Values, clone_with_signature
 
 @dataclass(frozen=True)
 class SimplifyConditionals:
-    """Takes the branch of a conditional that is surely taken, and elements out of results that need no branch.
+    """Replaces conditionals whose branch is known by that branch, and simplifies the results of others.
 
-    A branch is taken if the index is constant, if there is one only, or if all are equal and given the same. Elements
-    of the result that nobody reads go; those that are the same constant, or the same value from outside, whatever the
-    branch, are read there. Constants given to a branch are put into it.
+    A branch is known if the index is constant, if there is only one, or if all are equal and have the same operand.
+    Unused elements of the result are removed. Elements that are the same constant, or the same value from outside, in
+    all branches are replaced by it. Constant elements of a branch's operand are copied into the branch.
     """
 
     name: ClassVar[str] = "simplify-conditionals"
 
     def run(self, module: Module) -> bool:
         changed = False
-        while _simplify_all(module):  # what one conditional hands through may decide another
+        while _simplify_all(module):  # a value that one conditional passed on may decide another
             changed = True
         return update_schedule(module, changed)
 
@@ -68,15 +68,15 @@ def _simplify(conditional: Instruction, numbering: StructuralNumbering) -> bool:
     branch = _taken_branch(conditional, numbering)
     called = conditional.computations
     if branch is not None:
-        _take(conditional, branch)
+        _replace_by_branch(conditional, branch)
         remove_uncalled_computations(called)
         return True
     changed = False
     for number in range(len(called)):
-        changed |= _put_constants_into(conditional, number)
+        changed |= _copy_constants_into(conditional, number)
     if conditional.shape.is_tuple and conditional.sharding is None:
-        changed |= _read_outside(conditional)
-        changed |= _drop_unread(conditional)
+        changed |= _replace_common_elements(conditional)
+        changed |= _remove_unused_elements(conditional)
         remove_uncalled_computations(called)
     return changed
 
@@ -85,7 +85,7 @@ def _simplify(conditional: Instruction, numbering: StructuralNumbering) -> bool:
 
 
 def _taken_branch(conditional: Instruction, numbering: StructuralNumbering) -> int | None:
-    """The number of the branch that is taken whatever happens, if there is one and its call can be inlined."""
+    """Returns the number of the branch that is always taken; None if there is no such branch."""
     branches = conditional.computations
     index = known_array(conditional.operands[0])
     if index is not None:
@@ -96,7 +96,8 @@ def _taken_branch(conditional: Instruction, numbering: StructuralNumbering) -> i
     return 0 if same_operands and same_branches else None
 
 
-def _take(conditional: Instruction, number: int) -> None:
+def _replace_by_branch(conditional: Instruction, number: int) -> None:
+    """Replaces a conditional by a call of one branch, and inlines it if annotations allow that."""
     write = Writer(conditional)
     branch = conditional.computations[number]
     call = write.add(opcodes.CALL, conditional.operands[number + 1], computations=[branch], shape=conditional.shape)
@@ -105,11 +106,11 @@ def _take(conditional: Instruction, number: int) -> None:
         inline_call(call)
 
 
-# -- constants on their way in
+# -- constant operands of branches
 
 
-def _put_constants_into(conditional: Instruction, number: int) -> bool:
-    """Constants in the tuple that a branch is given become constants of the branch, if nobody else calls it."""
+def _copy_constants_into(conditional: Instruction, number: int) -> bool:
+    """Copies constant elements of a branch's operand into the branch, unless the branch has other callers."""
     branch, operand = conditional.computations[number], conditional.operands[number + 1]
     if len(branch.callers) != 1 or conditional.computations.count(branch) != 1:
         return False
@@ -133,7 +134,7 @@ def _is_known(instruction: Instruction) -> bool:
 
 
 def _readers(conditional: Instruction) -> list[Instruction] | None:
-    """The instructions that read elements of the result; None if somebody takes it whole."""
+    """Returns the get-tuple-elements that read the result; None if it is used as a whole."""
     if conditional.is_root or any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in conditional.users):
         return None
     if any(branch.root_instruction.op is not opcodes.TUPLE for branch in conditional.computations):
@@ -141,8 +142,8 @@ def _readers(conditional: Instruction) -> list[Instruction] | None:
     return list(conditional.users)
 
 
-def _read_outside(conditional: Instruction) -> bool:
-    """Elements that are the same whatever the branch are taken from where they come from."""
+def _replace_common_elements(conditional: Instruction) -> bool:
+    """Replaces elements of the result that are the same in all branches by their sources."""
     changed = False
     for reader in _readers(conditional) or ():
         results = [branch.root_instruction.operands[reader.tuple_index] for branch in conditional.computations]
@@ -153,7 +154,7 @@ def _read_outside(conditional: Instruction) -> bool:
             replace_with_new(reader, constant)
             changed = True
             continue
-        sources = {_source(conditional, *each) for each in enumerate(results)}
+        sources = {_value_outside(conditional, *each) for each in enumerate(results)}
         source = sources.pop()
         if not sources and source is not None and can_replace(source, reader):
             replace_with_existing(reader, source)
@@ -161,17 +162,17 @@ def _read_outside(conditional: Instruction) -> bool:
     return changed
 
 
-def _source(conditional: Instruction, number: int, result: Instruction) -> Instruction | None:
-    """The value outside that a branch hands through."""
+def _value_outside(conditional: Instruction, number: int, result: Instruction) -> Instruction | None:
+    """Returns the value outside of the conditional that a branch returns as it is; None for other values."""
     operand = conditional.operands[number + 1]
     if result.op is opcodes.PARAMETER:
         return operand
-    through = result.op is opcodes.GET_TUPLE_ELEMENT and result.operands[0].op is opcodes.PARAMETER
-    return operand.operands[result.tuple_index] if through and operand.op is opcodes.TUPLE else None
+    is_element = result.op is opcodes.GET_TUPLE_ELEMENT and result.operands[0].op is opcodes.PARAMETER
+    return operand.operands[result.tuple_index] if is_element and operand.op is opcodes.TUPLE else None
 
 
-def _drop_unread(conditional: Instruction) -> bool:
-    """Elements that nobody reads are not computed."""
+def _remove_unused_elements(conditional: Instruction) -> bool:
+    """Rebuilds the conditional without the elements of the result that have no users."""
     readers = _readers(conditional)
     if readers is None:
         return False
@@ -195,7 +196,7 @@ def _drop_unread(conditional: Instruction) -> bool:
 
 
 def _with_elements(branch: Computation, kept: Sequence[int], shape: Shape) -> Computation:
-    """A copy of a branch that returns some elements only."""
+    """Returns a copy of a branch that returns only the kept elements."""
 
     def bind(_: Writer, parameters: Sequence[Instruction]) -> Values:
         return dict(zip(branch.parameters, parameters, strict=True))

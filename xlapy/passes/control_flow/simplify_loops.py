@@ -1,7 +1,6 @@
-"""The pass that makes loops carry and do less.
+"""The pass that simplifies loops: trip counts of at most one, invariant and unused elements of the state.
 
-Owns: loops that run at most once, elements of the state that do not change or that nobody needs.
-Must not know: what bodies compute; instructions that do not depend on the state (`hoist_loop_invariants`).
+Loop-invariant instructions are moved by `hoist_loop_invariants.py`. Does not depend on what bodies compute.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ from xlapy.passes.signature import Values, clone_with_signature, tuple_elements
 
 @dataclass(frozen=True)
 class SimplifyLoops:
-    """Removes loops that run at most once, and elements of states that do not change or that nobody needs.
+    """Removes loops that run at most once, and elements of their states that are invariant or unused.
 
-    A loop that never runs is its initial value, one that runs once its body. An element that the body hands through is
-    read before the loop; inside, if it is a constant, as a constant. An element that neither the condition nor a side
-    effect nor a reader behind the loop depends on goes.
+    A loop that never runs is replaced by its initial value, one that runs once by its body. Users of an invariant
+    element use its initial value instead; inside the loop they do if it is constant. An element on which neither the
+    condition, nor a side effect, nor a user after the loop depends is removed.
     """
 
     name: ClassVar[str] = "simplify-loops"
 
     def run(self, module: Module) -> bool:
         changed = False
-        while _simplify_all(module):  # what one loop hands through may be the start of another
+        while _simplify_all(module):  # a value that one loop passed on may be the initial state of another
             changed = True
         return update_schedule(module, changed)
 
@@ -73,17 +72,17 @@ def _simplify(loop: Instruction, effects: Effects) -> bool:
     if _run_at_most_once(loop, effects):
         remove_uncalled_computations(called)
         return True
-    seen = TupleLoop.of(loop)
-    if seen is None:
+    view = TupleLoop.of(loop)
+    if view is None:
         return False
-    changed = _read_before(seen)
-    if loop.parent is None:  # nobody read anything else
+    changed = _replace_invariant_results(view)
+    if loop.parent is None:  # it had no other users
         return True
-    constants = _constants(seen)
+    constants = _invariant_constants(view)
     if constants:
-        seen = _with_own_computations(seen)
-        changed |= _put_constants_into(seen, constants)
-    changed |= _drop_unneeded(seen, effects)
+        view = _with_own_computations(view)
+        changed |= _copy_constants_into(view, constants)
+    changed |= _remove_unused_elements(view, effects)
     remove_uncalled_computations(called)
     return changed
 
@@ -110,16 +109,16 @@ def _run_at_most_once(loop: Instruction, effects: Effects) -> bool:
     return True
 
 
-# -- elements that do not change
+# -- invariant elements
 
 
-def _read_before(seen: TupleLoop) -> bool:
-    """Readers behind the loop of elements that do not change read them before it."""
+def _replace_invariant_results(view: TupleLoop) -> bool:
+    """Replaces invariant elements of the result by their initial values."""
     changed = False
-    for reader in seen.loop.users:
-        if reader.op is not opcodes.GET_TUPLE_ELEMENT or is_dead(reader) or not seen.is_invariant(reader.tuple_index):
+    for reader in view.loop.users:
+        if reader.op is not opcodes.GET_TUPLE_ELEMENT or is_dead(reader) or not view.is_invariant(reader.tuple_index):
             continue
-        (init,) = seen.loop.operands
+        (init,) = view.loop.operands
         if init.op is opcodes.TUPLE:
             source = init.operands[reader.tuple_index]
             if can_replace(source, reader):
@@ -131,67 +130,67 @@ def _read_before(seen: TupleLoop) -> bool:
     return changed
 
 
-def _constants(seen: TupleLoop) -> dict[int, Instruction]:
-    """Elements that do not change, are constant, and are read by more than the body's root."""
-    (init,) = seen.loop.operands
+def _invariant_constants(view: TupleLoop) -> dict[int, Instruction]:
+    """Returns the invariant elements with constant initial values that have users besides the body's root."""
+    (init,) = view.loop.operands
     if init.op is not opcodes.TUPLE:
         return {}
     found: dict[int, Instruction] = {}
     for index, value in enumerate(init.operands):
         known = value.op is opcodes.CONSTANT and has_all_elements(value.literal)
-        if known and seen.is_invariant(index) and _inner_readers(seen, index):
+        if known and view.is_invariant(index) and _inner_uses(view, index):
             found[index] = value
     return found
 
 
-def _inner_readers(seen: TupleLoop, index: int) -> list[Instruction]:
-    """The instructions that read an element inside and do more than hand it through."""
-    root = seen.body.root_instruction
-    readers = [e for c in (seen.condition, seen.body) for e in seen.element_reads(c) if e.tuple_index == index]
+def _inner_uses(view: TupleLoop, index: int) -> list[Instruction]:
+    """Returns the get-tuple-elements of an element in condition and body that have users besides the body's root."""
+    root = view.body.root_instruction
+    readers = [e for c in (view.condition, view.body) for e in view.element_reads(c) if e.tuple_index == index]
     return [e for e in readers if e.is_root or any(user is not root for user in e.users)]
 
 
-def _put_constants_into(seen: TupleLoop, constants: dict[int, Instruction]) -> bool:
-    """Only the body's root goes on to read the element."""
-    root = seen.body.root_instruction
+def _copy_constants_into(view: TupleLoop, constants: dict[int, Instruction]) -> bool:
+    """Replaces uses of invariant elements by copies of the constants, except in the body's root."""
+    root = view.body.root_instruction
     changed = False
     for index, constant in constants.items():
-        for element in _inner_readers(seen, index):
+        for element in _inner_uses(view, index):
             if has_control_edges(element) or element.sharding is not None:
                 continue
             copy = Writer(element).add(opcodes.CONSTANT, attributes=constant.attributes, shape=element.shape)
             edit.replace_uses(element, copy)
-            if element.parent is seen.body:
+            if element.parent is view.body:
                 edit.replace_operand(root, index, element)
             remove_if_dead(element)
             changed = True
     return changed
 
 
-def _with_own_computations(seen: TupleLoop) -> TupleLoop:
-    """The loop with condition and body that nothing else calls."""
+def _with_own_computations(view: TupleLoop) -> TupleLoop:
+    """Gives the loop copies of its condition and body if they have other callers."""
     own: list[Computation] = []
-    for computation in (seen.condition, seen.body):
-        shared = len(computation.callers) > 1 or seen.condition is seen.body
+    for computation in (view.condition, view.body):
+        shared = len(computation.callers) > 1 or view.condition is view.body
         assert computation.module is not None
         own.append(edit.clone_computation(computation, computation.module) if shared else computation)
-    if own != [seen.condition, seen.body]:
-        edit.set_computations(seen.loop, own)
-    return TupleLoop(seen.loop, *own)
+    if own != [view.condition, view.body]:
+        edit.set_computations(view.loop, own)
+    return TupleLoop(view.loop, *own)
 
 
-# -- elements that nobody needs
+# -- unused elements
 
 
-def _drop_unneeded(seen: TupleLoop, effects: Effects) -> bool:
-    needed = _needed(seen, effects)
-    if needed is None or not needed or len(needed) == seen.element_count or seen.loop.sharding is not None:
+def _remove_unused_elements(view: TupleLoop, effects: Effects) -> bool:
+    needed = _needed(view, effects)
+    if needed is None or not needed or len(needed) == view.element_count or view.loop.sharding is not None:
         return False
     kept = sorted(needed)
-    loop = seen.loop
+    loop = view.loop
     shape = Shape.tuple(loop.shape.tuple_shapes[index] for index in kept)
-    condition = _with_elements(seen.condition, kept, shape, is_body=False)
-    body = _with_elements(seen.body, kept, shape, is_body=True)
+    condition = _with_elements(view.condition, kept, shape, is_body=False)
+    body = _with_elements(view.body, kept, shape, is_body=True)
     write = Writer(loop)
     values = tuple_elements(write, loop.operands[0])
     init = write.add(opcodes.TUPLE, *[values[index] for index in kept], shape=shape)
@@ -210,14 +209,14 @@ def _drop_unneeded(seen: TupleLoop, effects: Effects) -> bool:
     return True
 
 
-def _needed(seen: TupleLoop, effects: Effects) -> set[int] | None:
-    """The elements that a reader, the condition or an effect depends on; None if the state is taken whole."""
-    loop = seen.loop
+def _needed(view: TupleLoop, effects: Effects) -> set[int] | None:
+    """Returns the elements on which a user, the condition or a side effect depends; None if the state is used whole."""
+    loop = view.loop
     if loop.is_root or any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in loop.users):
         return None
     needed = {reader.tuple_index for reader in loop.users if not is_dead(reader)}
-    needed |= {element.tuple_index for element in seen.element_reads(seen.condition)}
-    reads, effectful = _dependencies(seen, effects)
+    needed |= {element.tuple_index for element in view.element_reads(view.condition)}
+    reads, effectful = _dependencies(view, effects)
     needed |= effectful
     pending = list(needed)
     while pending:
@@ -227,16 +226,16 @@ def _needed(seen: TupleLoop, effects: Effects) -> set[int] | None:
     return needed
 
 
-def _dependencies(seen: TupleLoop, effects: Effects) -> tuple[list[set[int]], set[int]]:
-    """For each element, those that its next value depends on; and those that effects in the body depend on.
+def _dependencies(view: TupleLoop, effects: Effects) -> tuple[list[set[int]], set[int]]:
+    """Returns the elements on which the next value of each element depends, and those on which side effects depend.
 
-    Sets are bits of an integer while they are gathered.
+    Sets are bit masks while they are computed.
     """
-    (parameter,) = seen.body.parameters
-    root = seen.body.root_instruction
+    (parameter,) = view.body.parameters
+    root = view.body.root_instruction
     bits: dict[Instruction, int] = {}
     effectful = 0
-    for instruction in post_order(seen.body):
+    for instruction in post_order(view.body):
         found = 0
         for operand in instruction.operands:
             found |= bits[operand]
@@ -253,14 +252,14 @@ def _members(bits: int) -> set[int]:
 
 
 def _with_elements(computation: Computation, kept: Sequence[int], shape: Shape, is_body: bool) -> Computation:
-    """A copy of a condition or body for a state of some elements only."""
+    """Returns a copy of a condition or body for a state of the kept elements only."""
     (parameter,) = computation.parameters
     root = computation.root_instruction
 
     def bind(write: Writer, parameters: Sequence[Instruction]) -> Values:
-        places = {index: place for place, index in enumerate(kept)}
-        users = [user for user in parameter.users if user.tuple_index in places]
-        return {user: write.get_tuple_element(parameters[0], places[user.tuple_index]) for user in users}
+        positions = {index: position for position, index in enumerate(kept)}
+        users = [user for user in parameter.users if user.tuple_index in positions]
+        return {user: write.get_tuple_element(parameters[0], positions[user.tuple_index]) for user in users}
 
     def finish(write: Writer, values: Values) -> Instruction:
         if not is_body:

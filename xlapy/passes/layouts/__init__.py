@@ -1,1 +1,1 @@
-"""Passes that assign, normalize and honor layouts."""
+"""Passes that assign and normalize layouts."""

@@ -1,19 +1,20 @@
-"""The pass that decides how every array lies in memory.
+"""Layout assignment: the pass that decides the layout of every array.
 
-Owns: the layouts that operations choose or demand, the copies between them. Must not know: strides, kernels.
+Parameters and result of the entry have the layouts of `entry_computation_layout`; those of other computations are
+row-major. Layouts propagate from operands to results; the rule depends on the operation:
 
-Parameters and result of the entry lie as `entry_computation_layout` says, those of other computations row-major.
-Between, an operation is one of these:
+- elementwise operations, slices, pads and the like follow: they have the layout of their first operand of equal rank;
+- dot, broadcast and reduce take operands of any layout, and their results are row-major;
+- tuples, get-tuple-elements and barriers forward the layouts of their operands;
+- bitcasts, copies, custom calls, transfers and fusions keep the layouts that they declare, because they depend on them;
+- a transpose becomes a bitcast: its result's layout is permuted with the dimensions, so that no element moves; a
+  reshape of a row-major array becomes a bitcast too;
+- all other operations take and return row-major arrays.
 
-- it follows: elementwise operations, slices, pads and the like lie as their first operand of the same rank does;
-- it takes operands as they lie and lies row-major itself: dot, broadcast, reduce;
-- it hands on what it is given: tuples and their elements, barriers;
-- it keeps what is declared, for somebody relies on it: bitcasts, copies, custom calls, transfers, fusions;
-- a transpose becomes a bitcast: the layout of its result follows the dimensions, so that nothing moves; a reshape of
-  row-major elements becomes a bitcast too;
-- all others take and give row-major arrays.
+An operand with another layout than required is copied, once for each layout. Memory spaces and element sizes in layouts
+are kept. XLA's counterpart is LayoutAssignment.
 
-What lies otherwise than demanded is copied, once for each layout. Memory spaces and sizes of elements in layouts stay.
+Responsible for the layouts that operations choose or require, and for copies. Does not depend on strides or kernels.
 """
 
 from __future__ import annotations
@@ -30,10 +31,16 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
 from xlapy.opcodes.registry import AsyncRole
-from xlapy.passes.layouts.layout_copies import LayoutCopies, entry_signature, laid_out, order_of, row_major
+from xlapy.passes.layouts.layout_copies import (
+    LayoutCopies,
+    entry_signature,
+    minor_to_major,
+    row_major,
+    with_dimension_order,
+)
 from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
-_FOLLOWING = frozenset(
+_LAYOUT_FOLLOWING_OPS = frozenset(
     {
         opcodes.CONCATENATE,
         opcodes.DYNAMIC_SLICE,
@@ -44,17 +51,17 @@ _FOLLOWING = frozenset(
         opcodes.SLICE,
     }
 )
-_TAKING_ANY = frozenset({opcodes.BROADCAST, opcodes.DOT, opcodes.GET_DIMENSION_SIZE, opcodes.REDUCE})
-_HANDING_ON = frozenset({opcodes.ADD_DEPENDENCY, opcodes.DOMAIN, opcodes.OPT_BARRIER})
-_DECLARED_FAMILIES = frozenset({"transfer", "custom"})
-_DECLARED = frozenset({opcodes.BITCAST, opcodes.COPY, opcodes.FUSION})
+_ANY_LAYOUT_OPS = frozenset({opcodes.BROADCAST, opcodes.DOT, opcodes.GET_DIMENSION_SIZE, opcodes.REDUCE})
+_LAYOUT_FORWARDING_OPS = frozenset({opcodes.ADD_DEPENDENCY, opcodes.DOMAIN, opcodes.OPT_BARRIER})
+_FIXED_LAYOUT_FAMILIES = frozenset({"transfer", "custom"})
+_FIXED_LAYOUT_OPS = frozenset({opcodes.BITCAST, opcodes.COPY, opcodes.FUSION})
 
 
 @dataclass(frozen=True)
 class AssignLayouts:
-    """Gives every array a layout, from those of the entry on, and inserts copies where layouts differ.
+    """Gives every array a layout, starting from those of the entry, and inserts copies where layouts differ.
 
-    Transposes and reshapes become bitcasts. From then on layouts matter: `simplify{layout_sensitive=true}`.
+    Transposes and reshapes become bitcasts. Passes that follow must keep layouts: `simplify{layout_sensitive=true}`.
     """
 
     name: ClassVar[str] = "assign-layouts"
@@ -62,12 +69,12 @@ class AssignLayouts:
     def run(self, module: Module) -> bool:
         changed = False
         for computation in editable_computations(module):
-            changed |= _Assignment(computation).run()
+            changed |= _LayoutAssignment(computation).run()
         return update_schedule(module, changed)
 
 
-class _Assignment:
-    """The layouts of one computation."""
+class _LayoutAssignment:
+    """Assigns the layouts of one computation."""
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
@@ -83,13 +90,13 @@ class _Assignment:
             if instruction.op is not opcodes.PARAMETER:
                 self._assign(instruction)
         root = self.computation.root_instruction
-        wanted = self.copies.laid(root, result)
+        wanted = self.copies.in_layout(root, result)
         if wanted is not root:
             edit.set_root(self.computation, wanted)
         return self.changed or self.copies.made_any
 
     def _signature(self) -> tuple[Sequence[Shape], Shape]:
-        """The shapes that parameters and result must have."""
+        """Returns the shapes, including layouts, that parameters and result must have."""
         given = entry_signature(self.computation)
         if given is not None:
             return given
@@ -102,15 +109,15 @@ class _Assignment:
             self._set_shape(instruction, Shape.tuple(instruction.operand_shapes))
         elif op is opcodes.GET_TUPLE_ELEMENT:
             self._set_shape(instruction, instruction.operands[0].shape.tuple_shapes[instruction.tuple_index])
-        elif op in _HANDING_ON:
+        elif op in _LAYOUT_FORWARDING_OPS:
             self._set_shape(instruction, instruction.operands[0].shape)
-        elif op in _DECLARED or op.family in _DECLARED_FAMILIES or op.async_role is not AsyncRole.NONE:
-            self._demand(instruction, [self.declared[operand] for operand in instruction.operands])
+        elif op in _FIXED_LAYOUT_OPS or op.family in _FIXED_LAYOUT_FAMILIES or op.async_role is not AsyncRole.NONE:
+            self._require(instruction, [self.declared[operand] for operand in instruction.operands])
         elif op is opcodes.TRANSPOSE:
             self._follow_permutation(instruction)
-        elif op.elementwise or op in _FOLLOWING:
+        elif op.elementwise or op in _LAYOUT_FOLLOWING_OPS:
             self._follow(instruction)
-        elif op in _TAKING_ANY:
+        elif op in _ANY_LAYOUT_OPS:
             self._set_shape(instruction, row_major(instruction.shape))
         else:
             self._take_row_major(instruction)
@@ -118,22 +125,23 @@ class _Assignment:
     def _follow(self, instruction: Instruction) -> None:
         rank = instruction.shape.rank
         alike = [operand for operand in instruction.operands if operand.shape.rank == rank]
-        order = order_of(alike[0].shape) if alike else order_of(row_major(instruction.shape))
+        order = minor_to_major(alike[0].shape) if alike else minor_to_major(row_major(instruction.shape))
         shapes = [
-            laid_out(o.shape, order) if o.shape.rank == rank else row_major(o.shape) for o in instruction.operands
+            with_dimension_order(o.shape, order) if o.shape.rank == rank else row_major(o.shape)
+            for o in instruction.operands
         ]
-        self._demand(instruction, shapes)
-        self._set_shape(instruction, laid_out(instruction.shape, order))
+        self._require(instruction, shapes)
+        self._set_shape(instruction, with_dimension_order(instruction.shape, order))
 
     def _follow_permutation(self, instruction: Instruction) -> None:
-        """Result dimension i is operand dimension `dimensions[i]`; memory stays as it is."""
+        """Permutes the layout with the dimensions: result dimension i is operand dimension `dimensions[i]`."""
         (operand,) = instruction.operands
-        order = tuple(instruction.dimensions.index(d) for d in order_of(operand.shape))
-        self._set_shape(instruction, laid_out(instruction.shape, order))
+        order = tuple(instruction.dimensions.index(d) for d in minor_to_major(operand.shape))
+        self._set_shape(instruction, with_dimension_order(instruction.shape, order))
         self._make_bitcast(instruction)
 
     def _take_row_major(self, instruction: Instruction) -> None:
-        self._demand(instruction, [row_major(operand.shape) for operand in instruction.operands])
+        self._require(instruction, [row_major(operand.shape) for operand in instruction.operands])
         self._set_shape(instruction, row_major(instruction.shape))
         if instruction.op is opcodes.RESHAPE:
             self._make_bitcast(instruction)
@@ -149,15 +157,15 @@ class _Assignment:
         replace_with_new(instruction, bitcast)
         self.changed = True
 
-    # -- making it so
+    # -- applying layouts
 
     def _set_shape(self, instruction: Instruction, shape: Shape) -> None:
         if instruction.shape != shape:
             edit.set_shape(instruction, shape)
             self.changed = True
 
-    def _demand(self, instruction: Instruction, shapes: Sequence[Shape]) -> None:
-        """Operands lie as the shapes say."""
-        operands = [self.copies.laid(*each) for each in zip(instruction.operands, shapes, strict=True)]
+    def _require(self, instruction: Instruction, shapes: Sequence[Shape]) -> None:
+        """Copies operands whose layouts differ from those of the given shapes."""
+        operands = [self.copies.in_layout(*each) for each in zip(instruction.operands, shapes, strict=True)]
         if tuple(operands) != instruction.operands:
             edit.set_operands(instruction, operands)

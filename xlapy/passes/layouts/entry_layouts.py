@@ -1,10 +1,10 @@
-"""Parameters and results of a program in other orders of their dimensions than row-major.
+"""Implements layouts of a program's parameters and results by transposes of row-major arrays.
 
-An array in another order is in memory what its transpose is in row-major order: so the parameter becomes that, with a
-transpose behind it, and a transpose stands before a result. An order names dimensions from the slowest-varying to the
-fastest-varying one.
+In memory, an array with another layout equals the row-major array of its transpose. The parameter becomes that
+transposed array and is transposed back before its uses; a result is transposed before it is returned. An order lists
+dimensions from the slowest-varying to the fastest-varying one, the reverse of minor-to-major.
 
-Owns: these transposes, which order a result has that may have any. Must not know: memory.
+Responsible for these transposes, and for the order of a result whose layout the caller leaves open.
 """
 
 from __future__ import annotations
@@ -18,38 +18,41 @@ from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, Module
-from xlapy.passes.layouts.layout_copies import order_of, row_major
+from xlapy.passes.layouts.layout_copies import minor_to_major, row_major
 from xlapy.passes.rewrite import Writer, remove_if_dead, update_schedule
 
 Order = tuple[int, ...]
+"""The dimensions of an array from the slowest-varying to the fastest-varying one."""
 
 LAYOUT_CONSTRAINT = "LayoutConstraint"
 """The target of custom calls that return their operand, in the layout of their shape."""
 
-_MARKS = ("Sharding", "annotate_device_placement")
-"""Targets of custom calls that return their operand."""
+_ANNOTATION_TARGETS = ("Sharding", "annotate_device_placement")
+"""The targets of custom calls that annotate and return their operand."""
 
 
-def lay_out(module: Module, parameters: Sequence[Order], results: Sequence[Order]) -> None:
-    """Makes parameters and results the row-major arrays that lie in memory.
+def transpose_entry_arrays(module: Module, parameters: Sequence[Order], results: Sequence[Order]) -> None:
+    """Repositions parameters and results by the row-major arrays that are in memory.
 
-    Parameters are arrays, the result too, or a tuple of them. A parameter and a result that do not lie alike share no
-    memory any more.
+    Parameters are arrays; the result is an array or a tuple of arrays. An input-output alias between arrays of
+    different orders is dropped.
     """
     entry = module.entry_computation
     for parameter, order in zip(entry.parameters, parameters, strict=True):
         if not _is_row_major(order):
-            _lay_parameter(parameter, order)
+            _transpose_parameter(parameter, order)
     root = entry.root_instruction
     write = Writer(root)
     leaves = _leaves(write, root)
     laid = [
-        leaf if _is_row_major(order) else write.transpose(leaf, order, _lying(leaf.shape, order))
+        leaf if _is_row_major(order) else write.transpose(leaf, order, _shape_in_memory(leaf.shape, order))
         for leaf, order in zip(leaves, results, strict=True)
     ]
     if laid != leaves:
         edit.set_root(entry, write.add(opcodes.TUPLE, *laid) if root.shape.is_tuple else laid[0])
-    kept = [alias for alias in module.config.input_output_alias if _is_alike(module, alias, parameters, results)]
+    kept = [
+        alias for alias in module.config.input_output_alias if _has_equal_orders(module, alias, parameters, results)
+    ]
     module.config = dataclasses.replace(module.config, entry_computation_layout=None, input_output_alias=tuple(kept))
 
 
@@ -57,23 +60,23 @@ def _is_row_major(order: Order) -> bool:
     return order == tuple(range(len(order)))
 
 
-def _lay_parameter(parameter: Instruction, order: Order) -> None:
+def _transpose_parameter(parameter: Instruction, order: Order) -> None:
     readers, logical = list(parameter.users), row_major(parameter.shape)
-    edit.set_shape(parameter, _lying(logical, order))
+    edit.set_shape(parameter, _shape_in_memory(logical, order))
     seen = Writer(parameter).transpose(parameter, [order.index(d) for d in range(len(order))], logical)
-    _put_behind(parameter, readers, seen)
+    _replace_in_readers(parameter, readers, seen)
 
 
-def _put_behind(parameter: Instruction, readers: Sequence[Instruction], seen: Instruction) -> None:
-    """Lets readers of a parameter read what was made of it."""
+def _replace_in_readers(parameter: Instruction, readers: Sequence[Instruction], replacement: Instruction) -> None:
+    """Lets the given users of a parameter read a replacement; so does the root."""
     for reader in readers:
-        edit.set_operands(reader, [seen if operand is parameter else operand for operand in reader.operands])
+        edit.set_operands(reader, [replacement if operand is parameter else operand for operand in reader.operands])
     if parameter.is_root and parameter.parent is not None:
-        edit.set_root(parameter.parent, seen)
+        edit.set_root(parameter.parent, replacement)
 
 
-def _lying(shape: Shape, order: Order) -> Shape:
-    """The row-major array that an array is in memory."""
+def _shape_in_memory(shape: Shape, order: Order) -> Shape:
+    """Returns the shape of the row-major array that an array is in memory."""
     dynamic = [shape.dynamic_dimensions[dimension] for dimension in order]
     dimensions = [shape.dimensions[dimension] for dimension in order]
     return row_major(Shape.array(shape.element_type, dimensions, dynamic))
@@ -87,8 +90,11 @@ def _leaves(write: Writer, root: Instruction) -> list[Instruction]:
     return [write.get_tuple_element(root, index) for index in range(len(root.shape.tuple_shapes))]
 
 
-def declared(module: Module, parameters: Sequence[Order], results: Sequence[Order]) -> Module:
-    """The inverse of `lay_out` for a module to be read: parameters and results have layouts, with bitcasts between."""
+def with_declared_layouts(module: Module, parameters: Sequence[Order], results: Sequence[Order]) -> Module:
+    """Returns a copy for display, in which the layouts of parameters and results are declared, with bitcasts.
+
+    The inverse of `transpose_entry_arrays`.
+    """
     module = edit.clone_module(module)
     entry = module.entry_computation
     for parameter, order in zip(entry.parameters, parameters, strict=True):
@@ -98,7 +104,7 @@ def declared(module: Module, parameters: Sequence[Order], results: Sequence[Orde
     write = Writer(root)
     leaves = _leaves(write, root)
     seen = [
-        leaf if _is_row_major(order) else write.add(opcodes.BITCAST, leaf, shape=_declared(leaf.shape, order))
+        leaf if _is_row_major(order) else write.add(opcodes.BITCAST, leaf, shape=_shape_with_layout(leaf.shape, order))
         for leaf, order in zip(leaves, results, strict=True)
     ]
     if seen != leaves:
@@ -111,40 +117,45 @@ def declared(module: Module, parameters: Sequence[Order], results: Sequence[Orde
 
 
 def _declare_parameter(parameter: Instruction, order: Order) -> None:
-    lying, readers = parameter.shape, list(parameter.users)
-    edit.set_shape(parameter, _declared(lying, order))
-    _put_behind(parameter, readers, Writer(parameter).add(opcodes.BITCAST, parameter, shape=lying))
+    in_memory, readers = parameter.shape, list(parameter.users)
+    edit.set_shape(parameter, _shape_with_layout(in_memory, order))
+    _replace_in_readers(parameter, readers, Writer(parameter).add(opcodes.BITCAST, parameter, shape=in_memory))
 
 
-def _declared(lying: Shape, order: Order) -> Shape:
-    """The array that lies in an order as a row-major one does."""
-    places = [order.index(dimension) for dimension in range(len(order))]
-    dynamic = [lying.dynamic_dimensions[place] for place in places]
+def _shape_with_layout(in_memory: Shape, order: Order) -> Shape:
+    """Returns the shape with the layout of an order that is in memory as a row-major array."""
+    positions = [order.index(dimension) for dimension in range(len(order))]
+    dynamic = [in_memory.dynamic_dimensions[position] for position in positions]
     layout = Layout(order[::-1])
-    return Shape.array(lying.element_type, [lying.dimensions[place] for place in places], dynamic, layout)
+    return Shape.array(
+        in_memory.element_type, [in_memory.dimensions[position] for position in positions], dynamic, layout
+    )
 
 
-def natural_orders(module: Module, parameters: Sequence[Order]) -> list[Order]:
-    """The orders in which the elements of the results are found: transposes leave them where they are, elementwise
-    operations follow an operand, a layout constraint says it, and others make row-major arrays."""
+def preferred_result_orders(module: Module, parameters: Sequence[Order]) -> list[Order]:
+    """Returns the orders in which results need no transpose.
+
+    Transposes permute the order of their operand, elementwise operations follow an operand, a layout constraint
+    declares an order, and the results of other operations are row-major.
+    """
     root = module.entry_computation.root_instruction
     if root.op is opcodes.TUPLE:
-        return [_natural_order(leaf, parameters) for leaf in root.operands]
+        return [_preferred_order(leaf, parameters) for leaf in root.operands]
     if root.shape.is_tuple:
         return [tuple(range(leaf.rank)) for leaf in root.shape.tuple_shapes]
-    return [_natural_order(root, parameters)]
+    return [_preferred_order(root, parameters)]
 
 
-def _natural_order(value: Instruction, parameters: Sequence[Order]) -> Order:
+def _preferred_order(value: Instruction, parameters: Sequence[Order]) -> Order:
     permutations: list[Sequence[int]] = []
-    while (source := _source(value)) is not value:
+    while (source := _order_source(value)) is not value:
         if value.op is opcodes.TRANSPOSE:
             permutations.append(value.dimensions)
         value = source
     if value.op is opcodes.PARAMETER and value.parent is not None and value.parent.is_entry:
         order = parameters[value.parameter_number]
     elif value.op is opcodes.CUSTOM_CALL and value.custom_call_target == LAYOUT_CONSTRAINT:
-        order = order_of(value.shape)[::-1]
+        order = minor_to_major(value.shape)[::-1]
     else:
         order = tuple(range(value.shape.rank))
     for permutation in reversed(permutations):
@@ -152,19 +163,19 @@ def _natural_order(value: Instruction, parameters: Sequence[Order]) -> Order:
     return order
 
 
-def _source(value: Instruction) -> Instruction:
-    """The operand by whose order that of a value is known; itself if there is none."""
+def _order_source(value: Instruction) -> Instruction:
+    """Returns the operand that determines the order of a value; the value itself if there is none."""
     if value.op is opcodes.TRANSPOSE:
         return value.operands[0]
-    marks = value.op is opcodes.CUSTOM_CALL and value.custom_call_target in _MARKS
-    follows = value.op.elementwise or value.op is opcodes.COPY or marks
+    is_annotation = value.op is opcodes.CUSTOM_CALL and value.custom_call_target in _ANNOTATION_TARGETS
+    follows = value.op.elementwise or value.op is opcodes.COPY or is_annotation
     if value.op is opcodes.RESHAPE:
         follows = value.shape.compatible(value.operands[0].shape)
     alike = [operand for operand in value.operands if operand.shape.rank == value.shape.rank]
     return alike[0] if follows and alike else value
 
 
-def _is_alike(module: Module, alias: Alias, parameters: Sequence[Order], results: Sequence[Order]) -> bool:
+def _has_equal_orders(module: Module, alias: Alias, parameters: Sequence[Order], results: Sequence[Order]) -> bool:
     entry = module.entry_computation
     result = results[alias.output_index[0] if alias.output_index else 0]
     given = entry.parameters[alias.parameter_number].shape

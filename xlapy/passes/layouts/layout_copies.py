@@ -1,6 +1,6 @@
-"""Orders of dimensions in memory, and the copies that stand between two of them.
+"""Helpers for layouts of whole shapes, and copies of values in other layouts.
 
-Owns: layouts of whole shapes, one copy for each value and layout. Must not know: who demands which layout.
+Does not depend on why a layout is required.
 """
 
 from __future__ import annotations
@@ -16,52 +16,56 @@ from xlapy.passes.rewrite import Writer
 
 
 class LayoutCopies:
-    """The copies that were made in one computation."""
+    """The copies of values in other layouts in one computation, one for each value and layout."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Instruction, Shape], Instruction] = {}
 
     @property
     def made_any(self) -> bool:
+        """Whether any copy was made."""
         return bool(self._found)
 
-    def laid(self, value: Instruction, shape: Shape) -> Instruction:
-        """The value in the layouts of a shape: itself, or a copy; a tuple is copied element by element."""
+    def in_layout(self, value: Instruction, shape: Shape) -> Instruction:
+        """Returns a value in the layouts of a shape: itself, or a copy; a tuple is copied element by element."""
         if same_order(value.shape, shape):
             return value
         found = self._found.get((value, shape))
         if found is None:
             write = Writer(value)
             if value.shape.is_tuple:
-                laid = [self.laid(*each) for each in zip(_parts(write, value), shape.tuple_shapes, strict=True)]
-                found = write.add(opcodes.TUPLE, *laid)
+                copies = [
+                    self.in_layout(*each)
+                    for each in zip(_tuple_elements(write, value), shape.tuple_shapes, strict=True)
+                ]
+                found = write.add(opcodes.TUPLE, *copies)
             else:
-                found = write.add(opcodes.COPY, value, shape=laid_out(value.shape, order_of(shape)))
+                found = write.add(opcodes.COPY, value, shape=with_dimension_order(value.shape, minor_to_major(shape)))
             self._found[value, shape] = found
         return found
 
 
-def _parts(write: Writer, value: Instruction) -> Sequence[Instruction]:
-    """The elements of a tuple."""
+def _tuple_elements(write: Writer, value: Instruction) -> Sequence[Instruction]:
+    """Returns the elements of a tuple."""
     if value.op is opcodes.TUPLE:
         return value.operands
     return [write.get_tuple_element(value, index) for index in range(len(value.shape.tuple_shapes))]
 
 
 def entry_signature(computation: Computation) -> tuple[Sequence[Shape], Shape] | None:
-    """The shapes, layouts included, that parameters and result of the entry must have, if they are declared."""
+    """Returns the shapes with layouts that the module declares for the entry's parameters and result, if it does."""
     module = computation.module
     layout = module.config.entry_computation_layout if module is not None else None
     return (layout.parameters, layout.result) if computation.is_entry and layout is not None else None
 
 
-def order_of(shape: Shape) -> tuple[int, ...]:
-    """The dimensions from the fastest-varying on; row-major if no layout was chosen."""
+def minor_to_major(shape: Shape) -> tuple[int, ...]:
+    """Returns the dimensions from the fastest-varying on; row-major for a shape without layout."""
     return tuple(reversed(range(shape.rank))) if shape.layout is None else shape.layout.minor_to_major
 
 
-def laid_out(shape: Shape, order: Sequence[int]) -> Shape:
-    """An array shape with its dimensions in another order; tiles, which belong to an order, go with the old one."""
+def with_dimension_order(shape: Shape, order: Sequence[int]) -> Shape:
+    """Returns an array shape with another minor-to-major order; tiles, which depend on the order, are dropped."""
     if shape.layout is not None and shape.layout.minor_to_major == tuple(order):
         return shape
     layout = Layout(order) if shape.layout is None else shape.layout.replace(minor_to_major=order, tiles=())
@@ -69,14 +73,14 @@ def laid_out(shape: Shape, order: Sequence[int]) -> Shape:
 
 
 def row_major(shape: Shape) -> Shape:
-    """A shape with all arrays in it row-major."""
+    """Returns a shape with all of its arrays row-major."""
     if shape.is_tuple:
         return Shape.tuple(row_major(element) for element in shape.tuple_shapes)
-    return laid_out(shape, tuple(reversed(range(shape.rank)))) if shape.is_array else shape
+    return with_dimension_order(shape, tuple(reversed(range(shape.rank)))) if shape.is_array else shape
 
 
 def same_order(a: Shape, b: Shape) -> bool:
-    """Whether all arrays in two compatible shapes have their dimensions in the same order."""
+    """Returns whether the arrays of two compatible shapes have the same minor-to-major orders."""
     if a.is_tuple:
         return all(same_order(*each) for each in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
-    return not a.is_array or order_of(a) == order_of(b)
+    return not a.is_array or minor_to_major(a) == minor_to_major(b)

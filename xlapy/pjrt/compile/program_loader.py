@@ -28,7 +28,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
 from xlapy.interpreter.custom import IDENTITY_TARGETS
-from xlapy.passes.layouts.entry_layouts import Order, lay_out, natural_orders
+from xlapy.passes.layouts.entry_layouts import Order, preferred_result_orders, transpose_entry_arrays
 from xlapy.pjrt.compile.inspect_sharding import inspect
 from xlapy.pjrt.jax.callbacks import PARTITIONED_TARGET
 from xlapy.pjrt.objects.layouts import rank_of_parameter, row_major
@@ -104,7 +104,7 @@ def load_program(code: bytes, format: str, partitions: int = 1) -> PartitionedPr
         parts = partition(module, partitions, frozenset({PARTITIONED_TARGET}), inspect)
         placement = replace(placement, parameters=parts.parameters, results=parts.results)
     if placement.parameter_orders or placement.result_orders:
-        lay_out(module, placement.parameter_orders, placement.result_orders)
+        transpose_entry_arrays(module, placement.parameter_orders, placement.result_orders)
     return PartitionedProgram(_without_annotations(module), placement)
 
 
@@ -189,7 +189,7 @@ def _with_orders(module: Module, placement: Placement, arguments: _Attributes, r
     ]
     result_orders = [
         natural if one.get(_LAYOUT_ATTRIBUTE) == "auto" else _order(one.get(_LAYOUT_ATTRIBUTE, ""), leaf.rank)
-        for one, leaf, natural in zip(results, leaves, natural_orders(module, parameter_orders), strict=True)
+        for one, leaf, natural in zip(results, leaves, preferred_result_orders(module, parameter_orders), strict=True)
     ]
     return replace(placement, parameter_orders=tuple(parameter_orders), result_orders=tuple(result_orders))
 

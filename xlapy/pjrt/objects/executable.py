@@ -15,7 +15,7 @@ from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
-from xlapy.passes.layouts.entry_layouts import declared
+from xlapy.passes.layouts.entry_layouts import with_declared_layouts
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
@@ -210,7 +210,7 @@ def executable_optimized_program(args: Any) -> None:
     if loaded.program_bytes is None:
         module = loaded.executable.program.optimized_module
         if loaded.placement.parameter_orders:
-            module = declared(module, loaded.parameter_orders, loaded.result_orders)
+            module = with_declared_layouts(module, loaded.parameter_orders, loaded.result_orders)
         loaded.program_bytes = write_module_with_config(
             module.to_proto(), loaded.placement.parameters, loaded.placement.results
         )
