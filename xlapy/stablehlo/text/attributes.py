@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from xlapy.base.element_types import PrimitiveType
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import NAME, MlirCursor
-from xlapy.stablehlo.text.elements import ElementsParser, number, rounded
+from xlapy.stablehlo.text.elements import ElementsParser, parse_number, round_to_type
 from xlapy.stablehlo.text.resources import Resources
 from xlapy.stablehlo.text.structs import StructParser
 from xlapy.stablehlo.text.types import TypeParser
@@ -106,13 +106,13 @@ class AttributeParser:
     def _typed_number(self, start: int, spelling: str, type_: ir.ScalarType | ir.IndexType) -> Any:
         element = type_.element if isinstance(type_, ir.ScalarType) else PrimitiveType.S64
         try:
-            value = number(spelling, element)
+            value = parse_number(spelling, element)
         except ValueError as error:
             self.cursor.fail_at(start, str(error))
         if isinstance(value, bool):
             return value
         if isinstance(type_, ir.ScalarType) and element.is_floating:
-            return ir.FloatAttribute(rounded(value, element), type_)
+            return ir.FloatAttribute(round_to_type(value, element), type_)
         return ir.IntegerAttribute(int(value), type_)
 
     def _array(self) -> tuple[Any, ...]:

@@ -130,7 +130,7 @@ def booleans(values: list[bool]) -> ir.ElementsAttribute:
     return elements(ir.TensorType((len(values),), PrimitiveType.PRED), np.array(values, np.bool_))
 
 
-def number(spelling: str, element: PrimitiveType | ir.IndexType) -> int | float | bool:
+def parse_number(spelling: str, element: PrimitiveType | ir.IndexType) -> int | float | bool:
     """Parses a number of an element type that is not complex. Raises ValueError with the reason if it is malformed."""
     if isinstance(element, ir.IndexType):
         element = PrimitiveType.S64
@@ -145,7 +145,7 @@ def number(spelling: str, element: PrimitiveType | ir.IndexType) -> int | float 
     return _checked_integer(integer_from_text(spelling), element)
 
 
-def rounded(value: float, element: PrimitiveType) -> float:
+def round_to_type(value: float, element: PrimitiveType) -> float:
     """Rounds a number to a floating-point type."""
     with np.errstate(over="ignore", invalid="ignore"):
         return float(round_to(np.array(value, np.float64), _dtype(element)).astype(np.float64))
@@ -287,7 +287,7 @@ class _ElementsText:
     def _numbers(self, leaves: list[str]) -> Array:
         part = self.element.component_type
         try:
-            numbers = [number(leaf, part) for leaf in leaves]
+            numbers = [parse_number(leaf, part) for leaf in leaves]
         except ValueError as error:
             self.fail(str(error))
         if part.is_floating:
