@@ -48,18 +48,22 @@ def printed_name(name: str, options: PrintOptions) -> str:
 
 
 class InstructionPrinter:
-    """Prints the instructions of one computation. Canonical names are numbered within it."""
+    """Prints the instructions of one computation. Canonical names are numbered within it.
+
+    is_nested: the computation is printed at its caller. prints_plain_names: names are printed as they are, with ids.
+    wrapped_computations: async instruction -> the computation that its chain wraps.
+    """
 
     def __init__(self, options: PrintOptions, is_nested: bool, indent: int, body_text: BodyText) -> None:
         self.options = options
         self.is_nested = is_nested
         self.indent = indent
         self.body_text = body_text
-        self.layouts = options.include_layout_in_shapes
+        self.print_layouts = options.include_layout_in_shapes
         self.percent = "%" if options.print_percent else ""
-        self.is_plain = options.print_ids and not options.canonicalize_instruction_names
-        self.canonical: dict[Instruction, str] = {}
-        self.wrapped: dict[Instruction, Computation | None] = {}
+        self.prints_plain_names = options.print_ids and not options.canonicalize_instruction_names
+        self.canonical_names: dict[Instruction, str] = {}
+        self.wrapped_computations: dict[Instruction, Computation | None] = {}
 
     def text(self, instruction: Instruction) -> str:
         """The text of the instruction, without ROOT and without a line break."""
@@ -68,13 +72,13 @@ class InstructionPrinter:
         opcode = op.name
         if op.async_role is not AsyncRole.NONE and options.syntax_sugar_async_ops:
             opcode = self._async_opcode(instruction)
-        if self.is_plain:
+        if self.prints_plain_names:
             name = f"{self.percent}{instruction.name} = "
         elif not options.canonicalize_instruction_names:
             name = f"{self._name(instruction.name)} = "
         else:
             name = f"{self._canonical_name(instruction)} = " if self.is_nested else ""
-        shape = f"{instruction.shape.to_text(self.layouts)} " if options.print_result_shape else ""
+        shape = f"{instruction.shape.to_text(self.print_layouts)} " if options.print_result_shape else ""
         inside = self._operands(instruction) if op.parenthesized_attribute is None else self._parenthesized(instruction)
         return f"{name}{shape}{opcode}({inside}){self._attributes(instruction)}{self._annotations(instruction)}"
 
@@ -88,9 +92,9 @@ class InstructionPrinter:
     def _wrapped(self, instruction: Instruction) -> Computation | None:
         """`wrapped_computation`, remembered, so that a long chain of async-updates is not walked for each of them."""
         operand = instruction.operands[0] if instruction.operands else instruction
-        is_known = instruction.op is not ASYNC_START and operand in self.wrapped
-        found = self.wrapped[operand] if is_known else wrapped_computation(instruction)
-        self.wrapped[instruction] = found
+        is_known = instruction.op is not ASYNC_START and operand in self.wrapped_computations
+        found = self.wrapped_computations[operand] if is_known else wrapped_computation(instruction)
+        self.wrapped_computations[instruction] = found
         return found
 
     # -- names and operands
@@ -99,15 +103,19 @@ class InstructionPrinter:
         return f"{self.percent}{printed_name(name, self.options)}"
 
     def _canonical_name(self, instruction: Instruction) -> str:
-        found = self.canonical.get(instruction)
+        found = self.canonical_names.get(instruction)
         if found is None:
-            found = self.canonical[instruction] = f"tmp_{len(self.canonical)}"
+            found = self.canonical_names[instruction] = f"tmp_{len(self.canonical_names)}"
         return found
 
     def _operands(self, instruction: Instruction) -> str:
         operands = instruction.operands
         options = self.options
-        if self.is_plain and options.print_operand_names and not (options.print_operand_shape or options.compact_gte):
+        if (
+            self.prints_plain_names
+            and options.print_operand_names
+            and not (options.print_operand_shape or options.compact_gte)
+        ):
             texts = [self.percent + operand.name for operand in operands]
         else:
             texts = [self._operand(operand) for operand in operands]
@@ -120,7 +128,7 @@ class InstructionPrinter:
 
     def _operand(self, operand: Instruction) -> str:
         options = self.options
-        shape = operand.shape.to_text(self.layouts) if options.print_operand_shape else ""
+        shape = operand.shape.to_text(self.print_layouts) if options.print_operand_shape else ""
         shown = self.is_nested if options.canonicalize_instruction_names else options.print_operand_names
         if not shown:
             return shape
