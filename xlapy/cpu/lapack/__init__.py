@@ -1,1 +1,2 @@
-"""Linear algebra by LAPACK: the library, calls of its functions from compiled programs, what is written by them."""
+"""Linear algebra by LAPACK: the library, calls of its functions from compiled programs, and operations expressed by
+them."""

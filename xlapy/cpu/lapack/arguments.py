@@ -1,7 +1,7 @@
-"""The arguments with which each function of LAPACK is called, in its own order.
+"""The argument lists of LAPACK functions, in the order of each function.
 
-Owns: the table, sizes of workspace. Must not know: instructions, slices, machine code.
-Source: LAPACK Users' Guide; reference LAPACK's documentation of each routine for workspace that it is not asked for.
+Responsible for these lists and for the size of workspace. Does not depend on instructions, slices or machine code.
+Source: LAPACK Users' Guide. The documentation of reference LAPACK gives the workspace of routines without size queries.
 """
 
 from __future__ import annotations
@@ -42,12 +42,10 @@ _TABLE: Mapping[str, str] = {
     "gehrd": "n low high r0 ld(n) r1 work lwork info",
     "gtsv": "m n r0+1 r1 r2 r3 ld(m) info",
 }
-"""o: an operand, r: a result, c: memory of the call's own, each by its number; r0+1 begins with the second element.
-
-work, rwork and iwork are workspace of the matrices' type, of the real type of their parts and of integers; lwork and so
-on are their sizes, for which LAPACK is asked. ld(m) is the distance of columns in memory, one the number 1 of the
-matrices' type.
-"""
+"""The words stand for the following arguments. o: an operand, r: a result, c: memory of the call's own, each with its
+number; r0+1 starts at the second element. work, rwork and iwork: workspace of the matrices' type, of the real type of
+their components and of integers; lwork and so on are their sizes, for which LAPACK is queried. ld(m): the leading
+dimension, the distance of columns in memory. one: the number 1 of the matrices' type."""
 
 IN_PLACE: Mapping[str, Mapping[int, int]] = {
     "trsm": {1: 0},
@@ -56,7 +54,8 @@ IN_PLACE: Mapping[str, Mapping[int, int]] = {
     "gtsv": {0: 0, 1: 1, 2: 2, 3: 3},
     "geev": {},
 }
-"""The results, by the operands that they take the place of; elsewhere the first result begins as the first operand."""
+"""For each result that overwrites an operand, the number of the operand. In other routines, the first result overwrites
+the first operand."""
 
 UNWRITTEN: Mapping[str, Mapping[int, str]] = {
     "geev": {1: "compute_left", 2: "compute_right"},
@@ -64,18 +63,19 @@ UNWRITTEN: Mapping[str, Mapping[int, str]] = {
     "gesdd": {2: "mode", 3: "mode"},
     "gesvd": {2: "mode", 3: "mode"},
 }
-"""Results, of geev matrices of vectors, that are not computed where the attribute is N: they are zeros."""
+"""The results (for geev, the matrices of vectors) that are zeros if an attribute is N, because they are not computed.
+"""
 
 _INTEGER = 4
 _ROOM = 1 << 12
-"""Bytes of what stands for arrays while LAPACK is asked for sizes: it reads and writes none but the first numbers."""
+"""The size of the memory that stands in for arrays in size queries: LAPACK accesses at most the first elements."""
 
 _ARRAY = re.compile(r"([orc])(\d)(\+1)?")
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayArgument:
-    """An array of the call: an operand (o), a result (r) or own memory (c), by its number; `offset` in elements."""
+    """An array argument: an operand (o), a result (r) or own memory (c), with its number. `offset` is in elements."""
 
     kind: str
     number: int
@@ -83,12 +83,12 @@ class ArrayArgument:
 
 
 Argument = bytes | ArrayArgument | LibraryScratch | None
-"""What a pointer points to: these bytes, memory, or nothing."""
+"""What a pointer points to: constant bytes, memory, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """All arguments of a function. letters: how many of them are letters; scratch_size: bytes of workspace."""
+    """All arguments of a function. letters: the number of character arguments; scratch_size: bytes of workspace."""
 
     symbol: str
     arguments: tuple[Argument, ...]
@@ -97,12 +97,12 @@ class Arguments:
 
 
 def arguments_of(call: LapackCall) -> Arguments:
-    """The arguments for a call; `UnsupportedError` for more workspace than LAPACK can count."""
+    """Returns the arguments of a call; raises `UnsupportedError` if the workspace is too large for LAPACK."""
     return _Layout(call).arguments()
 
 
 class _Layout:
-    """The arguments of one call under construction."""
+    """Builds the arguments of one call."""
 
     def __init__(self, call: LapackCall) -> None:
         self.call = call
@@ -135,7 +135,8 @@ class _Layout:
         }
 
     def argument(self, word: str, sizes: Mapping[str, int]) -> Argument:
-        """What a word of the table stands for; workspace goes behind all before it."""
+        """Returns the argument that a word of the table stands for. Workspace is allocated after all previous
+        workspace."""
         if (found := _ARRAY.fullmatch(word)) is not None:
             return ArrayArgument(found[1], int(found[2]), 1 if found[3] else 0)
         if word in self.types:
@@ -163,7 +164,7 @@ class _Layout:
     # -- workspace
 
     def sizes(self) -> dict[str, int]:
-        """Elements of each kind of workspace."""
+        """Returns the number of elements of each kind of workspace."""
         fixed = {word: self.fixed(word) for word in self.words if word in self.types and f"l{word}" not in self.words}
         asked = [word for word in self.words if word in self.types and word not in fixed]
         sizes = {**fixed, **(self.asked(asked) if asked else {})}
@@ -172,7 +173,7 @@ class _Layout:
         return sizes
 
     def fixed(self, word: str) -> int:
-        """What the documentation says of workspace that has no argument for its size."""
+        """Returns the documented size of workspace that has no size argument."""
         call, n = self.call, self.call.sizes["n"]
         if call.routine == "geqp3" or call.routine == "geev":
             return 2 * n
@@ -186,7 +187,7 @@ class _Layout:
         return 7 * k if call.letters["mode"] == "N" else k * max(5 * k + 7, 2 * longer + 2 * k + 1)
 
     def asked(self, words: Sequence[str]) -> dict[str, int]:
-        """What LAPACK answers when a size is -1: the best sizes, as the first elements of the workspaces."""
+        """Queries LAPACK for the best workspace sizes, by calling the function with sizes of -1."""
         room = {word: ctypes.create_string_buffer(_ROOM) for word in words}
         info = ctypes.create_string_buffer(_ROOM)
         pointers: list[Any] = []
@@ -210,14 +211,15 @@ def _integer(value: int) -> bytes:
 
 
 def _passed(value: Any) -> Any:
-    """A pointer that Fortran may read and write."""
+    """Returns a pointer to memory that Fortran may read and write."""
     if isinstance(value, bytes):
         return ctypes.create_string_buffer(value, max(16, len(value)))
     return value
 
 
 def _first(raw: bytes, dtype: np.dtype[Any]) -> int:
-    """The first number, rounded up: sizes that a float does not hold may have been rounded down."""
+    """Returns the first number of the memory, rounded up. Sizes that a float cannot represent may have been rounded
+    down."""
     number = np.frombuffer(raw, dtype, 1)[0].real
     exact = int(np.ceil(number))
     spare = exact >> 23 if number.dtype == np.float32 else 0

@@ -1,8 +1,9 @@
-"""Custom calls to LAPACK as thunks of a program.
+"""Lowers custom calls of LAPACK to thunks.
 
-Every array is row-major here; a matrix of LAPACK's is a transposed one (`use_lapack` writes what transposes).
+All arrays are row-major here, and a LAPACK matrix is the transpose of one (`use_lapack` adds the transposes).
 
-Owns: which memory a function works in, how a batch is split. Must not know: the order of a function's arguments.
+Responsible for the memory in which a function works and for the division of a batch into tasks. Does not depend on the
+order of a function's arguments.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from xlapy.cpu.program.thunks import KernelThunk, LibraryArray, LibraryCallThunk
 from xlapy.custom_calls.lapack import FINITE_ONLY, LapackCall, lapack_call
 from xlapy.hlo.instruction import Instruction
 
-MOST_TASKS = 64
-"""Of a batch: each has workspace of its own."""
+MAX_TASKS = 64
+"""The largest number of tasks of a batch: each has workspace of its own."""
 
 MAX_SCRATCH_BYTES = 1 << 26
-"""Bytes of the workspace of all tasks together, if one needs no more."""
+"""The largest workspace in bytes of all tasks together, unless a single task needs more."""
 
-TASK_WORK = 1 << 16
-"""Operations that are worth a task."""
+MIN_TASK_OPERATIONS = 1 << 16
+"""The number of operations that a task has at least."""
 
 
 def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:
-    """Appends the thunks of a call."""
+    """Appends the thunks of a LAPACK call."""
     call = lapack_call(instruction)
     operands = [context.slice_of(operand) for operand in instruction.operands]
     in_place = IN_PLACE.get(call.routine, {0: 0})
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
     made = {r: context.reuse_or_copy(instruction, instruction.operands[o]) for o, r in in_place.items()}
     results = [made.get(number) or BufferSlice(leaf, name=instruction.name) for number, leaf in enumerate(leaves)]
-    own = _own_memory(context, instruction, call)
+    own = _geev_memory(context, instruction, call)
     context.define(instruction, results)
     if not math.prod(call.batch):
         return
@@ -52,8 +53,9 @@ def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:
             context.thunks.append(KernelThunk(kernel, [columns, results[1], vectors], work, instruction.name))
 
 
-def _own_memory(context: LoweringContext, instruction: Instruction, call: LapackCall) -> list[BufferSlice]:
-    """What geev works in: its matrices, and of real ones the columns that their eigenvectors are made of."""
+def _geev_memory(context: LoweringContext, instruction: Instruction, call: LapackCall) -> list[BufferSlice]:
+    """Returns the memory in which geev works: its matrices and, if they are real, the columns that eigenvectors are
+    built from."""
     if call.routine != "geev":
         return []
     copy = context.reuse_or_copy(instruction, instruction.operands[0])
@@ -65,13 +67,13 @@ def _own_memory(context: LoweringContext, instruction: Instruction, call: Lapack
 def _thunk(
     call: LapackCall, operands: Sequence[BufferSlice], results: Sequence[BufferSlice], own: Sequence[BufferSlice]
 ) -> LibraryCallThunk:
-    """The call of the function for all matrices of a batch, the workspace behind its other slices."""
+    """Returns the thunk that calls the function for all matrices of a batch. Its last slice is the workspace."""
     found = arguments_of(call)
     kinds = {"o": list(operands), "r": list(results), "c": list(own)}
     slices = list(dict.fromkeys(slice_ for group in kinds.values() for slice_ in group))
     written = {slice_ for group in (results, own) for slice_ in group}
     count = math.prod(call.batch)
-    cleared = _cleared(call, results, own)
+    cleared = _zero_initialized(call, results, own)
 
     def array(argument: ArrayArgument) -> LibraryArray:
         slice_ = kinds[argument.kind][argument.number]
@@ -79,7 +81,7 @@ def _thunk(
         return LibraryArray(slices.index(slice_), size, argument.offset * slice_.shape.element_type.byte_size)
 
     arguments = [array(a) if isinstance(a, ArrayArgument) else a for a in found.arguments]
-    info = slices.index(results[-1]) if _gives_info(call) else None
+    info = slices.index(results[-1]) if _has_status(call) else None
     if info is not None:
         arguments[-1] = LibraryArray(info, 4)
     matrix = own[0] if own else results[0]
@@ -103,13 +105,15 @@ def _thunk(
     )
 
 
-def _gives_info(call: LapackCall) -> bool:
+def _has_status(call: LapackCall) -> bool:
     return call.routine not in ("trsm", "geqrf", "geqp3", "orgqr", "ormqr")
 
 
-def _cleared(call: LapackCall, results: Sequence[BufferSlice], own: Sequence[BufferSlice]) -> list[BufferSlice]:
-    """What begins as zeros: results that the function may leave as they were."""
-    if call.routine in FINITE_ONLY:  # of what is not finite, nothing is computed
+def _zero_initialized(
+    call: LapackCall, results: Sequence[BufferSlice], own: Sequence[BufferSlice]
+) -> list[BufferSlice]:
+    """Returns the slices that are filled with zeros first: results that the function may leave unchanged."""
+    if call.routine in FINITE_ONLY:  # the function is not called if the matrix is not finite
         begun = [] if own else results[:1]
         return [slice_ for slice_ in (*results[:-1], *own[1:]) if slice_ not in begun]
     if not all(call.sizes[letter] for letter in ("m", "n") if letter in call.sizes):
@@ -121,12 +125,12 @@ def _cleared(call: LapackCall, results: Sequence[BufferSlice], own: Sequence[Buf
 
 
 def _work(call: LapackCall) -> int:
-    """About how many operations a matrix takes."""
+    """Estimates the number of operations per matrix."""
     sizes = [max(1, size) for letter, size in call.sizes.items() if letter in "mnstk"]
     return 4 * max(sizes) * math.prod(sorted(sizes)[-2:]) + 256
 
 
 def _grain(call: LapackCall, count: int, scratch_size: int) -> int:
-    """Matrices of a task: by the shapes alone."""
-    tasks = min(MOST_TASKS, count, max(1, MAX_SCRATCH_BYTES // max(1, scratch_size)))
-    return max(-(-count // tasks), min(count, TASK_WORK // _work(call)), 1)
+    """Returns the number of matrices per task, which depends only on the shapes."""
+    tasks = min(MAX_TASKS, count, max(1, MAX_SCRATCH_BYTES // max(1, scratch_size)))
+    return max(-(-count // tasks), min(count, MIN_TASK_OPERATIONS // _work(call)), 1)

@@ -1,6 +1,6 @@
-"""XLA's own custom calls for linear algebra and selection in terms of LAPACK's and of operations.
+"""Expands XLA's own custom calls for linear algebra and selection into LAPACK calls and other operations.
 
-Must not know: how calls are carried out. Their meaning: `interpreter/custom_decompositions`.
+Does not depend on how calls are executed. `interpreter/custom/decompositions` defines their meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlapy.passes.rewrite import Writer
 
 
 def _by_columns(shape: Shape) -> Shape:
-    """Matrices column by column; their batch row-major."""
+    """Returns the shape with column-major matrices and a row-major batch."""
     rank = shape.rank
     return shape.with_layout(Layout((rank - 2, rank - 1, *reversed(range(rank - 2)))))
 
@@ -52,7 +52,7 @@ def _lu(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _order(write: Writer, pivots: Instruction, shape: Shape) -> Instruction:
-    """The rows exchanged one after the other, each with its pivot."""
+    """Swaps rows one after the other, each with its pivot."""
     last = shape.rank - 1
     places = iota(write, shape, last)
 
@@ -70,13 +70,13 @@ def _order(write: Writer, pivots: Instruction, shape: Shape) -> Instruction:
 
 
 def _spread(write: Writer, one: Instruction, shape: Shape) -> Instruction:
-    """A number of each row, repeated along it."""
+    """Repeats a number of each row along the row."""
     batch = shape.with_dimensions(shape.dimensions[:-1])
     return write.broadcast(write.reshape(one, batch), shape, range(batch.rank))
 
 
 def _chosen(write: Writer, values: Instruction, chosen: Instruction) -> Instruction:
-    """The one element of each row that is chosen, repeated along the row."""
+    """Repeats the one element of each row that is selected along the row."""
     shape = values.shape
     alone = write.add(opcodes.SELECT, chosen, values, write.splat(0, shape))
     return write.broadcast(reduce_dimensions(write, opcodes.ADD, alone, [shape.rank - 1]), shape, range(shape.rank - 1))
@@ -112,4 +112,4 @@ DECOMPOSITIONS: dict[str, Callable[[Writer, Instruction], Instruction]] = {
     "Eigh": _eigh,
     "ApproxTopK": _approx_top_k,
 }
-"""By the name of the target."""
+"""The expansions by target name."""

@@ -1,9 +1,9 @@
-"""The kernel that makes complex eigenvectors of a real matrix out of LAPACK's columns.
+"""The kernel that computes complex eigenvectors of a real matrix from the columns that LAPACK returns.
 
-For a pair of eigenvalues that are conjugates, the one with the positive imaginary part first, two columns v and w stand
-for the eigenvectors v + i w and v - i w; for a real eigenvalue, a column is its eigenvector.
+For a conjugate pair of eigenvalues, the one with the positive imaginary part first, two columns v and w represent the
+eigenvectors v + i w and v - i w. For a real eigenvalue, a column is its eigenvector.
 
-Must not know: how the columns were computed.
+Does not depend on how the columns were computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _PART = {4: F32, 8: F64}
 
 
 def eigenvector_kernel(name: str, call: LapackCall) -> tuple[Kernel, int]:
-    """Buffers: columns (contiguous), imaginary parts of the eigenvalues, eigenvectors; and the work of a column."""
+    """Returns the kernel and the work of a column. Buffers: contiguous columns, imaginary parts of eigenvalues,
+    eigenvectors."""
     builder = kernel_builder(name, host_target())
     type, size, count = _PART[call.element_type.byte_size], call.sizes["n"], math.prod(call.batch)
     columns = builder.buffer("columns", type, count * size * size)

@@ -1,10 +1,10 @@
-"""OpenBLAS with LAPACK, out of the wheel scipy-openblas32: where its functions lie.
+"""Loads OpenBLAS, which contains LAPACK, from the wheel scipy-openblas32.
 
-The library is the compiler's own, not the one that SciPy has loaded: it runs every call on the calling thread, so that
-results do not depend on a number of threads, and nobody else's number of threads changes. It is loaded when the first
-program needs it, and visible to nobody.
+The library is the compiler's own copy, not the one that SciPy has loaded. It runs every call on the calling thread, so
+results do not depend on a number of threads, and the number of threads of other libraries does not change. It is loaded
+when the first program needs it, without global symbols.
 
-Must not know: what the functions compute.
+Does not depend on what the functions compute.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ _PREFIX = "scipy_"
 
 
 def symbol_of(name: str) -> str:
-    """The library's name of a Fortran function of BLAS or LAPACK."""
+    """Returns the library's symbol for a Fortran function of BLAS or LAPACK."""
     return f"{_PREFIX}{name}_"
 
 
 @functools.cache
 def function_address(symbol: str) -> int:
-    """Where a function lies. `UnsupportedError` without the library, `ValueError` for what it does not have."""
+    """Returns the address of a function. Raises `UnsupportedError` without the library, `ValueError` for an unknown
+    symbol."""
     try:
         function = getattr(_library(), symbol)
     except AttributeError as error:
@@ -36,13 +37,13 @@ def function_address(symbol: str) -> int:
 
 
 def is_function(symbol: str) -> bool:
-    """Whether a name is one of this library's functions."""
+    """Whether a symbol is one of this library's functions."""
     return symbol.startswith(_PREFIX)
 
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """Found without running the package's own code, which would load it for the whole process to see."""
+    """Finds the library without running the package's own code, which would load it with global symbols."""
     package = importlib.util.find_spec(_PACKAGE)
     folders = () if package is None else package.submodule_search_locations or ()
     files = [file for folder in folders for file in sorted(Path(folder, "lib").glob("libscipy_openblas*.so"))]

@@ -1,6 +1,7 @@
-"""Custom calls to LAPACK on row-major arrays.
+"""Makes custom calls of LAPACK work on row-major arrays.
 
-Owns: what stands around a call whose operands or results lie otherwise. Must not know: what is called.
+Responsible for the transposes around a call whose operands or results have other layouts. Does not depend on which
+function is called.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def row_major_call(
     attributes: str,
     overwritten: int = 0,
 ) -> Instruction:
-    """A call on row-major arrays; the operand `overwritten` makes place for the first result."""
+    """Returns a call on row-major arrays. The first result is computed in the memory of the operand `overwritten`."""
     target = lapack_target_name(routine, operands[0].shape.element_type)
     path = () if len(results) == 1 else (0,)
     aliases = [OutputAlias(path, overwritten, ())] if agrees(operands[overwritten].shape, results[0]) else []
@@ -56,15 +57,15 @@ def call_by_columns(
     results: Sequence[Shape],
     attributes: str,
 ) -> list[Instruction]:
-    """A call with operands and results in any layouts, as one on row-major arrays that have the same bytes."""
-    given = [_in_order(write, *each) for each in zip(operands, layouts, strict=True)]
+    """Returns a call with any layouts as a call on row-major arrays with the same bytes."""
+    given = [_to_row_major(write, *each) for each in zip(operands, layouts, strict=True)]
     made = row_major_call(write, routine, given, results, attributes)
     parts = [made] if len(results) == 1 else [write.get_tuple_element(made, number) for number in range(len(results))]
-    return [_out_of_order(write, *each) for each in zip(parts, results, strict=True)]
+    return [_from_row_major(write, *each) for each in zip(parts, results, strict=True)]
 
 
-def _in_order(write: Writer, operand: Instruction, layout: Shape) -> Instruction:
-    """What a layout's bytes are as a row-major array of the same dimensions."""
+def _to_row_major(write: Writer, operand: Instruction, layout: Shape) -> Instruction:
+    """Returns the bytes of an array in a layout as a row-major array with the physical dimensions."""
     order = minor_to_major(layout)[::-1]
     if order == tuple(range(len(order))):
         return operand
@@ -72,8 +73,8 @@ def _in_order(write: Writer, operand: Instruction, layout: Shape) -> Instruction
     return write.reshape(moved, row_major(layout))
 
 
-def _out_of_order(write: Writer, made: Instruction, layout: Shape) -> Instruction:
-    """The array whose bytes, in a layout, are those of a row-major array of the same dimensions."""
+def _from_row_major(write: Writer, made: Instruction, layout: Shape) -> Instruction:
+    """Returns the array whose bytes, in a layout, are those of a row-major array with the physical dimensions."""
     order = minor_to_major(layout)[::-1]
     if order == tuple(range(len(order))):
         return made

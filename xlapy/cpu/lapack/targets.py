@@ -1,6 +1,6 @@
-"""Which custom calls are calls of LAPACK in compiled programs.
+"""Decides which custom calls are calls of LAPACK in compiled programs.
 
-Must not know: how they are carried out.
+Does not depend on how they are executed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from xlapy.hlo.instruction import Instruction
 
 
 def calls_lapack(instruction: Instruction) -> bool:
-    """Whether an instruction is a custom call to LAPACK whose target nobody else has registered."""
+    """Whether an instruction is a custom call of LAPACK whose target has not been registered by the user."""
     if instruction.op is not opcodes.CUSTOM_CALL or not is_lapack_target(instruction.custom_call_target):
         return False
     return find_target(instruction.custom_call_target, "cpu") is None

@@ -30,14 +30,15 @@ from xlapy.passes.layouts.layout_copies import minor_to_major, row_major
 from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 EXACT_SIZE = 32
-"""Rows of matrices up to which an operation is computed in f64 or c128, which costs little there."""
+"""The largest matrices, in rows, for which an operation is computed in f64 or c128, which costs little for small sizes.
+"""
 
 _TRANSPOSITIONS = {Transpose.NO_TRANSPOSE: "N", Transpose.TRANSPOSE: "T", Transpose.ADJOINT: "C"}
 
 
 @dataclass(frozen=True)
 class UseLapack:
-    """Rewrites cholesky, triangular-solve and custom calls to LAPACK."""
+    """Rewrites cholesky, triangular-solve and custom calls of LAPACK."""
 
     name: ClassVar[str] = "use-lapack"
 
@@ -56,20 +57,20 @@ class UseLapack:
 
 
 def _rewritten(write: Writer, instruction: Instruction) -> Instruction | None:
-    """What takes the place of an instruction, None for one that stays."""
+    """Returns the replacement of an instruction; None if it stays."""
     if instruction.op is opcodes.CHOLESKY and instruction.shape.size:
         return _cholesky(write, instruction)
     if instruction.op is opcodes.TRIANGULAR_SOLVE and instruction.shape.size:
         return _triangular_solve(write, instruction)
     if calls_lapack(instruction) and not is_row_major_call(instruction):
-        return _laid_out_anew(write, instruction)
+        return _to_row_major_call(write, instruction)
     if _is_decomposition(instruction):
         return DECOMPOSITIONS[instruction.custom_call_target](write, instruction)
     return None
 
 
 def _is_decomposition(instruction: Instruction) -> bool:
-    """Whether nobody has registered another target of the name."""
+    """Whether the call is a built-in decomposition whose target has not been registered by the user."""
     if instruction.op is not opcodes.CUSTOM_CALL or instruction.custom_call_target not in DECOMPOSITIONS:
         return False
     return find_target(instruction.custom_call_target, "cpu") is None
@@ -78,10 +79,10 @@ def _is_decomposition(instruction: Instruction) -> bool:
 # -- calls
 
 
-def _laid_out_anew(write: Writer, instruction: Instruction) -> Instruction:
-    """A call in other layouts as one on row-major arrays."""
+def _to_row_major_call(write: Writer, instruction: Instruction) -> Instruction:
+    """Returns a call with other layouts as a call on row-major arrays."""
     call = lapack_call(instruction)
-    if direct := _without_transposes(write, instruction, call):
+    if direct := _direct_call(write, instruction, call):
         return direct
     shape, operands = instruction.shape, instruction.operands
     layouts = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or [
@@ -92,9 +93,10 @@ def _laid_out_anew(write: Writer, instruction: Instruction) -> Instruction:
     return write.add(opcodes.TUPLE, *parts) if shape.is_tuple else parts[0]
 
 
-def _without_transposes(write: Writer, instruction: Instruction, call: LapackCall) -> Instruction | None:
-    """The calls that take row-major matrices as they are, if all layouts are column by column."""
-    if call.routine not in ("potrf", "trsm") or not _is_by_columns(instruction):
+def _direct_call(write: Writer, instruction: Instruction, call: LapackCall) -> Instruction | None:
+    """Returns a call that takes row-major matrices as they are, if all layouts are column-major; None for other
+    routines."""
+    if call.routine not in ("potrf", "trsm") or not _is_column_major(instruction):
         return None
     if call.routine == "potrf":
         made = _factor(write, instruction.operands[0], call.letters["uplo"] == "L")
@@ -103,7 +105,7 @@ def _without_transposes(write: Writer, instruction: Instruction, call: LapackCal
     return _solution(write, a, b, letters["side"] == "L", letters["uplo"] == "L", letters["trans_x"], letters["diag"])
 
 
-def _is_by_columns(instruction: Instruction) -> bool:
+def _is_column_major(instruction: Instruction) -> bool:
     constraints = instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()
     leaves = [*constraints, *(leaf for _, leaf in instruction.shape.leaves())]
     rank = instruction.operands[0].shape.rank
@@ -112,7 +114,7 @@ def _is_by_columns(instruction: Instruction) -> bool:
 
 
 def _factor(write: Writer, a: Instruction, lower: bool) -> Instruction:
-    """The call that factors row-major matrices: its factors, and what went wrong."""
+    """Returns the call that factors row-major matrices; its results are the factors and the status."""
     info = Shape.array(S32, a.shape.dimensions[:-2])
     return row_major_call(write, "potrf", [a], [a.shape, info], f"{{uplo = {ord('U' if lower else 'L')} : ui8}}")
 
@@ -120,7 +122,7 @@ def _factor(write: Writer, a: Instruction, lower: bool) -> Instruction:
 def _solution(
     write: Writer, a: Instruction, b: Instruction, left_side: bool, lower: bool, transposition: str, diagonal: str
 ) -> Instruction:
-    """x with op(a) x = b, or x op(a) = b, for row-major matrices: LAPACK is given all of them transposed."""
+    """Solves op(a) x = b, or x op(a) = b, for row-major matrices: LAPACK receives the transposes of all of them."""
     *batch, rows, columns = b.shape.dimensions
     turned = write.reshape(b, row_major(b.shape.with_dimensions((*batch, columns, rows))))
     letters = {
@@ -138,14 +140,14 @@ def _solution(
 
 
 def _computed_in(shape: Shape) -> PrimitiveType:
-    """The element type that matrices of a shape are computed in."""
+    """Returns the element type in which matrices of a shape are computed."""
     element_type = shape.element_type
     wide = C128 if element_type.is_complex else F64
     return wide if shape.dimensions[-1] <= EXACT_SIZE or element_type.bits < 32 else element_type
 
 
 def _cholesky(write: Writer, instruction: Instruction) -> Instruction:
-    """The factor where there is one, the other triangle 0."""
+    """Returns the Cholesky factor with zeros in the other triangle, or NaN if a matrix is not positive definite."""
     (operand,), lower = instruction.operands, instruction.attributes_as(CholeskyAttributes).lower
     made = _factor(write, write.convert(operand, _computed_in(operand.shape)), lower)
     factor = write.get_tuple_element(made, 0)
@@ -160,7 +162,7 @@ def _cholesky(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _is_definite(write: Writer, made: Instruction) -> Instruction:
-    """Whether all pivots were greater than 0: one that is NaN makes the last one NaN."""
+    """Whether all pivots were positive. A NaN pivot makes the last one NaN."""
     factor, info = (write.get_tuple_element(made, number) for number in range(2))
     rank, size = factor.shape.rank, factor.shape.dimensions[-1]
     last = slice_dimension(write, slice_dimension(write, factor, rank - 2, size - 1, size), rank - 1, size - 1, size)

@@ -18,7 +18,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.codegen.emitters.fft.plan import is_smooth
-from xlapy.cpu.program.fft_thunks import has_kernels
+from xlapy.codegen.emitters.fft.stages import has_kernels
+from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.linalg import FftAttributes, FftType
@@ -39,7 +40,7 @@ class DecomposeFft:
         changed = False
         for computation in editable_computations(module):
             for instruction in list(computation):
-                if instruction.op is opcodes.FFT and not has_kernels(instruction):
+                if instruction.op is opcodes.FFT and not has_kernels(instruction, host_target()):
                     changed |= _replace(instruction)
         return update_schedule(module, changed)
 
@@ -49,7 +50,7 @@ def _replace(instruction: Instruction) -> bool:
         return False
     write = Writer(instruction)
     replacement = _written(write, instruction)
-    if any(i.op is opcodes.FFT and not has_kernels(i) for i in write.created):
+    if any(i.op is opcodes.FFT and not has_kernels(i, host_target()) for i in write.created):
         write.discard()
         replacement = EXPANSIONS.find(opcodes.FFT)(write, instruction)
     if replacement not in write.created:

@@ -1,10 +1,10 @@
-"""Large reductions to few results in two steps, so that the first has work for every thread and runs through memory.
+"""Splits large reductions with few results into two, so that the first one has work for every thread.
 
-Only computations whose terms may be put together in any order are split; how, follows from the shape alone. Example:
-the sum of f32[4096,4096] over dimension 0 becomes that of f32[2,2048,4096] over dimension 1, then that of
+Only reductions whose terms may be combined in any order are split; how depends on the shape alone. For example, the sum
+of f32[4096,4096] over dimension 0 becomes the sum of f32[2,2048,4096] over dimension 1, followed by the sum of
 f32[2,4096] over dimension 0.
 
-Must not know: kernels, threads.
+Does not depend on kernels or threads.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _split(reduction: Instruction) -> Instruction | None:
     write = Writer(reduction)
     split = [write.reshape(operand, operand.shape.with_dimensions(dimensions)) for operand in operands]
     if monoid(reduction.to_apply) is None:
-        neutral: Sequence[Instruction] = inits  # what selects may see its initial values any number of times
+        neutral: Sequence[Instruction] = inits  # a selection may see its initial values any number of times
     else:
         neutral = [write.scalar(identity_of(reduction.to_apply), shape.element_type)]
     partial = _reduce(write, split, neutral, inner, reduction)

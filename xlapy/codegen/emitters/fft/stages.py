@@ -1,0 +1,133 @@
+"""Decomposes an FFT instruction into stages: one kernel each, run one after the other.
+
+Responsible for the order of dimensions and for which transforms have kernels at all. Does not depend on memory between
+stages or on what kernels do inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from xlapy.base.element_types import F32 as HLO_F32
+from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.codegen.emitters.fft.kernel import fourier_kernel, max_points
+from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, plan_transforms
+from xlapy.codegen.emitters.fft.real_transforms import packing_kernel, real_twiddle_factors, unpacking_kernel
+from xlapy.codegen.target import Target
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import F32, F64, Kernel, ScalarType
+from xlapy.opcodes.linalg import FftAttributes, FftType
+
+
+class StageKernel(NamedTuple):
+    """The kernel of a stage. Its buffers are the operand, the twiddle factors and the result."""
+
+    kernel: Kernel
+    work: int
+    """The work of one parallel iteration."""
+    twiddles: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One kernel of a transform. emit: returns the kernel under a name; size: the number of complex results."""
+
+    emit: Callable[[str], StageKernel]
+    size: int
+
+
+def has_kernels(instruction: Instruction, target: Target) -> bool:
+    """Whether an FFT has kernels: its lengths have only small prime factors, and lengths of real numbers are even."""
+    if not instruction.shape.size or 0 in instruction.attributes_as(FftAttributes).fft_length:
+        return False
+    return fft_stages(instruction, target) is not None
+
+
+def fft_stages(instruction: Instruction, target: Target) -> list[Stage] | None:
+    """Returns the stages of an FFT; None if it has no kernels."""
+    return _StageBuilder(instruction, target).stages()
+
+
+def component_type(instruction: Instruction) -> PrimitiveType:
+    """Returns the element type of the real and imaginary parts of an FFT."""
+    return instruction.shape.element_type.component_type
+
+
+class _StageBuilder:
+    def __init__(self, instruction: Instruction, target: Target) -> None:
+        attributes = instruction.attributes_as(FftAttributes)
+        self.target = target
+        self.kind: FftType = attributes.fft_type
+        self.lengths: tuple[int, ...] = attributes.fft_length
+        self.type = F32 if component_type(instruction) is HLO_F32 else F64
+        self.max_points, self.lanes = max_points(target), target.vector_bytes // self.type.byte_size
+        self.sign = 1 if self.kind in (FftType.IFFT, FftType.IRFFT) else -1
+        # The outer dimensions transform an array of complex numbers.
+        array = instruction.operands[0] if self.kind is FftType.IRFFT else instruction
+        self.dimensions = array.shape.dimensions
+
+    def stages(self) -> list[Stage] | None:
+        """Returns all stages; None if a dimension has no kernels."""
+        rank, count = len(self.dimensions), len(self.lengths)
+        outer = [self.dimension_stages(axis) for axis in range(rank - count, rank - 1)]
+        is_complex = self.kind in (FftType.FFT, FftType.IFFT)
+        last = self.dimension_stages(rank - 1) if is_complex else self.real_stages()
+        groups = [last, *outer] if self.kind is FftType.RFFT else [*outer, last]
+        if any(group is None for group in groups):
+            return None
+        return [stage for group in groups if group is not None for stage in group]
+
+    def dimension_stages(self, axis: int) -> list[Stage] | None:
+        """Returns the stages that transform a dimension of complex numbers."""
+        length = self.dimensions[axis]
+        if length == 1:
+            return []
+        outer, inner = prod(self.dimensions[:axis]), prod(self.dimensions[axis + 1 :])
+        return self.complex_stages(length, outer, inner, 1 / length)
+
+    def complex_stages(self, length: int, outer: int, inner: int, scale: float) -> list[Stage] | None:
+        """Returns the stages of a complex transform. The last stage of an inverse transform applies the scale."""
+        plan = plan_transforms(length, outer, inner, self.max_points, self.lanes)
+        if plan is None:
+            return None
+        scales = [1.0] * (len(plan) - 1) + [scale if self.sign > 0 else 1.0]
+        return [self.stage(*each) for each in zip(plan, scales, strict=True)]
+
+    def stage(self, transform: Transform, scale: float) -> Stage:
+        def emit(name: str) -> StageKernel:
+            found = fourier_kernel(name, self.target, self.type, transform, self.sign, scale)
+            return StageKernel(found.kernel, found.work, found.twiddles)
+
+        rows = transform.size // transform.points.size
+        return Stage(emit, transform.size + (rows if transform.halves and self.sign < 0 else 0))
+
+    def real_stages(self) -> list[Stage] | None:
+        """Returns the stages of the last dimension of a transform from or to real numbers."""
+        length, rows = self.lengths[-1], prod(self.dimensions[:-1])
+        half, is_forward = length // 2, self.kind is FftType.RFFT
+        if length % 2 or not is_smooth(half):
+            return None
+        scale = 1.0 if is_forward else 1 / length
+        if rows >= self.lanes and half < self.max_points:
+            lanes = Axis(rows, half + (not is_forward), half + is_forward)
+            return [self.stage(Transform(Axis(half, 1, 1), lanes, halves=True), scale)]
+        stages = self.complex_stages(half, rows, 1, scale)
+        if stages is None:
+            return None
+        stage = self.half_length_stage(unpacking_kernel if is_forward else packing_kernel, rows, half)
+        return [*stages, stage] if is_forward else [stage, *stages]
+
+    def half_length_stage(
+        self, kernel: Callable[[str, Target, ScalarType, int, int], tuple[Kernel, int]], rows: int, half: int
+    ) -> Stage:
+        """Returns the stage before or after the complex transform of half the length."""
+        twiddles = real_twiddle_factors(2 * half, self.sign, self.type)
+        size = half + 1 if self.kind is FftType.RFFT else half
+
+        def emit(name: str) -> StageKernel:
+            return StageKernel(*kernel(name, self.target, self.type, rows, half), twiddles)
+
+        return Stage(emit, rows * size)
