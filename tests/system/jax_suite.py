@@ -1,12 +1,12 @@
-"""JAX's own tests on the plugin, beside JAX's CPU: `make test-jax`.
+"""Runs JAX's own tests on the plugin and on JAX's CPU: `make test-jax`.
 
     python -m tests.system.jax_suite --jax CHECKOUT --every 8 lax_test nn_test
 
-CHECKOUT is JAX's repository at the tag of the version that is installed; without it, it is fetched by git. Of each
-file, every N-th test runs, of each test at most `--each` of its cases, which JAX makes `--cases` of. The tests take the
-plugin for JAX's CPU, as they ask the platform's name for what to skip and what to expect. A table tells what passed,
-failed and was skipped, and the seconds; tests that only JAX's CPU passes are listed, and make the exit code 1. With
-`--failed`, JAX's CPU runs only what the plugin has failed, in half the time.
+CHECKOUT is JAX's repository at the tag of the installed version; without it, git fetches it. Every N-th test of each
+file runs, with at most `--each` of its cases; `--cases` is the number of cases that JAX generates. The plugin is
+presented to the tests as JAX's CPU, because they decide by the platform's name what to skip and what to expect. A table
+lists the numbers of passed, failed and skipped tests and the seconds. Tests that only JAX's CPU passes are listed, and
+make the exit code 1. With `--failed`, JAX's CPU runs only the tests that fail on the plugin, which halves the time.
 """
 
 from __future__ import annotations

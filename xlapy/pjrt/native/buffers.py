@@ -53,8 +53,8 @@ entry:
   %rank = get i64 Layouts_Client_GetDefaultLayout.num_dims of %args
   %layout = call ptr @row_major_layout(i64 %rank)
   %unknown = icmp eq ptr %layout, null
-  br i1 %unknown, label %slow, label %tell
-tell:
+  br i1 %unknown, label %slow, label %report
+report:
   put ptr %layout Layouts_Client_GetDefaultLayout.layout of %args
   ret ptr null
 slow:
@@ -156,11 +156,11 @@ entry:
   %buffer = need Buffer_ReadyEvent.buffer of %args
   %event = get ptr buffer.event of %buffer
   %there = call i1 @is_event_successful(ptr %event)
-  br i1 %there, label %known, label %tell
+  br i1 %there, label %known, label %report
 known:
   put ptr @ready_event Buffer_ReadyEvent.event of %args
   ret ptr null
-tell:
+report:
   call void @retain_event(ptr %event)
   put ptr %event Buffer_ReadyEvent.event of %args
   ret ptr null
@@ -205,8 +205,8 @@ entry:
   %buffer = need Buffer_OpaqueDeviceMemoryDataPointer.buffer of %args
   %storage = get ptr buffer.storage of %buffer
   %none = icmp eq ptr %storage, null
-  br i1 %none, label %deleted, label %tell
-tell:
+  br i1 %none, label %deleted, label %report
+report:
   %data = get ptr buffer.data of %buffer
   put ptr %data Buffer_OpaqueDeviceMemoryDataPointer.device_memory_ptr of %args
   ret ptr null
@@ -220,8 +220,8 @@ entry:
   %buffer = need Buffer_UnsafePointer.buffer of %args
   %storage = get ptr buffer.storage of %buffer
   %none = icmp eq ptr %storage, null
-  br i1 %none, label %deleted, label %tell
-tell:
+  br i1 %none, label %deleted, label %report
+report:
   %data = get ptr buffer.data of %buffer
   put ptr %data Buffer_UnsafePointer.buffer_pointer of %args
   ret ptr null
@@ -252,11 +252,11 @@ entry:
   %dim = load i64, ptr %dim_at
   %stride_at = getelementptr i64, ptr %strides, i64 %place
   %stride = load i64, ptr %stride_at
-  %wanted = load i64, ptr %dense
-  %same = icmp eq i64 %stride, %wanted
+  %expected = load i64, ptr %dense
+  %same = icmp eq i64 %stride, %expected
   %single = icmp ule i64 %dim, 1
   %fits = or i1 %same, %single
-  %grown = mul i64 %wanted, %dim
+  %grown = mul i64 %expected, %dim
   store i64 %grown, ptr %dense
   br i1 %fits, label %one.next, label %one.end
   end one
@@ -291,23 +291,23 @@ entry:
   %rank = get i64 Client_BufferFromHostBuffer.num_dims of %args
   %strides = get ptr Client_BufferFromHostBuffer.byte_strides of %args
   %stride_count = get i64 Client_BufferFromHostBuffer.num_byte_strides of %args
-  %nowhere = icmp eq ptr %memory, null
+  %no_memory_given = icmp eq ptr %memory, null
   %special = icmp ne ptr %layout, null
   %known = icmp ult i32 %type, 64
-  %meant = icmp ult i32 %semantics, {HOST_BUFFER_SEMANTICS_COUNT}
-  %sensible = and i1 %known, %meant
-  %unknown = xor i1 %sensible, true
-  %unclear = or i1 %nowhere, %special
-  %refused = or i1 %unclear, %unknown
+  %known_semantics = icmp ult i32 %semantics, {HOST_BUFFER_SEMANTICS_COUNT}
+  %known_arguments = and i1 %known, %known_semantics
+  %unknown = xor i1 %known_arguments, true
+  %needs_python = or i1 %no_memory_given, %special
+  %refused = or i1 %needs_python, %unknown
   br i1 %refused, label %slow, label %typed
 typed:
   %type_word = zext i32 %type to i64
   %size_at = getelementptr i64, ptr @element_sizes, i64 %type_word
   %element = load i64, ptr %size_at
-  %odd = icmp eq i64 %element, 0
+  %unknown_type = icmp eq i64 %element, 0
   %order = call ptr @row_major_layout(i64 %rank)
-  %high = icmp eq ptr %order, null
-  %slow_path = or i1 %odd, %high
+  %unknown_rank = icmp eq ptr %order, null
+  %slow_path = or i1 %unknown_type, %unknown_rank
   br i1 %slow_path, label %slow, label %shaped
 shaped:
   %has_strides = icmp eq i64 %stride_count, %rank
@@ -323,9 +323,9 @@ fast:
   %address = ptrtoint ptr %source to i64
   %below = and i64 %address, 15
   %aligned = icmp eq i64 %below, 0
-  %wanted = and i1 %may_lend, %large
-  %lent = and i1 %wanted, %aligned
-  br i1 %lent, label %lend, label %copy
+  %expected = and i1 %may_lend, %large
+  %borrowed = and i1 %expected, %aligned
+  br i1 %borrowed, label %lend, label %copy
 lend:
   %event = call ptr @new_event(i64 2)
   %header = call ptr @borrow_host_memory(ptr %event)
@@ -362,9 +362,9 @@ entry:
   %storage = call ptr @borrow_host_memory(ptr %event)
   put ptr %storage buffer.storage of %record
   put ptr %data buffer.data of %record
-  %unheard = icmp eq ptr %callback, null
-  br i1 %unheard, label %out, label %tell
-tell:
+  %no_callback = icmp eq ptr %callback, null
+  br i1 %no_callback, label %out, label %report
+report:
   %owner = call ptr @malloc(i64 {SIZES["view_callback"]})
   put ptr %data view_callback.data of %owner
   put ptr %callback view_callback.callback of %owner
@@ -422,8 +422,8 @@ entry:
   br i1 %free, label %dense, label %slow
 dense:
   %asks = icmp eq ptr %target, null
-  br i1 %asks, label %tell, label %copy
-tell:
+  br i1 %asks, label %report, label %copy
+report:
   put i64 %bytes Buffer_ToHostBuffer.dst_size of %args
   ret ptr null
 copy:
@@ -474,8 +474,8 @@ define internal void @finish_copy(ptr %error, ptr %transfer) {{
 entry:
   %storage = get ptr pending_copy.storage of %transfer
   %done = get ptr pending_copy.event of %transfer
-  %worked = icmp eq ptr %error, null
-  br i1 %worked, label %copy, label %out
+  %succeeded = icmp eq ptr %error, null
+  br i1 %succeeded, label %copy, label %out
 copy:
   %source = get ptr pending_copy.source of %transfer
   %target = get ptr pending_copy.target of %transfer

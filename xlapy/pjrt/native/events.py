@@ -159,8 +159,8 @@ define internal i1 @is_event_complete(ptr %event) {
 define internal i1 @is_event_successful(ptr %event) {
   %happened = call i1 @is_event_complete(ptr %event)
   %error = get ptr event.error of %event
-  %worked = icmp eq ptr %error, null
-  %well = and i1 %happened, %worked
+  %succeeded = icmp eq ptr %error, null
+  %well = and i1 %happened, %succeeded
   ret i1 %well
 }
 
@@ -190,8 +190,8 @@ try:
   %won = extractvalue { i64, i1 } %pair, 1
   br i1 %won, label %out, label %lost
 lost:
-  %missed = icmp eq i64 %found, 1
-  br i1 %missed, label %drop, label %try
+  %completed_meanwhile = icmp eq i64 %found, 1
+  br i1 %completed_meanwhile, label %drop, label %try
 drop:
   call void @free(ptr %node)
   br label %now

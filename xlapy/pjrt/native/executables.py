@@ -43,7 +43,7 @@ leave:
   %closed = icmp ne i32 %ends, 0
   br i1 %closed, label %out, label %ask
 ask:
-  %asked = call i32 @Py_AddPendingCall(ptr @sweep_destroyed_function, ptr %executable)
+  %requested = call i32 @Py_AddPendingCall(ptr @sweep_destroyed_function, ptr %executable)
   br label %out
 out:
   ret ptr null

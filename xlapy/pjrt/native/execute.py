@@ -69,11 +69,11 @@ no:
 ; Allocates the results of all frames. Returns false, and keeps none, if donated memory has other owners (mask: see
 ; are_uniquely_owned) or if memory is exhausted.
 define internal i1 @allocate_all_results(ptr %row, i64 %count, i64 %mask) {
-  for %looked below %count as check
-  %seen = call ptr @frame_at(ptr %row, i64 %looked)
-  %seen_program = get ptr launch_frame.program of %seen
-  %alone = call i1 @are_uniquely_owned(ptr %seen_program, ptr %seen, i64 %mask)
-  br i1 %alone, label %check.next, label %refuse
+  for %checked below %count as check
+  %seen = call ptr @frame_at(ptr %row, i64 %checked)
+  %checked_program = get ptr launch_frame.program of %seen
+  %is_unique = call i1 @are_uniquely_owned(ptr %checked_program, ptr %seen, i64 %mask)
+  br i1 %is_unique, label %check.next, label %refuse
 refuse:
   ret i1 false
   end check
@@ -104,10 +104,10 @@ _IN_CALLER = """
 ; was cancelled.
 define internal i32 @run_in_caller(ptr %args, ptr %row, i64 %count) {
   %made = call i1 @allocate_all_results(ptr %row, i64 %count, i64 0)
-  br i1 %made, label %furnish, label %refuse
+  br i1 %made, label %prepare, label %refuse
 refuse:
   ret i32 1
-furnish:
+prepare:
   for %number below %count as one
   %frame = call ptr @frame_at(ptr %row, i64 %number)
   %program = get ptr launch_frame.program of %frame
@@ -117,12 +117,12 @@ no_memory:
   call void @release_all_results(ptr %row, i64 %count)
   ret i32 1
   end one
-  for %turn below %count as run
-  %mine = call ptr @frame_at(ptr %row, i64 %turn)
-  %of = get ptr launch_frame.program of %mine
-  %status = call i32 @run_frame(ptr %of, ptr %mine)
-  %worked = icmp eq i32 %status, 0
-  br i1 %worked, label %run.next, label %ended
+  for %index below %count as run
+  %mine = call ptr @frame_at(ptr %row, i64 %index)
+  %mine_program = get ptr launch_frame.program of %mine
+  %status = call i32 @run_frame(ptr %mine_program, ptr %mine)
+  %succeeded = icmp eq i32 %status, 0
+  br i1 %succeeded, label %run.next, label %ended
 ended:
   call void @release_all_results(ptr %row, i64 %count)
   ret i32 2
@@ -163,11 +163,11 @@ define internal i1 @can_run_natively(ptr %args, ptr %executable) {
 
 define ptr @LoadedExecutable_Execute(ptr %args) {
 entry:
-  %asked = need LoadedExecutable_Execute.executable of %args
+  %requested = need LoadedExecutable_Execute.executable of %args
   %options = need LoadedExecutable_Execute.options of %args
-  %instrumented = get ptr executable.instrumented of %asked
+  %instrumented = get ptr executable.instrumented of %requested
   %untraced = icmp eq ptr %instrumented, null
-  %executable = select i1 %untraced, ptr %asked, ptr %instrumented
+  %executable = select i1 %untraced, ptr %requested, ptr %instrumented
   %count = get i64 executable.device_program_count of %executable
   %row = alloca ptr, i64 %count
   %plain = call i1 @can_run_natively(ptr %args, ptr %executable)

@@ -252,12 +252,12 @@ define internal i1 @are_uniquely_owned(ptr %program, ptr %frame, i64 %mask) {
   %external = get i64 storage.external of %storage
   %before = and i64 %queued, %mask
   %expected = add i64 %before, 2
-  %few = icmp eq i64 %owners, %expected
-  %ours = icmp eq ptr %event, null
-  %unseen = icmp eq i64 %external, 0
-  %both = and i1 %few, %ours
-  %alone = and i1 %both, %unseen
-  br i1 %alone, label %one.next, label %one.end
+  %expected_owners = icmp eq i64 %owners, %expected
+  %is_allocated = icmp eq ptr %event, null
+  %not_shared = icmp eq i64 %external, 0
+  %both = and i1 %expected_owners, %is_allocated
+  %is_unique = and i1 %both, %not_shared
+  br i1 %is_unique, label %one.next, label %one.end
   end one
   %all = icmp eq i64 %number, %count
   ret i1 %all
@@ -377,9 +377,9 @@ entry:
   %list = call ptr @argument_list(ptr %args, ptr %program)
   call void @delete_donated_buffers(ptr %program, ptr %list)
   %events = get ptr LoadedExecutable_Execute.device_complete_events of %args
-  %unasked = icmp eq ptr %events, null
-  br i1 %unasked, label %out, label %tell
-tell:
+  %not_requested = icmp eq ptr %events, null
+  br i1 %not_requested, label %out, label %report
+report:
   call void @retain_event(ptr %event)
   %event_at = getelementptr ptr, ptr %events, i64 %number
   store ptr %event, ptr %event_at

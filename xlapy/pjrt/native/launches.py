@@ -50,8 +50,8 @@ define internal void @return_shared_memory(ptr %executable, ptr %shared) {{
 entry:
   %word = getelementptr i8, ptr %shared, i64 64
   %cancelled = load atomic i32, ptr %word acquire, align 4
-  %spoilt = icmp ne i32 %cancelled, 0
-  br i1 %spoilt, label %drop, label %keep
+  %was_cancelled = icmp ne i32 %cancelled, 0
+  br i1 %was_cancelled, label %drop, label %keep
 keep:
   %at = at executable.spare_shared of %executable
   %pair = cmpxchg ptr %at, ptr null, ptr %shared acq_rel acquire, align 8
@@ -148,9 +148,9 @@ define internal void @cancel_launch(ptr %launch) {
   %shared = get ptr launch.shared of %launch
   %data = getelementptr i8, ptr %shared, i64 64
   %before = atomicrmw xchg ptr %data, i32 1 seq_cst, align 4
-  %told = icmp ne i32 %before, 0
-  br i1 %told, label %out, label %tell
-tell:
+  %reported = icmp ne i32 %before, 0
+  br i1 %reported, label %out, label %report
+report:
   %executable = get ptr launch.executable of %launch
   %words = get ptr executable.wait_words of %executable
   %count = get i64 executable.wait_word_count of %executable
@@ -270,8 +270,8 @@ _WATCHDOG = f"""
 define i32 @request_deadlock_check(i64 %number) {{
 entry:
   %thread = alloca i64
-  %asked = atomicrmw xchg ptr @check_requested, i64 1 acq_rel, align 8
-  %known = icmp ne i64 %asked, 0
+  %requested = atomicrmw xchg ptr @check_requested, i64 1 acq_rel, align 8
+  %known = icmp ne i64 %requested, 0
   br i1 %known, label %out, label %ask
 ask:
   %before = atomicrmw xchg ptr @watchdog_started, i64 1 acq_rel, align 8

@@ -39,11 +39,11 @@ entry:
 try:
   %before = atomicrmw xchg ptr %lock, i64 1 acquire, align 8
   %taken = icmp ne i64 %before, 0
-  br i1 %taken, label %turn, label %ours
+  br i1 %taken, label %turn, label %is_allocated
 turn:
   %yielded = call i32 @sched_yield()
   br label %try
-ours:
+is_allocated:
   ret void
 }}
 
@@ -160,17 +160,17 @@ entry:
   br i1 %last, label %end, label %out
 end:
   %failed = get ptr storage.failed of %storage
-  %worked = icmp eq ptr %failed, null
-  br i1 %worked, label %whose, label %failure
+  %succeeded = icmp eq ptr %failed, null
+  br i1 %succeeded, label %find_owner, label %failure
 failure:
   call void @release_event(ptr %failed)
-  br label %whose
-whose:
+  br label %find_owner
+find_owner:
   %event = get ptr storage.event of %storage
   %size = get i64 storage.size of %storage
-  %ours = icmp eq ptr %event, null
-  br i1 %ours, label %block, label %lent
-lent:
+  %is_allocated = icmp eq ptr %event, null
+  br i1 %is_allocated, label %block, label %borrowed
+borrowed:
   call void @complete_event(ptr %event, ptr null)
   br label %give
 block:

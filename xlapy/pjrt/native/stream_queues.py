@@ -120,12 +120,12 @@ entry:
   %started = call i1 @start_streams(ptr %executable, i64 %count)
   %stopped = load atomic i64, ptr @stopped monotonic, align 8
   %open = icmp eq i64 %stopped, 0
-  %works = and i1 %started, %open
-  br i1 %works, label %ask, label %refuse
+  %can_enqueue = and i1 %started, %open
+  br i1 %can_enqueue, label %ask, label %refuse
 ask:
   %meets = get i64 executable.has_collectives of %executable
-  %alone = icmp eq i64 %meets, 0
-  br i1 %alone, label %wait, label %make
+  %is_single = icmp eq i64 %meets, 0
+  br i1 %is_single, label %wait, label %make
 make:
   %made = call ptr @new_launch(ptr %executable)
   %missing = icmp eq ptr %made, null
@@ -203,8 +203,8 @@ entry:
   %waiting = at device_program.pending_launches of %program
   %before = atomicrmw add ptr %waiting, i64 1 monotonic, align 8
   call void @return_results(ptr %args, ptr %program, ptr %frame, ptr %event)
-  %alone = icmp eq ptr %launch, null
-  br i1 %alone, label %out, label %share
+  %is_single = icmp eq ptr %launch, null
+  br i1 %is_single, label %out, label %share
 share:
   %shared = get ptr launch.shared of %launch
   %data = getelementptr i8, ptr %shared, i64 64

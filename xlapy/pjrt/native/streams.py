@@ -63,23 +63,23 @@ define internal ptr @execute_frame(ptr %frame) {
   %launch = get ptr launch_frame.launch of %frame
   %failed = call ptr @failed_argument_event(ptr %program, ptr %frame)
   %given = icmp eq ptr %failed, null
-  br i1 %given, label %ask, label %pass_on
-pass_on:
+  br i1 %given, label %ask, label %propagate
+propagate:
   %cause = get ptr event.error of %failed
   %copy = call ptr @copy_of_error(ptr %cause)
   ret ptr %copy
 ask:
-  %asked = load atomic i64, ptr @cancelled monotonic, align 8
-  %goes_on = icmp eq i64 %asked, 0
-  %alone = icmp eq ptr %launch, null
-  br i1 %goes_on, label %header, label %ended
+  %requested = load atomic i64, ptr @cancelled monotonic, align 8
+  %not_cancelled = icmp eq i64 %requested, 0
+  %is_single = icmp eq ptr %launch, null
+  br i1 %not_cancelled, label %header, label %ended
 header:
-  br i1 %alone, label %furnish, label %join
+  br i1 %is_single, label %prepare, label %join
 join:
   call void @set_device_state(ptr %launch, ptr %program, i64 1)
   %over = call i1 @is_launch_cancelled(ptr %launch)
-  br i1 %over, label %ended, label %furnish
-furnish:
+  br i1 %over, label %ended, label %prepare
+prepare:
   %ready = call i1 @allocate_arena(ptr %program, ptr %frame)
   br i1 %ready, label %go, label %no_memory
 no_memory:
@@ -87,18 +87,18 @@ no_memory:
   ret ptr %missing
 go:
   %status = call i32 @run_frame(ptr %program, ptr %frame)
-  %worked = icmp eq i32 %status, 0
-  br i1 %worked, label %well, label %ended
+  %succeeded = icmp eq i32 %status, 0
+  br i1 %succeeded, label %well, label %ended
 well:
   ret ptr null
 ended:
-  br i1 %alone, label %cancel, label %tell
+  br i1 %is_single, label %cancel, label %report
 cancel:
   %cancelled = call ptr @cancelled_error()
   ret ptr %cancelled
-tell:
-  %told = call ptr @launch_error(ptr %launch)
-  ret ptr %told
+report:
+  %reported = call ptr @launch_error(ptr %launch)
+  ret ptr %reported
 }
 
 ; Returns the event of a failed launch that was to write an argument, or null.
@@ -109,8 +109,8 @@ define internal ptr @failed_argument_event(ptr %program, ptr %frame) {
   %at = getelementptr ptr, ptr %holds, i64 %number
   %storage = load ptr, ptr %at
   %failed = get ptr storage.failed of %storage
-  %worked = icmp eq ptr %failed, null
-  br i1 %worked, label %one.next, label %found
+  %succeeded = icmp eq ptr %failed, null
+  br i1 %succeeded, label %one.next, label %found
 found:
   ret ptr %failed
   end one
@@ -121,16 +121,16 @@ found:
 define internal void @finish_device(ptr %frame, ptr %error) {
 entry:
   %launch = get ptr launch_frame.launch of %frame
-  %alone = icmp eq ptr %launch, null
-  br i1 %alone, label %finish, label %note
+  %is_single = icmp eq ptr %launch, null
+  br i1 %is_single, label %finish, label %note
 finish:
   call void @finish_frame(ptr %frame, ptr %error)
   ret void
 note:
   %program = get ptr launch_frame.program of %frame
   call void @set_device_state(ptr %launch, ptr %program, i64 2)
-  %worked = icmp eq ptr %error, null
-  br i1 %worked, label %leave, label %fail
+  %succeeded = icmp eq ptr %error, null
+  br i1 %succeeded, label %leave, label %fail
 fail:
   %copy = call ptr @copy_of_error(ptr %error)
   call void @fail_launch(ptr %launch, ptr %copy)
@@ -150,7 +150,7 @@ close:
   call void @close_launch(ptr %launch)
   br label %own
 own:
-  br i1 %worked, label %well, label %rest
+  br i1 %succeeded, label %well, label %rest
 well:
   call void @finish_frame(ptr %frame, ptr null)
   br label %rest
@@ -191,8 +191,8 @@ entry:
   %holds = call ptr @argument_holds(ptr %frame)
   %results = call ptr @result_storages(ptr %program, ptr %frame)
   put ptr %error event.error of %event
-  %worked = icmp eq ptr %error, null
-  br i1 %worked, label %undo, label %mark
+  %succeeded = icmp eq ptr %error, null
+  br i1 %succeeded, label %undo, label %mark
 mark:
   call void @mark_results_failed(ptr %results, i64 %result_count, ptr %event)
   br label %undo
@@ -231,7 +231,7 @@ lost:
   %ended = call ptr @forked_error()
   put ptr null stream.running of %stream
   call void @finish_device(ptr %left, ptr %ended)
-  %roomier = call i32 @sem_post(ptr %room)
+  %slot_released = call i32 @sem_post(ptr %room)
   br label %wait
 wait:
   call void @wait_semaphore(ptr %wake)
@@ -321,7 +321,7 @@ header:
 ask:
   %next = get ptr stream.next of %stream
   %room = at stream.free_slots of %stream
-  %told = call i32 @sem_getvalue(ptr %room, ptr %value)
+  %reported = call i32 @sem_getvalue(ptr %room, ptr %value)
   %free = load i32, ptr %value
   %idle = icmp sge i32 %free, {QUEUE_CAPACITY}
   br i1 %idle, label %header, label %no
@@ -399,7 +399,7 @@ out:
   %free = sub i32 {QUEUE_CAPACITY}, %used
   %room = at stream.free_slots of %stream
   %wake = at stream.wake of %stream
-  %roomy = call i32 @sem_init(ptr %room, i32 0, i32 %free)
+  %slots_ready = call i32 @sem_init(ptr %room, i32 0, i32 %free)
   %ready = call i32 @sem_init(ptr %wake, i32 0, i32 %count)
   put i64 0 stream.started of %stream
   %idle = icmp eq i32 %used, 0

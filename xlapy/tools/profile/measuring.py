@@ -65,9 +65,9 @@ def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
     seconds.
     """
     clock = _Rate()
-    twin, program = compile_instrumented(executable, Instrument.COUNTS)
+    instrumented, program = compile_instrumented(executable, Instrument.COUNTS)
     run(executable)
-    run(twin)
+    run(instrumented)
     begin = time.perf_counter()
     plain: list[float] = []
     slower: list[float] = []
@@ -75,7 +75,7 @@ def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
     while _is_worth(len(plain), repeat, time.perf_counter() - begin):
         plain.append(_timed(executable, run))
         _clear(program.call.counter_tables())
-        slower.append(_timed(twin, run))
+        slower.append(_timed(instrumented, run))
         figures.append(np.sum([table.figures for table in program.call.counter_tables()], axis=0).astype(np.float64))
     found = _least(figures) / len(executable.devices)
     found[:, (0, 2)] /= clock.ticks_a_second()
@@ -102,10 +102,10 @@ def _stamp(compiled: Compiled, figures: Array, slower: float) -> float:
 def traced(executable: Executable, run: Run) -> tuple[CpuProgram, Sequence[CounterTable], float]:
     """Returns one run, after a warm-up run, with the events of each device, and the clock's ticks per second."""
     clock = _Rate()
-    twin, program = compile_instrumented(executable, Instrument.EVENTS)
-    run(twin)
+    instrumented, program = compile_instrumented(executable, Instrument.EVENTS)
+    run(instrumented)
     _clear(program.call.counter_tables())
-    run(twin)
+    run(instrumented)
     return program, program.call.counter_tables(), clock.ticks_a_second()
 
 
