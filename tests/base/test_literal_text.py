@@ -17,7 +17,7 @@ FLOATS = [t for t in ARRAY_TYPES if t.is_floating]
 
 
 def xla_text(shape: str, text: str) -> str:
-    """What XLA reads in `text`, as XLA prints it."""
+    """Parses `text` with XLA and returns the text that XLA prints."""
     options = hlo.HloPrintOptions.short_parsable()
     options.print_large_constants = True
     module = hlo.hlo_module_from_text(f"HloModule m\nENTRY e {{ ROOT c = {shape} constant({text}) }}")
@@ -37,7 +37,7 @@ def random_bits(element_type: PrimitiveType, count: int) -> Literal:
 
 
 def exact_text(literal: Literal) -> str:
-    """A vector of floating-point numbers in as many digits as it takes; NaNs as printed."""
+    """The elements of a floating-point vector with all of their digits; NaNs as they are printed."""
     printed = literal.to_text()[1:-1].split(", ")
     with np.errstate(invalid="ignore"):
         values = literal.array.astype(np.float64).tolist()
@@ -67,7 +67,7 @@ def test_every_value_of_a_narrow_type_survives_its_text(element_type):
 
 @pytest.mark.parametrize("element_type", FLOATS, ids=str)
 def test_random_doubles_round_as_xla(element_type):
-    """Halfway cases and their neighbours included."""
+    """The values include halfway cases and their neighbors."""
     random = np.random.default_rng(1)
     values = random.standard_normal(300)
     ties = 1 + (2 * random.integers(0, 64, 300) + 1) / 2.0 ** random.integers(1, 13, 300)
@@ -284,7 +284,7 @@ def test_text_with_shapes():
 
 
 def test_the_fast_and_the_slow_path_agree():
-    """Without commas the bulk reader steps aside."""
+    """Text without commas takes the slow path."""
     random = np.random.default_rng(2)
     for array in [
         random.standard_normal((4, 5, 6)).astype(np.float32),
@@ -328,7 +328,7 @@ def test_negative_numbers_of_u64():
 
 
 def test_one_number_for_a_huge_array_is_read_without_filling_its_memory():
-    """Zeros take no memory until they are written; a copy of them would take 8 GiB."""
+    """Unwritten zeros take no memory; a copy of them would take 8 GiB."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     literal = parse_literal("7", Shape.parse("s32[1073741824,2]"))
     assert literal.array[0, 0] == 7 and literal.array[-1, 1] == 0

@@ -13,7 +13,7 @@ FLOATS = [t for t in ARRAY_TYPES if t.is_floating]
 
 @pytest.mark.parametrize("target", FLOATS, ids=str)
 def test_floats_round_to_the_nearest_even_value(target: PrimitiveType) -> None:
-    """Around the middle of every pair of neighbours of an 8-bit type, or of some of a wider one."""
+    """Rounds numbers around the midpoint of every pair of neighbors of an 8-bit type, or of some of a wider one."""
     if target.name in ("F32", "F64"):
         return
     storage = np.arange(1 << min(target.bits, 16), dtype=np.uint32).astype(f"u{target.byte_size}").view(target.dtype)
