@@ -106,7 +106,7 @@ def test_values() -> None:
         (([1], [(0, 0), (1, 1)]), "convolution: window has 1 dimensions, padding has 2 entries"),
         (([0], [(0, 0)]), "convolution: window dimension 0 has a non-positive stride: 0"),
         (([1], [(-9, 0)]), "convolution: padding -9_0 removes more than the 8 elements"),
-        (([1], "VALID", 2), "convolution: input feature size 3 .* is no multiple of feature_group_count 2"),
+        (([1], "VALID", 2), "convolution: input feature size 3 .* is not a multiple of feature_group_count 2"),
         (([1], "VALID", 2, 2), "convolution takes one kind of groups"),
     ],
 )

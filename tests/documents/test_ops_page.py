@@ -56,7 +56,7 @@ def test_a_section() -> None:
         == """\
 ### popcnt
 
-How many bits are one.
+The number of one bits.
 
 |  | element types |
 |---|---|

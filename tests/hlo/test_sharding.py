@@ -123,7 +123,7 @@ def test_tiles_and_devices_must_agree_in_number() -> None:
         ("{devices=[2]<=[2] last_tile_dims={manual, replicated}}", "2 subgroup types for 1 tile dimensions"),
         ("{devices=[2,1]<=[2] last_tile_dims={bogus}}", "found 'bogus'"),
         ("{bogus}", "expected replicated, manual"),
-        ("{mesh['x'=2], [{'z'}]}", "'z' is no axis"),
+        ("{mesh['x'=2], [{'z'}]}", "'z' is not an axis"),
         ("{mesh['x'=4], [{'x'}], replicated={'x':(1)2, 'x'}}", "overlap"),
         ("{mesh['x'=2], [{'x'}, {'x'}]}", "'x' and 'x' of mesh.* overlap"),
         ("{mesh['x'=2], [{'x'}], replicated={}, replicated={}}", "given twice"),

@@ -78,10 +78,10 @@ def test_replica_groups_as_jaxlib_prints_them(text: str, printed: str) -> None:
     [
         ("[8]<=[8]", "expected the number of groups and their size before <=, found 1 sizes"),
         ("[2,4]<=[7]", r"replica groups \[2,4\] hold 8 ids, \[7\] gives 7"),
-        ("[2,4]<=[4,2]", r"expected T\( and a permutation behind more than one dimension of device ids"),
+        ("[2,4]<=[4,2]", r"expected T\( and a permutation after more than one dimension of device ids"),
         ("[2,4]<=[4,2]T(0,0)", r"T\(0,0\) is not a permutation of the dimensions of \[4,2\]"),
         ("[2,0]<=[0]", r"need sizes of at least 1|have a dimension below 1"),
-        ("mesh['a'=2] {'b'}", "'b' is no axis of mesh"),
+        ("mesh['a'=2] {'b'}", "'b' is not an axis of mesh"),
         ("mesh['a'=2] {b}", "expected a mesh axis such as 'a'"),
         ("mesh['a'=2,'a'=2] {'a'}", "mesh axes need one distinct name each"),
         ("mesh['a'=2], device_ids=(0,1,2) {'a'}", r"mesh of sizes \[2\] has 2 devices, given 3 device ids"),

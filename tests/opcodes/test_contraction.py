@@ -415,7 +415,7 @@ def test_scaled_dot_infers(operands: tuple[str, ...], result: str) -> None:
         (
             ("f32[4,32]", "f32[32,5]", "f32[]", "f32[]"),
             MATMUL,
-            "scaled-dot needs a scale that is no scalar, given f32[] and f32[]",
+            "scaled-dot needs a scale that is not a scalar, given f32[] and f32[]",
         ),
         (
             ("f32[4,32]", "f32[32,5]", "f32[4]", "f32[1,5]"),
@@ -430,12 +430,12 @@ def test_scaled_dot_infers(operands: tuple[str, ...], result: str) -> None:
         (
             ("f32[4,32]", "f32[32,5]", "f32[4,3]", "f32[1,5]"),
             MATMUL,
-            "scaled-dot: lhs dimension 1 of f32[4,32] has size 32, no multiple of the size 3 of its scale f32[4,3]",
+            "scaled-dot: lhs dimension 1 of f32[4,32] has size 32, not a multiple of the size 3 of its scale f32[4,3]",
         ),
         (
             ("f32[4,32]", "f32[32,5]", "f32[4,1]", "f32[0,5]"),
             MATMUL,
-            "scaled-dot: rhs dimension 0 of f32[32,5] has size 32, no multiple of the size 0 of its scale f32[0,5]",
+            "scaled-dot: rhs dimension 0 of f32[32,5] has size 32, not a multiple of the size 0 of its scale f32[0,5]",
         ),
         (
             ("f32[4,2,2]", "f32[2,2,5]", "f32[1,1,1]", "f32[1,1,1]"),

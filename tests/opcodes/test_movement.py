@@ -88,7 +88,7 @@ def test_reshape_keeps_the_element_count():
         verify(opcodes.RESHAPE, "f32[5]", ("f32[2,3]",), inferred_dimension=-1)
     with refuses("reshape keeps the element type: operand f32[2,3], result s32[6]"):
         verify(opcodes.RESHAPE, "s32[6]", ("f32[2,3]",), inferred_dimension=-1)
-    with refuses("reshape: inferred_dimension 2 is no dimension of f32[2,3]"):
+    with refuses("reshape: inferred_dimension 2 is not a dimension of f32[2,3]"):
         verify(opcodes.RESHAPE, "f32[2,3]", ("f32[6]",), inferred_dimension=2)
     with refuses("reshape takes arrays, operand is token[]"):
         verify(opcodes.RESHAPE, "f32[]", ("token[]",), inferred_dimension=-1)

@@ -29,7 +29,7 @@ from xlapy.opcodes.contraction import (
     Algorithm,
     DotAttributes,
     RaggedDotAttributes,
-    of_comparable_types,
+    with_comparable_types,
 )
 from xlapy.opcodes.registry import OpDef
 
@@ -80,7 +80,7 @@ def append_typed(
     if preferred_element_type is None:
         return append(op, operands, attributes)
     element_type = element_type_of(preferred_element_type)
-    shape = op.result_shape(of_comparable_types([operand.shape for operand in operands]), attributes)
+    shape = op.result_shape(with_comparable_types([operand.shape for operand in operands]), attributes)
     return append(op, operands, attributes, shape=shape.with_element_type(element_type))
 
 

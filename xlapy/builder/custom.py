@@ -33,7 +33,7 @@ from xlapy.hlo.sharding import Sharding, ShardingKind, tiled_sharding
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window
 from xlapy.opcodes.custom import CUSTOM_CALL, CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
-from xlapy.opcodes.requirements import agrees, require_array
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic, require_array
 
 Alias: TypeAlias = OutputAlias | tuple[Sequence[int], tuple[int, Sequence[int]]]
 
@@ -262,7 +262,7 @@ def convert_spmd_shard_to_full_shape(
         sharding = _manual_input(manual_sharding, single_dim, output_shape)
         shard = _shard_shape(output_shape, sharding, single_dim)
         given = builder.get_shape(input)
-        if not agrees(given, shard):
+        if not compatible_ignoring_dynamic(given, shard):
             what = f"{sharding} splits {output_shape.to_text(layout=False)} into {shard.to_text(layout=False)}"
             raise ShapeError(f"{what}, the input is {given.to_text(layout=False)}")
         by_hand = _by_hand(sharding, single_dim)

@@ -19,7 +19,7 @@ from xlapy.builder.control import create_token
 from xlapy.builder.core.builder import XlaBuilder, append, builder_of
 from xlapy.builder.core.channels import Channel, ChannelType, transfer_number
 from xlapy.builder.core.op import XlaOp
-from xlapy.opcodes.requirements import agrees, require_arrays
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic, require_arrays
 from xlapy.opcodes.transfer import (
     INFEED,
     OUTFEED,
@@ -130,7 +130,7 @@ def send_to_host(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, handle:
     with builder_of("send", (operand,)).building("send"):
         require_arrays("send", (operand.shape,))
         _require_layout("shape_with_layout", shape_with_layout)
-        if not agrees(operand.shape, shape_with_layout):
+        if not compatible_ignoring_dynamic(operand.shape, shape_with_layout):
             raise ShapeError(
                 f"shape_with_layout is {shape_with_layout.to_text(layout=False)}, "
                 f"the operand {operand.shape.to_text(layout=False)}"

@@ -25,7 +25,7 @@ from xlapy.opcodes.collectives import (
 from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, MAIN_THREAD, AsyncStartAttributes
 from xlapy.opcodes.custom import CUSTOM_CALL
 from xlapy.opcodes.registry import OpDef
-from xlapy.opcodes.requirements import agrees, is_prefix
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic, is_prefix
 from xlapy.opcodes.transfer import COPY_DONE, COPY_START, RECV, RECV_DONE, SEND, SEND_DONE, ChannelAttributes
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
@@ -136,13 +136,13 @@ def _verify_chain(instruction: Instruction, start: Instruction) -> None:
         _require_prefix(instruction, "result", instruction.shape.tuple_shapes[1], result, called)
     else:
         bound = instruction.operands[0].shape.tuple_shapes[0]
-        if not agrees(bound, parameters):
+        if not compatible_ignoring_dynamic(bound, parameters):
             fail(
                 instruction,
                 f"{called.name} takes {parameters.to_text(layout=False)}, "
                 f"only {bound.to_text(layout=False)} is bound when it is done",
             )
-        if not agrees(instruction.shape, result):
+        if not compatible_ignoring_dynamic(instruction.shape, result):
             fail(
                 instruction,
                 f"has shape {instruction.shape.to_text(layout=False)}, "

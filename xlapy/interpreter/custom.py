@@ -50,7 +50,7 @@ from xlapy.interpreter.core import (
 from xlapy.interpreter.dynamic_array import actual_array, pad_value_to_bounds
 from xlapy.interpreter.sorting import top_k_of_rows
 from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
-from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 
 
 @RULES.rule(opcodes.CUSTOM_CALL)
@@ -233,7 +233,7 @@ def _described(value: Any) -> str:
 
 def _check_identity(instruction: Instruction) -> None:
     shapes = instruction.operand_shapes
-    if len(shapes) != 1 or not agrees(shapes[0], instruction.shape):
+    if len(shapes) != 1 or not compatible_ignoring_dynamic(shapes[0], instruction.shape):
         given = ", ".join(shape.to_text(layout=False) for shape in shapes)
         raise UnsupportedError(
             f"{describe_instruction(instruction)}: {instruction.custom_call_target} of ({given}) to "
@@ -265,7 +265,9 @@ def _is_top_k(operand: Shape, shape: Shape) -> bool:
         return False
     k = max((part.dimensions[-1] for part in shape.tuple_shapes if part.is_array and part.rank), default=0)
     first = operand.with_dimensions([*operand.dimensions[:-1], k])
-    return k <= operand.dimensions[-1] and agrees(Shape.tuple([first, first.with_element_type(S32)]), shape)
+    return k <= operand.dimensions[-1] and compatible_ignoring_dynamic(
+        Shape.tuple([first, first.with_element_type(S32)]), shape
+    )
 
 
 def _top_k(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:

@@ -1,12 +1,12 @@
-"""Definitions of the operations that exchange data among replicas and partitions, and of those that name them.
+"""Definitions of collectives, which exchange data among replicas and partitions, and of replica-id and partition-id.
 
-Owns: all-gather, all-reduce, all-to-all, ragged-all-to-all, collective-broadcast, collective-permute,
+Responsible for all-gather, all-reduce, all-to-all, ragged-all-to-all, collective-broadcast, collective-permute,
 collective-reduce, reduce-scatter, their -start and -done forms, replica-id, partition-id.
-Must not know: the IR, values, who builds or evaluates them.
+Does not depend on the IR or on values.
 Source: AllGather, AllReduce, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter,
 ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
 
-How many replicas and partitions take part is the module's to say: rules here judge groups by themselves only.
+The numbers of replicas and partitions are properties of the module, so the rules verify groups without them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from xlapy.opcodes.attributes.codecs import (
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, REPLICA_GROUPS, GroupMode, ReplicaGroups, group_mode
 from xlapy.opcodes.registry import AsyncRole, CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import (
-    agrees,
+    compatible_ignoring_dynamic,
     elements_of,
     one_or_tuple,
     require_arrays,
@@ -73,16 +73,16 @@ def has_dynamic_root(attributes: Attributes) -> bool:
 
 
 def _effect(attrs: Any) -> Effect:
-    """With a channel, or with layouts that other programs rely on, every participant must take part: keep the op."""
-    bound = attrs.channel_id is not None or getattr(attrs, "constrain_layout", False)
-    return Effect.SIDE_EFFECT if bound else Effect.PURE
+    """A collective with a channel or a layout constraint has side effects, because other participants depend on it."""
+    is_required = attrs.channel_id is not None or getattr(attrs, "constrain_layout", False)
+    return Effect.SIDE_EFFECT if is_required else Effect.PURE
 
 
 # -- replica groups, reducers
 
 
 def _check_groups(name: str, groups: ReplicaGroups, mode: GroupMode, uniform: bool = True) -> None:
-    """Groups hold each id from 0 on exactly once; all have one size, unless the op allows otherwise."""
+    """Requires that groups contain each id from 0 on exactly once, and have one size if `uniform`."""
     rows = groups.groups
     if not rows:
         if mode is GroupMode.FLATTENED_ID:
@@ -97,8 +97,8 @@ def _check_groups(name: str, groups: ReplicaGroups, mode: GroupMode, uniform: bo
         raise ShapeError(f"{name}: replica_groups {groups.to_text()} must all have one size")
 
 
-def _mode(name: str, attrs: GroupedAttributes, uniform: bool = True) -> GroupMode:
-    """The group mode of a collective, once its replica groups are found legal."""
+def _checked_group_mode(name: str, attrs: GroupedAttributes, uniform: bool = True) -> GroupMode:
+    """Verifies the replica groups of a collective and returns its group mode."""
     try:
         mode = group_mode(attrs.channel_id, getattr(attrs, "use_global_device_ids", None))
     except ShapeError as error:
@@ -108,7 +108,7 @@ def _mode(name: str, attrs: GroupedAttributes, uniform: bool = True) -> GroupMod
 
 
 def _check_shards(name: str, shards: int, groups: ReplicaGroups, mode: GroupMode) -> None:
-    """The number of shards that shapes tell must fit the size of the groups, where the latter is known here."""
+    """Requires that the number of shards, derived from shapes, equals the group size if groups are given."""
     size = groups.group_size
     if size <= 1 and mode is not GroupMode.CROSS_REPLICA_AND_PARTITION:
         return
@@ -118,7 +118,7 @@ def _check_shards(name: str, shards: int, groups: ReplicaGroups, mode: GroupMode
 
 
 def _check_reducer(name: str, operands: Sequence[Shape], programs: ProgramShapes) -> None:
-    """The reducer takes two scalars and returns one of their shape (or a tuple of them for several operands)."""
+    """Requires a reducer of two scalars that returns a scalar, or N accumulators and N values for N operands."""
     require_programs(name, programs, 1)
     program = programs[0]
     for shape in (*program.parameters, *(s for _, s in program.result.leaves())):
@@ -136,7 +136,7 @@ def _check_reducer(name: str, operands: Sequence[Shape], programs: ProgramShapes
 
 @attributes
 class AllGatherAttributes(GroupedAttributes):
-    """`all_gather_dimension`: the dimension along which the shards are joined, in the order of the group."""
+    """`all_gather_dimension` is the dimension along which shards are concatenated, in the order of the group."""
 
     constrain_layout: bool = attribute(BOOL, default=False)
     all_gather_dimension: int = attribute(ONE_INTEGER, key="dimensions")
@@ -144,7 +144,7 @@ class AllGatherAttributes(GroupedAttributes):
 
 
 def _resized(name: str, operands: Sequence[Shape], dimension: int, size_of: Callable[[Shape], int]) -> Shape:
-    """The operands with another size of one dimension, unless it is unbounded: a shape for one, else a tuple."""
+    """The operands with a new size of one dimension, unless it is unbounded: one shape, or a tuple of several."""
     require_arrays(name, operands)
     shapes: list[Shape] = []
     for operand in operands:
@@ -157,12 +157,12 @@ def _resized(name: str, operands: Sequence[Shape], dimension: int, size_of: Call
 
 
 def all_gather_shape(operands: Sequence[Shape], dimension: int, shard_count: int) -> Shape:
-    """The result of an all-gather over `shard_count` participants: a shape for one operand, else a tuple."""
+    """The result of an all-gather over `shard_count` participants: one shape, or a tuple for several operands."""
     return _resized("all-gather", operands, dimension, lambda operand: operand.dimensions[dimension] * shard_count)
 
 
 def _gathered(name: str, result: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes) -> None:
-    mode = _mode(name, attrs)
+    mode = _checked_group_mode(name, attrs)
     require_arrays(name, operands)
     dimension = attrs.all_gather_dimension
     first = _first(name, result, operands, dimension)
@@ -174,7 +174,7 @@ def _gathered(name: str, result: Shape, operands: Sequence[Shape], attrs: AllGat
 
 
 def _first(name: str, result: Shape, operands: Sequence[Shape], dimension: int) -> Shape:
-    """The first array of a result that has one an operand, found to have the dimension, as all operands are."""
+    """Requires one result array per operand, all with the dimension; returns the first result array."""
     arrays = result.tuple_shapes if len(operands) > 1 else (result,)
     if len(arrays) != len(operands) or not all(a.is_array for a in arrays):
         raise ShapeError(
@@ -218,7 +218,7 @@ ALL_GATHER = OpDef(
 def _check_all_gather_start(
     shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: ProgramShapes
 ) -> None:
-    """The result is (operands, gathered)."""
+    """Requires the result (operands, gathered)."""
     if len(shape.tuple_shapes) != 2:
         raise ShapeError(f"all-gather-start has shape (operands, gathered), declared {shape.to_text(layout=False)}")
     require_shape("all-gather-start: the first element", shape.tuple_shapes[0], one_or_tuple(operands))
@@ -284,7 +284,7 @@ class AllReduceAttributes(GroupedAttributes):
 
 def _reduced(name: str, operands: Sequence[Shape], attrs: AllReduceAttributes, programs: ProgramShapes) -> Shape:
     require_arrays(name, operands)
-    _mode(name, attrs, uniform=False)
+    _checked_group_mode(name, attrs, uniform=False)
     _check_reducer(name, operands, programs)
     return one_or_tuple(operands)
 
@@ -357,13 +357,13 @@ ALL_REDUCE_DONE = OpDef(
 
 @attributes
 class ReduceScatterAttributes(AllReduceAttributes):
-    """`scatter_dimension`: the dimension of the reduced array that is cut into one block a participant."""
+    """`scatter_dimension` is the dimension of the reduced array that is split into one block per participant."""
 
     scatter_dimension: int = attribute(ONE_INTEGER, key="dimensions")
 
 
 def reduce_scatter_shape(operands: Sequence[Shape], dimension: int, shard_count: int) -> Shape:
-    """The result of a reduce-scatter over `shard_count` participants: a shape for one operand, else a tuple."""
+    """The result of a reduce-scatter over `shard_count` participants: one shape, or a tuple for several operands."""
 
     def block(operand: Shape) -> int:
         size = operand.dimensions[dimension]
@@ -381,7 +381,7 @@ def _check_reduce_scatter(
     shape: Shape, operands: Sequence[Shape], attrs: ReduceScatterAttributes, programs: ProgramShapes
 ) -> None:
     name = "reduce-scatter"
-    mode = _mode(name, attrs)
+    mode = _checked_group_mode(name, attrs)
     require_arrays(name, operands)
     _check_reducer(name, operands, programs)
     dimension = attrs.scatter_dimension
@@ -423,7 +423,7 @@ REDUCE_SCATTER = OpDef(
 
 
 def _rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Shape:
-    """The data operands' shapes; a dynamic root is a last operand that gives each of them a place in the group."""
+    """The shapes of the data operands. A dynamic root is a last operand with the group position of each one's root."""
     require_arrays(name, operands)
     if not has_dynamic_root:
         return one_or_tuple(operands)
@@ -434,7 +434,7 @@ def _rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Sha
             f"before the root, given {root.to_text(layout=False)} alone"
         )
     wanted = Shape.array(S32, (len(data),))
-    if not agrees(root, wanted):
+    if not compatible_ignoring_dynamic(root, wanted):
         raise ShapeError(
             f"{name}: the root of {len(data)} data operands must be "
             f"{wanted.to_text(layout=False)}, it is {root.to_text(layout=False)}"
@@ -444,7 +444,7 @@ def _rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Sha
 
 @attributes
 class CollectiveReduceAttributes(AllReduceAttributes):
-    """Without `has_dynamic_root` the first member of each group receives the result."""
+    """If `has_dynamic_root` is false, the first member of each group receives the result."""
 
     has_dynamic_root: bool = attribute(BOOL, default=False, always=True)
 
@@ -452,7 +452,7 @@ class CollectiveReduceAttributes(AllReduceAttributes):
 def _infer_collective_reduce(
     operands: Sequence[Shape], attrs: CollectiveReduceAttributes, programs: ProgramShapes
 ) -> Shape:
-    _mode("collective-reduce", attrs)
+    _checked_group_mode("collective-reduce", attrs)
     shape = _rooted("collective-reduce", operands, attrs.has_dynamic_root)
     _check_reducer("collective-reduce", operands[:-1] if attrs.has_dynamic_root else operands, programs)
     return shape
@@ -490,7 +490,7 @@ COLLECTIVE_REDUCE = OpDef(
 
 @attributes
 class AllToAllAttributes(GroupedAttributes):
-    """With `split_dimension` one array is cut along it and joined again; without, operand i goes to member i."""
+    """With `split_dimension`, one array is split and concatenated along it; without, operand i goes to member i."""
 
     constrain_layout: bool = attribute(BOOL, default=False)
     split_dimension: int | None = attribute(ONE_INTEGER, default=None, key="dimensions")
@@ -498,8 +498,8 @@ class AllToAllAttributes(GroupedAttributes):
 
 def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: ProgramShapes) -> Shape:
     require_arrays("all-to-all", operands)
-    _mode("all-to-all", attrs)
-    members = attrs.replica_groups.group_size  # 0: as many as the module has
+    _checked_group_mode("all-to-all", attrs)
+    members = attrs.replica_groups.group_size  # 0 if the groups are implicit
     if attrs.split_dimension is not None:
         return _split_all_to_all(operands, attrs.split_dimension, members)
     if members and len(operands) != members:
@@ -514,7 +514,9 @@ def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: P
                 f"operand {number} is {operand.to_text(layout=False)}"
             )
         if not same_layout(operand, operands[0]):
-            raise ShapeError(f"all-to-all: operand 0 lies as {operands[0]}, operand {number} as {operand}")
+            raise ShapeError(
+                f"all-to-all: operand 0 has the layout of {operands[0]}, operand {number} that of {operand}"
+            )
     return Shape.tuple(operands)
 
 
@@ -556,7 +558,7 @@ ALL_TO_ALL = OpDef(
 
 @attributes
 class RaggedAllToAllAttributes(GroupedAttributes):
-    """Who takes part, and nothing else."""
+    """The attributes of a ragged-all-to-all, which has only groups."""
 
 
 _RAGGED = ("input", "output", "input_offsets", "send_sizes", "output_offsets", "recv_sizes")
@@ -564,14 +566,14 @@ _RAGGED = ("input", "output", "input_offsets", "send_sizes", "output_offsets", "
 
 def _infer_ragged_all_to_all(operands: Sequence[Shape], attrs: RaggedAllToAllAttributes, _: ProgramShapes) -> Shape:
     require_arrays("ragged-all-to-all", operands)
-    _mode("ragged-all-to-all", attrs)
+    _checked_group_mode("ragged-all-to-all", attrs)
     offsets = operands[2]
     if offsets.rank not in (1, 2):
         raise ShapeError(
             f"ragged-all-to-all: input_offsets must have rank 1 or 2, it is {offsets.to_text(layout=False)}"
         )
     for number in range(3, 6):
-        if not agrees(operands[number], offsets):
+        if not compatible_ignoring_dynamic(operands[number], offsets):
             raise ShapeError(
                 f"ragged-all-to-all: {_RAGGED[number]} must have the "
                 f"shape of input_offsets {offsets.to_text(layout=False)}, "
@@ -607,7 +609,7 @@ RAGGED_ALL_TO_ALL = OpDef(
 
 @attributes
 class CollectiveBroadcastAttributes(GroupedAttributes):
-    """Without `has_dynamic_root` the first member of each group sends."""
+    """If `has_dynamic_root` is false, the first member of each group sends."""
 
     has_dynamic_root: bool = attribute(BOOL, default=False)
 
@@ -642,14 +644,14 @@ COLLECTIVE_BROADCAST = OpDef(
 
 @attributes
 class CollectivePermuteAttributes(CollectiveAttributes):
-    """Pairs (source, target); with `slice_sizes` slices of a buffer go into another: input, output, their offsets."""
+    """Pairs (source, target). With `slice_sizes`, slices of the input buffer are sent into the output buffer."""
 
     source_target_pairs: IntegerLists = attribute(INTEGER_LISTS)
     slice_sizes: IntegerLists = attribute(INTEGER_LISTS, default=())
 
 
 def _check_pairs(name: str, pairs: IntegerLists, most: int) -> None:
-    """Every id sends and receives at most `most` times: once, or once a slice."""
+    """Requires that each id is source and target at most `most` times: once, or once per slice."""
     for pair in pairs:
         if len(pair) != 2 or min(pair) < 0:
             raise ShapeError(f"{name}: source_target_pairs must be pairs of ids from 0 on, found {list(pair)}")
@@ -663,7 +665,7 @@ def _check_pairs(name: str, pairs: IntegerLists, most: int) -> None:
 
 
 def _permuted(name: str, operands: Sequence[Shape], attrs: CollectivePermuteAttributes) -> tuple[Shape, Shape]:
-    """(operands as the start form returns them, result)."""
+    """Returns the operands as the start form returns them, and the result."""
     if not attrs.slice_sizes:
         require_arrays(name, operands)
         _check_pairs(name, attrs.source_target_pairs, 1)
@@ -678,7 +680,7 @@ def _permuted(name: str, operands: Sequence[Shape], attrs: CollectivePermuteAttr
 
 
 def _check_slices(name: str, operands: Sequence[Shape]) -> int:
-    """Offsets are a tuple of one scalar a dimension, or of such tuples, for each buffer; returns how many slices."""
+    """Requires offsets with one scalar per dimension for each slice of each buffer; returns the number of slices."""
     source, target = map(elements_of, operands[:2])
     if operands[0].is_tuple is not operands[1].is_tuple or len(source) != len(target):
         raise ShapeError(
@@ -717,7 +719,7 @@ def _infer_collective_permute(operands: Sequence[Shape], attrs: CollectivePermut
 COLLECTIVE_PERMUTE = OpDef(
     name="collective-permute",
     family="collectives",
-    summary="Sends the operand from each source to its target; who is no target gets zeros.",
+    summary="Sends the operand from each source to its target; a device that is not a target gets zeros.",
     operands="operands*",
     constraints=(
         "Without `slice_sizes` operands are arrays.",
@@ -740,7 +742,7 @@ COLLECTIVE_PERMUTE = OpDef(
 def _check_collective_permute_start(
     shape: Shape, operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: ProgramShapes
 ) -> None:
-    """The result is (operands, results, contexts...)."""
+    """Requires the result (operands, results, contexts...)."""
     expected = _permuted("collective-permute-start", operands, attrs)
     if len(shape.tuple_shapes) < 2:
         raise ShapeError(
@@ -781,7 +783,7 @@ def _infer_collective_permute_done(operands: Sequence[Shape], _: Any, __: Progra
 COLLECTIVE_PERMUTE_DONE = OpDef(
     name="collective-permute-done",
     family="collectives",
-    summary="Waits for a collective-permute and gives its result.",
+    summary="Waits for a collective-permute and returns its result.",
     operands="operand",
     constraints=("The operand is a tuple of two elements or more.",),
     arity=exactly(1),
@@ -791,7 +793,7 @@ COLLECTIVE_PERMUTE_DONE = OpDef(
 )
 
 
-# -- who am I
+# -- replica-id, partition-id
 
 
 def _infer_identifier(_: Sequence[Shape], __: Any, ___: ProgramShapes) -> Shape:
@@ -801,14 +803,14 @@ def _infer_identifier(_: Sequence[Shape], __: Any, ___: ProgramShapes) -> Shape:
 REPLICA_ID = OpDef(
     name="replica-id",
     family="collectives",
-    summary="The number of the replica that this is, as u32.",
+    summary="The id of the current replica, as u32.",
     arity=exactly(0),
     infer=_infer_identifier,
 )
 PARTITION_ID = OpDef(
     name="partition-id",
     family="collectives",
-    summary="The number of the partition that this is, as u32.",
+    summary="The id of the current partition, as u32.",
     arity=exactly(0),
     infer=_infer_identifier,
 )

@@ -1,7 +1,7 @@
-"""Definitions of the contractions: dot, ragged-dot and scaled-dot, sums of products over dimensions of two operands.
+"""Definitions of contractions (dot, ragged-dot and scaled-dot): sums of products over dimensions of two operands.
 
-Owns: their dimension numbers, the precision and algorithm of a contraction, the element type of mixed operands.
-Must not know: the IR, values, who builds or evaluates them.
+Responsible for their dimension numbers, the precision and algorithm of a contraction, and the element type of mixed
+operands. Does not depend on the IR or on values.
 Source: Dot, DotGeneral, ScaledDot, RaggedDot of the specification; `chlo.ragged_dot` of StableHLO.
 """
 
@@ -28,7 +28,7 @@ from xlapy.opcodes.requirements import require_arrays, require_dimension, requir
 
 
 def _precision_order(t: PrimitiveType) -> tuple[bool, int, int, int, bool]:
-    """Complex before real, then more range, more precision, more bits, signed before unsigned."""
+    """A sort key of types: complex above real, then by range, precision, bits, and signed above unsigned."""
     part = t.component_type
     exponent, precision = -1, -1
     if part.is_floating:
@@ -37,9 +37,9 @@ def _precision_order(t: PrimitiveType) -> tuple[bool, int, int, int, bool]:
 
 
 def higher_precision_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
-    """The type of two that a result of mixed operands has by default: f32 of (bf16, f32), bf16 of (s64, bf16).
+    """The default element type of a contraction with operands of two types: f32 for (bf16, f32), bf16 for (s64, bf16).
 
-    Raises ShapeError for two types of which neither is higher (f8e4m3 and f8e4m3fnuz).
+    Raises `ShapeError` if neither type has higher precision (f8e4m3 and f8e4m3fnuz).
     """
     if a is b:
         return a
@@ -53,7 +53,7 @@ def higher_precision_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
 
 
 class Algorithm(Enum):
-    """How a contraction computes: types that operands are rounded to and sums kept in; `x3` counts partial products."""
+    """The types of rounded operands and of accumulators; `x3` is the number of partial products."""
 
     UNSET = "unset"
     DOT_ANY_F8_ANY_F8_F32 = "dot_any_f8_any_f8_f32"
@@ -76,7 +76,7 @@ ALGORITHM = EnumCodec(Algorithm)
 
 @attributes
 class ContractionAttributes(Attributes):
-    """Which dimensions are paired: contracting ones are summed over, batch ones are kept side by side."""
+    """The paired dimensions of a contraction: contracting dimensions are summed over, batch dimensions are kept."""
 
     lhs_batch_dims: tuple[int, ...] = attribute(INTEGERS, default=())
     lhs_contracting_dims: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
@@ -102,7 +102,7 @@ class DotAttributes(ContractionAttributes):
 
 @attributes
 class RaggedDotAttributes(ContractionAttributes):
-    """`lhs_ragged_dims`: the one dimension of lhs cut into groups. `rhs_group_dims`: the one of rhs that lists them."""
+    """`lhs_ragged_dims` is the lhs dimension split into groups, `rhs_group_dims` the rhs dimension of groups."""
 
     lhs_ragged_dims: tuple[int, ...] = attribute(INTEGERS, default=())
     rhs_group_dims: tuple[int, ...] = attribute(INTEGERS, default=())
@@ -149,7 +149,7 @@ def _check_contraction(name: str, operands: Sequence[Shape], attrs: ContractionA
 
 
 Dimensions = list[tuple[int, bool]]
-"""Sizes with whether they are dynamic."""
+"""Dimensions as (size, whether it is dynamic)."""
 
 
 def _dimensions(operand: Shape, which: Sequence[int]) -> Dimensions:
@@ -157,20 +157,22 @@ def _dimensions(operand: Shape, which: Sequence[int]) -> Dimensions:
 
 
 def _contracted(lhs: Shape, rhs: Shape, attrs: ContractionAttributes, groups: Sequence[int] = ()) -> Dimensions:
-    """Result dimensions: batch, free ones of lhs, free ones of rhs without `groups`."""
+    """The result dimensions: batch, free dimensions of lhs, free dimensions of rhs except `groups`."""
     rhs_free = [d for d in attrs.rhs_free_dims(rhs.rank) if d not in groups]
     return _dimensions(lhs, (*attrs.lhs_batch_dims, *attrs.lhs_free_dims(lhs.rank))) + _dimensions(rhs, rhs_free)
 
 
-def result_of(operands: Sequence[Shape], dimensions: Dimensions, element_type: PrimitiveType | None) -> Shape:
-    """The shape of a sum of products of the first two operands; without a type, the higher of theirs."""
+def contraction_shape(operands: Sequence[Shape], dimensions: Dimensions, element_type: PrimitiveType | None) -> Shape:
+    """The shape of a contraction of the first two operands; if no type is given, the one of higher precision."""
     chosen = element_type or higher_precision_type(operands[0].element_type, operands[1].element_type)
     return Shape.array(chosen, [size for size, _ in dimensions], [dynamic for _, dynamic in dimensions])
 
 
-def of_comparable_types(operands: Sequence[Shape]) -> list[Shape]:
-    """Operands to infer the shape of a product of a chosen type from: where neither of the two types is the higher, the
-    second is as of the first one's."""
+def with_comparable_types(operands: Sequence[Shape]) -> list[Shape]:
+    """Operands for shape inference if the result type is given.
+
+    If neither operand type has higher precision, the second operand gets the type of the first.
+    """
     lhs, rhs, *rest = operands
     types = [shape.element_type for shape in (lhs, rhs) if shape.is_array]
     if len(types) == 2 and _precision_order(types[0]) == _precision_order(types[1]):
@@ -179,7 +181,7 @@ def of_comparable_types(operands: Sequence[Shape]) -> list[Shape]:
 
 
 def _check_element_type(name: str, shape: Shape, operands: Sequence[Shape]) -> PrimitiveType:
-    """The element type declared for a sum of products: any, but real only if both operands are."""
+    """Returns the declared element type of a contraction; it may be real only if both operands are real."""
     if not shape.is_array:
         raise ShapeError(f"{name} makes an array, declared {shape.to_text(layout=False)}")
     for operand in operands[:2]:
@@ -195,7 +197,7 @@ ProductRule = Callable[[Sequence[Shape], Any, PrimitiveType | None], Shape]
 """`(operand shapes, attributes, element type of the result or None) -> shape`; raises `ShapeError`."""
 
 
-def sum_of_products(
+def define_contraction(
     name: str,
     family: str,
     attributes: type[Attributes],
@@ -205,7 +207,7 @@ def sum_of_products(
     operands: str,
     constraints: tuple[str, ...],
 ) -> OpDef:
-    """An op that sums products of its first two operands: its element type may be declared, all else is inferred."""
+    """Defines an op that contracts its first two operands. Its element type may be declared; the rest is inferred."""
 
     def infer(operands: Sequence[Shape], attrs: Any, _: ProgramShapes) -> Shape:
         return shape_of(operands, attrs, None)
@@ -236,15 +238,15 @@ _CONTRACTION = (
     "They are paired one to one, and the two of a pair have one size.",
     "The result is an array, complex if lhs or rhs is; its element type may be declared.",
 )
-"""What all contractions demand."""
+"""The constraints of every contraction."""
 
 
 def _dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_type: PrimitiveType | None) -> Shape:
     _check_contraction("dot", operands, attrs)
-    return result_of(operands, _contracted(operands[0], operands[1], attrs), element_type)
+    return contraction_shape(operands, _contracted(operands[0], operands[1], attrs), element_type)
 
 
-DOT = sum_of_products(
+DOT = define_contraction(
     "dot",
     "contraction",
     DotAttributes,
@@ -262,7 +264,7 @@ DOT = sum_of_products(
 
 
 class RaggedMode(Enum):
-    """What the ragged dimension of lhs is: free (m), contracting (k) or batch (b).
+    """The kind of the ragged dimension of lhs: free (m), contracting (k) or batch (b).
 
     Shapes for lhs, rhs, group sizes and result: free `[b,m,k] [g,b,k,n] [b,g] -> [b,m,n]`, contracting
     `[b,m,k] [b,k,n] [b,g] -> [g,b,m,n]`, batch `[b,m,k] [b,k,n] [g] -> [b,m,n]`.
@@ -281,7 +283,7 @@ def ragged_mode(attrs: RaggedDotAttributes) -> RaggedMode:
 
 
 def group_prefix(attrs: RaggedDotAttributes, lhs_rank: int) -> tuple[int, ...]:
-    """Dimensions of lhs that group sizes may list before the groups: batch, then those of the ragged kind before it."""
+    """The lhs dimensions that may precede the groups in group sizes: batch, then preceding ones of the ragged kind."""
     ragged = attrs.lhs_ragged_dims[0]
     batch = attrs.lhs_batch_dims
     match ragged_mode(attrs):
@@ -296,7 +298,7 @@ def group_prefix(attrs: RaggedDotAttributes, lhs_rank: int) -> tuple[int, ...]:
 
 
 def _check_group_sizes(lhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) -> None:
-    """Group sizes are `[g]`, or list the groups for each index of the prefix dimensions."""
+    """Requires group sizes `[g]`, or one list of groups for each index of the prefix dimensions."""
     if not group_sizes.element_type.is_integral:
         raise ShapeError(f"ragged-dot takes integer group sizes, given {group_sizes.to_text(layout=False)}")
     prefix = tuple(lhs.dimensions[d] for d in group_prefix(attrs, lhs.rank))
@@ -310,7 +312,7 @@ def _check_group_sizes(lhs: Shape, group_sizes: Shape, attrs: RaggedDotAttribute
 
 
 def _check_groups(rhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) -> None:
-    """rhs has a group dimension exactly if the ragged dimension is a free one."""
+    """Requires a group dimension of rhs if the ragged dimension is free, and none otherwise."""
     groups, mode = attrs.rhs_group_dims, ragged_mode(attrs)
     wanted = 1 if mode is RaggedMode.FREE else 0
     if len(groups) != wanted:
@@ -343,10 +345,10 @@ def _ragged_dot_shape(
     _check_group_sizes(lhs, group_sizes, attrs)
     _check_groups(rhs, group_sizes, attrs)
     groups = _dimensions(group_sizes, [group_sizes.rank - 1]) if ragged_mode(attrs) is RaggedMode.CONTRACTING else []
-    return result_of(operands, groups + _contracted(lhs, rhs, attrs, attrs.rhs_group_dims), element_type)
+    return contraction_shape(operands, groups + _contracted(lhs, rhs, attrs, attrs.rhs_group_dims), element_type)
 
 
-RAGGED_DOT = sum_of_products(
+RAGGED_DOT = define_contraction(
     "ragged-dot",
     "contraction",
     RaggedDotAttributes,
@@ -374,13 +376,13 @@ RAGGED_DOT = sum_of_products(
 
 
 def _is_unscaled(operand: Shape, scale: Shape) -> bool:
-    """A bf16 scale of one element stands for "no scale" of a bf16 operand with more than one."""
+    """Whether the scale is absent: a bf16 scale of one element for a bf16 operand with more than one."""
     same = operand.element_type is BF16 and scale.element_type is BF16
     return same and all(size == 1 for size in scale.dimensions) and any(size != 1 for size in operand.dimensions)
 
 
 def _check_scale(side: str, operand: Shape, scale: Shape, contracting: Sequence[int]) -> None:
-    """A scale has the rank of its operand, and each of its sizes divides the operand's: one scale for each block."""
+    """Requires a scale of the operand's rank whose sizes divide those of the operand: one scale per block."""
     if _is_unscaled(operand, scale):
         return
     if scale.rank != operand.rank:
@@ -397,7 +399,7 @@ def _check_scale(side: str, operand: Shape, scale: Shape, contracting: Sequence[
         if blocks == 0 or size % blocks:
             raise ShapeError(
                 f"scaled-dot: {side} dimension {dimension} of {operand.to_text(layout=False)} has size {size}, "
-                f"no multiple of the size {blocks} of its scale {scale.to_text(layout=False)}"
+                f"not a multiple of the size {blocks} of its scale {scale.to_text(layout=False)}"
             )
 
 
@@ -406,15 +408,15 @@ def _scaled_dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_t
     lhs, rhs, lhs_scale, rhs_scale = operands
     if not lhs_scale.rank and not rhs_scale.rank:
         raise ShapeError(
-            "scaled-dot needs a scale that is no scalar, given "
+            "scaled-dot needs a scale that is not a scalar, given "
             f"{lhs_scale.to_text(layout=False)} and {rhs_scale.to_text(layout=False)}"
         )
     _check_scale("lhs", lhs, lhs_scale, attrs.lhs_contracting_dims)
     _check_scale("rhs", rhs, rhs_scale, attrs.rhs_contracting_dims)
-    return result_of(operands, _contracted(lhs, rhs, attrs), element_type)
+    return contraction_shape(operands, _contracted(lhs, rhs, attrs), element_type)
 
 
-SCALED_DOT = sum_of_products(
+SCALED_DOT = define_contraction(
     "scaled-dot",
     "contraction",
     DotAttributes,
@@ -423,7 +425,7 @@ SCALED_DOT = sum_of_products(
     operands="lhs rhs lhs_scale rhs_scale",
     constraints=(
         *_CONTRACTION,
-        "At least one of the scales is no scalar.",
+        "At least one of the scales is not a scalar.",
         (
             "A scale has the rank of its operand, and one dimension of the operand is contracted, "
             "unless the scale is bf16 of one element: no scale."

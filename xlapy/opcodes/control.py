@@ -1,7 +1,7 @@
 """Definitions of the operations that call computations or order others.
 
-Owns: call, while, conditional, fusion, async-start / -update / -done, opt-barrier, after-all, add-dependency, domain.
-Must not know: the IR, values, who builds or evaluates them.
+Responsible for call, while, conditional, fusion, async-start / -update / -done, opt-barrier, after-all, add-dependency
+and domain. Does not depend on the IR or on values.
 Source: Call, CompositeCall, While, Conditional, OptimizationBarrier, AfterAll, AddDependency, AsyncStart, AsyncUpdate,
 AsyncDone, Fusion, Domain of the specification.
 """
@@ -33,7 +33,7 @@ from xlapy.opcodes.attributes.codecs import (
     quote,
 )
 from xlapy.opcodes.registry import AsyncRole, CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least, exactly
-from xlapy.opcodes.requirements import agrees, is_prefix, require_programs, require_token
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic, is_prefix, require_programs, require_token
 
 MAIN_THREAD = "main"
 
@@ -43,20 +43,20 @@ MAIN_THREAD = "main"
 
 @attributes
 class CallAttributes(Attributes):
-    """`is_composite` marks a call whose frontend attributes name the operation it stands for."""
+    """`is_composite` marks a call whose frontend attributes name the operation that it implements."""
 
     is_composite: bool = attribute(BOOL, default=False, after_computations=True)
 
 
 def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShape, *, spare: bool = False) -> None:
-    """Operand i must agree with parameter i, and there must be as many of them; or more, if some may be `spare`."""
+    """Requires one operand per parameter, of a compatible shape; additional operands are allowed if `spare`."""
     count = len(program.parameters)
     if len(operands) < count or (len(operands) > count and not spare):
         raise ShapeError(
             f"{name} has {len(operands)} operands, the called computation {program.to_text()} takes others"
         )
     for number, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=False)):
-        if not agrees(operand, parameter):
+        if not compatible_ignoring_dynamic(operand, parameter):
             raise ShapeError(
                 f"{name}: parameter {number} of the called computation is {parameter.to_text(layout=False)}, "
                 f"operand {number} is {operand.to_text(layout=False)}"
@@ -72,7 +72,7 @@ def _infer_call(operands: Sequence[Shape], _: CallAttributes, programs: ProgramS
 CALL = OpDef(
     name="call",
     family="control",
-    summary="What a computation makes of the operands.",
+    summary="The result of a computation applied to the operands.",
     operands="operands*",
     constraints=(
         "There is one operand a parameter of the computation.",
@@ -92,7 +92,7 @@ def _infer_while(operands: Sequence[Shape], _: Any, programs: ProgramShapes) -> 
     for key, program in (("condition", condition), ("body", body)):
         if len(program.parameters) != 1:
             raise ShapeError(f"while: the {key} must take one parameter, it is {program.to_text()}")
-        if not agrees(program.parameters[0], init):
+        if not compatible_ignoring_dynamic(program.parameters[0], init):
             raise ShapeError(
                 f"while: the {key}'s parameter is {program.parameters[0].to_text(layout=False)}, "
                 f"the initial value {init.to_text(layout=False)}"
@@ -101,7 +101,7 @@ def _infer_while(operands: Sequence[Shape], _: Any, programs: ProgramShapes) -> 
         raise ShapeError(
             f"while: the condition must return pred[], it returns {condition.result.to_text(layout=False)}"
         )
-    if not agrees(body.result, init):
+    if not compatible_ignoring_dynamic(body.result, init):
         raise ShapeError(
             f"while: the body returns {body.result.to_text(layout=False)}, "
             f"the initial value is {init.to_text(layout=False)}"
@@ -112,7 +112,7 @@ def _infer_while(operands: Sequence[Shape], _: Any, programs: ProgramShapes) -> 
 WHILE = OpDef(
     name="while",
     family="control",
-    summary="Applies `body` to the value as long as `condition` is true of it.",
+    summary="Applies `body` to the value repeatedly while `condition` of the value is true.",
     operands="init",
     constraints=(
         "`condition` and `body` take one parameter, of the shape of the initial value.",
@@ -155,12 +155,12 @@ def _infer_conditional(operands: Sequence[Shape], _: Any, programs: ProgramShape
 def _check_branch(number: int, operand: Shape, program: ProgramShape, result: Shape) -> None:
     if len(program.parameters) != 1:
         raise ShapeError(f"conditional: branch {number} must take one parameter, it is {program.to_text()}")
-    if not agrees(program.parameters[0], operand):
+    if not compatible_ignoring_dynamic(program.parameters[0], operand):
         raise ShapeError(
             f"conditional: the parameter of branch {number} is {program.parameters[0].to_text(layout=False)}, "
             f"operand {number + 1} is {operand.to_text(layout=False)}"
         )
-    if not agrees(program.result, result):
+    if not compatible_ignoring_dynamic(program.result, result):
         raise ShapeError(
             f"conditional: branch {number} returns {program.result.to_text(layout=False)}, "
             f"branch 0 {result.to_text(layout=False)}"
@@ -168,7 +168,7 @@ def _check_branch(number: int, operand: Shape, program: ProgramShape, result: Sh
 
 
 def _dynamic_in_any(shapes: Sequence[Shape]) -> Shape:
-    """The first of several agreeing shapes, each dimension dynamic if it is so in any of them."""
+    """The first of several compatible shapes; a dimension is dynamic if it is dynamic in any of them."""
     first = shapes[0]
     if all(shape.compatible(first) for shape in shapes):
         return first
@@ -182,8 +182,8 @@ CONDITIONAL = OpDef(
     name="conditional",
     family="control",
     summary=(
-        "What one of several computations makes of its operand: the first or second for pred true"
-        " or false, else the one with this number, and the last for a number out of range."
+        "The result of one of several computations, applied to its operand: the first or second if the index is true or"
+        " false, else the one with this number, and the last if the number is out of range."
     ),
     operands="branch_index branch_operands*",
     constraints=(
@@ -204,7 +204,7 @@ CONDITIONAL = OpDef(
 
 
 class FusionKind(Enum):
-    """How a fusion is generated: each output element alone, from its inputs, from its output, or by other means."""
+    """The strategy for generating a fusion: element by element (loop), from its inputs, from its output, or custom."""
 
     LOOP = "kLoop"
     INPUT = "kInput"
@@ -228,10 +228,10 @@ def _infer_fusion(operands: Sequence[Shape], attrs: FusionAttributes, programs: 
 FUSION = OpDef(
     name="fusion",
     family="control",
-    summary="What the fused computation makes of the operands; a back end computes it as one.",
+    summary="The result of the fused computation, which a back end runs as one kernel.",
     operands="operands*",
     constraints=(
-        "There is one operand a parameter of the computation, of its shape; there may be more, which mean nothing.",
+        "There is one operand a parameter of the computation, of its shape; additional operands are ignored.",
         "An alias names a part of the result and a part of an operand of one shape.",
     ),
     arity=at_least(0),
@@ -251,7 +251,7 @@ def _infer_same(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
 OPT_BARRIER = OpDef(
     name="opt-barrier",
     family="control",
-    summary="The operand itself; no optimisation moves or sees anything across it.",
+    summary="The operand itself; no optimization moves or propagates anything across it.",
     operands="operand",
     arity=exactly(1),
     infer=_infer_same,
@@ -261,7 +261,7 @@ OPT_BARRIER = OpDef(
 
 
 def _infer_after_all(_: Sequence[Shape], __: Any, ___: ProgramShapes) -> Shape:
-    """Operands are tokens in the specification; XLA's verifier lets anything be waited for."""
+    """Operands are tokens in the specification, but XLA's verifier accepts any shape."""
     return Shape.token()
 
 
@@ -272,7 +272,7 @@ def _canonicalize_after_all_shape(_: Shape, __: Sequence[Shape]) -> Shape:
 AFTER_ALL = OpDef(
     name="after-all",
     family="control",
-    summary="A token that comes after everything it is given.",
+    summary="A token that is ordered after all operands.",
     operands="operands*",
     arity=at_least(0),
     infer=_infer_after_all,
@@ -293,7 +293,7 @@ def _canonicalize_add_dependency_shape(_: Shape, operands: Sequence[Shape]) -> S
 ADD_DEPENDENCY = OpDef(
     name="add-dependency",
     family="control",
-    summary="The operand itself, not before the token is there.",
+    summary="The operand itself, ordered after the token.",
     operands="operand token",
     constraints=("Operand 1 is a token.",),
     arity=exactly(2),
@@ -306,7 +306,7 @@ ADD_DEPENDENCY = OpDef(
 
 @dataclass(frozen=True, slots=True)
 class DomainSides:
-    """The metadata on both sides of a `domain`, as text: `entry` holds for its users, `exit` for its operand."""
+    """The metadata on both sides of a `domain`, as text: `entry` applies to its users, `exit` to its operand."""
 
     kind: str
     entry: str
@@ -339,7 +339,7 @@ class DomainCodec(AttributeCodec[DomainSides]):
 
 
 def _read_braced(cursor: HloCursor) -> str:
-    """Text in balanced braces, lists in it spaced as XLA writes them."""
+    """Reads text in balanced braces, with lists spaced as XLA writes them."""
     cursor.expect("{")
     parts = ["{"]
     depth = 1
@@ -360,7 +360,7 @@ class DomainAttributes(Attributes):
 DOMAIN = OpDef(
     name="domain",
     family="control",
-    summary="The operand itself, where users and operand have different sharding.",
+    summary="The operand itself; marks that users and operand have different shardings.",
     operands="operand",
     arity=exactly(1),
     attributes=DomainAttributes,
@@ -403,7 +403,7 @@ def _check_async_start(
     require_programs("async-start", programs, 1)
     _require_async("async-start", "the shape", shape)
     bound, result = shape.tuple_shapes[:2]
-    if not agrees(Shape.tuple(operands), bound):
+    if not compatible_ignoring_dynamic(Shape.tuple(operands), bound):
         raise ShapeError(
             f"async-start has operands {Shape.tuple(operands).to_text(layout=False)}, "
             f"its shape begins with {bound.to_text(layout=False)}"
@@ -457,7 +457,7 @@ def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Pro
                 f"0 do not begin the {what} {new.to_text(layout=False)} of the shape"
             )
     added = shape.tuple_shapes[0].tuple_shapes[len(before.tuple_shapes[0].tuple_shapes) :]
-    if not agrees(Shape.tuple(operands[1:]), Shape.tuple(added)):
+    if not compatible_ignoring_dynamic(Shape.tuple(operands[1:]), Shape.tuple(added)):
         raise ShapeError(
             f"async-update adds operands {Shape.tuple(operands[1:]).to_text(layout=False)}, "
             f"its shape {shape.to_text(layout=False)} binds {Shape.tuple(added).to_text(layout=False)}"
@@ -467,7 +467,7 @@ def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Pro
 ASYNC_UPDATE = OpDef(
     name="async-update",
     family="control",
-    summary="Stands for an asynchronous computation on its way; may bind further operands.",
+    summary="Represents a running asynchronous computation; may bind further operands.",
     operands="operand more_operands*",
     constraints=(
         "Operand 0 and the shape are ((operands...), result, context...).",
@@ -501,7 +501,7 @@ def _check_async_done(shape: Shape, operands: Sequence[Shape], attrs: NoAttribut
 ASYNC_DONE = OpDef(
     name="async-done",
     family="control",
-    summary="Waits for an asynchronous computation and gives its result.",
+    summary="Waits for an asynchronous computation and returns its result.",
     operands="operand",
     constraints=(
         "Operand 0 is ((operands...), result, context...).",

@@ -1,6 +1,6 @@
 """Definition of the convolution: sums of products of a kernel and the part of the input under a moving window.
 
-Owns: its groups, kind and sparsity, and its shape rule. Must not know: the IR, values, who builds or evaluates them.
+Responsible for its groups, kind and sparsity, and its shape rule. Does not depend on the IR or on values.
 Source: Conv and its general forms in the specification.
 """
 
@@ -35,7 +35,7 @@ from xlapy.opcodes.attributes.dimensions import (
     WindowDimension,
     dilated,
 )
-from xlapy.opcodes.contraction import ALGORITHM, Algorithm, result_of, sum_of_products
+from xlapy.opcodes.contraction import ALGORITHM, Algorithm, contraction_shape, define_contraction
 
 
 class ConvolutionKind(Enum):
@@ -132,7 +132,7 @@ def _require_convolution_operand(side: str, operand: Shape, rank: int) -> None:
 
 
 def _dense_kernel(operand: Shape) -> Shape:
-    """The kernel; a sparse one is a tuple of its values and where they stand."""
+    """The shape of the kernel; a sparse kernel is a tuple of its values and their positions."""
     if not operand.is_tuple:
         return operand
     if len(operand.tuple_shapes) != 2:
@@ -141,7 +141,7 @@ def _dense_kernel(operand: Shape) -> Shape:
 
 
 def _check_labels(numbers: ConvDimensions, window: Window) -> None:
-    """Every label list names each dimension once, and all have as many spatial dimensions as the window."""
+    """Requires that labels name each dimension once, with as many spatial dimensions as the window has."""
     spatial = len(numbers.input_spatial_dimensions)
     for what, count in (
         ("kernel", len(numbers.kernel_spatial_dimensions)),
@@ -182,7 +182,7 @@ def _check_group_counts(attrs: ConvolutionAttributes) -> None:
 def _check_divisible(what: str, size: int, operand: Shape, groups: str, count: int) -> None:
     if size != UNBOUNDED and size % count:
         raise ShapeError(
-            f"convolution: {what} {size} of {operand.to_text(layout=False)} is no multiple of {groups} {count}"
+            f"convolution: {what} {size} of {operand.to_text(layout=False)} is not a multiple of {groups} {count}"
         )
 
 
@@ -197,7 +197,7 @@ def _kernel_input_features(rhs: Shape, attrs: ConvolutionAttributes) -> int:
 
 
 def _check_features(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> None:
-    """Groups divide batch and features, and the kernel takes the features of one group."""
+    """Requires that groups divide batch and features, and that the kernel has the features of one group."""
     numbers = attrs.dim_labels
     out = rhs.dimensions[numbers.kernel_output_feature_dimension]
     batch = lhs.dimensions[numbers.input_batch_dimension]
@@ -225,7 +225,7 @@ def _check_window(rhs: Shape, attrs: ConvolutionAttributes) -> None:
 
 
 def _output_size(window: WindowDimension, base: int) -> int:
-    """How many positions the window takes over `base` elements, of which padding may not remove more than there are."""
+    """The number of window positions over `base` elements; negative padding may not remove more than `base`."""
     if base == UNBOUNDED:
         return UNBOUNDED
     extent = dilated(base, window.base_dilation)
@@ -253,11 +253,11 @@ def _convolution_shape(
         raise ShapeError(
             f"convolution takes a kernel with a static output feature dimension, given {rhs.to_text(layout=False)}"
         )
-    return result_of((lhs, rhs), _output_dimensions(lhs, rhs, attrs), element_type)
+    return contraction_shape((lhs, rhs), _output_dimensions(lhs, rhs, attrs), element_type)
 
 
 def _output_dimensions(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> list[tuple[int, bool]]:
-    """Sizes, and whether they are dynamic, in the order of the output labels."""
+    """The sizes of the result and whether they are dynamic, in the order of the output labels."""
     numbers = attrs.dim_labels
     batch = lhs.dimensions[numbers.input_batch_dimension]
     places: dict[int, tuple[int, bool]] = {
@@ -280,7 +280,7 @@ def _output_dimensions(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> 
     return [places[dimension] for dimension in range(lhs.rank)]
 
 
-CONVOLUTION = sum_of_products(
+CONVOLUTION = define_contraction(
     "convolution",
     "convolution",
     ConvolutionAttributes,

@@ -1,6 +1,6 @@
 """Definition of the operation that calls code outside of HLO.
 
-Owns: custom-call. Must not know: the IR, values, who builds or evaluates them.
+Responsible for custom-call. Does not depend on the IR or on values.
 Source: CustomCall of the specification.
 """
 
@@ -35,11 +35,11 @@ from xlapy.opcodes.attributes.dimensions import (
     drop_default_precision,
 )
 from xlapy.opcodes.registry import CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least
-from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 
 
 class PaddingType(Enum):
-    """A padding scheme handed on to the target."""
+    """A padding scheme that is passed to the target."""
 
     INVALID = "PADDING_INVALID"
     VALID = "PADDING_VALID"
@@ -47,7 +47,7 @@ class PaddingType(Enum):
 
 
 class CustomCallSchedule(Enum):
-    """Where a scheduler should put the call."""
+    """A hint for the scheduler where to place the call."""
 
     NONE = "SCHEDULE_NONE"
     LATEST = "SCHEDULE_LATEST"
@@ -66,9 +66,9 @@ class CustomCallApiVersion(Enum):
 
 @attributes
 class CustomCallAttributes(Attributes):
-    """`custom_call_target` names the code; the rest is handed on to it or constrains the compiler.
+    """`custom_call_target` names the code; other attributes are passed to it or constrain the compiler.
 
-    `operand_layout_constraints`: one shape with layout an operand, None if layouts are free.
+    `operand_layout_constraints` holds one shape with layout per operand, or is None if layouts are unconstrained.
     """
 
     window: Window | None = attribute(WINDOW, default=None)
@@ -89,15 +89,15 @@ class CustomCallAttributes(Attributes):
 
 
 _UNCONSTRAINED_TARGETS = ("LayoutConstraint", "control_dep")
-"""Targets of XLA itself whose constraints are not about their operands."""
+"""XLA's own targets whose layout constraints do not describe their operands."""
 
 PIN_TARGET, UNPIN_TARGET = "Pin", "Unpin"
-"""Targets of XLA itself that make a buffer of an array and the reverse, in place."""
+"""XLA's own targets that convert an array to a buffer and a buffer to an array, in place."""
 CREATE_BUFFER_TARGET = "CreateBuffer"
-"""The target of XLA itself that makes a buffer of unspecified contents."""
+"""XLA's own target that creates a buffer with undefined contents."""
 
 _SEED_TARGET = "GetRngSeed"
-"""The target of XLA itself that gives the seed of the run."""
+"""XLA's own target that returns the random seed of the execution."""
 
 
 def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCallAttributes, _: ProgramShapes) -> None:
@@ -118,7 +118,7 @@ def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCal
 
 
 def _check_seed(shape: Shape, operands: Sequence[Shape]) -> None:
-    if operands or not agrees(shape, Shape.scalar(U64)):
+    if operands or not compatible_ignoring_dynamic(shape, Shape.scalar(U64)):
         given = ", ".join(operand.to_text(layout=False) for operand in operands)
         raise ShapeError(
             f"custom-call to {_SEED_TARGET} takes nothing and gives u64[]: ({given}) -> {shape.to_text(layout=False)}"
@@ -131,7 +131,7 @@ def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Seq
     if not _has_layout(shape):
         raise ShapeError(f"custom-call with operand_layout_constraints needs a layout in its shape, declared {shape}")
     for number, (operand, constraint) in enumerate(zip(operands, constraints, strict=True)):
-        if not agrees(operand, constraint):
+        if not compatible_ignoring_dynamic(operand, constraint):
             raise ShapeError(
                 f"custom-call: operand {number} is {operand.to_text(layout=False)}, "
                 f"its layout constraint {constraint.to_text(layout=False)}"

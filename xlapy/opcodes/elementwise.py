@@ -1,7 +1,7 @@
 """Definitions of the elementwise operations: one result element from the operand elements at the same index.
 
-Owns: unary and binary arithmetic, comparison, selection, conversion and complex parts.
-Must not know: the IR, values, who builds or evaluates them.
+Responsible for unary and binary arithmetic, comparison, selection, conversion and complex parts.
+Does not depend on the IR or on values.
 Source: "Element-wise unary functions", "Element-wise binary arithmetic operations", "Element-wise comparison
 operations", Clamp, Select, ConvertElementType, BitcastConvertType, ReducePrecision, Complex of the specification.
 """
@@ -18,7 +18,7 @@ from xlapy.base.float_formats import HALF, SINGLE, FloatFormat
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumCodec, attribute, attributes
 from xlapy.opcodes.registry import InferRule, OpDef, ProgramShapes, exactly
-from xlapy.opcodes.requirements import agrees, require_array
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic, require_array
 
 TypeTest = Callable[[PrimitiveType], bool]
 
@@ -70,7 +70,7 @@ def _require_type(name: str, operand: Shape, test: TypeTest, allowed: str) -> No
 
 
 def _unary(name: str, summary: str, test: TypeTest, allowed: str) -> OpDef:
-    """An op whose result has the shape and type of its operand."""
+    """Defines an op whose result has the shape of its operand."""
 
     def infer(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         _require_type(name, operands[0], test, allowed)
@@ -82,7 +82,7 @@ def _unary(name: str, summary: str, test: TypeTest, allowed: str) -> OpDef:
 def _unary_to(
     name: str, summary: str, test: TypeTest, allowed: str, result: Callable[[PrimitiveType], PrimitiveType]
 ) -> OpDef:
-    """An op whose result has the dimensions of its operand and another element type."""
+    """Defines an op whose result has the dimensions of its operand and another element type."""
 
     def infer(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         _require_type(name, operands[0], test, allowed)
@@ -125,7 +125,7 @@ COSINE = _unary("cosine", "The cosine of an angle in radians.", *_ANALYTIC)
 COSH = _unary("cosh", "The hyperbolic cosine.", *_ANALYTIC)
 COUNT_LEADING_ZEROS = _unary(
     "count-leading-zeros",
-    "How many zero bits stand above the highest one bit; the width of the type for 0.",
+    "The number of zero bits above the highest one bit; the width of the type for 0.",
     is_integral,
     "integer",
 )
@@ -144,12 +144,12 @@ LOG_PLUS_ONE = _unary("log-plus-one", "The natural logarithm of 1 + x, accurate 
 LOGISTIC = _unary("logistic", "1 / (1 + exp(-x)).", *_ANALYTIC)
 NEGATE = _unary(
     "negate",
-    "The negative; integers wrap, so that the least stays itself.",
+    "The negation; integers wrap, so the minimum is its own negation.",
     is_number,
     "integer, floating-point or complex",
 )
-NOT = _unary("not", "Inverts every bit of an integer, and the truth of a pred.", is_logical, "integer or pred")
-POPCNT = _unary("popcnt", "How many bits are one.", is_integral, "integer")
+NOT = _unary("not", "Inverts every bit of an integer, or a pred.", is_logical, "integer or pred")
+POPCNT = _unary("popcnt", "The number of one bits.", is_integral, "integer")
 REAL = _unary_to("real", "The real part; real elements themselves.", *_ANALYTIC, _component)
 ROUND_NEAREST_AFZ = _unary("round-nearest-afz", "The nearest integer, halves away from zero.", *_FLOATING)
 ROUND_NEAREST_EVEN = _unary("round-nearest-even", "The nearest integer, halves to the even one.", *_FLOATING)
@@ -182,7 +182,7 @@ def merge_operands(name: str, lhs: Shape, rhs: Shape) -> Shape:
 
 
 def _merge_dynamic(shape: Shape, other: Shape) -> Shape:
-    """The shape with those dimensions dynamic too that are so in another of equal sizes."""
+    """The shape with the dynamic dimensions of both shapes, which have equal sizes."""
     if shape.dynamic_dimensions == other.dynamic_dimensions:
         return shape
     dynamic = tuple(a or b for a, b in zip(shape.dynamic_dimensions, other.dynamic_dimensions, strict=True))
@@ -225,7 +225,7 @@ ATAN2 = _binary(
 )
 DIVIDE = _binary(
     "divide",
-    ("lhs / rhs; integers are truncated towards zero, x / 0 is -1 (unsigned: all ones), MIN / -1 is MIN."),
+    ("lhs / rhs; integers are truncated toward zero, x / 0 is -1 (unsigned: all ones), MIN / -1 is MIN."),
     *_ARITHMETIC,
 )
 MAXIMUM = _binary(
@@ -250,7 +250,7 @@ POWER = _binary(
 )
 REMAINDER = _binary(
     "remainder",
-    "What division truncated towards zero leaves, with the sign of lhs; of integers x rem 0 is x.",
+    "The remainder of division truncated toward zero, with the sign of lhs; for integers x rem 0 is x.",
     is_real_number,
     "integer or floating-point",
 )
@@ -280,7 +280,7 @@ def _infer_complex(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shap
 COMPLEX = OpDef(
     name="complex",
     family="elementwise",
-    summary="The complex numbers of given real and imaginary parts.",
+    summary="The complex numbers with the given real and imaginary parts.",
     operands="real imag",
     constraints=(
         "Both operands are arrays of one element type and the same dimensions.",
@@ -305,7 +305,7 @@ class ComparisonDirection(Enum):
 
 
 class ComparisonType(Enum):
-    """The order compared by: FLOAT is IEEE's partial order, TOTALORDER puts -NaN < -inf < -0 < +0 < inf < NaN."""
+    """The order of a comparison: FLOAT is IEEE's partial order, TOTALORDER is -NaN < -inf < -0 < +0 < inf < NaN."""
 
     FLOAT = "FLOAT"
     TOTALORDER = "TOTALORDER"
@@ -358,7 +358,7 @@ def _canonicalize_compare_attributes(
 COMPARE = OpDef(
     name="compare",
     family="elementwise",
-    summary="Whether lhs stands in the relation `direction` to rhs, as pred; `type` chooses the order.",
+    summary="Whether the relation `direction` holds between lhs and rhs, as pred; `type` selects the order.",
     operands="lhs rhs",
     constraints=(
         "Both operands are arrays of one element type and the same dimensions.",
@@ -415,9 +415,7 @@ def _infer_select(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape
 CLAMP = OpDef(
     name="clamp",
     family="elementwise",
-    summary=(
-        "The operand where it lies between min and max, else the bound that it exceeds; max where the bounds cross."
-    ),
+    summary=("The operand if it is between min and max, else the bound that it exceeds; max if min > max."),
     operands="min operand max",
     constraints=(
         "All three operands are arrays of one element type.",
@@ -468,7 +466,7 @@ def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: 
             f"{operand.to_text(layout=False)} to {shape.to_text(layout=False)}"
         )
     expected = bitcast_convert_shape(operand, shape.element_type)
-    if not agrees(shape, expected):
+    if not compatible_ignoring_dynamic(shape, expected):
         raise ShapeError(
             f"bitcast-convert of {operand.to_text(layout=False)} makes "
             f"{expected.to_text(layout=False)}, declared {shape.to_text(layout=False)}"
@@ -521,9 +519,9 @@ BITCAST_CONVERT = OpDef(
     operands="operand",
     constraints=(
         "Operand and result are arrays.",
-        "Real and complex types do not become each other.",
+        "Real and complex types are not converted to each other.",
         "One of the two widths divides the other.",
-        "Widening from B to B' bits takes a last dimension of size B'/B.",
+        "Widening from B to B' bits removes a last dimension of size B'/B.",
         (
             "The result has the operand's dimensions, with a last one of size B/B' where it narrows "
             "and without the last where it widens."

@@ -1,11 +1,12 @@
 """Definitions of gather and scatter: reading and updating many slices at positions computed at run time.
 
-Owns: gather, scatter.
-Must not know: the IR, values, who builds or evaluates them.
+Responsible for gather, scatter.
+Does not depend on the IR or on values.
 Source: Gather, Scatter of the specification; gather and scatter of StableHLO for the rules on batching dimensions.
 
-Both walk an array of index vectors. Example: gather from f32[16,11] with s64[5,2] index vectors (`index_vector_dim=1`),
-`start_index_map={0,1}` and `slice_sizes={8,6}` takes five slices of [8,6], each at the row and column its vector gives.
+Both iterate over an array of index vectors. Example: a gather from f32[16,11] with s64[5,2] index vectors
+(`index_vector_dim=1`), `start_index_map={0,1}` and `slice_sizes={8,6}` takes five slices of [8,6], each at the row and
+column that its vector gives.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from xlapy.base.shape import Ints, Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
 from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import (
-    agrees,
+    compatible_ignoring_dynamic,
     elements_of,
     require_arrays,
     require_distinct,
@@ -26,11 +27,11 @@ from xlapy.opcodes.requirements import (
     same_size,
 )
 
-# -- what gather and scatter share
+# -- shared by gather and scatter
 
 
 def _check_distinct(name: str, what: str, dimensions: Ints, rank: int, of: str) -> None:
-    """Dimension numbers of an array of some rank, each at most once."""
+    """Requires that dimension numbers are in bounds and distinct."""
     for dimension in dimensions:
         if not 0 <= dimension < rank:
             raise ShapeError(f"{name}: {what} {list(dimensions)} must be in [0, {rank}), the dimensions of {of}")
@@ -50,7 +51,7 @@ def _check_disjoint(name: str, what: str, dimensions: Ints, other: str, others: 
 
 
 def index_vectors(name: str, indices: Shape, index_vector_dim: int) -> Shape:
-    """The shape of the index array with its vectors made explicit: a dimension of size 1 is added if there is none."""
+    """The shape of the index array with an explicit index vector dimension, of size 1 if there was none."""
     if not indices.element_type.is_integral:
         raise ShapeError(f"{name} takes integer indices, given {indices.to_text(layout=False)}")
     if not 0 <= index_vector_dim <= indices.rank:
@@ -64,7 +65,7 @@ def index_vectors(name: str, indices: Shape, index_vector_dim: int) -> Shape:
 
 
 def _check_index_map(name: str, what: str, index_map: Ints, operand: Shape, vectors: Shape, vector_dim: int) -> None:
-    """Component `k` of an index vector is a position in operand dimension `index_map[k]`."""
+    """Requires that component `k` of an index vector indexes a valid operand dimension `index_map[k]`."""
     size = vectors.dimensions[vector_dim]
     if not same_size(len(index_map), size):
         raise ShapeError(
@@ -77,7 +78,7 @@ def _check_index_map(name: str, what: str, index_map: Ints, operand: Shape, vect
 def _check_batching(
     name: str, names: tuple[str, str], batching: tuple[Ints, Ints], operand: Shape, vectors: Shape, vector_dim: int
 ) -> None:
-    """Dimensions that operand and indices walk in step; positions beyond the operand are treated as any others are."""
+    """Requires batching dimensions of operand and indices that correspond to each other."""
     of_operand, of_indices = batching
     if len(of_operand) != len(of_indices):
         raise ShapeError(
@@ -94,7 +95,7 @@ def _check_batching(
 
 @attributes
 class GatherAttributes(Attributes):
-    """`collapsed_slice_dims` and `operand_batching_dims` are operand dimensions that the result does not have."""
+    """`collapsed_slice_dims` and `operand_batching_dims` are operand dimensions that are absent in the result."""
 
     offset_dims: Ints = attribute(INTEGERS)
     collapsed_slice_dims: Ints = attribute(INTEGERS)
@@ -107,9 +108,9 @@ class GatherAttributes(Attributes):
 
 
 def _infer_gather(operands: Sequence[Shape], attrs: GatherAttributes, _: ProgramShapes) -> Shape:
-    """Offset dimensions have the sizes of the slices, all others those of the indices, in order.
+    """Offset dimensions have the sizes of the slices, other dimensions those of the indices, in order.
 
-    A slice that takes a dynamic dimension whole, and a dynamic dimension of the indices, give a dynamic dimension.
+    A result dimension is dynamic if its dimension of the indices is, or if the slice covers a dynamic dimension.
     """
     require_arrays("gather", operands)
     operand, indices = operands
@@ -213,7 +214,7 @@ GATHER = OpDef(
 
 @attributes
 class ScatterAttributes(Attributes):
-    """`inserted_window_dims` and `input_batching_dims` are operand dimensions that the updates do not have."""
+    """`inserted_window_dims` and `input_batching_dims` are operand dimensions that are absent in the updates."""
 
     update_window_dims: Ints = attribute(INTEGERS)
     inserted_window_dims: Ints = attribute(INTEGERS)
@@ -226,13 +227,13 @@ class ScatterAttributes(Attributes):
 
 
 def window_dims_to_operand_dims(rank: int, attrs: ScatterAttributes) -> list[int]:
-    """The operand dimension of each window dimension of the updates, for operands of a rank."""
+    """The operand dimension of each window dimension of the updates, for operands of rank `rank`."""
     dropped = (*attrs.inserted_window_dims, *attrs.input_batching_dims)
     return [d for d in range(rank) if d not in dropped]
 
 
 def _infer_scatter(operands: Sequence[Shape], attrs: ScatterAttributes, programs: ProgramShapes) -> Shape:
-    """N operands, the indices, N updates; the result is the operand, or a tuple of the N operands."""
+    """Takes N operands, the indices and N updates; returns the shape of the operand, or a tuple of N operands."""
     require_programs("scatter", programs, 1)
     require_arrays("scatter", operands)
     count = len(operands) // 2
@@ -282,7 +283,7 @@ def _check_scatter_dimensions(operand: Shape, vectors: Shape, updates: Shape, at
 
 
 def _check_update_sizes(operand: Shape, vectors: Shape, updates: Shape, attrs: ScatterAttributes) -> None:
-    """Windows fit into the operand; the other dimensions of the updates are those of the indices."""
+    """Requires windows no larger than the operand; other dimensions of the updates are those of the indices."""
     window = zip(attrs.update_window_dims, window_dims_to_operand_dims(operand.rank, attrs), strict=True)
     for dimension, target in window:
         size, most = updates.dimensions[dimension], operand.dimensions[target]
@@ -305,7 +306,7 @@ def _check_update_sizes(operand: Shape, vectors: Shape, updates: Shape, attrs: S
 
 
 def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape], program: ProgramShape) -> None:
-    """It takes the N current values, then N updates, and returns the N new values; all of them scalars."""
+    """Requires a computation of N current values and N updates that returns N new values, all scalars."""
     count = len(inputs)
     results = elements_of(program.result)
     if len(program.parameters) != 2 * count or len(results) != count:
@@ -326,7 +327,7 @@ def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape],
             ("result", i, results[i]),
         )
         for what, number, shape in places:
-            if not agrees(shape, expected):
+            if not compatible_ignoring_dynamic(shape, expected):
                 raise ShapeError(
                     f"scatter: {what} {number} of the update computation is {shape.to_text(layout=False)}, "
                     f"operand {i} is {operand.to_text(layout=False)}"

@@ -1,6 +1,6 @@
 """Definitions of matrix factorization and solution, and of Fourier transforms.
 
-Owns: cholesky, triangular-solve, fft. Must not know: the IR, values, who builds or evaluates them.
+Responsible for cholesky, triangular-solve, fft. Does not depend on the IR or on values.
 Source: Cholesky, TriangularSolve, Fft of the specification.
 """
 
@@ -31,7 +31,7 @@ def _require_square(name: str, operand: Shape) -> None:
 
 @attributes
 class CholeskyAttributes(Attributes):
-    """Whether the lower triangle of `a` is read and written (else the upper one)."""
+    """`lower` tells whether the lower triangle of `a` is read and written, else the upper one."""
 
     lower: bool = attribute(BOOL, default=False)
 
@@ -61,7 +61,7 @@ CHOLESKY = OpDef(
 
 
 class Transpose(Enum):
-    """How triangular-solve takes `a`: as it is, transposed, or transposed and conjugated. UNSET is illegal."""
+    """The operation on `a` in a triangular-solve: none, transpose, or conjugate transpose. UNSET is illegal."""
 
     UNSET = "TRANSPOSE_INVALID"
     NO_TRANSPOSE = "NO_TRANSPOSE"
@@ -71,7 +71,7 @@ class Transpose(Enum):
 
 @attributes
 class TriangularSolveAttributes(Attributes):
-    """`left_side`: solve a x = b (else x a = b); `unit_diagonal`: the diagonal of `a` is taken to be 1."""
+    """`left_side` solves a x = b, else x a = b. `unit_diagonal` assumes that the diagonal of `a` is 1."""
 
     left_side: bool = attribute(BOOL, default=False)
     lower: bool = attribute(BOOL, default=False)
@@ -129,7 +129,7 @@ TRIANGULAR_SOLVE = OpDef(
 
 
 class FftType(Enum):
-    """Forward or inverse, complex to complex, or between real values and half a spectrum."""
+    """A forward or inverse transform of complex values, or between real values and half of the spectrum."""
 
     FFT = "FFT"
     IFFT = "IFFT"
@@ -139,7 +139,7 @@ class FftType(Enum):
 
 @attributes
 class FftAttributes(Attributes):
-    """`fft_length`: lengths of the transforms over the 1 to 3 innermost dimensions, in elements of the real side."""
+    """`fft_length` holds the lengths of the transforms of the 1 to 3 innermost dimensions, in real elements."""
 
     fft_type: FftType = attribute(EnumCodec(FftType))
     fft_length: tuple[int, ...] = attribute(INTEGERS)
@@ -167,9 +167,9 @@ def _infer_fft(operands: Sequence[Shape], attrs: FftAttributes, _: ProgramShapes
 
 
 def _check_lengths(operand: Shape, kind: FftType, length: tuple[int, ...]) -> None:
-    """Innermost dimensions equal `fft_length`; the last one of IRFFT is half of it plus one.
+    """Requires that the innermost dimensions equal `fft_length`; the last one of IRFFT is half of it plus one.
 
-    A complex transform of length 0 fits any dimension (all its results are 0), one of any length a dimension of size 0.
+    A complex transform also accepts any dimension for length 0 (all results are 0), and any length for size 0.
     """
     last = operand.rank - 1
     for dimension, size in enumerate(length, operand.rank - len(length)):

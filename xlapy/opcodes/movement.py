@@ -1,8 +1,8 @@
-"""Definitions of the operations that move elements and compute none.
+"""Definitions of the operations that move elements without computing new ones.
 
-Owns: broadcast, reshape, dynamic-reshape, transpose, reverse, concatenate, slice, pad, dynamic-slice,
+Responsible for broadcast, reshape, dynamic-reshape, transpose, reverse, concatenate, slice, pad, dynamic-slice,
 dynamic-update-slice, copy, bitcast, shuffle, and reading and setting the size of a dimension.
-Must not know: how memory is laid out, except that a bitcast keeps the number of bytes.
+Does not depend on the memory layout of arrays, except that a bitcast keeps the number of bytes.
 Source: BroadcastInDim, Reshape, DynamicReshape, Transpose, Rev, Concatenate, Slice, Pad, DynamicSlice,
 DynamicUpdateSlice, GetDimensionSize, SetDimensionSize of the specification.
 """
@@ -62,7 +62,7 @@ def _require_same_type(name: str, shape: Shape, operand: Shape, what: str = "res
 @attributes
 class BroadcastAttributes(DimensionsAttributes):
     dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
-    """For each dimension of the operand, the dimension of the result that it becomes (in any order)."""
+    """The result dimension of each operand dimension, in any order."""
 
 
 def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAttributes, _: ProgramShapes) -> None:
@@ -112,18 +112,18 @@ BROADCAST = OpDef(
 @attributes
 class ReshapeAttributes(Attributes):
     inferred_dimension: int = attribute(INTEGER, default=-1)
-    """The result dimension that stays dynamic where several could, or -1."""
+    """The result dimension that becomes dynamic if there are several candidates, or -1."""
 
 
 def _check_reshape(shape: Shape, operands: Sequence[Shape], attrs: ReshapeAttributes, _: ProgramShapes) -> None:
-    """The result lists the same elements in the same row-major order, so there are as many of them."""
+    """Requires that operand and result have the same number of elements."""
     operand = operands[0]
     require_array("reshape", operand)
     _require_same_type("reshape", shape, operand)
     _require_size("reshape", shape, operand)
     if not -1 <= attrs.inferred_dimension < shape.rank:
         raise ShapeError(
-            f"reshape: inferred_dimension {attrs.inferred_dimension} is no dimension of {shape.to_text(layout=False)}"
+            f"reshape: inferred_dimension {attrs.inferred_dimension} is not a dimension of {shape.to_text(layout=False)}"
         )
 
 
@@ -136,11 +136,11 @@ def _require_size(name: str, shape: Shape, operand: Shape) -> None:
 
 
 def reshaped(operand: Shape, dimensions: Sequence[int], inferred_dimension: int = -1) -> Shape:
-    """The shape of a reshape to static or bound `dimensions`, dynamic where the operand is.
+    """The shape of a reshape to static sizes or bounds `dimensions`, with the dynamic dimensions of the operand.
 
-    A dynamic dimension goes to the one result dimension that it can become; where it is split over several, to
-    `inferred_dimension`, or without that to the first of them that is larger than 1. `ShapeError` if the element
-    counts differ, or if a dynamic dimension is both merged with others and split.
+    A dynamic operand dimension makes the result dimension that it becomes dynamic. If it is split over several result
+    dimensions, `inferred_dimension` becomes dynamic or, without one, the first of them that is larger than 1. Raises
+    `ShapeError` if the element counts differ, or if a dynamic dimension is both merged with others and split.
     Source: Reshape of the specification; InferReshapeShape of XLA.
     """
     require_array("reshape", operand)
@@ -157,7 +157,7 @@ def reshaped(operand: Shape, dimensions: Sequence[int], inferred_dimension: int 
 
 
 def _dynamic_target(operand: Shape, shape: Shape, dimension: int, inferred_dimension: int) -> int | None:
-    """Which result dimension a dynamic operand dimension becomes; None if the result has no dimension left for it."""
+    """The result dimension that a dynamic operand dimension becomes; None if there is none."""
     what = f"reshape of {operand.to_text(layout=False)} to {shape.to_text(layout=False)}: dynamic dimension {dimension}"
     candidates = _candidates(operand, shape, dimension, what)
     if operand.dimensions[dimension] == 1 and shape.rank:
@@ -174,7 +174,7 @@ def _dynamic_target(operand: Shape, shape: Shape, dimension: int, inferred_dimen
 
 
 def _candidates(operand: Shape, shape: Shape, dimension: int, what: str) -> range:
-    """The result dimensions that share elements with an operand dimension, with neighbours of size 1."""
+    """The result dimensions that share elements with an operand dimension, including adjacent ones of size 1."""
     groups = list(factor_groups(operand.dimensions, shape.dimensions))
     place = next(i for i, (merged, _) in enumerate(groups) if dimension in merged)
     merged, split = groups[place]
@@ -189,7 +189,7 @@ def _candidates(operand: Shape, shape: Shape, dimension: int, what: str) -> rang
 
 
 def factor_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[range, range]]:
-    """Cuts two lists of sizes into the shortest runs of equal product: (2,3,4), (6,2,2) gives (2,3)~(6), (4)~(2,2)."""
+    """Splits two lists of sizes into minimal groups of equal product: (2,3,4), (6,2,2) gives (2,3)~(6), (4)~(2,2)."""
     i = j = 0
     while i < len(left) or j < len(right):
         start_left, start_right = i, j
@@ -201,7 +201,7 @@ def factor_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[r
                 product_left *= left[i]
                 i += 1
             elif j == len(right):
-                break  # sizes of zero stand in the groups before
+                break  # sizes of zero are in the previous groups
             else:
                 product_right *= right[j]
                 j += 1
@@ -225,7 +225,7 @@ RESHAPE = OpDef(
 
 
 def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
-    """One scalar s32 operand gives the run-time size of each result dimension."""
+    """Requires one scalar s32 operand per result dimension, which gives its size at run time."""
     operand, *sizes = operands
     require_array("dynamic-reshape", operand)
     _require_same_type("dynamic-reshape", shape, operand)
@@ -274,7 +274,7 @@ def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: 
     sizes = [operand.dimensions[d] for d in permutation]
     if operand.layout is None or operand.layout.tiles:
         return operand.with_dimensions(sizes, dynamic)
-    # XLA lets the layout follow the dimensions, so that the elements stay where they are.
+    # As in XLA, the layout is permuted with the dimensions, so that no element moves in memory.
     minor_to_major = [permutation.index(d) for d in operand.layout.minor_to_major]
     layout = operand.layout.replace(minor_to_major=minor_to_major)
     return Shape.array(operand.element_type, sizes, dynamic, layout)
@@ -318,12 +318,12 @@ REVERSE = OpDef(
 
 
 class ShuffleMode(Enum):
-    """The pattern in which a shuffle moves elements."""
+    """How a shuffle moves elements."""
 
     ROTATE = "rotate"
     """Each dimension of `dimensions` is rotated to the left by its entry of `shifts`."""
     PERMUTE = "permute"
-    """Each result element is read at the coordinates that `indices` holds at its place."""
+    """Each result element is the operand element at the coordinates that `indices` holds at the same index."""
 
 
 @attributes
@@ -353,9 +353,9 @@ def _infer_shuffle(operands: Sequence[Shape], attrs: ShuffleAttributes, _: Progr
 
 
 def _check_indices(operand: Shape, attrs: ShuffleAttributes) -> None:
-    """Integers with the operand's dimensions, or 1 where they are shared, and one coordinate a shuffled dimension.
+    """Requires integer indices with the sizes of the operand, or size 1 in dimensions where they are broadcast.
 
-    The coordinates stand in a further, innermost dimension, which is absent where one dimension is shuffled.
+    An additional innermost dimension holds one coordinate per shuffled dimension; it is absent if only one is shuffled.
     """
     if attrs.indices is None or attrs.shifts:
         raise ShapeError("shuffle of mode permute takes indices and no shifts")
@@ -401,7 +401,7 @@ SHUFFLE = OpDef(
 
 
 def _infer_concatenate(operands: Sequence[Shape], attrs: DimensionAttributes, _: ProgramShapes) -> Shape:
-    """Sizes add up along the dimension and agree elsewhere; a dimension dynamic in any operand is dynamic."""
+    """Adds the sizes along the dimension; other sizes must be equal. A dimension is dynamic if any operand's is."""
     first, dimension = operands[0], attrs.dimension
     require_array("concatenate", first)
     require_dimension("concatenate", "dimension", dimension, first)
@@ -449,7 +449,7 @@ class SliceAttributes(Attributes):
 
 
 def _infer_slice(operands: Sequence[Shape], attrs: SliceAttributes, _: ProgramShapes) -> Shape:
-    """`ceil((limit - start) / stride)` elements a dimension; start = limit is legal and gives none."""
+    """Each result dimension has `ceil((limit - start) / stride)` elements, which may be 0."""
     operand, ranges = operands[0], attrs.ranges
     require_array("slice", operand)
     if not len(ranges.starts) == len(ranges.limits) == len(ranges.strides) == operand.rank:
@@ -499,7 +499,7 @@ class PadAttributes(Attributes):
 
 
 def _infer_pad(operands: Sequence[Shape], attrs: PadAttributes, _: ProgramShapes) -> Shape:
-    """Interior padding first, then the edges; negative edges remove elements, interior padding included."""
+    """Applies interior padding, then edge padding. A negative edge removes elements, also those of interior padding."""
     operand, value = operands
     config = attrs.padding.dimensions
     require_array("pad", operand)
@@ -556,7 +556,7 @@ class DynamicSliceAttributes(Attributes):
 
 
 def _check_start_indices(name: str, operand: Shape, indices: Sequence[Shape]) -> None:
-    """One integer scalar a dimension, all of one type; or, in the older form, one vector of them."""
+    """Requires one integer scalar per dimension, all of one type, or a vector of them (the older form)."""
     if len(indices) == 1 and indices[0].rank == 1:
         count, rank = indices[0].dimensions[0], 1
     else:
@@ -576,7 +576,7 @@ def _check_start_indices(name: str, operand: Shape, indices: Sequence[Shape]) ->
 
 
 def _infer_dynamic_slice(operands: Sequence[Shape], attrs: DynamicSliceAttributes, _: ProgramShapes) -> Shape:
-    """The sizes are fixed, the position is clamped at run time so that the slice lies inside the operand."""
+    """The sizes are constant; the position is clamped at run time so that the slice is in bounds."""
     operand, *indices = operands
     sizes = attrs.dynamic_slice_sizes
     require_array("dynamic-slice", operand)
@@ -619,7 +619,7 @@ DYNAMIC_SLICE = OpDef(
 
 
 def _infer_dynamic_update_slice(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
-    """The operand's shape; a dimension that the update replaces whole is dynamic if the update's is."""
+    """Returns the operand's shape. A dimension that the update replaces entirely is dynamic if the update's is."""
     operand, update, *indices = operands
     require_array("dynamic-update-slice", operand)
     require_array("dynamic-update-slice", update, "update")
@@ -671,7 +671,7 @@ DYNAMIC_UPDATE_SLICE = OpDef(
 
 
 def _infer_copy(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
-    """Anything can be copied; the declared layout may differ from the operand's."""
+    """Accepts any operand; the declared layout may differ from the operand's."""
     return operands[0]
 
 
@@ -686,7 +686,7 @@ COPY = OpDef(
 
 
 def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
-    """The same bytes under another shape, element type or layout."""
+    """Requires that operand and result have the same number of bytes."""
     operand = operands[0]
     require_array("bitcast", operand)
     if not shape.is_array:
@@ -731,7 +731,7 @@ def _infer_get_dimension_size(operands: Sequence[Shape], attrs: DimensionAttribu
 
 
 def _infer_set_dimension_size(operands: Sequence[Shape], attrs: DimensionAttributes, _: ProgramShapes) -> Shape:
-    """The operand's shape with one dimension made dynamic; its size becomes the bound."""
+    """Returns the operand's shape with one dimension dynamic, bounded by its former size."""
     operand, size = operands
     _require_size_dimension("set-dimension-size", attrs.dimension, operand)
     if not size.is_scalar or size.element_type is not S32:

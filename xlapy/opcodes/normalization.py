@@ -1,7 +1,7 @@
 """Definitions of batch normalization: training, inference and gradient.
 
-Owns: batch-norm-training, batch-norm-inference, batch-norm-grad.
-Must not know: the IR, values, who builds or evaluates them.
+Responsible for batch-norm-training, batch-norm-inference, batch-norm-grad.
+Does not depend on the IR or on values.
 Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification.
 """
 
@@ -25,7 +25,7 @@ class BatchNormAttributes(Attributes):
 
 
 def _check(name: str, operands: Sequence[Shape], vectors: dict[str, int], feature_index: int) -> Shape:
-    """Checks the operand and, by name and operand number, the vectors of one value a feature; returns their shape.
+    """Checks the operand and the vectors with one value per feature (name -> operand number); returns their shape.
 
     Element types may differ among floating-point types, as in XLA.
     """

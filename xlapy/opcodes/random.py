@@ -1,7 +1,7 @@
-"""Definitions of the operations that make or use random bits.
+"""Definitions of the operations that generate or use random bits.
 
-Owns: rng, rng-bit-generator, rng-get-and-update-state, stochastic-convert.
-Must not know: the IR, values, who builds or evaluates them.
+Responsible for rng, rng-bit-generator, rng-get-and-update-state, stochastic-convert.
+Does not depend on the IR or on values.
 Source: RngUniform, RngNormal, RngBitGenerator, RngGetAndUpdateState, StochasticConvert of the specification.
 """
 
@@ -16,7 +16,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumCodec, attribute, attributes
 from xlapy.opcodes.registry import Effect, OpDef, ProgramShapes, at_least, exactly
-from xlapy.opcodes.requirements import agrees, require_arrays, require_shape
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic, require_arrays, require_shape
 
 
 class RandomDistribution(Enum):
@@ -72,7 +72,7 @@ RNG = OpDef(
 
 
 class RandomAlgorithm(Enum):
-    """DEFAULT is the back end's choice (Philox here, as in XLA:CPU)."""
+    """The random number generator; DEFAULT is Philox, as in XLA:CPU."""
 
     DEFAULT = "rng_default"
     THREE_FRY = "rng_three_fry"
@@ -87,14 +87,14 @@ class RngBitGeneratorAttributes(Attributes):
 def _check_rng_bit_generator(
     shape: Shape, operands: Sequence[Shape], _: RngBitGeneratorAttributes, __: ProgramShapes
 ) -> None:
-    """The result is (new state, bits), or only the bits. How large a state an algorithm needs shows when it runs."""
+    """Requires the result (new state, bits), or only the bits. The size of the state is checked at run time."""
     require_arrays("rng-bit-generator", operands)
     (state,) = operands
     bits = shape
     if shape.is_tuple:
         if len(shape.tuple_shapes) != 2:
             raise ShapeError(f"rng-bit-generator has shape (state, bits), declared {shape.to_text(layout=False)}")
-        if not agrees(shape.tuple_shapes[0], state):
+        if not compatible_ignoring_dynamic(shape.tuple_shapes[0], state):
             raise ShapeError(
                 f"rng-bit-generator takes state {state.to_text(layout=False)} "
                 f"and returns it in {shape.to_text(layout=False)}: "
@@ -123,7 +123,7 @@ RNG_BIT_GENERATOR = OpDef(
 
 @attributes
 class RngGetAndUpdateStateAttributes(Attributes):
-    """`delta`: how far the hidden 128-bit state moves on, in steps."""
+    """`delta` is the number of steps by which the hidden 128-bit state advances."""
 
     delta: int = attribute(INTEGER)
 
@@ -163,7 +163,7 @@ def _check_stochastic_convert(shape: Shape, operands: Sequence[Shape], _: Any, _
             f"stochastic-convert: random numbers {random.to_text(layout=False)} "
             f"must have the width of operand {operand.to_text(layout=False)}"
         )
-    if not agrees(operand.with_element_type(random.element_type), random):
+    if not compatible_ignoring_dynamic(operand.with_element_type(random.element_type), random):
         raise ShapeError(
             f"stochastic-convert: random numbers {random.to_text(layout=False)} "
             f"must have the dimensions of operand {operand.to_text(layout=False)}"

@@ -1,7 +1,7 @@
-"""Definitions of the operations that combine elements by a computation of scalars.
+"""Definitions of the operations that combine elements with a computation on scalars.
 
-Owns: reduce, reduce-window, select-and-scatter, map, scan.
-Must not know: the IR, values, who builds or evaluates them.
+Responsible for reduce, reduce-window, select-and-scatter, map, scan.
+Does not depend on the IR or on values.
 Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
 """
 
@@ -19,7 +19,7 @@ from xlapy.opcodes.attributes.dimensions import WINDOW, Window
 from xlapy.opcodes.movement import DimensionsAttributes
 from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
 from xlapy.opcodes.requirements import (
-    agrees,
+    compatible_ignoring_dynamic,
     elements_of,
     require_arrays,
     require_dimension,
@@ -29,7 +29,7 @@ from xlapy.opcodes.requirements import (
 
 
 def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], program: ProgramShape) -> None:
-    """A reducer takes N accumulators, then N values, and returns the N accumulators; all of them scalars."""
+    """Requires a reducer of N accumulators and N values that returns N accumulators, all scalars."""
     count = len(values)
     if len(program.parameters) != 2 * count:
         raise ShapeError(
@@ -45,18 +45,18 @@ def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], pr
                 f"{name}: result {i} of the reducer must be a scalar, it is {result.to_text(layout=False)}"
             )
         outcome = f"{name}: the reducer's result {i} is {result.to_text(layout=False)}"
-        if not agrees(result, accumulator):
+        if not compatible_ignoring_dynamic(result, accumulator):
             raise ShapeError(f"{outcome}, its parameter {i} (accumulator {i}) is {accumulator.to_text(layout=False)}")
-        if not agrees(result, inits[i]):
+        if not compatible_ignoring_dynamic(result, inits[i]):
             raise ShapeError(f"{outcome}, initial value {i} is {inits[i].to_text(layout=False)}")
-        if not agrees(result, element):
+        if not compatible_ignoring_dynamic(result, element):
             raise ShapeError(f"{outcome}, its parameter {count + i} (value {i}) is {element.to_text(layout=False)}")
         if result.element_type is not values[i].element_type:
             raise ShapeError(f"{outcome}, operand {i} is {values[i].to_text(layout=False)}")
 
 
 def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
-    """Arrays and initial values; the arrays must have the same dimensions."""
+    """Splits operands into arrays, which must have equal dimensions, and initial values."""
     require_arrays(name, operands)
     values, inits = operands[: len(operands) // 2], operands[len(operands) // 2 :]
     for i, value in enumerate(values):
@@ -124,7 +124,7 @@ class WindowAttributes(Attributes):
 
 
 def window_output(name: str, base: Shape, window: Window) -> Shape:
-    """The shape of all window positions over an array, its element type kept."""
+    """The shape of the window positions over an array, with the element type of the array."""
     if len(window.dimensions) != base.rank:
         raise ShapeError(
             f"{name}: the window has {len(window.dimensions)} dimensions, "
@@ -177,13 +177,13 @@ def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes
     operand, source, init = operands
     select, scatter = programs
     element = Shape.scalar(operand.element_type)
-    if len(select.parameters) != 2 or not all(agrees(p, element) for p in select.parameters):
+    if len(select.parameters) != 2 or not all(compatible_ignoring_dynamic(p, element) for p in select.parameters):
         raise ShapeError(f"{name}: select takes two {element.to_text(layout=False)}, it is {select.to_text()}")
-    if not agrees(select.result, Shape.scalar(PRED)):
+    if not compatible_ignoring_dynamic(select.result, Shape.scalar(PRED)):
         raise ShapeError(f"{name}: select returns pred[], it is {select.to_text()}")
     check_reducer(name, [source], [init], scatter)
     positions = window_output(name, operand, attrs.window)
-    if not agrees(source, positions):
+    if not compatible_ignoring_dynamic(source, positions):
         raise ShapeError(
             f"{name}: the source is {source.to_text(layout=False)}, the window takes "
             f"{positions.to_text(layout=False)} positions over {operand.to_text(layout=False)}"
@@ -222,7 +222,7 @@ SELECT_AND_SCATTER = OpDef(
 
 @attributes
 class MapAttributes(DimensionsAttributes):
-    """`dimensions` are all dimensions of the operands in order; text may leave them out."""
+    """`dimensions` are all dimensions of the operands in order; HLO text may omit them."""
 
     dimensions: tuple[int, ...] = attribute(INTEGERS, default=(), always=True)
 
@@ -238,7 +238,7 @@ def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Progra
     if len(program.parameters) != len(operands):
         raise ShapeError(f"map: {len(operands)} operands, the computation is {program.to_text()}")
     for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
-        if not agrees(parameter, Shape.scalar(operand.element_type)):
+        if not compatible_ignoring_dynamic(parameter, Shape.scalar(operand.element_type)):
             raise ShapeError(
                 f"map: parameter {i} of the computation is {parameter.to_text(layout=False)}, "
                 f"operand {i} is {operand.to_text(layout=False)}"
@@ -249,7 +249,7 @@ def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Progra
 
 
 def _mapped_operand(operands: Sequence[Shape]) -> Shape:
-    """The operand that has the result's dimensions; the others have them too, or are scalars of its element type."""
+    """The operand with the result's dimensions; the others have equal dimensions or are scalars of its type."""
     mapped = operands[0]
     for i, operand in enumerate(operands):
         if operand.dimensions == mapped.dimensions:
@@ -264,7 +264,7 @@ def _mapped_operand(operands: Sequence[Shape]) -> Shape:
 
 
 def _canonicalize_map_attributes(attrs: MapAttributes, operands: Sequence[Shape], _: Shape) -> MapAttributes:
-    """Text may leave the dimensions out; then they are all of them."""
+    """Fills in the dimensions, which HLO text may omit."""
     if attrs.dimensions or not operands:
         return attrs
     return MapAttributes.make(dimensions=tuple(range(max(operand.rank for operand in operands))))
@@ -293,7 +293,7 @@ MAP = OpDef(
 
 @attributes
 class ScanAttributes(DimensionsAttributes):
-    """`is_associative` is None when unspecified, which text cannot say: without the key it is false."""
+    """`is_associative` is None if it is unspecified, which HLO text cannot express: without the key it is false."""
 
     num_carries: int = attribute(INTEGER)
     is_reverse: bool = attribute(BOOL, default=False)
@@ -303,7 +303,7 @@ class ScanAttributes(DimensionsAttributes):
 def scan_shape(
     operands: Sequence[Shape], attrs: ScanAttributes, program: ProgramShape, size: int | None = None
 ) -> Shape:
-    """The body's result, its outputs with the dimension scanned along: of the size given, or that of the inputs."""
+    """The result of a scan: the body's outputs with the scanned dimension, of the given size or of the inputs' size."""
     carries = attrs.num_carries
     if size is None:
         if len(attrs.dimensions) != 1 or len(operands) <= carries:
@@ -336,7 +336,7 @@ def _infer_scan(operands: Sequence[Shape], attrs: ScanAttributes, programs: Prog
 
 
 def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, programs: ProgramShapes) -> None:
-    """Operands are inputs then carries, results outputs then carries; the body sees slices of inputs and outputs."""
+    """Requires operands (inputs, carries), results (outputs, carries), and a body on slices of inputs and outputs."""
     require_programs("scan", programs, 1)
     require_arrays("scan", operands[: len(operands) - attrs.num_carries])
     (program,) = programs
@@ -348,20 +348,20 @@ def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, 
     size = (*operands[:inputs], *results[:outputs])[0].dimensions[dimension : dimension + 1]
     for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
         expected = _scan_slice(operand, dimension, size, f"operand {i}") if i < inputs else operand
-        if not agrees(parameter, expected):
+        if not compatible_ignoring_dynamic(parameter, expected):
             raise ShapeError(
                 f"scan: parameter {i} of the body is {parameter.to_text(layout=False)}, "
                 f"operand {i} gives {expected.to_text(layout=False)}"
             )
     for i, (result, root) in enumerate(zip(results, roots, strict=True)):
         expected = _scan_slice(result, dimension, size, f"result {i}") if i < outputs else result
-        if not agrees(root, expected):
+        if not compatible_ignoring_dynamic(root, expected):
             raise ShapeError(
                 f"scan: result {i} of the body is {root.to_text(layout=False)}, "
                 f"result {i} needs {expected.to_text(layout=False)}"
             )
     for i in range(carries):
-        if not agrees(program.parameters[inputs + i], roots[outputs + i]):
+        if not compatible_ignoring_dynamic(program.parameters[inputs + i], roots[outputs + i]):
             raise ShapeError(
                 f"scan: carry {i} enters the body as {program.parameters[inputs + i].to_text(layout=False)} "
                 f"and leaves it as {roots[outputs + i].to_text(layout=False)}"

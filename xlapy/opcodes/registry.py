@@ -16,7 +16,7 @@ from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import NO_ATTRIBUTES, AttributeCodec, Attributes, NoAttributes
-from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 
 VARIADIC = -1
 """The `maximum` of an `Arity` without an upper limit."""
@@ -214,7 +214,7 @@ class OpDef:
             return
         assert self.infer is not None
         inferred = self.infer(operands, attributes, programs)
-        if not agrees(inferred, shape):
+        if not compatible_ignoring_dynamic(inferred, shape):
             given = ", ".join(operand.to_text(layout=False) for operand in operands)
             raise ShapeError(
                 f"{self.name} of ({given}) has shape {inferred.to_text(layout=False)}, "

@@ -1,6 +1,7 @@
-"""Checks that shape rules of several families share.
+"""Checks that the shape rules of several families use.
 
-Owns: agreement of shapes as XLA judges it between operands and parameters; tests of one operand. Must not know: any op.
+Responsible for the compatibility of shapes, as XLA defines it for operands and parameters, and for checks of single
+operands. Does not depend on any op.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 
 
-def agrees(a: Shape, b: Shape) -> bool:
-    """Equal but for layouts and dynamic flags: XLA lets `f32[<=4]` and `f32[4]` stand for each other."""
+def compatible_ignoring_dynamic(a: Shape, b: Shape) -> bool:
+    """Whether shapes are equal except for layouts and dynamic dimensions, as `f32[<=4]` and `f32[4]` are."""
     if a is b or a.compatible(b):
         return True
-    return (
-        a.element_type is b.element_type
-        and a.dimensions == b.dimensions
-        and len(a.tuple_shapes) == len(b.tuple_shapes)
-        and all(agrees(x, y) for x, y in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
-        and (a.buffer_shape is None or (b.buffer_shape is not None and agrees(a.buffer_shape, b.buffer_shape)))
-    )
+    if a.element_type is not b.element_type or a.dimensions != b.dimensions:
+        return False
+    if len(a.tuple_shapes) != len(b.tuple_shapes):
+        return False
+    if a.buffer_shape is not None:
+        return b.buffer_shape is not None and compatible_ignoring_dynamic(a.buffer_shape, b.buffer_shape)
+    return all(compatible_ignoring_dynamic(x, y) for x, y in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
 
 
 def is_prefix(prefix: Shape, shape: Shape) -> bool:
-    """Whether tuples of `prefix` hold the first elements of those of `shape` (an empty tuple begins anything)."""
-    if agrees(prefix, shape) or (prefix.is_tuple and not prefix.tuple_shapes):
+    """Whether tuples in `prefix` contain the first elements of those in `shape`; an empty tuple is a prefix of any."""
+    if compatible_ignoring_dynamic(prefix, shape) or (prefix.is_tuple and not prefix.tuple_shapes):
         return True
     if not (prefix.is_tuple and shape.is_tuple) or len(prefix.tuple_shapes) > len(shape.tuple_shapes):
         return False
@@ -35,14 +36,14 @@ def is_prefix(prefix: Shape, shape: Shape) -> bool:
 
 
 def same_layout(a: Shape, b: Shape) -> bool:
-    """Whether two arrays lie alike, memory spaces aside; an array without a layout may lie like any other."""
+    """Whether two arrays have equal layouts, ignoring memory spaces; a missing layout equals any other."""
     if a.layout is None or b.layout is None:
         return True
     return a.layout == b.layout or a.layout.replace(memory_space=b.layout.memory_space) == b.layout
 
 
 def same_size(a: int, b: int) -> bool:
-    """Whether two dimension sizes can be equal: an unbounded size fits any."""
+    """Whether two dimension sizes may be equal: an unbounded size equals any other."""
     return a == b or a < 0 or b < 0
 
 
@@ -62,7 +63,7 @@ def require_token(name: str, operands: Sequence[Shape], number: int) -> None:
 
 
 def require_shape(name: str, declared: Shape, expected: Shape) -> None:
-    if not agrees(declared, expected):
+    if not compatible_ignoring_dynamic(declared, expected):
         raise ShapeError(
             f"{name} has shape {expected.to_text(layout=False)}, declared {declared.to_text(layout=False)}"
         )
@@ -86,10 +87,10 @@ def require_programs(name: str, programs: Sequence[ProgramShape], count: int) ->
 
 
 def elements_of(shape: Shape) -> tuple[Shape, ...]:
-    """The elements of a tuple; of anything else, itself alone. Undoes `one_or_tuple`."""
+    """The elements of a tuple, or the shape itself if it is not a tuple. The inverse of `one_or_tuple`."""
     return shape.tuple_shapes if shape.is_tuple else (shape,)
 
 
 def one_or_tuple(shapes: Sequence[Shape]) -> Shape:
-    """The result shape of an op that treats its operands one by one: a bare shape for one, else a tuple."""
+    """The result shape of an op with one result per operand: the shape itself for one operand, else a tuple."""
     return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)

@@ -1,6 +1,6 @@
 """Definitions of sort and topk.
 
-Owns: sort, topk. Must not know: the IR, values, who builds or evaluates them.
+Responsible for sort, topk. Does not depend on the IR or on values.
 Source: Sort, TopK of the specification.
 """
 
@@ -15,18 +15,24 @@ from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, Attributes, attribute, attributes
 from xlapy.opcodes.movement import DimensionAttributes
 from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
-from xlapy.opcodes.requirements import agrees, one_or_tuple, require_arrays, require_dimension, require_programs
+from xlapy.opcodes.requirements import (
+    compatible_ignoring_dynamic,
+    one_or_tuple,
+    require_arrays,
+    require_dimension,
+    require_programs,
+)
 
 
 @attributes
 class SortAttributes(DimensionAttributes):
-    """`dimension` is sorted along; equal elements keep their order if `is_stable`."""
+    """`dimension` is the dimension to sort; equal elements keep their order if `is_stable`."""
 
     is_stable: bool = attribute(BOOL, default=False)
 
 
 def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: ProgramShapes) -> Shape:
-    """The operands, sorted together: the operand itself if there is one, else a tuple of them."""
+    """Returns the shape of the operand, or a tuple for several operands, which are sorted together."""
     require_programs("sort", programs, 1)
     require_arrays("sort", operands)
     first = operands[0]
@@ -42,8 +48,8 @@ def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: Prog
 
 
 def _check_comparator(operands: Sequence[Shape], program: ProgramShape) -> None:
-    """Parameters 2k and 2k+1 are the two elements of operand k; the result says whether the first comes first."""
-    if not agrees(program.result, Shape.scalar(PRED)):
+    """Requires a comparator whose parameters 2k and 2k+1 are elements of operand k and whose result is pred[]."""
+    if not compatible_ignoring_dynamic(program.result, Shape.scalar(PRED)):
         raise ShapeError(f"sort: the comparator must return pred[], it is {program.to_text()}")
     if len(program.parameters) != 2 * len(operands):
         raise ShapeError(
@@ -52,7 +58,7 @@ def _check_comparator(operands: Sequence[Shape], program: ProgramShape) -> None:
         )
     for number, parameter in enumerate(program.parameters):
         operand = operands[number // 2]
-        if not agrees(parameter, Shape.scalar(operand.element_type)):
+        if not compatible_ignoring_dynamic(parameter, Shape.scalar(operand.element_type)):
             raise ShapeError(
                 f"sort: parameter {number} of the comparator is {parameter.to_text(layout=False)}, "
                 f"operand {number // 2} is {operand.to_text(layout=False)}"
@@ -79,9 +85,9 @@ SORT = OpDef(
 
 @attributes
 class TopKAttributes(Attributes):
-    """The largest or the smallest `k` elements; equal ones in their order if `is_stable`.
+    """Selects the `k` largest or smallest elements; equal elements keep their order if `is_stable`.
 
-    `is_stable` is written only when false, since versions of XLA up to 2025 do not read it.
+    `is_stable` is printed only if it is false, because versions of XLA up to 2025 do not parse it.
     """
 
     k: int = attribute(INTEGER)
@@ -90,7 +96,7 @@ class TopKAttributes(Attributes):
 
 
 def _infer_topk(operands: Sequence[Shape], attrs: TopKAttributes, _: ProgramShapes) -> Shape:
-    """Values and their s32 indices; the last dimension becomes k, and static."""
+    """Returns the values and their s32 indices; the last dimension becomes k and static."""
     (operand,) = operands
     require_arrays("topk", operands)
     if operand.rank == 0:

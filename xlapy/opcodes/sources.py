@@ -1,6 +1,6 @@
-"""Definitions of the operations that make a value from nothing: parameter, constant and iota.
+"""Definitions of the operations without operands: parameter, constant and iota.
 
-Owns: their attributes and what they demand of the declared shape. Must not know: who passes arguments.
+Responsible for their attributes and the constraints on the declared shape. Does not depend on how arguments are passed.
 Source: Parameter, ConstantLiteral, Iota of the specification.
 """
 
@@ -21,7 +21,7 @@ from xlapy.opcodes.requirements import require_dimension
 class ParameterAttributes(Attributes):
     number: int = attribute(INTEGER)
     parameter_replication: tuple[bool, ...] | None = attribute(BOOLS, default=None)
-    """Per leaf: whether every replica is known to pass the same value; None if nothing is known."""
+    """For each leaf, whether all replicas are known to pass the same value; None if nothing is known."""
 
 
 def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttributes, __: ProgramShapes) -> None:
@@ -41,10 +41,10 @@ def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttribute
 PARAMETER = OpDef(
     name="parameter",
     family="sources",
-    summary="The argument of the computation with this number.",
+    summary="The argument of the computation with the given number.",
     constraints=(
         "The parameters of a computation are numbered from 0 on, without gaps.",
-        "`parameter_replication` has one entry a leaf of the shape.",
+        "`parameter_replication` has one entry per leaf of the shape.",
     ),
     arity=exactly(0),
     attributes=ParameterAttributes,
@@ -59,7 +59,7 @@ class ConstantAttributes(Attributes):
 
     @classmethod
     def make(cls, **values: Any) -> Self:
-        """A new instance each time: interning would hash every element, and keep the literal alive."""
+        """Returns a new instance without interning, which would hash every element and keep the literal alive."""
         return cls(**values)
 
 
@@ -93,7 +93,7 @@ class IotaAttributes(Attributes):
 
 
 def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: ProgramShapes) -> None:
-    """Counts along one dimension of a numeric array of rank at least one."""
+    """Requires a numeric array with the dimension `iota_dimension`."""
     if not shape.is_array:
         raise ShapeError(f"iota makes an array, declared {shape.to_text(layout=False)}")
     t = shape.element_type
@@ -107,7 +107,7 @@ def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: Pro
 IOTA = OpDef(
     name="iota",
     family="sources",
-    summary="Counts 0, 1, 2, ... along `iota_dimension`; the same along all others.",
+    summary="Counts 0, 1, 2, ... along `iota_dimension`; constant along all others.",
     constraints=(
         "The result is an array of integer, floating-point or complex elements.",
         "`iota_dimension` is a dimension of the result.",

@@ -1,7 +1,7 @@
 """Definitions of the operations that move data to and from the host, other devices and other memories.
 
-Owns: infeed, outfeed, send, send-done, recv, recv-done, copy-start, copy-done.
-Must not know: the IR, values, who builds or evaluates them.
+Responsible for infeed, outfeed, send, send-done, recv, recv-done, copy-start, copy-done.
+Does not depend on the IR or on values.
 Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone of the specification.
 
 Example: `recv` returns `(f32[4], u32[], token[])` (buffer, context, token), `recv-done` of it `(f32[4], token[])`.
@@ -17,7 +17,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, SHAPE, STRING, Attributes, attribute, attributes
 from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, ProgramShapes, exactly
-from xlapy.opcodes.requirements import agrees, elements_of, require_shape, require_token
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic, elements_of, require_shape, require_token
 
 _CONTEXT = Shape.scalar(U32)
 _TOKEN = Shape.token()
@@ -36,7 +36,7 @@ class InfeedAttributes(Attributes):
 
 
 def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, __: ProgramShapes) -> None:
-    """The result is (data, token); data is an array or a flat tuple of arrays."""
+    """Requires the result (data, token), where data is an array or a flat tuple of arrays."""
     require_token("infeed", operands, 0)
     if not shape.is_tuple or len(shape.tuple_shapes) != 2 or not shape.tuple_shapes[1].is_token:
         raise ShapeError(f"infeed has shape (data, token[]), declared {shape.to_text(layout=False)}")
@@ -49,7 +49,7 @@ def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, 
 
 
 def _canonicalize_infeed_shape(declared: Shape, _: Sequence[Shape]) -> Shape:
-    """Only the data is declared; the token behind it is a fact."""
+    """Keeps the declared shape of the data and adds the token."""
     return Shape.tuple((declared.tuple_shapes[0], _TOKEN)) if declared.tuple_shapes else declared
 
 
@@ -73,7 +73,7 @@ INFEED = OpDef(
 
 @attributes
 class OutfeedAttributes(Attributes):
-    """`outfeed_shape` carries the layout in which the host takes the data; by default that of the operand."""
+    """`outfeed_shape` has the layout in which the host receives the data; by default that of the operand."""
 
     outfeed_shape: Shape | None = attribute(SHAPE, default=None, always=True)
     outfeed_config: str = attribute(STRING, default="")
@@ -82,7 +82,7 @@ class OutfeedAttributes(Attributes):
 def _infer_outfeed(operands: Sequence[Shape], attrs: OutfeedAttributes, _: ProgramShapes) -> Shape:
     require_token("outfeed", operands, 1)
     declared = attrs.outfeed_shape
-    if declared is not None and not agrees(declared, operands[0]):
+    if declared is not None and not compatible_ignoring_dynamic(declared, operands[0]):
         raise ShapeError(
             f"outfeed: outfeed_shape is {declared.to_text(layout=False)}, "
             f"operand 0 is {operands[0].to_text(layout=False)}"
@@ -117,7 +117,7 @@ OUTFEED = OpDef(
 
 @attributes
 class ChannelAttributes(Attributes):
-    """`channel_id` joins the ends of a transfer; `is_host_transfer` says that one end is the host."""
+    """`channel_id` connects the two ends of a transfer; `is_host_transfer` tells that one end is the host."""
 
     channel_id: int | None = attribute(INTEGER, default=None)
     is_host_transfer: bool = attribute(BOOL, default=False)
@@ -149,7 +149,7 @@ SEND = OpDef(
 
 
 def _require_transfer(name: str, operand: Shape) -> None:
-    """A transfer under way: (buffer, u32[], token[])."""
+    """Requires the shape of a transfer in progress: (buffer, u32[], token[])."""
     parts = operand.tuple_shapes
     if len(parts) != 3 or not parts[1].compatible(_CONTEXT) or not parts[2].is_token:
         raise ShapeError(
@@ -183,7 +183,7 @@ def _check_recv(shape: Shape, operands: Sequence[Shape], _: ChannelAttributes, _
 
 
 def _canonicalize_recv_shape(declared: Shape, _: Sequence[Shape]) -> Shape:
-    """Only the buffer is declared."""
+    """Keeps the declared shape of the buffer and adds the context and the token."""
     return Shape.tuple((declared.tuple_shapes[0], _CONTEXT, _TOKEN)) if declared.tuple_shapes else declared
 
 
@@ -234,13 +234,13 @@ RECV_DONE = OpDef(
 
 @attributes
 class CopyStartAttributes(Attributes):
-    """`cross_program_prefetch_index` numbers copies that may begin before the program does."""
+    """`cross_program_prefetch_index` numbers the copies that may start before the program."""
 
     cross_program_prefetch_index: int | None = attribute(INTEGER, default=None)
 
 
 def _infer_copy_start(operands: Sequence[Shape], _: CopyStartAttributes, __: ProgramShapes) -> Shape:
-    """(destination, source, context); layouts of the first two may differ."""
+    """Returns (destination, source, context); the layouts of destination and source may differ."""
     return Shape.tuple((operands[0], operands[0], _CONTEXT))
 
 
@@ -264,7 +264,7 @@ def _infer_copy_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Sh
         raise ShapeError(f"copy-done takes (destination, source, u32[]), given {operand.to_text(layout=False)}")
     destination, source, context = operand.tuple_shapes
     require_shape("copy-done: the context", context, _CONTEXT)
-    if not agrees(destination, source):
+    if not compatible_ignoring_dynamic(destination, source):
         raise ShapeError(
             f"copy-done: destination {destination.to_text(layout=False)} "
             f"and source {source.to_text(layout=False)} must have one shape"

@@ -1,6 +1,6 @@
-"""Definitions of the operations that make tuples and take them apart.
+"""Definitions of tuple and get-tuple-element.
 
-Owns: tuple, get-tuple-element. Must not know: the IR, values, who builds or evaluates them.
+Responsible for tuple, get-tuple-element. Does not depend on the IR or on values.
 Source: Tuple, GetTupleElement of the specification.
 """
 

@@ -25,7 +25,7 @@ from xlapy.hlo.names import TYPE_NAMES, sanitize
 from xlapy.opcodes.attributes.codecs import LITERAL, Attributes
 from xlapy.opcodes.control import ASYNC_START, AsyncStartAttributes
 from xlapy.opcodes.registry import REGISTRY, CalledComputationSlot, OpDef, lookup
-from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
 from xlapy.text.annotations import set_annotations
@@ -316,7 +316,7 @@ class InstructionReader:
             found = self._add_parameter(scope, name, shape)
         while indexed and self.cursor.peek("#"):
             name, found = self._tuple_element(scope, name, found)
-        if shape is not None and shape is not found.shape and not agrees(shape, found.shape):
+        if shape is not None and shape is not found.shape and not compatible_ignoring_dynamic(shape, found.shape):
             self.cursor.fail_at(
                 position,
                 f"operand {name!r} is declared {shape.to_text()} here, but its shape is {found.shape.to_text()}",

@@ -20,7 +20,7 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.names import sanitize
 from xlapy.hlo.verify import verify as verify_module
 from xlapy.opcodes.attributes.codecs import entries
-from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 from xlapy.text.options import PrintOptions
 from xlapy.text.parse_header import attach_stack_frames, read_header, read_stack_frames
 from xlapy.text.parse_instruction import InstructionReader
@@ -128,7 +128,7 @@ class _ModuleReader:
         computation = self.state.define_computation(name, name_position)
         self._read_body(computation)
         root = computation.root_instruction
-        if result is not None and not agrees(result, root.shape):
+        if result is not None and not compatible_ignoring_dynamic(result, root.shape):
             cursor.fail_at(
                 result_position,
                 f"computation {name!r} is declared to return {result.to_text(layout=False)}, but its root {root.name} "

@@ -14,7 +14,7 @@ from xlapy.custom_calls.lapack import lapack_target_name
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
-from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 from xlapy.passes.layouts.layout_copies import minor_to_major, row_major
 from xlapy.passes.rewrite import Writer
 
@@ -30,7 +30,11 @@ def row_major_call(
     """Returns a call on row-major arrays. The first result is computed in the memory of the operand `overwritten`."""
     target = lapack_target_name(routine, operands[0].shape.element_type)
     path = () if len(results) == 1 else (0,)
-    aliases = [OutputAlias(path, overwritten, ())] if agrees(operands[overwritten].shape, results[0]) else []
+    aliases = (
+        [OutputAlias(path, overwritten, ())]
+        if compatible_ignoring_dynamic(operands[overwritten].shape, results[0])
+        else []
+    )
     found = CustomCallAttributes.make(
         custom_call_target=target,
         operand_layout_constraints=tuple(row_major(operand.shape) for operand in operands),

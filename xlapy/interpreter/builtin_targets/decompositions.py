@@ -22,7 +22,7 @@ from xlapy.interpreter.builtin_targets.lapack import run_lapack_routine
 from xlapy.interpreter.builtin_targets.signatures import require_signature
 from xlapy.interpreter.core import Array, Context, InterpreterRule, Value
 from xlapy.interpreter.sorting import sort_along
-from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 
 _TYPES = (F32, F64, C64, C128)
 
@@ -51,7 +51,9 @@ def _results(matrix: Shape, *vectors: Shape) -> Shape:
 def _check_qr(instruction: Instruction) -> None:
     shapes = instruction.operand_shapes
     fits = len(shapes) == 1 and _is_matrix(shapes[0])
-    fits = fits and agrees(_results(shapes[0], _vector(shapes[0], min(shapes[0].dimensions[-2:]))), instruction.shape)
+    fits = fits and compatible_ignoring_dynamic(
+        _results(shapes[0], _vector(shapes[0], min(shapes[0].dimensions[-2:]))), instruction.shape
+    )
     require_signature(instruction, fits, "a[..., m, n] and returns (a[..., m, n], a[..., min(m, n)])")
 
 
@@ -60,8 +62,8 @@ def _check_product(instruction: Instruction) -> None:
     fits = len(shapes) == 2 and _is_matrix(shapes[0]) and shapes[1].rank == shapes[0].rank - 1
     if fits:
         rows, columns = shapes[0].dimensions[-2:]
-        fits = shapes[1].dimensions[-1] <= columns <= rows and agrees(shapes[0], instruction.shape)
-        fits = fits and agrees(shapes[1], _vector(shapes[0], shapes[1].dimensions[-1]))
+        fits = shapes[1].dimensions[-1] <= columns <= rows and compatible_ignoring_dynamic(shapes[0], instruction.shape)
+        fits = fits and compatible_ignoring_dynamic(shapes[1], _vector(shapes[0], shapes[1].dimensions[-1]))
     require_signature(instruction, fits, "a[..., m, n] and a[..., k] with k <= n <= m, and returns a[..., m, n]")
 
 
@@ -71,7 +73,7 @@ def _check_lu(instruction: Instruction) -> None:
     if fits:
         rows, columns = shapes[0].dimensions[-2:]
         pivots, order = _vector(shapes[0], min(rows, columns), S32), _vector(shapes[0], rows, S32)
-        fits = agrees(_results(shapes[0], pivots, order), instruction.shape)
+        fits = compatible_ignoring_dynamic(_results(shapes[0], pivots, order), instruction.shape)
     require_signature(instruction, fits, "a[..., m, n] and returns (a[..., m, n], s32[..., min(m, n)], s32[..., m])")
 
 
@@ -80,7 +82,7 @@ def _check_eigh(instruction: Instruction) -> None:
     fits = len(shapes) == 1 and _is_matrix(shapes[0]) and len(set(shapes[0].dimensions[-2:])) == 1
     if fits:
         values = _vector(shapes[0], shapes[0].dimensions[-1], _real(shapes[0].element_type))
-        fits = agrees(_results(shapes[0], values), instruction.shape)
+        fits = compatible_ignoring_dynamic(_results(shapes[0], values), instruction.shape)
     require_signature(instruction, fits, "a[..., n, n] and returns (a[..., n, n], r[..., n])")
     reads_lower(instruction)
 
@@ -108,7 +110,9 @@ def _check_approx_top_k(instruction: Instruction) -> None:
         selected = list(shapes[0].dimensions)
         selected[dimension] = count
         wanted = [shape.with_dimensions(selected) for shape in shapes[:half]]
-        fits = agrees(Shape.tuple(wanted) if instruction.shape.is_tuple else wanted[0], instruction.shape)
+        fits = compatible_ignoring_dynamic(
+            Shape.tuple(wanted) if instruction.shape.is_tuple else wanted[0], instruction.shape
+        )
     require_signature(
         instruction, fits, "arrays, an initial value for each, and returns the first k along reduction_dim of each"
     )

@@ -28,7 +28,7 @@ from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.opcodes.custom import CustomCallAttributes, PaddingType
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
-from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 
 # -- conversion between dynamic and static
 
@@ -36,7 +36,7 @@ from xlapy.opcodes.requirements import agrees
 def _check_pad_to_static(instruction: Instruction) -> None:
     shapes, sizes = instruction.operand_shapes, [Shape.scalar(S32)]
     fits = len(shapes) == 1 and shapes[0].is_array
-    fits = fits and agrees(Shape.tuple([shapes[0], *sizes * shapes[0].rank]), instruction.shape)
+    fits = fits and compatible_ignoring_dynamic(Shape.tuple([shapes[0], *sizes * shapes[0].rank]), instruction.shape)
     require_signature(
         instruction, fits, "an array and returns (the static array, the size of each dimension in s32 ...)"
     )
@@ -48,7 +48,7 @@ def _pad_to_static(_: Context, __: Instruction, values: Sequence[Value]) -> Valu
 
 def _check_slice_to_dynamic(instruction: Instruction) -> None:
     shapes = instruction.operand_shapes
-    fits = bool(shapes) and agrees(shapes[0], instruction.shape) and instruction.shape.is_array
+    fits = bool(shapes) and compatible_ignoring_dynamic(shapes[0], instruction.shape) and instruction.shape.is_array
     fits = fits and shapes[1:] == (Shape.scalar(S32),) * shapes[0].rank
     require_signature(
         instruction, fits, "an array and the size of each dimension in s32, and returns the dynamic array"

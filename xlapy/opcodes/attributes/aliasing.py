@@ -1,6 +1,6 @@
-"""Which part of a result lives in the buffer of which part of an operand: fusions, custom calls, async ops state it.
+"""Output aliases: parts of a result that share the buffer of a part of an operand, in fusions, custom calls, async ops.
 
-Owns: `OutputAlias`, its kind, its check against shapes. Must not know: the IR, buffers.
+Responsible for `OutputAlias`, its codec and its check against shapes. Does not depend on the IR or on memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from xlapy.opcodes.attributes.codecs import (
     int64_from_text,
     integers_from_text,
 )
-from xlapy.opcodes.requirements import agrees
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 
 
 @dataclass(frozen=True, slots=True)
 class OutputAlias:
-    """The result's part at `output_index` shares the buffer of operand number `operand` at `operand_index`."""
+    """The subshape of the result at `output_index` shares the buffer of operand `operand` at `operand_index`."""
 
     output_index: tuple[int, ...]
     operand: int
@@ -58,19 +58,19 @@ def check_aliases(
     operands: Sequence[Shape],
     buffers_are_arrays: bool = False,
 ) -> None:
-    """`ShapeError` unless each alias names an operand, and both its parts exist and have one shape.
+    """Raises `ShapeError` unless each alias pairs existing subshapes of the result and an operand that are compatible.
 
-    With `buffers_are_arrays` `b(f32[2])` and `f32[2]` are one shape.
+    If `buffers_are_arrays`, `b(f32[2])` and `f32[2]` are compatible.
     """
     for alias in aliases:
         text = OUTPUT_ALIASES.item.write(alias)
         if not 0 <= alias.operand < len(operands):
             raise ShapeError(f"{name}: alias {text} names operand {alias.operand}, there are {len(operands)}")
-        output = _part(name, text, result, alias.output_index)
-        operand = _part(name, text, operands[alias.operand], alias.operand_index)
+        output = _subshape(name, text, result, alias.output_index)
+        operand = _subshape(name, text, operands[alias.operand], alias.operand_index)
         if buffers_are_arrays:
             output, operand = _without_buffers(output), _without_buffers(operand)
-        if not agrees(output, operand):
+        if not compatible_ignoring_dynamic(output, operand):
             raise ShapeError(
                 f"{name}: alias {text} pairs output {output.to_text(layout=False)} "
                 f"with operand {operand.to_text(layout=False)}"
@@ -83,7 +83,7 @@ def _without_buffers(shape: Shape) -> Shape:
     return shape.buffer_shape or shape
 
 
-def _part(name: str, text: str, shape: Shape, index: tuple[int, ...]) -> Shape:
+def _subshape(name: str, text: str, shape: Shape, index: tuple[int, ...]) -> Shape:
     try:
         return shape.subshape(index)
     except ShapeError as error:

@@ -1,7 +1,7 @@
 """Structured attribute values: windows, paddings, slices, convolution dimension numbers, and their text forms.
 
-Owns: these values, their checks that need no operand shapes, and their `AttributeCodec`s.
-Must not know: the IR, any particular op, NumPy.
+Responsible for these values, their codecs, and the checks that need no operand shapes. Does not depend on the IR, on
+any particular op, or on NumPy.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ class WindowDimension:
 
     @property
     def dilated_size(self) -> int:
-        """The extent of the window on the base area, window dilation included."""
+        """The extent of the window on the base area, including window dilation."""
         return dilated(self.size, self.window_dilation)
 
     def output_size(self, base: int) -> int:
-        """How many positions the window takes over a base area of `base` elements."""
+        """The number of window positions over a base area of `base` elements."""
         padded = dilated(base, self.base_dilation) + self.padding_low + self.padding_high
         return strided(padded, self.dilated_size, self.stride)
 
 
 def dilated(size: int, dilation: int) -> int:
-    """The extent of `size` elements with `dilation - 1` holes between neighbours."""
+    """The extent of `size` elements with `dilation - 1` holes between adjacent ones."""
     return 0 if size == 0 else (size - 1) * dilation + 1
 
 
 def strided(extent: int, window: int, stride: int) -> int:
-    """How many windows of a size fit an extent at a stride."""
+    """The number of windows of size `window` that fit into an extent with a stride."""
     return 0 if extent == 0 or window > extent else (extent - window) // stride + 1
 
 
 def same_padding(extent: int, window: int, stride: int) -> tuple[int, int]:
-    """What SAME adds before and after: a window position for every `stride` elements, the smaller half before."""
+    """The low and high padding of SAME: one window position per `stride` elements, the smaller half before."""
     positions = -(-extent // stride)
     total = max((positions - 1) * stride + window - extent, 0)
     return total // 2, total - total // 2
@@ -60,7 +60,7 @@ def same_padding(extent: int, window: int, stride: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The window of a convolution, reduce-window or select-and-scatter: one `WindowDimension` a dimension."""
+    """The window of a convolution, reduce-window or select-and-scatter: one `WindowDimension` per dimension."""
 
     dimensions: tuple[WindowDimension, ...] = ()
 
@@ -73,7 +73,7 @@ class Window:
         window_dilations: Sequence[int] = (),
         reversal: Sequence[bool] = (),
     ) -> Window:
-        """A window from one sequence a property; an empty one means the default for every dimension."""
+        """A window from one sequence per property; an empty sequence means the default in every dimension."""
         rank = len(sizes)
         columns = {
             "strides": strides,
@@ -102,7 +102,7 @@ class Window:
         return window
 
     def check(self, what: str = "window") -> None:
-        """Refuses sizes, strides and dilations below one: `ShapeError`, which `what` begins."""
+        """Raises a `ShapeError` that starts with `what` if a size, stride or dilation is below one."""
         for i, d in enumerate(self.dimensions):
             for name, value in (
                 ("size", d.size),
@@ -169,7 +169,7 @@ _WINDOW_COLUMNS: dict[str, tuple[Callable[[WindowDimension], str], str]] = {
 
 
 def _window(columns: dict[str, list[str]]) -> Window:
-    """A window as its text columns give it; strides and sizes are judged by the verifier, not here."""
+    """A window from the columns of its text. The verifier checks sizes and strides later."""
     rank = max(map(len, columns.values()), default=0)
     for name, column in columns.items():
         if len(column) != rank:
@@ -208,7 +208,7 @@ class PaddingDimension:
 
 @dataclass(frozen=True, slots=True)
 class PaddingConfig:
-    """The padding of a `pad`: one `PaddingDimension` a dimension."""
+    """The padding of a `pad`: one `PaddingDimension` per dimension."""
 
     dimensions: tuple[PaddingDimension, ...]
 
@@ -217,7 +217,7 @@ _PADDING = re.compile(r"(-?\d+)_(-?\d+)(?:_(-?\d+))?((?:\s*x\s*)?)")
 
 
 class PaddingConfigCodec(AttributeCodec[PaddingConfig]):
-    """`padding=1_2x0_-1_1`: low, high and (when any dimension has one) interior, a dimension each."""
+    """`padding=1_2x0_-1_1`: low and high padding per dimension, and interior padding if any is not 0."""
 
     def read(self, cursor: HloCursor) -> PaddingConfig:
         dimensions: list[PaddingDimension] = []
@@ -239,7 +239,7 @@ class PaddingConfigCodec(AttributeCodec[PaddingConfig]):
 
 @dataclass(frozen=True, slots=True)
 class SliceRanges:
-    """The half-open ranges of a `slice`, one entry a dimension in each tuple."""
+    """The half-open ranges of a `slice`; each tuple has one entry per dimension."""
 
     starts: tuple[int, ...]
     limits: tuple[int, ...]
@@ -253,7 +253,7 @@ _RANGE = re.compile(r"\[\s*(-?\d+)\s*:\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?\]")
 
 
 class SliceRangesCodec(AttributeCodec[SliceRanges]):
-    """`slice={[0:2], [1:5:2]}`; strides are written when any of them is not 1."""
+    """`slice={[0:2], [1:5:2]}`; strides are printed if any is not 1."""
 
     def read(self, cursor: HloCursor) -> SliceRanges:
         rows: list[tuple[int, int, int]] = []
@@ -272,7 +272,7 @@ class SliceRangesCodec(AttributeCodec[SliceRanges]):
 
 @dataclass(frozen=True, slots=True)
 class ConvDimensions:
-    """Which dimension plays which part in a convolution's operands and result.
+    """The batch, feature and spatial dimensions of a convolution's operands and result.
 
     Example: `b01f_01io->b01f` is batch, two spatial dimensions, feature; kernel spatial, input feature, output feature.
     """
@@ -295,7 +295,7 @@ class ConvDimensions:
 
     @staticmethod
     def parse(text: str) -> ConvDimensions:
-        """From labels such as `bf01_oi01->bf01` (`?` marks a dimension that plays no part); ValueError if malformed."""
+        """From labels such as `bf01_oi01->bf01` (`?` marks an unused dimension); ValueError if malformed."""
         match = _DIM_LABELS.fullmatch(text)
         if match is None:
             raise ValueError(f"malformed dim_labels {text!r}; expected a form such as bf01_oi01->bf01")
@@ -320,20 +320,20 @@ _DIM_LABELS = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
 
 
 def _labels(text: str, first: str, second: str) -> tuple[int, int, tuple[int, ...]]:
-    places: dict[str, int] = {}
-    for place, label in enumerate(text):
-        if label != "?" and label in places:
+    positions: dict[str, int] = {}
+    for position, label in enumerate(text):
+        if label != "?" and label in positions:
             raise ValueError(f"dimension label {label!r} occurs twice in {text!r}")
-        places[label] = place
-    spatial = sorted(label for label in places if label.isdigit())
-    if first not in places or second not in places or spatial != [str(i) for i in range(len(spatial))]:
+        positions[label] = position
+    spatial = sorted(label for label in positions if label.isdigit())
+    if first not in positions or second not in positions or spatial != [str(i) for i in range(len(spatial))]:
         raise ValueError(f"{text!r} needs the labels {first}, {second} and spatial digits counting up from 0")
-    return places[first], places[second], tuple(places[label] for label in spatial)
+    return positions[first], positions[second], tuple(positions[label] for label in spatial)
 
 
 def _write_labels(named: dict[int, str], spatial: Sequence[int]) -> str:
-    places = named | {at: str(i) for i, at in enumerate(spatial)}
-    return "".join(places.get(at, "?") for at in range(max(places) + 1))
+    labels = named | {dimension: str(i) for i, dimension in enumerate(spatial)}
+    return "".join(labels.get(dimension, "?") for dimension in range(max(labels) + 1))
 
 
 _LABEL_WORD = re.compile(r"[0-9a-z?]+_[0-9a-z?]+->[0-9a-z?]+")
@@ -356,7 +356,7 @@ class ConvDimensionsCodec(AttributeCodec[ConvDimensions]):
 
 
 class Precision(Enum):
-    """How exactly a dot or convolution treats one operand."""
+    """The precision with which a dot or convolution uses an operand."""
 
     DEFAULT = "default"
     HIGH = "high"
@@ -364,7 +364,7 @@ class Precision(Enum):
 
 
 def drop_default_precision(attrs: Any, _: Sequence[Shape], __: Shape) -> Any:
-    """Attributes with `operand_precision` as it is written: none at all when every operand has the default."""
+    """Canonicalizes `operand_precision`, which is empty if every operand has the default precision."""
     given = attrs.operand_precision
     plain = bool(given) and all(precision is Precision.DEFAULT for precision in given)
     return attrs.replace(operand_precision=()) if plain else attrs

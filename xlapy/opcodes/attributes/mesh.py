@@ -1,9 +1,9 @@
 """Meshes of devices and references to their axes, with the text forms that replica groups and named shardings share.
 
-Owns: `Iota`, `Mesh`, `AxisRef`: their values, checks and text. Must not know: what a mesh is used for.
+Responsible for the values, checks and text of `Iota`, `Mesh` and `AxisRef`. Does not depend on what a mesh is used for.
 
-Worked example: `mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0))` lays the devices 0..7 out by counting them into a 4 x 2
-array, transposing that to 2 x 4 and reading it in row-major order: row 0 of the mesh is 0 2 4 6, row 1 is 1 3 5 7.
+Worked example: `mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0))` arranges the devices 0..7 in a 4 x 2 array, transposes it
+to 2 x 4, and reads it in row-major order: row 0 of the mesh is 0 2 4 6, row 1 is 1 3 5 7.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from xlapy.base.shape_fields import bounded_product
 from xlapy.opcodes.attributes.codecs import entries, int64_from_text, integers_from_text
 
 MAX_DEVICES = 1 << 24
-"""The most devices whose ids are ever written out one by one."""
+"""The maximum number of devices whose ids are enumerated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Iota:
-    """Device ids 0..n-1 counted into an array of `reshape_dims`, transposed by `transpose_perm`, read row-major."""
+    """Device ids 0..n-1 in an array of `reshape_dims`, transposed by `transpose_perm`, in row-major order."""
 
     reshape_dims: tuple[int, ...]
     transpose_perm: tuple[int, ...]
 
     @staticmethod
     def make(reshape_dims: Sequence[int], transpose_perm: Sequence[int] = ()) -> Iota:
-        """The shortest form with the same ids; an empty permutation is the identity. `ShapeError` if malformed."""
+        """The shortest form with the same ids; the default permutation is the identity. Raises `ShapeError`."""
         perm = tuple(transpose_perm) or tuple(range(len(reshape_dims)))
         if not reshape_dims or sorted(perm) != list(range(len(reshape_dims))):
             raise ShapeError(f"T({_join(perm)}) is not a permutation of the dimensions of [{_join(reshape_dims)}]")
@@ -47,7 +47,7 @@ class Iota:
         return math.prod(self.reshape_dims)
 
     def ids(self) -> tuple[int, ...]:
-        """The device ids in order; `ShapeError` above `MAX_DEVICES`."""
+        """The device ids in order; raises `ShapeError` if there are more than `MAX_DEVICES`."""
         if self.size > MAX_DEVICES:
             raise ShapeError(f"device ids {self.to_text()} number {self.size}, more than {MAX_DEVICES}")
         strides = [math.prod(self.reshape_dims[d + 1 :]) for d in range(len(self.reshape_dims))]
@@ -58,17 +58,17 @@ class Iota:
         return tuple(ids)
 
     def to_text(self) -> str:
-        """`[4,2]T(1,0)`; one dimension needs no permutation: `[8]`."""
+        """The text `[4,2]T(1,0)`, or `[8]` without a permutation for one dimension."""
         perm = f"T({_join(self.transpose_perm)})" if len(self.reshape_dims) > 1 else ""
         return f"[{_join(self.reshape_dims)}]{perm}"
 
 
 def _shortest(dims: list[int], perm: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Drops dimensions of size 1 and merges those that stay neighbours, until neither is possible."""
+    """Removes dimensions of size 1 and merges those that stay adjacent, until neither is possible."""
     while True:
         kept = [d for d in range(len(dims)) if dims[d] != 1]
-        place = {d: i for i, d in enumerate(kept)}
-        perm = [place[d] for d in perm if d in place]
+        position = {d: i for i, d in enumerate(kept)}
+        perm = [position[d] for d in perm if d in position]
         dims = [dims[d] for d in kept]
         pair = next((i for i in range(1, len(perm)) if perm[i] == perm[i - 1] + 1), None)
         if pair is None:
@@ -80,7 +80,7 @@ def _shortest(dims: list[int], perm: list[int]) -> tuple[tuple[int, ...], tuple[
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """Named axes over devices; without axes one device (a maximal mesh), or nothing at all (`mesh[]`).
+    """Named axes over devices; without axes it is one device (a maximal mesh) or empty (`mesh[]`).
 
     `devices` is an `Iota`, or the device ids in row-major order of the axes.
     """
@@ -91,7 +91,7 @@ class Mesh:
 
     @staticmethod
     def make(axis_names: Sequence[str], axis_sizes: Sequence[int], devices: Iota | Sequence[int] | None = None) -> Mesh:
-        """A mesh of named axes, by default over the devices 0..n-1; `ShapeError` if names, sizes and ids do not fit."""
+        """A mesh of named axes, by default over devices 0..n-1; raises `ShapeError` if they are illegal."""
         names, sizes = tuple(axis_names), tuple(axis_sizes)
         if len(names) != len(sizes) or len(set(names)) != len(names):
             raise ShapeError(
@@ -148,7 +148,7 @@ class AxisRef:
         return mesh.axis_sizes[self.axis] if self.size is None else self.size
 
     def check(self, mesh: Mesh) -> None:
-        """`ShapeError` unless the axis is one of the mesh and a sub-axis divides it into whole parts."""
+        """Raises `ShapeError` unless the axis is in the mesh and, for a sub-axis, is divided evenly."""
         if not 0 <= self.axis < len(mesh.axis_names):
             raise ShapeError(f"axis {self.axis} is out of bounds for {mesh.to_text()}")
         if self.size is None:
@@ -166,7 +166,7 @@ class AxisRef:
 
 
 def check_axes(axes: Sequence[AxisRef], mesh: Mesh) -> None:
-    """`ShapeError` unless every reference is good, none overlap, and no neighbours could be one reference."""
+    """Raises `ShapeError` if a reference is illegal, references overlap, or adjacent ones could be merged."""
     for reference in axes:
         reference.check(mesh)
     for i, first in enumerate(axes):
@@ -180,7 +180,7 @@ def check_axes(axes: Sequence[AxisRef], mesh: Mesh) -> None:
 
 
 def disjoint(a: AxisRef, b: AxisRef) -> bool:
-    """Whether two references share no part of an axis and cut it in compatible places."""
+    """Whether two references do not overlap and split their axis at compatible positions."""
     if a.axis != b.axis:
         return True
     if a.size is None or b.size is None:
@@ -201,7 +201,7 @@ _TRANSPOSE = re.compile(r"T\s*\(\s*(\d+(?:\s*,\s*\d+)*)\s*\)")
 
 
 def read_mesh(cursor: HloCursor) -> Mesh:
-    """Reads a mesh in the form `Mesh.to_text` writes."""
+    """Reads a mesh in the form that `Mesh.to_text` writes."""
     head = cursor.match(_MESH)
     if head is None:
         cursor.fail("expected mesh[ or maximal_mesh[")
@@ -245,14 +245,14 @@ def _read_device_ids(cursor: HloCursor) -> Iota | tuple[int, ...] | None:
 
 
 def read_iota(cursor: HloCursor) -> Iota | None:
-    """Reads `[4,2]T(1,0)` or `[8]`; None (cursor unmoved) if no bracket stands there; `ShapeError` if malformed."""
+    """Reads `[4,2]T(1,0)` or `[8]`; returns None if there is no bracket; raises `ShapeError` if malformed."""
     dims = cursor.match(_BRACKETS)
     if dims is None:
         return None
     sizes = integers_from_text(dims[1])
     perm = cursor.match(_TRANSPOSE)
     if perm is None and len(sizes) > 1:
-        cursor.fail("expected T( and a permutation behind more than one dimension of device ids")
+        cursor.fail("expected T( and a permutation after more than one dimension of device ids")
     return Iota.make(sizes, integers_from_text(perm[1]) if perm else ())
 
 
@@ -275,7 +275,7 @@ def _axis_number(cursor: HloCursor, name: str, mesh: Mesh) -> int:
         return mesh.axis_names.index(name)
     number = int(name) if name.isdigit() and len(name) < 10 else len(mesh.axis_names)
     if number >= len(mesh.axis_names):
-        cursor.fail(f"{name!r} is no axis of {mesh.to_text()}")
+        cursor.fail(f"{name!r} is not an axis of {mesh.to_text()}")
     return number
 
 

@@ -1,8 +1,8 @@
-"""Replica groups: which devices take part together in a collective, in each of the forms HLO text has.
+"""Replica groups: the sets of devices that take part in a collective together, in each form that HLO text has.
 
-Owns: `GroupList`, `IotaGroups`, `MeshGroups`, the four ways to read the ids in them and the devices they name, their
-kind. Must not know: the IR, any particular collective. A device's number is replica * partitions + partition.
-Source: AllReduce and "Replica groups" of the specification.
+Responsible for `GroupList`, `IotaGroups` and `MeshGroups`, their codec, the four interpretations of their ids, and the
+devices that they name. Does not depend on the IR or on any particular collective. The id of a device is
+replica * partitions + partition. Source: AllReduce and "Replica groups" of the specification.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class GroupList:
-    """`{{0,1},{2,3}}`: the groups written out; none at all means one group of everybody."""
+    """`{{0,1},{2,3}}`: an explicit list of groups; an empty list means one group of all participants."""
 
     groups: Groups = ()
 
@@ -34,7 +34,7 @@ class GroupList:
 
     @property
     def group_size(self) -> int:
-        """How many ids the first group has; 0 without groups."""
+        """The number of ids in the first group; 0 if there are no groups."""
         return len(self.groups[0]) if self.groups else 0
 
     def to_text(self) -> str:
@@ -43,7 +43,7 @@ class GroupList:
 
 @dataclass(frozen=True, slots=True)
 class IotaGroups:
-    """`[2,4]<=[4,2]T(1,0)`: `group_count` groups of `group_size` ids each, taken in the order of an `Iota`."""
+    """`[2,4]<=[4,2]T(1,0)`: `group_count` groups of `group_size` ids each, in the order of an `Iota`."""
 
     group_count: int
     group_size: int
@@ -53,7 +53,7 @@ class IotaGroups:
     def make(
         group_count: int, group_size: int, reshape_dims: Sequence[int] = (), transpose_perm: Sequence[int] = ()
     ) -> IotaGroups:
-        """Without `reshape_dims` the ids count up. `ShapeError` if ids and groups differ in number."""
+        """By default the ids are ascending. Raises `ShapeError` if the number of ids does not fit the groups."""
         count = group_count * group_size
         if group_count < 1 or group_size < 1:
             raise ShapeError(f"replica groups [{group_count},{group_size}] need sizes of at least 1")
@@ -66,7 +66,7 @@ class IotaGroups:
 
     @property
     def groups(self) -> Groups:
-        return _cut(self.iota.ids(), self.group_size)
+        return _split(self.iota.ids(), self.group_size)
 
     def to_text(self) -> str:
         return f"[{self.group_count},{self.group_size}]<={self.iota.to_text()}"
@@ -74,7 +74,7 @@ class IotaGroups:
 
 @dataclass(frozen=True, slots=True)
 class MeshGroups:
-    """`mesh['a'=2,'b'=4] {'b'}`: one group for each place on the axes that are not named, along those that are.
+    """`mesh['a'=2,'b'=4] {'b'}`: groups along the named axes, one for each coordinate of the other axes.
 
     Example: the groups of `mesh['a'=2,'b'=2] {'a'}` are {0,2} and {1,3}.
     """
@@ -84,7 +84,7 @@ class MeshGroups:
 
     @staticmethod
     def make(mesh: Mesh, axes: Sequence[AxisRef]) -> MeshGroups:
-        """`ShapeError` if an axis is not one of the mesh, overlaps another or could be merged with its neighbour."""
+        """Raises `ShapeError` if an axis is not in the mesh, overlaps another, or can be merged with the next."""
         check_axes(axes, mesh)
         return MeshGroups(mesh, tuple(axes))
 
@@ -106,54 +106,54 @@ class MeshGroups:
         dims, grouped = self._split_axes()
         rest = tuple(d for d in range(len(dims)) if d not in grouped)
         order = Iota(tuple(dims), (*rest, *grouped)).ids() if dims else (0,)
-        return _cut(tuple(ids[place] for place in order), self.group_size) if ids else ()
+        return _split(tuple(ids[i] for i in order), self.group_size) if ids else ()
 
     def _split_axes(self) -> tuple[list[int], tuple[int, ...]]:
-        """The mesh's sizes with its axes cut at the borders of sub-axes, and which of the pieces are grouped."""
+        """The mesh's sizes with axes split at the bounds of sub-axes, and the numbers of the grouped dimensions."""
         dims: list[int] = []
-        place: dict[AxisRef, int] = {}
+        position: dict[AxisRef, int] = {}
         for number, full in enumerate(self.mesh.axis_sizes):
             before = 1
             for axis in sorted((a for a in self.axes if a.axis == number), key=lambda a: a.pre_size):
                 if axis.pre_size != before:
                     dims.append(axis.pre_size // before)
-                place[axis] = len(dims)
+                position[axis] = len(dims)
                 dims.append(axis.extent(self.mesh))
                 before = axis.pre_size * axis.extent(self.mesh)
             if before != full:
                 dims.append(full // before)
-        return dims, tuple(place[axis] for axis in self.axes)
+        return dims, tuple(position[axis] for axis in self.axes)
 
     def to_text(self) -> str:
         return f"{self.mesh.to_text()} {{{','.join(axis.to_text(self.mesh) for axis in self.axes)}}}"
 
 
 ReplicaGroups: TypeAlias = GroupList | IotaGroups | MeshGroups
-"""Every form offers `groups`, `group_count`, `group_size` and `to_text`; forms differ even when their groups do not."""
+"""All forms have `groups`, `group_count`, `group_size` and `to_text`. Different forms are not equal."""
 
 ALL_REPLICAS = GroupList()
-"""No groups: everybody takes part in one."""
+"""An empty list of groups: all participants form one group."""
 
 
-def _cut(ids: tuple[int, ...], size: int) -> Groups:
+def _split(ids: tuple[int, ...], size: int) -> Groups:
     return tuple(ids[i : i + size] for i in range(0, len(ids), size))
 
 
 class GroupMode(Enum):
-    """What the ids in replica groups number, as `channel_id` and `use_global_device_ids` decide."""
+    """What the ids in replica groups identify, which depends on `channel_id` and `use_global_device_ids`."""
 
     CROSS_REPLICA = "cross_replica"
-    """Replicas, within each partition."""
+    """Ids are replicas; a group exists in each partition."""
     CROSS_PARTITION = "cross_partition"
-    """Partitions, within each replica."""
+    """Ids are partitions; a group exists in each replica."""
     CROSS_REPLICA_AND_PARTITION = "cross_replica_and_partition"
-    """Replicas; a group holds every partition of each."""
+    """Ids are replicas; a group contains all partitions of them."""
     FLATTENED_ID = "flattened_id"
-    """Devices: replica * partitions + partition."""
+    """Ids are devices: replica * partitions + partition."""
 
 
 def group_mode(channel_id: int | None, use_global_device_ids: bool | None) -> GroupMode:
-    """The mode of a collective; `use_global_device_ids` is None where the op has none. `ShapeError` if illegal."""
+    """The mode of a collective; `use_global_device_ids` is None if the op lacks it. Raises `ShapeError`."""
     if channel_id is None:
         if use_global_device_ids:
             raise ShapeError("use_global_device_ids=true needs a channel_id, none is given")
@@ -166,10 +166,11 @@ def group_mode(channel_id: int | None, use_global_device_ids: bool | None) -> Gr
 def participants(
     groups: ReplicaGroups, mode: GroupMode, replicas: int, partitions: int, device: int
 ) -> tuple[int, ...]:
-    """The devices in the group of `device`, itself included, in the order of the group; none if it is in no group.
+    """The devices in the group of `device`, including itself, in group order; empty if it is in no group.
 
-    Example: with 2 replicas of 2 partitions device 3 is partition 1 of replica 1; without groups it meets (1, 3) across
-    replicas, (2, 3) across partitions, (0, 1, 2, 3) across both. `ShapeError` for ids that are not there, or twice.
+    Example: with 2 replicas of 2 partitions, device 3 is partition 1 of replica 1. Without groups its group is (1, 3)
+    across replicas, (2, 3) across partitions, (0, 1, 2, 3) across both. Raises `ShapeError` for ids that do not exist
+    or occur twice.
     """
     table = _device_groups(groups, mode, replicas, partitions)
     return next((row for row in table if device in row), ())
@@ -177,7 +178,7 @@ def participants(
 
 @functools.lru_cache(maxsize=256)
 def _device_groups(groups: ReplicaGroups, mode: GroupMode, replicas: int, partitions: int) -> Groups:
-    """Every group as devices."""
+    """All groups as devices."""
     limit, what = {
         GroupMode.CROSS_PARTITION: (partitions, "partitions"),
         GroupMode.FLATTENED_ID: (replicas * partitions, "devices"),

@@ -19,8 +19,8 @@ from xlapy.opcodes.contraction import (
     RaggedDotAttributes,
     RaggedMode,
     group_prefix,
-    of_comparable_types,
     ragged_mode,
+    with_comparable_types,
 )
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.reduction import WindowAttributes
@@ -38,7 +38,7 @@ def _require_static(instruction: Instruction) -> None:
 
 
 def _dot(write: Writer, lhs: Instruction, rhs: Instruction, attrs: DotAttributes, t: PrimitiveType) -> Instruction:
-    shape = opcodes.DOT.result_shape(of_comparable_types([lhs.shape, rhs.shape]), attrs).with_element_type(t)
+    shape = opcodes.DOT.result_shape(with_comparable_types([lhs.shape, rhs.shape]), attrs).with_element_type(t)
     return write.add(opcodes.DOT, lhs, rhs, attributes=attrs, shape=shape)
 
 

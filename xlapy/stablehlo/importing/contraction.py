@@ -10,7 +10,7 @@ from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import Precision
-from xlapy.opcodes.contraction import Algorithm, DotAttributes, RaggedDotAttributes, of_comparable_types
+from xlapy.opcodes.contraction import Algorithm, DotAttributes, RaggedDotAttributes, with_comparable_types
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
 from xlapy.opcodes.reduction import ReduceAttributes
 from xlapy.opcodes.registry import OpDef
@@ -58,7 +58,7 @@ def _emit_with_declared_type(
     shapes, declared = [operand.shape for operand in operands], _declared_type(operation)
     if declared is None:
         return builder.emit(op, operands, attributes, shape=op.result_shape(shapes, attributes))
-    inferred = op.result_shape(of_comparable_types(shapes), attributes)
+    inferred = op.result_shape(with_comparable_types(shapes), attributes)
     return builder.emit(op, operands, attributes, shape=inferred.with_element_type(declared))
 
 

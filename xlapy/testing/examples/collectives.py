@@ -276,7 +276,7 @@ REFUSALS = [
         "all-to-all",
         5,
         "(f32[4,2], f32[4,2]) all-to-all(f32[4,2]{1,0}, f32[4,2]{0,1}), replica_groups={{0,1}}",
-        "operand 0 lies as f32[4,2]{1,0}, operand 1 as f32[4,2]{0,1}",
+        "operand 0 has the layout of f32[4,2]{1,0}, operand 1 that of f32[4,2]{0,1}",
     ),
     Refusal(
         "ragged-all-to-all", 1, f"s32[4] ragged-all-to-all(token[], {_RAGGED}), replica_groups={{{{0,1}}}}", "arrays"

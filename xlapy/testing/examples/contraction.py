@@ -115,7 +115,10 @@ rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={1}",
         "is a batch or contracting dimension too",
     ),
     Refusal(
-        "scaled-dot", 5, f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[], f32[]), {_PAIR}", "a scale that is no scalar"
+        "scaled-dot",
+        5,
+        f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[], f32[]), {_PAIR}",
+        "a scale that is not a scalar",
     ),
     Refusal(
         "scaled-dot", 6, f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[1], f32[1,1]), {_PAIR}", "lhs scale of the rank"
@@ -124,6 +127,9 @@ rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={1}",
         "scaled-dot", 6, "f32[2,3,3,4] scaled-dot(f32[2,3], f32[3,4], f32[1,1], f32[1,1])", "contracts one dimension"
     ),
     Refusal(
-        "scaled-dot", 7, f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[1,2], f32[1,1]), {_PAIR}", "no multiple of the"
+        "scaled-dot",
+        7,
+        f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[1,2], f32[1,1]), {_PAIR}",
+        "not a multiple of the",
     ),
 ]

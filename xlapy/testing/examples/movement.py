@@ -168,7 +168,7 @@ REFUSALS = [
     Refusal("reshape", 1, "f32[] reshape(token[])", "reshape takes arrays, operand is token[]"),
     Refusal("reshape", 1, "s32[6] reshape(f32[6])", "reshape keeps the element type"),
     Refusal("reshape", 2, "f32[5] reshape(f32[2,3])", "operand f32[2,3] has 6, result f32[5] has 5"),
-    Refusal("reshape", 3, "f32[2,3] reshape(f32[6]), inferred_dimension=2", "2 is no dimension of f32[2,3]"),
+    Refusal("reshape", 3, "f32[2,3] reshape(f32[6]), inferred_dimension=2", "2 is not a dimension of f32[2,3]"),
     Refusal("dynamic-reshape", 1, "s32[<=6] dynamic-reshape(f32[6], s32[])", "keeps the element type"),
     Refusal("dynamic-reshape", 2, "f32[<=7] dynamic-reshape(f32[6], s32[])", "has 6, result f32[<=7] has 7"),
     Refusal("dynamic-reshape", 3, "f32[<=3,2] dynamic-reshape(f32[6], s32[])", "one size operand a dimension"),
