@@ -147,7 +147,7 @@ class TestElementTypes:
             assert float(reduce(ones, typed(t, 0), f"{t}[]", "0", f"add.{t}")) == (size if size != 256 else 128)
 
     def test_blocks_of_a_long_sum_are_aligned_in_the_middle(self):
-        """40 elements are two blocks of 20, since SAME padding to 64 begins with 12 places."""
+        """40 elements are two blocks of 20, since SAME padding to 64 begins with 12 padding elements."""
         values = np.zeros(40, np.float32)
         values[[19, 20, 21]] = 2.0**24, 1, 1
         assert reduce(values, 0.0, "f32[]", "0", "add.f32") == 2.0**24 + 2
