@@ -18,9 +18,7 @@ from xlapy.pjrt.objects.layouts import layout_handle, logical
 from xlapy.pjrt.objects.loaded_executable import LoadedExecutable
 from xlapy.pjrt.objects.records import SIZES, Record
 from xlapy.runtime.backends.cpu import CpuProgram, is_dynamic
-
-_UNCHECKED_BYTES = 1 << 24
-"""A launch whose results and temporaries take more bytes checks the available memory before it starts."""
+from xlapy.runtime.engine.memory import UNCHECKED_BYTES
 
 
 def runs_natively(program: CpuProgram) -> bool:
@@ -55,7 +53,7 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
     record["shared_bytes"] = shared_memory_size(native_program)
     record["is_asynchronous"] = int(bool(native_program.callbacks) or loaded.traits.is_long_running)
     needed = len(devices) * (native_program.arena_size + sum(map(_bytes, results)))
-    record["checks_memory"], record["runs_natively"] = int(needed > _UNCHECKED_BYTES), 1
+    record["checks_memory"], record["runs_natively"] = int(needed > UNCHECKED_BYTES), 1
 
 
 def _device_program(loaded: LoadedExecutable, program: CpuProgram, results: Sequence[Shape], number: int) -> Record:

@@ -256,10 +256,10 @@ class _LaunchWatchdog:
         self.communicator.rendezvous.check_external_waits(self.communicator.number, waits)
 
     def claim_channel(self, instruction: Instruction) -> None:
-        self.communicator.claim(instruction)
+        self.communicator.claim_channel(instruction)
 
     def check_host_wait(self, instruction: Instruction, count: int) -> None:
-        self.communicator.wait_for_host(instruction, count)
+        self.communicator.check_host_wait(instruction, count)
 
 
 def _reusable_leaves(shape: ProgramShape, donated: Sequence[DonatedLeaf]) -> Sequence[DonatedLeaf]:

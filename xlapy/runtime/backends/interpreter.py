@@ -23,7 +23,14 @@ from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine.donation import DonatedLeaf
-from xlapy.runtime.engine.memory import MemoryStats, available_bytes, format_bytes, memory_demand, value_bytes
+from xlapy.runtime.engine.memory import (
+    UNCHECKED_BYTES,
+    MemoryStats,
+    available_bytes,
+    format_bytes,
+    memory_demand,
+    value_bytes,
+)
 from xlapy.runtime.engine.observe import combine_observers
 from xlapy.runtime.limits import call_depth, check_supported, make_room_for_calls
 from xlapy.runtime.partitioning import check_partitioning
@@ -35,8 +42,6 @@ MAX_CALL_DEPTH = 5_000
 
 _run_ids = itertools.count(1)
 _FRAMES_PER_CALL = 4
-_UNCHECKED_BYTES = 1 << 24
-"""Demands of up to this many bytes are not compared with the available memory."""
 
 
 class InterpreterProgram:
@@ -140,7 +145,7 @@ class InterpreterProgram:
     def _make_room(self, devices: int) -> None:
         """Checks the memory for values on every device, and extends the recursion limit."""
         needed = self._demand.size * devices
-        if needed > _UNCHECKED_BYTES and needed > (available := available_bytes()):
+        if needed > UNCHECKED_BYTES and needed > (available := available_bytes()):
             each = f"each of {devices} devices" if devices > 1 else "the program"
             raise ExecutionError(f"out of memory: {each} needs {self._demand}, {format_bytes(available)} are available")
         make_room_for_calls(self._call_depth, _FRAMES_PER_CALL)

@@ -66,10 +66,12 @@ class DeviceCommunicator:
             self.number, self._key(instruction, self.number, target), value, describe_instruction(instruction)
         )
 
-    def claim(self, instruction: Instruction) -> None:
+    def claim_channel(self, instruction: Instruction) -> None:
         """Claims the channel's send or receive end for this device; `ExecutionError` if another device holds it."""
         end = "send" if instruction.op is opcodes.SEND else "receive"
-        self.rendezvous.claim(end, self._key(instruction, None, None), self.number, describe_instruction(instruction))
+        self.rendezvous.claim_channel(
+            end, self._key(instruction, None, None), self.number, describe_instruction(instruction)
+        )
 
     def start_receive(self, instruction: Instruction, source: int | None) -> int:
         target = None if source is None else self.number
@@ -109,7 +111,7 @@ class DeviceCommunicator:
         what = describe_instruction(instruction)
         return check_value(shape, self._take(self.device.infeed, what), what)
 
-    def wait_for_host(self, instruction: Instruction, times: int) -> None:
+    def check_host_wait(self, instruction: Instruction, times: int) -> None:
         """Called periodically while native code waits for the host. times: number of the wait. `ExecutionError` after
         the timeout."""
         if self._host_wait[0] != times:

@@ -148,7 +148,7 @@ class Rendezvous:
                 self._wait(device, _Wait(what, lambda: senders, any_of=True))
             return self._messages.pop(slot).value
 
-    def claim(self, end: str, key: Hashable, device: int, what: str) -> None:
+    def claim_channel(self, end: str, key: Hashable, device: int, what: str) -> None:
         """Claims an end ("send", "receive") of a channel for a device; `ExecutionError` if another device holds it."""
         with self._lock:
             self._claim(end, key, device, what)

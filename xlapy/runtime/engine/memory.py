@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
@@ -19,6 +20,9 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.interpreter import EvaluationPlan
+
+UNCHECKED_BYTES: Final = 1 << 24
+"""A run that needs no more memory starts without asking the system how much is available."""
 
 _VIEWS = frozenset({
     opcodes.ADD_DEPENDENCY, opcodes.BITCAST, opcodes.BROADCAST, opcodes.CONSTANT, opcodes.COPY, opcodes.DOMAIN,

@@ -25,13 +25,10 @@ from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.counters import CounterTable
 from xlapy.runtime.engine.interruption import Interruption
-from xlapy.runtime.engine.memory import available_bytes, format_bytes
+from xlapy.runtime.engine.memory import UNCHECKED_BYTES, available_bytes, format_bytes
 
 _MAX_PACKED_RESULT_BYTES = 1 << 12
 """Results of up to this many bytes share one block, so that a small result that stays alive retains little memory."""
-
-_UNCHECKED_BYTES = 1 << 24
-"""Demands of up to this many bytes are not compared with the available memory."""
 
 _POINTER = 8
 _address_of = ctypes.addressof
@@ -197,7 +194,7 @@ class NativeCall:
         results = allocator.result_allocator()
         cached = [results.take_cached(size) for _, size in self._large]
         missing = sum(size for (_, size), block in zip(self._large, cached, strict=True) if block is None)
-        if missing > _UNCHECKED_BYTES:
+        if missing > UNCHECKED_BYTES:
             self._make_room(missing)
         return [
             results.allocate(size) if block is None else block
@@ -206,7 +203,7 @@ class NativeCall:
 
     def _new_frame(self) -> _CallFrame:
         """Makes a frame on demand, so that a program that does not fit into memory can still be compiled."""
-        if self._program.arena_size > _UNCHECKED_BYTES:
+        if self._program.arena_size > UNCHECKED_BYTES:
             self._make_room(self._program.arena_size)
         return _CallFrame(self._program, self.constants(), self._targets)
 
