@@ -123,7 +123,8 @@ def _check_reshape(shape: Shape, operands: Sequence[Shape], attrs: ReshapeAttrib
     _require_size("reshape", shape, operand)
     if not -1 <= attrs.inferred_dimension < shape.rank:
         raise ShapeError(
-            f"reshape: inferred_dimension {attrs.inferred_dimension} is not a dimension of {shape.to_text(layout=False)}"
+            f"reshape: inferred_dimension {attrs.inferred_dimension} is not a dimension of "
+            f"{shape.to_text(layout=False)}"
         )
 
 

@@ -118,7 +118,7 @@ rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={1}",
         "scaled-dot",
         5,
         f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[], f32[]), {_PAIR}",
-        "a scale that is not a scalar",
+        "that is not a scalar",
     ),
     Refusal(
         "scaled-dot", 6, f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[1], f32[1,1]), {_PAIR}", "lhs scale of the rank"
@@ -130,6 +130,6 @@ rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={1}",
         "scaled-dot",
         7,
         f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[1,2], f32[1,1]), {_PAIR}",
-        "not a multiple of the",
+        "not a multiple of",
     ),
 ]
