@@ -83,8 +83,8 @@ class _Evaluator:
         for row in range(self.extent(statement.rows)):
             for column in range(self.extent(statement.columns)):
                 for part in range(statement.parts):
-                    place = end + column * statement.target_pitch + row * statement.parts + part
-                    target[place] = source[begin + row * statement.source_pitch + column * statement.parts + part]
+                    offset = end + column * statement.target_pitch + row * statement.parts + part
+                    target[offset] = source[begin + row * statement.source_pitch + column * statement.parts + part]
 
     def extent(self, extent: int | Value) -> int:
         return extent if isinstance(extent, int) else int(self.get(extent))

@@ -25,8 +25,8 @@ def bitcast_convert(lowering: Lowering, instruction: Instruction, index: Index) 
     if source.bits == target.bits:
         bits = bits_of(builder, lowering.value(operand, index), source)
     elif source.bits > target.bits:
-        *rest, place = index
-        bits = _part(builder, bits_of(builder, lowering.value(operand, tuple(rest)), source), place, target.bits)
+        *rest, number = index
+        bits = _part(builder, bits_of(builder, lowering.value(operand, tuple(rest)), source), number, target.bits)
     else:
         bits = _joined(lowering, operand, index, source, target)
     return of_bits(builder, bits, target)
@@ -44,10 +44,10 @@ def _joined(
     """The bits of all elements along the last dimension of the operand, the first in the lowest bits."""
     builder, kind = lowering.builder, _width(target)
     total = builder.zero(kind)
-    for place in range(target.bits // source.bits):
-        bits = bits_of(builder, lowering.value(operand, (*index, Affine((), place))), source)
+    for number in range(target.bits // source.bits):
+        bits = bits_of(builder, lowering.value(operand, (*index, Affine((), number))), source)
         wide = _resized(builder, bits, kind)
-        total = builder.binary("or", total, builder.binary("shl", wide, builder.constant(kind, place * source.bits)))
+        total = builder.binary("or", total, builder.binary("shl", wide, builder.constant(kind, number * source.bits)))
     return total
 
 
@@ -59,12 +59,12 @@ def _recast_parts(
     if source is target:
         return lowering.element(operand, index)
     if source.bits < target.bits:
-        parts = [lowering.element(operand, (*index, Affine((), place))) for place in range(2)]
+        parts = [lowering.element(operand, (*index, Affine((), number))) for number in range(2)]
         return ComplexElement(*(_joined_parts(builder, part) for part in parts))
-    *rest, place = index
+    *rest, number = index
     whole = lowering.element(operand, tuple(rest))
     assert isinstance(whole, ComplexElement)
-    is_first = builder.compare("eq", builder.value_of(place), builder.zero(I64))
+    is_first = builder.compare("eq", builder.value_of(number), builder.zero(I64))
     bits = builder.bitcast(builder.select(is_first, whole.real, whole.imaginary), I64)
     high = builder.binary("lshr", bits, builder.constant(I64, 32))
     return ComplexElement(*(builder.bitcast(builder.convert("trunc", part, I32), F32) for part in (bits, high)))

@@ -59,11 +59,11 @@ def sum_type(operands: Sequence[PrimitiveType], result: PrimitiveType) -> Primit
 
 def assemble_index(rank: int, *parts: tuple[Sequence[int], Index]) -> Index:
     """Assembles an index of `rank` components from pairs of dimensions and positions."""
-    places: list[Affine] = [Affine()] * rank
+    index: list[Affine] = [Affine()] * rank
     for dimensions, positions in parts:
         for dimension, position in zip(dimensions, positions, strict=True):
-            places[dimension] = position
-    return tuple(places)
+            index[dimension] = position
+    return tuple(index)
 
 
 def zero_element(builder: Builder, t: PrimitiveType) -> Element:

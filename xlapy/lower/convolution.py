@@ -30,15 +30,15 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
 
     def terms(inner: Index) -> tuple[Element, Element]:
         *offsets, input_feature = inner
-        places, condition = window_position(lowering, positions, tuple(offsets), attrs.window, sizes)
+        base_index, condition = window_position(lowering, positions, tuple(offsets), attrs.window, sizes)
         source: list[Affine] = [Affine()] * lhs.shape.rank
         source[numbers.input_batch_dimension] = batch
         source[numbers.input_feature_dimension] = feature + input_feature
         kernel: list[Affine] = [Affine()] * rhs.shape.rank
         kernel[numbers.kernel_input_feature_dimension] = input_feature
         kernel[numbers.kernel_output_feature_dimension] = output
-        for d, place in zip(numbers.input_spatial_dimensions, places, strict=True):
-            source[d] = place
+        for d, position in zip(numbers.input_spatial_dimensions, base_index, strict=True):
+            source[d] = position
         window = attrs.window.dimensions
         for d, offset, w in zip(numbers.kernel_spatial_dimensions, offsets, window, strict=True):
             kernel[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset

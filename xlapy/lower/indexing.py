@@ -23,16 +23,16 @@ def gather(lowering: Lowering, instruction: Instruction, index: Index) -> Elemen
     dropped = {*attrs.collapsed_slice_dims, *attrs.operand_batching_dims}
     if any(attrs.slice_sizes[d] == 0 for d in dropped):  # empty slices in a dimension that the result does not have
         return zero_element(lowering.builder, instruction.shape.element_type)
-    kept = iter(offsets)
-    places = [Affine() if d in dropped else next(kept) for d in range(operand.shape.rank)]
+    remaining_offsets = iter(offsets)
+    operand_index = [Affine() if d in dropped else next(remaining_offsets) for d in range(operand.shape.rank)]
     for component, dimension in enumerate(attrs.start_index_map):
         limit = operand.shape.dimensions[dimension] - attrs.slice_sizes[dimension]
         where = vector_component(batch, attrs.index_vector_dim, component, indices.shape.rank)
-        places[dimension] = places[dimension] + start_position(lowering, indices, limit, where)
+        operand_index[dimension] = operand_index[dimension] + start_position(lowering, indices, limit, where)
     for dimension, source in zip(attrs.operand_batching_dims, attrs.start_indices_batching_dims, strict=True):
         axis = source if source < attrs.index_vector_dim else source - 1
-        places[dimension] = places[dimension] + batch[axis]
-    return lowering.element(operand, tuple(places))
+        operand_index[dimension] = operand_index[dimension] + batch[axis]
+    return lowering.element(operand, tuple(operand_index))
 
 
 def vector_component(batch: Sequence[Affine], vector_dim: int, component: int, rank: int) -> Index:

@@ -45,10 +45,10 @@ def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
         )
     order, back = _major_to_minor(result), _major_to_minor(source)
     position = linear(tuple(index[d] for d in order), [result.dimensions[d] for d in order])
-    places = delinear(lowering.builder, position, [source.dimensions[d] for d in back])
+    components = delinear(lowering.builder, position, [source.dimensions[d] for d in back])
     found: list[Affine] = [Affine()] * source.rank
-    for dimension, place in zip(back, places, strict=True):
-        found[dimension] = place
+    for dimension, source_position in zip(back, components, strict=True):
+        found[dimension] = source_position
     element = lowering.element(operand, tuple(found))
     if before is after or isinstance(element, ComplexElement):
         return element
@@ -102,10 +102,10 @@ def pad(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
     for position, d, size in zip(
         index, instruction.attributes_as(PadAttributes).padding.dimensions, operand.shape.dimensions, strict=True
     ):
-        place, holes = undilated(lowering.builder, position - d.low, d.interior + 1)
-        source.append(place)
+        source_position, holes = undilated(lowering.builder, position - d.low, d.interior + 1)
+        source.append(source_position)
         condition = conjunction(lowering.builder, condition, holes)
-        condition = conjunction(lowering.builder, condition, lowering.in_bounds((place,), [(0, size)]))
+        condition = conjunction(lowering.builder, condition, lowering.in_bounds((source_position,), [(0, size)]))
     return masked_element(lowering, operand, tuple(source), condition, padding)
 
 

@@ -199,9 +199,9 @@ def reduce_window(lowering: Lowering, instruction: Instruction, index: Index) ->
     innermost = max((d for d, size in enumerate(window.sizes) if size > 1), default=-1)
 
     def step(offsets: Index, carried: Carried) -> Carried:
-        places, condition = span_positions(lowering, spans, offsets)
+        base_index, condition = span_positions(lowering, spans, offsets)
         before = unflatten_elements(carried, initial)
-        values = [element_where(lowering, operand, places, condition) for operand in operands]
+        values = [element_where(lowering, operand, base_index, condition) for operand in operands]
         after = combine_elements(lowering, instruction.to_apply, before, values)
         if condition is not None:
             after = [select_element(builder, condition, new, old) for new, old in zip(after, before, strict=True)]

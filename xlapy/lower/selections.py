@@ -93,7 +93,7 @@ def _steps(computation: Computation) -> tuple[_Step, ...] | None:
 def _holds(steps: tuple[_Step, ...], types: tuple[PrimitiveType, ...], ordered_by: int | None) -> bool:
     """Tries the laws on all triples of tuples."""
     is_total = any(op is opcodes.COMPARE and attribute[1] for op, _, attribute in steps)
-    if _places(steps, len(types)) is None or (is_total and any(op in _EXTREMES for op, _, _ in steps)):
+    if _marks(steps, len(types)) is None or (is_total and any(op in _EXTREMES for op, _, _ in steps)):
         return False
     grids = np.meshgrid(*[_FLOATS if t.is_floating else _INTEGERS for t in types], indexing="ij")
     tuples = [grid.reshape(-1) for grid in grids]
@@ -116,25 +116,25 @@ def _holds(steps: tuple[_Step, ...], types: tuple[PrimitiveType, ...], ordered_b
     )  # fmt: skip
 
 
-def _places(steps: Sequence[_Step], count: int) -> list[int] | None:
+def _marks(steps: Sequence[_Step], count: int) -> list[int] | None:
     """The mark of each step's value; None if a step mixes positions of the tuple."""
     found: list[int] = []
     for op, operands, attribute in steps:
-        places = [found[operand] for operand in operands]
+        marks = [found[operand] for operand in operands]
         if not operands:
             found.append(attribute % count)
         elif op is TUPLE:
-            if len(found) != len(steps) - 1 or places != list(range(count)):
+            if len(found) != len(steps) - 1 or marks != list(range(count)):
                 return None
             found.append(_TRUTH)
         elif op is opcodes.SELECT:
-            if places[0] != _TRUTH or places[1] != places[2]:
+            if marks[0] != _TRUTH or marks[1] != marks[2]:
                 return None
-            found.append(places[1])
+            found.append(marks[1])
         else:
-            if len(set(places)) > 1 or (places[0] == _TRUTH) != (op in _JOINS):
+            if len(set(marks)) > 1 or (marks[0] == _TRUTH) != (op in _JOINS):
                 return None
-            found.append(places[0] if op in _EXTREMES else _TRUTH)
+            found.append(marks[0] if op in _EXTREMES else _TRUTH)
     is_scalar = steps[-1][0] is not TUPLE
     return None if is_scalar and (count > 1 or found[-1] != 0) else found
 

@@ -47,37 +47,39 @@ def window_span(lowering: Lowering, position: Affine, dimension: WindowDimension
 
 def span_positions(lowering: Lowering, spans: Sequence[Span], offsets: Index) -> tuple[Index, Value | None]:
     """The element that a window meets at offsets in the spans, and the condition that there is one; None if always."""
-    places: list[Affine] = []
+    base_index: list[Affine] = []
     condition: Value | None = None
     for span, offset in zip(spans, offsets, strict=True):
         if span.is_exact:
-            places.append(_on_base(span.position, span.first + offset, span.dimension))
+            base_index.append(_on_base(span.position, span.first + offset, span.dimension))
             continue
-        place, met = _place(lowering, span.position, span.first + offset, span.dimension, span.size)
-        places.append(place)
-        condition = conjunction(lowering.builder, condition, met)
-    return tuple(places), condition
+        base_position, is_element = _base_position(
+            lowering, span.position, span.first + offset, span.dimension, span.size
+        )
+        base_index.append(base_position)
+        condition = conjunction(lowering.builder, condition, is_element)
+    return tuple(base_index), condition
 
 
 def window_position(
     lowering: Lowering, index: Index, offsets: Index, window: Window, sizes: Sequence[int]
 ) -> tuple[Index, Value | None]:
     """The element that a window meets at an offset, and the condition that there is one; None if always."""
-    places: list[Affine] = []
+    base_index: list[Affine] = []
     condition: Value | None = None
     for position, offset, dimension, size in zip(index, offsets, window.dimensions, sizes, strict=True):
-        place, met = _place(lowering, position, offset, dimension, size)
-        places.append(place)
-        condition = conjunction(lowering.builder, condition, met)
-    return tuple(places), condition
+        base_position, is_element = _base_position(lowering, position, offset, dimension, size)
+        base_index.append(base_position)
+        condition = conjunction(lowering.builder, condition, is_element)
+    return tuple(base_index), condition
 
 
-def _place(
+def _base_position(
     lowering: Lowering, position: Affine, offset: Affine, dimension: WindowDimension, size: int
 ) -> tuple[Affine, Value | None]:
     at = _on_base(position, offset, dimension)
-    place, holes = undilated(lowering.builder, at, dimension.base_dilation)
-    return place, conjunction(lowering.builder, holes, lowering.in_bounds((place,), [(0, size)]))
+    base_position, holes = undilated(lowering.builder, at, dimension.base_dilation)
+    return base_position, conjunction(lowering.builder, holes, lowering.in_bounds((base_position,), [(0, size)]))
 
 
 def _on_base(position: Affine, offset: Affine, dimension: WindowDimension) -> Affine:

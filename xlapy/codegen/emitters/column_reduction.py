@@ -125,10 +125,10 @@ class _ColumnReductionEmitter:
     def initialize(self) -> None:
         """Sets the partial results to the neutral elements."""
         builder = self.builder
-        with builder.loop(self.width, AxisKind.VECTOR, width=self.lanes) as place:
+        with builder.loop(self.width, AxisKind.VECTOR, width=self.lanes) as position:
             for reduction, partial_results in zip(self.reductions, self.partial, strict=True):
                 neutral = identity_of(reduction.to_apply)
-                partial_results.store(place, builder.constant(register_type(reduction.shape.element_type), neutral))
+                partial_results.store(position, builder.constant(register_type(reduction.shape.element_type), neutral))
 
     def add(self, before: Affine, first: Affine, extent: int | Value, rows: list[Affine]) -> None:
         """Combines the elements of some rows with the partial results."""
@@ -150,8 +150,8 @@ class _ColumnReductionEmitter:
                 initial = self.lowering.element(reduction.operands[1], ())
                 self.values[reduction] = self.combined(reduction, initial, partial_results.load(column))
             position = linear(index, (*self.shape.before, *self.shape.columns))
-            places = delinear(builder, position, region.results[0].shape.dimensions)
-            elements = result_elements(self.lowering, region, places, position)
+            result_index = delinear(builder, position, region.results[0].shape.dimensions)
+            elements = result_elements(self.lowering, region, result_index, position)
             for buffer, element, result in zip(self.outputs, elements, region.results, strict=True):
                 store_element(builder, buffer, position, element, result.shape.element_type)
 
@@ -159,9 +159,9 @@ class _ColumnReductionEmitter:
         return (*delinear(self.builder, before, self.shape.before), *delinear(self.builder, column, self.shape.columns))
 
     def term(self, reduction: Instruction, index: Index, row: Affine) -> Element:
-        places = delinear(self.builder, row, self.shape.rows)
+        row_index = delinear(self.builder, row, self.shape.rows)
         return self.lowering.element(
-            reduction.operands[0], insert_components(index, sorted(reduction.dimensions), places)
+            reduction.operands[0], insert_components(index, sorted(reduction.dimensions), row_index)
         )
 
     def combined(self, reduction: Instruction, left: Element, right: Element) -> Element:

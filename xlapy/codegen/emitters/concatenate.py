@@ -63,7 +63,7 @@ def _operand_kernel(region: Region, operand: Instruction, start: int, lanes: int
     target = result_buffer(builder, root.shape, "out0")
     outer, inner = operand.shape.dimensions[:dimension], operand.shape.dimensions[dimension:]
     pitch = math.prod(root.shape.dimensions[dimension:])
-    with row_loops(builder, math.prod(outer), math.prod(inner), lanes) as (row, place):
-        element = lowering.element(operand, (*delinear(builder, row, outer), *delinear(builder, place, inner)))
-        store_element(builder, target, row * pitch + place + start, element, root.shape.element_type)
+    with row_loops(builder, math.prod(outer), math.prod(inner), lanes) as (row, position):
+        element = lowering.element(operand, (*delinear(builder, row, outer), *delinear(builder, position, inner)))
+        store_element(builder, target, row * pitch + position + start, element, root.shape.element_type)
     return builder.kernel, min(TASK_ELEMENTS, math.prod(inner)) * max(1, len(region.instructions))

@@ -97,8 +97,8 @@ def _short_last_dimension(region: Region, dimensions: tuple[int, ...]) -> _Plan 
 
 def _has_order_of_result(read: Access, axes: Sequence[Value], dimensions: tuple[int, ...]) -> bool:
     """Whether neighboring elements of the result need neighboring elements of the operand, or all need the same one."""
-    place = linear(tuple(Affine.of(axis) for axis in axes), dimensions)
-    return read.is_unconditional and (read.offset.is_constant or (read.offset - place).is_constant)
+    position = linear(tuple(Affine.of(axis) for axis in axes), dimensions)
+    return read.is_unconditional and (read.offset.is_constant or (read.offset - position).is_constant)
 
 
 def _short_operand_dimension(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
@@ -120,11 +120,11 @@ def _build(region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> 
     sizes = plan.sizes
     others = [number for number in range(len(sizes)) if number not in (plan.short, plan.long)]
     counts = [sizes[number] for number in others]
-    with row_loops(builder, math.prod(counts), sizes[plan.long], lanes) as (row, place):
+    with row_loops(builder, math.prod(counts), sizes[plan.long], lanes) as (row, long_position):
         positions = dict(zip(others, delinear(builder, row, counts), strict=True))
         computed: list[tuple[Affine, list[Element]]] = []
         for number in range(sizes[plan.short]):
-            positions |= {plan.long: place, plan.short: Affine((), number)}
+            positions |= {plan.long: long_position, plan.short: Affine((), number)}
             at = tuple(positions[group] for group in range(len(sizes)))
             position = linear(at, sizes)
             computed.append(

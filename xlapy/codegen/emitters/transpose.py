@@ -261,8 +261,8 @@ class _BlockLowering(Lowering):
         tile = self.tiles.get(key)
         if tile is None:
             tile = self.tiles[key] = self.tile(source, rest, pitch)
-        place = Affine.sum([(Affine.of(self.row), 1), (Affine.of(self.column), tile.scratch_pitch)])
-        return load_element(self.builder, tile.scratch, place, source.shape.element_type)
+        scratch_offset = Affine.sum([(Affine.of(self.row), 1), (Affine.of(self.column), tile.scratch_pitch)])
+        return load_element(self.builder, tile.scratch, scratch_offset, source.shape.element_type)
 
     def is_fixed(self, rest: Affine) -> bool:
         """Whether an offset is the same for the whole block, and the load is unconditional."""

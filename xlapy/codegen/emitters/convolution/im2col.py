@@ -200,15 +200,15 @@ class ConvolutionProblem(MatmulProblem):
         count = len(self.input_sizes)
         positions = [self._position(at, d) for d in range(count)]
         offsets = [self._offset(at, d) for d in range(count)]
-        places, condition = self._input_index(positions, offsets, at["i"])
+        input_index, condition = self._input_index(positions, offsets, at["i"])
         index: list[Affine] = [Affine()] * (count + 2)
         index[n.input_batch_dimension], index[n.input_feature_dimension] = at["b"], at["i"]
         if attrs.batch_group_count > 1:
             index[n.input_batch_dimension] += at["g"] * self.sizes["b"]
         else:
             index[n.input_feature_dimension] += at["g"] * self.sizes["i"]
-        for d, place in zip(n.input_spatial_dimensions, places, strict=True):
-            index[d] = place
+        for d, input_position in zip(n.input_spatial_dimensions, input_index, strict=True):
+            index[d] = input_position
         condition = conjunction(self.builder, condition, mask)
         zero = zero_element(self.builder, self.input.shape.element_type)
         element = masked_element(self.lowering, self.input, tuple(index), condition, zero)
@@ -219,22 +219,22 @@ class ConvolutionProblem(MatmulProblem):
     ) -> tuple[list[Affine], Value | None]:
         """The spatial index of the input element under the window, and the condition that there is one."""
         builder, lowering = self.builder, self.lowering
-        places: list[Affine] = []
+        input_index: list[Affine] = []
         condition: Value | None = None
         for d, w in enumerate(self.attrs.window.dimensions):
             at = positions[d] * w.stride + offsets[d] * w.window_dilation - w.padding_low
-            place, holes = undilated(builder, at, w.base_dilation)
-            places.append(place)
-            limits = [(place, self.input_sizes[d])]
+            input_position, holes = undilated(builder, at, w.base_dilation)
+            input_index.append(input_position)
+            limits = [(input_position, self.input_sizes[d])]
             if self.features_in_lanes and len(self.inner_names) > 1 and d == len(self.input_sizes) - 1:
                 inputs = self.sizes["i"]  # the same condition, on a position that is contiguous through features
-                limits = [(place * inputs + feature, self.input_sizes[d] * inputs)]
+                limits = [(input_position * inputs + feature, self.input_sizes[d] * inputs)]
             if self.phases[d] > 1:
                 limits += [(offsets[d], w.size), (positions[d], self.result_sizes[d])]
             for position, size in limits:
                 condition = conjunction(builder, condition, lowering.in_bounds((position,), [(0, size)]))
             condition = conjunction(builder, condition, holes)
-        return places, condition
+        return input_index, condition
 
     def _position(self, at: Coordinates, d: int) -> Affine:
         """The position of the window in the result, along one spatial dimension."""

@@ -94,11 +94,11 @@ class _FftEmitter:
         self.room = room
         sizes = [axis.size for axis in transform.outer]
         with builder.loop(prod(sizes) * self.groups, AxisKind.PARALLEL) as task:
-            self.places = delinear(builder, task, (*sizes, self.groups))
-            self.group = self.places[-1]
+            self.task_index = delinear(builder, task, (*sizes, self.groups))
+            self.group = self.task_index[-1]
             whole = transform.lanes.size % self.width == 0
-            self.begin = Affine.sum((p, a.source) for p, a in zip(self.places, transform.outer, strict=False))
-            self.end = Affine.sum((p, a.target) for p, a in zip(self.places, transform.outer, strict=False))
+            self.begin = Affine.sum((p, a.source) for p, a in zip(self.task_index, transform.outer, strict=False))
+            self.end = Affine.sum((p, a.target) for p, a in zip(self.task_index, transform.outer, strict=False))
             tables = self.add_pass_tables()
             if whole:
                 self.emit_passes(tables, None)
@@ -203,8 +203,8 @@ class _FftEmitter:
     # -- twiddle factors
 
     def root(self, table: int, number: Affine) -> Point:
-        place = number * 2 + table
-        return self.builder.load(self.twiddles, place), self.builder.load(self.twiddles, place + 1)
+        offset = number * 2 + table
+        return self.builder.load(self.twiddles, offset), self.builder.load(self.twiddles, offset + 1)
 
     def add_pass_tables(self) -> list[int]:
         """Adds the twiddle factors of all passes to `tables`; returns where those of each pass begin."""
@@ -232,16 +232,16 @@ class _FftEmitter:
 
     def scratch_load(self, buffer: Buffer) -> Load:
         def load(point: Affine, lane: Affine) -> Point:
-            place = point * (2 * self.width) + lane
-            return self.builder.load(buffer, place), self.builder.load(buffer, place + self.width)
+            offset = point * (2 * self.width) + lane
+            return self.builder.load(buffer, offset), self.builder.load(buffer, offset + self.width)
 
         return load
 
     def scratch_store(self, buffer: Buffer) -> Store:
         def store(point: Affine, lane: Affine, value: Point) -> None:
-            place = point * (2 * self.width) + lane
-            self.builder.store(buffer, place, value[0])
-            self.builder.store(buffer, place + self.width, value[1])
+            offset = point * (2 * self.width) + lane
+            self.builder.store(buffer, offset, value[0])
+            self.builder.store(buffer, offset + self.width, value[1])
 
         return store
 
@@ -249,8 +249,8 @@ class _FftEmitter:
         """A load from transposed tiles, in which the two parts of a number are adjacent."""
 
         def load(point: Affine, lane: Affine) -> Point:
-            place = (point * self.width + lane) * 2
-            return self.builder.load(buffer, place), self.builder.load(buffer, place + 1)
+            offset = (point * self.width + lane) * 2
+            return self.builder.load(buffer, offset), self.builder.load(buffer, offset + 1)
 
         return load
 
@@ -260,10 +260,10 @@ class _FftEmitter:
         axes = self.transform
 
         def load(point: Affine, lane: Affine) -> Point:
-            place = self.begin + point * axes.points.source + (self.group * self.width + lane) * axes.lanes.source
+            offset = self.begin + point * axes.points.source + (self.group * self.width + lane) * axes.lanes.source
             mask = self.lane_mask(lane, count)
-            return self.builder.load(self.operand, place * 2, mask), self.builder.load(
-                self.operand, place * 2 + 1, mask
+            return self.builder.load(self.operand, offset * 2, mask), self.builder.load(
+                self.operand, offset * 2 + 1, mask
             )
 
         return load
@@ -275,14 +275,14 @@ class _FftEmitter:
         def store(point: Affine, lane: Affine, value: Point) -> None:
             real, imaginary = self.finished(point, lane, value)
             if self.writes_tiles:
-                place = (point * self.width + lane) * 2
-                self.builder.store(tiles, place, real)
-                self.builder.store(tiles, place + 1, imaginary)
+                offset = (point * self.width + lane) * 2
+                self.builder.store(tiles, offset, real)
+                self.builder.store(tiles, offset + 1, imaginary)
                 return
-            place = self.end + point * axes.points.target + (self.group * self.width + lane) * axes.lanes.target
+            offset = self.end + point * axes.points.target + (self.group * self.width + lane) * axes.lanes.target
             mask = self.lane_mask(lane, count)
-            self.builder.store(self.result, place * 2, real, mask)
-            self.builder.store(self.result, place * 2 + 1, imaginary, mask)
+            self.builder.store(self.result, offset * 2, real, mask)
+            self.builder.store(self.result, offset * 2 + 1, imaginary, mask)
 
         return store
 
@@ -307,9 +307,9 @@ class _FftEmitter:
         lanes = min(builder.lanes(self.type), 1 << (2 * points).bit_length() - 1)
         with (
             builder.loop(width if count is None else count) as row,
-            builder.loop(2 * points, AxisKind.VECTOR, width=lanes) as place,
+            builder.loop(2 * points, AxisKind.VECTOR, width=lanes) as offset,
         ):
-            builder.store(self.result, end + row * pitch + place, builder.load(other, row * (self.room * 2) + place))
+            builder.store(self.result, end + row * pitch + offset, builder.load(other, row * (self.room * 2) + offset))
 
     # -- twiddle factors between two transforms of a plan
 
@@ -336,8 +336,8 @@ class _FftEmitter:
             return builder.mul(value[0], factor), builder.mul(value[1], factor)
         first, second = self.twiddle_tables
         if twiddle.outer is not None:
-            size, place = self.transform.outer[twiddle.outer].size, self.places[twiddle.outer]
-            return self.butterflies.times(value, self.root(first, point * size + place))
+            size, position = self.transform.outer[twiddle.outer].size, self.task_index[twiddle.outer]
+            return self.butterflies.times(value, self.root(first, point * size + position))
         of_group = self.root(first, point * self.groups + self.group)
         of_lane = self.root(second, point * self.width + lane)
         return self.butterflies.times(value, self.butterflies.times(of_group, of_lane))

@@ -79,14 +79,14 @@ def _rows(factors: tuple[int, ...], whole: Axis) -> list[Transform]:
     """Splits a contiguous dimension: the lanes of each transform are points of the other."""
     first, rest = factors[0], prod(factors[1:])
     length = first * rest
-    made = [Transform(Axis(first, rest, rest), Axis(rest, 1, 1), (whole,), Twiddle(length))]
+    transforms = [Transform(Axis(first, rest, rest), Axis(rest, 1, 1), (whole,), Twiddle(length))]
     lanes = Axis(first, rest, 1)
     if len(factors) == 2:
-        return [*made, Transform(Axis(rest, 1, first), lanes, (whole,))]
+        return [*transforms, Transform(Axis(rest, 1, first), lanes, (whole,))]
     second, third = factors[1:]
     every = Axis(whole.size * first, rest, rest)
-    made.append(Transform(Axis(second, third, third), Axis(third, 1, 1), (every,), Twiddle(rest)))
-    return [*made, Transform(Axis(third, 1, second * first), lanes, (whole, Axis(second, third, first)))]
+    transforms.append(Transform(Axis(second, third, third), Axis(third, 1, 1), (every,), Twiddle(rest)))
+    return [*transforms, Transform(Axis(third, 1, second * first), lanes, (whole, Axis(second, third, first)))]
 
 
 def _columns(factors: tuple[int, ...], whole: Axis, inner: int) -> list[Transform] | None:

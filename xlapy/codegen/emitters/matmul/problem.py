@@ -149,8 +149,8 @@ def _stride(builder: Builder, axis: Value) -> int | None:
     for statement in builder.kernel.statements():
         if not isinstance(statement, Value) or statement.op != "load":
             continue
-        place, _ = statement.attribute
-        for value, coefficient in place.offset.terms:
+        location, _ = statement.attribute
+        for value, coefficient in location.offset.terms:
             if value is axis:
                 largest = max(largest, abs(coefficient))
             elif _depends_on(value, axis):

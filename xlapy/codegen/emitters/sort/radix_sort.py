@@ -36,8 +36,8 @@ class RadixSort(SliceSorter):
     def build(self) -> Kernel:
         builder = self.builder
         with self.slices() as start:
-            with builder.loop(self.counts.size, AxisKind.VECTOR, width=builder.lanes(I32)) as place:
-                builder.store(self.counts, place, builder.zero(I32))
+            with builder.loop(self.counts.size, AxisKind.VECTOR, width=builder.lanes(I32)) as entry:
+                builder.store(self.counts, entry, builder.zero(I32))
             with builder.loop(self.length) as position:
                 self.count_digits(self.load(self.arrays, start, position))
             first = self.load(self.arrays, start, Affine())
@@ -99,5 +99,5 @@ class RadixSort(SliceSorter):
 
     def move(self, target: Sequence[Buffer], start: Affine, elements: Sequence[Element], number: int) -> None:
         """Stores the elements of one position at the next position for their value of a digit."""
-        place = self.builder.convert("zext", self.increment(self.histogram_entry(elements, number)), I64)
-        self.store(target, start, Affine.of(place), elements)
+        position = self.builder.convert("zext", self.increment(self.histogram_entry(elements, number)), I64)
+        self.store(target, start, Affine.of(position), elements)
