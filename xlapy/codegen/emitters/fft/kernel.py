@@ -60,13 +60,17 @@ def fourier_kernel(
 
 
 class _FftEmitter:
+    """Emits one kernel; `build` returns it."""
+
     def __init__(
         self, name: str, target: Target, type: ScalarType, transform: Transform, sign: int, scale: float
     ) -> None:
         self.builder = builder = kernel_builder(name, target)
         self.type, self.transform, self.sign, self.scale = type, transform, sign, scale
         self.tables: list[Array] = []
+        """The tables of twiddle factors, which form the buffer `twiddles`."""
         self.count = 0
+        """Numbers in the tables so far."""
         lanes = transform.lanes
         self.width = min(builder.lanes(type), 1 << (lanes.size - 1).bit_length())
         tile = tile_shape(builder.vector_bytes, 2 * type.byte_size)
@@ -77,6 +81,7 @@ class _FftEmitter:
         self.groups = -(-lanes.size // self.width)
         self.radices = radices(transform.points.size) or (1,)
         points = transform.points.size
+        # half a spectrum of real numbers has one more point
         self.points_in = points + (transform.halves and sign > 0)
         self.points_out = points + (transform.halves and sign < 0)
         rows = transform.size // points

@@ -59,11 +59,12 @@ class _PackedGemm:
         builder, t = problem.builder, problem.type
         self.tile = tile = choose_tile(problem.region.target, builder, t, problem.rows, problem.columns)
         size = register_type(t).byte_size * (2 if t.is_complex else 1)
+        # the tiles of a block along rows (MC / MR) and along columns (NC / NR)
         self.mc_tiles = balanced(-(-problem.rows // tile.rows), max(1, MC_ROWS // tile.rows))
         self.nc_tiles = balanced(-(-problem.columns // tile.columns), max(1, NC_BYTES // size // tile.columns))
-        most = CONTRACTION_BLOCK_TERMS // 2 if rows_are_contiguous else CONTRACTION_BLOCK_TERMS
-        self.kc_inner = balanced(problem.inner, most)
-        self.kc_outer = balanced(problem.outer, max(1, most // problem.inner))
+        kc = CONTRACTION_BLOCK_TERMS // 2 if rows_are_contiguous else CONTRACTION_BLOCK_TERMS
+        self.kc_inner = balanced(problem.inner, kc)
+        self.kc_outer = balanced(problem.outer, max(1, kc // problem.inner))
         terms = self.kc_inner * self.kc_outer
         plain_size = register_type(t).byte_size
         registers = tile_shape(builder.vector_bytes, plain_size)
@@ -77,31 +78,31 @@ class _PackedGemm:
         self.panel_size = padded_terms * tile.columns
         self.right = ScratchArray(builder, "right", t, self.panel_size * self.nc_tiles)
         transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
-        self.column_pitch, self.loaded_columns = (
-            column_pitch,
-            ScratchArray(builder, "columns", t, tile.columns * column_pitch) if transposes else None,
-        )
+        self.column_pitch = column_pitch
+        self.loaded_columns: ScratchArray | None = None
         """The columns of a panel with contiguous terms, as loaded; a transposition packs them."""
+        if transposes:
+            self.loaded_columns = ScratchArray(builder, "columns", t, tile.columns * column_pitch)
         self.blocks = -(-problem.outer // self.kc_outer), -(-problem.inner // self.kc_inner)
         self.width = tile.columns * self.nc_tiles
-        has_several_blocks = self.blocks != (1, 1)
-        self.sums = (
-            ScratchArray(builder, "sums", t, self.mc_tiles * tile.rows * self.width) if has_several_blocks else None
-        )
+        self.sums: ScratchArray | None = None
+        """The sums of a block of the result, if they are accumulated over several blocks of terms."""
+        if self.blocks != (1, 1):
+            self.sums = ScratchArray(builder, "sums", t, self.mc_tiles * tile.rows * self.width)
 
     def kernel(self) -> tuple[Kernel, int]:
         problem, builder, tile = self.problem, self.builder, self.tile
         tiles = -(-problem.rows // tile.rows), -(-problem.columns // tile.columns)
         row_blocks, column_blocks = -(-tiles[0] // self.mc_tiles), -(-tiles[1] // self.nc_tiles)
         with builder.loop(problem.batches * row_blocks * column_blocks, AxisKind.PARALLEL) as task:
-            batch, tile_row, tile_column = delinear(builder, task, (problem.batches, row_blocks, column_blocks))
+            batch, block_row, block_column = delinear(builder, task, (problem.batches, row_blocks, column_blocks))
             block = _ResultBlock(
                 self,
                 batch,
-                tile_row * (self.mc_tiles * tile.rows),
-                tile_column * self.width,
-                block_extent(builder, tile_row * self.mc_tiles, tiles[0], self.mc_tiles),
-                block_extent(builder, tile_column * self.nc_tiles, tiles[1], self.nc_tiles),
+                block_row * (self.mc_tiles * tile.rows),
+                block_column * self.width,
+                block_extent(builder, block_row * self.mc_tiles, tiles[0], self.mc_tiles),
+                block_extent(builder, block_column * self.nc_tiles, tiles[1], self.nc_tiles),
             )
             rows = block.row, self.mc_tiles * tile.rows
             condition = problem.fast_path_condition(batch, rows, (block.column, self.width))
