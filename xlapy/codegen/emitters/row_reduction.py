@@ -73,10 +73,10 @@ def plan_row_reduction(results: Sequence[Instruction], instructions: Sequence[In
     instructions: those of the region, operands before users.
     """
     reductions = [i for i in instructions if i.op is opcodes.REDUCE]
-    spaces = {domain_of_reduction(r) for r in reductions}
-    if len(spaces) != 1 or (len(reductions) == 1 and list(results) == reductions):
+    domains = {domain_of_reduction(r) for r in reductions}
+    if len(domains) != 1 or (len(reductions) == 1 and list(results) == reductions):
         return None
-    (domain,) = spaces
+    (domain,) = domains
     if domain.length == 1:
         return None
     members = [i for i in instructions if i.op is not opcodes.TUPLE]
