@@ -39,11 +39,11 @@ entry:
 try:
   %before = atomicrmw xchg ptr %lock, i64 1 acquire, align 8
   %taken = icmp ne i64 %before, 0
-  br i1 %taken, label %turn, label %is_allocated
-turn:
+  br i1 %taken, label %wait, label %acquired
+wait:
   %yielded = call i32 @sched_yield()
   br label %try
-is_allocated:
+acquired:
   ret void
 }}
 
