@@ -1,4 +1,7 @@
-"""Expansions: operations written by simpler ones, family by family. Importing it registers those of all families."""
+"""Expansions of operations into simpler ones, one module for each family of operations.
+
+Importing the package registers the expansions of all families in `EXPANSIONS`.
+"""
 
 from xlapy.passes.expand import (
     contraction,

@@ -1,6 +1,5 @@
-"""Expansions of contractions: dots in groups, dots of scaled blocks.
+"""Expansions of contractions: ragged dots and scaled dots.
 
-Must not know: which platform needs them.
 Source: ScaledDot of the specification; `chlo.ragged_dot` of StableHLO.
 """
 
@@ -47,7 +46,7 @@ def _dot(write: Writer, lhs: Instruction, rhs: Instruction, attrs: DotAttributes
 
 @EXPANSIONS.rule(opcodes.SCALED_DOT)
 def scaled_dot(write: Writer, instruction: Instruction) -> Instruction:
-    """A dot of the operands times their scales, each repeated along its block."""
+    """A dot of the operands multiplied by their scales, each broadcast along its block."""
     _require_static(instruction)
     lhs, rhs, lhs_scale, rhs_scale = instruction.operands
     t = _product_type(instruction)
@@ -56,7 +55,7 @@ def scaled_dot(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _product_type(instruction: Instruction) -> PrimitiveType:
-    """The type that scaled elements are rounded to: that of the result where it is no narrower than the operands."""
+    """Returns the type to which scaled elements are rounded: the result's, if it is not narrower than the operands."""
     types = [operand.shape.element_type for operand in instruction.operands]
     t = instruction.shape.element_type
     if t.is_complex or (t.is_floating and t.bits >= F32.bits):
@@ -67,9 +66,10 @@ def _product_type(instruction: Instruction) -> PrimitiveType:
 
 
 def _scaled(write: Writer, operand: Instruction, scale: Instruction, t: PrimitiveType) -> Instruction:
-    """The operand times its scale, computed in f32 at least; a bf16 scale of one element may mean that it has none.
+    """Returns the operand times its scale; a bf16 scale of one element may mean that the operand has no scale.
 
-    In f64 for f8e8m0fnu, whose smallest number is a denormal in f32, which a platform may take for 0.
+    Computes in f32 at least, and in f64 for scales of f8e8m0fnu, whose smallest number is denormal in f32 and may be
+    flushed to 0.
     """
     shape, blocks = operand.shape, scale.shape
     wide = F64 if blocks.element_type is F8E8M0FNU and t is F32 else wide_type(t)
@@ -88,7 +88,7 @@ def _scaled(write: Writer, operand: Instruction, scale: Instruction, t: Primitiv
 
 @EXPANSIONS.rule(opcodes.RAGGED_DOT)
 def ragged_dot(write: Writer, instruction: Instruction) -> Instruction:
-    """A dot of everything with everything, of which the elements are kept that meet their own group."""
+    """A dot of all elements, in which those are zero that do not belong to their group."""
     _require_static(instruction)
     attrs: RaggedDotAttributes = instruction.attributes_as(RaggedDotAttributes)
     group_sizes = instruction.operands[2]
@@ -105,7 +105,7 @@ def ragged_dot(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _owners(write: Writer, group_sizes: Instruction, size: int) -> Instruction:
-    """s32[..., size]: the group that each index of the ragged dimension falls in; the number of groups: in none."""
+    """Returns s32[..., size], the group of each index of the ragged dimension; the group count for an index in none."""
     sizes = write.convert(group_sizes, S64)
     *leading, count = sizes.shape.dimensions
     rank = len(leading)
@@ -123,30 +123,30 @@ def _owners(write: Writer, group_sizes: Instruction, size: int) -> Instruction:
     return reduce_dimensions(write, opcodes.ADD, write.convert(passed, S32), [rank + 1])
 
 
-def _is_owned(
+def _compare_owner(
     write: Writer,
     owners: Instruction,
-    places: Sequence[int],
+    dimensions: Sequence[int],
     shape: Shape,
     direction: ComparisonDirection,
     group: Instruction,
 ) -> Instruction:
-    """How the owner of each element of an array compares with a group; `places` are the dimensions of the owners."""
+    """Compares the owner of each element with a group. dimensions: of the array, those that the owners have."""
     numbers = shape.with_element_type(S32)
-    return compare(write, write.broadcast(owners, numbers, places), group, direction)
+    return compare(write, write.broadcast(owners, numbers, dimensions), group, direction)
 
 
-def _own_dimensions(owners: Instruction, attrs: RaggedDotAttributes, rank: int) -> list[int]:
-    """The dimensions of lhs, which has a rank, that the owners list."""
+def _owner_dimensions_of_lhs(owners: Instruction, attrs: RaggedDotAttributes, rank: int) -> list[int]:
+    """Returns the dimensions of lhs, an array of the given rank, that correspond to those of the owners."""
     return list((*group_prefix(attrs, rank), *attrs.lhs_ragged_dims)[-owners.shape.rank :])
 
 
-def _places_in_result(owners: Instruction, attrs: RaggedDotAttributes, rank: int) -> list[int]:
+def _owner_dimensions_of_result(owners: Instruction, attrs: RaggedDotAttributes, rank: int) -> list[int]:
     order = [*attrs.lhs_batch_dims, *attrs.lhs_free_dims(rank)]
-    return [order.index(d) for d in _own_dimensions(owners, attrs, rank)]
+    return [order.index(d) for d in _owner_dimensions_of_lhs(owners, attrs, rank)]
 
 
-def _plain(attrs: RaggedDotAttributes) -> DotAttributes:
+def _dot_attributes(attrs: RaggedDotAttributes) -> DotAttributes:
     return DotAttributes.make(
         lhs_batch_dims=attrs.lhs_batch_dims,
         lhs_contracting_dims=attrs.lhs_contracting_dims,
@@ -156,32 +156,32 @@ def _plain(attrs: RaggedDotAttributes) -> DotAttributes:
     )
 
 
-def _kept(write: Writer, condition: Instruction, values: Instruction) -> Instruction:
+def _or_zero(write: Writer, condition: Instruction, values: Instruction) -> Instruction:
     return write.add(opcodes.SELECT, condition, values, write.splat(0, values.shape))
 
 
 def _ragged_free(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
-    """`[b,m,k] [g,b,k,n] -> [b,m,g,n]`, of which each row keeps its own group; the sum over groups has one term."""
+    """`[b,m,k] [g,b,k,n] -> [b,m,g,n]`, in which each row keeps its own group, reduced over the groups."""
     (lhs, rhs, _), attrs, t = (
         instruction.operands,
         instruction.attributes_as(RaggedDotAttributes),
         instruction.shape.element_type,
     )
     rank = lhs.shape.rank
-    sums = _dot(write, lhs, rhs, _plain(attrs), t)
+    sums = _dot(write, lhs, rhs, _dot_attributes(attrs), t)
     axis = rank - len(attrs.lhs_contracting_dims) + attrs.rhs_free_dims(rhs.shape.rank).index(attrs.rhs_group_dims[0])
     group = iota(write, sums.shape.with_element_type(S32), axis)
-    places = _places_in_result(owners, attrs, rank)
-    own = _is_owned(write, owners, places, sums.shape, ComparisonDirection.EQ, group)
-    return reduce_dimensions(write, opcodes.OR if t is PRED else opcodes.ADD, _kept(write, own, sums), [axis])
+    dimensions = _owner_dimensions_of_result(owners, attrs, rank)
+    own = _compare_owner(write, owners, dimensions, sums.shape, ComparisonDirection.EQ, group)
+    return reduce_dimensions(write, opcodes.OR if t is PRED else opcodes.ADD, _or_zero(write, own, sums), [axis])
 
 
 def _ragged_contracting(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
-    """`[g,b,m,k] [g,b,k,n] -> [g,b,m,n]` of operands repeated for each group, 0 where that does not own them."""
+    """`[g,b,m,k] [g,b,k,n] -> [g,b,m,n]` of operands broadcast to all groups, 0 where the group does not own them."""
     (lhs, rhs, _), attrs = instruction.operands, instruction.attributes_as(RaggedDotAttributes)
     pairs = dict(zip(attrs.lhs_batch_dims, attrs.rhs_batch_dims, strict=True))
     pairs |= dict(zip(attrs.lhs_contracting_dims, attrs.rhs_contracting_dims, strict=True))
-    own = _own_dimensions(owners, attrs, lhs.shape.rank)
+    own = _owner_dimensions_of_lhs(owners, attrs, lhs.shape.rank)
     left = _by_group(write, lhs, owners, own, count)
     right = _by_group(write, rhs, owners, [pairs[d] for d in own], count)
     shifted = DotAttributes.make(
@@ -197,18 +197,18 @@ def _ragged_contracting(write: Writer, instruction: Instruction, owners: Instruc
 def _by_group(
     write: Writer, operand: Instruction, owners: Instruction, dimensions: Sequence[int], count: int
 ) -> Instruction:
-    """The operand, once for each group in a new first dimension, 0 where another group owns an element."""
+    """Broadcasts an operand along a new first dimension of groups, with 0 where another group owns the element."""
     shape = Shape.array(operand.shape.element_type, (count, *operand.shape.dimensions))
     repeated = write.broadcast(operand, shape, range(1, shape.rank))
     group = iota(write, shape.with_element_type(S32), 0)
-    places = [d + 1 for d in dimensions]
-    return _kept(write, _is_owned(write, owners, places, shape, ComparisonDirection.EQ, group), repeated)
+    shifted = [d + 1 for d in dimensions]
+    return _or_zero(write, _compare_owner(write, owners, shifted, shape, ComparisonDirection.EQ, group), repeated)
 
 
 def _ragged_batch(write: Writer, instruction: Instruction, owners: Instruction, count: int) -> Instruction:
     """`[b,m,k] [b,k,n] -> [b,m,n]`, 0 for batches that no group covers."""
     (lhs, rhs, _), attrs = instruction.operands, instruction.attributes_as(RaggedDotAttributes)
-    sums = _dot(write, lhs, rhs, _plain(attrs), instruction.shape.element_type)
+    sums = _dot(write, lhs, rhs, _dot_attributes(attrs), instruction.shape.element_type)
     groups = write.splat(count, sums.shape.with_element_type(S32))
-    places = _places_in_result(owners, attrs, lhs.shape.rank)
-    return _kept(write, _is_owned(write, owners, places, sums.shape, ComparisonDirection.LT, groups), sums)
+    dimensions = _owner_dimensions_of_result(owners, attrs, lhs.shape.rank)
+    return _or_zero(write, _compare_owner(write, owners, dimensions, sums.shape, ComparisonDirection.LT, groups), sums)

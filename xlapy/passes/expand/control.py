@@ -1,7 +1,4 @@
-"""Expansions of asynchronous execution.
-
-Must not know: which platform needs them.
-"""
+"""Expansion of asynchronous calls into synchronous ones."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ EXPANSIONS.refuse(
 
 @EXPANSIONS.rule(opcodes.ASYNC_DONE)
 def async_done(write: Writer, instruction: Instruction) -> Instruction:
-    """A call of what the chain started, on the thread that waits for it, with all operands that the chain binds."""
+    """A synchronous call, with all operands of the chain, on the thread of the done."""
     chain = chain_of(instruction)
     operands = [*chain[0].operands, *(operand for update in chain[1:] for operand in update.operands[1:])]
     (called,) = chain[0].computations
@@ -32,7 +29,7 @@ def async_done(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _on_thread(called: Computation, caller: Computation) -> Computation:
-    """The computation on the thread of its caller, with all that it calls: itself, or a copy."""
+    """Returns the computation if it runs on the caller's thread, else a copy of it and its callees that does."""
     module = caller.module
     assert module is not None
     if called.execution_thread == caller.execution_thread:

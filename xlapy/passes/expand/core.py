@@ -1,11 +1,11 @@
-"""The table of expansions: what an operation is in terms of simpler ones.
+"""The table of expansions: rules that write an operation as simpler operations.
 
-Owns: the table and the form of a rule. Must not know: which operations a platform lacks (`expand`).
+A rule is `rule(write, instruction) -> replacement`. It writes instructions with `write` and returns the one with the
+value of `instruction`, of the same dimensions and element type. It may add computations to the module. It must not use
+the op that it expands; ops that have expansions themselves are allowed. For a form of the op without expansion it
+raises `UnsupportedError` before it writes anything, and the instruction stays.
 
-A rule is `rule(write, instruction) -> replacement`: it writes instructions with `write` and returns the one whose value
-is that of `instruction`, of the same dimensions and element type. It may call computations that it adds to the module,
-and must not use the op that it expands; ops that are expanded themselves are allowed. For a form of the op that has no
-expansion it raises `UnsupportedError`, before it writes anything: the instruction stays.
+Responsible for the table and the form of a rule. Does not depend on which operations a platform lacks (`expand.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ EXPANSIONS: Rules[ExpansionRule] = Rules("expansions")
 
 
 def wide_type(element_type: PrimitiveType) -> PrimitiveType:
-    """The type that an expansion of several steps computes in: f32 for floats narrower than it, which would round, and
-    those without infinities overflow to NaN, at every step."""
+    """Returns the type in which an expansion of several steps computes: f32 for narrower floats, else the type itself.
+
+    Narrower floats would round at every step, and those without infinities would overflow to NaN.
+    """
     return F32 if element_type.is_floating and element_type.bits < F32.bits else element_type

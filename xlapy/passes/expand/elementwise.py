@@ -1,7 +1,4 @@
-"""Expansions of elementwise operations.
-
-Must not know: which platform needs them.
-"""
+"""Expansions of elementwise operations."""
 
 from __future__ import annotations
 

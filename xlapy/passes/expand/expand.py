@@ -1,6 +1,6 @@
-"""The pass that writes operations by simpler ones.
+"""The pass that expands operations into simpler ones.
 
-Owns: which operations are expanded, the order of expansion. Must not know: any particular expansion.
+Responsible for which operations are expanded, and in which order. Does not depend on any particular expansion.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from xlapy.passes.expand import EXPANSIONS
 from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 PLATFORMS: dict[str, frozenset[OpDef]] = {"interpreter": frozenset(INTERPRETER)}
-"""The operations that each platform runs, by its name."""
+"""Maps the name of each platform to the operations that it implements."""
 
-_DEEPEST = 50
+_MAX_EXPANSION_DEPTH = 50
+"""If expansions of expansions nest deeper, an expansion is assumed to lead back to its own operation."""
 
 
 @dataclass(frozen=True)
 class Expand:
-    """Writes operations by simpler ones: those named, or all that a platform lacks.
+    """Expands the named operations, or all that a platform lacks, into simpler ones.
 
-    ops: names of operations joined by +, or `all` for every one that has an expansion. platform: where the module is to
-    run, if no operations are named; runs: the operations that run there, for platforms without a name here. Operations
-    without an expansion, in general or in the form they have, stay as they are.
+    ops: names of operations joined by +, or `all` for all with an expansion. platform: the platform that is to run the
+    module, if no operations are named; runs: the operations that it implements, for a platform without a name here.
+    Operations without an expansion, or in a form without one, stay as they are.
     """
 
     name: ClassVar[str] = "expand"
@@ -47,7 +48,7 @@ class Expand:
                 raise InvalidArgumentError(f"{name} has no expansion: {_reason(lookup(name))}")
 
     def chosen(self) -> frozenset[OpDef]:
-        """The operations that are expanded."""
+        """Returns the operations that are expanded."""
         if "all" in self.ops:
             return frozenset(EXPANSIONS)
         if self.ops:
@@ -56,16 +57,16 @@ class Expand:
         return frozenset(op for op in EXPANSIONS if op not in runs)
 
     def run(self, module: Module) -> bool:
-        """`PassError` if an expansion leads back to what it expands.
+        """Expands the module. Raises `PassError` if an expansion leads back to the operation that it expands.
 
-        An expansion may add computations, and may make others editable, which are then expanded too.
+        An expansion may add computations and make others editable; these are expanded too.
         """
         chosen = self.chosen()
         changed = False
         done: set[Computation] = set()
         while pending := [c for c in editable_computations(module) if c not in done]:
             for computation in pending:
-                if computation.module is not None:  # else it went with its last caller
+                if computation.module is not None:  # else it was removed with its last caller
                     changed |= _expand_computation(computation, chosen)
             done.update(pending)
         return update_schedule(module, changed)
@@ -76,9 +77,9 @@ def _expand_computation(computation: Computation, chosen: frozenset[OpDef]) -> b
     changed = False
     while pending:
         instruction, depth = pending.pop()
-        if instruction.parent is None:  # part of what was expanded with another one
+        if instruction.parent is None:  # was expanded together with another one
             continue
-        if depth > _DEEPEST:
+        if depth > _MAX_EXPANSION_DEPTH:
             raise PassError(f"expansions of {instruction.op.name} lead back to it: {depth} inside each other")
         made = _expand(instruction)
         changed |= bool(made)
@@ -87,11 +88,11 @@ def _expand_computation(computation: Computation, chosen: frozenset[OpDef]) -> b
 
 
 def _expand(instruction: Instruction) -> list[Instruction]:
-    """Replaces an instruction by its expansion; the instructions made, none if it has no expansion in this form."""
+    """Replaces an instruction by its expansion; returns the new instructions, none if this form has no expansion."""
     write = Writer(instruction)
     try:
         replacement = EXPANSIONS.find(instruction.op)(write, instruction)
-        if replacement not in write.created:  # what was there before must not take over anything
+        if replacement not in write.created:  # an existing instruction must not inherit annotations
             replacement = write.add(opcodes.COPY, replacement)
         replace_with_new(instruction, replacement)
     except UnsupportedError:
@@ -102,4 +103,4 @@ def _expand(instruction: Instruction) -> list[Instruction]:
 
 
 def _reason(op: OpDef) -> str:
-    return EXPANSIONS.refusals.get(op, "it is not written by simpler operations")
+    return EXPANSIONS.refusals.get(op, "it cannot be expressed by simpler operations")

@@ -1,6 +1,6 @@
-"""Fourier transforms along the last dimension, by products with small matrices of roots of unity.
+"""Fourier transforms along the last dimension, as products with small matrices of roots of unity.
 
-Owns: how a length is split. Must not know: the kinds of the op fft, its dimensions.
+Responsible for how a length is factored. Does not depend on the types of the op fft or on its dimensions.
 Source: Cooley and Tukey (1965) for lengths with small factors, Bluestein (1970) for those with large prime factors.
 
 A length n = p q is p transforms of length q after q transforms of length p: with j = j1 q + j2 and k = k1 + p k2 the
@@ -21,21 +21,21 @@ from xlapy.opcodes.contraction import DotAttributes
 from xlapy.passes.expand.blocks import array_constant, concatenate, slice_dimension
 from xlapy.passes.rewrite import Writer
 
-_LARGEST_MATRIX = 32
-"""The length up to which a transform is one product with a matrix."""
-_LARGEST_PRIME = 128
-"""The same for prime lengths: a matrix costs less than a convolution."""
+_MAX_MATRIX_LENGTH = 32
+"""Transforms of at most this length are one product with a matrix."""
+_MAX_PRIME_MATRIX_LENGTH = 128
+"""The same for prime lengths and factors, for which the alternative is a convolution."""
 
 
 def transformed(write: Writer, operand: Instruction, inverse: bool = False) -> Instruction:
-    """The transform along the last dimension of complex elements; an inverse one is divided by the length."""
+    """Writes the transform of complex elements along the last dimension; an inverse one is divided by the length."""
     length = operand.shape.dimensions[-1]
     result = _transform(write, operand, 1 if inverse else -1)
     return times(write, result, np.asarray(1 / length)) if inverse else result
 
 
 def _transform(write: Writer, operand: Instruction, sign: int) -> Instruction:
-    """Sums of elements j times exp(sign 2 pi i j k / n)."""
+    """Writes the sums over j of element j times exp(sign 2 pi i j k / n)."""
     length = operand.shape.dimensions[-1]
     if length == 1:
         return operand
@@ -46,13 +46,13 @@ def _transform(write: Writer, operand: Instruction, sign: int) -> Instruction:
 
 
 def _factor(length: int) -> int:
-    """The length of the matrices to begin with: the length itself if it is short, 0 if it has a large prime factor."""
-    if length <= _LARGEST_MATRIX:
+    """Returns the length of the first matrices: the length itself if it is short, 0 if it has a large prime factor."""
+    if length <= _MAX_MATRIX_LENGTH:
         return length
-    for factor in range(_LARGEST_MATRIX, 1, -1):
+    for factor in range(_MAX_MATRIX_LENGTH, 1, -1):
         if length % factor == 0:
             return factor
-    return next((f for f in range(_LARGEST_MATRIX + 1, _LARGEST_PRIME + 1) if length % f == 0), 0)
+    return next((f for f in range(_MAX_MATRIX_LENGTH + 1, _MAX_PRIME_MATRIX_LENGTH + 1) if length % f == 0), 0)
 
 
 def _roots(numerators: Array, denominator: int, sign: int) -> Array:
@@ -61,12 +61,12 @@ def _roots(numerators: Array, denominator: int, sign: int) -> Array:
 
 
 def _constant(write: Writer, operand: Instruction, values: Array) -> Instruction:
-    """Numbers in the type of the operand's elements."""
+    """Writes a constant with the element type of the operand."""
     return array_constant(write, values.astype(operand.shape.dtype))
 
 
 def times(write: Writer, operand: Instruction, factors: Array) -> Instruction:
-    """The operand times numbers for its last dimensions."""
+    """Writes the operand times constant factors along its last dimensions."""
     rank = operand.shape.rank
     constant = _constant(write, operand, factors)
     spread = write.broadcast(constant, operand.shape, range(rank - factors.ndim, rank))
@@ -74,7 +74,7 @@ def times(write: Writer, operand: Instruction, factors: Array) -> Instruction:
 
 
 def _matrix(write: Writer, operand: Instruction, dimension: int, sign: int) -> Instruction:
-    """The transform of a dimension, which becomes the last one."""
+    """Writes the transform of a dimension as a product with a matrix; the dimension becomes the last one."""
     length = operand.shape.dimensions[dimension]
     places = np.arange(length)
     roots = _constant(write, operand, _roots(np.outer(places, places), length, sign))
@@ -87,7 +87,7 @@ def _matrix(write: Writer, operand: Instruction, dimension: int, sign: int) -> I
 
 
 def _split(write: Writer, operand: Instruction, factor: int, sign: int) -> Instruction:
-    """Transforms of length `factor`, roots that join them, transforms of the rest of the length."""
+    """Writes transforms of length `factor`, twiddle factors, and transforms of the remaining length."""
     *leading, length = operand.shape.dimensions
     rank, rest = len(leading), length // factor
     table = write.reshape(operand, operand.shape.with_dimensions((*leading, factor, rest)))
@@ -99,7 +99,7 @@ def _split(write: Writer, operand: Instruction, factor: int, sign: int) -> Instr
 
 
 def _convolution(write: Writer, operand: Instruction, sign: int) -> Instruction:
-    """With j k = (j^2 + k^2 - (k - j)^2) / 2 a transform is a convolution, done at a power of two."""
+    """Writes a transform as a convolution of a power-of-two length, as j k = (j^2 + k^2 - (k - j)^2) / 2."""
     *leading, length = operand.shape.dimensions
     size = 1 << (2 * length - 2).bit_length()
     chirp, kernel = chirp_of(length, size, sign)
@@ -111,7 +111,7 @@ def _convolution(write: Writer, operand: Instruction, sign: int) -> Instruction:
 
 
 def chirp_of(length: int, size: int, sign: int) -> tuple[Array, Array]:
-    """The roots exp(sign pi i j^2 / length), and their conjugates around the ends of `size` numbers."""
+    """Returns the chirp exp(sign pi i j^2 / length), and its conjugates at both ends of an array of `size` numbers."""
     squares = np.arange(length, dtype=np.int64) ** 2
     chirp = _roots(squares, 2 * length, sign)
     kernel = np.zeros(size, np.complex128)

@@ -1,7 +1,6 @@
 """Expansions of matrix factorization and solution, and of Fourier transforms.
 
-Matrices are computed in f64 or c128, row by row or column by column, in a loop; batches go through it together.
-Must not know: which platform needs them.
+Matrices are computed in f64 or c128, row by row or column by column, in a loop over all batches at once.
 Source: Cholesky, TriangularSolve, Fft of the specification.
 """
 
@@ -63,7 +62,7 @@ def _adjoint(write: Writer, matrices: Instruction) -> Instruction:
 
 
 def _product(write: Writer, left: Instruction, right: Instruction) -> Instruction:
-    """Products of matrices, batch by batch."""
+    """Writes batched products of matrices."""
     rank = left.shape.rank
     batch = tuple(range(rank - 2))
     attributes = DotAttributes.make(
@@ -77,13 +76,13 @@ def _product(write: Writer, left: Instruction, right: Instruction) -> Instructio
 
 
 def _indices(write: Writer, matrices: Instruction, dimension: int) -> Instruction:
-    """The row (-2) or column (-1) of each element."""
+    """Writes the row index (dimension -2) or column index (-1) of each element."""
     shape = matrices.shape
     return iota(write, shape.with_element_type(S32), shape.rank + dimension)
 
 
-def _spread(write: Writer, columns: Instruction, like: Instruction) -> Instruction:
-    """What has a size of 1 in some dimensions, repeated along them."""
+def _broadcast_to(write: Writer, columns: Instruction, like: Instruction) -> Instruction:
+    """Broadcasts an array along its dimensions of size 1 to the shape of another array."""
     dimensions = [d for d, size in enumerate(columns.shape.dimensions) if size == like.shape.dimensions[d]]
     kept = columns.shape.with_dimensions([columns.shape.dimensions[d] for d in dimensions])
     target = like.shape.with_element_type(columns.shape.element_type)
@@ -92,7 +91,7 @@ def _spread(write: Writer, columns: Instruction, like: Instruction) -> Instructi
 
 @EXPANSIONS.rule(opcodes.CHOLESKY)
 def cholesky(write: Writer, instruction: Instruction) -> Instruction:
-    """Column after column: what those to the left do not explain, over the root of its element on the diagonal."""
+    """Column by column: subtracts the product with the columns so far, and divides by the root of the diagonal."""
     _require_static(instruction)
     (operand,), lower = instruction.operands, instruction.attributes_as(CholeskyAttributes).lower
     if not operand.shape.size:
@@ -105,12 +104,12 @@ def cholesky(write: Writer, instruction: Instruction) -> Instruction:
     state = [write.splat(0, a.shape), a, definite]
     factor, _, definite = counted_loop(write, size, state, _next_column, "cholesky")
     nan = write.splat(float("nan"), a.shape)
-    factor = write.add(opcodes.SELECT, _spread(write, definite, factor), factor, nan)
+    factor = write.add(opcodes.SELECT, _broadcast_to(write, definite, factor), factor, nan)
     return write.convert(factor if lower else _adjoint(write, factor), instruction.shape.element_type)
 
 
 def _next_column(write: Writer, number: Instruction, state: list[Instruction]) -> Sequence[Instruction]:
-    """Writes one column of the factor, the first of the state; then come the matrices and whether they are definite."""
+    """Writes one iteration, of one column. The state is (factor, matrices, whether they are positive definite)."""
     factor, a, definite = state
     row, column = factor.shape.rank - 2, factor.shape.rank - 1
     known = _adjoint(write, slice_at_index(write, factor, number, row))
@@ -120,20 +119,20 @@ def _next_column(write: Writer, number: Instruction, state: list[Instruction]) -
         pivot = write.add(opcodes.REAL, pivot)
     is_definite = compare(write, pivot, write.splat(0, pivot.shape), ComparisonDirection.GT)
     root = write.convert(write.add(opcodes.SQRT, pivot), rest.shape.element_type)
-    scaled = write.add(opcodes.DIVIDE, rest, _spread(write, root, rest))
+    scaled = write.add(opcodes.DIVIDE, rest, _broadcast_to(write, root, rest))
     rows = _indices(write, rest, -2)
     place = write.broadcast(write.convert(number, S32), rows.shape)
     below = write.add(
         opcodes.SELECT, compare(write, rows, place, ComparisonDirection.GT), scaled, write.splat(0, rest.shape)
     )
     on = compare(write, rows, place, ComparisonDirection.EQ)
-    written = write.add(opcodes.SELECT, on, _spread(write, root, rest), below)
+    written = write.add(opcodes.SELECT, on, _broadcast_to(write, root, rest), below)
     return update_at_index(write, factor, written, number, column), a, write.add(opcodes.AND, definite, is_definite)
 
 
 @EXPANSIONS.rule(opcodes.TRIANGULAR_SOLVE)
 def triangular_solve(write: Writer, instruction: Instruction) -> Instruction:
-    """Row by row, from the row of the triangle with one element to the full one."""
+    """Substitution, row by row, from the row of the triangle with one element to the full one."""
     _require_static(instruction)
     (a, b), attributes = instruction.operands, instruction.attributes_as(TriangularSolveAttributes)
     if not b.shape.size:
@@ -150,7 +149,7 @@ def triangular_solve(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _substituted(write: Writer, a: Instruction, b: Instruction, lower: bool, unit_diagonal: bool) -> Instruction:
-    """x with a x = b. What is not to be read of `a` is 0, as the rows of x are that are not solved yet."""
+    """Returns x with a x = b. Elements of `a` outside of the triangle, and rows of x not yet solved, count as 0."""
     rows, columns = _indices(write, a, -2), _indices(write, a, -1)
     side = ComparisonDirection.GT if lower else ComparisonDirection.LT
     zeros = write.splat(0, a.shape)
@@ -163,11 +162,11 @@ def _substituted(write: Writer, a: Instruction, b: Instruction, lower: bool, uni
         place = (
             number if lower else into.add(opcodes.SUBTRACT, into.scalar(size - 1, number.shape.element_type), number)
         )
-        explained = _product(into, slice_at_index(into, triangle, place, row), x)
-        rest = into.add(opcodes.SUBTRACT, slice_at_index(into, b, place, row), explained)
+        product_so_far = _product(into, slice_at_index(into, triangle, place, row), x)
+        rest = into.add(opcodes.SUBTRACT, slice_at_index(into, b, place, row), product_so_far)
         if not unit_diagonal:
             pivot = slice_at_index(into, slice_at_index(into, a, place, row), place, row + 1)
-            rest = into.add(opcodes.DIVIDE, rest, _spread(into, pivot, rest))
+            rest = into.add(opcodes.DIVIDE, rest, _broadcast_to(into, pivot, rest))
         return update_at_index(into, x, rest, place, row), triangle, a, b
 
     return counted_loop(write, size, [write.splat(0, b.shape), triangle, a, b], step, "triangular_solve")[0]
@@ -178,7 +177,7 @@ def _substituted(write: Writer, a: Instruction, b: Instruction, lower: bool, uni
 
 @EXPANSIONS.rule(opcodes.FFT)
 def fft(write: Writer, instruction: Instruction) -> Instruction:
-    """Dimension by dimension, real numbers as complex ones; half a spectrum is mirrored before it becomes real."""
+    """Transforms dimension by dimension. Real input becomes complex; a half spectrum is completed for real output."""
     _require_static(instruction)
     (operand,), shape, attributes = instruction.operands, instruction.shape, instruction.attributes_as(FftAttributes)
     if 0 in attributes.fft_length or not operand.shape.size:
@@ -197,7 +196,7 @@ def fft(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _along(write: Writer, operand: Instruction, dimensions: Sequence[int], inverse: bool) -> Instruction:
-    """Transforms of some dimensions, one after the other."""
+    """Writes the transforms of some dimensions, one after the other."""
     last = operand.shape.rank - 1
     for dimension in dimensions:
         order = list(range(last + 1))
@@ -210,7 +209,7 @@ def _along(write: Writer, operand: Instruction, dimensions: Sequence[int], inver
 
 
 def mirrored(write: Writer, half: Instruction, length: int) -> Instruction:
-    """The spectrum of real numbers from its first half: the other elements are the conjugates, backwards."""
+    """Completes the spectrum of real numbers from its first half by its conjugates in reverse order."""
     last = half.shape.rank - 1
     inner = slice_dimension(write, half, last, 1, (length + 1) // 2)
     if not inner.shape.size:

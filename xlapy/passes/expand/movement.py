@@ -1,7 +1,4 @@
-"""Expansions of operations that move elements.
-
-Must not know: which platform needs them.
-"""
+"""Expansions of data movement: shuffle, bitcast."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from xlapy.passes.rewrite import Writer
 
 @EXPANSIONS.rule(opcodes.SHUFFLE)
 def shuffle(write: Writer, instruction: Instruction) -> Instruction:
-    """A rotation swaps two slices of a dimension; a permutation gathers from the elements in a row."""
+    """A rotation is a concatenate of two slices of each dimension; a permutation is a gather from the flat array."""
     (operand,), attributes = instruction.operands, instruction.attributes_as(ShuffleAttributes)
     if instruction.shape.is_dynamic:
         raise UnsupportedError(
@@ -46,7 +43,7 @@ def shuffle(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _gathered(write: Writer, operand: Instruction, attributes: ShuffleAttributes) -> Instruction:
-    """The elements at the coordinates given for them, which are clamped, as places in the row of all elements."""
+    """Gathers the elements at clamped coordinates, converted to indices into the flat array."""
     sizes = operand.shape.dimensions
     assert attributes.indices is not None
     indices = attributes.indices.array.astype(np.int64)
@@ -73,7 +70,7 @@ def _gathered(write: Writer, operand: Instruction, attributes: ShuffleAttributes
 
 @EXPANSIONS.rule(opcodes.BITCAST)
 def bitcast(write: Writer, instruction: Instruction) -> Instruction:
-    """The elements in the order of the operand's layout, read as other elements, placed by the result's layout."""
+    """Transposes to the operand's memory order, reinterprets the elements, and transposes from the result's order."""
     (operand,), shape = instruction.operands, instruction.shape
     source = operand.shape
     if source.is_dynamic or shape.is_dynamic:

@@ -1,6 +1,5 @@
-"""Expansions of random bits and of rounding at random: integer arithmetic on all words at once.
+"""Expansions of random bits and stochastic rounding into integer arithmetic on arrays of words.
 
-Must not know: which platform needs them.
 Source: RngBitGenerator of the specification; Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3
 (SC 2011), with 20 and 10 rounds.
 """
@@ -30,7 +29,7 @@ EXPANSIONS.refuse("the state that it reads and moves on belongs to the device", 
 
 @EXPANSIONS.rule(opcodes.RNG)
 def rng(write: Writer, instruction: Instruction) -> Instruction:
-    """Random bits and arithmetic (`random_numbers`); dynamic dimensions have their bounds for sizes."""
+    """Random bits and arithmetic on them (`random_numbers.py`); dynamic dimensions get their bounds as sizes."""
     result = random_numbers(write, instruction)
     for dimension, bound in enumerate(instruction.shape.dimensions):
         if instruction.shape.dynamic_dimensions[dimension]:
@@ -45,7 +44,7 @@ _MASK = 2**_WORD - 1
 
 
 class _Words:
-    """Arithmetic modulo the width of the elements; an int is a constant of the other operand's shape."""
+    """Writes arithmetic on arrays of unsigned words; an int operand is a constant of the other operand's shape."""
 
     def __init__(self, write: Writer) -> None:
         self.write = write
@@ -62,7 +61,7 @@ class _Words:
         return self.apply(opcodes.XOR, left, right)
 
     def split(self, numbers: Instruction) -> tuple[Instruction, Instruction]:
-        """The lower and the upper half of u64 numbers, as u32 words."""
+        """Returns the lower and upper halves of u64 numbers as u32 words."""
         upper = self.apply(opcodes.SHIFT_RIGHT_LOGICAL, numbers, _WORD)
         lower = self.apply(opcodes.AND, numbers, _MASK)
         return self.write.convert(lower, U32), self.write.convert(upper, U32)
@@ -72,25 +71,25 @@ class _Words:
         return self.apply(opcodes.OR, self.write.convert(low, U64), upper)
 
     def rotate(self, word: Instruction, distance: int) -> Instruction:
-        """u32 words, rotated to the left."""
+        """Rotates u32 words to the left."""
         left = self.apply(opcodes.SHIFT_LEFT, word, distance)
         return self.apply(opcodes.OR, left, self.apply(opcodes.SHIFT_RIGHT_LOGICAL, word, _WORD - distance))
 
     def repeat(self, word: Instruction, like: Instruction) -> Instruction:
-        """A word of rank 0 beside each element of an array."""
+        """Broadcasts a scalar word to the dimensions of an array."""
         return self.write.broadcast(word, like.shape.with_element_type(word.shape.element_type))
 
     def entry(self, state: Instruction, index: int) -> Instruction:
-        """A word of the state, of rank 0."""
+        """Returns one word of the state as a scalar."""
         return self.write.reshape(slice_dimension(self.write, state, 0, index, index + 1), Shape.scalar(U64))
 
     def counters(self, first: Instruction, count: int) -> Instruction:
-        """u64[count]: consecutive numbers from `first` on, modulo 2^64."""
+        """Returns u64[count], consecutive numbers from `first` on, modulo 2^64."""
         places = iota(self.write, Shape.array(U64, (count,)), 0)
         return self.add(self.repeat(first, places), places)
 
-    def stacked(self, words: Sequence[Instruction]) -> Instruction:
-        """Vectors side by side: the first elements of all, then the second ones, in one vector."""
+    def interleaved(self, words: Sequence[Instruction]) -> Instruction:
+        """Interleaves vectors: the first elements of all, then the second ones, and so on."""
         count = words[0].shape.dimensions[0]
         column = words[0].shape.with_dimensions((count, 1))
         table = concatenate(self.write, [self.write.reshape(word, column) for word in words], 1)
@@ -103,7 +102,7 @@ class _Words:
 
 @EXPANSIONS.rule(opcodes.RNG_BIT_GENERATOR)
 def rng_bit_generator(write: Writer, instruction: Instruction) -> Instruction:
-    """The rounds of Threefry or Philox (for the default too), written out; bit for bit what the interpreter makes."""
+    """The rounds of Threefry, or of Philox, also for the default algorithm; bit-equal to the interpreter's."""
     shape, state = instruction.shape, instruction.operands[0]
     bits = shape.tuple_shapes[1] if shape.is_tuple else shape
     _check_bits(bits, state.shape)
@@ -132,7 +131,7 @@ def _check_bits(bits: Shape, state: Shape) -> None:
 
 
 def _elements(write: Writer, words: Instruction, bits: Shape) -> Instruction:
-    """The lowest bits of each word, read as an element."""
+    """Reinterprets the lowest bits of each word as an element."""
     t = bits.element_type
     if t.is_integral:
         return write.convert(words, t)
@@ -149,10 +148,10 @@ _PARITY = 0x1BD11BDA
 def _three_fry(
     words: _Words, state: Instruction, dimensions: Sequence[int], bits: int
 ) -> tuple[Instruction, Instruction]:
-    """The next state and an array of words, u64 for elements of 64 bits, else u32.
+    """Returns the next state and an array of words, u64 for elements of 64 bits, else u32.
 
-    The two words of a block are one element of 64 bits; or neighbours in the first dimension of even size, or else in
-    the first of the largest ones, which then loses the last word.
+    The two words of a block form one element of 64 bits. For narrower elements they are adjacent in the first dimension
+    of even size or, if there is none, in the first of the largest dimensions, where the last word is dropped.
     """
     key, counter = words.entry(state, 0), words.entry(state, 1)
     if bits == 64:
@@ -179,7 +178,7 @@ def _three_fry(
 def _three_fry_blocks(
     words: _Words, key: Instruction, counter: Instruction, count: int
 ) -> tuple[Instruction, Instruction]:
-    """Both words, u32[count], of the blocks of so many counters."""
+    """Returns both words, u32[count] each, of the blocks of `count` consecutive counters."""
     first, second = words.split(words.counters(counter, count))
     low, high = words.split(key)
     keys = [words.repeat(word, first) for word in (low, high, words.xor(words.xor(low, high), _PARITY))]
@@ -201,9 +200,9 @@ _ROUNDS = 10
 
 
 def _philox(words: _Words, state: Instruction, dimensions: Sequence[int], bits: int) -> tuple[Instruction, Instruction]:
-    """The next state and an array of words, u64 for elements of 64 bits, else u32.
+    """Returns the next state and an array of words, u64 for elements of 64 bits, else u32.
 
-    The state is (key, lower and upper half of the counter), or without the upper half, for which the key stands then.
+    The state is (key, lower half of the counter, upper half); without the upper half, the key takes its place.
     """
     write, size = words.write, state.shape.dimensions[0]
     key, low = words.entry(state, 0), words.entry(state, 1)
@@ -213,21 +212,21 @@ def _philox(words: _Words, state: Instruction, dimensions: Sequence[int], bits: 
     rows = _philox_blocks(words, key, low, high, blocks)
     if bits == 64:
         rows = [words.join(rows[0], rows[1]), words.join(rows[2], rows[3])]
-    random = slice_dimension(write, words.stacked(rows), 0, 0, count)
+    random = slice_dimension(write, words.interleaved(rows), 0, 0, count)
     next_low = words.add(low, blocks)
     entries = [key, next_low, words.add(high, _carry(words, next_low, low))]
     return words.state(entries[:size]), write.reshape(random, random.shape.with_dimensions(dimensions))
 
 
 def _carry(words: _Words, total: Instruction, part: Instruction) -> Instruction:
-    """1 where a sum of u64 numbers went beyond 2^64, else 0."""
+    """Returns 1 where a sum of u64 numbers overflowed, else 0. part: one of the summands."""
     return words.write.convert(compare(words.write, total, part, ComparisonDirection.LT), U64)
 
 
 def _philox_blocks(
     words: _Words, key: Instruction, low: Instruction, high: Instruction, count: int
 ) -> list[Instruction]:
-    """The four words, u32[count] each, of the blocks of so many counters."""
+    """Returns the four words, u32[count] each, of the blocks of `count` consecutive counters."""
     lows = words.counters(low, count)
     highs = words.add(words.repeat(high, lows), _carry(words, lows, words.repeat(low, lows)))
     block = [*words.split(lows), *words.split(highs)]
@@ -249,7 +248,7 @@ def _philox_blocks(
     return block
 
 
-# -- rounding at random
+# -- stochastic rounding
 
 
 @EXPANSIONS.rule(opcodes.STOCHASTIC_CONVERT)
@@ -259,7 +258,7 @@ def stochastic_convert(write: Writer, instruction: Instruction) -> Instruction:
     target = instruction.shape.element_type
     if not (target.is_integral and target.is_signed):
         raise UnsupportedError(
-            f"numbers are rounded at random to signed integers, not to {instruction.shape.to_text(layout=False)}"
+            f"stochastic rounding is to signed integers, not to {instruction.shape.to_text(layout=False)}"
         )
     number = write.convert(operand, wide_type(operand.shape.element_type))
     size = write.add(opcodes.ABS, number)
@@ -276,9 +275,9 @@ def stochastic_convert(write: Writer, instruction: Instruction) -> Instruction:
 def _saturated(
     write: Writer, number: Instruction, whole: Instruction, up: Instruction, target: PrimitiveType
 ) -> Instruction:
-    """`whole + up` with the sign of `number`, or the limit that it reaches; in s32 for narrower targets.
+    """Returns `whole + up` with the sign of `number`, saturated; in s32 for narrower targets.
 
-    A sum that leaves the type is that of the lowest number, which it becomes when it is negated.
+    A sum that overflows is that of the least number, which negation turns it into.
     """
     t = target if target.bits >= S32.bits else S32
     low, high = -(2 ** (target.bits - 1)), 2 ** (target.bits - 1) - 1

@@ -1,8 +1,6 @@
-"""Numbers of an rng: bits of Philox from the counter of the run, and arithmetic that makes numbers of them.
+"""Expansion of rng: Philox bits from the counter of the execution, and arithmetic that turns them into numbers.
 
-Bit for bit what the interpreter makes, but for the rounding of logarithms and cosines in normal numbers.
-
-Must not know: which platform needs it.
+Results are bit-equal to the interpreter's, except for the rounding of logarithms and cosines in normal numbers.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ _STORAGE = {4: U4, 8: U8, 16: U16, 32: U32, 64: U64}
 
 
 def random_numbers(write: Writer, instruction: Instruction) -> Instruction:
-    """The numbers of an rng, of static shape.
+    """Writes the numbers of an rng, of static shape.
 
-    A word of Philox makes each element, of 64 bits for elements of 64 and else of 32; two make a normal number.
+    Each element takes one word, of 64 bits for elements of 64 bits and else of 32; a normal number takes two.
     """
     element_type = instruction.shape.element_type
     if element_type.is_floating and element_type.bits not in _STORAGE:
@@ -49,6 +47,8 @@ def random_numbers(write: Writer, instruction: Instruction) -> Instruction:
 
 
 class _Numbers:
+    """Writes the random numbers of one rng instruction."""
+
     def __init__(self, write: Writer, instruction: Instruction) -> None:
         self.write = write
         self.instruction = instruction
@@ -56,27 +56,27 @@ class _Numbers:
         self.element_type = instruction.shape.element_type
         self.bits = 64 if self.element_type.bits == 64 else 32
 
-    # -- arithmetic, in which a number of rank 0 stands beside each element
+    # -- arithmetic, in which scalars are broadcast
 
     def apply(self, op: OpDef, left: Instruction, right: Instruction | float) -> Instruction:
-        """left: an array, or a number if right is one too."""
+        """Writes a binary operation; `right` is broadcast to the shape of `left` if it is a scalar."""
         if not isinstance(right, Instruction):
             right = self.write.scalar(right, left.shape.element_type)
-        return self.write.add(op, left, self.beside(right, left))
+        return self.write.add(op, left, self.broadcast_like(right, left))
 
-    def beside(self, number: Instruction, array: Instruction) -> Instruction:
+    def broadcast_like(self, number: Instruction, array: Instruction) -> Instruction:
         if number.shape.rank == array.shape.rank:
             return number
         return self.write.broadcast(number, array.shape.with_element_type(number.shape.element_type))
 
     def spread(self, number: Instruction) -> Instruction:
-        """One number for all elements."""
+        """Broadcasts a scalar to the dimensions of the result."""
         return self.write.broadcast(number, Shape.array(number.shape.element_type, self.dimensions))
 
-    # -- what is drawn
+    # -- random words
 
     def words(self, *rows: int) -> Instruction:
-        """Random words in so many rows of the result's dimensions; the counter of the run moves on."""
+        """Returns random words of dimensions (*rows, *result dimensions), and advances the counter of the execution."""
         dimensions = (*rows, *self.dimensions)
         delta = philox_block_count(math.prod(dimensions), self.bits)
         counter = self.write.add(
@@ -92,7 +92,7 @@ class _Numbers:
         )
 
     def unit(self, words: Instruction) -> Instruction:
-        """f64 numbers of [0, 1)."""
+        """Converts words to f64 numbers in [0, 1)."""
         kept = 32
         if self.bits == 64:
             words, kept = self.apply(opcodes.SHIFT_RIGHT_LOGICAL, words, 11), 53
@@ -119,7 +119,7 @@ class _Numbers:
         return self.write.reshape(row, Shape.array(row.shape.element_type, self.dimensions))
 
     def uniform(self, low: Instruction, high: Instruction) -> Instruction:
-        """low (1 - u) + high u; what would be rounded to `high` becomes its neighbour."""
+        """low (1 - u) + high u; a number that would round to `high` becomes the next lower number."""
         write = self.write
         unit = self.unit(self.words())
         lower, upper = write.convert(low, F64), write.convert(high, F64)
@@ -129,12 +129,12 @@ class _Numbers:
         )
         number = write.convert(self.apply(opcodes.MAXIMUM, number, lower), self.element_type)
         inside = compare(write, write.convert(number, F64), self.spread(upper), ComparisonDirection.LT)
-        number = write.add(opcodes.SELECT, inside, number, self.spread(self.neighbour(high)))
+        number = write.add(opcodes.SELECT, inside, number, self.spread(self.next_lower(high)))
         full = self.spread(compare(write, lower, upper, ComparisonDirection.LT))
         return write.add(opcodes.SELECT, full, number, self.spread(low))
 
-    def neighbour(self, number: Instruction) -> Instruction:
-        """The next number below, of rank 0, by its bits: a sign and a magnitude, or a magnitude alone."""
+    def next_lower(self, number: Instruction) -> Instruction:
+        """Returns the next lower number of a scalar, from its bits: a sign and a magnitude, or a magnitude alone."""
         t = self.element_type
         bits = self.write.convert(
             self.write.add(opcodes.BITCAST_CONVERT, number, shape=Shape.scalar(_STORAGE[t.bits])), U64
@@ -151,7 +151,7 @@ class _Numbers:
         return self.write.add(opcodes.BITCAST_CONVERT, stored, shape=Shape.scalar(t))
 
     def integers(self, low: Instruction, high: Instruction) -> Instruction:
-        """low plus the upper half of the product of the word and the size of the interval."""
+        """low + the upper half of the product of a word and the size of the interval."""
         write = self.write
         first = self.modular(low)
         some = compare(write, low, high, ComparisonDirection.LT)
@@ -168,13 +168,13 @@ class _Numbers:
         return write.convert(total, self.element_type)
 
     def modular(self, number: Instruction) -> Instruction:
-        """An integer modulo 2^64."""
+        """Converts an integer to u64, modulo 2^64."""
         if not self.element_type.is_signed:
             return self.write.convert(number, U64)
         return self.write.add(opcodes.BITCAST_CONVERT, self.write.convert(number, S64), shape=Shape.scalar(U64))
 
     def upper_half(self, words: Instruction, factor: Instruction) -> Instruction:
-        """The upper 64 of the 128 bits of products of u64 numbers."""
+        """Returns the upper 64 of the 128 bits of products of u64 numbers."""
         low, high = self.halves(words)
         factor_low, factor_high = self.halves(factor)
         lowest = self.apply(opcodes.MULTIPLY, low, factor_low)
@@ -189,5 +189,5 @@ class _Numbers:
         return self.write.add(opcodes.ADD, total, self.apply(opcodes.SHIFT_RIGHT_LOGICAL, other, 32))
 
     def halves(self, numbers: Instruction) -> tuple[Instruction, Instruction]:
-        """The lower and the upper half of u64 numbers, as u64."""
+        """Returns the lower and upper halves of u64 numbers, as u64."""
         return self.apply(opcodes.AND, numbers, 2**32 - 1), self.apply(opcodes.SHIFT_RIGHT_LOGICAL, numbers, 32)

@@ -1,7 +1,4 @@
-"""Expansions of operations that combine elements by a computation of scalars.
-
-Must not know: which platform needs them.
-"""
+"""Expansions of select-and-scatter and scan."""
 
 from __future__ import annotations
 
@@ -41,21 +38,22 @@ def _require_static(instruction: Instruction) -> None:
 
 @EXPANSIONS.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(write: Writer, instruction: Instruction) -> Instruction:
-    """A reduce-window that finds the place of the element chosen in each window, and a scatter to these places."""
+    """A reduce-window that finds the index of the element selected in each window, and a scatter to these indices."""
     _require_static(instruction)
-    return scatter_chosen(write, instruction, instruction.operands)
+    return scatter_selected(write, instruction, instruction.operands)
 
 
-def scatter_chosen(
+def scatter_selected(
     write: Writer,
     instruction: Instruction,
     operands: Sequence[Instruction],
-    there: Instruction | None = None,
-    taken: Instruction | None = None,
+    valid_elements: Instruction | None = None,
+    valid_windows: Instruction | None = None,
 ) -> Instruction:
-    """The select-and-scatter of operands of static shapes.
+    """Writes the select-and-scatter of operands of static shapes.
 
-    there: which elements may be chosen at all; taken: which window positions there are; PRED arrays, all by default.
+    valid_elements: which elements may be selected; valid_windows: which window positions count. Both are PRED arrays;
+    without them, all are valid.
     """
     operand, source, initial = operands
     select, scatter = instruction.computations
@@ -63,9 +61,9 @@ def scatter_chosen(
     if not source.shape.size or not operand.shape.size:
         return start
     window = WindowAttributes.make(window=instruction.attributes_as(WindowAttributes).window)
-    places = _chosen_places(write, operand, select, window, there)
-    if taken is not None:
-        places = write.add(opcodes.SELECT, taken, places, write.splat(-1, places.shape))
+    places = _selected_indices(write, operand, select, window, valid_elements)
+    if valid_windows is not None:
+        places = write.add(opcodes.SELECT, valid_windows, places, write.splat(-1, places.shape))
     row = start.shape.with_dimensions((operand.shape.size,))
     attributes = ScatterAttributes.make(
         update_window_dims=(),
@@ -85,23 +83,23 @@ def scatter_chosen(
     return write.reshape(scattered, start.shape)
 
 
-def _chosen_places(
+def _selected_indices(
     write: Writer,
     operand: Instruction,
     select: Computation,
     attributes: WindowAttributes,
-    there: Instruction | None,
+    valid_elements: Instruction | None,
 ) -> Instruction:
-    """For each window the place in the row of all elements of the one that is chosen, -1 if there is only padding.
+    """Returns the flat index of the element selected in each window, -1 if the window has only padding.
 
-    The place -1 stands for nothing chosen yet: the first element of a window is chosen, whatever `select` says of it.
-    It also stands for an element that is not there, which is never chosen.
+    The index -1 means that no element is selected yet: the first element of a window is selected whatever `select`
+    returns. It also marks invalid elements, which are never selected.
     """
     shape = operand.shape
     t = index_type(shape.size)
     numbers = write.reshape(iota(write, Shape.array(t, (shape.size,)), 0), shape.with_element_type(t))
-    if there is not None:
-        numbers = write.add(opcodes.SELECT, there, numbers, write.splat(-1, numbers.shape))
+    if valid_elements is not None:
+        numbers = write.add(opcodes.SELECT, valid_elements, numbers, write.splat(-1, numbers.shape))
     value, place = Shape.scalar(shape.element_type), Shape.scalar(t)
 
     def choose(into: Writer, given: list[Instruction]) -> Instruction:
@@ -109,7 +107,7 @@ def _chosen_places(
         preferred = edit.inline_call(into.add(opcodes.CALL, best, candidate, computations=[select]))
         is_place = compare(into, best_place, into.scalar(0, t), ComparisonDirection.GE)
         stays = into.add(opcodes.AND, preferred, is_place)
-        if there is not None:
+        if valid_elements is not None:
             missing = compare(into, candidate_place, into.scalar(0, t), ComparisonDirection.LT)
             stays = into.add(opcodes.OR, stays, missing)
         return into.add(
@@ -135,7 +133,7 @@ def _chosen_places(
 
 @EXPANSIONS.rule(opcodes.SCAN)
 def scan(write: Writer, instruction: Instruction) -> Instruction:
-    """A loop along the dimension that calls the body for one slice after the other."""
+    """A loop along the scanned dimension that calls the body for each slice."""
     _require_static(instruction)
     attributes: ScanAttributes = instruction.attributes_as(ScanAttributes)
     axis, carries = attributes.dimensions[0], attributes.num_carries
@@ -170,7 +168,7 @@ def scan(write: Writer, instruction: Instruction) -> Instruction:
 
 
 def _returned(write: Writer, body: Computation, operands: Sequence[Instruction]) -> list[Instruction]:
-    """What a call of the body returns, one by one."""
+    """Writes a call of the body; returns its results."""
     called = write.add(opcodes.CALL, *operands, computations=[body])
     if not called.shape.is_tuple:
         return [called]

@@ -1,7 +1,4 @@
-"""Expansions of topk.
-
-Must not know: which platform needs them.
-"""
+"""Expansion of topk into a sort and slices."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from xlapy.passes.rewrite import Writer
 
 @EXPANSIONS.rule(opcodes.TOPK)
 def topk(write: Writer, instruction: Instruction) -> Instruction:
-    """The first k of each row and of its indices, sorted together, stably, in the total order."""
+    """The first k elements of each row and their indices, sorted stably by the total order."""
     (operand,), attributes = instruction.operands, instruction.attributes_as(TopKAttributes)
     last = operand.shape.rank - 1
     indices = iota(write, operand.shape.with_element_type(S32), last)

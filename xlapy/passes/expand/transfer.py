@@ -1,7 +1,4 @@
-"""Expansions of copies between memories.
-
-Must not know: which platform needs them.
-"""
+"""Expansion of asynchronous copies into synchronous ones."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ EXPANSIONS.refuse("it is expanded with the copy-done that waits for it", opcodes
 
 @EXPANSIONS.rule(opcodes.COPY_DONE)
 def copy_done(write: Writer, instruction: Instruction) -> Instruction:
-    """A copy at once, in the place and layout of the one that was waited for."""
+    """A synchronous copy with the shape and layout of the copy-done."""
     chain = chain_of(instruction)
     copy = write.add(opcodes.COPY, chain[0].operands[0], shape=instruction.shape)
     remove_chain(chain, instruction, copy)

@@ -1,6 +1,6 @@
-"""What instructions on dynamic dimensions are on static arrays with sizes beside them, by family of ops.
+"""Expansions of operations on dynamic dimensions into operations on static arrays and their sizes.
 
-Importing it registers the rules of all families.
+There is one module for each family of operations; importing the package registers the rules of all.
 """
 
 from xlapy.passes.expand.dynamic import (

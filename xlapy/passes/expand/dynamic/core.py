@@ -1,15 +1,15 @@
-"""What rules for dynamic dimensions work with: arrays of the bounds beside their sizes, arithmetic of sizes, masks.
+"""Helpers of rules for dynamic dimensions: padded arrays with their sizes, arithmetic on sizes, masks.
 
-Owns: `Sized`, the table of rules, how values with sizes are handed on in tuples. Must not know: what any op does to
-sizes (that is the file of its family), which computations are rewritten (`resolve_dynamic_dimensions`).
+A value of f32[<=5,3] becomes a static f32[5,3], padded to the bound, and the sizes (an s32[], 3). As a parameter, a
+loop state or an element of a tuple it is packed into one value, the tuple (f32[5,3], s32[]): the array, then the size
+of each dynamic dimension. The elements of a surrounding tuple keep their indices.
 
-A value of f32[<=5,3] becomes a static f32[5,3] and the sizes (an s32[], 3). Handed on as one value (a parameter, the
-state of a loop, an element of a tuple) it is the tuple (f32[5,3], s32[]): the array, then the size of each dynamic
-dimension, so that a tuple keeps its elements where they are.
+A rule is `rule(write, instruction, values) -> value`, as in the interpreter: it gets the values of the operands and
+returns the value of the instruction, which is then conformed to the declared shape. It raises `UnsupportedError` for a
+form of the op that it cannot resolve.
 
-A rule is `rule(write, instruction, values) -> value`, as in the interpreter: it is given the values of the operands and
-returns that of the instruction; what it returns is made to fit the declared shape. `UnsupportedError` where the op is
-not resolved in this form.
+Responsible for `Sized`, the table of rules and packed values. Does not depend on what an op does to sizes (the module
+of its family) or on which computations are rewritten (`resolve_dynamic_dimensions.py`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from xlapy.passes.expand.blocks import compare, iota
 from xlapy.passes.rewrite import Writer
 
 Size = int | Instruction
-"""A number known now, or an s32[] of the program."""
+"""A size known at compile time, or an s32[] of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """An array of the bounds, and the actual size of every dimension; what lies beyond is unspecified."""
+    """An array padded to its bounds, and the actual size of each dimension. Padding is unspecified."""
 
     array: Instruction
     sizes: tuple[Size, ...]
@@ -50,7 +50,7 @@ DYNAMIC_EXPANSIONS: Rules[DynamicRule] = Rules("resolved dynamic dimensions")
 
 
 def unsupported(instruction: Instruction, why: str) -> UnsupportedError:
-    """For a form of an op whose dynamic dimensions are not resolved."""
+    """Returns the error for a form of an op whose dynamic dimensions cannot be resolved."""
     shapes = ", ".join(
         shape.to_text(layout=False) for shape in (*instruction.operand_shapes, instruction.shape) if shape.is_dynamic
     )
@@ -61,14 +61,14 @@ def unsupported(instruction: Instruction, why: str) -> UnsupportedError:
 
 
 def static(shape: Shape) -> Shape:
-    """The shape with its bounds for sizes."""
+    """Returns the shape with its bounds as static sizes."""
     if shape.is_tuple:
         return Shape.tuple(map(static, shape.tuple_shapes))
     return shape.with_dimensions(shape.dimensions) if shape.is_array else shape
 
 
 def packed_shape(shape: Shape) -> Shape:
-    """The shape of a value as it is handed on: (array, size, ...) for an array of dynamic dimensions."""
+    """Returns the shape of a packed value: (array, size, ...) for an array with dynamic dimensions."""
     if shape.is_static:
         return shape
     if shape.is_tuple:
@@ -77,23 +77,23 @@ def packed_shape(shape: Shape) -> Shape:
 
 
 def array_of(value: Value) -> Instruction:
-    """The array of the bounds."""
+    """Returns the array of a value, padded to its bounds."""
     array: Instruction = value.array if isinstance(value, Sized) else value
     return array
 
 
 def sizes_of(value: Value) -> tuple[Size, ...]:
-    """The actual size of every dimension."""
+    """Returns the actual size of each dimension."""
     return value.sizes if isinstance(value, Sized) else value.shape.dimensions
 
 
 class SizeWriter(Writer):
-    """Writes instructions, with arithmetic of sizes; what is known now is computed now."""
+    """Writes instructions and arithmetic on sizes; computes sizes that are known at compile time."""
 
     # -- values as a whole
 
     def packed(self, value: Value, shape: Shape) -> Instruction:
-        """A value of a declared shape as one instruction of `packed_shape`."""
+        """Packs a value of a declared shape into one instruction of `packed_shape`."""
         if isinstance(value, tuple):
             elements = zip(value, shape.tuple_shapes, strict=True)
             return self.add(opcodes.TUPLE, *[self.packed(each, part) for each, part in elements])
@@ -103,7 +103,7 @@ class SizeWriter(Writer):
         return self.add(opcodes.TUPLE, value.array, *[self.size(size) for size, dynamic in rows if dynamic])
 
     def unpacked(self, value: Instruction, shape: Shape) -> Value:
-        """The value of a declared shape that an instruction of `packed_shape` holds."""
+        """Unpacks the value of a declared shape from an instruction of `packed_shape`."""
         if shape.is_static:
             return value
         if shape.is_tuple:
@@ -115,10 +115,10 @@ class SizeWriter(Writer):
         return Sized(self.get_tuple_element(value, 0), tuple(sizes))
 
     def conformed(self, value: Value, shape: Shape) -> Value:
-        """The value as a declared shape says which of its dimensions are dynamic.
+        """Adapts a value to the dynamic dimensions of a declared shape.
 
-        A dimension declared static takes its bound, with what lies there; one declared dynamic of a static value has
-        the bound for its size.
+        A dimension declared static has its bound as size, padding included; a static value gets its bound as the size
+        of a dimension declared dynamic.
         """
         if shape.is_tuple:
             if isinstance(value, Instruction):
@@ -133,7 +133,7 @@ class SizeWriter(Writer):
         return Sized(array_of(value), tuple(size if dynamic else bound for size, bound, dynamic in rows))
 
     def like(self, instruction: Instruction, operands: Sequence[Instruction], **changes: Any) -> Instruction:
-        """The same operation on arrays of the bounds; `changes` are to the attributes."""
+        """Writes the same operation on padded arrays. changes: attributes to replace."""
         attributes = instruction.attributes.replace(**changes) if changes else instruction.attributes
         shape = static(instruction.shape)
         called = instruction.computations
@@ -162,7 +162,7 @@ class SizeWriter(Writer):
         return left if right == 1 else right if left == 1 else self._binary(opcodes.MULTIPLY, left, right)
 
     def quotient(self, left: Size, right: Size) -> Size:
-        """Rounded down, of numbers that are not negative; 0 of a division by 0."""
+        """Returns the quotient of non-negative sizes, rounded down; 0 for a division by 0."""
         if isinstance(left, int) and isinstance(right, int):
             return left // right if right else 0
         if right == 1:
@@ -189,14 +189,14 @@ class SizeWriter(Writer):
         return total
 
     def compared(self, left: Size, direction: ComparisonDirection, right: Size) -> Instruction:
-        """A pred[]."""
+        """Returns the comparison as a pred[]."""
         return compare(self, self.size(left), self.size(right), direction)
 
     def chosen(self, condition: Instruction, on_true: Size, on_false: Size) -> Size:
         return self.add(opcodes.SELECT, condition, self.size(on_true), self.size(on_false))
 
     def strided(self, extent: Size, window: int, stride: int) -> Size:
-        """How many windows of a size fit an extent at a stride: none where it is less."""
+        """Returns how many windows fit into an extent at a stride; 0 if the extent is smaller than the window."""
         places = self.larger(self.plus(extent, stride - window), 0)
         counted = self.quotient(places, stride)
         if window or isinstance(extent, int):
@@ -204,7 +204,7 @@ class SizeWriter(Writer):
         return self.chosen(self.compared(extent, ComparisonDirection.GT, 0), counted, 0)
 
     def smallest(self, values: Iterable[Value]) -> tuple[Size, ...]:
-        """The smallest size in each dimension of arrays of one rank."""
+        """Returns the smallest size in each dimension of arrays of equal rank."""
         first, *rest = map(sizes_of, values)
         for sizes in rest:
             first = tuple(map(self.smaller, first, sizes))
@@ -216,15 +216,15 @@ class SizeWriter(Writer):
     # -- arrays
 
     def positions(self, dimensions: Sequence[int], dimension: int) -> Instruction:
-        """Each element's index in a dimension, in s32."""
+        """Returns the s32 index of each element in a dimension."""
         return iota(self, Shape.array(S32, dimensions), dimension)
 
     def spread(self, scalar: Size, dimensions: Sequence[int]) -> Instruction:
-        """A number for every element, in s32."""
+        """Broadcasts a size to s32 of the given dimensions."""
         return self.broadcast(self.size(scalar), Shape.array(S32, dimensions))
 
     def inside(self, dimensions: Sequence[int], sizes: Sequence[Size]) -> Instruction | None:
-        """A PRED array of the bounds: true for the elements that are there; None if all are."""
+        """Returns a PRED array, true for elements within the sizes; None if all are."""
         mask: Instruction | None = None
         for dimension, part in self._limits(dimensions, sizes):
             within = compare(
@@ -239,12 +239,12 @@ class SizeWriter(Writer):
                 yield dimension, size
 
     def masked(self, array: Instruction, sizes: Sequence[Size], fill: Instruction) -> Instruction:
-        """The array with a scalar in place of what lies beyond the sizes."""
+        """Replaces the elements beyond the sizes by a scalar."""
         mask = self.inside(array.shape.dimensions, sizes)
         return array if mask is None else self.where(mask, array, self.broadcast(fill, array.shape))
 
     def zeroed(self, array: Instruction, sizes: Sequence[Size]) -> Instruction:
-        """The array with zeros beyond the sizes."""
+        """Replaces the elements beyond the sizes by zeros."""
         return self.masked(array, sizes, self.scalar(0, array.shape.element_type))
 
     def where(self, mask: Instruction, on_true: Instruction, on_false: Instruction) -> Instruction:

@@ -1,10 +1,9 @@
-"""Operations whose dynamic dimensions have no static form: calls of `xlapy.interpret`, which the interpreter evaluates.
+"""Replaces operations whose dynamic dimensions cannot be resolved by custom calls that the interpreter evaluates.
 
     r = c64[<=4] fft(x)   becomes   custom-call(x.array, x.size), custom_call_target="xlapy.interpret"
 
-with a program in its `backend_config` that puts arrays and sizes together, applies the op and takes its result apart.
-
-Must not know: why an operation has no static form.
+with a program in its `backend_config` that combines arrays and sizes to dynamic arrays, applies the op and splits its
+result.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from xlapy.passes.expand.dynamic.core import Sized, SizeWriter, Value, packed_sh
 
 
 def interpreted(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The instruction as such a call; `UnsupportedError` if the interpreter does not evaluate it either."""
+    """Writes such a call. Raises `UnsupportedError` if the interpreter does not evaluate the instruction either."""
     rule_of(instruction)
     if instruction.op is opcodes.CUSTOM_CALL:
         custom_call_rule(instruction)
@@ -45,7 +44,7 @@ def interpreted(write: SizeWriter, instruction: Instruction, values: Sequence[Va
 
 
 def _program(instruction: Instruction) -> Module:
-    """The module that takes packed operands and gives the packed value of the instruction."""
+    """Returns the module that computes the packed value of an instruction from packed operands."""
     module = Module(f"interpreted_{instruction.name}")
     called = _copied(instruction, module)
     entry = edit.add_computation(module, "main", entry=True)
@@ -54,15 +53,15 @@ def _program(instruction: Instruction) -> Module:
     for number, operand in enumerate(instruction.operands):
         attributes = ParameterAttributes.make(number=number)
         parameter = write.add(opcodes.PARAMETER, attributes=attributes, shape=packed_shape(operand.shape))
-        operands.append(_put_together(write, write.unpacked(parameter, operand.shape), operand.shape))
+        operands.append(_to_dynamic(write, write.unpacked(parameter, operand.shape), operand.shape))
     value = edit.clone_instruction(instruction, entry, operands, called)
-    root = write.packed(_taken_apart(write, value, instruction.shape), instruction.shape)
+    root = write.packed(_to_sized(write, value, instruction.shape), instruction.shape)
     edit.set_root(entry, root)
     return module
 
 
 def _copied(instruction: Instruction, module: Module) -> list[Computation]:
-    """The computations that an instruction calls, in another module."""
+    """Copies the computations that an instruction calls to another module."""
     assert instruction.parent is not None
     assert instruction.parent.module is not None
     reached = dict.fromkeys(instruction.computations)
@@ -78,24 +77,24 @@ def _copied(instruction: Instruction, module: Module) -> list[Computation]:
     return [copies[computation] for computation in instruction.computations]
 
 
-def _put_together(write: SizeWriter, value: Value, shape: Shape) -> Instruction:
-    """An array of dynamic dimensions of an array and sizes."""
+def _to_dynamic(write: SizeWriter, value: Value, shape: Shape) -> Instruction:
+    """Combines an array and its sizes to an array with dynamic dimensions."""
     if isinstance(value, tuple):
         elements = zip(value, shape.tuple_shapes, strict=True)
-        return write.add(opcodes.TUPLE, *[_put_together(write, each, part) for each, part in elements])
+        return write.add(opcodes.TUPLE, *[_to_dynamic(write, each, part) for each, part in elements])
     if isinstance(value, Instruction):
         return value
     sizes = [write.size(size) for size in value.sizes]
     return write.add(opcodes.CUSTOM_CALL, value.array, *sizes, attributes=_target("SliceToDynamic"), shape=shape)
 
 
-def _taken_apart(write: SizeWriter, value: Instruction, shape: Shape) -> Value:
-    """The array and the sizes of an array of dynamic dimensions."""
+def _to_sized(write: SizeWriter, value: Instruction, shape: Shape) -> Value:
+    """Splits an array with dynamic dimensions into a padded array and its sizes."""
     if shape.is_static:
         return value
     if shape.is_tuple:
         parts = enumerate(shape.tuple_shapes)
-        return tuple(_taken_apart(write, write.get_tuple_element(value, number), part) for number, part in parts)
+        return tuple(_to_sized(write, write.get_tuple_element(value, number), part) for number, part in parts)
     both = Shape.tuple([static(shape), *[Shape.scalar(S32)] * shape.rank])
     padded = write.add(opcodes.CUSTOM_CALL, value, attributes=_target("PadToStatic"), shape=both)
     sizes = tuple(write.get_tuple_element(padded, 1 + dimension) for dimension in range(shape.rank))

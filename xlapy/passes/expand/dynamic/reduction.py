@@ -21,7 +21,7 @@ from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.passes.expand.blocks import new_computation
 from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
-from xlapy.passes.expand.reduction import scatter_chosen
+from xlapy.passes.expand.reduction import scatter_selected
 from xlapy.passes.rewrite import Writer
 
 _MIN_BITS_WITH_INFINITY = 16
@@ -137,4 +137,4 @@ def select_and_scatter(write: SizeWriter, instruction: Instruction, values: Sequ
     there = write.inside(array_of(operand).shape.dimensions, sizes)
     taken = write.inside(known.shape.dimensions, positions)
     arrays = [array_of(operand), known, array_of(initial)]
-    return Sized(scatter_chosen(write, instruction, arrays, there, taken), sizes)
+    return Sized(scatter_selected(write, instruction, arrays, there, taken), sizes)
