@@ -96,7 +96,8 @@ def test_what_a_platform_runs_is_left():
 
 
 def test_wrong_options():
-    with pytest.raises(InvalidArgumentError, match="add has no expansion: it cannot be expressed by simpler operations"):
+    unexpressible = "add has no expansion: it cannot be expressed by simpler operations"
+    with pytest.raises(InvalidArgumentError, match=unexpressible):
         Expand(ops=("add",))
     with pytest.raises(InvalidArgumentError, match="pass expand knows no platform 'moon'; it knows interpreter"):
         Expand(platform="moon")
