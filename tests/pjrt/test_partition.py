@@ -37,11 +37,13 @@ def test_a_product_of_sharded_matrices() -> None:
           : (tensor<4x6xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
         return %1 : tensor<4x8xf32> }} }}"""
     found = load_program(mixed_artifact(text), "mlir", 4)
-    assert [str(sharding) for sharding in found.placement.parameters] == [
+    assert [str(sharding) for sharding in found.placement.parameter_shardings] == [
         "{devices=[2,2]<=[4]}",
         "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}",
     ]
-    assert [str(sharding) for sharding in found.placement.results] == ["{devices=[2,1,2]<=[4] last_tile_dim_replicate}"]
+    assert [str(sharding) for sharding in found.placement.result_shardings] == [
+        "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"
+    ]
     a, b = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6), np.linspace(0, 1, 48, dtype=np.float32).reshape(6, 8)
     halves = [np.split(b, 2)[device % 2] for device in range(4)]
     results = run_parts(found, list(zip(quarters(a), halves, strict=True)))
@@ -101,7 +103,7 @@ def test_asynchronous_collectives_with_control_dependencies() -> None:
 def test_programs_for_one_device() -> None:
     text = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }"
     found = load_program(artifact(text), "mlir")
-    assert (found.placement.parameters, found.placement.results) == ((), ())
+    assert (found.placement.parameter_shardings, found.placement.result_shardings) == ((), ())
     assert [parameter.shape.to_text(layout=False) for parameter in found.module.entry_computation.parameters] == [
         "f32[2]"
     ]
@@ -123,8 +125,8 @@ def test_partial_sums() -> None:
         %3 = sdy.sharding_constraint %2 <@mesh, [{{}}], unreduced={{"x", "y"}}> : tensor<4xi32>
         return %3 : tensor<4xi32> }} }}"""
     found = load_program(mixed_artifact(text), "mlir", 4)
-    assert [str(sharding) for sharding in found.placement.parameters] == ["{replicated}"]
-    assert [str(sharding) for sharding in found.placement.results] == [
+    assert [str(sharding) for sharding in found.placement.parameter_shardings] == ["{replicated}"]
+    assert [str(sharding) for sharding in found.placement.result_shardings] == [
         "{devices=[1,4]<=[4] last_tile_dims={unreduced}}"
     ]
     results = run_parts(found, [[np.arange(1, 5, dtype=np.int32)]] * 4)

@@ -64,13 +64,14 @@ _CONTROL_DEPENDENCY_TARGET = "control_dep"
 class Placement:
     """Where the arrays of a program are placed. An empty field means the default for all.
 
-    parameters, results: how each is sharded over the partitions, None if it is not. kinds: the memory kind of each
-    result, "" for the default. parameter_orders, result_orders: the order of the dimensions in memory.
+    parameter_shardings, result_shardings: how each is sharded over the partitions, None if it is not. memory_kinds: the
+    memory kind of each result, "" for the default. parameter_orders, result_orders: the order of the dimensions in
+    memory.
     """
 
-    parameters: tuple[Sharding | None, ...] = ()
-    results: tuple[Sharding | None, ...] = ()
-    kinds: tuple[str, ...] = ()
+    parameter_shardings: tuple[Sharding | None, ...] = ()
+    result_shardings: tuple[Sharding | None, ...] = ()
+    memory_kinds: tuple[str, ...] = ()
     parameter_orders: tuple[Order, ...] = ()
     result_orders: tuple[Order, ...] = ()
 
@@ -96,13 +97,13 @@ def load_program(code: bytes, format: str, partitions: int = 1) -> PartitionedPr
     arguments, results = (
         _signature(code) if _MEMORY_KIND_ATTRIBUTE.encode() in code or _LAYOUT_ATTRIBUTE.encode() in code else ((), ())
     )
-    placement = Placement(kinds=tuple(one.get(_MEMORY_KIND_ATTRIBUTE, "") for one in results))
+    placement = Placement(memory_kinds=tuple(one.get(_MEMORY_KIND_ATTRIBUTE, "") for one in results))
     is_partitioned = partitions > 1 or _MANUAL_COMPUTATION in code
     module = _without_control_dependencies(_read_with_propagation(code) if is_partitioned else _read(code))
     placement = _with_orders(module, placement, arguments, results)
     if is_partitioned:
-        parts = partition(module, partitions, frozenset({PARTITIONED_TARGET}), inspect)
-        placement = replace(placement, parameters=parts.parameters, results=parts.results)
+        partitioned = partition(module, partitions, frozenset({PARTITIONED_TARGET}), inspect)
+        placement = replace(placement, parameter_shardings=partitioned.parameters, result_shardings=partitioned.results)
     if placement.parameter_orders or placement.result_orders:
         transpose_entry_arrays(module, placement.parameter_orders, placement.result_orders)
     return PartitionedProgram(_without_annotations(module), placement)
@@ -162,9 +163,8 @@ def _signature(code: bytes) -> tuple[_Attributes, _Attributes]:
         functions = _parsed(code, context).body
         main = next(one for one in functions if ir.StringAttr(one.operation.attributes["sym_name"]).value == "main")
         type = ir.FunctionType(ir.TypeAttr(main.operation.attributes["function_type"]).value)
-        return _string_attributes(main, "arg_attrs", len(type.inputs)), _string_attributes(
-            main, "res_attrs", len(type.results)
-        )
+        arguments = _string_attributes(main, "arg_attrs", len(type.inputs))
+        return arguments, _string_attributes(main, "res_attrs", len(type.results))
 
 
 def _string_attributes(function: Any, attribute: str, count: int) -> _Attributes:

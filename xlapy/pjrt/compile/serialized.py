@@ -39,9 +39,9 @@ def serialize_executable(loaded: LoadedExecutable) -> bytes:
     if calls_python(executable.module):
         raise UnsupportedError(f"{executable.name} calls Python functions of this process: it cannot be serialized")
     header = {
-        "parameters": _texts(loaded.placement.parameters),
-        "results": _texts(loaded.placement.results),
-        "kinds": loaded.placement.kinds,
+        "parameters": _texts(loaded.placement.parameter_shardings),
+        "results": _texts(loaded.placement.result_shardings),
+        "kinds": loaded.placement.memory_kinds,
         "parameter_orders": loaded.placement.parameter_orders,
         "result_orders": loaded.placement.result_orders,
         "traits": asdict(loaded.traits),

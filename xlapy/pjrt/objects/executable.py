@@ -97,7 +97,7 @@ def load_executable(
                 f"{executable.name} is to run on device {number}: there are {len(platform().devices)} "
                 f"(the flag num_devices)"
             )
-    if unknown := [kind for kind in placement.kinds if kind and kind not in MEMORY_KINDS]:
+    if unknown := [kind for kind in placement.memory_kinds if kind and kind not in MEMORY_KINDS]:
         raise InvalidArgumentError(
             f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}"
         )
@@ -212,7 +212,7 @@ def executable_optimized_program(args: Any) -> None:
         if loaded.placement.parameter_orders:
             module = with_declared_layouts(module, loaded.parameter_orders, loaded.result_orders)
         loaded.program_bytes = write_module_with_config(
-            module.to_proto(), loaded.placement.parameters, loaded.placement.results
+            module.to_proto(), loaded.placement.parameter_shardings, loaded.placement.result_shardings
         )
     program = structure("Program").from_address(args.program)
     format, size = loaded.keep_bytes(b"hlo_with_config")

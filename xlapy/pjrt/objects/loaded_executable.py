@@ -65,7 +65,7 @@ class LoadedExecutable:
 
     def memory_kind(self, result: int) -> str:
         """The memory kind of result number `result`."""
-        return (self.placement.kinds[result] if self.placement.kinds else "") or MEMORY_KINDS[0]
+        return (self.placement.memory_kinds[result] if self.placement.memory_kinds else "") or MEMORY_KINDS[0]
 
     @property
     def is_running(self) -> bool:

@@ -111,8 +111,8 @@ def _from_python(argument: Any, element_type: PrimitiveType, where: str) -> np.n
 
 
 def _number_kind(element_type: PrimitiveType) -> int:
-    """The kind of numbers that a type represents without loss of kind: 1 for integers and PRED, 2 for floating-point
-    and 3 for complex types."""
+    """The kind of numbers that a type can represent: 1 for integers and PRED, 2 for floating-point and 3 for complex
+    types."""
     return 3 if element_type.is_complex else 2 if element_type.is_floating else 1
 
 
