@@ -388,7 +388,7 @@ class Builder:
         test: Callable[[Sequence[Value]], Value],
         body: Callable[[Sequence[Value]], Sequence[Value]],
     ) -> list[Value]:
-        """As `repeat`, while the test is true in some lane; nothing that the body computes is moved out of it."""
+        """A `while_loop` that runs while the test is true in some lane. Its body is a cold path: nothing is hoisted."""
 
         def cold(values: Sequence[Value]) -> Sequence[Value]:
             self.block.is_cold = True

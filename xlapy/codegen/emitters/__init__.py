@@ -1,1 +1,1 @@
-"""Kernel emitters, one file per strategy: each turns a region of HLO into loop IR."""
+"""Kernel emitters, one file per strategy. Each emits the loop IR of a region of HLO instructions."""
