@@ -1,7 +1,7 @@
-"""The pass that makes dynamic dimensions static: arrays of the bounds, with their sizes as values beside them.
+"""The pass that makes dynamic dimensions static: arrays padded to their bounds, with their sizes as further values.
 
-Owns: computations, parameters, loops, branches and calls that carry such values, the module's own signature.
-Must not know: what an op does to sizes (`expand/dynamic`).
+XLA's counterpart is DynamicPadder. Responsible for computations, parameters, loops, branches and calls with such
+values, and for the module's signature. Does not depend on what an op does to sizes (`expand/dynamic/`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from xlapy.passes.expand.dynamic import (
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.rewrite import remove_uncalled_computations
 
-OF_SIZES: frozenset[OpDef] = frozenset(
+SIZE_OPS: frozenset[OpDef] = frozenset(
     {opcodes.DYNAMIC_RESHAPE, opcodes.GET_DIMENSION_SIZE, opcodes.SET_DIMENSION_SIZE}
 )
-"""Ops that ask for sizes even where all of them are static."""
+"""Operations on sizes, which are resolved even if all dimensions are static."""
 
 _CALLERS: frozenset[OpDef] = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
 
@@ -44,52 +44,55 @@ _CALLERS: frozenset[OpDef] = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcod
 class ResolveDynamicDimensions:
     """Makes dynamic dimensions static: a value of f32[<=5] becomes the pair of an f32[5] and its size, an s32[].
 
-    So do parameters and results of the entry computation. A size set beyond its bound becomes the bound. A schedule is
-    given up. `UnsupportedError` for operations that have no such form (collectives, transfers, fusions).
+    So do parameters and results of the entry computation. A size greater than its bound becomes the bound. A schedule
+    is dropped. Raises `UnsupportedError` for operations that cannot be resolved (collectives, transfers, fusions).
 
-    interpret: these become calls of `xlapy.interpret` instead, for platforms that let the interpreter evaluate them.
+    interpret: replace such operations by calls of `xlapy.interpret`, for platforms on which the interpreter evaluates
+    them.
     """
 
     name: ClassVar[str] = "resolve-dynamic-dimensions"
     interpret: bool = False
 
     def run(self, module: Module) -> bool:
-        if not any(map(_meets_sizes, module.instructions())):
+        if not any(map(_has_dynamic_result, module.instructions())):
             return False
         entry, replaced = module.entry_computation, dict[Computation, Computation]()
         for computation in computation_post_order(module):
             if _carries_sizes(computation, replaced):
-                replaced[computation] = _Resolved(computation, replaced, self.interpret).made
-        _take_over_entry(module, entry, replaced)
+                replaced[computation] = _ResolvedComputation(computation, replaced, self.interpret).copy
+        _replace_entry(module, entry, replaced)
         remove_uncalled_computations(reversed(list(replaced)))
         RemoveDeadCode().run(module)
         return True
 
 
-def _meets_sizes(instruction: Instruction) -> bool:
-    return instruction.op in OF_SIZES or instruction.shape.is_dynamic
+def _has_dynamic_result(instruction: Instruction) -> bool:
+    return instruction.op in SIZE_OPS or instruction.shape.is_dynamic
 
 
-def _takes_sizes(instruction: Instruction) -> bool:
+def _has_dynamic_operands(instruction: Instruction) -> bool:
     return any(shape.is_dynamic for shape in instruction.operand_shapes)
 
 
 def _carries_sizes(computation: Computation, replaced: dict[Computation, Computation]) -> bool:
-    return any(_meets_sizes(i) or any(c in replaced for c in i.computations) for i in computation) or any(
-        caller.shape.is_dynamic or _takes_sizes(caller) for caller in computation.callers if caller.op in _CALLERS
+    return any(_has_dynamic_result(i) or any(c in replaced for c in i.computations) for i in computation) or any(
+        caller.shape.is_dynamic or _has_dynamic_operands(caller)
+        for caller in computation.callers
+        if caller.op in _CALLERS
     )
 
 
-class _Resolved:
-    """A copy of a computation on static arrays and sizes: `made`."""
+class _ResolvedComputation:
+    """A copy of a computation on static arrays and sizes. copy: the new computation."""
 
     def __init__(self, computation: Computation, replaced: dict[Computation, Computation], interpret: bool) -> None:
         module = computation.module
         assert module is not None
         self.replaced = replaced
         self.interpret = interpret
-        self.made = edit.add_computation(module, computation.name)
-        self.made.execution_thread = computation.execution_thread
+        self.copy = edit.add_computation(module, computation.name)
+        self.copy.execution_thread = computation.execution_thread
         self.values: dict[Instruction, Value] = {}
         self.effects: dict[Instruction, list[Instruction]] = {}
         parameters, result = _signature(computation)
@@ -99,13 +102,13 @@ class _Resolved:
             if not is_parameter(instruction):
                 self.add(instruction)
         root = computation.root_instruction
-        write = SizeWriter(root, self.made)
-        edit.set_root(self.made, write.packed(write.conformed(self.values[root], result), result))
+        write = SizeWriter(root, self.copy)
+        edit.set_root(self.copy, write.packed(write.conformed(self.values[root], result), result))
 
     def parameter(self, parameter: Instruction, shape: Shape) -> Value:
-        write = SizeWriter(parameter, self.made)
+        write = SizeWriter(parameter, self.copy)
         made = edit.create(
-            self.made,
+            self.copy,
             opcodes.PARAMETER,
             attributes=ParameterAttributes.make(number=parameter.parameter_number),
             shape=packed_shape(shape),
@@ -115,14 +118,14 @@ class _Resolved:
         return write.conformed(write.unpacked(made, shape), parameter.shape)
 
     def add(self, instruction: Instruction) -> None:
-        write = SizeWriter(instruction, self.made)
+        write = SizeWriter(instruction, self.copy)
         if self.calls_sizes(instruction) and instruction.op in _CALLERS:
             value = self.call(write, instruction)
-        elif self.calls_sizes(instruction) or _meets_sizes(instruction) or _takes_sizes(instruction):
+        elif self.calls_sizes(instruction) or _has_dynamic_result(instruction) or _has_dynamic_operands(instruction):
             value = self.resolved(write, instruction)
         else:
             operands = [self.values[operand] for operand in instruction.operands]
-            value = edit.clone_instruction(instruction, self.made, operands)
+            value = edit.clone_instruction(instruction, self.copy, operands)
             write.created.append(value)
         self.values[instruction] = value
         self.keep_order(instruction, write.created)
@@ -131,7 +134,7 @@ class _Resolved:
         return any(computation in self.replaced for computation in instruction.computations)
 
     def resolved(self, write: SizeWriter, instruction: Instruction) -> Value:
-        """The value of an instruction, by the rule of its op or, where that has none, by the interpreter."""
+        """Returns the value of an instruction, by the rule of its op or, if it has none, by the interpreter."""
         values = [self.values[operand] for operand in instruction.operands]
         try:
             if self.calls_sizes(instruction):
@@ -146,7 +149,7 @@ class _Resolved:
         return write.conformed(value, instruction.shape)
 
     def keep_order(self, instruction: Instruction, made: list[Instruction]) -> None:
-        """What had to run before or after an instruction runs before or after all that it became."""
+        """Moves the control edges of an instruction to all instructions that replace it."""
         self.effects[instruction] = made
         for before in instruction.control_predecessors:
             for first in self.effects[before]:
@@ -161,7 +164,7 @@ class _Resolved:
             for operand, shape in zip(instruction.operands, wanted, strict=True)
         ]
         made = edit.create(
-            self.made,
+            self.copy,
             instruction.op,
             operands,
             instruction.attributes,
@@ -182,8 +185,10 @@ def _rule_of(instruction: Instruction) -> DynamicRule:
 
 
 def _signature(computation: Computation) -> tuple[list[Shape], Shape]:
-    """The shapes of the parameters and of the result, as those who call it see them: XLA lets f32[<=4] and f32[4] stand
-    for each other between a loop or a branch and its computations."""
+    """Returns the shapes of parameters and result as the callers declare them.
+
+    XLA allows f32[<=4] for f32[4] and vice versa between a loop or conditional and its computations.
+    """
     parameters = [parameter.shape for parameter in computation.parameters]
     result = computation.root_instruction.shape
     for caller in computation.callers:
@@ -196,15 +201,15 @@ def _signature(computation: Computation) -> tuple[list[Shape], Shape]:
 
 
 def _operand_shapes(instruction: Instruction) -> list[Shape]:
-    """What the called computations take, as `_signature` has it."""
+    """Returns the operand shapes that the called computations take according to `_signature`."""
     if instruction.op is opcodes.WHILE:
         return [instruction.shape]
     called = [parameter.shape for computation in instruction.computations for parameter in computation.parameters]
     return [instruction.operands[0].shape, *called] if instruction.op is opcodes.CONDITIONAL else called
 
 
-def _take_over_entry(module: Module, entry: Computation, replaced: dict[Computation, Computation]) -> None:
-    """The copy is the entry; layouts, aliases and donors name the arrays in it."""
+def _replace_entry(module: Module, entry: Computation, replaced: dict[Computation, Computation]) -> None:
+    """Makes the copy the entry, and updates layouts, aliases and donors."""
     program, config = entry.program_shape, module.config
     module.entry = replaced[entry]
     config.is_scheduled = False

@@ -8,7 +8,7 @@ from xlapy.cpu.compiler import native_opcodes
 from xlapy.interpreter import RULES
 from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
-from xlapy.passes.resolve_dynamic_dimensions import OF_SIZES
+from xlapy.passes.resolve_dynamic_dimensions import SIZE_OPS
 
 
 def _interpreter(op: OpDef) -> str:
@@ -17,7 +17,7 @@ def _interpreter(op: OpDef) -> str:
 
 def _cpu(op: OpDef) -> str:
     done = REGISTRY.get(f"{op.name.rpartition('-')[0]}-done")  # expanding async-done expands its whole chain
-    expanded = op in EXPANSIONS or op in OF_SIZES or (done is not None and done in EXPANSIONS)
+    expanded = op in EXPANSIONS or op in SIZE_OPS or (done is not None and done in EXPANSIONS)
     return "" if expanded or op in native_opcodes() else "no native form yet"
 
 
