@@ -105,7 +105,7 @@ def test_a_short_program_is_one_function_and_its_kernels():
     assert compile_module(xla.parse_hlo(text)).llvm.count("\ndefine ") == 1
 
 
-def test_looks_and_tasks_are_functions_of_the_whole_process():
+def test_polls_and_tasks_are_functions_of_the_whole_process():
     text = "HloModule large ENTRY e { x = f32[1000000] parameter(0) ROOT r = f32[1000000] add(x, x) }"
     compiled = compile_module(xla.parse_hlo(text))
     assert set(compiled.code.imports) == {"xlapy_poll", "xlapy_parallel", "xlapy_task2"}
@@ -125,7 +125,7 @@ def test_addresses_are_read_where_they_are_needed():
     assert [part.count("load ptr") for part in between] == [2] * 20 + [0]
 
 
-def test_what_has_many_arguments_and_results_is_cut_into_short_functions():
+def test_a_program_with_many_arguments_and_results_is_outlined_into_short_functions():
     """LLVM's time grows with the square of the accesses in one."""
     count = 200
     parameters = [f"p{n} = f32[16] parameter({n})" for n in range(count)]

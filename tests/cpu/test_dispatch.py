@@ -87,7 +87,7 @@ def test_what_does_not_fit_names_the_parameter():
         add(buffer, buffer, buffer)
 
 
-def test_a_deleted_buffer_is_no_argument():
+def test_a_deleted_buffer_is_not_an_argument():
     add = CPU.compile(ADD.format("f32[6]"))
     buffer = CPU.device_put(X)
     kept = np.asarray(buffer)
@@ -129,7 +129,7 @@ def test_results_outlive_their_program_and_each_other():
     assert np.array_equal(array, np.full(100, -7, np.float32))
 
 
-def test_programs_that_nobody_holds_are_freed():
+def test_unreferenced_programs_are_freed():
     program = CPU.compile(negations(2, "f32[4]"))
     program(X[:4], X[:4])
     gone = weakref.ref(program)

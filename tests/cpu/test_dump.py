@@ -1,4 +1,4 @@
-"""What the CPU compiler leaves for whoever looks inside."""
+"""The dump of the CPU compiler."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_modules_are_numbered_by_pass_and_only_those_that_changed(files: dict[st
     assert files[passes[-1]] == files["after_optimizations.txt"]
 
 
-def test_llvm_stands_there_before_and_behind_its_passes(files: dict[str, str]):
+def test_llvm_ir_is_dumped_before_and_after_optimization(files: dict[str, str]):
     assert "define i32 @xlapy_run" in files["ll"] and "define i32 @xlapy_run" in files["optimized.ll"]
     assert files["ll"] != files["optimized.ll"]
     assert "xlapy_run:" in files["s"]

@@ -1,4 +1,4 @@
-"""Dynamic dimensions on cpu: sizes at the door, random programs, what has no static form."""
+"""Dynamic dimensions on cpu: sizes of arguments, random programs, and forms that are not static."""
 
 from __future__ import annotations
 

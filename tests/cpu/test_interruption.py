@@ -166,7 +166,7 @@ ENTRY e { n = s64[] parameter(0) i = s64[] constant(0) s = (s64[], s64[]) tuple(
   ROOT y = f32[] all-reduce(x), replica_groups={{0,1}}, to_apply=add }"""
 
 
-def test_devices_that_meet_in_an_endless_loop_end() -> None:
+def test_devices_in_an_endless_loop_of_collectives_stop() -> None:
     client = xla.Client("cpu", devices=2)
     executable = client.compile(loop(8, ENDLESS, TWO, REDUCE))
     assert interrupted(lambda: executable.execute_sharded([[np.ones(8, np.float32)]] * 2)) < 2

@@ -242,7 +242,7 @@ ENTRY main {{
 
 
 @pytest.mark.parametrize("shape", ["f32[]", "f32[4]", "f32[1000]"])
-def test_a_long_program_is_cut_into_parts(shape: str):
+def test_a_long_program_is_outlined(shape: str):
     module = xla.parse_hlo(chain(900, shape))
     executable = xla.Client("cpu").compile(module)
     (x,) = random_arguments(executable.program_shape.parameters, 1)

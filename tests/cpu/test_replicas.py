@@ -1,4 +1,4 @@
-"""Several devices on cpu: what the interpreter's tests say holds of native programs."""
+"""Several devices on cpu: the tests of the interpreter, run on native programs."""
 
 from tests.cpu.platform_switch import on_cpu as on_cpu
 from tests.runtime.collectives.test_launch import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Sums of positions in LLVM text: each part once, before the loops that it does not follow."""
+"""CSE of addresses: each term is computed once, outside the loops that it does not depend on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_loop_over_one_element_is_none() -> None:
     assert_same(matrices(1, 1))
 
 
-def test_sums_of_a_branch_are_not_used_behind_it() -> None:
+def test_sums_of_a_branch_are_not_used_after_it() -> None:
     b = Builder("branches")
     taken, a, out = b.buffer("taken", I1, 6), b.buffer("a", F32, 60), b.buffer("out", F32, 12, written=True)
     with b.loop(6) as i:
@@ -56,7 +56,7 @@ def test_sums_of_a_branch_are_not_used_behind_it() -> None:
     assert_same(b.kernel)
 
 
-def test_sums_in_a_loop_that_may_not_run_are_not_used_behind_it() -> None:
+def test_sums_in_a_loop_that_may_not_run_are_not_used_after_it() -> None:
     b = Builder("lengths")
     lengths, a, out = b.buffer("lengths", I64, 4), b.buffer("a", F32, 400), b.buffer("out", F32, 404, written=True)
     with b.loop(4) as i:

@@ -1,4 +1,4 @@
-"""Machine code in this process: it works as long as somebody has it, and leaves nothing behind."""
+"""Machine code in this process: it works as long as it is referenced, and all its memory is freed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_threads_compile_at_once():
         assert list(threads.map(lambda value: called(constant(value)), range(300))) == list(range(300))
 
 
-def test_code_that_nobody_has_takes_no_memory():
+def test_unreferenced_code_takes_no_memory():
     for value in range(128):
         constant(value)
     gc.collect()

@@ -263,7 +263,7 @@ def test_scratch_memory_is_bounded():
 
 @pytest.mark.parametrize("type", [I8, F32, F64])
 @pytest.mark.parametrize("apart", [-3, -1, 1, 2, 3, 7, 16, 17])
-def test_elements_some_places_apart_are_loaded_without_a_look_behind_the_last(type: ScalarType, apart: int):
+def test_strided_loads_do_not_read_past_the_last_element(type: ScalarType, apart: int):
     lanes = 16
     size = (3 * lanes - 1) * abs(apart) + 1
     builder = Builder("apart")
@@ -283,7 +283,7 @@ def test_elements_some_places_apart_are_loaded_without_a_look_behind_the_last(ty
 
 @pytest.mark.parametrize("apart", [2, 3, 4, 6, 16])
 @pytest.mark.parametrize("order", [1, -1])
-def test_elements_between_each_other_are_loaded_and_stored_together(apart: int, order: int):
+def test_interleaved_elements_are_loaded_and_stored_as_vectors(apart: int, order: int):
     """Vectors and a tail; one kernel puts arrays between each other, another takes them apart."""
     size = 53
     for together in (True, False):
@@ -351,7 +351,7 @@ def test_conversions_of_the_last_elements(source: str, target: str, count: int):
 
 @pytest.mark.parametrize("t", ["f8e4m3", "f8e4m3fn", "f8e5m2", "s8", "bf16", "f16"])
 @pytest.mark.parametrize("count", [1, 9, 17, 33, 65])
-def test_one_element_more_than_fills_vectors_leaves_what_lies_behind_it(t: str, count: int):
+def test_a_tail_of_one_element_does_not_overwrite_what_follows(t: str, count: int):
     """LLVM has stored the bytes, too, by which a number was wider before."""
     text = f"""HloModule m
 ENTRY e {{

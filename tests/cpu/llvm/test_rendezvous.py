@@ -1,4 +1,4 @@
-"""Collectives in native code: the interpreter's bits in every form, no callbacks, and many meetings."""
+"""Collectives in native code: the interpreter's bits in every form, no callbacks, and many rendezvous."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def rounds(devices: int, count: int) -> str:
     return module(entry, devices, computations=loop)
 
 
-def test_more_devices_than_processors_meet_thousands_of_times() -> None:
+def test_thousands_of_rendezvous_of_more_devices_than_processors() -> None:
     devices, count = 8, 3000
     values = np.arange(devices)
     for _ in range(count):

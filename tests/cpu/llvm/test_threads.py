@@ -156,7 +156,7 @@ over:
   ret i64 %rounds
 }
 """
-"""Jobs of 64 and of 2 pieces in turn, each piece of which is to be run once; the number of the first that is wrong."""
+"""Alternates jobs of 64 and of 2 chunks, each of which must run once; prints the number of the first wrong job."""
 
 DRIVE = f"""
 import ctypes

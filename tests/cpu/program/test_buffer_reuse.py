@@ -46,7 +46,7 @@ def test_windows(whole: tuple[int, ...], window: tuple[int, ...], start: tuple[i
     np.testing.assert_array_equal(found, array)
 
 
-def test_what_a_kernel_reads_behind_a_result_is_not_overwritten_by_it():
+def test_a_result_does_not_overwrite_what_its_kernel_reads_later():
     """Of several results, one may be stored before another is computed: their memory is not what that one
     reads."""
     b = Builder("several results")

@@ -1,4 +1,4 @@
-"""Custom calls of the typed interface on cpu: what the interpreter's tests say holds of native programs."""
+"""Custom calls of the typed interface on cpu: the tests of the interpreter, run on native programs."""
 
 from tests.cpu.platform_switch import on_cpu as on_cpu
 from tests.custom_calls.test_typed import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Which kernels are written out in the functions of the thunks around them."""
+"""Which kernels are unrolled in the functions that contain them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ENTRY e {{
 
 
 @pytest.mark.parametrize(("rows", "columns", "unrolled"), [(64, 64, False), (67, 63, False), (8, 16, True)])
-def test_long_kernels_are_written_out_only_on_arrays_that_a_part_may_hold(rows, columns, unrolled):
+def test_long_kernels_are_unrolled_only_on_arrays_that_fit_stack_slots(rows, columns, unrolled):
     text = rotations(rows, columns)
     compiled = compile_module(xla.parse_hlo(text, verify=True))
     kernels = [thunk for thunk in walk_thunks(compiled.program.thunks) if isinstance(thunk, KernelThunk)]

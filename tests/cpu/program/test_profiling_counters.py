@@ -1,4 +1,4 @@
-"""Instrumented programs: what they compute, what they count, where the clock is read."""
+"""Instrumented programs: what they compute and count, and where the clock is read."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_is_inside_takes_no_longer_than_what_it_is_in():
     assert 0 < inner <= ticks[loop.number]
 
 
-def test_short_kernels_share_a_clock_until_they_are_long():
+def test_short_kernels_share_a_counter_up_to_a_limit():
     lines = ["x0 = f32[16] parameter(0)"]
     for n in range(30):  # reverses of concatenations do not fuse
         lines.append(f"a{n} = f32[8] slice(x{n}), slice={{[4:12]}}")
@@ -116,7 +116,7 @@ def test_short_kernels_share_a_clock_until_they_are_long():
     assert max(lengths) < MAX_SHARED_STATEMENTS + longest
 
 
-def test_steps_of_short_turns_are_counted_and_not_timed():
+def test_thunks_of_short_iterations_are_counted_but_not_timed():
     counts, clocks = counted(instrumented(Instrument.COUNTS, SHORT), values=[V])
     _, loop, body = clocks  # the first copies the initial state
     assert loop.nested == [[], [body]] and not body.is_timed and len(body.thunks) == 2
@@ -124,7 +124,7 @@ def test_steps_of_short_turns_are_counted_and_not_timed():
     assert counts.figures[loop.number, 0] > 0
 
 
-def test_threads_count_their_pieces():
+def test_threads_time_their_chunks():
     program = instrumented(Instrument.COUNTS)
     counts, clocks = counted(program)
     spread = [clock for clock in clocks if isinstance(clock.thunks[0], KernelThunk) and clock.thunks[0].op_name == "y"]
@@ -145,7 +145,7 @@ def test_events_have_threads_and_times():
         assert any(b <= begin <= end <= e for b, e in around[:, 3:].tolist())
 
 
-def test_steps_of_loops_leave_room_for_what_is_around_them():
+def test_events_in_loops_leave_room_for_others():
     text = PROGRAM.replace("constant(7)", "constant(60000)").replace("[300,300]", "[3,3]")
     program = instrumented(Instrument.EVENTS, text)
     program.execute([V, X[:3, :3].copy()])
@@ -157,7 +157,7 @@ def test_steps_of_loops_leave_room_for_what_is_around_them():
     assert (counts.events[:, 0] == loop.number).sum() == 1
 
 
-def test_programs_that_are_not_instrumented_read_no_clock():
+def test_programs_without_instrumentation_do_not_read_the_clock():
     compiled = compile_module(xla.parse_hlo(PROGRAM))
     functions = re.findall(r"^define internal \w+ @(?:part|kernel).*?^}", compiled.llvm, re.MULTILINE | re.DOTALL)
     assert compiled.program.counters is None

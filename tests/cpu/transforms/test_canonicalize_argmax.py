@@ -33,7 +33,7 @@ def module(t: str, sizes: str, result: str, dimension: int, start: int = 0, coun
     return xla.parse_hlo(text.replace("T[", f"{t}["))
 
 
-def test_the_computation_looks_at_the_indices_first():
+def test_the_computation_compares_the_indices_first():
     given = module("f32", "64,100", "64", 1)
     assert CanonicalizeArgmax().run(given)
     verify(given)

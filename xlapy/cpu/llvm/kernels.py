@@ -147,7 +147,7 @@ class Emitter(MemoryEmitter):
         self.ir.br(head)
         with self.address_cse.inside(loop.test):
             self.ir.start_block(head)
-            turn, turn_line = self.ir.phi("i64", "0", before) if loop in self.polled_loops else ("", -1)
+            count, count_line = self.ir.phi("i64", "0", before) if loop in self.polled_loops else ("", -1)
             lines = self.begin_carries(loop.carries, initial, before)
             self.statements(loop.test)
             self.ir.cond_br(self.scalar(loop.condition), body, after)
@@ -156,9 +156,9 @@ class Emitter(MemoryEmitter):
                 self.statements(loop.body)
                 nexts = [self.next_value(carry) for carry in loop.carries]
                 if loop in self.polled_loops:
-                    following = self.ir.assign(f"add nsw i64 {turn}, 1")
+                    following = self.ir.assign(f"add nsw i64 {count}, 1")
                     self.emit_poll(loop, following)
-                    self.ir.add_incoming(turn_line, following, self.ir.label)
+                    self.ir.add_incoming(count_line, following, self.ir.label)
                 for line, register in zip(lines, nexts, strict=True):
                     self.ir.add_incoming(line, register, self.ir.label)
                 self.ir.br(head)

@@ -90,8 +90,8 @@ def _unless_finite(ir: IrBuilder, thunk: LibraryCallThunk, array: str, last: str
     """Emits a check of an array: skips the call if one of its floats has an exponent of all ones."""
     assert thunk.must_be_finite is not None
     type, exponent = _EXPONENT[thunk.element_bytes]
-    ir.br("look")
-    ir.start_block("look")
+    ir.br("check")
+    ir.start_block("check")
     ir.emit("%place = phi i64 [ 0, %call ], [ %next, %finite ]")
     ir.cond_br(ir.assign(f"icmp slt i64 %place, {thunk.must_be_finite.size // thunk.element_bytes}"), "read", "compute")
     ir.start_block("read")
@@ -100,7 +100,7 @@ def _unless_finite(ir: IrBuilder, thunk: LibraryCallThunk, array: str, last: str
     ir.cond_br(ir.assign(f"icmp eq {type} {bits}, {exponent}"), "refuse", "finite")
     ir.start_block("finite")
     ir.emit("%next = add i64 %place, 1")
-    ir.br("look")
+    ir.br("check")
     ir.start_block("refuse")
     ir.emit(f"store i32 {_NOT_FINITE}, ptr {last}")
     ir.br("called")

@@ -110,8 +110,8 @@ def _iteration_weight(loop: For | While, unknown_extent: int) -> int:
 def emit_poll(ir: IrBuilder, entries: PollEntries, counter: str, step: int, period: int) -> None:
     """Emits a poll once in `period` iterations, each of which adds `step` to the counter; jumps to LEAVE to stop."""
     due, on = ir.new_label("due"), ir.new_label("on")
-    turn = ir.assign(f"and i64 {counter}, {period * (1 << (step - 1).bit_length()) - 1}")
-    ir.cond_br(ir.assign(f"icmp ult i64 {turn}, {step}"), due, on)
+    phase = ir.assign(f"and i64 {counter}, {period * (1 << (step - 1).bit_length()) - 1}")
+    ir.cond_br(ir.assign(f"icmp ult i64 {phase}, {step}"), due, on)
     ir.start_block(due)
     arguments = [("ptr", "%table"), ("i64", str(entries.shared)), ("i64", str(entries.poll))]
     status = ir.call("i32", POLL, arguments)

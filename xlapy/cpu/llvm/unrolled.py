@@ -132,8 +132,8 @@ class _UnrolledEmitter(Emitter):
         The remaining lanes repeat integers, because something may be divided by them. They repeat all elements in turn,
         because LLVM 22 miscompiles conversions of vectors that continue with the first element only.
         """
-        piece, align = llvm_type(type, len(positions)), f"align {type.byte_size}"
-        loaded = self.ir.assign(f"load {piece}, ptr {self.element(type, base, positions[0])}, {align}")
+        short_vector, align = llvm_type(type, len(positions)), f"align {type.byte_size}"
+        loaded = self.ir.assign(f"load {short_vector}, ptr {self.element(type, base, positions[0])}, {align}")
         if len(positions) == self.lanes:
             return loaded
         if len(positions) == 1:
@@ -142,7 +142,7 @@ class _UnrolledEmitter(Emitter):
         used = self.lanes if type.is_integer else count
         chosen = [f"i32 {lane % count}" if lane < used else "i32 poison" for lane in range(self.lanes)]
         mask = f"<{self.lanes} x i32> <{', '.join(chosen)}>"
-        return self.ir.assign(f"shufflevector {piece} {loaded}, {piece} poison, {mask}")
+        return self.ir.assign(f"shufflevector {short_vector} {loaded}, {short_vector} poison, {mask}")
 
     def element(self, type: ScalarType, base: str, position: int) -> str:
         if not position:

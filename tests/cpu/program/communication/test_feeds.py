@@ -141,7 +141,7 @@ def test_what_is_left_stays_for_the_next_run(monkeypatch: pytest.MonkeyPatch) ->
     assert (len(device.infeed), len(device.outfeed)) == (1, 0)
 
 
-def test_arrays_and_lists_in_turn() -> None:
+def test_arrays_alternate_with_lists() -> None:
     """Lists take the type of the infeed, which the host knows: it is asked from then on."""
     executable = Client("cpu").compile(sums(6))
     device = executable.devices[0]
@@ -151,7 +151,7 @@ def test_arrays_and_lists_in_turn() -> None:
     assert [int(np.asarray(device.transfer_from_outfeed())[0]) for _ in range(6)] == [0, 1, 3, 6, 10, 15]
 
 
-def test_a_wrong_shape_behind_right_ones() -> None:
+def test_a_wrong_shape_after_right_ones() -> None:
     executable = Client("cpu").compile(sums(3))
     device = executable.devices[0]
     for value in (number(1), np.zeros(3, np.int32), number(2)):

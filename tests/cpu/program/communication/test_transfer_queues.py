@@ -135,7 +135,7 @@ def test_a_sender_may_be_far_ahead() -> None:
     assert np.asarray(results[1]).tolist() == [3000 * 2999 // 2] * 3
 
 
-def test_messages_that_nobody_receives() -> None:
+def test_messages_that_no_device_receives() -> None:
     text = exchange("{{0,1}}", replicas=2)
     head, tail = text.split("v =")[0], text[text.index("s =") :]
     text = head + tail[: tail.index("w =")] + "ROOT r = f32[2] negate(p) }"
@@ -145,7 +145,7 @@ def test_messages_that_nobody_receives() -> None:
             executable.execute_sharded([[np.zeros(2, np.float32)]] * 2)
 
 
-def test_a_message_that_nobody_sends() -> None:
+def test_a_message_that_no_device_sends() -> None:
     text = exchange("{{0,1}}", replicas=2)
     text = text[: text.index("s =")] + text[text.index("w =") :]
     message = (

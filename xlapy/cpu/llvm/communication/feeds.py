@@ -30,8 +30,8 @@ def feed_text(thunk: FeedThunk, program: NativeProgram, copy: Copy) -> str:
     ir = IrBuilder()
     shared = ir.assign(f"load ptr, ptr {_entry(ir, program.shared_index)}")
     device = ir.assign(f"load i64, ptr {_entry(ir, program.device_index)}")
-    behind = ir.assign(f"add i64 {ir.assign(f'mul i64 {device}, {QUEUE_BYTES}')}, {thunk.queue_offset}")
-    feed = ir.assign(f"getelementptr inbounds i8, ptr {shared}, i64 {behind}")
+    offset = ir.assign(f"add i64 {ir.assign(f'mul i64 {device}, {QUEUE_BYTES}')}, {thunk.queue_offset}")
+    feed = ir.assign(f"getelementptr inbounds i8, ptr {shared}, i64 {offset}")
     if thunk.instruction.op is opcodes.INFEED:
         _write_infeed(ir, thunk, copy, f"ptr {shared}, i64 {device}, i64 {thunk.number}, ptr {feed}", feed)
     else:
@@ -88,8 +88,8 @@ entry:
   %taken.at = getelementptr inbounds i8, ptr %feed, i64 {FeedField.TAKEN}
   %busy.at = getelementptr inbounds i8, ptr %feed, i64 {FeedField.BUSY}
   %waiting = add i64 %number, {HOST_WAIT_OFFSET}
-  br label %look
-look:
+  br label %retry
+retry:
   store atomic i32 1, ptr %busy.at seq_cst, align 4
   %joined = load atomic i32, ptr %joined.at seq_cst, align 4
   %alone = icmp eq i32 %joined, 0
@@ -105,7 +105,7 @@ wait:
   %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %waiting, ptr %sent.at, i32 %sent, i64 %aim,
     ptr %asleep.at, ptr @slice)
   %came = icmp eq i32 %status, 0
-  br i1 %came, label %look, label %fail
+  br i1 %came, label %retry, label %fail
 fail:
   ret i64 1
 find:

@@ -34,9 +34,9 @@ def _rows(thunk: CollectiveThunk) -> list[list[int]]:
 
 
 def _numbers(thunk: CollectiveThunk, row: RendezvousParticipant) -> list[int]:
-    stage = row.rendezvous_offset + rendezvous_header_bytes(len(row.members))
+    staging = row.rendezvous_offset + rendezvous_header_bytes(len(row.members))
     given = [*row.send_offsets, *row.receive_offsets, *row.peer_offsets] or [0] * (_width(thunk) - 4)
-    return [row.rendezvous_offset, stage, row.rank, len(row.members), *given]
+    return [row.rendezvous_offset, staging, row.rank, len(row.members), *given]
 
 
 def _width(thunk: CollectiveThunk) -> int:
@@ -54,78 +54,78 @@ def emit_rendezvous(
 
     Returns a register with the status. A device without a rendezvous calls the host, which raises the error.
     """
-    record = Row(ir, program, f"rows{thunk.number}", _rows(thunk))
+    row = Row(ir, program, f"rows{thunk.number}", _rows(thunk))
     outside, inside, after = [ir.new_label(p) for p in ("outside", "inside", "met")]
-    ir.cond_br(ir.assign(f"icmp slt i64 {record.number(0)}, 0"), outside, inside)
+    ir.cond_br(ir.assign(f"icmp slt i64 {row.number(0)}, 0"), outside, inside)
     ir.start_block(outside)
     refused = ir.assign(f"call i32 @host_callback(ptr %table, i64 {thunk.number})")
     ir.br(after)
     ir.start_block(inside)
-    door = record.address(record.shared, record.number(0))
-    meetings = ir.assign(f"load atomic i32, ptr {door} monotonic, align 4")
-    turn = ir.assign(f"zext i32 {ir.assign(f'and i32 {meetings}, 1')} to i64")
-    first = record.address(record.shared, record.number(1))
-    stage = record.address(first, ir.assign(f"mul i64 {turn}, {thunk.staging_size}"))
+    rendezvous = row.address(row.shared, row.number(0))
+    completed = ir.assign(f"load atomic i32, ptr {rendezvous} monotonic, align 4")
+    area = ir.assign(f"zext i32 {ir.assign(f'and i32 {completed}, 1')} to i64")
+    first = row.address(row.shared, row.number(1))
+    staging = row.address(first, ir.assign(f"mul i64 {area}, {thunk.staging_size}"))
     for position, (slice_, pointer) in enumerate(operands):
         if thunk.direct:
-            ir.emit(f"store ptr {pointer}, ptr {record.address(stage, record.number(4 + position))}")
+            ir.emit(f"store ptr {pointer}, ptr {row.address(staging, row.number(4 + position))}")
         elif slice_.size:
-            ir.emit(copy(record.address(stage, record.number(4 + position)), pointer, slice_.size))
-    place, count = [ir.assign(f"trunc i64 {record.number(n)} to i32") for n in (2, 3)]
+            ir.emit(copy(row.address(staging, row.number(4 + position)), pointer, slice_.size))
+    rank, count = [ir.assign(f"trunc i64 {row.number(n)} to i32") for n in (2, 3)]
     met = ir.assign(
-        f"call i32 @rendezvous(ptr %table, ptr {record.shared}, i64 {record.device}, i64 {thunk.number}, ptr {door}, "
-        f"i32 {meetings}, i32 {place}, i32 {count})"
+        f"call i32 @rendezvous(ptr %table, ptr {row.shared}, i64 {row.device}, i64 {thunk.number}, ptr {rendezvous}, "
+        f"i32 {completed}, i32 {rank}, i32 {count})"
     )
     for position, slice_ in enumerate(thunk.received):
-        taken = _taken(record, thunk, stage, position)
-        ir.emit(f"store ptr {taken}, ptr {record.entry(program.table_index(slice_))}")
+        taken = _received_address(row, thunk, staging, position)
+        ir.emit(f"store ptr {taken}, ptr {row.entry(program.table_index(slice_))}")
     ir.br(after)
     ir.start_block(after)
     return ir.assign(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
 
 
-def _taken(record: Row, thunk: CollectiveThunk, stage: str, position: int) -> str:
+def _received_address(row: Row, thunk: CollectiveThunk, staging: str, position: int) -> str:
     """Returns a register with the address of a received array; null stands for zeros."""
-    ir, begin = record.ir, 4 + len(thunk.operands)
-    offset = record.number(begin + position)
+    ir, begin = row.ir, 4 + len(thunk.operands)
+    offset = row.number(begin + position)
     absent = ir.assign(f"icmp slt i64 {offset}, 0")
-    taken = record.address(stage, ir.assign(f"select i1 {absent}, i64 0, i64 {offset}"))
+    taken = row.address(staging, ir.assign(f"select i1 {absent}, i64 0, i64 {offset}"))
     if thunk.direct:
         address = ir.assign(f"load ptr, ptr {taken}")
-        taken = record.address(address, record.number(begin + len(thunk.received) + position))
+        taken = row.address(address, row.number(begin + len(thunk.received) + position))
     return ir.assign(f"select i1 {absent}, ptr null, ptr {taken}")
 
 
 RENDEZVOUS_FUNCTION = f"""\
-define internal i32 @rendezvous(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings,
-  i32 %place, i32 %count) noinline #0 {{
+define internal i32 @rendezvous(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %record, i32 %completed,
+  i32 %rank, i32 %count) noinline #0 {{
 entry:
-  %following = add i32 %meetings, 1
-  %members = getelementptr inbounds i8, ptr %door, i64 {RENDEZVOUS_HEADER_BYTES}
-  %own = getelementptr inbounds i32, ptr %members, i32 %place
+  %following = add i32 %completed, 1
+  %members = getelementptr inbounds i8, ptr %record, i64 {RENDEZVOUS_HEADER_BYTES}
+  %own = getelementptr inbounds i32, ptr %members, i32 %rank
   store atomic i32 %following, ptr %own monotonic, align 4
-  %come = getelementptr inbounds i8, ptr %door, i64 64
-  %asleep = getelementptr inbounds i8, ptr %door, i64 68
-  %before = atomicrmw add ptr %come, i32 1 acq_rel, align 4
+  %arrived = getelementptr inbounds i8, ptr %record, i64 64
+  %asleep = getelementptr inbounds i8, ptr %record, i64 68
+  %before = atomicrmw add ptr %arrived, i32 1 acq_rel, align 4
   %now = add i32 %before, 1
   %last = icmp eq i32 %now, %count
   br i1 %last, label %open, label %wait
 open:
-  store atomic i32 0, ptr %come monotonic, align 4
-  store atomic i32 %following, ptr %door seq_cst, align 4
+  store atomic i32 0, ptr %arrived monotonic, align 4
+  store atomic i32 %following, ptr %record seq_cst, align 4
   %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
   %some = icmp ne i32 %sleepers, 0
   br i1 %some, label %wake, label %met
 wake:
-  %woken = {futex.wake_text("%door")}
+  %woken = {futex.wake_text("%record")}
   br label %met
 met:
   ret i32 0
 wait:
   %first = icmp eq i32 %before, 0
   %slice = select i1 %first, ptr @slice, ptr null
-  %passed = zext i32 %meetings to i64
-  %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %door, i32 %meetings, i64 %passed,
+  %passed = zext i32 %completed to i64
+  %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %record, i32 %completed, i64 %passed,
     ptr %asleep, ptr %slice)
   ret i32 %status
 }}"""

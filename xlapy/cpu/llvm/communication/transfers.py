@@ -217,8 +217,8 @@ entry:
   %asleep.at = getelementptr inbounds i8, ptr %queue, i64 {QueueField.ASLEEP}
   %done.at = getelementptr inbounds i8, ptr %queue, i64 {QueueField.DONE}
   %aim = zext i32 %wanted to i64
-  br label %look
-look:
+  br label %retry
+retry:
   %sent = load atomic i32, ptr %sent.at acquire, align 4
   %ahead = sub i32 %sent, %wanted
   %is.there = icmp sge i32 %ahead, 0
@@ -227,7 +227,7 @@ wait:
   %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %sent.at, i32 %sent, i64 %aim,
     ptr %asleep.at, ptr @slice)
   %came = icmp eq i32 %status, 0
-  br i1 %came, label %look, label %failed
+  br i1 %came, label %retry, label %failed
 walk:
   %done = load ptr, ptr %done.at
   %untouched = icmp eq ptr %done, null

@@ -54,8 +54,8 @@ define internal i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, pt
   ptr %asleep, ptr %slice) noinline #0 {{
 entry:
   %records = getelementptr inbounds i8, ptr %shared, i64 {record}
-  %behind = mul i64 %device, {record}
-  %record = getelementptr inbounds i8, ptr %records, i64 %behind
+  %offset = mul i64 %device, {record}
+  %record = getelementptr inbounds i8, ptr %records, i64 %offset
   %skips = getelementptr inbounds i32, ptr %record, i64 6
   %skipped = getelementptr inbounds i32, ptr %record, i64 7
   %left = load i32, ptr %skips
