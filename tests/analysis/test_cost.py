@@ -6,7 +6,7 @@ import jax
 import pytest
 from jax._src.lib import xla_client
 
-from tests.peer import parse
+from tests.xla_reference import parse
 from xlapy.analysis.cost import Cost, module_cost
 from xlapy.text import parse_hlo
 

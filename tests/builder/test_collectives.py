@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.builder.programs import instruction_texts, listing, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import Layout, Shape, ShapeError
@@ -389,4 +389,4 @@ def test_jaxlib_reads_what_is_built() -> None:
         ops.replica_id(x.builder),
     ]
     text = x.builder.build(ops.tuple(x.builder, results)).as_hlo_text(print_metadata=False)
-    assert peer.parse_and_print(text) == text
+    assert xla_reference.parse_and_print(text) == text

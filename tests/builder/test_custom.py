@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.builder.programs import instruction_texts, listing, parameters
 from xlapy import ops
 from xlapy.base import Literal, Shape, ShapeError
@@ -134,4 +134,4 @@ def test_jaxlib_reads_what_is_built() -> None:
         ops.custom_call_with_layout(x.builder, "c", [x], COLUMN_MAJOR, [COLUMN_MAJOR]),
     ]
     text = x.builder.build(ops.tuple(x.builder, calls)).as_hlo_text(print_metadata=False)
-    assert peer.parse_and_print(text) == text
+    assert xla_reference.parse_and_print(text) == text

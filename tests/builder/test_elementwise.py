@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import BF16, C64, F32, S8, S32, U8, PrimitiveType, ShapeError
@@ -165,7 +165,7 @@ class TestResultAccuracy:
         text = x.builder.build().as_hlo_text(print_metadata=False)
         assert "result_accuracy={mode=highest}" in text
         assert "result_accuracy={tolerance={atol=0,rtol=0.5,ulps=2}}" in text
-        assert peer.parse_and_print(text) == text
+        assert xla_reference.parse_and_print(text) == text
 
     @pytest.mark.parametrize("accuracy", [ResultAccuracy(atol=-1), ResultAccuracy(highest=True, ulps=1)])
     def test_refused(self, accuracy: ResultAccuracy) -> None:

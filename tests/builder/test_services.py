@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests import peer
+from tests import xla_reference
 from tests.builder.programs import opcode_names, parameters
 from xlapy import OpMetadata, Sharding, ops
 from xlapy.base import F32, S32, Shape
@@ -34,7 +34,7 @@ def read_by_xla(computation: XlaComputation) -> str:
     verify(computation.module)
     text = computation.as_hlo_text()
     assert xla.parse_hlo(text).to_text() == text
-    return peer.parse_and_print(text)
+    return xla_reference.parse_and_print(text)
 
 
 class TestSharding:

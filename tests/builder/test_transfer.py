@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.builder.programs import instruction_texts, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
@@ -180,4 +180,4 @@ def test_jaxlib_reads_what_is_built() -> None:
     values = [ops.infeed(builder, VECTOR), ops.infeed(builder, Shape.parse("(f32[2])")), ops.recv(builder, VECTOR, 1)]
     token = ops.send_to_host(x, ops.send(x, 1), x.shape, 2)
     text = builder.build(ops.tuple(builder, [*values, token])).as_hlo_text(print_metadata=False)
-    assert peer.parse_and_print(text) == text
+    assert xla_reference.parse_and_print(text) == text

@@ -18,7 +18,7 @@ from xlapy.base.errors import InvalidArgumentError, UnsupportedError, Verificati
 from xlapy.cpu.compiler import passes
 from xlapy.cpu.program.builder import build_program
 from xlapy.cpu.program.thunks import CallbackThunk
-from xlapy.debugging.fuzzing.peers import without_denormals
+from xlapy.debugging.fuzzing.implementations import without_denormals
 from xlapy.interpreter import TOKEN
 from xlapy.passes.pipeline import Pipeline
 from xlapy.testing.comparison import assert_close

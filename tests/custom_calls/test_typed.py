@@ -14,7 +14,7 @@ from jaxlib import lapack
 from jaxlib.cpu import _lapack
 
 import xlapy as xla
-from tests import peer
+from tests import xla_reference
 from tests.custom_calls.typed_handlers import FUNCTIONS, HANDLER, NO_TYPE, TYPED, Frame, Token, X, call, double, handler
 from tests.interpreter.runners.custom import entry, plain, registered, run
 from xlapy.base import flags
@@ -404,7 +404,7 @@ def test_kernels_of_jaxlib_give_the_same_results_as_in_xla(name: str, result: st
     given = A.astype(dtype)
     with registered(KERNELS[name], name=name, **TYPED):
         ours = plain(xla.Client("interpreter").compile(text)(given))
-    for mine, theirs in zip(ours, peer.run_hlo(text, [given]), strict=True):
+    for mine, theirs in zip(ours, xla_reference.run_hlo(text, [given]), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
 

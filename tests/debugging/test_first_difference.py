@@ -11,7 +11,7 @@ import pytest
 import xlapy as xla
 from xlapy.base.errors import UnsupportedError
 from xlapy.debugging.first_difference import Comparison, compare_with_interpreter
-from xlapy.debugging.fuzzing.peers import Peer, plain
+from xlapy.debugging.fuzzing.implementations import Implementation, plain
 from xlapy.text import parse_hlo
 
 TEXT = """
@@ -29,7 +29,7 @@ Run = Callable[[Any, Any], Any]
 
 
 def compared(run: Run) -> Comparison:
-    return compare_with_interpreter(parse_hlo(TEXT), [X], run, Peer("other", "none"))
+    return compare_with_interpreter(parse_hlo(TEXT), [X], run, Implementation("other", "none"))
 
 
 def interpreted(program: Any, arguments: Any) -> Any:

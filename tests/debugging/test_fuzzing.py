@@ -16,7 +16,7 @@ from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.debugging.fuzzing.campaign import Settings, arguments_for, examine, reduce_fault, replay
 from xlapy.debugging.fuzzing.differential import Verdict, compare, compared
-from xlapy.debugging.fuzzing.peers import XLA_CPU, find_peer, run_on_platform
+from xlapy.debugging.fuzzing.implementations import XLA_CPU, find_implementation, run_on_platform
 from xlapy.debugging.fuzzing.survival import OutOfTime, outcomes, time_limit, try_texts
 from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
 from xlapy.hlo.instruction import Instruction
@@ -67,17 +67,17 @@ class TestWorker:
             assert worker.call("noise") is None
 
 
-class TestPeers:
+class TestImplementations:
     def test_names(self) -> None:
-        assert find_peer("xla") is XLA_CPU
-        assert find_peer("interpreter").keywords == {"platform": "interpreter"}
-        with pytest.raises(InvalidArgumentError, match="no peer 'tpu'; there are xla, cpu, interpreter"):
-            find_peer("tpu")
+        assert find_implementation("xla") is XLA_CPU
+        assert find_implementation("interpreter").keywords == {"platform": "interpreter"}
+        with pytest.raises(InvalidArgumentError, match="no implementation 'tpu'; there are xla, cpu, interpreter"):
+            find_implementation("tpu")
 
     def test_a_missing_jaxlib_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("xlapy.debugging.fuzzing.peers.find_spec", lambda name: None)
+        monkeypatch.setattr("xlapy.debugging.fuzzing.implementations.find_spec", lambda name: None)
         with pytest.raises(InvalidArgumentError, match=r"pip install 'xlapy\[xla\]'"):
-            find_peer("xla")
+            find_implementation("xla")
 
     def test_a_platform_gives_plain_arrays(self) -> None:
         text = """HloModule m
@@ -106,7 +106,7 @@ class TestCampaign:
         report = examine(1, Settings())
         assert report.modules == 1 and report.faults == []
         assert report.count(Verdict.AGREES) > 10
-        assert sum(report.excuses.values()) == report.count(Verdict.EXCUSED)
+        assert sum(report.known_divergences.values()) == report.count(Verdict.KNOWN_DIVERGENCE)
 
     def test_reports_add_up(self) -> None:
         total = examine(1, SMALL)
@@ -161,7 +161,7 @@ def xla() -> Iterator[Worker]:
 
 
 class TestComparison:
-    def test_what_the_peer_refuses_is_named_alone(self, xla: Worker) -> None:
+    def test_what_the_implementation_refuses_is_named_alone(self, xla: Worker) -> None:
         text = """HloModule m
             ENTRY e {
               p = f32[2] parameter(0)
@@ -193,8 +193,8 @@ class TestComparison:
         assert [i.op.name for i in flat.entry_computation] == [
             "parameter", "async-start", "async-update", "async-done", "tuple",
         ]  # fmt: skip
-        with Worker("xlapy.debugging.fuzzing.peers:run_on_platform") as worker:
-            assert [o.verdict for o in compare(flat, arguments, find_peer("interpreter"), worker)] == [
+        with Worker("xlapy.debugging.fuzzing.implementations:run_on_platform") as worker:
+            assert [o.verdict for o in compare(flat, arguments, find_implementation("interpreter"), worker)] == [
                 Verdict.AGREES, Verdict.AGREES,
             ]  # fmt: skip
 
@@ -235,7 +235,7 @@ KINDS = {"pred", "signed", "unsigned", "floating", "complex", "narrow"}
 
 def test_every_op_is_drawn() -> None:
     """All but collectives and transfers, which take several devices or a host."""
-    drawn = {op for _, makers in FAMILIES.values() for op, _ in makers}
+    drawn = {op for _, op_generators in FAMILIES.values() for op, _ in op_generators}
     single = {op for op in REGISTRY.values() if op.family not in ("collectives", "transfer")}
     assert {op.name for op in single - drawn} == ELSEWHERE
     assert {op.name for op in drawn - single} == {"copy-start", "copy-done"}
@@ -243,7 +243,7 @@ def test_every_op_is_drawn() -> None:
 
 def test_every_op_is_drawn_with_every_kind_of_element_type_it_takes() -> None:
     seen = _seen(instruction for seed in range(400) for instruction in random_module(seed).instructions())
-    assert {op.name for _, makers in FAMILIES.values() for op, _ in makers} <= set(seen)
+    assert {op.name for _, op_generators in FAMILIES.values() for op, _ in op_generators} <= set(seen)
     assert {name: KINDS - seen[name] for name in ANY.split()} == {name: set() for name in ANY.split()}
 
 
@@ -284,7 +284,7 @@ def test_a_process_that_does_not_survive_is_a_fault_of_its_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "values", "excused"),
+    ("line", "values", "known divergence"),
     [
         ("rsqrt(x)", [np.array([1e-38 + 1j], np.complex64)], True),
         ("rsqrt(x)", [np.array([0, 1], np.complex64)], False),
@@ -302,7 +302,7 @@ def test_cpu_is_excused_where_rounding_tells(line, values, excused):
     size = ",".join(map(str, values[0].shape))
     text = f"HloModule m\nENTRY e {{\n  x = c64[{size}] parameter(0)\n  ROOT r = c64[{size}] {line}\n}}\n"
     root = parse_hlo(text).entry_computation.root_instruction
-    reason = find_peer("cpu").excuse(Step(root, tuple(values * len(root.operands)), values[0]))
+    reason = find_implementation("cpu").known_divergence(Step(root, tuple(values * len(root.operands)), values[0]))
     assert (reason is not None) == excused
 
 
@@ -319,4 +319,4 @@ ENTRY e {
 }
 """
     found = {line.split(": ")[1]: verdict for verdict, line in replay(text, [], "cpu")}
-    assert (found["first"], found["second"]) == (Verdict.EXCUSED, Verdict.AGREES)
+    assert (found["first"], found["second"]) == (Verdict.KNOWN_DIVERGENCE, Verdict.AGREES)

@@ -11,8 +11,8 @@ import pytest
 
 import xlapy as xla
 from tests.documents.pages import ROOT
-from xlapy.debugging.fuzzing.peers import plain
-from xlapy.testing.xla_cpu import PeerError, run_hlo
+from xlapy.debugging.fuzzing.implementations import plain
+from xlapy.testing.xla_cpu import XlaCpuError, run_hlo
 
 PAGE = (ROOT / "docs" / "differences.md").read_text()
 ROW = re.compile(r"^\| ([^|]+) \| `([^|]+)` \| `([^|]+)` \| `([^|]+)` \|$", re.MULTILINE)
@@ -102,7 +102,7 @@ CASES: dict[str, tuple[str, list[Any]]] = {
 def shown(run: Any) -> str:
     try:
         value = np.asarray(run())
-    except (xla.errors.XlaError, PeerError):
+    except (xla.errors.XlaError, XlaCpuError):
         return "refused"
     if value.dtype.kind == "f":
         words = [format(float(number), ".7g") for number in value.reshape(-1)]

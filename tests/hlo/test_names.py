@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from xlapy.hlo.names import NameUniquer, sanitize
 from xlapy.text import PrintOptions, parse_hlo, print_module
 
@@ -42,7 +42,7 @@ def test_names_are_those_of_xla(seed: int) -> None:
         body = "\n".join(f"  {name} = f32[] constant({i})" for i, name in enumerate(names))
         parts.append(f"{rng.choice(NAMES)}x{number} {{\n{body}\n}}")
     text = "HloModule m\n" + "\n".join(parts)
-    assert print_module(parse_hlo(text), PrintOptions.short()) == peer.parse_and_print(text, short=True)
+    assert print_module(parse_hlo(text), PrintOptions.short()) == xla_reference.parse_and_print(text, short=True)
 
 
 def test_suffixes_count_up_and_free_ones_are_kept() -> None:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
@@ -57,7 +57,9 @@ def read(text: str) -> Sharding:
 
 
 def of_xla(text: str, shape: str = "f32[8,8]") -> str:
-    printed = peer.parse_and_print(f"HloModule m\nENTRY e {{ ROOT a = {shape} parameter(0), sharding={text} }}")
+    printed = xla_reference.parse_and_print(
+        f"HloModule m\nENTRY e {{ ROOT a = {shape} parameter(0), sharding={text} }}"
+    )
     return next(line for line in printed.split("\n") if "sharding=" in line).partition("sharding=")[2]
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from xlapy.hlo import edit
 from xlapy.hlo.traverse import ancestors, computation_post_order, find_call_cycle, find_cycle, post_order, print_order
 from xlapy.text import parse_hlo, print_module
@@ -35,7 +35,7 @@ def random_graph(rng: random.Random) -> str:
 def test_post_order_is_the_order_in_which_xla_prints(seed: int) -> None:
     text = random_graph(random.Random(seed))
     module = parse_hlo(text)
-    assert print_module(module) == peer.parse_and_print(text)
+    assert print_module(module) == xla_reference.parse_and_print(text)
     seen = set()
     for instruction in post_order(module.entry_computation):
         assert seen.issuperset({*instruction.operands, *instruction.control_predecessors})
@@ -47,7 +47,7 @@ def test_callees_come_before_callers() -> None:
     module = parse_hlo(CALLS)
     assert [c.name for c in computation_post_order(module)] == ["c", "unused", "b", "a", "e"]
     assert [c.name for c in print_order(module)] == ["c", "unused", "b", "a", "e"]
-    assert print_module(module) == peer.parse_and_print(CALLS)
+    assert print_module(module) == xla_reference.parse_and_print(CALLS)
 
 
 def test_a_true_post_order_where_xla_prints_another() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.interpreter.runners.replica import REDUCERS, floats, module, run_on_devices
-from tests.peer_devices import Case
-from tests.peer_devices import run_on_devices as run_on_peer
+from tests.xla_reference_devices import Case
+from tests.xla_reference_devices import run_on_devices as run_on_xla
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import random_array
 from xlapy.text import parse_hlo
@@ -109,14 +109,14 @@ CASES = cases()
 
 
 @pytest.fixture(scope="module")
-def peer_results() -> dict[str, Any]:
+def xla_result() -> dict[str, Any]:
     """Runs all cases in one process, because starting it takes most of the time."""
-    return dict(zip(CASES, run_on_peer(list(CASES.values())), strict=True))
+    return dict(zip(CASES, run_on_xla(list(CASES.values())), strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_agrees_with_xla(name: str, peer_results: dict[str, Any]) -> None:
-    expected = peer_results[name]
+def test_it_agrees_with_xla(name: str, xla_result: dict[str, Any]) -> None:
+    expected = xla_result[name]
     assert isinstance(expected, list), expected
     results = run_on_devices(CASES[name].text, CASES[name].arguments)
     assert len(results) == len(expected)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.runners.instruction import Array, evaluate_on_peer, typed
-from tests.interpreter.runners.products import Case, assert_like_peer, evaluate
+from tests.interpreter.runners.instruction import Array, evaluate_on_xla, typed
+from tests.interpreter.runners.products import Case, assert_like_xla, evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PrimitiveType
 from xlapy.testing.random_values import random_array
 
@@ -162,7 +162,7 @@ def test_small_products_are_added_term_by_term(t: str) -> None:
     rng = np.random.default_rng(5)
     operands = [typed(t, rng.standard_normal(shape)) for shape in ((4, 3), (3, 3))]
     case = Case("dot", operands, f"{t}[4,3]", MATMUL)
-    assert np.array_equal(evaluate("dot", operands, f"{t}[4,3]", MATMUL), evaluate_on_peer([case])[0])
+    assert np.array_equal(evaluate("dot", operands, f"{t}[4,3]", MATMUL), evaluate_on_xla([case])[0])
 
 
 def test_longer_sums_of_f32_round_each_sum_but_no_product() -> None:
@@ -173,7 +173,7 @@ def test_longer_sums_of_f32_round_each_sum_but_no_product() -> None:
     assert inner(typed("f32", lhs[:3]), typed("f32", rhs[:3]), "f32") == 0
     operands = [typed("f32", np.random.default_rng(6).standard_normal((48, 48)))] * 2
     case = Case("dot", operands, "f32[48,48]", MATMUL)
-    assert np.array_equal(evaluate("dot", operands, "f32[48,48]", MATMUL), evaluate_on_peer([case])[0])
+    assert np.array_equal(evaluate("dot", operands, "f32[48,48]", MATMUL), evaluate_on_xla([case])[0])
 
 
 def test_large_products_are_rounded_once() -> None:
@@ -235,7 +235,7 @@ def _arrays(lhs: str, rhs: str, sizes: tuple[tuple[int, ...], ...], seed: int) -
     return tuple(random_array(size, t.dtype, rng, special=whole) for t, size in zip(types, sizes, strict=True))
 
 
-def test_every_element_type_like_peer() -> None:
+def test_every_element_type_like_xla() -> None:
     cases = [
         Case("dot", _arrays(t.text, t.text, sizes, 1), f"{t}{list(shape)}".replace(" ", ""), attributes, terms)
         for t in PEER_TYPES
@@ -244,7 +244,7 @@ def test_every_element_type_like_peer() -> None:
             (((2, 3, 4), (2, 4, 5)), (2, 3, 5), BATCHED, 4),
         )
     ]
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
 MIXED = [
@@ -277,14 +277,14 @@ MIXED = [
 ]
 
 
-def test_mixed_element_types_like_peer() -> None:
+def test_mixed_element_types_like_xla() -> None:
     cases = [
         Case("dot", _arrays(lhs, rhs, ((3, 6), (6, 4)), 2), f"{result}[3,4]", MATMUL, 6) for lhs, rhs, result in MIXED
     ]
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
-def test_dimension_numbers_like_peer() -> None:
+def test_dimension_numbers_like_xla() -> None:
     rng = np.random.default_rng(3)
     layouts = [
         ((7,), (7,), (), INNER),
@@ -321,17 +321,17 @@ def test_dimension_numbers_like_peer() -> None:
         for lhs, rhs, shape, attributes in layouts
         for name, dtype in (("f32", np.float32), ("s32", np.int32))
     ]
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
-def test_not_finite_like_peer() -> None:
+def test_not_finite_like_xla() -> None:
     rng = np.random.default_rng(4)
     cases: list[Case] = []
     for name in ("f32", "f64", "bf16", "f16", "f8e5m2"):
         lhs, rhs = (typed(name, rng.standard_normal((8, 8))) for _ in range(2))
         lhs[1, 2], lhs[3, 4], lhs[5, 5], rhs[2, 6], rhs[0, 0] = np.inf, np.nan, -np.inf, 0.0, np.inf
         cases.append(Case("dot", (lhs, rhs), f"{name}[8,8]", MATMUL, 8))
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
 # -- scaled dot

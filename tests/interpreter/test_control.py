@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.verify import verify
 from xlapy.interpreter import TOKEN, Context, evaluate_computation
@@ -38,7 +38,7 @@ ENTRY e { i = s32[] parameter(0) one = s32[] constant(1) s = (s32[], s32[]) tupl
 def test_while(start: int, product: int) -> None:
     counter, result = run(COUNT, s32(start))
     assert (int(counter), int(result)) == (max(start, 5), product)
-    assert [int(v) for v in peer.run_hlo(COUNT, [s32(start)], fast=True)] == [max(start, 5), product]
+    assert [int(v) for v in xla_reference.run_hlo(COUNT, [s32(start)], fast=True)] == [max(start, 5), product]
 
 
 def test_an_endless_while_is_cancelled() -> None:
@@ -64,7 +64,7 @@ ENTRY e { i = s32[] parameter(0) x = f32[2] parameter(1) n = s32[] parameter(2)
 def test_conditional_takes_the_last_branch_out_of_range(index: int, result: list[float]) -> None:
     arguments = [s32(index), np.array([1, 2], np.float32), s32(7)]
     assert run(BRANCHES, *arguments).tolist() == result
-    assert peer.run_hlo(BRANCHES, arguments, fast=True).tolist() == result
+    assert xla_reference.run_hlo(BRANCHES, arguments, fast=True).tolist() == result
 
 
 @pytest.mark.parametrize(("predicate", "result"), [(True, [-1, -2]), (False, [2, 4])])
@@ -75,7 +75,7 @@ def test_conditional_on_pred(predicate: bool, result: list[float]) -> None:
     )
     arguments = [np.array(predicate), np.array([1, 2], np.float32), s32(7)]
     assert run(text, *arguments).tolist() == result
-    assert peer.run_hlo(text, arguments, fast=True).tolist() == result
+    assert xla_reference.run_hlo(text, arguments, fast=True).tolist() == result
 
 
 def test_call_and_fusion() -> None:

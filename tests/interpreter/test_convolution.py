@@ -10,7 +10,7 @@ import pytest
 
 import xlapy as xla
 from tests.interpreter.runners.instruction import Array, evaluate_all, typed
-from tests.interpreter.runners.products import Case, assert_like_peer, evaluate
+from tests.interpreter.runners.products import Case, assert_like_xla, evaluate
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.hlo_cursor import HloCursor
@@ -253,7 +253,7 @@ def test_a_sparse_kernel_needs_valid_positions() -> None:
 # -- against XLA:CPU
 
 
-def test_every_element_type_like_peer() -> None:
+def test_every_element_type_like_xla() -> None:
     rng = np.random.default_rng(1)
     cases: list[Case] = []
     for t in ARRAY_TYPES:
@@ -267,7 +267,7 @@ def test_every_element_type_like_peer() -> None:
         )
         cases.append(case(lhs, rhs, "size=3 pad=1_1", "bf0_oi0->bf0"))
         cases.append(case(lhs, rhs, "size=3 stride=2 rhs_dilate=2", "bf0_oi0->bf0"))
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
 PREFERRED = [
@@ -287,14 +287,14 @@ PREFERRED = [
 ]
 
 
-def test_preferred_element_types_like_peer() -> None:
+def test_preferred_element_types_like_xla() -> None:
     rng = np.random.default_rng(2)
     cases: list[Case] = []
     for operand, result in PREFERRED:
         dtype = typed(operand, 0).dtype
         lhs, rhs = (random_array(size, dtype, rng, special=False) for size in ((2, 6, 3), (3, 3, 4)))
         cases.append(case(lhs, rhs, "size=3 pad=1_0", "b0f_0io->b0f", result=result))
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
 WINDOWS = [
@@ -315,14 +315,14 @@ WINDOWS = [
 ]
 
 
-def test_windows_like_peer() -> None:
+def test_windows_like_xla() -> None:
     rng = np.random.default_rng(3)
     cases: list[Case] = []
     for window in WINDOWS:
         for dtype in (np.float32, np.int32):
             lhs, rhs = (random_array(size, dtype, rng, special=False) for size in ((2, 3, 8), (4, 3, 3)))
             cases.append(case(lhs, rhs, window, "bf0_oi0->bf0"))
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
 def _labelled(labels: str, sizes: dict[str, int], rng: np.random.Generator) -> tuple[Array, Array]:
@@ -347,7 +347,7 @@ LABELS = [
 ]
 
 
-def test_labels_and_groups_like_peer() -> None:
+def test_labels_and_groups_like_xla() -> None:
     rng = np.random.default_rng(4)
     cases: list[Case] = []
     for labels, window in LABELS:
@@ -356,7 +356,7 @@ def test_labels_and_groups_like_peer() -> None:
         cases.append(case(*_labelled(labels, SIZES | {"f": 8, "i": 1}, rng), window, labels, ", feature_group_count=8"))
         cases.append(case(*_labelled(labels, SIZES, rng), window, labels, ", batch_group_count=2"))
         cases.append(case(*_labelled(labels, SIZES, rng), window, labels, ", batch_group_count=4"))
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
 ZERO_SIZES = [
@@ -369,16 +369,16 @@ ZERO_SIZES = [
 ]
 
 
-def test_zero_sizes_like_peer() -> None:
+def test_zero_sizes_like_xla() -> None:
     cases = [
         case(np.ones(lhs, dtype), np.ones(rhs, dtype), window, "bf0_oi0->bf0")
         for lhs, rhs, window in ZERO_SIZES
         for dtype in (np.float32, np.int8)
     ]
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
-def test_not_finite_like_peer() -> None:
+def test_not_finite_like_xla() -> None:
     """Without padding or holes, where XLA:CPU multiplies by zeros in some cases and skips in others."""
     rng = np.random.default_rng(5)
     cases: list[Case] = []
@@ -386,7 +386,7 @@ def test_not_finite_like_peer() -> None:
         lhs, rhs = typed(name, rng.standard_normal((2, 3, 12))), typed(name, rng.standard_normal((4, 3, 3)))
         lhs[0, 0, 2], lhs[1, 1, 4], lhs[1, 2, 8], rhs[1, 1, 1], rhs[2, 0, 0] = np.inf, np.nan, -np.inf, 0, np.inf
         cases.append(case(lhs, rhs, "size=3", "bf0_oi0->bf0"))
-    assert_like_peer(cases)
+    assert_like_xla(cases)
 
 
 # -- large convolutions

@@ -11,7 +11,7 @@ import pytest
 from jax._src.lib import xla_client
 
 import xlapy as xla
-from tests import peer
+from tests import xla_reference
 from tests.interpreter.runners.custom import entry, plain, registered, run
 from tests.interpreter.runners.replica import make_client
 from xlapy.base.errors import ExecutionError, UnsupportedError
@@ -171,7 +171,7 @@ def test_native_code_is_called_as_xla_calls_it(lines: str) -> None:
     xla_client.register_custom_call_target("rotate", capsule(rotate, LABEL), "cpu", 0)
     with registered(rotate, name="rotate"):
         ours = run(text, a, b, c)
-    for our, theirs, wanted in zip(ours, peer.run_hlo(text, [a, b, c]), expected, strict=True):
+    for our, theirs, wanted in zip(ours, xla_reference.run_hlo(text, [a, b, c]), expected, strict=True):
         assert our.tolist() == np.asarray(theirs).tolist() == wanted.tolist()
 
 
@@ -409,7 +409,7 @@ def test_top_k_gives_what_xla_gives() -> None:
     values, places = run(text, x)
     assert values.tolist() == [[np.inf, 7, 7, 3, 2], [0, 0, 0, 0, 0], [7, 6, 5, 4, 3]]
     assert places.tolist() == [[4, 3, 5, 0, 8], [0, 1, 2, 3, 4], [7, 6, 5, 4, 3]]
-    expected = peer.run_hlo(text, [x])
+    expected = xla_reference.run_hlo(text, [x])
     assert [values.tobytes(), places.tobytes()] == [np.asarray(part).tobytes() for part in expected]
 
 

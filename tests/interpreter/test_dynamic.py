@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.interpreter.runners.dynamic import dynamic_result, module, peer_result, run
+from tests.interpreter.runners.dynamic import dynamic_result, module, run, xla_result
 from xlapy import ops
 from xlapy.base.errors import ExecutionError, UnsupportedError
 
@@ -41,7 +41,7 @@ class Case:
     body: str
     sizes: tuple[int, int]
     expected: Any
-    on_peer: bool = True
+    on_xla: bool = True
     """Whether XLA:CPU runs the program and returns sizes within the bounds."""
     computations: str = ""
 
@@ -51,16 +51,12 @@ class Case:
         return [x, *map(np.int32, self.sizes)]
 
 
-def v(
-    name: str, body: str, sizes: tuple[int, int], expected: Any, on_peer: bool = True, computations: str = ""
-) -> Case:
-    return Case(name, VECTORS, body, sizes, expected, on_peer, computations)
+def v(name: str, body: str, sizes: tuple[int, int], expected: Any, on_xla: bool = True, computations: str = "") -> Case:
+    return Case(name, VECTORS, body, sizes, expected, on_xla, computations)
 
 
-def m(
-    name: str, body: str, sizes: tuple[int, int], expected: Any, on_peer: bool = True, computations: str = ""
-) -> Case:
-    return Case(name, MATRIX, body, sizes, expected, on_peer, computations)
+def m(name: str, body: str, sizes: tuple[int, int], expected: Any, on_xla: bool = True, computations: str = "") -> Case:
+    return Case(name, MATRIX, body, sizes, expected, on_xla, computations)
 
 
 TRUE = "yes = pred[] constant(true)\nall = pred[8] broadcast(yes), dimensions={}\n"
@@ -116,7 +112,7 @@ CASES = [
     v("convert", "c = s32[<=8] convert(d)\nr = s32[<=8] add(c, c)", (3, 0), [2, 4, 6]),
     v("bitcast-convert", "c = s32[<=8] bitcast-convert(d)\nr = f32[<=8] bitcast-convert(c)", (3, 0), [1, 2, 3]),
     v("bitcast-convert to parts", "c = s16[<=8,2] bitcast-convert(d)\nr = f32[<=8] bitcast-convert(c)", (3, 0),
-      [1, 2, 3], on_peer=False),
+      [1, 2, 3], on_xla=False),
     m("rows beside columns", "a = f32[3,<=4] set-dimension-size(x, m), dimensions={1}\n"
       "r = f32[<=3,<=4] add(rows, a)", (2, 3), [[0, 2, 4], [8, 10, 12]]),
     # movement
@@ -129,12 +125,12 @@ CASES = [
       [[0, 1, 2, 3, 0, 1, 2, 3], [4, 5, 6, 7, 4, 5, 6, 7]]),
     v("slice", "r = f32[<=3] slice(d), slice={[1:7:2]}", (4, 0), [2, 4]),
     v("slice that the elements do not fill", "r = f32[<=5] slice(d), slice={[0:5]}", (3, 0), [1, 2, 3]),
-    v("slice that cuts elements off", "r = f32[<=5] slice(d), slice={[0:5]}", (7, 0), [1, 2, 3, 4, 5], on_peer=False),
-    v("slice behind the elements", "r = f32[<=4] slice(d), slice={[4:8]}", (2, 0), [], on_peer=False),
+    v("slice that cuts elements off", "r = f32[<=5] slice(d), slice={[0:5]}", (7, 0), [1, 2, 3, 4, 5], on_xla=False),
+    v("slice behind the elements", "r = f32[<=4] slice(d), slice={[4:8]}", (2, 0), [], on_xla=False),
     v("pad", "r = f32[<=11] pad(d, zero), padding=1_2", (3, 0), [0, 1, 2, 3, 0, 0]),
     v("pad inside", "r = f32[<=15] pad(d, zero), padding=0_0_1", (3, 0), [1, 0, 2, 0, 3]),
     v("pad less", "r = f32[<=6] pad(d, zero), padding=-1_-1", (4, 0), [2, 3]),
-    v("pad less than nothing", "r = f32[<=4] pad(d, zero), padding=-2_-2", (3, 0), [], on_peer=False),
+    v("pad less than nothing", "r = f32[<=4] pad(d, zero), padding=-2_-2", (3, 0), [], on_xla=False),
     m("dynamic-slice takes rows whole", "r = f32[<=3,2] dynamic-slice(rows, n, n), dynamic_slice_sizes={3,2}", (2, 0),
       [[2, 3], [6, 7]]),
     v("dynamic-update-slice of part", "s = f32[2] slice(x), slice={[5:7]}\n"
@@ -142,22 +138,22 @@ CASES = [
     v("dynamic-update-slice of padded part", "s = f32[3] slice(x), slice={[0:3]}\n"
       "f = f32[<=3] set-dimension-size(s, n), dimensions={0}\n"
       "one = s32[] constant(8)\nw = f32[<=8] set-dimension-size(x, one), dimensions={0}\n"
-      "r = f32[<=8] dynamic-update-slice(w, f, m)", (2, 7), [1, 2, 3, 4, 5, 1, 2, 8], on_peer=False),
+      "r = f32[<=8] dynamic-update-slice(w, f, m)", (2, 7), [1, 2, 3, 4, 5, 1, 2, 8], on_xla=False),
     v("dynamic-update-slice of all", "r = f32[<=8] dynamic-update-slice(x, d, m)", (3, 1), [1, 2, 3]),
     m("reshape merges", "r = f32[<=12] reshape(columns)", (0, 3), [0, 1, 2, 4, 5, 6, 8, 9, 10]),
     m("reshape merges two dynamic", "r = f32[<=12] reshape(both)", (2, 3), [0, 1, 2, 4, 5, 6]),
-    v("reshape splits", "r = f32[<=4,2] reshape(d)", (4, 0), [[1, 2], [3, 4]], on_peer=False),
-    v("reshape splits off the outer", "r = f32[4,<=2] reshape(d)", (4, 0), [[1], [2], [3], [4]], on_peer=False),
-    v("reshape rounds down", "r = f32[<=4,2] reshape(d)", (5, 0), [[1, 2], [3, 4]], on_peer=False),
+    v("reshape splits", "r = f32[<=4,2] reshape(d)", (4, 0), [[1, 2], [3, 4]], on_xla=False),
+    v("reshape splits off the outer", "r = f32[4,<=2] reshape(d)", (4, 0), [[1], [2], [3], [4]], on_xla=False),
+    v("reshape rounds down", "r = f32[<=4,2] reshape(d)", (5, 0), [[1, 2], [3, 4]], on_xla=False),
     m("reshape merges and splits", "r = f32[<=6,2] reshape(rows), inferred_dimension=0", (2, 0),
-      [[0, 1], [2, 3], [4, 5], [6, 7]], on_peer=False),
+      [[0, 1], [2, 3], [4, 5], [6, 7]], on_xla=False),
     m("reshape keeps several", "a = f32[<=3,<=4,1] reshape(both)\nr = f32[<=3,<=4] reshape(a)", (2, 3),
-      [[0, 1, 2], [4, 5, 6]], on_peer=False),
+      [[0, 1, 2], [4, 5, 6]], on_xla=False),
     v("dynamic-reshape", "two = s32[] constant(2)\nr = f32[<=4,2] dynamic-reshape(d, m, two)", (6, 3),
-      [[1, 2], [3, 4], [5, 6]], on_peer=False),
+      [[1, 2], [3, 4], [5, 6]], on_xla=False),
     # contraction, convolution
     v("dot", "a = f32[] dot(d, e), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
-      "r = f32[<=8] broadcast(a), dimensions={}", (3, 5), [14] * 8, on_peer=False),
+      "r = f32[<=8] broadcast(a), dimensions={}", (3, 5), [14] * 8, on_xla=False),
     m("dot of rows", "v = f32[4] constant({1, 0, 0, 1})\nr = f32[<=3] dot(rows, v), lhs_contracting_dims={1}, "
       "rhs_contracting_dims={0}", (2, 0), [3, 11]),
     m("dot of all", "r = f32[<=3,<=3] dot(both, both), lhs_contracting_dims={1}, rhs_contracting_dims={1}", (2, 3),
@@ -170,10 +166,10 @@ CASES = [
     m("convolution of features", "a = f32[1,<=3,4] reshape(rows)\nk = f32[1,3,2] constant({{{1, 0}, {1, 0}, {1, 0}}})\n"
       "c = f32[1,1,3] convolution(a, k), window={size=2}, dim_labels=bf0_oi0->bf0\n"
       "f = f32[3] reshape(c)\ns = s32[] constant(3)\nr = f32[<=3] set-dimension-size(f, s), dimensions={0}", (2, 0),
-      [4, 6, 8], on_peer=False),
+      [4, 6, 8], on_xla=False),
     v("convolution of space", "a = f32[1,1,<=8] reshape(d)\nk = f32[1,1,2] constant({{{1, 10}}})\n"
       "r = f32[1,1,<=9] convolution(a, k), window={size=2 pad=1_1}, dim_labels=bf0_oi0->bf0", (3, 0),
-      [[[10, 21, 32, 3]]], on_peer=False),
+      [[[10, 21, 32, 3]]], on_xla=False),
     # reduction
     m("reduce the dynamic dimension", "a = f32[4] reduce(rows, zero), dimensions={0}, to_apply=add\n"
       "r = f32[<=4] set-dimension-size(a, m), dimensions={0}", (2, 4), [4, 6, 8, 10]),
@@ -183,7 +179,7 @@ CASES = [
     v("reduce-window without windows", "r = f32[<=6] reduce-window(d, zero), window={size=3}, to_apply=add", (2, 0),
       []),
     v("reduce-window with padding", "r = f32[<=8] reduce-window(d, zero), window={size=3 pad=1_1}, to_apply=add",
-      (3, 0), [3, 6, 5], on_peer=False),
+      (3, 0), [3, 6, 5], on_xla=False),
     m("reduce-window of rows", "r = f32[<=3,3] reduce-window(rows, zero), window={size=1x2}, to_apply=max", (2, 0),
       [[1, 2, 3], [5, 6, 7]]),
     v("select-and-scatter", "s = f32[3] slice(x), slice={[0:3]}\ntwo = s32[] constant(2)\n"
@@ -213,7 +209,7 @@ CASES = [
     v("sort", "r = f32[<=8] sort(d), dimensions={0}, to_apply=gt", (3, 0), [3, 2, 1]),
     m("sort columns", "r = f32[<=3,4] sort(rows), dimensions={0}, to_apply=gt", (2, 0), [[4, 5, 6, 7], [0, 1, 2, 3]]),
     m("topk of rows", "t = (f32[<=3,2], s32[<=3,2]) topk(rows), k=2\nr = s32[<=3,2] get-tuple-element(t), index=1",
-      (2, 0), [[3, 2], [3, 2]], on_peer=False),
+      (2, 0), [[3, 2], [3, 2]], on_xla=False),
     # control
     v("conditional", "p = pred[] compare(n, m), direction=LT\nt = (f32[<=8], s32[]) tuple(d, m)\n"
       "r = f32[<=8] conditional(p, t, t), true_computation=whole, false_computation=cut", (5, 2), [1, 2],
@@ -225,25 +221,25 @@ CASES = [
       "w = (s32[], f32[<=8]) while(t), condition=below, body=grow\nr = f32[<=8] get-tuple-element(w), index=1", (2, 0),
       [-1, -2, -3, -4, -5], computations=LOOP),
     v("call", "r = f32[<=8] call(d), to_apply=double", (3, 0), [2, 4, 6], computations=DOUBLE),
-    v("fusion", "r = f32[<=8] fusion(d), kind=kLoop, calls=double", (3, 0), [2, 4, 6], on_peer=False,
+    v("fusion", "r = f32[<=8] fusion(d), kind=kLoop, calls=double", (3, 0), [2, 4, 6], on_xla=False,
       computations=DOUBLE),
     v("async", "s = ((f32[<=8]), f32[<=8]) call-start(d), to_apply=double\nr = f32[<=8] call-done(s)", (3, 0),
-      [2, 4, 6], on_peer=False, computations=DOUBLE),
+      [2, 4, 6], on_xla=False, computations=DOUBLE),
     v("barrier", "t = (f32[<=8]) tuple(d)\nb = (f32[<=8]) opt-barrier(t)\nr = f32[<=8] get-tuple-element(b), index=0",
-      (3, 0), [1, 2, 3], on_peer=False),
+      (3, 0), [1, 2, 3], on_xla=False),
     v("copy-start", "s = (f32[<=8], f32[<=8], u32[]) copy-start(d)\nr = f32[<=8] copy-done(s)", (3, 0), [1, 2, 3],
-      on_peer=False),
+      on_xla=False),
     # sources that are declared dynamic
-    v("iota", "r = s32[<=4] iota(), iota_dimension=0", (0, 0), [0, 1, 2, 3], on_peer=False),
+    v("iota", "r = s32[<=4] iota(), iota_dimension=0", (0, 0), [0, 1, 2, 3], on_xla=False),
     v("iota cut", "i = s32[4] iota(), iota_dimension=0\nr = s32[<=4] set-dimension-size(i, n), dimensions={0}", (2, 0),
       [0, 1]),
-    v("constant", "r = s32[<=4] constant({1, 2, 3, 4})", (0, 0), [1, 2, 3, 4], on_peer=False),
+    v("constant", "r = s32[<=4] constant({1, 2, 3, 4})", (0, 0), [1, 2, 3, 4], on_xla=False),
     # linear algebra, normalization, transforms
     m("batch-norm-inference", "one = f32[4] constant({1, 1, 1, 1})\nnone = f32[4] constant({0, 0, 0, 0})\n"
       "r = f32[<=3,4] batch-norm-inference(rows, one, one, none, one), epsilon=0, feature_index=1", (2, 0),
       [[1, 2, 3, 4], [5, 6, 7, 8]]),
     m("fft of rows", "c = c64[<=3,4] convert(rows)\nf = c64[<=3,4] fft(c), fft_type=FFT, fft_length={4}\n"
-      "r = f32[<=3,4] real(f)", (2, 0), [[6, -2, -2, -2], [22, -2, -2, -2]], on_peer=False),
+      "r = f32[<=3,4] real(f)", (2, 0), [[6, -2, -2, -2], [22, -2, -2, -2]], on_xla=False),
 ]  # fmt: skip
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -257,10 +253,10 @@ def test_values(case: Case):
     np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.on_peer], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in CASES if case.on_xla], ids=lambda case: case.name)
 def test_values_are_those_of_xla_cpu(case: Case):
     ours = dynamic_result(case.setup + case.body, case.arguments, case.computations)
-    theirs = peer_result(case.setup + case.body, case.arguments, case.computations)
+    theirs = xla_result(case.setup + case.body, case.arguments, case.computations)
     assert ours.shape == theirs.shape
     np.testing.assert_array_equal(ours, theirs)
 

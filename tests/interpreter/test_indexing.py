@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.interpreter.runners.indexing import random_case
 from tests.interpreter.runners.instruction import run_text as evaluate
 from xlapy.testing.comparison import assert_close
@@ -324,7 +324,7 @@ def test_random_gather_is_that_of_xla(seed: int):
     indices = rng.integers(-1 if index_type[0] == "s" else 0, 5, case.indices).astype(INDEX_TYPES[index_type])
     arguments = [random_array(case.operand, TYPES[t], rng), indices]
     text = case.gather(t, index_type)
-    assert_close(evaluate(text, *arguments), peer.run_hlo(text, arguments, fast=True), rule="bits")
+    assert_close(evaluate(text, *arguments), xla_reference.run_hlo(text, arguments, fast=True), rule="bits")
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -340,5 +340,5 @@ def test_random_scatter_is_that_of_xla(seed: int):
     operand, updates = (random_array(shape, TYPES[t], rng, special) for shape in (case.operand, case.many))
     text = case.scatter(t, index_type, body)
     rule = "elementwise" if t == "c64" else "bits"
-    expected = peer.run_hlo(text, [operand, indices, updates], fast=True)
+    expected = xla_reference.run_hlo(text, [operand, indices, updates], fast=True)
     assert_close(evaluate(text, operand, indices, updates), expected, rule=rule, flush_denormals=True)

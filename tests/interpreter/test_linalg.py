@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.runners.instruction import Array, Case, evaluate, evaluate_all, evaluate_on_peer, typed
+from tests.interpreter.runners.instruction import Array, Case, evaluate, evaluate_all, evaluate_on_xla, typed
 from xlapy.base.shape import Shape
 from xlapy.testing.comparison import assert_close
 
@@ -105,7 +105,7 @@ def test_cholesky_agrees_with_xla() -> None:
     ]
     cases += [Case("cholesky", (positive_definite(t, (150, 150), 7),), "", "lower=true") for t in ("f32", "c64")]
     cases = [Case(c.op, c.operands, str(Shape.of(c.operands[0])), c.attributes) for c in cases]
-    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_peer(cases), strict=True):
+    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_xla(cases), strict=True):
         a = wide(case.operands[0])
         magnitude = np.sqrt(np.max(np.diagonal(a, axis1=-2, axis2=-1).real)) * np.ones(a.shape)
         assert_close(ours, theirs, rule="accumulation", terms=a.shape[-1], magnitude=magnitude, where=case.title)
@@ -206,7 +206,7 @@ def test_solutions_agree_with_xla(element_type: str) -> None:
     if element_type == "f32":
         flags = [*flags, flags[0]]
         cases.append(solve_case("f32", (), (140, 5), 99, **flags[0]))
-    for case, f, ours, theirs in zip(cases, flags, evaluate_all(cases), evaluate_on_peer(cases), strict=True):
+    for case, f, ours, theirs in zip(cases, flags, evaluate_all(cases), evaluate_on_xla(cases), strict=True):
         a = transposed(triangle(case.operands[0], f["lower"], f["unit"]), f["transpose"])
         absolute, inverse, x = np.abs(a), np.abs(np.linalg.inv(a)), np.abs(wide(ours))
         magnitude = inverse @ (absolute @ x) if f["left"] else (x @ absolute) @ inverse
@@ -281,7 +281,7 @@ def test_single_precision_transforms_are_computed_in_single_precision() -> None:
         Case("fft", (values("c64", (3, 15), 5),), "c64[3,15]", fft_attributes("IFFT", (15,))),
         Case("fft", (values("c64", (3, 9), 6),), "f32[3,17]", fft_attributes("IRFFT", (17,))),
     ]
-    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_peer(cases), strict=True):
+    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_xla(cases), strict=True):
         assert_close(ours, theirs, rule="exact", where=case.title)
 
 
@@ -324,7 +324,7 @@ def fft_cases(real: str, seed: int) -> list[Case]:
 @pytest.mark.parametrize("real", ["f32", "f64"])
 def test_transforms_agree_with_xla(real: str) -> None:
     cases = fft_cases(real, 5)
-    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_peer(cases), strict=True):
+    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_xla(cases), strict=True):
         rank = len(case.attributes.partition("{")[2].split(","))
         axes = tuple(range(-rank, 0))
         total = np.abs(wide(case.operands[0])).sum(axis=axes, keepdims=True)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.interpreter.runners.instruction import one_instruction
 from tests.interpreter.runners.movement import evaluate
 from xlapy import opcodes
@@ -306,7 +306,7 @@ def test_samples_equal_xla_cpu(sample):
     for seed in range(3):
         arguments = random_arguments([p.shape for p in entry.parameters], seed, special="fnuz" not in sample.text)
         value = evaluate_computation(Context(), entry, arguments)
-        assert_close(value, peer.run_hlo(sample.text, arguments, fast=True), rule="bits", flush_denormals=True)
+        assert_close(value, xla_reference.run_hlo(sample.text, arguments, fast=True), rule="bits", flush_denormals=True)
 
 
 def test_dynamic_update_slice_of_a_scalar_in_a_reducer():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interpreter.runners.instruction import Array, Case, evaluate, evaluate_all, evaluate_on_peer, typed
+from tests.interpreter.runners.instruction import Array, Case, evaluate, evaluate_all, evaluate_on_xla, typed
 from xlapy.base.shape import Shape
 from xlapy.testing.comparison import assert_close
 
@@ -155,7 +155,7 @@ def magnitudes(case: Case, feature_index: int) -> tuple[Array, ...]:
 def test_results_agree_with_xla(kind: str, element_type: str) -> None:
     cases = [case_of(kind, element_type, dims, index, seed) for seed, (dims, index) in enumerate(SHAPES)]
     for (dims, index), case, ours, theirs in zip(
-        SHAPES, cases, evaluate_all(cases), evaluate_on_peer(cases), strict=True
+        SHAPES, cases, evaluate_all(cases), evaluate_on_xla(cases), strict=True
     ):
         pairs = [(ours, theirs)] if kind == "inference" else list(zip(ours, theirs, strict=True))
         terms = int(np.prod(dims)) // dims[index] + 4

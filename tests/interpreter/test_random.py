@@ -12,7 +12,7 @@ from tests.interpreter.runners.instruction import (
     Case,
     evaluate,
     evaluate_all,
-    evaluate_on_peer,
+    evaluate_on_xla,
     module_text,
     typed,
 )
@@ -82,7 +82,7 @@ def test_bits_and_states_equal_those_of_xla(algorithm: str, words: int) -> None:
     states = [np.array(STATES[words], np.uint64), *rng.integers(0, 2**64, (2, words), np.uint64)]
     cases = [bit_case(algorithm, states[i % 3], shape) for i, shape in enumerate(BIT_SHAPES)]
     cases += [bit_case(algorithm, states[0], shape) for shape in ("u32[17]", "u64[9]", "u16[3,3]")]
-    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_peer(cases), strict=True):
+    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_xla(cases), strict=True):
         assert np.array_equal(ours[0], theirs[0]), case.title
         # XLA's result holds unsigned integers, whatever the declared type
         assert ours[1].shape == theirs[1].shape and ours[1].tobytes() == unsigned_bytes(theirs[1], case), case.title
@@ -340,7 +340,7 @@ def test_stochastic_conversion_agrees_with_xla(source: str) -> None:
         Case("stochastic-convert", (values, random), f"{target}[{len(values)}]")
         for target in ("s8", "s16", "s32", "s64")
     ]
-    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_peer(cases), strict=True):
+    for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_xla(cases), strict=True):
         assert_close(ours, theirs, rule="bits", where=case.title)
 
 

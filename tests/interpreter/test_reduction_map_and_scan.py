@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.interpreter.runners.instruction import run_text
 from tests.interpreter.runners.reduction import evaluate
 from xlapy.testing.comparison import assert_close
@@ -93,5 +93,5 @@ class TestScan:
 def test_samples_give_what_xla_gives(name: str):
     parameters = [p.shape for p in parse_hlo(SAMPLES[name]).entry_computation.parameters]
     arguments = random_arguments(parameters, seed=5)
-    ours, theirs = run_text(SAMPLES[name], *arguments), peer.run_hlo(SAMPLES[name], arguments, fast=True)
+    ours, theirs = run_text(SAMPLES[name], *arguments), xla_reference.run_hlo(SAMPLES[name], arguments, fast=True)
     assert_close(ours, theirs, rule="exact", flush_denormals=True, where=name)

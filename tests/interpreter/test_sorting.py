@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.interpreter.runners.instruction import run_text as evaluate
 from xlapy.interpreter import Context, sorting
 from xlapy.interpreter.kernels import sort_keys
@@ -248,7 +248,7 @@ def test_samples_give_what_xla_gives(sample: Any):
     arguments = [random_array(p.shape.dimensions, p.shape.dtype, rng, special) for p in parameters]
     if sample.name == "sort_difference":  # differences must not overflow
         arguments[0] = arguments[0] % 100
-    expected = peer.run_hlo(sample.text, arguments, fast=True)
+    expected = xla_reference.run_hlo(sample.text, arguments, fast=True)
     assert_close(evaluate(sample.text, *arguments), expected, rule="bits", flush_denormals=True)
 
 
@@ -268,4 +268,4 @@ def test_topk_of_every_type_is_that_of_xla(largest: str):
     }.items():
         text = topk(t, "3,50", "3,20", f"k=20, largest={largest}")
         operand = random_array((3, 50), dtype, rng)
-        assert_close(evaluate(text, operand), peer.run_hlo(text, [operand], fast=True), rule="bits")
+        assert_close(evaluate(text, operand), xla_reference.run_hlo(text, [operand], fast=True), rule="bits")

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.interpreter.runners.movement import evaluate
 from xlapy import opcodes
 from xlapy.base.literal import Literal
@@ -60,4 +60,4 @@ COMPUTED = [sample for sample in samples_of("sources") if "parameter" not in sam
 @pytest.mark.parametrize("sample", COMPUTED, ids=lambda sample: sample.name)
 def test_samples_equal_xla_cpu(sample):
     value = evaluate_computation(Context(), parse_hlo(sample.text).entry_computation, [])
-    assert_close(value, peer.run_hlo(sample.text, [], fast=True), rule="bits", flush_denormals=True)
+    assert_close(value, xla_reference.run_hlo(sample.text, [], fast=True), rule="bits", flush_denormals=True)

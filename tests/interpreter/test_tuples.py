@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from xlapy.hlo.verify import verify
 from xlapy.interpreter import TOKEN, Context, evaluate_computation
 from xlapy.text import parse_hlo
@@ -35,7 +35,7 @@ def test_nested() -> None:
     count, pair, vector, nothing = run(NESTED, (x, (n, flags)))
     assert (int(count), int(pair[0]), pair[1].tolist(), nothing) == (-7, -7, [True, False, True], ())
     assert np.array_equal(vector, x, equal_nan=True)
-    theirs = peer.run_hlo(NESTED, [(x, (n, flags))], fast=True)
+    theirs = xla_reference.run_hlo(NESTED, [(x, (n, flags))], fast=True)
     ours = leaves((count, pair, vector, nothing))
     for mine, other in zip(ours, leaves(theirs), strict=True):
         assert (mine.dtype, mine.shape) == (other.dtype, other.shape)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from xlapy.text import parse_hlo, print_module
 
 PREFIX = """HloModule m
@@ -96,7 +96,7 @@ def module(line: str) -> str:
 def test_prints_as_jaxlib_does(line: str) -> None:
     parsed = parse_hlo(module(line), verify=False)  # halves of pairs stand alone here
     printed = print_module(parsed)
-    assert printed == peer.parse_and_print(module(line))
+    assert printed == xla_reference.parse_and_print(module(line))
     assert print_module(parse_hlo(printed, verify=False)) == printed
 
 
@@ -119,5 +119,5 @@ CHAINS = [
 def test_chains_print_as_jaxlib_does(lines: str) -> None:
     text = (PREFIX + "  " + lines + "\n}\n").replace("  s = f32[] parameter(8)\n", "  o = f32[] parameter(8)\n")
     printed = print_module(parse_hlo(text, verify=True))
-    assert printed == peer.parse_and_print(text)
+    assert printed == xla_reference.parse_and_print(text)
     assert print_module(parse_hlo(printed)) == printed

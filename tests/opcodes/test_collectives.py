@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.opcodes.rules import accepts, field, inferred, read, refusal, rewritten, written
 from xlapy import opcodes
 from xlapy.base.errors import ParseError, ShapeError
@@ -70,7 +70,7 @@ def test_replica_groups_as_jaxlib_prints_them(text: str, printed: str) -> None:
         "HloModule m\nr { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
         f"ENTRY e {{ p = f32[4] parameter(0) ROOT x = f32[4] all-reduce(p), replica_groups={text}, to_apply=r }}"
     )
-    assert f"replica_groups={printed}, to_apply=%r" in peer.parse_and_print(module)
+    assert f"replica_groups={printed}, to_apply=%r" in xla_reference.parse_and_print(module)
 
 
 @pytest.mark.parametrize(

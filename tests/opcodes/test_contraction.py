@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.opcodes.rules import accepts, inferred, read, refusal, rewritten, written
 from xlapy.base.element_types import ALL_TYPES, ARRAY_TYPES, PRED, PrimitiveType
 from xlapy.base.errors import ParseError, ShapeError
@@ -211,10 +211,10 @@ def test_default_precisions_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("algorithm", Algorithm)
-def test_every_algorithm_is_read_and_known_to_the_peer(algorithm: Algorithm) -> None:
+def test_every_algorithm_is_read_and_known_to_xla(algorithm: Algorithm) -> None:
     assert rewritten(DOT, "algorithm", algorithm.value) == algorithm.value
     body = f"dot(a, a), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}, algorithm={algorithm.value}"
-    assert peer.accepts(f"HloModule m\nENTRY e {{\n a = f32[2] parameter(0)\n ROOT d = f32[] {body}\n}}")
+    assert xla_reference.accepts(f"HloModule m\nENTRY e {{\n a = f32[2] parameter(0)\n ROOT d = f32[] {body}\n}}")
 
 
 def test_precision_list() -> None:
@@ -237,7 +237,7 @@ def test_table_of_floating_types_agrees_with_their_formats() -> None:
 PEER_TYPES = [t for t in ARRAY_TYPES if t.text not in ("f6e3m2fn", "f6e2m3fn")]
 
 
-def test_higher_precision_type_is_the_peers() -> None:
+def test_higher_precision_type_is_that_of_xla() -> None:
     """The peer infers the type where the text leaves the shape out; on a tie it would end the process."""
     parameters = [f"  p{i} = {t.text}[] parameter({i})" for i, t in enumerate(PEER_TYPES)]
     dots: list[str] = []
@@ -249,7 +249,7 @@ def test_higher_precision_type_is_the_peers() -> None:
             continue
         dots.append(f"  d{len(dots)} = dot(p{i}, p{j})")
     text = "\n".join(["HloModule m", "ENTRY e {", *parameters, *dots, "  ROOT r = () tuple()", "}"])
-    found = re.findall(r"%?d\d+ = (\w+)\[\]", peer.parse_and_print(text))
+    found = re.findall(r"%?d\d+ = (\w+)\[\]", xla_reference.parse_and_print(text))
     assert found == [t.text for t in expected]
     assert len(found) > 500
 

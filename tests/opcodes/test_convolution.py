@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.opcodes.rules import accepts, inferred, read, refusal, rewritten, written
 from xlapy.base.errors import ParseError
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, Precision, Window
@@ -261,12 +261,12 @@ def test_convolution_prints_its_attributes_in_order() -> None:
         "{lhs={sparsity=1x2 dimension=1 stride=1} rhs={sparsity=1x4 dimension=0 stride=2}}",
     ],
 )
-def test_sparsity_text_is_the_peers(text: str) -> None:
+def test_sparsity_text_is_that_of_xla(text: str) -> None:
     assert rewritten(CONVOLUTION, "sparsity_config", text) == text
     body = f"convolution(a, b), dim_labels=bf_oi->bf, sparsity_config={text}"
     parameters = "a = f32[1,3] parameter(0)\n b = f32[2,3] parameter(1)"
     module = f"HloModule m\nENTRY e {{\n {parameters}\n ROOT c = f32[1,2] {body}\n}}"
-    assert f"sparsity_config={text}" in peer.parse_and_print(module)
+    assert f"sparsity_config={text}" in xla_reference.parse_and_print(module)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests import peer
+from tests import xla_reference
 from tests.programs import inputs
 from xlapy.testing.comparison import assert_close
 
@@ -47,7 +47,7 @@ def test_program_gives_what_xla_gives(name: str) -> None:
     module = xla.parse_hlo(text)
     arguments = arguments_of(name, module)
     result = xla.Client("interpreter").compile(module)(*arguments)
-    expected = peer.run_hlo(text, arguments, fast=True)
+    expected = xla_reference.run_hlo(text, arguments, fast=True)
     assert_close(plain(result), expected, rule="program", flush_denormals=True, where=name)
 
 
@@ -57,7 +57,7 @@ def test_text_is_the_one_xla_prints(name: str) -> None:
     text = text_of(name)
     for _ in range(2):
         printed = xla.parse_hlo(text).to_text(print_large_constants=True)
-        assert printed == peer.parse_and_print(text, print_large_constants=True)
+        assert printed == xla_reference.parse_and_print(text, print_large_constants=True)
         text = printed
     assert xla.parse_hlo(text).to_text(print_large_constants=True) == text
 

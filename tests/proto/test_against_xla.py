@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.proto.modules import GROUPS, modules_of, whole
 from xlapy.hlo.module import Module
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB, all_samples
@@ -17,15 +17,15 @@ def test_both_ways(group: str):
     compared = 0
     for name, text, module in modules_of(group):
         try:
-            theirs = peer.to_proto(text)
-        except peer.PeerError:
+            theirs = xla_reference.to_proto(text)
+        except xla_reference.XlaCpuError:
             assert name in NEWER, name
             continue
-        printed = peer.print_proto(theirs, print_large_constants=True)
-        assert peer.print_proto(module.to_proto(), print_large_constants=True) == printed, name
+        printed = xla_reference.print_proto(theirs, print_large_constants=True)
+        assert xla_reference.print_proto(module.to_proto(), print_large_constants=True) == printed, name
         read = Module.from_proto(theirs)
         assert whole(read).strip() == printed.strip(), name
-        assert peer.print_proto(read.to_proto(), print_large_constants=True) == printed, name
+        assert xla_reference.print_proto(read.to_proto(), print_large_constants=True) == printed, name
         compared += 1
     assert compared > 0
 
@@ -34,4 +34,4 @@ def test_a_program_of_jax():
     jax = pytest.importorskip("jax")
     lowered = jax.jit(lambda x: jax.numpy.tanh(x).sum()).lower(jax.ShapeDtypeStruct((3, 4), "float32"))
     data = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-    assert whole(Module.from_proto(data)).strip() == peer.print_proto(data, print_large_constants=True).strip()
+    assert whole(Module.from_proto(data)).strip() == xla_reference.print_proto(data, print_large_constants=True).strip()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.peer import print_options
+from tests.xla_reference import print_options
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.native_program import print_program

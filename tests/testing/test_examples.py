@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests import peer
-from tests.peer_devices import Case, run_on_devices
+from tests import xla_reference
+from tests.xla_reference_devices import Case, run_on_devices
 from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError, XlaError
 from xlapy.opcodes.registry import REGISTRY, OpDef
@@ -85,7 +85,7 @@ ON_SEVERAL = [example for example in EXAMPLES if not example.xla_cpu and example
 @pytest.mark.parametrize("example", ON_ONE, ids=names(ON_ONE))
 def test_xla_cpu_gives_the_values(example: Example) -> None:
     arguments = [literal.array for literal in example.arguments[0]]
-    same(peer.run_hlo(example.module, arguments, fast=True), example.results[0], "XLA:CPU")
+    same(xla_reference.run_hlo(example.module, arguments, fast=True), example.results[0], "XLA:CPU")
 
 
 def test_xla_cpu_gives_the_values_on_several_devices() -> None:

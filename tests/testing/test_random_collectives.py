@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.peer_devices import Case
-from tests.peer_devices import run_on_devices as run_on_peer
+from tests.xla_reference_devices import Case
+from tests.xla_reference_devices import run_on_devices as run_on_xla
 from xlapy import opcodes
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
@@ -31,7 +31,7 @@ def run(module: Module, seed: int) -> list[tuple[Any, ...]]:
     return [tuple(np.asarray(leaf) for leaf in result) for result in results]
 
 
-def for_peer(module: Module) -> str:
+def for_xla(module: Module) -> str:
     """With groups along axes of a mesh written out: in jaxlib's MLIR all are of one mesh, which has no device ids."""
     for instruction in module.instructions():
         groups = getattr(instruction.attributes, "replica_groups", None)
@@ -88,11 +88,11 @@ def test_xla_gives_the_same_bits() -> None:
     modules = [(random_collective_module(seed, *grid), seed) for grid in GRIDS for seed in SEEDS]
     ours = [run(module, seed) for module, seed in modules]
     cases = [
-        Case(for_peer(m), device_arguments(m, seed), m.config.replica_count, m.config.num_partitions)
+        Case(for_xla(m), device_arguments(m, seed), m.config.replica_count, m.config.num_partitions)
         for m, seed in modules
     ]
     compared = 0
-    for case, mine, theirs in zip(cases, ours, run_on_peer(cases), strict=True):
+    for case, mine, theirs in zip(cases, ours, run_on_xla(cases), strict=True):
         if isinstance(theirs, str):
             assert WITHOUT_A_LAYOUT in theirs, f"{theirs}\n{case.text}"
             continue

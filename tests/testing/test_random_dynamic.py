@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests import peer
+from tests import xla_reference
 from xlapy import opcodes
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
@@ -60,6 +60,6 @@ def test_xla_cpu_computes_the_same(first: int):
         module = random_dynamic_module(seed)
         text = module.to_text(print_large_constants=True)
         arguments = arguments_of(module, seed)
-        ours, theirs = cut(CLIENT.compile(text)(*arguments)), cut(peer.run_hlo(text, arguments, fast=True))
+        ours, theirs = cut(CLIENT.compile(text)(*arguments)), cut(xla_reference.run_hlo(text, arguments, fast=True))
         for number, (left, right) in enumerate(zip(ours, theirs, strict=True)):
             np.testing.assert_array_equal(left, right, err_msg=f"seed {seed}, array {number}")

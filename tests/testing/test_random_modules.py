@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, F32, PRED, S32
 from xlapy.debugging.fuzzing.differential import arguments_of, compare
-from xlapy.debugging.fuzzing.peers import XLA_CPU, readable
+from xlapy.debugging.fuzzing.implementations import XLA_CPU, readable
+from xlapy.debugging.fuzzing.known_divergences import NEWER_THAN_JAXLIB
 from xlapy.debugging.fuzzing.worker import Worker
-from xlapy.debugging.fuzzing.xla_classes import NEWER_THAN_JAXLIB
 from xlapy.hlo.verify import verify
 from xlapy.interpreter import TOKEN
 from xlapy.runtime.backends.interpreter import InterpreterBackend
@@ -64,7 +64,7 @@ class TestGenerator:
 
     def test_every_op_type_and_rank_occurs(self) -> None:
         instructions = [i for seed in range(150) for i in random_module(seed).instructions()]
-        drawn = {op for _, makers in FAMILIES.values() for op, _ in makers}
+        drawn = {op for _, op_generators in FAMILIES.values() for op, _ in op_generators}
         arrays = [i.shape for i in instructions if i.shape.is_array]
         assert drawn <= {i.op for i in instructions}
         assert {shape.element_type for shape in arrays} == set(ARRAY_TYPES)
@@ -184,7 +184,7 @@ class TestAgainstXla:
         for seed in SEEDS:
             module = random_module(seed, element_types=JAXLIB_READS, without=left_out)
             text = module.to_text(**WHOLE)
-            assert peer.parse_and_print(readable(text), **WHOLE) == text
+            assert xla_reference.parse_and_print(readable(text), **WHOLE) == text
 
     @pytest.mark.parametrize("first", SEEDS[::15])
     def test_xla_cpu_computes_the_same(self, xla: Worker, first: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
@@ -61,12 +61,12 @@ def test_it_parses_verifies_and_prints_what_it_reads(sample: Sample):
 @every_sample
 def test_jaxlib_prints_it_likewise(sample: Sample):
     if sample.note == NEWER_THAN_JAXLIB:
-        assert not peer.accepts(sample.text)
+        assert not xla_reference.accepts(sample.text)
         return
     module = parse_hlo(sample.text)
-    assert module.to_text() == peer.parse_and_print(sample.text)
+    assert module.to_text() == xla_reference.parse_and_print(sample.text)
     whole = {"print_large_constants": True}
-    assert module.to_text(**whole) == peer.parse_and_print(sample.text, **whole)
+    assert module.to_text(**whole) == xla_reference.parse_and_print(sample.text, **whole)
 
 
 @every_sample_for_one_device

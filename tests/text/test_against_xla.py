@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.text.modules import MODULES
 from xlapy.text import PrintOptions, parse_hlo, print_module
 
@@ -44,7 +44,7 @@ OPTIONS = [
 def test_prints_what_xla_prints(name: str, form: str) -> None:
     theirs, ours = FORMS[form]
     module = parse_hlo(MODULES[name])
-    assert print_module(module, ours) == peer.parse_and_print(MODULES[name], **theirs)
+    assert print_module(module, ours) == xla_reference.parse_and_print(MODULES[name], **theirs)
 
 
 @pytest.mark.parametrize("changes", OPTIONS, ids=lambda changes: "+".join(changes))
@@ -52,7 +52,7 @@ def test_prints_what_xla_prints(name: str, form: str) -> None:
 def test_single_options(name: str, changes: dict[str, bool | int]) -> None:
     module = parse_hlo(MODULES[name])
     printed = print_module(module, dataclasses.replace(PrintOptions(), **changes))
-    assert printed == peer.parse_and_print(MODULES[name], **changes)
+    assert printed == xla_reference.parse_and_print(MODULES[name], **changes)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -78,7 +78,7 @@ def test_programs_print_as_xla_prints_them(path: Path) -> None:
     text = path.read_text()
     module = parse_hlo(text, verify=False)
     for theirs, ours in FORMS.values():
-        assert print_module(module, ours) == peer.parse_and_print(text, **theirs)
+        assert print_module(module, ours) == xla_reference.parse_and_print(text, **theirs)
 
 
 LENIENT = [
@@ -135,7 +135,7 @@ LENIENT = [
 
 @pytest.mark.parametrize("text", LENIENT)
 def test_unusual_forms(text: str) -> None:
-    assert print_module(parse_hlo(text, verify=False)) == peer.parse_and_print(text)
+    assert print_module(parse_hlo(text, verify=False)) == xla_reference.parse_and_print(text)
 
 
 def test_nested_callees_print_in_the_order_of_xla() -> None:
@@ -147,7 +147,7 @@ def test_nested_callees_print_in_the_order_of_xla() -> None:
         "ENTRY e { s = (s32[]) parameter(0)\n ROOT w = (s32[]) while(s), condition=cond, body=outer }"
     )
     printed = print_module(parse_hlo(text))
-    assert printed == peer.parse_and_print(text)
+    assert printed == xla_reference.parse_and_print(text)
     assert printed.index("%outer") < printed.index("%cond (")
     assert print_module(parse_hlo(printed)) == printed
 
@@ -159,4 +159,4 @@ def test_recovery_tables_are_indented_with_the_module() -> None:
     )
     options = {"indent_amount": 2, "is_in_nested_computation": True}
     printed = print_module(parse_hlo(text), dataclasses.replace(PrintOptions(), **options))
-    assert printed == peer.parse_and_print(text, **options)
+    assert printed == xla_reference.parse_and_print(text, **options)

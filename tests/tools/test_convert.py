@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jaxlib.mlir.dialects import stablehlo
 
-from tests import peer
+from tests import xla_reference
 from tests.tools.programs import AXPY
 from xlapy.hlo.module import Module
 from xlapy.proto import HloProto, Snapshot
@@ -90,7 +90,7 @@ class TestFormats:
     def test_xla_reads_what_is_written(self, folder, capsys):
         ran(capsys, "convert", "axpy.mlir", "axpy2.pb")
         data = (folder / "axpy2.pb").read_bytes()
-        printed = peer.print_proto(data, print_large_constants=True)
+        printed = xla_reference.print_proto(data, print_large_constants=True)
         assert "multiply" in printed
         assert decode("HloModuleProto", data).name == "axpy"
 

@@ -36,10 +36,10 @@ def test_modules_are_compared_and_counted(capsys: pytest.CaptureFixture[str], tm
     assert not (tmp_path / "out").exists()
 
 
-def test_against_a_platform_nothing_is_excused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_against_a_platform_there_are_no_known_divergences(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["fuzz", "--seed", "3", "--against", "interpreter"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("1 modules against interpreter: ") and last.endswith(" agree, 0 excused")
+    assert last.startswith("1 modules against interpreter: ") and last.endswith(" agree, 0 known divergence")
 
 
 def test_a_time_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,9 +72,9 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], messa
     assert message in capsys.readouterr().err
 
 
-def test_an_unknown_peer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_implementation(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["fuzz", "--seed", "1", "--against", "nowhere"]) == 1
-    expected = f"xlapy: no peer 'nowhere'; there are {', '.join(['xla', *platform_names()])}\n"
+    expected = f"xlapy: no implementation 'nowhere'; there are {', '.join(['xla', *platform_names()])}\n"
     assert "cpu, interpreter" in expected
     assert capsys.readouterr().err == expected
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from xlapy.base.errors import XlaError
 from xlapy.debugging.fuzzing.differential import Outcome, Verdict, compare
-from xlapy.debugging.fuzzing.peers import Peer, plain
+from xlapy.debugging.fuzzing.implementations import Implementation, plain
 from xlapy.debugging.fuzzing.worker import WorkerError
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
@@ -56,24 +56,26 @@ class Comparison:
         return not self.whole and self.difference is None
 
 
-def compare_with_interpreter(module: Module, arguments: Sequence[Value], run: Run, peer: Peer) -> Comparison:
-    """Compares a program on one device; `peer` says what is known of the platform that `run` runs it on.
+def compare_with_interpreter(
+    module: Module, arguments: Sequence[Value], run: Run, implementation: Implementation
+) -> Comparison:
+    """Compares a program on one device; `implementation` says what is known of the platform that `run` runs it on.
 
     Raises what the platform and the interpreter raise for the whole program.
     """
-    steps = steps_of(module, arguments, peer.adjust)
+    steps = steps_of(module, arguments, implementation.adjust)
     actual = run(module, arguments)
-    whole = _difference_of_results(module, steps, arguments, actual, peer)
-    outcomes = _in_order(compare(module, arguments, peer, _Here(run)), steps)
+    whole = _difference_of_results(module, steps, arguments, actual, implementation)
+    outcomes = _in_order(compare(module, arguments, implementation, _Here(run)), steps)
     bad = next((o for o in outcomes if o.verdict is Verdict.DIFFERS), None)
     difference = None if bad is None else Difference(bad.step, bad.theirs, bad.reason, alone=True)
     if difference is None and whole:
-        difference = _first_prefix(module, steps, arguments, run, peer)
+        difference = _first_prefix(module, steps, arguments, run, implementation)
     return Comparison(
         whole,
         difference,
         sum(o.verdict is Verdict.AGREES for o in outcomes),
-        tuple(_told(o) for o in outcomes if o.verdict is Verdict.EXCUSED),
+        tuple(_told(o) for o in outcomes if o.verdict is Verdict.KNOWN_DIVERGENCE),
         tuple(_told(o) for o in outcomes if o.verdict in (Verdict.REFUSED, Verdict.FAILED)),
     )
 
@@ -102,33 +104,35 @@ def _in_order(outcomes: Sequence[Outcome], steps: Sequence[Step]) -> list[Outcom
 
 
 def _difference_of_results(
-    module: Module, steps: Sequence[Step], arguments: Sequence[Value], actual: Value, peer: Peer
+    module: Module, steps: Sequence[Step], arguments: Sequence[Value], actual: Value, implementation: Implementation
 ) -> str:
     """By the rule of whole programs; "" where there is none."""
     root = module.entry_computation.root_instruction
     expected = next((step.value for step in steps if step.instruction is root), None)
     if expected is None:  # a parameter
         expected = arguments[root.parameter_number]
-    return _difference(actual, expected, peer, "result")
+    return _difference(actual, expected, implementation, "result")
 
 
-def _difference(actual: Value, expected: Value, peer: Peer, where: str) -> str:
+def _difference(actual: Value, expected: Value, implementation: Implementation, where: str) -> str:
     try:
-        assert_close(actual, plain(expected), rule="program", flush_denormals=peer.flushes_denormals, where=where)
+        assert_close(
+            actual, plain(expected), rule="program", flush_denormals=implementation.flushes_denormals, where=where
+        )
     except AssertionError as error:
         return str(error)
     return ""
 
 
 def _first_prefix(
-    module: Module, steps: Sequence[Step], arguments: Sequence[Value], run: Run, peer: Peer
+    module: Module, steps: Sequence[Step], arguments: Sequence[Value], run: Run, implementation: Implementation
 ) -> Difference | None:
     """The first instruction behind which the program, cut off there, differs; None if only the whole does."""
     for step in steps:
         if step.instruction.op is CONSTANT:
             continue
         actual = run(cut_behind(module, step), arguments)
-        message = _difference(actual, step.value, peer, describe(step.instruction))
+        message = _difference(actual, step.value, implementation, describe(step.instruction))
         if message:
             return Difference(step, actual, message, alone=False)
     return None

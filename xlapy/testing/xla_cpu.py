@@ -52,7 +52,7 @@ _FAST: dict[str, bool | int] = {
 }
 
 
-class PeerError(Exception):
+class XlaCpuError(Exception):
     """jaxlib refused the text, the compilation or the run; the message is jaxlib's."""
 
 
@@ -61,7 +61,7 @@ def parse(text: str) -> Any:
     try:
         return hlo.hlo_module_from_text(text)
     except Exception as error:
-        raise PeerError(str(error)) from error
+        raise XlaCpuError(str(error)) from error
 
 
 def to_proto(text: str) -> bytes:
@@ -74,7 +74,7 @@ def run_hlo(text: str, arguments: Sequence[Value], *, fast: bool = False, **opti
 
     `arguments`: one NumPy or ml_dtypes array (scalars allowed) per entry parameter, a nested tuple for a
     tuple. `fast` compiles in about a third of the time and runs slower. `options` are XLA debug options by
-    name. Raises PeerError with jaxlib's message.
+    name. Raises XlaCpuError with jaxlib's message.
     """
     compiled = compile_hlo(text, fast=fast, **options)
     return compiled.run(arguments)
@@ -82,7 +82,7 @@ def run_hlo(text: str, arguments: Sequence[Value], *, fast: bool = False, **opti
 
 @functools.lru_cache(maxsize=128)
 def compile_hlo(text: str, *, fast: bool = False, **options: bool | int | str) -> CompiledHlo:
-    """Compiles HLO text for one XLA:CPU device; the last 128 programs are kept. Raises PeerError."""
+    """Compiles HLO text for one XLA:CPU device; the last 128 programs are kept. Raises XlaCpuError."""
     chosen = _STRICT | (_FAST if fast else {}) | options
     try:
         computation = hlo.XlaComputation(to_proto(text))
@@ -91,10 +91,10 @@ def compile_hlo(text: str, *, fast: bool = False, **options: bool | int | str) -
         compile_options.env_option_overrides = list(chosen.items())
         device = jax.devices("cpu")[0]
         executable = device.client.compile_and_load(mlir, [device], compile_options)
-    except PeerError:
+    except XlaCpuError:
         raise
     except Exception as error:
-        raise PeerError(str(error)) from error
+        raise XlaCpuError(str(error)) from error
     return CompiledHlo(computation.program_shape(), executable)
 
 
@@ -106,17 +106,17 @@ class CompiledHlo:
         self.result_shape: Any = program_shape.result_shape()
         self._executable = executable
         if any(leaf.is_array() and leaf.is_dynamic() for leaf in _leaves(self.result_shape)):
-            raise PeerError(f"result {self.result_shape} has dynamic dimensions: their content would be undefined")
+            raise XlaCpuError(f"result {self.result_shape} has dynamic dimensions: their content would be undefined")
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """Executes once; arrays are copied to the device and the results copied back."""
         try:
             results = self._executable.execute_sharded(self._put(arguments)).disassemble_into_single_device_arrays()
             return _rebuild(self.result_shape, (shards[0] for shards in results))
-        except PeerError:
+        except XlaCpuError:
             raise
         except Exception as error:
-            raise PeerError(str(error)) from error
+            raise XlaCpuError(str(error)) from error
 
     def bound(self, arguments: Sequence[Value]) -> Callable[[], None]:
         """What runs the program on arguments that are on the device already, and waits for its results."""
@@ -131,7 +131,7 @@ class CompiledHlo:
     def _put(self, arguments: Sequence[Value]) -> list[jax.Array]:
         """The arguments' arrays on the device, checked against the declared shapes."""
         if len(arguments) != len(self.parameter_shapes):
-            raise PeerError(f"{len(arguments)} arguments for {len(self.parameter_shapes)} entry parameters")
+            raise XlaCpuError(f"{len(arguments)} arguments for {len(self.parameter_shapes)} entry parameters")
         buffers: list[jax.Array] = []
         for number, (shape, value) in enumerate(zip(self.parameter_shapes, arguments, strict=True)):
             buffers += [jax.device_put(leaf) for leaf in _argument_leaves(f"argument {number}", shape, value)]
@@ -160,13 +160,13 @@ def _argument_leaves(what: str, shape: Any, value: Value) -> Iterator[np.ndarray
     if shape.is_tuple():
         parts = shape.tuple_shapes()
         if not isinstance(value, tuple | list) or len(value) != len(parts):
-            raise PeerError(f"{what}: {shape} needs a tuple of {len(parts)} values, got {type(value).__name__}")
+            raise XlaCpuError(f"{what}: {shape} needs a tuple of {len(parts)} values, got {type(value).__name__}")
         for index, (part, item) in enumerate(zip(parts, value, strict=True)):
             yield from _argument_leaves(f"{what}, element {index}", part, item)
         return
     array = np.asarray(value)
     if array.dtype != dtype_of(shape) or array.shape != tuple(shape.dimensions()):
-        raise PeerError(
+        raise XlaCpuError(
             f"{what}: {shape} needs {dtype_of(shape)}{list(shape.dimensions())}, got {array.dtype}{list(array.shape)}"
         )
     yield array

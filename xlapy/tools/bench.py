@@ -147,11 +147,11 @@ def _measure(file: str, data: bytes, inputs: Sequence[str], seed: int, runs: int
     xla_times: list[float] = []
     refusal = None
     if with_xla:
-        peer = importlib.import_module(_XLA)
+        xla = importlib.import_module(_XLA)
         try:
-            xla_times, compiled = _compiled(lambda: _compile_with(peer, module), runs)
+            xla_times, compiled = _compiled(lambda: _compile_with(xla, module), runs)
             contestants["XLA"] = compiled.bound(arguments)
-        except peer.PeerError as error:
+        except xla.XlaCpuError as error:
             refusal = str(error).splitlines()[0]
     times = _alternate(contestants, runs)
     return Measured(
@@ -165,9 +165,9 @@ def _measure(file: str, data: bytes, inputs: Sequence[str], seed: int, runs: int
     )
 
 
-def _compile_with(peer: Any, module: Module) -> Any:
+def _compile_with(xla: Any, module: Module) -> Any:
     """Compiles the program with XLA, without cache and with XLA's default precision."""
-    return peer.compile_hlo.__wrapped__(module.to_text(), xla_allow_excess_precision=True)
+    return xla.compile_hlo.__wrapped__(module.to_text(), xla_allow_excess_precision=True)
 
 
 def _compiled(make: Callable[[], Any], runs: int) -> tuple[list[float], Any]:

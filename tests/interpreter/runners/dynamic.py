@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import xlapy as xla
-from tests import peer
+from tests import xla_reference
 from xlapy.base.shape import Shape
 
 Array = np.ndarray[Any, Any]
@@ -45,9 +45,11 @@ def dynamic_result(body: str, arguments: Sequence[Any], computations: str = "") 
     return run(module(f"{body}\nROOT result = {shape_of(body).to_text(layout=False)} copy(r)", computations), arguments)
 
 
-def peer_result(body: str, arguments: Sequence[Any], computations: str = "") -> Array:
+def xla_result(body: str, arguments: Sequence[Any], computations: str = "") -> Array:
     """`r` on XLA:CPU."""
-    whole, *sizes = peer.run_hlo(module(f"{body}\n{_as_static(shape_of(body))}", computations), arguments, fast=True)
+    whole, *sizes = xla_reference.run_hlo(
+        module(f"{body}\n{_as_static(shape_of(body))}", computations), arguments, fast=True
+    )
     return whole[tuple(slice(int(size)) for size in sizes)]
 
 

@@ -59,6 +59,6 @@ def evaluate_case(case: Case) -> Array:
     return evaluate(lookup(case.op), *case.operands, attributes=case.attributes, shape=case.result_shape)
 
 
-def run_on_peer(cases: Sequence[Case], fast: bool = True) -> list[Array]:
+def run_on_xla(cases: Sequence[Case], fast: bool = True) -> list[Array]:
     """The peer's value of every case, computed by one module."""
-    return list(instruction.evaluate_on_peer([case.spelled for case in cases], fast=fast))
+    return list(instruction.evaluate_on_xla([case.spelled for case in cases], fast=fast))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests import peer
+from tests import xla_reference
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -101,9 +101,9 @@ def _arguments(cases: Sequence[Case]) -> list[Array]:
     return [operand for case in cases for operand in case.operands]
 
 
-def evaluate_on_peer(cases: Sequence[Case], computations: Sequence[str] = (), fast: bool = True) -> tuple[Any, ...]:
+def evaluate_on_xla(cases: Sequence[Case], computations: Sequence[str] = (), fast: bool = True) -> tuple[Any, ...]:
     """XLA:CPU's values."""
-    return peer.run_hlo(module_text(cases, computations), _arguments(cases), fast=fast)
+    return xla_reference.run_hlo(module_text(cases, computations), _arguments(cases), fast=fast)
 
 
 def one_instruction(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.interpreter.runners import instruction
-from tests.interpreter.runners.instruction import Array, as_array, evaluate_all, evaluate_on_peer
+from tests.interpreter.runners.instruction import Array, as_array, evaluate_all, evaluate_on_xla
 from xlapy.base.element_types import F64
 from xlapy.base.shape import Shape
 from xlapy.testing.comparison import assert_close
@@ -30,9 +30,9 @@ def evaluate(op: str, operands: Sequence[Any], shape: str, attributes: str) -> A
     return evaluate_all([Case(op, tuple(map(as_array, operands)), shape, attributes)])[0]
 
 
-def assert_like_peer(cases: Sequence[Case]) -> None:
+def assert_like_xla(cases: Sequence[Case]) -> None:
     """Both sides agree: integers exactly, others within the rounding errors of their sums."""
-    expected = evaluate_on_peer(cases)
+    expected = evaluate_on_xla(cases)
     magnitudes = evaluate_all([_absolute(case) for case in cases])
     for case, ours, theirs, magnitude in zip(cases, evaluate_all(cases), expected, magnitudes, strict=True):
         assert_close(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tests.interpreter.runners.instruction import Case, as_array, evaluate_all, evaluate_on_peer
+from tests.interpreter.runners.instruction import Case, as_array, evaluate_all, evaluate_on_xla
 
 NAMED = {
     "argmax": """
@@ -103,4 +103,4 @@ def on_both_sides(cases: Sequence[Case]) -> list[tuple[Case, Any, Any]]:
     """Each case with the interpreter's value and that of XLA:CPU."""
     called = _called(cases)
     ours = evaluate_all(cases, computations=called)
-    return list(zip(cases, ours, evaluate_on_peer(cases, called), strict=True))
+    return list(zip(cases, ours, evaluate_on_xla(cases, called), strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 from jaxlib import _jax
 
 import xlapy
-from tests import peer
+from tests import xla_reference
 from xlapy.base.shape import Shape
 from xlapy.testing.comparison import assert_close
 
@@ -33,13 +33,13 @@ def _as_arrays(value: Any) -> Any:
 
 def run_with_xla(text: str, *arguments: Any) -> Any:
     """Returns the result of a program on XLA:CPU."""
-    return peer.run_hlo(hlo_of(text), arguments, fast=True)
+    return xla_reference.run_hlo(hlo_of(text), arguments, fast=True)
 
 
 def hlo_of(text: str) -> str:
     """Returns the HLO text that jaxlib converts a StableHLO program to."""
     computation = _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
-    options = peer.print_options(print_large_constants=True)
+    options = xla_reference.print_options(print_large_constants=True)
     converted: str = computation.get_hlo_module().to_string(options)
     return converted
 

@@ -21,9 +21,9 @@ def strides(array):
 # device_put with a layout, and reading.
 for order in itertools.permutations(range(3)):
     format = Format(Layout(order), ours)
-    x, peer = jax.device_put(values, format), jax.device_put(values, Format(Layout(order), cpu))
-    assert np.array_equal(x, values) and strides(x) == strides(peer), order
-    assert x.format.layout == peer.format.layout
+    x, on_cpu = jax.device_put(values, format), jax.device_put(values, Format(Layout(order), cpu))
+    assert np.array_equal(x, values) and strides(x) == strides(on_cpu), order
+    assert x.format.layout == on_cpu.format.layout
     # Programs take the array in its layout; their results are row-major by default.
     result = jax.jit(lambda v: jnp.sin(v) @ jnp.ones((4, 2)))(x)
     np.testing.assert_allclose(result, np.sin(values) @ np.ones((4, 2)), rtol=1e-5)

@@ -17,7 +17,7 @@ from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.loading import load_user_code
 from xlapy.cpu import compiler
 from xlapy.debugging.bisecting.values import first_change
-from xlapy.debugging.fuzzing.peers import plain
+from xlapy.debugging.fuzzing.implementations import plain
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.passes import Fixpoint, Pass, PassEvent, Pipeline, parse_passes, pass_text

@@ -21,7 +21,7 @@ from xlapy.debugging.bisecting.outcome import Laboratory, difference, nudged
 from xlapy.debugging.bisecting.signature import given_now
 from xlapy.debugging.first_difference import cut_behind
 from xlapy.debugging.fuzzing.differential import Verdict, compared
-from xlapy.debugging.fuzzing.peers import Peer, find_peer, plain
+from xlapy.debugging.fuzzing.implementations import Implementation, find_implementation, plain
 from xlapy.debugging.fuzzing.worker import WorkerDied, WorkerError
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
@@ -69,20 +69,20 @@ def find_kernel(text: str, laboratory: Laboratory, say: Say) -> KernelFault | No
     module = parse_hlo(text)
     shape = module.entry_computation.program_shape
     values = check_arguments(shape, given_now(laboratory.values[0], laboratory.first, shape))
-    peer = replace(find_peer("cpu"), rule=_rule)
+    implementation = replace(find_implementation("cpu"), rule=_rule)
     generator = _Generator(laboratory)
     say("running the module behind the passes on the interpreter")
     steps = list(steps_run(module, values))
     for number, step in enumerate(steps):
         say(f"kernel {number + 1} of {len(steps)}: {step.instruction.name}")
-        if peer.excuse(step) is None and (found := _judged(step, peer, generator)):
+        if implementation.known_divergence(step) is None and (found := _judged(step, implementation, generator)):
             return found
     say("cutting the program off behind one instruction after the other")
-    return _prefix(module, values, peer, generator)
+    return _prefix(module, values, implementation, generator)
 
 
 class _Generator:
-    """What `compared` calls instead of a peer: cpu without passes."""
+    """What `compared` calls instead of another implementation: cpu without passes."""
 
     def __init__(self, laboratory: Laboratory) -> None:
         self._laboratory = laboratory
@@ -127,12 +127,16 @@ def _running(computation: Computation) -> Iterator[Computation]:
         pending += [called for i in found if i.op in _CALLERS for called in i.computations]
 
 
-def _judged(step: Step, peer: Peer, generator: _Generator) -> KernelFault | None:
-    (outcome,) = compared([step], peer, generator)
+def _judged(step: Step, implementation: Implementation, generator: _Generator) -> KernelFault | None:
+    (outcome,) = compared([step], implementation, generator)
     if outcome.verdict not in _WRONG:
         return None
     is_fusion = step.instruction.op is opcodes.FUSION
-    inside = (_alone_inside(step, peer, generator) or _first_inside(step, peer, generator)) if is_fusion else ""
+    inside = (
+        (_alone_inside(step, implementation, generator) or _first_inside(step, implementation, generator))
+        if is_fusion
+        else ""
+    )
     if is_fusion and outcome.verdict is Verdict.DIFFERS and not inside.endswith(_BY_ITSELF) and _amplifies(step):
         return None
     module, values = flat_module([step])
@@ -148,12 +152,12 @@ def _judged(step: Step, peer: Peer, generator: _Generator) -> KernelFault | None
     )
 
 
-def _alone_inside(step: Step, peer: Peer, generator: _Generator) -> str:
+def _alone_inside(step: Step, implementation: Implementation, generator: _Generator) -> str:
     """The first instruction of a fusion whose code is wrong when it is compiled by itself."""
     for inner in _steps_inside(step):
-        if inner.instruction.op in _STRUCTURE or peer.excuse(inner) is not None:
+        if inner.instruction.op in _STRUCTURE or implementation.known_divergence(inner) is not None:
             continue
-        (outcome,) = compared([inner], peer, generator)
+        (outcome,) = compared([inner], implementation, generator)
         if outcome.verdict in _WRONG:
             return describe(inner.instruction) + _BY_ITSELF
     return ""
@@ -182,14 +186,14 @@ def _amplifies(step: Step) -> bool:
     return difference([plain(value)], [plain(step.value)]) is not None
 
 
-def _first_inside(step: Step, peer: Peer, generator: _Generator) -> str:
+def _first_inside(step: Step, implementation: Implementation, generator: _Generator) -> str:
     """The first instruction of a fusion with which, as the fusion's result, its code is wrong already."""
     (fused,) = step.instruction.computations
     for position, instruction in enumerate(fused.instructions):
         if instruction.op in _STRUCTURE:
             continue
         cut = _cut_inside(step, position)
-        (outcome,) = compared([cut], peer, generator)
+        (outcome,) = compared([cut], implementation, generator)
         if outcome.verdict in _WRONG:
             return describe(instruction)
     return ""
@@ -215,23 +219,27 @@ def _cut_inside(step: Step, position: int) -> Step:
     return Step(made, step.operands, value)
 
 
-def _prefix(module: Module, values: Sequence[Value], peer: Peer, generator: _Generator) -> KernelFault | None:
+def _prefix(
+    module: Module, values: Sequence[Value], implementation: Implementation, generator: _Generator
+) -> KernelFault | None:
     entry = module.entry_computation
     for step in steps_run(module, values):
         if step.instruction.parent is not entry:
             continue
         text = cut_behind(module, step).to_text(print_large_constants=True)
-        message = _wrong(text, values, step, peer, generator)
+        message = _wrong(text, values, step, implementation, generator)
         if message:
             return KernelFault(describe(step.instruction), entry.name, message, False, "", text, values)
     return None
 
 
-def _wrong(text: str, values: Sequence[Value], step: Step, peer: Peer, generator: _Generator) -> str:
+def _wrong(
+    text: str, values: Sequence[Value], step: Step, implementation: Implementation, generator: _Generator
+) -> str:
     """How a program that ends with a step differs; "" if it does not."""
     try:
         actual = generator.call(text, values)
-        assert_close(actual, plain(step.value), rule="program", flush_denormals=peer.flushes_denormals)
+        assert_close(actual, plain(step.value), rule="program", flush_denormals=implementation.flushes_denormals)
     except (AssertionError, WorkerError, WorkerDied) as error:
         return str(error)
     return ""

@@ -16,7 +16,7 @@ import numpy as np
 from xlapy.base.program_shape import ProgramShape
 from xlapy.debugging.bisecting.child import Ended, Started
 from xlapy.debugging.bisecting.signature import given_now, result_then
-from xlapy.debugging.fuzzing.peers import XLA, find_peer
+from xlapy.debugging.fuzzing.implementations import XLA, find_implementation
 from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError, WorkerTimeout
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_values import is_integer
@@ -166,11 +166,11 @@ class Laboratory:
 
     def xla(self, text: str) -> list[Value] | Fault:
         """The result of XLA:CPU, on one device."""
-        peer = find_peer(XLA)
+        implementation = find_implementation(XLA)
         given = given_now(self.values[0], self.first, self.first)
-        with Worker(peer.function, seconds=self.seconds) as worker:
+        with Worker(implementation.function, seconds=self.seconds) as worker:
             try:
-                return [peer.run(worker, parse_hlo(text), given)]
+                return [implementation.run(worker, parse_hlo(text), given)]
             except (WorkerError, WorkerDied) as error:
                 return fault_of(error)
 

@@ -214,7 +214,7 @@ class _Search:
             self.found.notes.append("read from its text, the module behind the passes does not show this")
 
         if fault.kind is Kind.CHANGES and (found := self.found.kernel) is not None and not found.alone:
-            self._excuse_rounding(text)
+            self._ignore_amplified_rounding(text)
 
     def _trace_refusal(self, texts: Sequence[str], places: Sequence[Place]) -> None:
         """Notes which pass made the instruction that the code generator refuses, which the message begins with."""
@@ -226,7 +226,7 @@ class _Search:
         if first:
             self.found.notes.append(f"{name} is made by {places[first - 1]}")
 
-    def _excuse_rounding(self, text: str) -> None:
+    def _ignore_amplified_rounding(self, text: str) -> None:
         """Where no kernel is wrong by itself, the program may be one that makes much of the last bit."""
         self.say("changing the last bits of the arguments")
         if self._judged(self.laboratory.nudged(text)) is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.analysis.correspondence import correspond
-from xlapy.debugging.fuzzing.peers import plain
+from xlapy.debugging.fuzzing.implementations import plain
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, evaluate_computation

@@ -1,8 +1,8 @@
-"""One seed of a campaign: draws a module, compares it, and reduces what is found.
+"""One seed of a fuzzing campaign: generates a module, compares it, and reduces the faults found.
 
-Owns: what a campaign is asked for (`Settings`), what a seed brings to light (`Report`) and what is kept of a fault
-(`Finding`), all of it plain data, since seeds are examined in processes of their own. Must not know: how many there
-are, what is shown, what is written.
+Responsible for the settings of a campaign (`Settings`), the result of a seed (`Report`) and the saved form of a fault
+(`Finding`). All are plain data, because seeds are examined in child processes. Does not depend on the number of seeds
+or on output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.debugging.fuzzing.differential import BAD, Outcome, Verdict, arguments_of, compare
-from xlapy.debugging.fuzzing.peers import XLA, Peer, find_peer, plain
+from xlapy.debugging.fuzzing.implementations import XLA, Implementation, find_implementation, plain
 from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
 from xlapy.debugging.reducing import reduce_module
 from xlapy.hlo.computation import Computation
@@ -39,7 +39,7 @@ Value = Any
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What modules are drawn from, and whom they are compared with."""
+    """How modules are generated, and which implementation they are compared with."""
 
     against: str = XLA
     size: int = 20
@@ -47,25 +47,31 @@ class Settings:
     types: tuple[PrimitiveType, ...] = ARRAY_TYPES
 
     def module(self, seed: int) -> Module:
-        peer = find_peer(self.against)
+        implementation = find_implementation(self.against)
         return random_module(
-            seed, instructions=self.size, element_types=self.types, families=self.families, without=peer.without
+            seed,
+            instructions=self.size,
+            element_types=self.types,
+            families=self.families,
+            without=implementation.without,
         )
 
 
 @dataclass(slots=True)
 class Report:
-    """What became of the instructions of some modules: by op and verdict, by class of excuse; and faults in words."""
+    """The verdicts on the instructions of some modules, by op and verdict and by class of known divergence; faults as
+    texts.
+    """
 
     modules: int = 0
     verdicts: Counter[tuple[str, Verdict]] = field(default_factory=Counter[tuple[str, Verdict]])
-    excuses: Counter[str] = field(default_factory=Counter[str])
+    known_divergences: Counter[str] = field(default_factory=Counter[str])
     faults: list[Fault] = field(default_factory=list["Fault"])
 
     def add(self, other: Report) -> None:
         self.modules += other.modules
         self.verdicts += other.verdicts
-        self.excuses += other.excuses
+        self.known_divergences += other.known_divergences
         self.faults += other.faults
 
     def count(self, verdict: Verdict) -> int:
@@ -74,7 +80,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One instruction of a seed's module with which something is wrong; `op` is "" for the module as a whole."""
+    """A faulty instruction of a seed's module; `op` is "" for the module as a whole."""
 
     seed: int
     verdict: Verdict
@@ -84,7 +90,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault reduced to a small module, with the arguments that show it and both results (None if there is none)."""
+    """A fault reduced to a small module, with the arguments that reproduce it and both results (None if there is
+    none)."""
 
     fault: Fault
     original: str
@@ -97,18 +104,20 @@ class Finding:
 
 @lru_cache(maxsize=1)
 def _worker(function: str) -> Worker:
-    """The peer's process, kept for all seeds of this one."""
+    """The process of the other implementation, kept for all seeds of this process."""
     return Worker(function)
 
 
 def examine(seed: int, settings: Settings) -> Report:
-    """The report on one module. What the interpreter or the text forms raise on a legal module is a fault too."""
-    peer = find_peer(settings.against)
+    """Returns the report on one module. An error of the interpreter or the text formats on a valid module is a fault
+    too.
+    """
+    implementation = find_implementation(settings.against)
     report = Report(modules=1)
     try:
         module = settings.module(seed)
         _check_text(module)
-        outcomes = compare(module, arguments_of(module, seed), peer, _worker(peer.function))
+        outcomes = compare(module, arguments_of(module, seed), implementation, _worker(implementation.function))
     except Exception as error:
         fault = Fault(seed, Verdict.FAILED, "", _last_lines(error))
         report.faults.append(fault)
@@ -117,17 +126,17 @@ def examine(seed: int, settings: Settings) -> Report:
     for outcome in outcomes:
         op = outcome.step.instruction.op.name
         report.verdicts[op, outcome.verdict] += 1
-        if outcome.verdict is Verdict.EXCUSED:
-            report.excuses[outcome.reason] += 1
+        if outcome.verdict is Verdict.KNOWN_DIVERGENCE:
+            report.known_divergences[outcome.reason] += 1
         if outcome.verdict in BAD:
             report.faults.append(Fault(seed, outcome.verdict, op, str(outcome)))
     return report
 
 
 def _check_text(module: Module) -> None:
-    """A legal module is sound, and prints as what it was read from.
+    """Checks that a valid module verifies, and prints as the text that it was parsed from.
 
-    But for names inside of asynchronous calls, which their short form does not write: they are made by reading.
+    Names inside asynchronous calls are ignored: their short form does not print them, so parsing creates them.
     """
     verify(module)
     text = module.to_text(print_large_constants=True)
@@ -146,38 +155,40 @@ def _last_lines(error: BaseException) -> str:
 
 
 def reduce_fault(fault: Fault, settings: Settings) -> Finding:
-    """The smallest module found that shows the same verdict on the same op, or the same exception."""
-    peer = find_peer(settings.against)
+    """Returns the smallest module found with the same verdict on the same op, or the same exception."""
+    implementation = find_implementation(settings.against)
     module = settings.module(fault.seed)
     arguments = arguments_of(module, fault.seed)
     original = module.to_text(print_large_constants=True)
     if fault.verdict is Verdict.FAILED:
         return _reduce_failure(fault, module, arguments, original)
-    outcome = next(o for o in _outcomes(module, arguments, peer) if _shows(o, fault))
+    outcome = next(o for o in _outcomes(module, arguments, implementation) if _shows(o, fault))
     flat, values = flat_module([outcome.step])
     given = {p.name: value for p, value in zip(flat.entry_computation.parameters, values, strict=True)}
 
     combiners = _combiners(flat)
 
     def shown(candidate: Module) -> tuple[list[Value], list[Outcome]]:
-        """Arguments that show the fault, and the fault: the first elements of those given, or the last."""
+        """Returns arguments that reproduce the fault, and the fault: the first elements of the given arguments, or the
+        last.
+        """
         if _combiners(candidate) <= combiners:
             for last in (False, True):
                 arguments = arguments_for(candidate, given, last=last)
-                outcomes = [o for o in _outcomes(candidate, arguments, peer) if _shows(o, fault)]
+                outcomes = [o for o in _outcomes(candidate, arguments, implementation) if _shows(o, fault)]
                 if outcomes:
                     return arguments, outcomes
         return [], []
 
     best = reduce_module(flat, lambda candidate: bool(shown(candidate)[1]))
     arguments, outcomes = shown(best)
-    return _finding(fault, best, arguments, original, "\n".join(map(str, outcomes)), peer)
+    return _finding(fault, best, arguments, original, "\n".join(map(str, outcomes)), implementation)
 
 
-def _outcomes(module: Module, arguments: Sequence[Value], peer: Peer) -> list[Outcome]:
+def _outcomes(module: Module, arguments: Sequence[Value], implementation: Implementation) -> list[Outcome]:
     try:
-        return compare(module, arguments, peer, _worker(peer.function))
-    except Exception:  # another fault than the one that is looked for
+        return compare(module, arguments, implementation, _worker(implementation.function))
+    except Exception:  # another fault than the one to reproduce
         return []
 
 
@@ -185,7 +196,9 @@ _COMBINING = (opcodes.REDUCE, opcodes.REDUCE_WINDOW, opcodes.SCATTER, opcodes.SE
 
 
 def _combiners(module: Module) -> set[object]:
-    """What the scalar computations say that combine elements in any order: changed, they might mean nothing."""
+    """Returns the texts of the scalar computations that combine elements in any order. Reduced ones could be
+    meaningless.
+    """
     called = {c for i in module.instructions() if i.op in _COMBINING for c in i.computations}
     return {_content(computation) for computation in called}
 
@@ -230,16 +243,18 @@ def _text(module: Module) -> str:
     return module.to_text(print_large_constants=True)
 
 
-def _finding(fault: Fault, module: Module, arguments: list[Value], original: str, message: str, peer: Peer) -> Finding:
+def _finding(
+    fault: Fault, module: Module, arguments: list[Value], original: str, message: str, implementation: Implementation
+) -> Finding:
     def theirs() -> Value:
-        return peer.run(_worker(peer.function), module, arguments)
+        return implementation.run(_worker(implementation.function), module, arguments)
 
     ours = _if_any(lambda: _run(module, arguments))
     return Finding(fault, original, _text(module), tuple(arguments), ours, _if_any(theirs), message)
 
 
 def _if_any(run: Callable[[], Value]) -> Value:
-    """A result to show beside the message, where there is one."""
+    """Returns a result to show beside the message, if there is one."""
     try:
         return run()
     except (WorkerError, WorkerDied, Exception):
@@ -247,9 +262,9 @@ def _if_any(run: Callable[[], Value]) -> Value:
 
 
 def arguments_for(module: Module, given: dict[str, Value], *, last: bool = False) -> list[Value]:
-    """The arguments of a reduced module: those given under the parameters' names, cut to their shapes, or new ones.
+    """Returns arguments of a reduced module: those given under the parameters' names, cut to their shapes, or new ones.
 
-    The first elements of a dimension are kept, or the last ones.
+    Of a dimension, the first elements are kept, or the last ones.
     """
     return [_argument(p.shape, given.get(p.name), last) for p in module.entry_computation.parameters]
 
@@ -266,11 +281,11 @@ def _argument(shape: Shape, value: Value, last: bool) -> Value:
     return random_arguments([shape], seed=0)[0]
 
 
-# -- again
+# -- replay
 
 
 def replay(text: str, arguments: Sequence[Value], against: str) -> list[tuple[Verdict, str]]:
-    """What becomes of each instruction of a kept module's entry."""
-    peer = find_peer(against)
-    outcomes = compare(parse_hlo(text), arguments, peer, _worker(peer.function))
+    """Returns the outcomes of the instructions of a saved module's entry."""
+    implementation = find_implementation(against)
+    outcomes = compare(parse_hlo(text), arguments, implementation, _worker(implementation.function))
     return [(outcome.verdict, str(outcome)) for outcome in outcomes]

@@ -1,7 +1,7 @@
-"""One random module on the interpreter and on a peer, instruction by instruction.
+"""Compares one random module between the interpreter and another implementation, instruction by instruction.
 
-Owns: what becomes of each instruction, also when the peer refuses the module or dies of it. Must not know: who the peer
-is, how modules are drawn.
+Responsible for the verdict on each instruction, also if the implementation rejects the module or dies. Does not depend
+on the implementation or on how modules are generated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.shape import Shape
-from xlapy.debugging.fuzzing.peers import Peer
+from xlapy.debugging.fuzzing.implementations import Implementation
 from xlapy.debugging.fuzzing.worker import Caller, WorkerDied, WorkerError
 from xlapy.hlo.module import Module
 from xlapy.testing.instruction_by_instruction import Step, assert_step, describe, flat_module, steps_of
@@ -24,16 +24,16 @@ Value = Any
 
 
 class Verdict(Enum):
-    """What became of an instruction."""
+    """The result of comparing an instruction."""
 
     AGREES = "agree"
-    EXCUSED = "excused"
+    KNOWN_DIVERGENCE = "known divergence"
     DIFFERS = "differ"
     REFUSED = "refused"
-    """The peer does not compile it, and no class says why."""
-    DIED = "peer died"
+    """The implementation does not compile it, and no class of known divergences says why."""
+    DIED = "implementation died"
     FAILED = "failed"
-    """The interpreter, or another part of xlapy, raised."""
+    """The interpreter, or another part of xlapy, raised an error."""
 
 
 BAD = (Verdict.DIFFERS, Verdict.REFUSED, Verdict.DIED, Verdict.FAILED)
@@ -41,9 +41,9 @@ BAD = (Verdict.DIFFERS, Verdict.REFUSED, Verdict.DIED, Verdict.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An instruction with its operands, what became of it, and why: a class, or the difference, or the peer's words.
+    """An instruction with its operands, the verdict and its reason: a class, the difference, or an error message.
 
-    `theirs` is the peer's value, where it gave one.
+    `theirs` is the value of the other implementation, if there is one.
     """
 
     step: Step
@@ -60,28 +60,30 @@ class Outcome:
 
 
 def arguments_of(module: Module, seed: int) -> list[Value]:
-    """Random arguments of the entry, NaN, infinities and extremes among them."""
+    """Returns random arguments of the entry, including NaN, infinities and extreme values."""
     return random_arguments([p.shape for p in module.entry_computation.parameters], seed, special=True)
 
 
-def compare(module: Module, arguments: Sequence[Value], peer: Peer, worker: Caller) -> list[Outcome]:
-    """What becomes of every instruction of the entry but its parameters."""
+def compare(
+    module: Module, arguments: Sequence[Value], implementation: Implementation, worker: Caller
+) -> list[Outcome]:
+    """Returns the outcome of every instruction of the entry except its parameters."""
     outcomes: list[Outcome] = []
     comparable: list[Step] = []
-    for step in steps_of(module, arguments, peer.adjust):
-        reason = peer.excuse(step)
+    for step in steps_of(module, arguments, implementation.adjust):
+        reason = implementation.known_divergence(step)
         mistake = misshapen(step.instruction.shape, step.value)
         if mistake:
             outcomes.append(Outcome(step, Verdict.FAILED, mistake))
-        elif reason is None or step.instruction.op in peer.draws:
+        elif reason is None or step.instruction.op in implementation.draws:
             comparable.append(step)
         else:
-            outcomes.append(Outcome(step, Verdict.EXCUSED, reason))
-    return [*outcomes, *compared(comparable, peer, worker)]
+            outcomes.append(Outcome(step, Verdict.KNOWN_DIVERGENCE, reason))
+    return [*outcomes, *compared(comparable, implementation, worker)]
 
 
 def misshapen(shape: Shape, value: Value) -> str:
-    """How a value breaks the shape that is declared for it; "" if it does not."""
+    """Returns how a value violates its declared shape; "" if it does not."""
     if shape.is_tuple and len(value) == len(shape.tuple_shapes):
         parts = [misshapen(part, element) for part, element in zip(shape.tuple_shapes, value, strict=True)]
         return next(filter(None, parts), "")
@@ -92,32 +94,33 @@ def misshapen(shape: Shape, value: Value) -> str:
     return "" if fits else f"the interpreter gives {array.dtype}{list(array.shape)} for {shape.to_text(layout=False)}"
 
 
-def compared(steps: Sequence[Step], peer: Peer, worker: Caller) -> Iterator[Outcome]:
-    """What becomes of each step. Runs steps together; when that fails, each half, so that what it fails of is found."""
+def compared(steps: Sequence[Step], implementation: Implementation, worker: Caller) -> Iterator[Outcome]:
+    """Yields the outcome of each step. Runs steps together; if that fails, runs each half, to find the step that
+    fails."""
     if not steps:
         return
     try:
-        results = peer.run(worker, *flat_module(steps))
+        results = implementation.run(worker, *flat_module(steps))
     except (WorkerError, WorkerDied) as error:
         if len(steps) == 1:
             verdict = Verdict.REFUSED if isinstance(error, WorkerError) else Verdict.DIED
             yield Outcome(steps[0], verdict, str(error))
             return
         middle = len(steps) // 2
-        yield from compared(steps[:middle], peer, worker)
-        yield from compared(steps[middle:], peer, worker)
+        yield from compared(steps[:middle], implementation, worker)
+        yield from compared(steps[middle:], implementation, worker)
         return
     for step, result in zip(steps, results, strict=True):
-        yield _judged(step, result, peer)
+        yield _judged(step, result, implementation)
 
 
-def _judged(step: Step, result: Value, peer: Peer) -> Outcome:
-    reason = peer.excuse(step)
+def _judged(step: Step, result: Value, implementation: Implementation) -> Outcome:
+    reason = implementation.known_divergence(step)
     if reason is not None:
-        return Outcome(step, Verdict.EXCUSED, reason, result)
-    ours, theirs = peer.compared(step, result)
+        return Outcome(step, Verdict.KNOWN_DIVERGENCE, reason, result)
+    ours, theirs = implementation.compared(step, result)
     try:
-        assert_step(ours, theirs, rule=peer.rule(step), flush_denormals=peer.flushes_denormals)
+        assert_step(ours, theirs, rule=implementation.rule(step), flush_denormals=implementation.flushes_denormals)
     except AssertionError as error:
         return Outcome(step, Verdict.DIFFERS, str(error), result)
     return Outcome(step, Verdict.AGREES)

@@ -1,6 +1,7 @@
-"""Mutated HLO texts: legal programs with a few random changes, from stray characters to exchanged operations.
+"""Mutated HLO texts: valid programs with a few random changes, from stray characters to exchanged operations.
 
-Owns: the mutations, and where texts to mutate are found. Equal seeds give equal texts. Must not know: any parser.
+Responsible for the mutations and for collecting texts to mutate. Equal seeds give equal texts. Does not depend on any
+parser.
 """
 
 from __future__ import annotations
@@ -71,21 +72,23 @@ _SIZES = re.compile(r"(?<=\[)[\d,<=]*(?=\])")
 
 _RAW_STRING = re.compile(r'R"(\w*)\((.*?)\)\1"', re.DOTALL)
 _LONGEST = 12_000
-"""Characters of a text that is mutated: changes of longer ones mostly change nothing that matters."""
+"""Maximum number of characters of a text to mutate; most changes of longer texts are insignificant."""
 
 INFERRED = tuple(name for name, op in REGISTRY.items() if op.infer is not None and op.parenthesized_attribute is None)
-"""Operations whose shape need not be declared."""
+"""Operations whose shape may be omitted in the text."""
 
 Mutation = Callable[[str, random.Random], str]
 
 
 def sample_texts() -> list[str]:
-    """The samples of all operations, but for very long ones."""
+    """Returns the samples of all operations, except very long ones."""
     return [sample.text for sample in all_samples() if len(sample.text) <= _LONGEST]
 
 
 def texts_in(path: Path) -> list[str]:
-    """The programs of a file: the whole of it, or those that a C++ source holds in raw strings; of a folder, of all."""
+    """Returns the programs in a file: its contents, or the raw strings of a C++ source; for a folder, those of all
+    files.
+    """
     if path.is_dir():
         return [text for file in sorted(path.rglob("*")) if file.suffix in (".hlo", ".cc") for text in texts_in(file)]
     text = path.read_text(errors="replace")
@@ -97,12 +100,12 @@ def texts_in(path: Path) -> list[str]:
 
 
 def both_forms(texts: Sequence[str]) -> list[str]:
-    """The texts, and each without what need not be declared."""
+    """Returns the texts, and each without redundant declarations."""
     return [*texts, *map(undeclared, texts)]
 
 
 class Mutator:
-    """Draws mutated texts from a corpus of legal ones."""
+    """Draws mutated texts from a corpus of valid ones."""
 
     def __init__(self, corpus: Sequence[str], seed: int) -> None:
         self.corpus = corpus
@@ -119,7 +122,7 @@ class Mutator:
         self.mutations: list[Mutation] = [self._characters, self._stray, self._lines, self._splice, *self.deep]
 
     def next(self) -> str:
-        """One text with one to four mutations, half of the texts with deep ones only, which keep the grammar."""
+        """Returns a text with one to four mutations. Half of the texts have only mutations that keep the grammar."""
         text = self.random.choice(self.corpus)
         mutations = self.mutations if self.random.random() < 0.5 else self.deep
         for _ in range(self.random.choice((1, 1, 1, 2, 2, 3, 4))):
@@ -127,7 +130,7 @@ class Mutator:
         return text
 
     def _characters(self, text: str, rng: random.Random) -> str:
-        """Cuts a piece out, repeats it, or ends the text there."""
+        """Cuts a piece out, repeats it, or truncates the text there."""
         start = rng.randrange(len(text) + 1)
         end = min(len(text), start + rng.choice((1, 1, 2, 5, 20, 200)))
         return rng.choice((text[:start] + text[end:], text[:end] + text[start:], text[:start]))
@@ -150,7 +153,7 @@ class Mutator:
         return "\n".join(lines)
 
     def _splice(self, text: str, rng: random.Random) -> str:
-        """A line, or the rest, of another text."""
+        """Inserts a line, or the rest, of another text."""
         lines, other = text.split("\n"), rng.choice(self.corpus).split("\n")
         a, b = rng.randrange(len(lines)), rng.randrange(len(other))
         return "\n".join([*lines[:a], other[b], *lines[a + 1 :]] if rng.random() < 0.7 else lines[:a] + other[b:])
@@ -159,7 +162,7 @@ class Mutator:
         return _replace(_NUMBER, text, lambda _: rng.choice(NUMBERS), rng)
 
     def _type(self, text: str, rng: random.Random) -> str:
-        """One element type by another: in one place, or everywhere."""
+        """Replaces one element type by another, in one place or everywhere."""
         new = rng.choice(TYPES)
         found = _TYPE.findall(text)
         if found and rng.random() < 0.5:
@@ -168,7 +171,7 @@ class Mutator:
         return _replace(_TYPE, text, lambda _: new, rng)
 
     def _name(self, text: str, rng: random.Random) -> str:
-        """One operand by another that was defined before it, most often in the same computation."""
+        """Replaces an operand by another that was defined before it, usually in the same computation."""
         found = list(_OPERAND.finditer(text))
         if not found:
             return text
@@ -180,14 +183,14 @@ class Mutator:
         return _replace(_OPCODE, text, lambda _: rng.choice(self.opcodes), rng)
 
     def _attribute(self, text: str, rng: random.Random) -> str:
-        """Drops an attribute, or puts one of another text in its place or behind it."""
+        """Drops an attribute, replaces it by one of another text, or appends that one."""
         others = _ATTRIBUTE.findall(rng.choice(self.corpus)) or [""]
         return _replace(
             _ATTRIBUTE, text, lambda old: rng.choice(("", rng.choice(others), old + rng.choice(others))), rng
         )
 
     def _sizes(self, text: str, rng: random.Random) -> str:
-        """Sizes of one shape by those of another: in one place, or everywhere."""
+        """Replaces the sizes of one shape by those of another, in one place or everywhere."""
         found = _SIZES.findall(text)
         if not found:
             return text
@@ -198,13 +201,13 @@ class Mutator:
 
 
 def undeclared(text: str) -> str:
-    """The text without layouts and the shapes that follow from operands, so that changes carry on."""
+    """Returns the text without layouts and inferred shapes, so that a change of a shape propagates."""
     shorter = _DECLARED.sub(lambda match: "" if match[1] in INFERRED else match[0], text)
     return _LAYOUT.sub("", _ENTRY_LAYOUT.sub("", shorter))
 
 
 def _replace(pattern: re.Pattern[str], text: str, new: Callable[[str], str], rng: random.Random) -> str:
-    """One match of the pattern, chosen at random, replaced."""
+    """Replaces one match of the pattern, chosen at random."""
     found = list(pattern.finditer(text))
     if not found:
         return text

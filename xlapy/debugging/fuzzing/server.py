@@ -1,10 +1,9 @@
-"""The far end of `worker.Worker`: runs one function on requests from standard input until it ends.
+"""The child process of `worker.Worker`: runs one function on requests from standard input until the input ends.
 
 Started as `python -m xlapy.debugging.fuzzing.server MODULE:FUNCTION`. A frame is eight bytes of length, little-endian,
-and a pickle: arguments, keywords and whether the function tells of its way come in; `("done", result)` or
-`("error", message)` goes out, before it `("item", value)` for each value that the function gives its keyword `emit`.
-The first frame out is `("ready", None)`.
-Must not know: what the function does.
+and a pickle. Requests hold the arguments, the keywords, and whether the function reports progress. Replies are
+`("done", result)` or `("error", message)`, preceded by `("item", value)` for each value that the function passes to its
+argument `emit`. The first reply is `("ready", None)`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def write_frame(stream: IO[bytes], value: Any) -> None:
 
 
 def read_frame(stream: IO[bytes]) -> Any:
-    """The next value; EOFError when the stream has ended."""
+    """Returns the next value. Raises EOFError at the end of the stream."""
     header = stream.read(8)
     size = int.from_bytes(header, "little")
     data = stream.read(size) if len(header) == 8 else b""
@@ -49,7 +48,7 @@ def serve(function: Callable[..., Any], requests: IO[bytes], answers: IO[bytes])
 
 
 def main() -> None:
-    """Keeps standard output for frames: what libraries print there goes to standard error."""
+    """Reserves standard output for frames: output of libraries is redirected to standard error."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     module, _, function = sys.argv[1].partition(":")

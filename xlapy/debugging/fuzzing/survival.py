@@ -1,7 +1,7 @@
-"""What becomes of a hostile text: it is refused with an error of xlapy, or it runs, each within its time and memory.
+"""Runs a hostile text: it must be rejected with an error of xlapy, or run, within its time and memory.
 
-Owns: the time limits, the small sizes to which runs are held, and how a batch of texts is tried in a process that may
-die of one of them. Must not know: where the texts come from.
+Responsible for the time limits, for bounding the size of runs, and for trying a batch of texts in a process that may
+die. Does not depend on where the texts come from.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFUSED, RAN, NOT_RUN = "refused", "ran", "not run"
 
 
 class OutOfTime(BaseException):
-    """The time limit is over."""
+    """Raised at the end of the time limit."""
 
 
 @contextmanager
@@ -53,9 +53,9 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def outcome(text: str, seconds: float = SECONDS_TO_RUN, platform: str = "interpreter") -> str:
-    """`refused`, `ran`, `not run` (too large, or longer than `seconds`, as endless loops are).
+    """Returns `refused`, `ran`, or `not run` (too large, or longer than `seconds`, such as endless loops).
 
-    What is read is printed and read again. Whatever is raised but errors of xlapy comes through.
+    A module that parses is printed and parsed again. Errors other than those of xlapy are not caught.
     """
     try:
         with time_limit(SECONDS_TO_READ):
@@ -69,9 +69,9 @@ def outcome(text: str, seconds: float = SECONDS_TO_RUN, platform: str = "interpr
 
 
 def _printed_again(module: Module) -> tuple[str, str]:
-    """Two prints in a row, each of what the last one reads as, once they settle.
+    """Returns two consecutive prints, each of the module that the previous print parses to, once they no longer change.
 
-    The first prints may order computations otherwise and number stack frames by that order, as XLA's do.
+    The first prints may order computations differently and number stack frames by that order, as XLA's do.
     """
     before, text = "", module.to_text(print_large_constants=True)
     for _ in range(4):
@@ -95,16 +95,16 @@ def _run(module: Module, seconds: float, platform: str) -> str:
     return RAN
 
 
-# -- in a process of its own
+# -- in a child process
 
 
 @dataclass(slots=True)
 class Survival:
-    """How many texts came to which end, and those that something else than an error of xlapy came out of."""
+    """The number of texts per outcome, and the texts that caused anything but an error of xlapy."""
 
     counts: Counter[str] = field(default_factory=Counter[str])
     faults: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Texts and what they led to."""
+    """Pairs of a text and what it caused."""
 
     @property
     def tried(self) -> int:
@@ -112,7 +112,7 @@ class Survival:
 
 
 def outcomes(texts: Sequence[str], platform: str = "interpreter") -> list[tuple[str, str]]:
-    """For each text its outcome, and "" or the traceback of what came out instead."""
+    """Returns for each text its outcome, and "" or the traceback of an unexpected error."""
     limit_memory()
     return [_outcome_or_traceback(text, platform) for text in texts]
 
@@ -125,7 +125,7 @@ def _outcome_or_traceback(text: str, platform: str) -> tuple[str, str]:
 
 
 def try_texts(texts: Sequence[str], worker: Worker, platform: str = "interpreter") -> Survival:
-    """Tries texts by `outcomes` in a worker; one that kills or stops it is found by trying each alone."""
+    """Runs `outcomes` in a worker. If a text kills or blocks the worker, it is found by trying each text alone."""
     survival = Survival()
     try:
         answers = worker.call(texts, platform)

@@ -1,6 +1,7 @@
-"""A function in a process of its own, which may die or hang without taking this process along.
+"""Calls a function in a child process, which may die or hang without affecting this process.
 
-Owns: the life of the process, time limits, and what its death is called. Must not know: what the function does.
+Responsible for the lifetime of the process, the time limits, and the errors raised when it dies. Does not depend on the
+function.
 """
 
 from __future__ import annotations
@@ -22,48 +23,48 @@ from xlapy.debugging.fuzzing.server import write_frame
 _READ_BYTES = 1 << 20
 
 _STARTING = 60.0
-"""Seconds that a process may take until it is ready."""
+"""Maximum seconds until a new process is ready."""
 
 
 class WorkerError(ExecutionError):
-    """The function raised; the message is that of its exception."""
+    """Raised if the function raised; has the message of its exception."""
 
 
 class WorkerDied(ExecutionError):
-    """The process ended, or was ended because its time was over."""
+    """Raised if the process died, or was killed after its time limit."""
 
 
 class WorkerTimeout(WorkerDied):
-    """The process was ended because its time was over."""
+    """Raised if the process was killed after its time limit."""
 
 
 class Caller(Protocol):
-    """Whatever calls a peer's function."""
+    """The interface for calling another implementation's function."""
 
     def call(self, *arguments: Any, **keywords: Any) -> Any:
-        """The function's result; errors as of `Worker.call`."""
+        """Returns the function's result; raises the errors of `Worker.call`."""
         ...
 
 
 class Worker:
-    """Calls `module:function` in another process, which is started when it is needed, and again after each death."""
+    """Calls `module:function` in a child process, which starts on first use, and again after each death."""
 
     def __init__(self, function: str, *, seconds: float = 120.0) -> None:
         self._function = function
         self.seconds = seconds
-        """That an answer may take."""
+        """Maximum seconds per answer."""
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = False
         self._noise: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
 
     def call(self, *arguments: Any, **keywords: Any) -> Any:
-        """The function's result. Raises `WorkerError` if it raised, `WorkerDied` if the process did not survive."""
+        """Returns the function's result. Raises `WorkerError` if it raised, `WorkerDied` if the process died."""
         return self._called(arguments, keywords, None)
 
     def follow(self, told: Callable[[Any], None], *arguments: Any, **keywords: Any) -> Any:
-        """As `call`, of a function that tells of its way: `told` gets what it gives its keyword `emit`, at once.
+        """Calls a function that reports progress: `told` receives each value that it passes to its argument `emit`.
 
-        The time limit holds from one such value to the next.
+        The time limit holds between two such values.
         """
         return self._called(arguments, keywords, told)
 
@@ -110,7 +111,9 @@ class Worker:
         return self._process
 
     def _answer(self, process: subprocess.Popen[bytes]) -> Any:
-        """The next frame; the process is killed when the time is over, of which its start takes none."""
+        """Returns the next frame. Kills the process after the time limit, which does not include the start of the
+        process.
+        """
         seconds = self.seconds if self._is_ready else self.seconds + _STARTING
         self._is_ready = True
         header = self._read(process, 8, time.monotonic() + seconds)
@@ -132,7 +135,7 @@ class Worker:
         return bytes(data)
 
     def _obituary(self, process: subprocess.Popen[bytes]) -> str:
-        """How the process ended, and the last thing it said."""
+        """Returns how the process ended, and its last line of output."""
         code = process.wait()
         self._process = None
         self._noise.seek(0)

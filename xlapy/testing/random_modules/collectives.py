@@ -1,6 +1,6 @@
 """Random programs for several devices: collectives in every group mode and form of groups, among local operations.
 
-Owns: `random_collective_module`, its arguments, and the makers of collectives. Must not know: evaluation, other
+Owns: `random_collective_module`, its arguments, and the op generators of collectives. Must not know: evaluation, other
 implementations.
 
 Results are the same bits everywhere: arguments are small whole numbers, and what is not exact on them (products of
@@ -58,7 +58,7 @@ from xlapy.opcodes.movement import (
 )
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
-from xlapy.testing.random_modules.draft import Choices, Draft, Maker, Unsuitable
+from xlapy.testing.random_modules.generator import Choices, ModuleGenerator, OpGenerator, SkipDraw
 
 TYPES = (PRED, S8, S16, S32, S64, U8, U16, U32, F16, BF16, F32, F64, C64)
 
@@ -105,21 +105,21 @@ class Devices:
 # -- who takes part
 
 
-def _groups(draft: Draft, devices: Devices, mode: GroupMode) -> tuple[ReplicaGroups, int]:
+def _groups(generator: ModuleGenerator, devices: Devices, mode: GroupMode) -> tuple[ReplicaGroups, int]:
     """Groups of one size that hold every id, in any of their forms, and the devices in each."""
     count = devices.ids(mode)
-    form = draft.choice(("none", "list", "list", "iota", "mesh"))
+    form = generator.choice(("none", "list", "list", "iota", "mesh"))
     if form == "none" and mode is not GroupMode.FLATTENED_ID:
         return ALL_REPLICAS, devices.members(mode, count)
     if form == "mesh" and count > 1:  # XLA's parser wants two devices in a group along axes of a mesh
-        groups: ReplicaGroups = _mesh_groups(draft, count)
+        groups: ReplicaGroups = _mesh_groups(generator, count)
     else:
-        size = draft.choice([n for n in range(1, count + 1) if count % n == 0])
-        dims = _factors(draft, count)
-        order = draft.shuffled(range(len(dims)))
+        size = generator.choice([n for n in range(1, count + 1) if count % n == 0])
+        dims = _factors(generator, count)
+        order = generator.shuffled(range(len(dims)))
         groups = IotaGroups.make(count // size, size, dims, order)
         if form != "iota":
-            groups = _written(draft.shuffled(range(count)), size)
+            groups = _written(generator.shuffled(range(count)), size)
     return groups, devices.members(mode, groups.group_size)
 
 
@@ -127,33 +127,33 @@ def _written(ids: Sequence[int], size: int) -> GroupList:
     return GroupList(tuple(tuple(ids[i : i + size]) for i in range(0, len(ids), size)))
 
 
-def _factors(draft: Draft, count: int) -> list[int]:
+def _factors(generator: ModuleGenerator, count: int) -> list[int]:
     """Sizes whose product is a count."""
     sizes: list[int] = []
     while count > 1:
-        size = draft.choice([n for n in range(2, count + 1) if count % n == 0])
+        size = generator.choice([n for n in range(2, count + 1) if count % n == 0])
         sizes.append(size)
         count //= size
     return sizes or [1]
 
 
-def _mesh_groups(draft: Draft, count: int) -> MeshGroups:
-    sizes = _factors(draft, count)
+def _mesh_groups(generator: ModuleGenerator, count: int) -> MeshGroups:
+    sizes = _factors(generator, count)
     names = [chr(ord("a") + number) for number in range(len(sizes))]
-    order = Iota.make(sizes, draft.shuffled(range(len(sizes)))) if draft.chance(0.5) else None
-    axes = draft.shuffled(draft.some(range(len(sizes)), 0.6)) or [0]
+    order = Iota.make(sizes, generator.shuffled(range(len(sizes)))) if generator.chance(0.5) else None
+    axes = generator.shuffled(generator.some(range(len(sizes)), 0.6)) or [0]
     references = [AxisRef(axis) for axis in axes]
-    if len(axes) == 1 and sizes[axes[0]] % 4 == 0 and draft.chance(0.5):
-        references = [AxisRef(axes[0], draft.choice((1, 2)), 2)]
+    if len(axes) == 1 and sizes[axes[0]] % 4 == 0 and generator.chance(0.5):
+        references = [AxisRef(axes[0], generator.choice((1, 2)), 2)]
     return MeshGroups.make(Mesh.make(names, sizes, order), references)
 
 
 def _grouped(
-    draft: Draft, devices: Devices, modes: Sequence[GroupMode] = _MODES, written: bool = False
+    generator: ModuleGenerator, devices: Devices, modes: Sequence[GroupMode] = _MODES, written: bool = False
 ) -> tuple[dict[str, Any], int]:
     """The attributes that say who takes part, and the devices in a group; `written`: not by leaving groups out."""
-    mode = draft.choice(modes)
-    groups, members = _groups(draft, devices, mode)
+    mode = generator.choice(modes)
+    groups, members = _groups(generator, devices, mode)
     if written and groups is ALL_REPLICAS:
         groups = GroupList((tuple(range(devices.ids(mode))),))
     chosen: dict[str, Any] = {"channel_id": devices.channel(mode), "replica_groups": groups}
@@ -165,32 +165,34 @@ def _grouped(
 # -- operands and reducers
 
 
-def _operand(draft: Draft, least_rank: int = 0, types: Callable[[PrimitiveType], bool] = lambda _: True) -> Instruction:
+def _operand(
+    generator: ModuleGenerator, least_rank: int = 0, types: Callable[[PrimitiveType], bool] = lambda _: True
+) -> Instruction:
     """One of the arrays there are."""
-    return draft.choice(
+    return generator.choice(
         [
             i
-            for i in draft.pool
+            for i in generator.pool
             if i.shape.is_array and i.shape.size and i.shape.rank >= least_rank and types(i.shape.element_type)
         ]
     )
 
 
-def _another(draft: Draft, value: Instruction) -> Instruction:
+def _another(generator: ModuleGenerator, value: Instruction) -> Instruction:
     """An array of the same shape."""
-    return draft.choice([i for i in draft.pool if i.shape == value.shape])
+    return generator.choice([i for i in generator.pool if i.shape == value.shape])
 
 
-def _operands(draft: Draft, devices: Devices, least_rank: int = 0) -> list[Instruction]:
+def _operands(generator: ModuleGenerator, devices: Devices, least_rank: int = 0) -> list[Instruction]:
     """One array, or several of equal sizes (which XLA:CPU takes from programs of one partition alone)."""
-    first = _operand(draft, least_rank)
-    if draft.chance(0.7) or (devices.portable and devices.partitions > 1):
+    first = _operand(generator, least_rank)
+    if generator.chance(0.7) or (devices.portable and devices.partitions > 1):
         return [first]
-    same = [i for i in draft.pool if i.shape.is_array and i.shape.dimensions == first.shape.dimensions]
-    return [first, *(draft.choice(same) for _ in range(draft.integer(1, 2)))]
+    same = [i for i in generator.pool if i.shape.is_array and i.shape.dimensions == first.shape.dimensions]
+    return [first, *(generator.choice(same) for _ in range(generator.integer(1, 2)))]
 
 
-def _reducer(draft: Draft, devices: Devices, operands: Sequence[Instruction]) -> tuple[Computation, bool]:
+def _reducer(generator: ModuleGenerator, devices: Devices, operands: Sequence[Instruction]) -> tuple[Computation, bool]:
     """A reducer of one element type that is exact on all operands, and whether results may be large."""
     t = operands[0].shape.element_type
     small = not any(operand in devices.grown for operand in operands)
@@ -202,8 +204,8 @@ def _reducer(draft: Draft, devices: Devices, operands: Sequence[Instruction]) ->
         choices = [MAXIMUM, MINIMUM, *([ADD, ADD] if small else [])]
     else:
         choices = [MAXIMUM, MINIMUM, ADD, ADD, MULTIPLY]
-    op = draft.choice(choices)
-    inner = draft.nested("reducer", [Shape.scalar(t)] * 2, scalars=True)
+    op = generator.choice(choices)
+    inner = generator.nested("reducer", [Shape.scalar(t)] * 2, scalars=True)
     return inner.finish(inner.add(op, inner.pool[:2])), op is ADD and t not in _ALWAYS_EXACT
 
 
@@ -212,7 +214,7 @@ def _of_one_type(operands: Sequence[Instruction]) -> list[Instruction]:
 
 
 def _finished(
-    draft: Draft,
+    generator: ModuleGenerator,
     devices: Devices,
     op: OpDef,
     operands: Sequence[Instruction],
@@ -221,22 +223,22 @@ def _finished(
     shape: Shape | None = None,
 ) -> Instruction:
     """A collective, at once or begun and ended; the elements of a tuple are put into the pool."""
-    in_halves = draft.chance(0.7)  # drawn in any case: the same seed gives the same program without halves
+    in_halves = generator.chance(0.7)  # drawn in any case: the same seed gives the same program without halves
     if devices.asynchronous and in_halves:
-        made = _started(draft, op, operands, attributes, computations, shape)
+        made = _started(generator, op, operands, attributes, computations, shape)
     else:
-        made = draft.add(op, operands, attributes, computations, shape)
+        made = generator.add(op, operands, attributes, computations, shape)
     grown = any(operand in devices.grown for operand in operands)
     parts = [made]
     if made.shape.is_tuple:
-        parts = [_element(draft, made, number) for number in range(len(made.shape.tuple_shapes))]
+        parts = [_element(generator, made, number) for number in range(len(made.shape.tuple_shapes))]
     if grown:
         devices.grown.update(parts)
     return made
 
 
-def _element(draft: Draft, value: Instruction, number: int) -> Instruction:
-    return draft.add(GET_TUPLE_ELEMENT, (value,), GetTupleElementAttributes.make(index=number))
+def _element(generator: ModuleGenerator, value: Instruction, number: int) -> Instruction:
+    return generator.add(GET_TUPLE_ELEMENT, (value,), GetTupleElementAttributes.make(index=number))
 
 
 _HALVES = {
@@ -247,7 +249,7 @@ _HALVES = {
 
 
 def _started(
-    draft: Draft,
+    generator: ModuleGenerator,
     op: OpDef,
     operands: Sequence[Instruction],
     attributes: Any,
@@ -258,209 +260,211 @@ def _started(
     shapes = [operand.shape for operand in operands]
     result = shape or op.result_shape(shapes, attributes, [c.program_shape for c in computations])
     if op not in _HALVES:
-        inner = draft.nested("asynchronous", shapes)
+        inner = generator.nested("asynchronous", shapes)
         wrapped = inner.finish(inner.add(op, inner.pool[:], attributes, computations, result))
         whole = Shape.tuple([Shape.tuple(shapes), result, Shape.scalar(U32)])
-        begun = edit.create(draft.computation, ASYNC_START, operands, None, (wrapped,), shape=whole)
-        return draft.add(ASYNC_DONE, (begun,))
+        begun = edit.create(generator.computation, ASYNC_START, operands, None, (wrapped,), shape=whole)
+        return generator.add(ASYNC_DONE, (begun,))
     start, done = _HALVES[op]
     both = Shape.tuple([shapes[0] if len(shapes) == 1 else Shape.tuple(shapes), result])
     whole = result if op is opcodes.ALL_REDUCE else both
-    begun = edit.create(draft.computation, start, operands, attributes, computations, shape=whole)
-    return draft.add(done, (begun,))
+    begun = edit.create(generator.computation, start, operands, attributes, computations, shape=whole)
+    return generator.add(done, (begun,))
 
 
 # -- collectives
 
 
-def all_reduce(draft: Draft, devices: Devices) -> None:
-    operands = _of_one_type(_operands(draft, devices))
-    computation, grows = _reducer(draft, devices, operands)
-    chosen, _ = _grouped(draft, devices)
-    if draft.chance(0.15):
-        chosen["replica_groups"] = _uneven(draft, chosen["replica_groups"])
+def all_reduce(generator: ModuleGenerator, devices: Devices) -> None:
+    operands = _of_one_type(_operands(generator, devices))
+    computation, grows = _reducer(generator, devices, operands)
+    chosen, _ = _grouped(generator, devices)
+    if generator.chance(0.15):
+        chosen["replica_groups"] = _uneven(generator, chosen["replica_groups"])
     attributes = ops.AllReduceAttributes.make(**chosen)
     _grow(
-        draft,
+        generator,
         devices,
         grows,
-        lambda: _finished(draft, devices, opcodes.ALL_REDUCE, operands, attributes, [computation]),
+        lambda: _finished(generator, devices, opcodes.ALL_REDUCE, operands, attributes, [computation]),
     )
 
 
-def _grow(draft: Draft, devices: Devices, grows: bool, make: Callable[[], Instruction]) -> None:
-    before = len(draft.pool)
+def _grow(generator: ModuleGenerator, devices: Devices, grows: bool, make: Callable[[], Instruction]) -> None:
+    before = len(generator.pool)
     make()
     if grows:
-        devices.grown.update(draft.pool[before:])
+        devices.grown.update(generator.pool[before:])
 
 
-def _uneven(draft: Draft, groups: ReplicaGroups) -> ReplicaGroups:
+def _uneven(generator: ModuleGenerator, groups: ReplicaGroups) -> ReplicaGroups:
     """The same ids in two groups of any sizes, which all-reduce alone may have."""
-    ids = draft.shuffled([identifier for row in groups.groups for identifier in row])
-    cut = draft.integer(1, max(1, len(ids) - 1))
+    ids = generator.shuffled([identifier for row in groups.groups for identifier in row])
+    cut = generator.integer(1, max(1, len(ids) - 1))
     return GroupList((tuple(ids[:cut]), tuple(ids[cut:]))) if len(ids) > 1 else groups
 
 
-def collective_reduce(draft: Draft, devices: Devices) -> None:
-    operands = _of_one_type(_operands(draft, devices))
-    computation, grows = _reducer(draft, devices, operands)
-    chosen, _ = _grouped(draft, devices)
+def collective_reduce(generator: ModuleGenerator, devices: Devices) -> None:
+    operands = _of_one_type(_operands(generator, devices))
+    computation, grows = _reducer(generator, devices, operands)
+    chosen, _ = _grouped(generator, devices)
     attributes = ops.CollectiveReduceAttributes.make(**chosen)
     _grow(
-        draft,
+        generator,
         devices,
         grows,
-        lambda: _finished(draft, devices, opcodes.COLLECTIVE_REDUCE, operands, attributes, [computation]),
+        lambda: _finished(generator, devices, opcodes.COLLECTIVE_REDUCE, operands, attributes, [computation]),
     )
 
 
-def all_gather(draft: Draft, devices: Devices) -> None:
-    operands = _operands(draft, devices, least_rank=1)
-    dimension = draft.integer(0, operands[0].shape.rank - 1)
+def all_gather(generator: ModuleGenerator, devices: Devices) -> None:
+    operands = _operands(generator, devices, least_rank=1)
+    dimension = generator.integer(0, operands[0].shape.rank - 1)
     if devices.portable and len(operands) > 1:
         dimension = 0  # XLA:CPU joins several arrays along their first dimension, whatever is asked for
-    chosen, members = _grouped(draft, devices)
+    chosen, members = _grouped(generator, devices)
     if operands[0].shape.size * members > 4096:
-        raise Unsuitable
+        raise SkipDraw
     attributes = ops.AllGatherAttributes.make(all_gather_dimension=dimension, **chosen)
     shape = ops.all_gather_shape([operand.shape for operand in operands], dimension, members)
-    _finished(draft, devices, opcodes.ALL_GATHER, operands, attributes, shape=shape)
+    _finished(generator, devices, opcodes.ALL_GATHER, operands, attributes, shape=shape)
 
 
-def reduce_scatter(draft: Draft, devices: Devices) -> None:
-    operands = _of_one_type(_operands(draft, devices, least_rank=1))[: 1 if devices.portable else 3]
-    chosen, members = _grouped(draft, devices)
-    dimension = draft.choice([d for d, size in enumerate(operands[0].shape.dimensions) if size % members == 0])
-    computation, grows = _reducer(draft, devices, operands)
+def reduce_scatter(generator: ModuleGenerator, devices: Devices) -> None:
+    operands = _of_one_type(_operands(generator, devices, least_rank=1))[: 1 if devices.portable else 3]
+    chosen, members = _grouped(generator, devices)
+    dimension = generator.choice([d for d, size in enumerate(operands[0].shape.dimensions) if size % members == 0])
+    computation, grows = _reducer(generator, devices, operands)
     attributes = ops.ReduceScatterAttributes.make(scatter_dimension=dimension, **chosen)
     shape = ops.reduce_scatter_shape([operand.shape for operand in operands], dimension, members)
     _grow(
-        draft,
+        generator,
         devices,
         grows,
-        lambda: _finished(draft, devices, opcodes.REDUCE_SCATTER, operands, attributes, [computation], shape),
+        lambda: _finished(generator, devices, opcodes.REDUCE_SCATTER, operands, attributes, [computation], shape),
     )
 
 
-def all_to_all(draft: Draft, devices: Devices) -> None:
+def all_to_all(generator: ModuleGenerator, devices: Devices) -> None:
     """Of blocks, or (which crashes XLA:CPU) of operands."""
-    chosen, members = _grouped(draft, devices, _WITHOUT_GLOBAL_IDS, devices.portable)
-    operand = _operand(draft)
-    if not devices.portable and draft.chance(0.4):
-        others = [_another(draft, operand) for _ in range(members - 1)]
+    chosen, members = _grouped(generator, devices, _WITHOUT_GLOBAL_IDS, devices.portable)
+    operand = _operand(generator)
+    if not devices.portable and generator.chance(0.4):
+        others = [_another(generator, operand) for _ in range(members - 1)]
         attributes = ops.AllToAllAttributes.make(**chosen)
-        _finished(draft, devices, opcodes.ALL_TO_ALL, [operand, *others], attributes)
+        _finished(generator, devices, opcodes.ALL_TO_ALL, [operand, *others], attributes)
         return
-    dimension = draft.choice([d for d, size in enumerate(operand.shape.dimensions) if size % members == 0])
+    dimension = generator.choice([d for d, size in enumerate(operand.shape.dimensions) if size % members == 0])
     attributes = ops.AllToAllAttributes.make(split_dimension=dimension, **chosen)
-    _finished(draft, devices, opcodes.ALL_TO_ALL, [operand], attributes)
+    _finished(generator, devices, opcodes.ALL_TO_ALL, [operand], attributes)
 
 
-def collective_permute(draft: Draft, devices: Devices) -> None:
+def collective_permute(generator: ModuleGenerator, devices: Devices) -> None:
     """Of some ids, to as many others."""
-    mode = draft.choice(_WITHOUT_GLOBAL_IDS)
+    mode = generator.choice(_WITHOUT_GLOBAL_IDS)
     ids = range(devices.ids(mode))
-    sources = draft.some(draft.shuffled(ids), 0.8)
-    pairs = tuple(zip(sources, draft.shuffled(ids), strict=False))
+    sources = generator.some(generator.shuffled(ids), 0.8)
+    pairs = tuple(zip(sources, generator.shuffled(ids), strict=False))
     attributes = ops.CollectivePermuteAttributes.make(
         channel_id=devices.channel(mode), source_target_pairs=pairs or ((0, 0),)
     )
-    operands = _operands(draft, devices)[: 1 if devices.portable else 3]
-    _finished(draft, devices, opcodes.COLLECTIVE_PERMUTE, operands, attributes)
+    operands = _operands(generator, devices)[: 1 if devices.portable else 3]
+    _finished(generator, devices, opcodes.COLLECTIVE_PERMUTE, operands, attributes)
 
 
-def collective_broadcast(draft: Draft, devices: Devices) -> None:
+def collective_broadcast(generator: ModuleGenerator, devices: Devices) -> None:
     """Ids behind the first may be in no group."""
-    chosen, _ = _grouped(draft, devices, _WITHOUT_GLOBAL_IDS)
-    if draft.chance(0.2):
+    chosen, _ = _grouped(generator, devices, _WITHOUT_GLOBAL_IDS)
+    if generator.chance(0.2):
         chosen["replica_groups"] = GroupList(((0,),))
     attributes = ops.CollectiveBroadcastAttributes.make(**chosen)
-    _finished(draft, devices, opcodes.COLLECTIVE_BROADCAST, _operands(draft, devices), attributes)
+    _finished(generator, devices, opcodes.COLLECTIVE_BROADCAST, _operands(generator, devices), attributes)
 
 
 # -- what happens on each device
 
 
-def identifier(draft: Draft, devices: Devices) -> None:
+def identifier(generator: ModuleGenerator, devices: Devices) -> None:
     """A number of the device, which makes devices differ."""
-    made = draft.add(draft.choice((opcodes.REPLICA_ID, opcodes.PARTITION_ID)))
-    draft.add(CONVERT, (made,), shape=Shape.scalar(draft.choice((S32, F32, S8))))
+    made = generator.add(generator.choice((opcodes.REPLICA_ID, opcodes.PARTITION_ID)))
+    generator.add(CONVERT, (made,), shape=Shape.scalar(generator.choice((S32, F32, S8))))
 
 
-def movement(draft: Draft, devices: Devices) -> None:
-    operand = _operand(draft)
+def movement(generator: ModuleGenerator, devices: Devices) -> None:
+    operand = _operand(generator)
     shape = operand.shape
-    dimensions = tuple(draft.shuffled(range(shape.rank)))
-    how = draft.choice(("transpose", "reverse", "reshape", "broadcast"))
+    dimensions = tuple(generator.shuffled(range(shape.rank)))
+    how = generator.choice(("transpose", "reverse", "reshape", "broadcast"))
     if how == "transpose":
-        made = draft.add(TRANSPOSE, (operand,), DimensionsAttributes.make(dimensions=dimensions))
+        made = generator.add(TRANSPOSE, (operand,), DimensionsAttributes.make(dimensions=dimensions))
     elif how == "reverse":
-        made = draft.add(REVERSE, (operand,), DimensionsAttributes.make(dimensions=dimensions[:1]))
+        made = generator.add(REVERSE, (operand,), DimensionsAttributes.make(dimensions=dimensions[:1]))
     elif how == "reshape":
-        sizes = _factors(draft, prod(shape.dimensions))
-        made = draft.add(RESHAPE, (operand,), ReshapeAttributes.make(), shape=Shape.array(shape.element_type, sizes))
+        sizes = _factors(generator, prod(shape.dimensions))
+        made = generator.add(
+            RESHAPE, (operand,), ReshapeAttributes.make(), shape=Shape.array(shape.element_type, sizes)
+        )
     else:
         if shape.size > 64:
-            raise Unsuitable
+            raise SkipDraw
         wide = Shape.array(shape.element_type, [4, *shape.dimensions])
         attributes = BroadcastAttributes.make(dimensions=tuple(range(1, shape.rank + 1)))
-        made = draft.add(BROADCAST, (operand,), attributes, shape=wide)
+        made = generator.add(BROADCAST, (operand,), attributes, shape=wide)
     if operand in devices.grown:
         devices.grown.add(made)
 
 
-def arithmetic(draft: Draft, devices: Devices) -> None:
-    operand = _operand(draft, types=lambda t: not t.is_complex and t is not PRED)
-    other = _another(draft, operand)
+def arithmetic(generator: ModuleGenerator, devices: Devices) -> None:
+    operand = _operand(generator, types=lambda t: not t.is_complex and t is not PRED)
+    other = _another(generator, operand)
     exact = operand.shape.element_type in _ALWAYS_EXACT
-    made = draft.add(draft.choice((MAXIMUM, MINIMUM, *([ADD] if exact else []))), (operand, other))
+    made = generator.add(generator.choice((MAXIMUM, MINIMUM, *([ADD] if exact else []))), (operand, other))
     if operand in devices.grown or other in devices.grown:
         devices.grown.add(made)
 
 
-def call(draft: Draft, devices: Devices) -> None:
+def call(generator: ModuleGenerator, devices: Devices) -> None:
     """A collective in a computation of its own."""
-    operand = _operand(draft)
-    inner = draft.nested("called", [operand.shape])
+    operand = _operand(generator)
+    inner = generator.nested("called", [operand.shape])
     if operand in devices.grown:
         devices.grown.update(inner.pool)
-    inner.grow(draft.integer(1, 2))
-    _keep(devices, inner, draft.add(CALL, (operand,), None, (inner.finish(inner.pool[-1]),)))
+    inner.grow(generator.integer(1, 2))
+    _keep(devices, inner, generator.add(CALL, (operand,), None, (inner.finish(inner.pool[-1]),)))
 
 
-def loop(draft: Draft, devices: Devices) -> None:
+def loop(generator: ModuleGenerator, devices: Devices) -> None:
     """As often on every device, once to three times: a collective in every turn."""
     if devices.portable and devices.partitions > 1:
-        raise Unsuitable  # XLA finds the sharding of a loop's tuple on each of its arrays
-    operand = _operand(draft, types=lambda t: t in _ALWAYS_EXACT)
+        raise SkipDraw  # XLA finds the sharding of a loop's tuple on each of its arrays
+    operand = _operand(generator, types=lambda t: t in _ALWAYS_EXACT)
     state = Shape.tuple([Shape.scalar(S32), operand.shape])
-    condition = draft.nested("condition", [state], scalars=True)
-    limit = condition.constant(np.array(draft.integer(1, 3), np.int32))
+    condition = generator.nested("condition", [state], scalars=True)
+    limit = condition.constant(np.array(generator.integer(1, 3), np.int32))
     below = CompareAttributes.make(direction=ComparisonDirection.LT)
     condition.finish(condition.add(COMPARE, (_element(condition, condition.pool[0], 0), limit), below))
-    inner = draft.nested("body", [state])
+    inner = generator.nested("body", [state])
     counter, value = _element(inner, inner.pool[0], 0), _element(inner, inner.pool[0], 1)
     inner.pool[:] = [value]
     inner.grow(2)
     fitting = [i for i in inner.pool if i.shape == operand.shape and i not in devices.grown]
     step = inner.add(ADD, (counter, inner.constant(np.array(1, np.int32))))
     body = inner.finish(inner.add(TUPLE, (step, fitting[-1])))
-    start = draft.add(TUPLE, (draft.constant(np.array(0, np.int32)), operand))
-    made = draft.add(WHILE, (start,), None, (condition.computation, body))
-    _element(draft, made, 1)
+    start = generator.add(TUPLE, (generator.constant(np.array(0, np.int32)), operand))
+    made = generator.add(WHILE, (start,), None, (condition.computation, body))
+    _element(generator, made, 1)
 
 
-def _keep(devices: Devices, inner: Draft, made: Instruction) -> None:
+def _keep(devices: Devices, inner: ModuleGenerator, made: Instruction) -> None:
     if inner.computation.root_instruction in devices.grown:
         devices.grown.add(made)
 
 
 # -- the module
 
-_DeviceMaker = Callable[[Draft, Devices], None]
+_DeviceOpGenerator = Callable[[ModuleGenerator, Devices], None]
 
-_PORTABLE: tuple[tuple[OpDef, _DeviceMaker], ...] = (
+_PORTABLE: tuple[tuple[OpDef, _DeviceOpGenerator], ...] = (
     (opcodes.ALL_REDUCE, all_reduce),
     (opcodes.ALL_REDUCE, all_reduce),
     (opcodes.ALL_GATHER, all_gather),
@@ -468,7 +472,7 @@ _PORTABLE: tuple[tuple[OpDef, _DeviceMaker], ...] = (
     (opcodes.ALL_TO_ALL, all_to_all),
     (opcodes.COLLECTIVE_PERMUTE, collective_permute),
 )
-_LOCAL: tuple[tuple[OpDef, _DeviceMaker], ...] = (
+_LOCAL: tuple[tuple[OpDef, _DeviceOpGenerator], ...] = (
     (opcodes.REPLICA_ID, identifier),
     (TRANSPOSE, movement),
     (ADD, arithmetic),
@@ -477,16 +481,16 @@ _LOCAL: tuple[tuple[OpDef, _DeviceMaker], ...] = (
 )
 
 
-def makers(devices: Devices) -> list[tuple[OpDef, Maker]]:
-    """The makers of collectives for some devices, as other families have them."""
+def op_generators(devices: Devices) -> list[tuple[OpDef, OpGenerator]]:
+    """The op generators of collectives for some devices, as other families have them."""
     chosen = [*_PORTABLE]
     if not devices.portable:
         chosen += [(opcodes.COLLECTIVE_BROADCAST, collective_broadcast), (opcodes.COLLECTIVE_REDUCE, collective_reduce)]
-    return [(op, _bound(maker, devices)) for op, maker in chosen]
+    return [(op, _bound(op_generator, devices)) for op, op_generator in chosen]
 
 
-def _bound(maker: _DeviceMaker, devices: Devices) -> Maker:
-    return lambda draft: maker(draft, devices)
+def _bound(op_generator: _DeviceOpGenerator, devices: Devices) -> OpGenerator:
+    return lambda generator: op_generator(generator, devices)
 
 
 def random_collective_module(
@@ -511,17 +515,17 @@ def random_collective_module(
     module = Module(f"collectives_{seed}")
     module.config.replica_count, module.config.num_partitions = replicas, partitions
     entry = edit.add_computation(module, "entry", entry=True)
-    local = [_bound(maker, devices) for _, maker in _LOCAL]
+    local = [_bound(op_generator, devices) for _, op_generator in _LOCAL]
     choices = Choices(
         tuple(element_types),
-        {"collectives": [maker for _, maker in makers(devices)], "local": local},
+        {"collectives": [op_generator for _, op_generator in op_generators(devices)], "local": local},
         {"collectives": 1.0, "local": 0.8},
     )
-    draft = Draft(module, entry, np.random.default_rng(seed), choices, ("collectives", "local"))
+    generator = ModuleGenerator(module, entry, np.random.default_rng(seed), choices, ("collectives", "local"))
     for _ in range(2):
-        draft.parameter(Shape.array(draft.type(), [4 * replicas * partitions // draft.choice((1, 2)), 2]))
-    draft.grow(instructions)
-    draft.finish(draft.add(TUPLE, [i for i in draft.pool if not i.has_users and i.shape.is_array]))
+        generator.parameter(Shape.array(generator.type(), [4 * replicas * partitions // generator.choice((1, 2)), 2]))
+    generator.grow(instructions)
+    generator.finish(generator.add(TUPLE, [i for i in generator.pool if not i.has_users and i.shape.is_array]))
     module.config.entry_computation_layout = entry.program_shape
     if partitions > 1:
         _mark_manual(entry)

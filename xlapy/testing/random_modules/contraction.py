@@ -1,4 +1,4 @@
-"""Makers of dots and convolutions: any dimension numbers, groups, windows, precisions, mixed element types."""
+"""Generators of dots and convolutions: any dimension numbers, groups, windows, precisions, mixed element types."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from xlapy.opcodes.attributes.dimensions import ConvDimensions, Precision, Windo
 from xlapy.opcodes.contraction import DOT, RAGGED_DOT, SCALED_DOT, DotAttributes, RaggedDotAttributes
 from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
 from xlapy.opcodes.registry import OpDef
-from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
+from xlapy.testing.random_modules.generator import MOST_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
 
 
-def _types(draft: Draft) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType]:
+def _types(generator: ModuleGenerator) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType]:
     """Of lhs, rhs and result: mostly one, at times a wider result or mixed operands."""
-    if draft.exact:
-        t = draft.type(lambda t: t.is_integral)
+    if generator.exact:
+        t = generator.type(lambda t: t.is_integral)
         return t, t, t
-    lhs = draft.type()
-    if lhs.is_complex or lhs is PRED or draft.chance(0.7):
+    lhs = generator.type()
+    if lhs.is_complex or lhs is PRED or generator.chance(0.7):
         return lhs, lhs, lhs
     wide = [
-        t for t in ((S32, S64) if lhs.is_integral else (F32, F64)) if t.bits > lhs.bits and t in draft.choices.types
+        t for t in ((S32, S64) if lhs.is_integral else (F32, F64)) if t.bits > lhs.bits and t in generator.choices.types
     ]
-    result = draft.choice(wide) if wide else lhs
-    rhs = draft.type(lambda t: t.is_floating == lhs.is_floating and t.is_integral == lhs.is_integral)
-    return (lhs, lhs, result) if draft.chance(0.6) or rhs.bits > result.bits else (lhs, rhs, result)
+    result = generator.choice(wide) if wide else lhs
+    rhs = generator.type(lambda t: t.is_floating == lhs.is_floating and t.is_integral == lhs.is_integral)
+    return (lhs, lhs, result) if generator.chance(0.6) or rhs.bits > result.bits else (lhs, rhs, result)
 
 
-def _precision(draft: Draft) -> tuple[Precision, ...]:
+def _precision(generator: ModuleGenerator) -> tuple[Precision, ...]:
     levels = list(Precision)
-    return (draft.choice(levels), draft.choice(levels)) if draft.chance(0.2) else ()
+    return (generator.choice(levels), generator.choice(levels)) if generator.chance(0.2) else ()
 
 
-def dot(draft: Draft) -> None:
+def dot(generator: ModuleGenerator) -> None:
     """Up to two batch, contracting and free dimensions a side, at any places."""
-    lhs_type, rhs_type, result_type = _types(draft)
+    lhs_type, rhs_type, result_type = _types(generator)
     batch, contracting, left, right = (
-        [draft.size() for _ in range(draft.choice(counts))]
+        [generator.size() for _ in range(generator.choice(counts))]
         for counts in ((0, 0, 1, 2), (0, 1, 1, 2), (0, 1, 2), (0, 1, 2))
     )
     if prod(batch) * prod(contracting) * prod(left) * prod(right) > 8 * MOST_ELEMENTS:
-        raise Unsuitable
+        raise SkipDraw
     result = [*batch, *left, *right]
-    lhs, lhs_places = _scattered(draft, [*batch, *contracting, *left])
-    rhs, rhs_places = _scattered(draft, [*batch, *contracting, *right])
+    lhs, lhs_places = _scattered(generator, [*batch, *contracting, *left])
+    rhs, rhs_places = _scattered(generator, [*batch, *contracting, *right])
     if max(prod(lhs), prod(rhs), prod(result)) > MOST_ELEMENTS:
-        raise Unsuitable
+        raise SkipDraw
     # free dimensions keep their order
     left_sizes = [lhs[d] for d in sorted(lhs_places[len(batch) + len(contracting) :])]
     right_sizes = [rhs[d] for d in sorted(rhs_places[len(batch) + len(contracting) :])]
@@ -57,27 +57,27 @@ def dot(draft: Draft) -> None:
         lhs_contracting_dims=tuple(lhs_places[paired]),
         rhs_batch_dims=tuple(rhs_places[: len(batch)]),
         rhs_contracting_dims=tuple(rhs_places[paired]),
-        operand_precision=_precision(draft),
+        operand_precision=_precision(generator),
     )
-    operands = (draft.values(lhs, lhs_type), draft.values(rhs, rhs_type))
-    draft.add(DOT, operands, attributes, shape=Shape.array(result_type, [*batch, *left_sizes, *right_sizes]))
+    operands = (generator.values(lhs, lhs_type), generator.values(rhs, rhs_type))
+    generator.add(DOT, operands, attributes, shape=Shape.array(result_type, [*batch, *left_sizes, *right_sizes]))
 
 
-def _scattered(draft: Draft, sizes: list[int]) -> tuple[list[int], list[int]]:
+def _scattered(generator: ModuleGenerator, sizes: list[int]) -> tuple[list[int], list[int]]:
     """The sizes in random order, and where each went."""
-    places = draft.shuffled(range(len(sizes)))
+    places = generator.shuffled(range(len(sizes)))
     result = [0] * len(sizes)
     for size, place in zip(sizes, places, strict=True):
         result[place] = size
     return result, places
 
 
-def ragged_dot(draft: Draft) -> None:
+def ragged_dot(generator: ModuleGenerator) -> None:
     """The ragged dimension is a free, a contracting or a batch one; the groups may leave some of it over."""
-    types = _types(draft)
-    batch, rows, inner, columns, groups = (draft.positive(3) for _ in range(5))
-    mode = draft.choice(("free", "contracting", "batch"))
-    batched = mode == "batch" or draft.chance(0.5)
+    types = _types(generator)
+    batch, rows, inner, columns, groups = (generator.positive(3) for _ in range(5))
+    mode = generator.choice(("free", "contracting", "batch"))
+    batched = mode == "batch" or generator.chance(0.5)
     left, right, result = [rows, inner], [inner, columns], [rows, columns]
     if batched:
         left, right, result = [batch, *left], [batch, *right], [batch, *result]
@@ -89,71 +89,73 @@ def ragged_dot(draft: Draft) -> None:
         rhs_contracting_dims=(first + 1 if mode == "free" else first,),
         lhs_ragged_dims=({"free": first, "contracting": first + 1, "batch": 0}[mode],),
         rhs_group_dims=(0,) if mode == "free" else (),
-        operand_precision=_precision(draft),
+        operand_precision=_precision(generator),
     )
     if mode == "free":
         right = [groups, *right]
     elif mode == "contracting":
         result = [groups, *result]
-    lists = [batch, groups] if batched and mode != "batch" and draft.chance(0.5) else [groups]
-    sizes = draft.constant(draft.rng.integers(0, 3, lists).astype(draft.choice((S32, S64)).dtype))
-    operands = (draft.values(left, types[0]), draft.values(right, types[1]), sizes)
-    draft.add(RAGGED_DOT, operands, attributes, shape=Shape.array(types[2], result))
+    lists = [batch, groups] if batched and mode != "batch" and generator.chance(0.5) else [groups]
+    sizes = generator.constant(generator.rng.integers(0, 3, lists).astype(generator.choice((S32, S64)).dtype))
+    operands = (generator.values(left, types[0]), generator.values(right, types[1]), sizes)
+    generator.add(RAGGED_DOT, operands, attributes, shape=Shape.array(types[2], result))
 
 
-def scaled_dot(draft: Draft) -> None:
+def scaled_dot(generator: ModuleGenerator) -> None:
     """A scale a block of either operand, or of one of them."""
-    if draft.exact or F8E8M0FNU not in draft.choices.types:
-        raise Unsuitable
-    narrow = draft.type(lambda t: t.is_floating and t.bits <= 8 and t is not F8E8M0FNU)
-    rows, inner, columns = draft.positive(4), draft.choice((2, 4, 6)), draft.positive(4)
+    if generator.exact or F8E8M0FNU not in generator.choices.types:
+        raise SkipDraw
+    narrow = generator.type(lambda t: t.is_floating and t.bits <= 8 and t is not F8E8M0FNU)
+    rows, inner, columns = generator.positive(4), generator.choice((2, 4, 6)), generator.positive(4)
     sides: list[tuple[list[int], PrimitiveType, list[int], PrimitiveType]] = []
-    unscaled = draft.choice((None, None, 0, 1))
+    unscaled = generator.choice((None, None, 0, 1))
     for side, sizes in enumerate(([rows, inner], [inner, columns])):
-        blocks = [draft.choice([d for d in range(1, size + 1) if size % d == 0]) for size in sizes]
+        blocks = [generator.choice([d for d in range(1, size + 1) if size % d == 0]) for size in sizes]
         scaled = (sizes, narrow, blocks, F8E8M0FNU)
         sides.append((sizes, BF16, [1, 1], BF16) if side == unscaled else scaled)
     attributes = DotAttributes.make(
-        lhs_contracting_dims=(1,), rhs_contracting_dims=(0,), operand_precision=_precision(draft)
+        lhs_contracting_dims=(1,), rhs_contracting_dims=(0,), operand_precision=_precision(generator)
     )
-    operands = [draft.values(sizes, t) for sizes, t, _, _ in sides] + [draft.values(b, t) for _, _, b, t in sides]
-    t = draft.type(lambda t: t in (BF16, F32))
-    draft.add(SCALED_DOT, operands, attributes, shape=Shape.array(t, [rows, columns]))
+    operands = [generator.values(sizes, t) for sizes, t, _, _ in sides] + [
+        generator.values(b, t) for _, _, b, t in sides
+    ]
+    t = generator.type(lambda t: t in (BF16, F32))
+    generator.add(SCALED_DOT, operands, attributes, shape=Shape.array(t, [rows, columns]))
 
 
-def window_dimension(draft: Draft, base: int, size: int) -> WindowDimension:
+def window_dimension(generator: ModuleGenerator, base: int, size: int) -> WindowDimension:
     """A window of a size over `base` elements, of which negative padding removes no more than there are."""
     entry = WindowDimension(
         size,
-        stride=draft.choice((1, 1, 2, 3)),
-        padding_low=draft.choice((0, 0, 0, 1, 2, -1)),
-        padding_high=draft.choice((0, 0, 0, 1, 2, -1)),
-        base_dilation=draft.choice((1, 1, 1, 2, 3)),
-        window_dilation=draft.choice((1, 1, 1, 2)),
+        stride=generator.choice((1, 1, 2, 3)),
+        padding_low=generator.choice((0, 0, 0, 1, 2, -1)),
+        padding_high=generator.choice((0, 0, 0, 1, 2, -1)),
+        base_dilation=generator.choice((1, 1, 1, 2, 3)),
+        window_dilation=generator.choice((1, 1, 1, 2)),
     )
     padded = dilated(base, entry.base_dilation) + entry.padding_low + entry.padding_high
     return entry if padded >= 0 else WindowDimension(size)
 
 
-def convolution(draft: Draft) -> None:
-    spatial = draft.choice((0, 1, 1, 2, 2, 2, 3))
-    groups = draft.choice((1, 1, 1, 2, 3))
-    by_batch = draft.chance(0.3)
-    kernel_features, out = draft.positive(3), groups * draft.positive(2)
+def convolution(generator: ModuleGenerator) -> None:
+    spatial = generator.choice((0, 1, 1, 2, 2, 2, 3))
+    groups = generator.choice((1, 1, 1, 2, 3))
+    by_batch = generator.chance(0.3)
+    kernel_features, out = generator.positive(3), groups * generator.positive(2)
     features = kernel_features * (1 if by_batch else groups)
-    batch = draft.positive(2) * (groups if by_batch else 1)
-    base = [draft.size() for _ in range(spatial)]
-    kernel = [draft.positive(3) for _ in range(spatial)]
-    windows = [window_dimension(draft, *sizes) for sizes in zip(base, kernel, strict=True)]
-    if draft.chance(0.3):
-        windows = [_reversed(draft, w) for w in windows]
+    batch = generator.positive(2) * (groups if by_batch else 1)
+    base = [generator.size() for _ in range(spatial)]
+    kernel = [generator.positive(3) for _ in range(spatial)]
+    windows = [window_dimension(generator, *sizes) for sizes in zip(base, kernel, strict=True)]
+    if generator.chance(0.3):
+        windows = [_reversed(generator, w) for w in windows]
     result = [w.output_size(size) for w, size in zip(windows, base, strict=True)]
-    lhs, lhs_places = _scattered(draft, [batch, features, *base])
-    rhs, rhs_places = _scattered(draft, [kernel_features, out, *kernel])
-    shape, places = _scattered(draft, [batch // (groups if by_batch else 1), out, *result])
+    lhs, lhs_places = _scattered(generator, [batch, features, *base])
+    rhs, rhs_places = _scattered(generator, [kernel_features, out, *kernel])
+    shape, places = _scattered(generator, [batch // (groups if by_batch else 1), out, *result])
     if max(prod(lhs), prod(rhs), prod(shape)) > MOST_ELEMENTS:
-        raise Unsuitable
-    lhs_type, rhs_type, result_type = _types(draft)
+        raise SkipDraw
+    lhs_type, rhs_type, result_type = _types(generator)
     attributes = ConvolutionAttributes.make(
         window=Window(tuple(windows)),
         dim_labels=ConvDimensions(
@@ -169,19 +171,19 @@ def convolution(draft: Draft) -> None:
         ),
         feature_group_count=1 if by_batch else groups,
         batch_group_count=groups if by_batch else 1,
-        operand_precision=_precision(draft),
+        operand_precision=_precision(generator),
     )
-    operands = (draft.values(lhs, lhs_type), draft.values(rhs, rhs_type))
-    draft.add(CONVOLUTION, operands, attributes, shape=Shape.array(result_type, shape))
+    operands = (generator.values(lhs, lhs_type), generator.values(rhs, rhs_type))
+    generator.add(CONVOLUTION, operands, attributes, shape=Shape.array(result_type, shape))
 
 
-def _reversed(draft: Draft, w: WindowDimension) -> WindowDimension:
+def _reversed(generator: ModuleGenerator, w: WindowDimension) -> WindowDimension:
     return WindowDimension(
-        w.size, w.stride, w.padding_low, w.padding_high, w.base_dilation, w.window_dilation, draft.chance(0.5)
+        w.size, w.stride, w.padding_low, w.padding_high, w.base_dilation, w.window_dilation, generator.chance(0.5)
     )
 
 
-MAKERS: tuple[tuple[OpDef, Maker], ...] = (
+OP_GENERATORS: tuple[tuple[OpDef, OpGenerator], ...] = (
     *((DOT, dot) for _ in range(4)),
     *((CONVOLUTION, convolution) for _ in range(4)),
     (RAGGED_DOT, ragged_dot),

@@ -1,4 +1,4 @@
-"""Makers of instructions that group values or call computations: tuples, calls, fusions, bounded loops, conditionals.
+"""Generators of tuples and of instructions that call computations: calls, fusions, bounded loops, conditionals.
 
 The called computations are random themselves, and exact.
 """
@@ -20,87 +20,89 @@ from xlapy.opcodes.control import DomainSides, FusionAttributes, FusionKind
 from xlapy.opcodes.elementwise import ADD, COMPARE, NEGATE, CompareAttributes, ComparisonDirection
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
-from xlapy.testing.random_modules.draft import Draft, Maker, Unsuitable
+from xlapy.testing.random_modules.generator import ModuleGenerator, OpGenerator, SkipDraw
 
 _DEEPEST = 2
 _FUSIBLE = ("elementwise", "movement")
 
 
-def _values(draft: Draft, least: int, most: int) -> list[Instruction]:
+def _values(generator: ModuleGenerator, least: int, most: int) -> list[Instruction]:
     """Values from the pool, tuples among them, tokens not."""
-    values = [i for i in draft.pool if not i.shape.is_token]
-    return [draft.choice(values) for _ in range(draft.integer(least, most))]
+    values = [i for i in generator.pool if not i.shape.is_token]
+    return [generator.choice(values) for _ in range(generator.integer(least, most))]
 
 
-def tuple_(draft: Draft) -> None:
-    draft.add(TUPLE, _values(draft, 0, 4))
+def tuple_(generator: ModuleGenerator) -> None:
+    generator.add(TUPLE, _values(generator, 0, 4))
 
 
-def element(draft: Draft, value: Instruction, index: int) -> Instruction:
-    return draft.add(GET_TUPLE_ELEMENT, (value,), GetTupleElementAttributes.make(index=index))
+def element(generator: ModuleGenerator, value: Instruction, index: int) -> Instruction:
+    return generator.add(GET_TUPLE_ELEMENT, (value,), GetTupleElementAttributes.make(index=index))
 
 
-def get_tuple_element(draft: Draft) -> None:
-    value = draft.choice([i for i in draft.pool if i.shape.is_tuple and i.shape.tuple_shapes])
-    element(draft, value, draft.integer(0, len(value.shape.tuple_shapes) - 1))
+def get_tuple_element(generator: ModuleGenerator) -> None:
+    value = generator.choice([i for i in generator.pool if i.shape.is_tuple and i.shape.tuple_shapes])
+    element(generator, value, generator.integer(0, len(value.shape.tuple_shapes) - 1))
 
 
-def opt_barrier(draft: Draft) -> None:
-    draft.add(opcodes.OPT_BARRIER, _values(draft, 1, 1))
+def opt_barrier(generator: ModuleGenerator) -> None:
+    generator.add(opcodes.OPT_BARRIER, _values(generator, 1, 1))
 
 
-def after_all(draft: Draft) -> None:
+def after_all(generator: ModuleGenerator) -> None:
     """Waits for tokens, and for values, as XLA lets it."""
-    waited = [i for i in draft.pool if i.shape.is_token or i.shape.is_array]
-    draft.add(opcodes.AFTER_ALL, draft.shuffled(waited)[: draft.integer(0, 3)])
+    waited = [i for i in generator.pool if i.shape.is_token or i.shape.is_array]
+    generator.add(opcodes.AFTER_ALL, generator.shuffled(waited)[: generator.integer(0, 3)])
 
 
-def domain(draft: Draft) -> None:
+def domain(generator: ModuleGenerator) -> None:
     sides = DomainSides("sharding", "{replicated}", "{maximal device=0}")
-    draft.add(opcodes.DOMAIN, _values(draft, 1, 1), ops.DomainAttributes.make(domain=sides))
+    generator.add(opcodes.DOMAIN, _values(generator, 1, 1), ops.DomainAttributes.make(domain=sides))
 
 
-def asynchronous(draft: Draft) -> None:
+def asynchronous(generator: ModuleGenerator) -> None:
     """One operation on all operands, often a call, that is started, perhaps updated, and waited for."""
-    operands = [draft.array(lambda _: True, lambda _: True) for _ in range(draft.integer(1, 3))]
+    operands = [generator.array(lambda _: True, lambda _: True) for _ in range(generator.integer(1, 3))]
     shapes = [operand.shape for operand in operands]
-    if len(operands) == 1 and shapes[0].element_type is not PRED and draft.chance(0.5):
-        wrapper = draft.nested("asynchronous", shapes)
+    if len(operands) == 1 and shapes[0].element_type is not PRED and generator.chance(0.5):
+        wrapper = generator.nested("asynchronous", shapes)
         computation = wrapper.finish(wrapper.add(NEGATE, wrapper.pool[:1]))
     else:
-        called = _result(_inside(draft, "called", shapes))
-        wrapper = draft.nested("asynchronous", shapes)
+        called = _result(_inside(generator, "called", shapes))
+        wrapper = generator.nested("asynchronous", shapes)
         computation = wrapper.finish(wrapper.add(opcodes.CALL, tuple(wrapper.pool), None, (called,)))
     whole = [Shape.tuple([operand.shape for operand in operands]), computation.program_shape.result, Shape.scalar(U32)]
-    chain = draft.add(opcodes.ASYNC_START, operands, None, (computation,), Shape.tuple(whole))
-    draft.set_aside()
-    for _ in range(draft.choice((0, 0, 1, 2))):
-        chain = draft.add(opcodes.ASYNC_UPDATE, (chain,), shape=chain.shape)
-        draft.set_aside()
-    draft.add(opcodes.ASYNC_DONE, (chain,))
+    chain = generator.add(opcodes.ASYNC_START, operands, None, (computation,), Shape.tuple(whole))
+    generator.set_aside()
+    for _ in range(generator.choice((0, 0, 1, 2))):
+        chain = generator.add(opcodes.ASYNC_UPDATE, (chain,), shape=chain.shape)
+        generator.set_aside()
+    generator.add(opcodes.ASYNC_DONE, (chain,))
 
 
-def add_dependency(draft: Draft) -> None:
+def add_dependency(generator: ModuleGenerator) -> None:
     """A value that waits for others."""
-    value = draft.array(lambda _: True, lambda _: True)
-    tokens = [i for i in draft.pool if i.shape.is_token]
-    token = draft.choice(tokens) if tokens else edit.create(draft.computation, opcodes.AFTER_ALL, ())
-    draft.add(opcodes.ADD_DEPENDENCY, (value, token))
+    value = generator.array(lambda _: True, lambda _: True)
+    tokens = [i for i in generator.pool if i.shape.is_token]
+    token = generator.choice(tokens) if tokens else edit.create(generator.computation, opcodes.AFTER_ALL, ())
+    generator.add(opcodes.ADD_DEPENDENCY, (value, token))
 
 
-def _inside(draft: Draft, name: str, parameters: Sequence[Shape], families: Sequence[str] = ()) -> Draft:
+def _inside(
+    generator: ModuleGenerator, name: str, parameters: Sequence[Shape], families: Sequence[str] = ()
+) -> ModuleGenerator:
     """A computation of a few instructions; its tuple parameters are taken apart first."""
-    if draft.depth >= _DEEPEST or draft.scalars:
-        raise Unsuitable
-    inner = draft.nested(name, parameters, families)
+    if generator.depth >= _DEEPEST or generator.scalars:
+        raise SkipDraw
+    inner = generator.nested(name, parameters, families)
     for parameter in tuple(inner.pool):
         for index in range(len(parameter.shape.tuple_shapes)):
             element(inner, parameter, index)
-    inner.grow(draft.integer(1, 6))
+    inner.grow(generator.integer(1, 6))
     return inner
 
 
-def _result(inner: Draft) -> Computation:
+def _result(inner: ModuleGenerator) -> Computation:
     """One value, or a tuple of some; the last made is among them."""
     last = inner.pool[-1]
     if inner.chance(0.6):
@@ -108,31 +110,31 @@ def _result(inner: Draft) -> Computation:
     return inner.finish(inner.add(TUPLE, [*_values(inner, 0, 2), last]))
 
 
-def call(draft: Draft) -> None:
-    operands = _values(draft, 0, 3)
-    inner = _inside(draft, "called", [operand.shape for operand in operands])
-    draft.add(opcodes.CALL, operands, None, (_result(inner),))
+def call(generator: ModuleGenerator) -> None:
+    operands = _values(generator, 0, 3)
+    inner = _inside(generator, "called", [operand.shape for operand in operands])
+    generator.add(opcodes.CALL, operands, None, (_result(inner),))
 
 
-def fusion(draft: Draft) -> None:
+def fusion(generator: ModuleGenerator) -> None:
     """Every value inside is used or returned, as XLA's verifier demands."""
-    operands = [draft.array(lambda _: True, lambda _: True) for _ in range(draft.integer(1, 3))]
-    inner = _inside(draft, "fused", [operand.shape for operand in operands], _FUSIBLE)
+    operands = [generator.array(lambda _: True, lambda _: True) for _ in range(generator.integer(1, 3))]
+    inner = _inside(generator, "fused", [operand.shape for operand in operands], _FUSIBLE)
     unused = [i for i in inner.pool if not i.has_users]
     root = unused[0] if len(unused) == 1 else inner.add(TUPLE, unused)
-    draft.add(opcodes.FUSION, operands, FusionAttributes.make(kind=FusionKind.LOOP), (inner.finish(root),))
+    generator.add(opcodes.FUSION, operands, FusionAttributes.make(kind=FusionKind.LOOP), (inner.finish(root),))
 
 
-def while_(draft: Draft) -> None:
+def while_(generator: ModuleGenerator) -> None:
     """A counter goes from a constant to a limit, at most four times; it stands anywhere among the other values."""
-    values = [draft.array(lambda _: True, lambda _: True) for _ in range(draft.integer(0, 3))]
-    counter = draft.integer(0, len(values))
-    start = draft.constant(np.array(draft.integer(0, 2), np.int32))
+    values = [generator.array(lambda _: True, lambda _: True) for _ in range(generator.integer(0, 3))]
+    counter = generator.integer(0, len(values))
+    start = generator.constant(np.array(generator.integer(0, 2), np.int32))
     values.insert(counter, start)
     shape = Shape.tuple([value.shape for value in values])
-    inner = _inside(draft, "body", [shape])
-    condition = draft.nested("condition", [shape], scalars=True)
-    limit = condition.constant(np.array(draft.integer(0, 4), np.int32))
+    inner = _inside(generator, "body", [shape])
+    condition = generator.nested("condition", [shape], scalars=True)
+    limit = condition.constant(np.array(generator.integer(0, 4), np.int32))
     below = CompareAttributes.make(direction=ComparisonDirection.LT)
     current = element(condition, condition.pool[0], counter)
     condition.finish(condition.add(COMPARE, (current, limit), below))
@@ -140,39 +142,39 @@ def while_(draft: Draft) -> None:
     before = element(inner, inner.computation.parameters[0], counter)
     results[counter] = inner.add(ADD, (before, inner.constant(np.array(1, np.int32))))
     body = inner.finish(inner.add(TUPLE, results))
-    init = draft.add(TUPLE, values)
-    draft.add(opcodes.WHILE, (init,), None, (condition.computation, body))
+    init = generator.add(TUPLE, values)
+    generator.add(opcodes.WHILE, (init,), None, (condition.computation, body))
 
 
-def conditional(draft: Draft) -> None:
+def conditional(generator: ModuleGenerator) -> None:
     """On a pred, with two branches, or on a number that may be out of range, with one to four."""
-    by_pred = draft.chance(0.5)
-    operands = _values(draft, *((2, 2) if by_pred else (1, 4)))
-    first = _inside(draft, "branch", [operands[0].shape])
+    by_pred = generator.chance(0.5)
+    operands = _values(generator, *((2, 2) if by_pred else (1, 4)))
+    first = _inside(generator, "branch", [operands[0].shape])
     branches = [_result(first)]
     shape = branches[0].program_shape.result
     for operand in operands[1:]:
-        inner = _inside(draft, "branch", [operand.shape])
+        inner = _inside(generator, "branch", [operand.shape])
         branches.append(inner.finish(_of_shape(inner, shape)))
-    index = draft.value(Shape.scalar(PRED)) if by_pred else draft.indices((), len(branches))
+    index = generator.value(Shape.scalar(PRED)) if by_pred else generator.indices((), len(branches))
     if not by_pred and index.shape.element_type is not S32:
-        index = draft.constant(np.array(draft.integer(-1, len(branches)), np.int32))
-    draft.add(opcodes.CONDITIONAL, (index, *operands), None, branches)
+        index = generator.constant(np.array(generator.integer(-1, len(branches)), np.int32))
+    generator.add(opcodes.CONDITIONAL, (index, *operands), None, branches)
 
 
-def _of_shape(draft: Draft, shape: Shape) -> Instruction:
+def _of_shape(generator: ModuleGenerator, shape: Shape) -> Instruction:
     if shape.is_tuple:
-        return draft.add(TUPLE, [_of_shape(draft, part) for part in shape.tuple_shapes])
-    return draft.value(shape)
+        return generator.add(TUPLE, [_of_shape(generator, part) for part in shape.tuple_shapes])
+    return generator.value(shape)
 
 
-TUPLE_MAKERS: tuple[tuple[OpDef, Maker], ...] = (
+TUPLE_OP_GENERATORS: tuple[tuple[OpDef, OpGenerator], ...] = (
     (TUPLE, tuple_),
     (GET_TUPLE_ELEMENT, get_tuple_element),
     (GET_TUPLE_ELEMENT, get_tuple_element),
     (GET_TUPLE_ELEMENT, get_tuple_element),
 )
-MAKERS: tuple[tuple[OpDef, Maker], ...] = (
+OP_GENERATORS: tuple[tuple[OpDef, OpGenerator], ...] = (
     (opcodes.OPT_BARRIER, opt_barrier),
     (opcodes.AFTER_ALL, after_all),
     (opcodes.ADD_DEPENDENCY, add_dependency),

@@ -1,6 +1,6 @@
 """`random_dynamic_module`: random programs on arrays of dynamic dimensions, whose sizes are known while they are drawn.
 
-Owns: the makers of such instructions, and what each makes of sizes. They keep to what XLA gives sizes within the
+Owns: the op generators of such instructions, and what each makes of sizes. They keep to what XLA gives sizes within the
 bounds, and never let padding become elements, since that is unspecified. Must not know: evaluation.
 
 A program takes s32 arrays and returns static ones: for each array that nothing else uses, the array of its bounds and
@@ -42,7 +42,7 @@ from xlapy.opcodes.elementwise import (
 from xlapy.opcodes.reduction import REDUCE, REDUCE_WINDOW, ReduceAttributes, WindowAttributes
 from xlapy.opcodes.sorting import SORT, SortAttributes
 from xlapy.opcodes.tuples import TUPLE
-from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Choices, Draft, Unsuitable
+from xlapy.testing.random_modules.generator import MOST_ELEMENTS, Choices, ModuleGenerator, SkipDraw
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Sized:
         return self.instruction.shape
 
 
-Maker = Callable[[Draft, Sequence[Sized]], Sized]
-"""Adds an instruction that uses one or more of some values; `Unsuitable` if it finds nothing legal to do."""
+OpGenerator = Callable[[ModuleGenerator, Sequence[Sized]], Sized]
+"""Adds an instruction that uses one or more of some values; `SkipDraw` if it finds nothing legal to do."""
 
 
 def random_dynamic_module(seed: int, *, instructions: int = 12) -> Module:
@@ -69,36 +69,36 @@ def random_dynamic_module(seed: int, *, instructions: int = 12) -> Module:
     rng = np.random.default_rng(seed)
     module = Module(f"dynamic_{seed}")
     entry = edit.add_computation(module, "entry", entry=True)
-    draft = Draft(module, entry, rng, Choices((S32,), {}, {}), ())
-    values = [_cut(draft, _whole(_parameter(draft))) for _ in range(2)]
+    generator = ModuleGenerator(module, entry, rng, Choices((S32,), {}, {}), ())
+    values = [_cut(generator, _whole(_parameter(generator))) for _ in range(2)]
     while instructions:
         try:
-            values.append(draft.choice(_MAKERS)(draft, values))
+            values.append(generator.choice(_OP_GENERATORS)(generator, values))
             instructions -= 1
-        except Unsuitable:
+        except SkipDraw:
             continue
-    results = [result for value in values if not value.instruction.has_users for result in _static(draft, value)]
-    draft.finish(draft.add(TUPLE, results))
+    results = [result for value in values if not value.instruction.has_users for result in _static(generator, value)]
+    generator.finish(generator.add(TUPLE, results))
     module.config.entry_computation_layout = entry.program_shape
     return module
 
 
-def _parameter(draft: Draft) -> Instruction:
-    return draft.parameter(Shape.array(S32, [draft.integer(2, 5) for _ in range(draft.integer(1, 3))]))
+def _parameter(generator: ModuleGenerator) -> Instruction:
+    return generator.parameter(Shape.array(S32, [generator.integer(2, 5) for _ in range(generator.integer(1, 3))]))
 
 
 def _whole(instruction: Instruction) -> Sized:
     return Sized(instruction, instruction.shape.dimensions)
 
 
-def _number(draft: Draft, value: int) -> Instruction:
-    return draft.constant(np.array(value, np.int32))
+def _number(generator: ModuleGenerator, value: int) -> Instruction:
+    return generator.constant(np.array(value, np.int32))
 
 
-def _static(draft: Draft, value: Sized) -> list[Instruction]:
+def _static(generator: ModuleGenerator, value: Sized) -> list[Instruction]:
     """The array of the bounds, and the size of every dimension."""
     sizes = [
-        draft.add(moves.GET_DIMENSION_SIZE, (value.instruction,), moves.DimensionAttributes.make(dimension=d))
+        generator.add(moves.GET_DIMENSION_SIZE, (value.instruction,), moves.DimensionAttributes.make(dimension=d))
         for d in range(value.shape.rank)
     ]
     array, shape, flags = value.instruction, value.shape, list(value.shape.dynamic_dimensions)
@@ -107,33 +107,35 @@ def _static(draft: Draft, value: Sized) -> list[Instruction]:
             flags[dimension] = False
             attributes = moves.DimensionAttributes.make(dimension=dimension)
             wanted = shape.with_dimensions(shape.dimensions, flags)
-            array = draft.add(moves.SET_DIMENSION_SIZE, (array, _number(draft, bound)), attributes, shape=wanted)
+            array = generator.add(
+                moves.SET_DIMENSION_SIZE, (array, _number(generator, bound)), attributes, shape=wanted
+            )
     return [array, *sizes]
 
 
 def _bounded(dimensions: Sequence[int]) -> None:
     if prod(dimensions) > MOST_ELEMENTS:
-        raise Unsuitable
+        raise SkipDraw
 
 
-def _array(draft: Draft, values: Sequence[Sized]) -> Sized:
+def _array(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
     """A value of rank 1 or more."""
-    return draft.choice([value for value in values if value.sizes])
+    return generator.choice([value for value in values if value.sizes])
 
 
-def _dimension(draft: Draft, value: Sized) -> int:
-    return draft.integer(0, value.shape.rank - 1)
+def _dimension(generator: ModuleGenerator, value: Sized) -> int:
+    return generator.integer(0, value.shape.rank - 1)
 
 
-# -- makers
+# -- op_generators
 
 
-def _cut(draft: Draft, value: Sized) -> Sized:
+def _cut(generator: ModuleGenerator, value: Sized) -> Sized:
     """A size smaller than, or as, it was. XLA does not follow dynamic dimensions of bound 1 everywhere."""
-    dimension = draft.choice([d for d, bound in enumerate(value.shape.dimensions) if bound > 1])
-    size = draft.integer(0, value.sizes[dimension])
+    dimension = generator.choice([d for d, bound in enumerate(value.shape.dimensions) if bound > 1])
+    size = generator.integer(0, value.sizes[dimension])
     attributes = moves.DimensionAttributes.make(dimension=dimension)
-    made = draft.add(moves.SET_DIMENSION_SIZE, (value.instruction, _number(draft, size)), attributes)
+    made = generator.add(moves.SET_DIMENSION_SIZE, (value.instruction, _number(generator, size)), attributes)
     return Sized(made, _replaced(value.sizes, dimension, size))
 
 
@@ -141,21 +143,21 @@ def _replaced(sizes: Sequence[int], dimension: int, size: int) -> tuple[int, ...
     return (*sizes[:dimension], size, *sizes[dimension + 1 :])
 
 
-def set_dimension_size(draft: Draft, values: Sequence[Sized]) -> Sized:
-    return _cut(draft, _array(draft, values))
+def set_dimension_size(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
+    return _cut(generator, _array(generator, values))
 
 
-def unary(draft: Draft, values: Sequence[Sized]) -> Sized:
-    value = draft.choice(values)
-    return Sized(draft.add(draft.choice((ABS, NEGATE, NOT)), (value.instruction,)), value.sizes)
+def unary(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
+    value = generator.choice(values)
+    return Sized(generator.add(generator.choice((ABS, NEGATE, NOT)), (value.instruction,)), value.sizes)
 
 
-def binary(draft: Draft, values: Sequence[Sized]) -> Sized:
+def binary(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
     """Two arrays of one bound each, of equal sizes or not."""
-    left = draft.choice(values)
-    right = draft.choice([value for value in values if value.shape.dimensions == left.shape.dimensions])
-    op = draft.choice((ADD, SUBTRACT, MULTIPLY, MAXIMUM, MINIMUM, XOR))
-    return Sized(draft.add(op, (left.instruction, right.instruction)), _met(left, right))
+    left = generator.choice(values)
+    right = generator.choice([value for value in values if value.shape.dimensions == left.shape.dimensions])
+    op = generator.choice((ADD, SUBTRACT, MULTIPLY, MAXIMUM, MINIMUM, XOR))
+    return Sized(generator.add(op, (left.instruction, right.instruction)), _met(left, right))
 
 
 def _met(left: Sized, right: Sized) -> tuple[int, ...]:
@@ -167,54 +169,56 @@ def _met(left: Sized, right: Sized) -> tuple[int, ...]:
     )
 
 
-def select(draft: Draft, values: Sequence[Sized]) -> Sized:
+def select(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
     """The smaller of two arrays of the same sizes."""
-    left = draft.choice(values)
-    right = draft.choice([v for v in values if v.sizes == left.sizes and v.shape.compatible(left.shape)])
+    left = generator.choice(values)
+    right = generator.choice([v for v in values if v.sizes == left.sizes and v.shape.compatible(left.shape)])
     pair = left.instruction, right.instruction
-    less = draft.add(COMPARE, pair, CompareAttributes.make(direction=ComparisonDirection.LT))
-    draft.pool.remove(less)
-    return Sized(draft.add(SELECT, (less, *pair)), left.sizes)
+    less = generator.add(COMPARE, pair, CompareAttributes.make(direction=ComparisonDirection.LT))
+    generator.pool.remove(less)
+    return Sized(generator.add(SELECT, (less, *pair)), left.sizes)
 
 
-def transpose(draft: Draft, values: Sequence[Sized]) -> Sized:
-    value = _array(draft, values)
-    order = draft.shuffled(range(value.shape.rank))
+def transpose(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
+    value = _array(generator, values)
+    order = generator.shuffled(range(value.shape.rank))
     attributes = moves.DimensionsAttributes.make(dimensions=tuple(order))
-    return Sized(draft.add(moves.TRANSPOSE, (value.instruction,), attributes), tuple(value.sizes[d] for d in order))
+    return Sized(generator.add(moves.TRANSPOSE, (value.instruction,), attributes), tuple(value.sizes[d] for d in order))
 
 
-def reverse(draft: Draft, values: Sequence[Sized]) -> Sized:
-    value = _array(draft, values)
-    attributes = moves.DimensionsAttributes.make(dimensions=tuple(draft.some(range(value.shape.rank), 0.7)))
-    return Sized(draft.add(moves.REVERSE, (value.instruction,), attributes), value.sizes)
+def reverse(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
+    value = _array(generator, values)
+    attributes = moves.DimensionsAttributes.make(dimensions=tuple(generator.some(range(value.shape.rank), 0.7)))
+    return Sized(generator.add(moves.REVERSE, (value.instruction,), attributes), value.sizes)
 
 
-def broadcast(draft: Draft, values: Sequence[Sized]) -> Sized:
+def broadcast(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
     """A dimension more, of at most one dynamic dimension: StableHLO has no others."""
-    value = draft.choice([v for v in values if sum(v.shape.dynamic_dimensions) < 2])
-    place, size = draft.integer(0, value.shape.rank), draft.positive(3)
+    value = generator.choice([v for v in values if sum(v.shape.dynamic_dimensions) < 2])
+    place, size = generator.integer(0, value.shape.rank), generator.positive(3)
     dimensions = (*value.shape.dimensions[:place], size, *value.shape.dimensions[place:])
     _bounded(dimensions)
     flags = (*value.shape.dynamic_dimensions[:place], False, *value.shape.dynamic_dimensions[place:])
     kept = tuple(d for d in range(len(dimensions)) if d != place)
     attributes = moves.BroadcastAttributes.make(dimensions=kept)
     shape = value.shape.with_dimensions(dimensions, flags)
-    made = draft.add(moves.BROADCAST, (value.instruction,), attributes, shape=shape)
+    made = generator.add(moves.BROADCAST, (value.instruction,), attributes, shape=shape)
     return Sized(made, (*value.sizes[:place], size, *value.sizes[place:]))
 
 
-def reshape(draft: Draft, values: Sequence[Sized]) -> Sized:
+def reshape(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
     """All dimensions merged into one."""
-    value = draft.choice([v for v in values if len(v.sizes) > 1 and 1 not in v.shape.dimensions and v.shape.is_dynamic])
+    value = generator.choice(
+        [v for v in values if len(v.sizes) > 1 and 1 not in v.shape.dimensions and v.shape.is_dynamic]
+    )
     shape = value.shape.with_dimensions([value.shape.size], [True])
-    made = draft.add(moves.RESHAPE, (value.instruction,), shape=shape)
+    made = generator.add(moves.RESHAPE, (value.instruction,), shape=shape)
     return Sized(made, (prod(value.sizes),))
 
 
-def concatenate(draft: Draft, values: Sequence[Sized]) -> Sized:
-    first = _array(draft, values)
-    dimension = _dimension(draft, first)
+def concatenate(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
+    first = _array(generator, values)
+    dimension = _dimension(generator, first)
 
     def fits(value: Sized) -> bool:
         bounds = value.shape.dimensions, first.shape.dimensions
@@ -222,20 +226,20 @@ def concatenate(draft: Draft, values: Sequence[Sized]) -> Sized:
             _replaced(a, dimension, 0) == _replaced(b, dimension, 0) for a, b in ((value.sizes, first.sizes), bounds)
         )
 
-    chosen = [first, *(draft.choice([v for v in values if fits(v)]) for _ in range(draft.integer(0, 2)))]
+    chosen = [first, *(generator.choice([v for v in values if fits(v)]) for _ in range(generator.integer(0, 2)))]
     total = sum(value.shape.dimensions[dimension] for value in chosen)
     _bounded(_replaced(first.shape.dimensions, dimension, total))
     attributes = moves.DimensionAttributes.make(dimension=dimension)
-    made = draft.add(moves.CONCATENATE, [value.instruction for value in chosen], attributes)
+    made = generator.add(moves.CONCATENATE, [value.instruction for value in chosen], attributes)
     return Sized(made, _replaced(first.sizes, dimension, sum(value.sizes[dimension] for value in chosen)))
 
 
-def slice_(draft: Draft, values: Sequence[Sized]) -> Sized:
+def slice_(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
     """From some element that is there on to the bound; where one element would remain, all do."""
-    value = _array(draft, values)
+    value = _array(generator, values)
     starts, strides, sizes = [], [], []
     for size, bound in zip(value.sizes, value.shape.dimensions, strict=True):
-        start, stride = draft.integer(0, size), draft.integer(1, 3)
+        start, stride = generator.integer(0, size), generator.integer(1, 3)
         if strided(bound - start, 1, stride) < 2:
             start, stride = 0, 1
         starts.append(start)
@@ -243,65 +247,67 @@ def slice_(draft: Draft, values: Sequence[Sized]) -> Sized:
         sizes.append(strided(size - start, 1, stride))
     ranges = SliceRanges(tuple(starts), value.shape.dimensions, tuple(strides))
     if any(bound == 1 for bound in value.shape.dimensions):
-        raise Unsuitable
-    return Sized(draft.add(moves.SLICE, (value.instruction,), moves.SliceAttributes.make(ranges=ranges)), tuple(sizes))
+        raise SkipDraw
+    return Sized(
+        generator.add(moves.SLICE, (value.instruction,), moves.SliceAttributes.make(ranges=ranges)), tuple(sizes)
+    )
 
 
-def pad(draft: Draft, values: Sequence[Sized]) -> Sized:
-    value = _array(draft, values)
-    entries = [PaddingDimension(*(draft.choice((0, 0, 1, 2)) for _ in range(3))) for _ in value.sizes]
+def pad(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
+    value = _array(generator, values)
+    entries = [PaddingDimension(*(generator.choice((0, 0, 1, 2)) for _ in range(3))) for _ in value.sizes]
     _bounded([entry.output_size(bound) for entry, bound in zip(entries, value.shape.dimensions, strict=True)])
     attributes = moves.PadAttributes.make(padding=PaddingConfig(tuple(entries)))
-    made = draft.add(moves.PAD, (value.instruction, _number(draft, 7)), attributes)
+    made = generator.add(moves.PAD, (value.instruction, _number(generator, 7)), attributes)
     return Sized(made, tuple(entry.output_size(size) for entry, size in zip(entries, value.sizes, strict=True)))
 
 
-def reduce(draft: Draft, values: Sequence[Sized]) -> Sized:
-    value = _array(draft, values)
-    dimensions = tuple(draft.some(range(value.shape.rank), 0.5))
-    init, computation = _monoid(draft)
+def reduce(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
+    value = _array(generator, values)
+    dimensions = tuple(generator.some(range(value.shape.rank), 0.5))
+    init, computation = _monoid(generator)
     attributes = ReduceAttributes.make(dimensions=dimensions)
-    made = draft.add(REDUCE, (value.instruction, init), attributes, (computation,))
+    made = generator.add(REDUCE, (value.instruction, init), attributes, (computation,))
     return Sized(made, tuple(size for d, size in enumerate(value.sizes) if d not in dimensions))
 
 
-def reduce_window(draft: Draft, values: Sequence[Sized]) -> Sized:
+def reduce_window(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
     """Windows of which at least one fits, or nearly: XLA counts the others backwards. It knows no sizes of padding."""
-    value = _array(draft, values)
-    sizes = [draft.integer(1, 2) for _ in value.sizes]
-    window = Window.make(sizes, [1 if size == 1 else draft.integer(1, 2) for size in sizes])
+    value = _array(generator, values)
+    sizes = [generator.integer(1, 2) for _ in value.sizes]
+    window = Window.make(sizes, [1 if size == 1 else generator.integer(1, 2) for size in sizes])
     rows = list(zip(value.sizes, value.shape.dimensions, window.dimensions, strict=True))
     if any(size < d.size - d.stride or d.output_size(bound) < 2 for size, bound, d in rows):
-        raise Unsuitable
-    init, computation = _monoid(draft)
+        raise SkipDraw
+    init, computation = _monoid(generator)
     attributes = WindowAttributes.make(window=window)
-    made = draft.add(REDUCE_WINDOW, (value.instruction, init), attributes, (computation,))
+    made = generator.add(REDUCE_WINDOW, (value.instruction, init), attributes, (computation,))
     return Sized(made, window.output_sizes(value.sizes))
 
 
-def _monoid(draft: Draft) -> tuple[Instruction, Computation]:
+def _monoid(generator: ModuleGenerator) -> tuple[Instruction, Computation]:
     """A reducer with its identity, which XLA puts where elements are missing."""
-    op, identity = draft.choice(((ADD, 0), (MAXIMUM, -(2**31)), (XOR, 0)))
-    inner = draft.nested("reducer", [Shape.scalar(S32)] * 2, scalars=True)
-    return _number(draft, identity), inner.finish(inner.add(op, tuple(inner.pool)))
+    op, identity = generator.choice(((ADD, 0), (MAXIMUM, -(2**31)), (XOR, 0)))
+    inner = generator.nested("reducer", [Shape.scalar(S32)] * 2, scalars=True)
+    return _number(generator, identity), inner.finish(inner.add(op, tuple(inner.pool)))
 
 
-def sort(draft: Draft, values: Sequence[Sized]) -> Sized:
-    value = _array(draft, values)
-    inner = draft.nested("order", [Shape.scalar(S32)] * 2, scalars=True)
-    direction = draft.choice((ComparisonDirection.LT, ComparisonDirection.GT))
+def sort(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
+    value = _array(generator, values)
+    inner = generator.nested("order", [Shape.scalar(S32)] * 2, scalars=True)
+    direction = generator.choice((ComparisonDirection.LT, ComparisonDirection.GT))
     comparator = inner.finish(inner.add(COMPARE, tuple(inner.pool), CompareAttributes.make(direction=direction)))
-    attributes = SortAttributes.make(dimension=_dimension(draft, value))
-    return Sized(draft.add(SORT, (value.instruction,), attributes, (comparator,)), value.sizes)
+    attributes = SortAttributes.make(dimension=_dimension(generator, value))
+    return Sized(generator.add(SORT, (value.instruction,), attributes, (comparator,)), value.sizes)
 
 
-def dot(draft: Draft, values: Sequence[Sized]) -> Sized:
+def dot(generator: ModuleGenerator, values: Sequence[Sized]) -> Sized:
     """Two arrays along a dimension of the same bound each, of equal sizes or not."""
-    left = _array(draft, values)
-    i = _dimension(draft, left)
+    left = _array(generator, values)
+    i = _dimension(generator, left)
     bound = left.shape.dimensions[i]
     pairs = [(v, j) for v in values for j, size in enumerate(v.shape.dimensions) if size == bound]
-    right, j = draft.choice(pairs)
+    right, j = generator.choice(pairs)
     kept = [
         (size, value.shape.dimensions[d])
         for value, summed in ((left, i), (right, j))
@@ -310,11 +316,11 @@ def dot(draft: Draft, values: Sequence[Sized]) -> Sized:
     ]
     _bounded([most for _, most in kept])
     attributes = DotAttributes.make(lhs_contracting_dims=(i,), rhs_contracting_dims=(j,))
-    made = draft.add(DOT, (left.instruction, right.instruction), attributes)
+    made = generator.add(DOT, (left.instruction, right.instruction), attributes)
     return Sized(made, tuple(size for size, _ in kept))
 
 
-_MAKERS: tuple[Maker, ...] = (
+_OP_GENERATORS: tuple[OpGenerator, ...] = (
     set_dimension_size,
     unary,
     binary,

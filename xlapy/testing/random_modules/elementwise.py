@@ -1,4 +1,4 @@
-"""Makers of elementwise instructions: one maker for all ops that take operands of equal shape, and one a special op."""
+"""Generators of elementwise instructions: one for all ops with operands of equal shape, one for each special op."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlapy.opcodes.elementwise import (
     bitcast_convert_shape,
 )
 from xlapy.opcodes.registry import OpDef
-from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
+from xlapy.testing.random_modules.generator import MOST_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
 
 UNARY = (
     opcodes.ABS,
@@ -98,63 +98,65 @@ def _result(op: OpDef, t: PrimitiveType) -> PrimitiveType | None:
         return None
 
 
-def _takes(draft: Draft, op: OpDef, t: PrimitiveType) -> bool:
+def _takes(generator: ModuleGenerator, op: OpDef, t: PrimitiveType) -> bool:
     result = _result(op, t)
-    return result is PRED or (result in draft.choices.types and (not draft.exact or _is_exact(op, t)))
+    return result is PRED or (result in generator.choices.types and (not generator.exact or _is_exact(op, t)))
 
 
 def _is_exact(op: OpDef, t: PrimitiveType) -> bool:
     return op in _EXACT_FOR_FLOATS if t.is_floating else op is not opcodes.POWER
 
 
-def uniform(op: OpDef) -> Maker:
-    """A maker of an op whose operands all have one shape."""
+def uniform(op: OpDef) -> OpGenerator:
+    """A op generator of an op whose operands all have one shape."""
 
-    def make(draft: Draft) -> None:
-        first = draft.array(lambda _: True, lambda t: _takes(draft, op, t))
-        others = [draft.value(first.shape) for _ in range(op.arity.minimum - 1)]
-        draft.add(op, (first, *others))
+    def make(generator: ModuleGenerator) -> None:
+        first = generator.array(lambda _: True, lambda t: _takes(generator, op, t))
+        others = [generator.value(first.shape) for _ in range(op.arity.minimum - 1)]
+        generator.add(op, (first, *others))
 
     return make
 
 
-def compare(draft: Draft) -> None:
-    lhs = draft.array(lambda _: True, lambda t: True)
+def compare(generator: ModuleGenerator) -> None:
+    lhs = generator.array(lambda _: True, lambda t: True)
     t = lhs.shape.element_type
     directions = list(ComparisonDirection)
-    direction = draft.choice(directions[:2] if t.is_complex else directions)
-    order = ComparisonType.TOTALORDER if t.is_floating and draft.chance(0.3) else None
+    direction = generator.choice(directions[:2] if t.is_complex else directions)
+    order = ComparisonType.TOTALORDER if t.is_floating and generator.chance(0.3) else None
     attributes = CompareAttributes.make(direction=direction, type=order)
-    draft.add(opcodes.COMPARE, (lhs, draft.value(lhs.shape)), attributes)
+    generator.add(opcodes.COMPARE, (lhs, generator.value(lhs.shape)), attributes)
 
 
-def select(draft: Draft) -> None:
-    on_true = draft.array(lambda _: True, lambda t: True)
-    dimensions = () if draft.chance(0.3) else on_true.shape.dimensions
-    draft.add(opcodes.SELECT, (draft.values(dimensions, PRED), on_true, draft.value(on_true.shape)))
+def select(generator: ModuleGenerator) -> None:
+    on_true = generator.array(lambda _: True, lambda t: True)
+    dimensions = () if generator.chance(0.3) else on_true.shape.dimensions
+    generator.add(opcodes.SELECT, (generator.values(dimensions, PRED), on_true, generator.value(on_true.shape)))
 
 
-def clamp(draft: Draft) -> None:
-    operand = draft.array(lambda _: True, lambda t: not t.is_complex)
+def clamp(generator: ModuleGenerator) -> None:
+    operand = generator.array(lambda _: True, lambda t: not t.is_complex)
     shape = operand.shape
-    low, high = (draft.value(Shape.scalar(shape.element_type) if draft.chance(0.5) else shape) for _ in range(2))
-    draft.add(opcodes.CLAMP, (low, operand, high))
+    low, high = (
+        generator.value(Shape.scalar(shape.element_type) if generator.chance(0.5) else shape) for _ in range(2)
+    )
+    generator.add(opcodes.CLAMP, (low, operand, high))
 
 
-def convert(draft: Draft) -> None:
-    operand = draft.array(lambda _: True, lambda t: True)
+def convert(generator: ModuleGenerator) -> None:
+    operand = generator.array(lambda _: True, lambda t: True)
     source = operand.shape.element_type
-    target = draft.type(lambda t: t.is_complex or not source.is_complex)
-    draft.add(opcodes.CONVERT, (operand,), shape=operand.shape.with_element_type(target))
+    target = generator.type(lambda t: t.is_complex or not source.is_complex)
+    generator.add(opcodes.CONVERT, (operand,), shape=operand.shape.with_element_type(target))
 
 
-def bitcast_convert(draft: Draft) -> None:
+def bitcast_convert(generator: ModuleGenerator) -> None:
     """Of one width to another too; exact computations do without, as the bits of a NaN vary."""
-    if draft.exact:
-        raise Unsuitable
-    operand = draft.array(lambda _: True, lambda t: True)
+    if generator.exact:
+        raise SkipDraw
+    operand = generator.array(lambda _: True, lambda t: True)
     shapes: list[Shape] = []
-    for t in draft.choices.types:
+    for t in generator.choices.types:
         try:
             shape = bitcast_convert_shape(operand.shape, t)
         except ShapeError:
@@ -162,23 +164,23 @@ def bitcast_convert(draft: Draft) -> None:
         if shape.size <= MOST_ELEMENTS and t.is_complex == operand.shape.element_type.is_complex:
             shapes.append(shape)
     other_widths = [shape for shape in shapes if shape.rank != operand.shape.rank]
-    chosen = draft.choice(other_widths if other_widths and draft.chance(0.5) else shapes)
+    chosen = generator.choice(other_widths if other_widths and generator.chance(0.5) else shapes)
     if PRED in (chosen.element_type, operand.shape.element_type):
-        raise Unsuitable  # a pred of other bits than 0 and 1 has no meaning
-    draft.add(opcodes.BITCAST_CONVERT, (operand,), shape=chosen)
+        raise SkipDraw  # a pred of other bits than 0 and 1 has no meaning
+    generator.add(opcodes.BITCAST_CONVERT, (operand,), shape=chosen)
 
 
-def reduce_precision(draft: Draft) -> None:
-    operand = draft.array(lambda _: True, lambda t: t.is_floating)
-    exponent, mantissa = draft.choice(((5, 10), (8, 7), (4, 3), (5, 2), (8, 23), (11, 52), (2, 1), (1, 0), (3, 30)))
-    draft.add(
+def reduce_precision(generator: ModuleGenerator) -> None:
+    operand = generator.array(lambda _: True, lambda t: t.is_floating)
+    exponent, mantissa = generator.choice(((5, 10), (8, 7), (4, 3), (5, 2), (8, 23), (11, 52), (2, 1), (1, 0), (3, 30)))
+    generator.add(
         opcodes.REDUCE_PRECISION,
         (operand,),
         ReducePrecisionAttributes.make(exponent_bits=exponent, mantissa_bits=mantissa),
     )
 
 
-MAKERS: tuple[tuple[OpDef, Maker], ...] = (
+OP_GENERATORS: tuple[tuple[OpDef, OpGenerator], ...] = (
     *((op, uniform(op)) for op in (*UNARY, *BINARY, *BINARY)),
     *((opcodes.COMPARE, compare) for _ in range(4)),
     *((opcodes.SELECT, select) for _ in range(3)),
@@ -187,4 +189,4 @@ MAKERS: tuple[tuple[OpDef, Maker], ...] = (
     *((opcodes.BITCAST_CONVERT, bitcast_convert) for _ in range(3)),
     *((opcodes.REDUCE_PRECISION, reduce_precision) for _ in range(2)),
 )
-"""Makers with the op each makes; a maker that stands there several times is drawn as often."""
+"""Generators with the op each makes; a op generator that stands there several times is drawn as often."""

@@ -1,4 +1,4 @@
-"""Makers of gathers and scatters: batching dimensions, permuted and implicit index vectors, windows of any size."""
+"""Generators of gathers and scatters: batching dimensions, permuted and implicit index vectors, windows of any size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import prod
 
 from xlapy.opcodes.indexing import GATHER, SCATTER, GatherAttributes, ScatterAttributes
 from xlapy.opcodes.registry import OpDef
-from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
+from xlapy.testing.random_modules.generator import MOST_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
 from xlapy.testing.random_modules.scalar_computations import combiner
 
 Ints = tuple[int, ...]
@@ -31,28 +31,28 @@ class Numbers:
     """How many index vectors there are."""
 
 
-def _numbers(draft: Draft, operand: Sequence[int]) -> Numbers:
+def _numbers(generator: ModuleGenerator, operand: Sequence[int]) -> Numbers:
     rank = len(operand)
-    batching = draft.some(range(rank), 0.2)
+    batching = generator.some(range(rank), 0.2)
     free = [d for d in range(rank) if d not in batching]
-    dropped = draft.some(free, 0.4)
+    dropped = generator.some(free, 0.4)
     kept = [d for d in free if d not in dropped]
     slice_sizes = [min(1, size) for size in operand]
     for d in kept:
-        slice_sizes[d] = draft.integer(0 if draft.chance(0.1) else min(1, operand[d]), operand[d])
-    index_map = draft.some(draft.shuffled(free), 0.7) or free[:1]
-    places = draft.shuffled(range(len(batching) + draft.integer(0, 2)))
-    batch = [draft.size() for _ in places]
+        slice_sizes[d] = generator.integer(0 if generator.chance(0.1) else min(1, operand[d]), operand[d])
+    index_map = generator.some(generator.shuffled(free), 0.7) or free[:1]
+    places = generator.shuffled(range(len(batching) + generator.integer(0, 2)))
+    batch = [generator.size() for _ in places]
     for place, d in zip(places, batching, strict=False):
         batch[place] = operand[d]
-    vector_dim = draft.integer(0, len(batch))
+    vector_dim = generator.integer(0, len(batch))
     indices = [*batch[:vector_dim], len(index_map), *batch[vector_dim:]]
-    if len(index_map) == 1 and draft.chance(0.3):
+    if len(index_map) == 1 and generator.chance(0.3):
         vector_dim, indices = len(batch), batch
-    offsets = sorted(draft.shuffled(range(len(batch) + len(kept)))[: len(kept)])
+    offsets = sorted(generator.shuffled(range(len(batch) + len(kept)))[: len(kept)])
     many = _merged(offsets, [slice_sizes[d] for d in kept], batch)
     if max(prod(indices), prod(many)) > MOST_ELEMENTS:
-        raise Unsuitable
+        raise SkipDraw
     indices_batching = tuple(p if p < vector_dim else p + 1 for p in places[: len(batching)])
     return Numbers(
         tuple(indices),
@@ -73,12 +73,12 @@ def _merged(offsets: Sequence[int], windows: Sequence[int], batch: Sequence[int]
     return tuple(next(of_windows) if d in offsets else next(of_batch) for d in range(len(windows) + len(batch)))
 
 
-def gather(draft: Draft) -> None:
+def gather(generator: ModuleGenerator) -> None:
     """Of an operand without elements only where the result has none either: what else it reads is not specified."""
-    operand = draft.array(lambda s: s.rank > 0, lambda _: True)
-    n = _numbers(draft, operand.shape.dimensions)
+    operand = generator.array(lambda s: s.rank > 0, lambda _: True)
+    n = _numbers(generator, operand.shape.dimensions)
     if not operand.shape.size and prod(n.many) > 0:
-        raise Unsuitable
+        raise SkipDraw
     attributes = GatherAttributes.make(
         offset_dims=n.offsets,
         collapsed_slice_dims=n.dropped,
@@ -89,18 +89,18 @@ def gather(draft: Draft) -> None:
         slice_sizes=n.slice_sizes,
         indices_are_sorted=n.vectors < 2,
     )
-    draft.add(GATHER, (operand, draft.indices(n.indices, max(operand.shape.dimensions))), attributes)
+    generator.add(GATHER, (operand, generator.indices(n.indices, max(operand.shape.dimensions))), attributes)
 
 
-def scatter(draft: Draft) -> None:
+def scatter(generator: ModuleGenerator) -> None:
     """The promises of sorted and unique indices are given only where there is one index vector at most."""
-    first = draft.array(lambda s: s.rank > 0, lambda _: True)
+    first = generator.array(lambda s: s.rank > 0, lambda _: True)
     sizes = first.shape.dimensions
-    n = _numbers(draft, sizes)
+    n = _numbers(generator, sizes)
     t = first.shape.element_type
-    types = [t, *draft.partners(t, draft.choice((0, 0, 0, 1)))]
-    operands = [first, *(draft.values(sizes, t) for t in types[1:])]
-    updates = [draft.values(n.many, t) for t in types]
+    types = [t, *generator.partners(t, generator.choice((0, 0, 0, 1)))]
+    operands = [first, *(generator.values(sizes, t) for t in types[1:])]
+    updates = [generator.values(n.many, t) for t in types]
     attributes = ScatterAttributes.make(
         update_window_dims=n.offsets,
         inserted_window_dims=n.dropped,
@@ -111,8 +111,8 @@ def scatter(draft: Draft) -> None:
         indices_are_sorted=n.vectors < 2,
         unique_indices=n.vectors < 2,
     )
-    indices = draft.indices(n.indices, max(sizes))
-    draft.add(SCATTER, (*operands, indices, *updates), attributes, (combiner(draft, types),))
+    indices = generator.indices(n.indices, max(sizes))
+    generator.add(SCATTER, (*operands, indices, *updates), attributes, (combiner(generator, types),))
 
 
-MAKERS: tuple[tuple[OpDef, Maker], ...] = ((GATHER, gather), (SCATTER, scatter))
+OP_GENERATORS: tuple[tuple[OpDef, OpGenerator], ...] = ((GATHER, gather), (SCATTER, scatter))

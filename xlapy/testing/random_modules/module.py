@@ -1,4 +1,4 @@
-"""`random_module`: puts the makers of all families together.
+"""`random_module`: puts the op generators of all families together.
 
 Owns: how often each family is drawn, and the entry computation. Must not know: evaluation, other implementations.
 """
@@ -28,24 +28,24 @@ from xlapy.testing.random_modules import (
     sorting,
     transfer,
 )
-from xlapy.testing.random_modules.draft import Choices, Draft, Maker
+from xlapy.testing.random_modules.generator import Choices, ModuleGenerator, OpGenerator
 
-FAMILIES: dict[str, tuple[float, Sequence[tuple[OpDef, Maker]]]] = {
-    "elementwise": (35, elementwise.MAKERS),
-    "movement": (24, movement.MAKERS),
-    "contraction": (6, contraction.MAKERS),
-    "reduction": (12, reduction.MAKERS),
-    "indexing": (7, indexing.MAKERS),
-    "sorting": (4, sorting.MAKERS),
-    "control": (7, control.MAKERS),
-    "tuples": (5, control.TUPLE_MAKERS),
-    "linalg": (3, linalg.MAKERS),
-    "random": (3, random.MAKERS),
-    "normalization": (2, normalization.MAKERS),
-    "transfer": (1, transfer.MAKERS),
-    "custom": (1, custom.MAKERS),
+FAMILIES: dict[str, tuple[float, Sequence[tuple[OpDef, OpGenerator]]]] = {
+    "elementwise": (35, elementwise.OP_GENERATORS),
+    "movement": (24, movement.OP_GENERATORS),
+    "contraction": (6, contraction.OP_GENERATORS),
+    "reduction": (12, reduction.OP_GENERATORS),
+    "indexing": (7, indexing.OP_GENERATORS),
+    "sorting": (4, sorting.OP_GENERATORS),
+    "control": (7, control.OP_GENERATORS),
+    "tuples": (5, control.TUPLE_OP_GENERATORS),
+    "linalg": (3, linalg.OP_GENERATORS),
+    "random": (3, random.OP_GENERATORS),
+    "normalization": (2, normalization.OP_GENERATORS),
+    "transfer": (1, transfer.OP_GENERATORS),
+    "custom": (1, custom.OP_GENERATORS),
 }
-"""Weight and makers of each family. A new one is a file of makers and a line here: nothing else knows the families."""
+"""Weight and op generators of each family. To add a family, add a file of op generators and an entry here."""
 
 
 def random_module(
@@ -71,13 +71,18 @@ def random_module(
     rng = np.random.default_rng(seed)
     module = Module(f"random_{seed}")
     entry = edit.add_computation(module, "entry", entry=True)
-    draft = Draft(module, entry, rng, _choices(element_types, without), tuple(f for f in FAMILIES if f in families))
-    draft.grow(instructions)
-    draft.finish(draft.add(TUPLE, [i for i in draft.pool if not i.has_users]))
+    generator = ModuleGenerator(
+        module, entry, rng, _choices(element_types, without), tuple(f for f in FAMILIES if f in families)
+    )
+    generator.grow(instructions)
+    generator.finish(generator.add(TUPLE, [i for i in generator.pool if not i.has_users]))
     module.config.entry_computation_layout = entry.program_shape
     return module
 
 
 def _choices(element_types: Sequence[PrimitiveType], without: Collection[OpDef]) -> Choices:
-    makers = {family: [maker for op, maker in pairs if op not in without] for family, (_, pairs) in FAMILIES.items()}
-    return Choices(tuple(element_types), makers, {family: weight for family, (weight, _) in FAMILIES.items()})
+    op_generators = {
+        family: [op_generator for op, op_generator in pairs if op not in without]
+        for family, (_, pairs) in FAMILIES.items()
+    }
+    return Choices(tuple(element_types), op_generators, {family: weight for family, (weight, _) in FAMILIES.items()})

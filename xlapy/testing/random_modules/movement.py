@@ -1,4 +1,4 @@
-"""Makers of instructions that move elements: every attribute form, sizes of 0, negative padding, any positions."""
+"""Generators of instructions that move elements: every attribute form, sizes of 0, negative padding, any positions."""
 
 from __future__ import annotations
 
@@ -26,156 +26,160 @@ from xlapy.opcodes.movement import (
     SliceAttributes,
 )
 from xlapy.opcodes.registry import OpDef
-from xlapy.testing.random_modules.draft import MOST_ELEMENTS, Draft, Maker, Unsuitable
+from xlapy.testing.random_modules.generator import MOST_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
 
 
-def _operand(draft: Draft, least_rank: int = 0) -> Instruction:
-    return draft.array(lambda _: True, lambda _: True, least_rank)
+def _operand(generator: ModuleGenerator, least_rank: int = 0) -> Instruction:
+    return generator.array(lambda _: True, lambda _: True, least_rank)
 
 
-def broadcast(draft: Draft) -> None:
+def broadcast(generator: ModuleGenerator) -> None:
     """New dimensions anywhere, and those of the operand in any order."""
-    operand = _operand(draft)
-    rank = operand.shape.rank + draft.integer(0, 2)
-    places = draft.shuffled(range(rank))[: operand.shape.rank]
-    sizes = [draft.size() for _ in range(rank)]
+    operand = _operand(generator)
+    rank = operand.shape.rank + generator.integer(0, 2)
+    places = generator.shuffled(range(rank))[: operand.shape.rank]
+    sizes = [generator.size() for _ in range(rank)]
     for size, place in zip(operand.shape.dimensions, places, strict=True):
         sizes[place] = size
     if prod(sizes) > MOST_ELEMENTS:
-        raise Unsuitable
+        raise SkipDraw
     shape = Shape.array(operand.shape.element_type, sizes)
-    draft.add(opcodes.BROADCAST, (operand,), BroadcastAttributes.make(dimensions=tuple(places)), shape=shape)
+    generator.add(opcodes.BROADCAST, (operand,), BroadcastAttributes.make(dimensions=tuple(places)), shape=shape)
 
 
-def factored(draft: Draft, count: int) -> list[int]:
+def factored(generator: ModuleGenerator, count: int) -> list[int]:
     """Sizes whose product is `count`, in random order, with ones among them."""
     if count == 0:
-        return draft.shuffled([0, *(draft.positive(4) for _ in range(draft.integer(0, 3)))])
+        return generator.shuffled([0, *(generator.positive(4) for _ in range(generator.integer(0, 3)))])
     sizes: list[int] = []
     while count > 1:
         divisors = [d for d in range(2, count + 1) if count % d == 0]
-        sizes.append(draft.choice(divisors))
+        sizes.append(generator.choice(divisors))
         count //= sizes[-1]
-    return draft.shuffled([*sizes, *[1] * draft.choice((0, 0, 1, 2))])
+    return generator.shuffled([*sizes, *[1] * generator.choice((0, 0, 1, 2))])
 
 
-def reshape(draft: Draft) -> None:
-    operand = _operand(draft)
-    shape = Shape.array(operand.shape.element_type, factored(draft, operand.shape.size))
-    draft.add(opcodes.RESHAPE, (operand,), ReshapeAttributes.make(), shape=shape)
+def reshape(generator: ModuleGenerator) -> None:
+    operand = _operand(generator)
+    shape = Shape.array(operand.shape.element_type, factored(generator, operand.shape.size))
+    generator.add(opcodes.RESHAPE, (operand,), ReshapeAttributes.make(), shape=shape)
 
 
-def bitcast(draft: Draft) -> None:
+def bitcast(generator: ModuleGenerator) -> None:
     """Between row-major shapes of one element type: a reshape."""
-    operand = draft.array(lambda s: s == s.with_default_layout(), lambda _: True)
-    shape = Shape.array(operand.shape.element_type, factored(draft, operand.shape.size))
-    draft.add(opcodes.BITCAST, (operand,), shape=shape)
+    operand = generator.array(lambda s: s == s.with_default_layout(), lambda _: True)
+    shape = Shape.array(operand.shape.element_type, factored(generator, operand.shape.size))
+    generator.add(opcodes.BITCAST, (operand,), shape=shape)
 
 
-def transpose(draft: Draft) -> None:
-    operand = _operand(draft)
-    permutation = tuple(draft.shuffled(range(operand.shape.rank)))
-    draft.add(opcodes.TRANSPOSE, (operand,), DimensionsAttributes.make(dimensions=permutation))
+def transpose(generator: ModuleGenerator) -> None:
+    operand = _operand(generator)
+    permutation = tuple(generator.shuffled(range(operand.shape.rank)))
+    generator.add(opcodes.TRANSPOSE, (operand,), DimensionsAttributes.make(dimensions=permutation))
 
 
-def reverse(draft: Draft) -> None:
-    operand = _operand(draft)
-    dimensions = draft.shuffled(draft.some(range(operand.shape.rank)))
-    draft.add(opcodes.REVERSE, (operand,), DimensionsAttributes.make(dimensions=tuple(dimensions)))
+def reverse(generator: ModuleGenerator) -> None:
+    operand = _operand(generator)
+    dimensions = generator.shuffled(generator.some(range(operand.shape.rank)))
+    generator.add(opcodes.REVERSE, (operand,), DimensionsAttributes.make(dimensions=tuple(dimensions)))
 
 
-def concatenate(draft: Draft) -> None:
-    first = _operand(draft, 1)
-    dimension = draft.integer(0, first.shape.rank - 1)
+def concatenate(generator: ModuleGenerator) -> None:
+    first = _operand(generator, 1)
+    dimension = generator.integer(0, first.shape.rank - 1)
     before, after = first.shape.dimensions[:dimension], first.shape.dimensions[dimension + 1 :]
-    sizes = [draft.size() for _ in range(draft.integer(0, 3))]
+    sizes = [generator.size() for _ in range(generator.integer(0, 3))]
     if prod((*before, *after)) * (first.shape.dimensions[dimension] + sum(sizes)) > MOST_ELEMENTS:
-        raise Unsuitable
-    others = [draft.values((*before, size, *after), first.shape.element_type) for size in sizes]
-    draft.add(opcodes.CONCATENATE, draft.shuffled([first, *others]), DimensionAttributes.make(dimension=dimension))
+        raise SkipDraw
+    others = [generator.values((*before, size, *after), first.shape.element_type) for size in sizes]
+    generator.add(
+        opcodes.CONCATENATE, generator.shuffled([first, *others]), DimensionAttributes.make(dimension=dimension)
+    )
 
 
-def slice_(draft: Draft) -> None:
-    operand = _operand(draft)
+def slice_(generator: ModuleGenerator) -> None:
+    operand = _operand(generator)
     starts, limits, strides = [], [], []
     for size in operand.shape.dimensions:
-        low, high = sorted((draft.integer(0, size), draft.integer(0, size)))
-        starts.append(low if draft.chance(0.6) else 0)
-        limits.append(high if draft.chance(0.6) else size)
-        strides.append(draft.choice((1, 1, 1, 2, 3)))
+        low, high = sorted((generator.integer(0, size), generator.integer(0, size)))
+        starts.append(low if generator.chance(0.6) else 0)
+        limits.append(high if generator.chance(0.6) else size)
+        strides.append(generator.choice((1, 1, 1, 2, 3)))
     ranges = SliceRanges(tuple(starts), tuple(limits), tuple(strides))
-    draft.add(opcodes.SLICE, (operand,), SliceAttributes.make(ranges=ranges))
+    generator.add(opcodes.SLICE, (operand,), SliceAttributes.make(ranges=ranges))
 
 
-def pad(draft: Draft) -> None:
+def pad(generator: ModuleGenerator) -> None:
     """Of rank 1 or more: without dimensions there is no text that XLA reads."""
-    operand = _operand(draft, 1)
+    operand = _operand(generator, 1)
     entries: list[PaddingDimension] = []
     for size in operand.shape.dimensions:
-        entry = PaddingDimension(draft.integer(-2, 3), draft.integer(-2, 3), draft.choice((0, 0, 0, 1, 2)))
+        entry = PaddingDimension(generator.integer(-2, 3), generator.integer(-2, 3), generator.choice((0, 0, 0, 1, 2)))
         entries.append(entry if entry.output_size(size) >= 0 else PaddingDimension(0, 0))
     config = PaddingConfig(tuple(entries))
     sizes = zip(entries, operand.shape.dimensions, strict=True)
     if prod(entry.output_size(size) for entry, size in sizes) > MOST_ELEMENTS:
-        raise Unsuitable
-    value = draft.values((), operand.shape.element_type)
-    draft.add(opcodes.PAD, (operand, value), PadAttributes.make(padding=config))
+        raise SkipDraw
+    value = generator.values((), operand.shape.element_type)
+    generator.add(opcodes.PAD, (operand, value), PadAttributes.make(padding=config))
 
 
-def _positions(draft: Draft, dimensions: Sequence[int]) -> list[Instruction]:
+def _positions(generator: ModuleGenerator, dimensions: Sequence[int]) -> list[Instruction]:
     """One scalar a dimension, all of one integer type, often out of range."""
     if not dimensions:
         return []
-    first = draft.indices((), max(dimensions))
+    first = generator.indices((), max(dimensions))
     t: PrimitiveType = first.shape.element_type
-    return [first, *(draft.values((), t) for _ in dimensions[1:])]
+    return [first, *(generator.values((), t) for _ in dimensions[1:])]
 
 
-def dynamic_slice(draft: Draft) -> None:
-    operand = _operand(draft, 1)
-    sizes = tuple(draft.integer(0 if draft.chance(0.1) else min(1, size), size) for size in operand.shape.dimensions)
-    positions = _positions(draft, operand.shape.dimensions)
-    draft.add(opcodes.DYNAMIC_SLICE, (operand, *positions), DynamicSliceAttributes.make(dynamic_slice_sizes=sizes))
+def dynamic_slice(generator: ModuleGenerator) -> None:
+    operand = _operand(generator, 1)
+    sizes = tuple(
+        generator.integer(0 if generator.chance(0.1) else min(1, size), size) for size in operand.shape.dimensions
+    )
+    positions = _positions(generator, operand.shape.dimensions)
+    generator.add(opcodes.DYNAMIC_SLICE, (operand, *positions), DynamicSliceAttributes.make(dynamic_slice_sizes=sizes))
 
 
-def dynamic_update_slice(draft: Draft) -> None:
-    operand = _operand(draft, 1)
-    sizes = [draft.integer(0 if draft.chance(0.1) else min(1, size), size) for size in operand.shape.dimensions]
-    update = draft.values(sizes, operand.shape.element_type)
-    draft.add(opcodes.DYNAMIC_UPDATE_SLICE, (operand, update, *_positions(draft, operand.shape.dimensions)))
+def dynamic_update_slice(generator: ModuleGenerator) -> None:
+    operand = _operand(generator, 1)
+    sizes = [generator.integer(0 if generator.chance(0.1) else min(1, size), size) for size in operand.shape.dimensions]
+    update = generator.values(sizes, operand.shape.element_type)
+    generator.add(opcodes.DYNAMIC_UPDATE_SLICE, (operand, update, *_positions(generator, operand.shape.dimensions)))
 
 
-def copy(draft: Draft) -> None:
+def copy(generator: ModuleGenerator) -> None:
     """Often into another layout."""
-    operand = _operand(draft)
-    order = draft.shuffled(range(operand.shape.rank))
-    draft.add(opcodes.COPY, (operand,), shape=operand.shape.with_layout(Layout(order)))
+    operand = _operand(generator)
+    order = generator.shuffled(range(operand.shape.rank))
+    generator.add(opcodes.COPY, (operand,), shape=operand.shape.with_layout(Layout(order)))
 
 
-def shuffle(draft: Draft) -> None:
+def shuffle(generator: ModuleGenerator) -> None:
     """Rotations by any distance, and permutations by coordinates in one or two dimensions, shared or not."""
-    operand = draft.array(lambda s: 0 not in s.dimensions, lambda _: True, 1)
+    operand = generator.array(lambda s: 0 not in s.dimensions, lambda _: True, 1)
     sizes = operand.shape.dimensions
-    chosen = tuple(draft.shuffled(range(len(sizes)))[: draft.choice((1, 1, 2))])
-    if draft.chance(0.5):
-        shifts = tuple(draft.integer(-2 * sizes[d], 2 * sizes[d]) for d in chosen)
+    chosen = tuple(generator.shuffled(range(len(sizes)))[: generator.choice((1, 1, 2))])
+    if generator.chance(0.5):
+        shifts = tuple(generator.integer(-2 * sizes[d], 2 * sizes[d]) for d in chosen)
         attributes = ShuffleAttributes.make(dimensions=chosen, mode=ShuffleMode.ROTATE, shifts=shifts)
     else:
-        shared = tuple(1 if draft.chance(0.2) else size for size in sizes)
-        places = [draft.rng.integers(0, sizes[d], shared) for d in chosen]
+        shared = tuple(1 if generator.chance(0.2) else size for size in sizes)
+        places = [generator.rng.integers(0, sizes[d], shared) for d in chosen]
         indices = places[0] if len(chosen) == 1 else np.stack(places, axis=-1)
-        literal = Literal.of(indices.astype(draft.choice((np.int32, np.int64))))
+        literal = Literal.of(indices.astype(generator.choice((np.int32, np.int64))))
         attributes = ShuffleAttributes.make(dimensions=chosen, mode=ShuffleMode.PERMUTE, indices=literal)
-    draft.add(opcodes.SHUFFLE, (operand,), attributes)
+    generator.add(opcodes.SHUFFLE, (operand,), attributes)
 
 
-def get_dimension_size(draft: Draft) -> None:
-    operand = _operand(draft, 1)
-    dimension = draft.integer(0, operand.shape.rank - 1)
-    draft.add(opcodes.GET_DIMENSION_SIZE, (operand,), DimensionAttributes.make(dimension=dimension))
+def get_dimension_size(generator: ModuleGenerator) -> None:
+    operand = _operand(generator, 1)
+    dimension = generator.integer(0, operand.shape.rank - 1)
+    generator.add(opcodes.GET_DIMENSION_SIZE, (operand,), DimensionAttributes.make(dimension=dimension))
 
 
-MAKERS: tuple[tuple[OpDef, Maker], ...] = (
+OP_GENERATORS: tuple[tuple[OpDef, OpGenerator], ...] = (
     (opcodes.BROADCAST, broadcast),
     (opcodes.BROADCAST, broadcast),
     (opcodes.RESHAPE, reshape),

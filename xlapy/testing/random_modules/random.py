@@ -1,4 +1,4 @@
-"""Makers of instructions that make or use random bits. Which numbers `rng` gives is not specified; the others are."""
+"""Generators of instructions that create or use random bits. The values of `rng` are unspecified, others are not."""
 
 from __future__ import annotations
 
@@ -15,60 +15,64 @@ from xlapy.opcodes.random import (
     RngGetAndUpdateStateAttributes,
 )
 from xlapy.opcodes.registry import OpDef
-from xlapy.testing.random_modules.draft import Draft, Maker, Unsuitable
+from xlapy.testing.random_modules.generator import ModuleGenerator, OpGenerator, SkipDraw
 
 
-def _entry_only(draft: Draft) -> None:
+def _entry_only(generator: ModuleGenerator) -> None:
     """Elsewhere a value that is not specified would reach one that is compared."""
-    if draft.depth:
-        raise Unsuitable
+    if generator.depth:
+        raise SkipDraw
 
 
-def rng(draft: Draft) -> None:
+def rng(generator: ModuleGenerator) -> None:
     """An interval, or a mean and a deviation, of moderate constants; nothing is computed from what comes."""
-    _entry_only(draft)
-    normal = draft.chance(0.4)
-    t = draft.type(lambda t: t.is_floating or (not normal and not t.is_complex))
-    low, high = sorted(draft.integer(-1 if t.is_signed or t.is_floating else 0, 1) for _ in range(2))
+    _entry_only(generator)
+    normal = generator.chance(0.4)
+    t = generator.type(lambda t: t.is_floating or (not normal and not t.is_complex))
+    low, high = sorted(generator.integer(-1 if t.is_signed or t.is_floating else 0, 1) for _ in range(2))
     first, second = (np.array(number).astype(t.dtype) for number in (low, high if normal else high + 1))
     kind = RandomDistribution.NORMAL if normal else RandomDistribution.UNIFORM
-    operands = (draft.constant(first), draft.constant(np.abs(second) if normal else second))
-    draft.add(opcodes.RNG, operands, RngAttributes.make(distribution=kind), shape=Shape.array(t, draft.dimensions()))
-    draft.set_aside()
+    operands = (generator.constant(first), generator.constant(np.abs(second) if normal else second))
+    generator.add(
+        opcodes.RNG, operands, RngAttributes.make(distribution=kind), shape=Shape.array(t, generator.dimensions())
+    )
+    generator.set_aside()
 
 
-def rng_get_and_update_state(draft: Draft) -> None:
-    _entry_only(draft)
-    draft.add(opcodes.RNG_GET_AND_UPDATE_STATE, (), RngGetAndUpdateStateAttributes.make(delta=draft.integer(1, 5)))
-    draft.set_aside()
+def rng_get_and_update_state(generator: ModuleGenerator) -> None:
+    _entry_only(generator)
+    generator.add(
+        opcodes.RNG_GET_AND_UPDATE_STATE, (), RngGetAndUpdateStateAttributes.make(delta=generator.integer(1, 5))
+    )
+    generator.set_aside()
 
 
 def _has_bits(t: PrimitiveType) -> bool:
     return t.is_integral and t.bits >= 8
 
 
-def rng_bit_generator(draft: Draft) -> None:
+def rng_bit_generator(generator: ModuleGenerator) -> None:
     """With the state or without, from any state, of every width."""
-    algorithm = draft.choice(list(RandomAlgorithm))
-    words = 2 if algorithm is RandomAlgorithm.THREE_FRY or draft.chance(0.5) else 3
-    if draft.scalars:
-        raise Unsuitable
-    state = draft.values((words,), U64)
-    bits = Shape.array(draft.type(_has_bits), draft.dimensions())
-    shape = Shape.tuple([state.shape, bits]) if draft.chance(0.8) else bits
-    draft.add(opcodes.RNG_BIT_GENERATOR, (state,), RngBitGeneratorAttributes.make(algorithm=algorithm), shape=shape)
+    algorithm = generator.choice(list(RandomAlgorithm))
+    words = 2 if algorithm is RandomAlgorithm.THREE_FRY or generator.chance(0.5) else 3
+    if generator.scalars:
+        raise SkipDraw
+    state = generator.values((words,), U64)
+    bits = Shape.array(generator.type(_has_bits), generator.dimensions())
+    shape = Shape.tuple([state.shape, bits]) if generator.chance(0.8) else bits
+    generator.add(opcodes.RNG_BIT_GENERATOR, (state,), RngBitGeneratorAttributes.make(algorithm=algorithm), shape=shape)
 
 
-def stochastic_convert(draft: Draft) -> None:
-    operand = draft.array(lambda _: True, lambda t: t.is_floating and t.bits >= 16)
+def stochastic_convert(generator: ModuleGenerator) -> None:
+    operand = generator.array(lambda _: True, lambda t: t.is_floating and t.bits >= 16)
     source = operand.shape.element_type
-    unsigned = draft.type(lambda t: t.is_unsigned and t.bits == source.bits)
-    target = draft.type(lambda t: t.is_signed and t.bits >= 8)
-    random = draft.values(operand.shape.dimensions, unsigned)
-    draft.add(opcodes.STOCHASTIC_CONVERT, (operand, random), shape=operand.shape.with_element_type(target))
+    unsigned = generator.type(lambda t: t.is_unsigned and t.bits == source.bits)
+    target = generator.type(lambda t: t.is_signed and t.bits >= 8)
+    random = generator.values(operand.shape.dimensions, unsigned)
+    generator.add(opcodes.STOCHASTIC_CONVERT, (operand, random), shape=operand.shape.with_element_type(target))
 
 
-MAKERS: tuple[tuple[OpDef, Maker], ...] = (
+OP_GENERATORS: tuple[tuple[OpDef, OpGenerator], ...] = (
     (opcodes.RNG, rng),
     (opcodes.RNG_GET_AND_UPDATE_STATE, rng_get_and_update_state),
     (opcodes.RNG_BIT_GENERATOR, rng_bit_generator),

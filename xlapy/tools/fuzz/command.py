@@ -23,8 +23,8 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.debugging.fuzzing.campaign import Fault, Report, Settings
 from xlapy.debugging.fuzzing.differential import Verdict
+from xlapy.debugging.fuzzing.implementations import XLA, find_implementation
 from xlapy.debugging.fuzzing.mutations import Mutator, both_forms, sample_texts, texts_in
-from xlapy.debugging.fuzzing.peers import XLA, find_peer
 from xlapy.debugging.fuzzing.survival import Survival, try_texts
 from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
 from xlapy.testing.random_modules.module import FAMILIES
@@ -138,7 +138,7 @@ def fuzz(
     if mutate:
         texts = [*sample_texts(), *(text for place in corpus for text in texts_in(Path(place)))]
         return _mutate(numbers, both_forms(texts), jobs, Path(output), "interpreter" if against == XLA else against)
-    find_peer(against)
+    find_implementation(against)
     settings = Settings(against, size)
     if families:
         settings = Settings(against, size, families, settings.types)
@@ -254,14 +254,16 @@ def _reduce(faults: Sequence[Fault], settings: Settings, output: Path, console: 
 
 
 def _show(total: Report, settings: Settings, console: Console) -> None:
-    columns = [verdict for verdict in Verdict if verdict in (Verdict.AGREES, Verdict.EXCUSED) or total.count(verdict)]
+    columns = [
+        verdict for verdict in Verdict if verdict in (Verdict.AGREES, Verdict.KNOWN_DIVERGENCE) or total.count(verdict)
+    ]
     table = Table("operation", *(verdict.value for verdict in columns), box=None)
     for op in sorted({op for op, _ in total.verdicts}):
         table.add_row(op or "(module)", *(str(total.verdicts[op, verdict] or "") for verdict in columns))
     console.print(table)
-    if total.excuses:
+    if total.known_divergences:
         reasons = Table("excused because", "times", box=None)
-        for reason, count in total.excuses.most_common():
+        for reason, count in total.known_divergences.most_common():
             reasons.add_row(reason, str(count))
         console.print(reasons)
     counts = ", ".join(f"{total.count(verdict)} {verdict.value}" for verdict in columns)
@@ -274,7 +276,7 @@ def _replay(folder: Path, against: str) -> int:
         answers = worker.call(text, arguments, against)
     for _, message in answers:
         click.echo(message)
-    return 0 if all(verdict in (Verdict.AGREES, Verdict.EXCUSED) for verdict, _ in answers) else 1
+    return 0 if all(verdict in (Verdict.AGREES, Verdict.KNOWN_DIVERGENCE) for verdict, _ in answers) else 1
 
 
 # -- mutated texts

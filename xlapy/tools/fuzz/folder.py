@@ -22,7 +22,7 @@ MODULE, ORIGINAL, ARGUMENTS, OURS, THEIRS = (
     "original.hlo",
     "arguments.npz",
     "interpreter.npz",
-    "peer.npz",
+    "implementation.npz",
 )
 
 

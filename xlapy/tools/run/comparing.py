@@ -14,7 +14,7 @@ import numpy as np
 
 from xlapy.base.errors import UnsupportedError
 from xlapy.debugging.first_difference import Comparison, Difference, compare_with_interpreter
-from xlapy.debugging.fuzzing.peers import find_peer, plain
+from xlapy.debugging.fuzzing.implementations import find_implementation, plain
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable
 from xlapy.runtime.engine.arguments import check_arguments
@@ -35,7 +35,7 @@ def compare_platforms(executable: Executable, arguments: Sequence[Any], *, in_fu
         return plain(compiled(*given))
 
     values = check_arguments(executable.program_shape, arguments)
-    found = compare_with_interpreter(executable.module, values, run, find_peer(executable.platform))
+    found = compare_with_interpreter(executable.module, values, run, find_implementation(executable.platform))
     _show(found, executable.platform, in_full)
     return 0 if found.agrees else 1
 

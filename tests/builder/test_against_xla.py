@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests import peer
+from tests import xla_reference
 from tests.builder.programs import parameters, run
 from xlapy import ops
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
@@ -65,8 +65,8 @@ def test_same_text_and_values(program: Callable[[XlaOp, XlaOp, XlaOp], XlaOp]) -
     computation = x.builder.build(program(x, v, i))
     verify(computation.module)
     text = computation.as_hlo_text(print_large_constants=True)
-    assert peer.parse_and_print(text, print_large_constants=True) == text
-    ours, theirs = run(computation, X, V, I), peer.run_hlo(text, [X, V, I], fast=True)
+    assert xla_reference.parse_and_print(text, print_large_constants=True) == text
+    ours, theirs = run(computation, X, V, I), xla_reference.run_hlo(text, [X, V, I], fast=True)
     pairs = zip(ours, theirs, strict=True) if isinstance(ours, tuple) else [(ours, theirs)]
     for a, b in pairs:
         np.testing.assert_allclose(a, b, rtol=1e-6)

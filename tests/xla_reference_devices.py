@@ -1,7 +1,7 @@
 """The peer on several devices: XLA:CPU of jaxlib with eight devices, in a process of its own.
 
 Owns the child process, since the number of CPU devices is fixed when jax starts; knows nothing of xlapy. The roads of
-`tests/peer.py` apply. `all-to-all` in its tuple form, send and recv crash or are refused there.
+`tests/xla_reference.py` apply. `all-to-all` in its tuple form, send and recv crash or are refused there.
 """
 
 from __future__ import annotations

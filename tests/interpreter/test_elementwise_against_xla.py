@@ -21,8 +21,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests import peer
-from tests.interpreter.runners.elementwise import Case, evaluate, evaluate_case, run_on_peer
+from tests import xla_reference
+from tests.interpreter.runners.elementwise import Case, evaluate, evaluate_case, run_on_xla
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
@@ -79,10 +79,10 @@ def loosened(op: str, operand: PrimitiveType) -> str:
     return "elementwise" if rule == "exact" and operand.is_floating and operand.bits <= 8 else rule
 
 
-def compare_with_peer(cases: list[Case], rule: str | None = None) -> None:
+def compare_with_xla(cases: list[Case], rule: str | None = None) -> None:
     if not cases:
         return
-    for case, actual in zip(cases, run_on_peer(cases), strict=True):
+    for case, actual in zip(cases, run_on_xla(cases), strict=True):
         expected = evaluate_case(case)
         t = PrimitiveType.from_dtype(expected.dtype)
         chosen = rule or loosened(case.op, PrimitiveType.from_dtype(case.operands[0].dtype))
@@ -118,14 +118,14 @@ def takes(op: OpDef, t: PrimitiveType) -> bool:
 def test_real_types(t: PrimitiveType) -> None:
     cases = cases_of(t, np.random.default_rng(10))
     assert len(cases) > 5
-    compare_with_peer(cases)
+    compare_with_xla(cases)
 
 
 def test_odd_shapes() -> None:
     rng = np.random.default_rng(11)
     shapes = [(), (0,), (1,), (3, 0, 2), (2, 3, 5)]
     pairs = [(random_array(s, np.float32, rng), random_array(s, np.float32, rng)) for s in shapes]
-    compare_with_peer([Case("add", pair) for pair in pairs] + [Case("tanh", pair[:1]) for pair in pairs])
+    compare_with_xla([Case("add", pair) for pair in pairs] + [Case("tanh", pair[:1]) for pair in pairs])
 
 
 def special_complex(dtype: Any) -> Array:
@@ -152,8 +152,8 @@ def test_complex_types(dtype: Any) -> None:
             cases.append(Case(op.name, (special,) if arity == 1 else pairs))
         (loose if op in (opcodes.ATAN2, opcodes.POWER) else strict).extend(cases)
     assert len(strict) > 30 and len(loose) == 3
-    compare_with_peer(strict)
-    compare_with_peer(loose, "program")
+    compare_with_xla(strict)
+    compare_with_xla(loose, "program")
 
 
 @pytest.mark.parametrize("t", RUNNABLE, ids=str)
@@ -177,7 +177,7 @@ def test_compare_select_and_clamp(t: PrimitiveType) -> None:
     ]
     if not t.is_complex and t is not PRED:
         cases += [Case("clamp", (lhs, rhs, other)), Case("clamp", (lhs[:1].reshape(()), rhs, other[:1].reshape(())))]
-    compare_with_peer(cases, "bits")
+    compare_with_xla(cases, "bits")
 
 
 @pytest.mark.parametrize("source", RUNNABLE, ids=str)
@@ -193,8 +193,8 @@ def test_convert(source: PrimitiveType) -> None:
     cases = [Case("convert", (operand[:SIZE] if t in with_detour else operand,), target=t) for t in targets]
     # the sign of a zero made of a NaN or a tiny number differs
     narrow = [source.bits <= 8 or target.bits <= 8 for target in targets]
-    compare_with_peer([case for case, is_narrow in zip(cases, narrow, strict=True) if is_narrow], "exact")
-    compare_with_peer([case for case, is_narrow in zip(cases, narrow, strict=True) if not is_narrow], "bits")
+    compare_with_xla([case for case, is_narrow in zip(cases, narrow, strict=True) if is_narrow], "exact")
+    compare_with_xla([case for case, is_narrow in zip(cases, narrow, strict=True) if not is_narrow], "bits")
 
 
 @pytest.mark.parametrize("t", FLOATS, ids=str)
@@ -205,7 +205,7 @@ def test_reduce_precision(t: PrimitiveType) -> None:
         Case("reduce-precision", (operand,), ReducePrecisionAttributes.make(exponent_bits=e, mantissa_bits=m))
         for e, m in formats
     ]
-    compare_with_peer(cases, "bits")
+    compare_with_xla(cases, "bits")
 
 
 def bitcast_operand(source: PrimitiveType, target: PrimitiveType, rng: np.random.Generator) -> Array | None:
@@ -233,6 +233,6 @@ def test_bitcast_convert(source: PrimitiveType) -> None:
     names = ", ".join(f"r{n}" for n in range(len(shapes)))
     lines.append(f"ROOT t = ({', '.join(map(str, shapes))}) tuple({names})")
     body = "\n".join(lines)
-    results = peer.run_hlo(f"HloModule m\nENTRY e {{\n{body}\n}}", operands, fast=True)
+    results = xla_reference.run_hlo(f"HloModule m\nENTRY e {{\n{body}\n}}", operands, fast=True)
     for operand, shape, result in zip(operands, shapes, results, strict=True):
         assert result.tobytes() == evaluate(opcodes.BITCAST_CONVERT, operand, shape=shape).tobytes(), shape

@@ -16,11 +16,11 @@ from typing import Any
 
 from jax._src.lib import hlo
 
-from xlapy.testing.xla_cpu import CompiledHlo, PeerError, Value, compile_hlo, dtype_of, parse, run_hlo, to_proto
+from xlapy.testing.xla_cpu import CompiledHlo, Value, XlaCpuError, compile_hlo, dtype_of, parse, run_hlo, to_proto
 
 __all__ = [
     "CompiledHlo",
-    "PeerError",
+    "XlaCpuError",
     "Value",
     "accepts",
     "compile_hlo",
@@ -56,11 +56,11 @@ def parse_and_print(text: str, **options: Any) -> str:
 
 
 def print_proto(data: bytes, **options: Any) -> str:
-    """What jaxlib prints for a serialised HloModuleProto; PeerError where it refuses the proto."""
+    """What jaxlib prints for a serialised HloModuleProto; XlaCpuError where it refuses the proto."""
     try:
         return hlo.HloModule.from_serialized_hlo_module_proto(data).to_string(print_options(**options))
     except Exception as error:
-        raise PeerError(str(error)) from error
+        raise XlaCpuError(str(error)) from error
 
 
 def accepts(text: str, *, isolated: bool = False) -> bool:
@@ -69,7 +69,7 @@ def accepts(text: str, *, isolated: bool = False) -> bool:
         return _Child.shared().accepts(text)
     try:
         parse(text)
-    except PeerError:
+    except XlaCpuError:
         return False
     return True
 

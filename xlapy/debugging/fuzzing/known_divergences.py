@@ -2,7 +2,7 @@
 
 Owns: those classes, each with the reason that a summary shows, and the numbers that XLA:CPU mistreats everywhere. A
 class is an op with a property of its types, attributes or values, never a case; each was measured (in
-`tests/interpreter/test_elementwise_peer.py`, the tests of each family, or by fuzzing). Must not know: how XLA is run.
+`tests/interpreter/test_elementwise_against_xla.py`, the tests of each family, or by fuzzing). Must not know: how XLA is run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from xlapy.testing.comparison import rule_of_operation
 from xlapy.testing.instruction_by_instruction import Step
 
 Array = np.ndarray[Any, Any]
-Excuse = tuple[str, bool]
+KnownDivergence = tuple[str, bool]
 """A class, and whether an instruction belongs to it."""
 
 NEWER_THAN_JAXLIB = (opcodes.ATAN, opcodes.MULHI, opcodes.SHUFFLE)
@@ -55,7 +55,7 @@ TYPES = tuple(t for t in ARRAY_TYPES if t.name not in ("S1", "U1", "F6E3M2FN", "
 """What XLA:CPU computes with."""
 
 
-def excuse(step: Step) -> str | None:
+def known_divergence(step: Step) -> str | None:
     """The first class that a step belongs to, if any."""
     return next((reason for reason, belongs in _classes(step) if belongs), None)
 
@@ -163,7 +163,7 @@ def _instructions(instruction: Instruction) -> Iterator[Instruction]:
             yield from _instructions(inner)
 
 
-def _classes(step: Step) -> Iterator[Excuse]:
+def _classes(step: Step) -> Iterator[KnownDivergence]:
     for instruction in _instructions(step.instruction):
         yield from _refused(instruction)
         yield from _wrong(instruction)
@@ -177,7 +177,7 @@ def _types(instruction: Instruction) -> set[PrimitiveType]:
     return {leaf.element_type for shape in shapes for _, leaf in shape.leaves() if leaf.is_array}
 
 
-def _refused(instruction: Instruction) -> Iterator[Excuse]:
+def _refused(instruction: Instruction) -> Iterator[KnownDivergence]:
     """What XLA:CPU does not compile, or dies of."""
     name, types = instruction.op.name, _types(instruction)
     shapes = [instruction.shape, *(operand.shape for operand in instruction.operands)]
@@ -206,7 +206,7 @@ def _refused(instruction: Instruction) -> Iterator[Excuse]:
     yield "bitcast-convert of complex to another rank", reshaped and shapes[0].element_type.is_complex
 
 
-def _wrong(instruction: Instruction) -> Iterator[Excuse]:
+def _wrong(instruction: Instruction) -> Iterator[KnownDivergence]:
     """What XLA:CPU computes wrongly, or less accurately than it might."""
     name, types = instruction.op.name, _types(instruction)
     yield "power reads six bits of an integer exponent", name == "power" and any(t.is_integral for t in types)
@@ -217,7 +217,7 @@ def _wrong(instruction: Instruction) -> Iterator[Excuse]:
     yield "without mantissa bits, NaN becomes infinite", no_mantissa
 
 
-def _misfolded(instruction: Instruction) -> Iterator[Excuse]:
+def _misfolded(instruction: Instruction) -> Iterator[KnownDivergence]:
     """What the compiler gets wrong where operands are constant: in called computations."""
     name = instruction.op.name
     yield "the smallest f8e8m0fnu is a denormal f32", F8E8M0FNU in _types(instruction)
@@ -229,7 +229,7 @@ def _misfolded(instruction: Instruction) -> Iterator[Excuse]:
     yield "large unsigned positions folded as negative ones", unsigned
 
 
-def _undefined(step: Step) -> Iterator[Excuse]:
+def _undefined(step: Step) -> Iterator[KnownDivergence]:
     """What depends on the order of evaluation, or on values that no road to XLA carries."""
     name, shape = step.instruction.op.name, step.instruction.shape
     arrays = [value for value in step.operands if isinstance(value, np.ndarray)]
@@ -251,7 +251,7 @@ def _undefined(step: Step) -> Iterator[Excuse]:
     yield from order_classes(step)
 
 
-def order_classes(step: Step) -> Iterator[Excuse]:
+def order_classes(step: Step) -> Iterator[KnownDivergence]:
     """What is infinite, 0 or no number in one order of evaluation and not in another."""
     name = step.instruction.op.name
     arrays = [value for value in step.operands if isinstance(value, np.ndarray)]

@@ -1,7 +1,7 @@
-"""Whom the interpreter is compared with: XLA:CPU, or another platform of xlapy.
+"""The implementations that the interpreter is compared with: XLA:CPU, and other platforms of xlapy.
 
-Owns: how a peer is called, what text it is given and what is known of it. A peer runs in a process of its own, so that
-its death is an answer. Must not know: which modules it is given.
+Responsible for calling an implementation, for the text it is given, and for its known divergences. An implementation
+runs in a child process, so that a crash is a result. Does not depend on which modules it is given.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import native_opcodes
-from xlapy.debugging.fuzzing import xla_classes
+from xlapy.debugging.fuzzing import known_divergences
 from xlapy.debugging.fuzzing.worker import Caller
 from xlapy.hlo.module import Module
 from xlapy.opcodes.contraction import SCALED_DOT
@@ -32,25 +32,28 @@ from xlapy.testing.instruction_by_instruction import Step
 Array = np.ndarray[Any, Any]
 Value = Any
 Run = Callable[[str, Sequence[Value]], Value]
-"""`(HLO text, arguments) -> result`; raises `WorkerError` for a refusal and `WorkerDied` for a death."""
+"""`(HLO text, arguments) -> result`; raises `WorkerError` if the program is rejected and `WorkerDied` if the process
+dies.
+"""
 
 XLA = "xla"
 _NEGATIVE_ZERO = re.compile(r"(?<![\w.])-0(?=[,)} ])")
 _FUSION = re.compile(r" fusion\(([^)]*)\), kind=\w+, calls=")
 
 
-def _unexcused(_: Step) -> str | None:
+def _no_known_divergence(_: Step) -> str | None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """Another implementation and what is known of it.
+class Implementation:
+    """An implementation and its known properties.
 
-    without: ops that its reader does not know. text: what it is given for a module's text. adjust: numbers that it
-    mistreats, replaced before they are used. compared: a step and the peer's value, without what must not be compared.
-    excuse: the class of a step on which it is known to differ. rule: a rule of comparison instead of the operation's.
-    draws: ops that run even where they are excused, because those behind them draw from the same state.
+    without: ops that its parser does not know. text: transforms the text of a module for it. adjust: replaces numbers
+    that it mishandles before they are used. compared: removes from a step and its value what must not be compared.
+    known_divergence: returns the class of known divergences of a step, if any. rule: returns a comparison rule that
+    replaces the operation's. draws: ops that run even if they are known to diverge, because later ops draw from the
+    same state.
     """
 
     name: str
@@ -60,8 +63,8 @@ class Peer:
     text: Callable[[str], str] = str
     adjust: Callable[[Array], Array] = lambda array: array
     compared: Callable[[Step, Value], tuple[Step, Value]] = lambda step, value: (step, value)
-    excuse: Callable[[Step], str | None] = _unexcused
-    rule: Callable[[Step], str | None] = _unexcused
+    known_divergence: Callable[[Step], str | None] = _no_known_divergence
+    rule: Callable[[Step], str | None] = _no_known_divergence
     draws: tuple[OpDef, ...] = ()
     flushes_denormals: bool = False
 
@@ -71,31 +74,33 @@ class Peer:
 
 
 def readable(text: str) -> str:
-    """-0 written as -0.0: jaxlib prints the former, and reads it as +0."""
+    """Writes -0 as -0.0, because jaxlib prints -0 but reads it as +0."""
     return _NEGATIVE_ZERO.sub("-0.0", text)
 
 
 def executable(text: str) -> str:
-    """Fusions as calls and (row-major) bitcasts as reshapes: XLA:CPU expects both only behind its own passes."""
+    """Writes fusions as calls and (row-major) bitcasts as reshapes, because XLA:CPU supports both only after its own
+    passes.
+    """
     return _FUSION.sub(r" call(\1), to_apply=", readable(text)).replace(" bitcast(", " reshape(")
 
 
-XLA_CPU = Peer(
+XLA_CPU = Implementation(
     "XLA:CPU",
     "xlapy.testing.xla_cpu:run_hlo",
     {"fast": True, "xla_disable_hlo_passes": "constant_folding"},
-    xla_classes.NEWER_THAN_JAXLIB,
+    known_divergences.NEWER_THAN_JAXLIB,
     executable,
-    xla_classes.without_small_numbers,
-    xla_classes.comparable,
-    xla_classes.excuse,
-    xla_classes.loosened,
+    known_divergences.without_small_numbers,
+    known_divergences.comparable,
+    known_divergences.known_divergence,
+    known_divergences.loosened,
     flushes_denormals=True,
 )
 
 
 def without_denormals(array: Array) -> Array:
-    """Denormal numbers of the types that machines compute in become 0, which cpu takes them for."""
+    """Flushes denormal numbers of the machine's types to 0, as cpu does."""
     if array.dtype.kind == "c":
         part = np.dtype(np.float32 if array.dtype == np.complex64 else np.float64)
         result = np.array(array)
@@ -109,8 +114,8 @@ def without_denormals(array: Array) -> Array:
     return np.where((size < smallest) & (size > 0), np.zeros((), array.dtype), array)
 
 
-def cpu_excuse(step: Step) -> str | None:
-    """Where cpu is known to differ, by the op and the operands that it takes."""
+def cpu_known_divergence(step: Step) -> str | None:
+    """Returns the class of known divergences of cpu for a step, if any."""
     instruction = step.instruction
     if instruction.op is RNG and instruction.attributes_as(RngAttributes).distribution is RandomDistribution.NORMAL:
         return "normal random numbers: NumPy rounds logarithms and cosines otherwise"
@@ -122,16 +127,16 @@ def cpu_excuse(step: Step) -> str | None:
         return "complex angles, quotients of what cancels"
     if instruction.op is POWER and _is_large_power(*step.operands):
         return "complex powers, whose logarithms are rounded before they grow"
-    return next((reason for reason, holds in xla_classes.order_classes(step) if holds), None)
+    return next((reason for reason, holds in known_divergences.order_classes(step) if holds), None)
 
 
 def _scales_to_denormals(scales: Value) -> bool:
-    """Whether scales are so small that they make numbers of f8 denormal in f32, the smallest of which is 2^-9."""
+    """Whether scales make f8 numbers denormal in f32; the smallest f8 number is 2^-9."""
     return bool(np.any(np.abs(np.asarray(scales).astype(np.float64)) < 2.0**-117))
 
 
 def _has_tiny_parts(operand: Value) -> bool:
-    """Whether parts of complex numbers are less than 8 times the smallest normal number, and not 0."""
+    """Whether a part of a complex number is not 0 and less than 8 times the smallest normal number."""
     array = np.asarray(operand)
     if array.dtype.kind != "c":
         return False
@@ -140,7 +145,7 @@ def _has_tiny_parts(operand: Value) -> bool:
 
 
 def _is_large_power(base: Value, exponent: Value) -> bool:
-    """Whether powers of complex numbers turn or grow by far more than logarithms are exact to."""
+    """Whether a complex power rotates or grows by more than the logarithm is accurate to."""
     if np.asarray(base).dtype.kind != "c":
         return False
     with np.errstate(all="ignore"):
@@ -151,14 +156,16 @@ def _is_large_power(base: Value, exponent: Value) -> bool:
 _CPU: Mapping[str, Any] = {
     "without": tuple(op for op in REGISTRY.values() if op not in native_opcodes() and op not in EXPANSIONS),
     "adjust": without_denormals,
-    "excuse": cpu_excuse,
+    "known_divergence": cpu_known_divergence,
     "draws": (RNG,),
     "flushes_denormals": True,
 }
 
 
-def find_peer(name: str) -> Peer:
-    """The peer of a name: `xla`, or that of a platform. `InvalidArgumentError` if there is none, or it is missing."""
+def find_implementation(name: str) -> Implementation:
+    """Returns the implementation of a name: `xla`, or a platform. Raises `InvalidArgumentError` if it is unknown or not
+    installed.
+    """
     if name == XLA:
         if find_spec("jaxlib") is None or find_spec("jax") is None:
             raise InvalidArgumentError(
@@ -167,18 +174,18 @@ def find_peer(name: str) -> Peer:
             )
         return XLA_CPU
     if name not in platform_names():
-        raise InvalidArgumentError(f"no peer {name!r}; there are {', '.join([XLA, *platform_names()])}")
-    peer = Peer(name, f"{__name__}:run_on_platform", {"platform": name})
-    return replace(peer, **_CPU) if name == "cpu" else peer
+        raise InvalidArgumentError(f"no implementation {name!r}; there are {', '.join([XLA, *platform_names()])}")
+    implementation = Implementation(name, f"{__name__}:run_on_platform", {"platform": name})
+    return replace(implementation, **_CPU) if name == "cpu" else implementation
 
 
 def run_on_platform(text: str, arguments: Sequence[Value], platform: str) -> Value:
-    """Runs HLO text on a platform of xlapy; the result in plain arrays, None for tokens."""
+    """Runs HLO text on a platform of xlapy. Returns the result as plain arrays, with None for tokens."""
     return plain(Client(platform).compile(text)(*arguments))
 
 
 def plain(value: Any) -> Value:
-    """A result in plain arrays; tokens are None."""
+    """Returns a result as plain arrays, with None for tokens."""
     if isinstance(value, tuple):
         return tuple(map(plain, value))
     return np.asarray(value) if hasattr(value, "__array__") else None

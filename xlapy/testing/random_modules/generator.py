@@ -1,10 +1,10 @@
-"""A computation in the making: the random choices, shapes and operands that every maker of instructions draws on.
+"""Generates one computation at random: `ModuleGenerator`, which all op generators use.
 
-Owns: `Draft`, the pool of values that later instructions may use, and where fresh values come from (constants, iotas,
-parameters). Must not know: any op but those.
+Responsible for random choices, for the pool of values that later instructions may use, and for new values (constants,
+iotas, parameters). Does not depend on other ops.
 
-A maker is a function `maker(draft) -> None` that adds one instruction, and the operands it lacks, to a draft; it raises
-`Unsuitable` where it finds nothing legal to do.
+An op generator is a function `op generator(generator) -> None` that adds one instruction and the operands it lacks; it
+raises `SkipDraw` if it finds nothing valid to add.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ _COMMON = ("PRED", "S8", "S32", "S32", "S64", "U8", "U32", "F16", "BF16", "F32",
 """Element types that are drawn more often than others."""
 
 
-class Unsuitable(Exception):
-    """A maker finds nothing legal to do with the values there are."""
+class SkipDraw(Exception):
+    """Raised by an op generator that finds nothing valid to add with the available values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a module may contain: element types, and the makers of each family with the family's weight."""
+    """What a module may contain: element types, and the op generators of each family with the family's weight."""
 
     types: tuple[PrimitiveType, ...]
-    makers: Mapping[str, Sequence[Maker]]
+    op_generators: Mapping[str, Sequence[OpGenerator]]
     weights: Mapping[str, float]
 
 
 @dataclass(slots=True)
-class Draft:
+class ModuleGenerator:
     """One computation while it is drawn.
 
     exact: only operations that every implementation computes to the same bits, also when it computes several of them at
-    once (a product and a sum rounded once, say). families: whose makers may be used. scalars: rank 0 only.
+    once (a product and a sum rounded once, say). families: whose op generators may be used. scalars: rank 0 only.
     """
 
     module: Module
@@ -84,7 +84,7 @@ class Draft:
 
     def choice(self, options: Sequence[T]) -> T:
         if not options:
-            raise Unsuitable
+            raise SkipDraw
         return options[int(self.rng.integers(len(options)))]
 
     def some(self, options: Sequence[T], probability: float = 0.5) -> list[T]:
@@ -127,7 +127,7 @@ class Draft:
         """Sizes of an array of at most MOST_ELEMENTS elements."""
         if self.scalars:
             if least_rank:
-                raise Unsuitable
+                raise SkipDraw
             return ()
         while True:
             rank = int(self.rng.choice(len(_RANKS), p=_RANKS))
@@ -188,13 +188,13 @@ class Draft:
             return self.choice(fitting)
         fresh = Shape.array(self.type(types), self.dimensions(least_rank))
         if not test(fresh):
-            raise Unsuitable
+            raise SkipDraw
         return self.fresh(fresh)
 
     def fresh(self, shape: Shape) -> Instruction:
         """A new array: a parameter (of the entry only), a constant, an iota, or one scalar everywhere."""
         if not shape.is_array:
-            raise Unsuitable
+            raise SkipDraw
         how = self.rng.random()
         if how < 0.35 and self.depth == 0:
             return self.parameter(shape)
@@ -236,29 +236,29 @@ class Draft:
 
     def nested(
         self, name: str, parameters: Sequence[Shape], families: Sequence[str] = (), *, scalars: bool = False
-    ) -> Draft:
+    ) -> ModuleGenerator:
         """A new computation of the module with parameters of the given shapes, still without instructions."""
         computation = edit.add_computation(self.module, name)
         chosen = tuple(families) or self.families
-        inner = Draft(self.module, computation, self.rng, self.choices, chosen, True, scalars, self.depth + 1)
+        inner = ModuleGenerator(self.module, computation, self.rng, self.choices, chosen, True, scalars, self.depth + 1)
         for shape in parameters:
             inner.parameter(shape)
         return inner
 
     def grow(self, instructions: int) -> None:
-        """Draws that many makers of the permitted families that find something to do."""
+        """Draws that many op generators of the permitted families that find something to do."""
         weights = np.array([self.choices.weights[family] for family in self.families])
         while instructions:
             family = self.families[int(self.rng.choice(len(weights), p=weights / weights.sum()))]
             before = self.module.computations
             try:
-                self.choice(self.choices.makers[family])(self)
+                self.choice(self.choices.op_generators[family])(self)
                 instructions -= 1
-            except Unsuitable:
+            except SkipDraw:
                 self._remove_computations_since(before)
 
     def _remove_computations_since(self, before: Sequence[Computation]) -> None:
-        """Drops what a maker drew before it gave up, callers first."""
+        """Drops what a op generator drew before it gave up, callers first."""
         left = self.module.computations[len(before) :]
         while left:
             for computation in left:
@@ -273,4 +273,4 @@ class Draft:
         return self.computation
 
 
-Maker = Callable[[Draft], None]
+OpGenerator = Callable[[ModuleGenerator], None]
