@@ -100,7 +100,8 @@ def measured(text: str, seconds: float, runs: dict[str, float], stamp: float = 0
     clocks = compiled.program.counters
     assert clocks is not None
     figures = np.array([
-        [seconds, max(runs.get(getattr(thunk, "op_name", ""), 1) for thunk in clock.thunks), 0.0] for clock in clocks.all
+        [seconds, max(runs.get(getattr(thunk, "op_name", ""), 1) for thunk in clock.thunks), 0.0]
+        for clock in clocks.all
     ])  # fmt: skip
     return Measured(compiled, figures, 1.0, 1.0, stamp, 1)
 

@@ -1,8 +1,9 @@
-"""The classes of instructions on which XLA:CPU (jaxlib 0.10.2) is known to refuse, to be wrong, or to be undefined.
+"""The classes of instructions that XLA:CPU (jaxlib 0.10.2) is known to reject, compute wrongly or leave undefined.
 
-Owns: those classes, each with the reason that a summary shows, and the numbers that XLA:CPU mistreats everywhere. A
-class is an op with a property of its types, attributes or values, never a case; each was measured (in
-`tests/interpreter/test_elementwise_against_xla.py`, the tests of each family, or by fuzzing). Must not know: how XLA is run.
+Responsible for these classes, each with the reason that a summary shows, and for the numbers that XLA:CPU mishandles
+everywhere. A class is an op with a property of its types, attributes or values, never a single case. Each was measured
+(in `tests/interpreter/test_elementwise_against_xla.py`, in the tests of each family, or by fuzzing). Does not depend on
+how XLA runs.
 """
 
 from __future__ import annotations
