@@ -1,7 +1,7 @@
 """What a pass is, and how its options are read from text and written.
 
-Owns: the protocol, the types that options can have, the grammar `name{option=1,other=x},fixpoint(name,name)`.
-Must not know: any particular pass (the names are in `catalogue`), how passes are run (`pipeline`).
+Responsible for the protocol, the types of options, and the grammar `name{option=1,other=x},fixpoint(name,name)`.
+Does not depend on any particular pass (`catalogue.py` has the names) or on how passes are run (`pipeline.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Expansions of batch normalization.
 
-What sums over a feature computes in f64: squares and cubes of f32 elements overflow in f32, differences of sums cancel.
-Must not know: which platform needs them.
+Sums over a feature use f64: squares and cubes of f32 elements overflow in f32, and differences of sums cancel.
 Source: BatchNormTraining, BatchNormInference, BatchNormGrad of the specification.
 """
 

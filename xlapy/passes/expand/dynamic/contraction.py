@@ -1,7 +1,7 @@
 """Contractions and convolutions on dynamic dimensions: of the elements that are there.
 
 What is not there is replaced by zeros on both sides, where it would be summed. Sizes that are paired take the smaller.
-Must not know: precision, accumulation.
+Does not depend on precision or accumulation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Custom calls on dynamic dimensions: XLA's own targets that turn them into static ones and back.
 
-Must not know: other targets, which take no dynamic dimensions.
+Other targets do not take dynamic dimensions.
 """
 
 from __future__ import annotations

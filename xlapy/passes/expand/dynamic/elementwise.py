@@ -1,6 +1,6 @@
 """Elementwise ops on dynamic dimensions: padding meets padding, so they run on the arrays of the bounds.
 
-Must not know: what the ops compute.
+Does not depend on what the operations compute.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What is not there is replaced by the neutral element of the computation. A computation without a known one is given a
 flag beside each value, and takes only values whose flag is set.
-Must not know: what the computations mean.
+Does not depend on what the computations compute.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sorting on dynamic dimensions: of the elements that are there, before all others.
 
-Must not know: how elements are ordered.
+Does not depend on how elements are ordered.
 """
 
 from __future__ import annotations
