@@ -93,8 +93,10 @@ def _custom_call(context: LoweringContext, instruction: Instruction) -> None:
 
 
 def _operand_slices(context: LoweringContext, instruction: Instruction) -> dict[ShapeIndex, BufferSlice]:
-    """Returns the slices of the operands' arrays in the layouts that the target expects. Indices start with the
-    operand's number."""
+    """Returns the slices of the operands' arrays in the layouts that the target expects.
+
+    Indices start with the number of the operand.
+    """
     whole = operand_layout_shapes(instruction)
     found: dict[ShapeIndex, BufferSlice] = {}
     for number, operand in enumerate(instruction.operands):
@@ -122,11 +124,8 @@ def _overwritable_operand(
     operand = instruction.operands[number]
     leaf = operand.shape.subshape(path)
     slice_ = _to_layout(context, instruction, context.slice_of(operand, tuple(path)), leaf, layout)
-    return (
-        slice_
-        if _major_to_minor(slice_.shape) is not None
-        else context.reuse_or_copy(instruction, operand, tuple(path))
-    )
+    is_copy = _major_to_minor(slice_.shape) is not None
+    return slice_ if is_copy else context.reuse_or_copy(instruction, operand, tuple(path))
 
 
 # -- layouts
