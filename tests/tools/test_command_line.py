@@ -24,12 +24,25 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]):
     assert invoke(["--help"]) == 0
     output = capsys.readouterr().out
     assert all(f"\n  {name} " in output for name in COMMANDS)
+    assert max(map(len, output.splitlines())) <= 80
+    assert "..." not in output.partition("Commands:")[2]
+
+
+def test_help_loads_no_command():
+    call = "from xlapy.tools.command_line import invoke; invoke(['--help'])"
+    code = f"import sys; {call}; print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert "xlapy.tools.command_line" in loaded
+    assert not [name for name in COMMANDS if f"xlapy.tools.{name}" in loaded]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], name: str):
     assert invoke([name, "-h"]) == 0
-    assert f"Usage: xlapy {name} [OPTIONS]" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert f"Usage: xlapy {name} [OPTIONS]" in output
+    assert [line for line in output.splitlines() if len(line) > 80] == []
     assert cli.get_command(None, name) is not None  # type: ignore[arg-type]
 
 
