@@ -1,6 +1,6 @@
-"""What tests of bisecting load: a pass that is wrong in one of several ways, in cpu's pipeline too, and wrong code.
+"""Faults that the tests of bisecting load: a pass that is wrong in one of several ways, and wrong code generation.
 
-The name of a file that loads this says how cpu is broken: `broken_pipeline.py`, `broken_code.py`, `deadly_code.py` or
+The name of a copy of this file selects how cpu is broken: `broken_pipeline.py`, `broken_code.py`, `deadly_code.py` or
 `refused_code.py`.
 """
 
@@ -26,7 +26,7 @@ from xlapy.passes import register_pass
 @register_pass
 @dataclass(frozen=True)
 class Tinker:
-    """Does something to the first subtraction, or nothing."""
+    """Changes the first subtraction in one of several ways, or does nothing."""
 
     name: ClassVar[str] = "tinker"
     how: str = "nothing"
@@ -56,20 +56,20 @@ class Tinker:
 
 
 def break_pipeline() -> None:
-    """The second run of `tinker` among cpu's simplifications does harm: the first finds no subtraction."""
+    """Adds `tinker` to cpu's simplifications. Its second run changes the result; the first finds no subtraction."""
     right = compiler.simplifications
     compiler.simplifications = lambda: [Tinker(how="change"), *right()]
 
 
 def break_code() -> None:
-    """Code of subtractions adds."""
+    """Generates the code of an addition for subtractions."""
     rules = elementwise.FLOATS
     assert isinstance(rules, dict)
     rules[opcodes.SUBTRACT] = rules[opcodes.ADD]
 
 
 def refuse_code() -> None:
-    """Behind all passes of cpu comes one that copies the first argument in a way that has no code there."""
+    """Adds a last pass to cpu that copies the first argument by an asynchronous copy, which has no code then."""
 
     @dataclass(frozen=True)
     class Defer:
@@ -90,7 +90,7 @@ def refuse_code() -> None:
 
 
 def break_process() -> None:
-    """Making code of subtractions ends the process."""
+    """Ends the process when the code of a subtraction is generated."""
 
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGABRT)

@@ -1,4 +1,4 @@
-"""A function for a worker that kills its process when it is asked to."""
+"""A worker function that aborts its process if one of the texts is "kill"."""
 
 from __future__ import annotations
 

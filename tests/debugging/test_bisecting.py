@@ -1,4 +1,4 @@
-"""Bisecting finds the run of a pass, or the kernel, that makes a program wrong, whatever it does to the process."""
+"""Bisecting finds the pass run or the kernel that makes a program wrong, even if it ends or hangs the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.cpu.compiler import passes
-from xlapy.debugging.bisecting import Finding, Kind, Settings, bisect
+from xlapy.debugging.bisecting import BisectResult, BisectSettings, FaultKind, bisect
 from xlapy.passes import Fixpoint
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.text import parse_hlo
@@ -60,7 +60,7 @@ ENTRY main {
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> Any:
-    """A copy of the faults under a name, which says which of them are there."""
+    """Returns a function that copies `faults.py` under a name, which selects the fault."""
 
     def load(name: str = "faults.py") -> tuple[str, ...]:
         return (str(shutil.copyfile(FAULTS, tmp_path / name)),)
@@ -68,17 +68,19 @@ def loaded(tmp_path: Path) -> Any:
     return load
 
 
-def found(text: str = TEXT, **settings: Any) -> Finding:
+def run_bisect(text: str = TEXT, **settings: Any) -> BisectResult:
     module = parse_hlo(text, verify=True)
     arguments = random_arguments(module.entry_computation.program_shape.parameters, seed=0)
-    return bisect(module, [arguments] * module.config.replica_count, Settings(**settings))
+    return bisect(module, [arguments] * module.config.replica_count, BisectSettings(**settings))
 
 
 def test_a_pass_that_changes_the_result_in_a_later_run(loaded):
-    finding = found(loads=loaded(), passes="dce,fixpoint(cse,tinker{how=change},simplify)", reducing=30.0)
-    assert finding.fault is not None and finding.fault.kind is Kind.CHANGES
+    finding = run_bisect(loads=loaded(), passes="dce,fixpoint(cse,tinker{how=change},simplify)", reduce_seconds=30.0)
+    assert finding.fault is not None and finding.fault.kind is FaultKind.CHANGES
     assert finding.fault.message.startswith("result[0]: float32[4]: 4 of 4 elements break the rule 'program'")
-    assert str(finding.place) == ("pass run 2: tinker{how=change} at place 1.1 (its 1st run, round 1 of its group)")
+    assert str(finding.position) == (
+        "pass run 2: tinker{how=change} at position 1.1 (its 1st run, iteration 1 of its group)"
+    )
     assert "subtract(" in finding.before and "subtract(" not in (finding.after or "")
     assert finding.reduced is not None and finding.kernel is None and finding.notes == []
     reduced = parse_hlo(finding.reduced.text)
@@ -89,75 +91,85 @@ def test_a_pass_that_changes_the_result_in_a_later_run(loaded):
 @pytest.mark.parametrize(
     ("how", "kind", "message"),
     [
-        ("raise", Kind.RAISES, "InvalidArgumentError: no subtractions, please"),
-        ("die", Kind.DIES, "died by SIGSEGV: it said nothing"),
-        ("hang", Kind.HANGS, "no answer within 2 seconds"),
-        ("break", Kind.BREAKS, "main: d (subtract): subtract of (f32[4], f32[4]) has shape f32[4], declared f32[3]"),
+        ("raise", FaultKind.RAISES, "InvalidArgumentError: no subtractions, please"),
+        ("die", FaultKind.DIES, "died by SIGSEGV: it said nothing"),
+        ("hang", FaultKind.HANGS, "no answer within 2 seconds"),
+        (
+            "break",
+            FaultKind.BREAKS,
+            "main: d (subtract): subtract of (f32[4], f32[4]) has shape f32[4], declared f32[3]",
+        ),
     ],
 )
-def test_a_pass_that_does_not_get_through(loaded, how, kind, message):
-    finding = found(loads=loaded(), passes=f"cse,tinker{{how={how}}},simplify", seconds=2.0, reducing=0.0)
+def test_a_pass_that_raises_dies_hangs_or_leaves_an_invalid_module(loaded, how, kind, message):
+    finding = run_bisect(
+        loads=loaded(), passes=f"cse,tinker{{how={how}}},simplify", timeout_seconds=2.0, reduce_seconds=0.0
+    )
     assert finding.fault is not None
     assert (finding.fault.kind, finding.fault.message) == (kind, message)
-    assert finding.place is not None and (finding.place.place, finding.runs) == ("1", 2)
+    assert finding.position is not None and (finding.position.position, finding.pass_runs) == ("1", 2)
     assert (finding.after is not None) == (how == "break")
 
 
 @pytest.mark.slow
 def test_nothing_is_wrong():
-    finding = found(IN_A_LOOP)
-    assert finding.fault is None and finding.place is None and finding.notes == []
-    assert finding.runs > 20 and finding.changes > 0
+    finding = run_bisect(IN_A_LOOP)
+    assert finding.fault is None and finding.position is None and finding.notes == []
+    assert finding.pass_runs > 20 and finding.changing_runs > 0
 
 
 @pytest.mark.slow
-def test_a_pass_that_lies(loaded):
-    finding = found(loads=loaded(), passes="simplify,tinker{how=lie}", reducing=0.0)
-    assert finding.fault is not None and finding.fault.kind is Kind.CHANGES
+def test_a_pass_that_reports_no_change_but_makes_one(loaded):
+    finding = run_bisect(loads=loaded(), passes="simplify,tinker{how=lie}", reduce_seconds=0.0)
+    assert finding.fault is not None and finding.fault.kind is FaultKind.CHANGES
     assert finding.notes == [
-        "pass run 1: tinker{how=lie} at place 1 (its 1st run) changes the module and reports that it does not"
+        "pass run 1: tinker{how=lie} at position 1 (its 1st run) changes the module but reports no change"
     ]
 
 
-def test_the_pipeline_of_cpu(loaded):
-    finding = found(loads=loaded("broken_pipeline.py"), reducing=0.0)
-    assert finding.fault is not None and finding.fault.kind is Kind.CHANGES
+def test_a_wrong_pass_in_the_pipeline_of_cpu(loaded):
+    finding = run_bisect(loads=loaded("broken_pipeline.py"), reduce_seconds=0.0)
+    assert finding.fault is not None and finding.fault.kind is FaultKind.CHANGES
     group = next(number for number, pass_ in enumerate(passes()) if isinstance(pass_, Fixpoint))
-    assert finding.place is not None
-    assert (finding.place.name, finding.place.place) == ("tinker{how=change}", f"{group}.0")
+    assert finding.position is not None
+    assert (finding.position.name, finding.position.position) == ("tinker{how=change}", f"{group}.0")
 
 
-def test_wrong_code_in_a_fusion_of_a_loop(loaded):
-    finding = found(IN_A_LOOP, loads=loaded("broken_code.py"))
-    assert finding.fault is not None and finding.fault.kind is Kind.CHANGES and finding.place is None
+def test_wrong_code_of_a_fusion_in_a_loop(loaded):
+    finding = run_bisect(IN_A_LOOP, loads=loaded("broken_code.py"))
+    assert finding.fault is not None and finding.fault.kind is FaultKind.CHANGES and finding.position is None
     kernel = finding.kernel
-    assert kernel is not None and kernel.alone
-    assert " fusion(" in kernel.instruction and kernel.inside.startswith("d.") and " subtract(" in kernel.inside
+    assert kernel is not None and kernel.compiled_alone
+    assert (
+        " fusion(" in kernel.instruction
+        and kernel.fused_instruction.startswith("d.")
+        and " subtract(" in kernel.fused_instruction
+    )
     assert kernel.computation.startswith("body") and len(kernel.arguments) == 1
     assert [i.op.name for i in parse_hlo(kernel.text).entry_computation] == ["parameter", "fusion", "tuple"]
 
 
 @pytest.mark.slow
-def test_making_code_ends_the_process(loaded):
-    finding = found(loads=loaded("deadly_code.py"))
+def test_code_generation_ends_the_process(loaded):
+    finding = run_bisect(loads=loaded("deadly_code.py"))
     assert finding.fault is not None and finding.fault.message.startswith("died by SIGABRT")
-    assert finding.fault.kind is Kind.DIES and finding.kernel is not None
-    assert " subtract(" in finding.kernel.inside
+    assert finding.fault.kind is FaultKind.DIES and finding.kernel is not None
+    assert " subtract(" in finding.kernel.fused_instruction
 
 
 @pytest.mark.slow
-def test_a_pass_that_makes_what_has_no_code(loaded):
-    finding = found(loads=loaded("refused_code.py"))
-    assert finding.fault is not None and finding.fault.kind is Kind.REFUSED and finding.place is None
+def test_a_pass_that_creates_an_instruction_without_code(loaded):
+    finding = run_bisect(loads=loaded("refused_code.py"))
+    assert finding.fault is not None and finding.fault.kind is FaultKind.REFUSED and finding.position is None
     assert finding.fault.message == "UnsupportedError: later (copy-start) runs on cpu only together with its other half"
     (note,) = finding.notes
-    assert note.startswith("later is made by pass run ") and ": defer at place " in note
+    assert note.startswith("later is made by pass run ") and ": defer at position " in note
 
 
 @pytest.mark.slow
-def test_programs_of_several_devices_and_of_dynamic_dimensions(loaded):
+def test_programs_for_several_devices_and_with_dynamic_dimensions(loaded):
     devices = TEXT.replace("HloModule m", "HloModule m, replica_count=2")
-    assert found(devices, reducing=0.0).fault is None
+    assert run_bisect(devices, reduce_seconds=0.0).fault is None
     dynamic = """
     HloModule m
     ENTRY main {
@@ -166,14 +178,14 @@ def test_programs_of_several_devices_and_of_dynamic_dimensions(loaded):
       ROOT d = f32[<=8] subtract(x, y)
     }
     """
-    assert found(dynamic).fault is None
-    finding = found(dynamic, loads=loaded("broken_pipeline.py"), reducing=0.0)
-    assert finding.place is not None and finding.place.name == "tinker{how=change}"
+    assert run_bisect(dynamic).fault is None
+    finding = run_bisect(dynamic, loads=loaded("broken_pipeline.py"), reduce_seconds=0.0)
+    assert finding.position is not None and finding.position.name == "tinker{how=change}"
 
 
 @pytest.mark.slow
-def test_rounding_that_a_program_amplifies_is_no_fault():
-    """Near the pole of 1 / sin(x), the last bit of x decides."""
+def test_amplified_rounding_is_not_a_fault():
+    """Near a pole of 1 / sin(x), the last bit of x changes the result beyond any tolerance."""
     text = """
     HloModule m
     ENTRY main {
@@ -187,30 +199,30 @@ def test_rounding_that_a_program_amplifies_is_no_fault():
       ROOT r = f32[512] divide(b, c)
     }
     """
-    finding = found(text)
+    finding = run_bisect(text)
     assert finding.fault is None
     assert all("amplifies rounding" in note for note in finding.notes)
 
 
-def test_what_cannot_be_bisected():
+def test_programs_that_exchange_data_with_the_host_are_refused():
     infeed = "HloModule m\nENTRY e { t = token[] after-all()  ROOT i = (f32[2], token[]) infeed(t) }"
     with pytest.raises(UnsupportedError, match=r"i \(infeed\) exchanges data with the host"):
-        found(infeed)
+        run_bisect(infeed)
 
 
 @pytest.mark.slow
-def test_what_has_no_result_to_compare_with():
+def test_programs_without_a_result_to_compare_with_are_refused():
     forever = IN_A_LOOP.replace("compare(i, n), direction=LT", "constant(true)")
     with pytest.raises(ExecutionError, match="the interpreter gives no result to compare with: no answer within 2 sec"):
-        found(forever, seconds=2.0)
-    with pytest.raises(ExecutionError, match="the pipeline has no pass at place 9; there are 0 remove-dead"):
-        found(passes="dce", only="9")
+        run_bisect(forever, timeout_seconds=2.0)
+    with pytest.raises(ExecutionError, match="the pipeline has no pass at position 9; there are 0 remove-dead"):
+        run_bisect(passes="dce", only_position="9")
 
 
 @pytest.mark.slow
 def test_against_xla():
     pytest.importorskip("jaxlib")
-    assert found(against="xla").fault is None
+    assert run_bisect(against="xla").fault is None
     drawn = """
     HloModule m
     ENTRY e {
@@ -219,5 +231,5 @@ def test_against_xla():
       ROOT r = f32[64] rng(a, b), distribution=rng_uniform
     }
     """
-    finding = found(drawn, against="xla")
-    assert not finding.agrees_before_passes and finding.fault is not None and finding.runs == 0
+    finding = run_bisect(drawn, against="xla")
+    assert not finding.agrees_before_passes and finding.fault is not None and finding.pass_runs == 0

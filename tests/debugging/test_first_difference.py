@@ -1,4 +1,4 @@
-"""Where a platform leaves the interpreter: alone, only together with others, or nowhere."""
+"""The first instruction whose value differs between a platform and the interpreter is found."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ENTRY main {
 }
 """
 X = np.array([1, 2, 3], np.float32)
-Run = Callable[[Any, Any], Any]
+RunProgram = Callable[[Any, Any], Any]
 
 
-def compared(run: Run) -> Comparison:
+def compared(run: RunProgram) -> Comparison:
     return compare_with_interpreter(parse_hlo(TEXT), [X], run, Implementation("other", "none"))
 
 
@@ -40,20 +40,26 @@ def text_of(program: Any) -> str:
     return program if isinstance(program, str) else program.to_text()
 
 
-def test_nowhere():
+def test_no_difference():
     found = compared(interpreted)
     assert found.agrees
-    assert (found.whole, found.difference, found.agreeing, found.excused, found.refused) == ("", None, 4, (), ())
+    assert (
+        found.result_difference,
+        found.difference,
+        found.agreeing_count,
+        found.known_divergences,
+        found.refused,
+    ) == ("", None, 4, (), ())
 
 
-def test_an_instruction_that_is_wrong_by_itself():
+def test_an_instruction_that_is_wrong_alone():
     def wrong(program: Any, arguments: Any) -> Any:
         return interpreted(text_of(program).replace("subtract(", "add("), arguments)
 
     found = compared(wrong)
-    assert found.whole.startswith("result[0]: float32[3]: 3 of 3 elements break")
+    assert found.result_difference.startswith("result[0]: float32[3]: 3 of 3 elements break")
     assert found.difference is not None
-    assert found.difference.alone
+    assert found.difference.compiled_alone
     assert found.difference.step.instruction.name == "d"
     assert np.allclose(found.difference.actual, np.exp(-X) + X)
     assert np.allclose(found.difference.step.value, np.exp(-X) - X)
@@ -61,8 +67,8 @@ def test_an_instruction_that_is_wrong_by_itself():
     assert "break the rule 'exact'" in found.difference.message
 
 
-def test_what_is_wrong_only_together():
-    """Wrong wherever the exponential of a negation is in the program: of the flat module it has no part."""
+def test_a_fault_of_several_instructions_together():
+    """The platform is wrong if the exponential of a negation is in the program, which no flat module contains."""
 
     def wrong(program: Any, arguments: Any) -> Any:
         together = "exponential(f32[3]{0} %n)" in text_of(program) or "exponential(%n)" in text_of(program)
@@ -70,28 +76,28 @@ def test_what_is_wrong_only_together():
         return interpreted(text_of(program).replace("exponential(", "tanh(") if together else program, arguments)
 
     found = compared(wrong)
-    assert found.whole
+    assert found.result_difference
     assert found.difference is not None
-    assert not found.difference.alone
+    assert not found.difference.compiled_alone
     assert found.difference.step.instruction.name == "e"
     assert np.allclose(found.difference.actual, np.tanh(-X))
 
 
-def test_instructions_that_are_refused_are_told():
-    def choosy(program: Any, arguments: Any) -> Any:
+def test_refused_instructions_are_reported():
+    def refuses_exponential(program: Any, arguments: Any) -> Any:
         if "exponential" in text_of(program) and isinstance(program, str):
-            raise UnsupportedError("no exponentials here")
+            raise UnsupportedError("exponential is not supported")
         return interpreted(program, arguments)
 
-    found = compared(choosy)
+    found = compared(refuses_exponential)
     assert found.agrees
-    assert found.refused == ("e: no exponentials here",)
-    assert found.agreeing == 3
+    assert found.refused == ("e: exponential is not supported",)
+    assert found.agreeing_count == 3
 
 
-def test_what_is_refused_as_a_whole_is_an_error():
-    def never(program: Any, arguments: Any) -> Any:
+def test_a_refused_program_is_an_error():
+    def refuses_all(program: Any, arguments: Any) -> Any:
         raise UnsupportedError("not here")
 
     with pytest.raises(UnsupportedError, match="not here"):
-        compared(never)
+        compared(refuses_all)

@@ -1,4 +1,4 @@
-"""`xlapy bisect`: the report, the folder, and the exit code; what it finds is tested in tests/testing."""
+"""`xlapy bisect`: the report, the folder, and the exit code. tests/debugging tests the bisection itself."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def test_a_pass_is_found_and_shown_again(program: Path, capsys: pytest.CaptureFi
     assert invoke([*words, "--reduce", "20"]) == 1
     report = capsys.readouterr().out
     assert report.startswith(
-        "pass run 1: tinker{how=change} at place 1 (its 1st run)\n"
+        "pass run 1: tinker{how=change} at position 1 (its 1st run)\n"
         "  changes the result\n"
         "    result[0]: float32[4]: 4 of 4 elements break the rule 'program'"
     )
     assert (
-        "the first instruction whose value is another:\n"
+        "the first instruction whose value differs:\n"
         "  - t = (f32[4], f32[4]) tuple(d, e) in main\n"
         "  + t = (f32[4], f32[4]) tuple(sum, e) in main\n"
         "    operand 0: d (subtract) -> sum (add)\n"
@@ -44,7 +44,7 @@ def test_a_pass_is_found_and_shown_again(program: Path, capsys: pytest.CaptureFi
     assert report.endswith("written to xlapy-bisect-m: xlapy-bisect-m/run.sh shows it again\n")
     again = subprocess.run([folder / "run.sh"], env=environment(), capture_output=True, text=True, check=False)
     assert again.returncode == 1
-    assert again.stdout.startswith("pass run 0: tinker{how=change} at place 1 (its 1st run)\n  changes the result\n")
+    assert again.stdout.startswith("pass run 0: tinker{how=change} at position 1 (its 1st run)\n  changes the result\n")
 
 
 def test_nothing_is_wrong(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +65,7 @@ def test_the_code_of_a_kernel(program: Path, capsys: pytest.CaptureFixture[str])
     broken.write_bytes(FAULTS.read_bytes())
     assert invoke(["bisect", str(program), "--load", str(broken), "-o", "found"]) == 1
     report = capsys.readouterr().out
-    assert report.startswith("no pass is to blame (")
-    assert "the first instruction whose code is wrong, compiled by itself:\n  d.fusion: " in report
+    assert report.startswith("no pass is faulty (")
+    assert "the first instruction whose code is wrong, compiled alone:\n  d.fusion: " in report
     again = subprocess.run(["found/run.sh"], env=environment(), capture_output=True, text=True, check=False)
     assert again.returncode == 1 and "the fault is in code generation" in again.stdout

@@ -265,7 +265,7 @@ class TestCompare:
         assert invoke(arguments) == 1
         out = capsys.readouterr().out
         assert out.startswith("the results differ: result: float32[4, 10]: 40 of 40 elements break the rule 'program'")
-        assert "the first instruction that differs, computed by itself:\n  quotient = f32[4,10] divide(e, t)\n" in out
+        assert "the first instruction that differs, compiled alone:\n  quotient = f32[4,10] divide(e, t)\n" in out
         assert "break the rule 'exact': within 0 ULP" in out
         for value in ("  operand 0 (e): [[", "  operand 1 (t): [[", "  cpu: [[", "  interpreter: [["):
             assert value in out

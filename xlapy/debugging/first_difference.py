@@ -1,10 +1,10 @@
-"""Where a platform leaves the interpreter: the first instruction of a program whose value differs.
+"""Finds the first instruction of a program whose value on a platform differs from the interpreter's.
 
-First every instruction of the entry is computed alone, on the operands that the interpreter has for it. What is wrong
-only together with others (a fusion, memory used again) does not show there: then the program is cut off behind one
-instruction after the other, until what is left differs.
+Each instruction of the entry is first compiled alone and run on the interpreter's operands. Some faults, such as those
+of a fusion or of a buffer reused too early, do not appear this way; then the program is truncated after one instruction
+after the other, until its result differs.
 
-Owns: this search. Must not know: what the platform does, how differences are shown.
+Responsible for this search. Does not depend on the platform or on how differences are displayed.
 """
 
 from __future__ import annotations
@@ -24,70 +24,71 @@ from xlapy.testing.comparison import assert_close
 from xlapy.testing.instruction_by_instruction import Step, describe, steps_of
 
 Value = Any
-Run = Callable[[Module | str, Sequence[Value]], Value]
-"""A program, or its text, on the platform: the result in plain arrays."""
+RunProgram = Callable[[Module | str, Sequence[Value]], Value]
+"""Runs a program, given as a module or as text, on the platform and returns its result as plain arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An instruction, the operands and the value that the interpreter has, the platform's value, and what differs."""
+    """An instruction with the interpreter's operands and value, the value of the platform, and how the two differ."""
 
     step: Step
     actual: Value
     message: str
-    alone: bool
-    """Whether it differs when it is computed by itself."""
+    compiled_alone: bool
+    """Whether the instruction differs if it is compiled alone, not only after those before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of a program. whole: how its results differ, "" if they do not."""
+    """The result of comparing a program. result_difference: how its results differ, "" if they do not."""
 
-    whole: str
+    result_difference: str
     difference: Difference | None
-    agreeing: int
-    excused: tuple[str, ...]
-    """Instructions that are not compared, and why."""
+    agreeing_count: int
+    known_divergences: tuple[str, ...]
+    """Instructions that are not compared because of a known divergence, with the reason."""
     refused: tuple[str, ...]
-    """Instructions that the platform does not run by themselves, and why."""
+    """Instructions that the platform refuses to compile alone, with the reason."""
 
     @property
     def agrees(self) -> bool:
-        return not self.whole and self.difference is None
+        return not self.result_difference and self.difference is None
 
 
 def compare_with_interpreter(
-    module: Module, arguments: Sequence[Value], run: Run, implementation: Implementation
+    module: Module, arguments: Sequence[Value], run: RunProgram, implementation: Implementation
 ) -> Comparison:
-    """Compares a program on one device; `implementation` says what is known of the platform that `run` runs it on.
+    """Compares a program on one device.
 
-    Raises what the platform and the interpreter raise for the whole program.
+    `run` runs programs on the platform; `implementation` describes its known properties. Raises the errors that the
+    platform or the interpreter raises for the whole program.
     """
     steps = steps_of(module, arguments, implementation.adjust)
     actual = run(module, arguments)
-    whole = _difference_of_results(module, steps, arguments, actual, implementation)
-    outcomes = _in_order(compare(module, arguments, implementation, _Here(run)), steps)
+    result_difference = _difference_of_results(module, steps, arguments, actual, implementation)
+    outcomes = _in_program_order(compare(module, arguments, implementation, _InProcessCaller(run)), steps)
     bad = next((o for o in outcomes if o.verdict is Verdict.DIFFERS), None)
-    difference = None if bad is None else Difference(bad.step, bad.theirs, bad.reason, alone=True)
-    if difference is None and whole:
-        difference = _first_prefix(module, steps, arguments, run, implementation)
+    difference = None if bad is None else Difference(bad.step, bad.theirs, bad.reason, compiled_alone=True)
+    if difference is None and result_difference:
+        difference = _find_differing_prefix(module, steps, arguments, run, implementation)
     return Comparison(
-        whole,
+        result_difference,
         difference,
         sum(o.verdict is Verdict.AGREES for o in outcomes),
-        tuple(_told(o) for o in outcomes if o.verdict is Verdict.KNOWN_DIVERGENCE),
-        tuple(_told(o) for o in outcomes if o.verdict in (Verdict.REFUSED, Verdict.FAILED)),
+        tuple(_describe_outcome(o) for o in outcomes if o.verdict is Verdict.KNOWN_DIVERGENCE),
+        tuple(_describe_outcome(o) for o in outcomes if o.verdict in (Verdict.REFUSED, Verdict.FAILED)),
     )
 
 
-def _told(outcome: Outcome) -> str:
+def _describe_outcome(outcome: Outcome) -> str:
     return f"{outcome.step.instruction.name}: {outcome.reason}"
 
 
-class _Here:
-    """What `compare` calls instead of another process."""
+class _InProcessCaller:
+    """A `Caller` that runs programs in this process. Takes the place of a worker in `compare`."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunProgram) -> None:
         self._run = run
 
     def call(self, *arguments: Any, **_: Any) -> Value:
@@ -98,18 +99,18 @@ class _Here:
             raise WorkerError(str(error)) from error
 
 
-def _in_order(outcomes: Sequence[Outcome], steps: Sequence[Step]) -> list[Outcome]:
-    place = {step.instruction: number for number, step in enumerate(steps)}
-    return sorted(outcomes, key=lambda outcome: place[outcome.step.instruction])
+def _in_program_order(outcomes: Sequence[Outcome], steps: Sequence[Step]) -> list[Outcome]:
+    positions = {step.instruction: number for number, step in enumerate(steps)}
+    return sorted(outcomes, key=lambda outcome: positions[outcome.step.instruction])
 
 
 def _difference_of_results(
     module: Module, steps: Sequence[Step], arguments: Sequence[Value], actual: Value, implementation: Implementation
 ) -> str:
-    """By the rule of whole programs; "" where there is none."""
+    """Describes how the results differ, with the tolerance for whole programs; "" if they do not."""
     root = module.entry_computation.root_instruction
     expected = next((step.value for step in steps if step.instruction is root), None)
-    if expected is None:  # a parameter
+    if expected is None:  # the root is a parameter
         expected = arguments[root.parameter_number]
     return _difference(actual, expected, implementation, "result")
 
@@ -124,22 +125,24 @@ def _difference(actual: Value, expected: Value, implementation: Implementation, 
     return ""
 
 
-def _first_prefix(
-    module: Module, steps: Sequence[Step], arguments: Sequence[Value], run: Run, implementation: Implementation
+def _find_differing_prefix(
+    module: Module, steps: Sequence[Step], arguments: Sequence[Value], run: RunProgram, implementation: Implementation
 ) -> Difference | None:
-    """The first instruction behind which the program, cut off there, differs; None if only the whole does."""
+    """Returns the first instruction for which the program truncated after it gives another result; None if there is
+    none.
+    """
     for step in steps:
         if step.instruction.op is CONSTANT:
             continue
-        actual = run(cut_behind(module, step), arguments)
+        actual = run(truncate_after(module, step), arguments)
         message = _difference(actual, step.value, implementation, describe(step.instruction))
         if message:
-            return Difference(step, actual, message, alone=False)
+            return Difference(step, actual, message, compiled_alone=False)
     return None
 
 
-def cut_behind(module: Module, step: Step) -> Module:
-    """The program with the value of an instruction as its result, what came behind it gone."""
+def truncate_after(module: Module, step: Step) -> Module:
+    """Returns a copy of a program truncated after an instruction of its entry, whose value becomes the result."""
     position = module.entry_computation.instructions.index(step.instruction)
     copy = edit.clone_module(module)
     entry = copy.entry_computation

@@ -1,6 +1,6 @@
-"""Bisecting: which pass of a compiler makes a program wrong, or which of its kernels does; `bisect` is the way in."""
+"""Finds the pass or the kernel that makes the result of a program wrong. The entry point is `bisect`."""
 
-from xlapy.debugging.bisecting.outcome import Fault, Kind, Place
-from xlapy.debugging.bisecting.search import Finding, Settings, bisect
+from xlapy.debugging.bisecting.search import BisectResult, BisectSettings, bisect
+from xlapy.debugging.bisecting.session import FaultKind, PassPosition, ProgramFault
 
-__all__ = ["Fault", "Finding", "Kind", "Place", "Settings", "bisect"]
+__all__ = ["ProgramFault", "BisectResult", "FaultKind", "PassPosition", "BisectSettings", "bisect"]

@@ -1,10 +1,11 @@
-"""The search for what makes a program wrong: a run of a pass, or the code generated behind all passes.
+"""Searches for what makes a program wrong: a run of a pass, or the code generated after all passes.
 
-The passes run once, and every module they make is kept as text. The interpreter says what each of these computes; by
-halving, a module is found that is right while the next one is wrong. If the last module is right, what is left is code
-generation.
+The passes run once, and the text of every module that they produce is kept. The interpreter runs these modules; a
+binary search finds two consecutive ones of which the first is right and the second is wrong. If the last module is
+right, code generation is checked.
 
-Owns: the order of the questions. Must not know: how a pass is narrowed down (`narrowing`), nor a kernel (`generation`).
+Responsible for the order of the search. Does not depend on how a program is reduced (`pass_reduction`) or how a wrong
+kernel is found (`kernels`).
 """
 
 from __future__ import annotations
@@ -15,252 +16,290 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
-from xlapy.debugging.bisecting.generation import KernelFault, find_kernel
-from xlapy.debugging.bisecting.narrowing import Reduced, reduce_for_pass
-from xlapy.debugging.bisecting.outcome import Fault, Kind, Laboratory, Place, Run, Way, difference
+from xlapy.debugging.bisecting.kernels import KernelFault, find_kernel
+from xlapy.debugging.bisecting.pass_reduction import ReducedProgram, reduce_program_for_pass
+from xlapy.debugging.bisecting.session import (
+    BisectSession,
+    FaultKind,
+    PassPosition,
+    PassRun,
+    PassTrace,
+    ProgramFault,
+    find_result_fault,
+)
 from xlapy.hlo.module import Module
 from xlapy.opcodes.transfer import ChannelAttributes
 from xlapy.runtime.engine.arguments import check_arguments
 from xlapy.text import parse_hlo
 
 Value = Any
-Say = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
-_HOST = frozenset({opcodes.INFEED, opcodes.OUTFEED})
-_TRANSFERS = frozenset({opcodes.SEND, opcodes.SEND_DONE, opcodes.RECV, opcodes.RECV_DONE})
+_HOST_QUEUE_OPCODES = frozenset({opcodes.INFEED, opcodes.OUTFEED})
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What is bisected, and how.
+class BisectSettings:
+    """What is checked, and how.
 
-    passes: those of a text as `parse_passes` reads it, "" for none; None for those of cpu and its code generation.
-    only: the place of the one pass of them that runs. optimized: the program has cpu's passes behind it: nothing runs
-    but code generation. against: whose result is right, `interpreter` or `xla`. loads: files or modules of Python to
-    load first. seconds: that a pass or a run of the program may take. reducing: seconds for a smaller program.
+    passes: the passes to check as text, as `parse_passes` reads it, "" for none; None checks the passes of cpu and code
+    generation. only_position: the position of the only pass that runs. optimized: the program is optimized already, so
+    only code generation is checked. against: the reference, `interpreter` or `xla`. loads: Python files or modules to
+    load first. timeout_seconds: the maximum time of a pass or a run of the program. reduce_seconds: the maximum time
+    for reducing the program.
     """
 
     passes: str | None = None
-    only: str | None = None
+    only_position: str | None = None
     optimized: bool = False
     against: str = "interpreter"
     loads: tuple[str, ...] = ()
-    seconds: float = 60.0
-    reducing: float = 60.0
+    timeout_seconds: float = 60.0
+    reduce_seconds: float = 60.0
 
     @property
-    def generates(self) -> bool:
-        """Whether the program is to become machine code."""
-        return self.optimized or (self.passes is None and self.only is None)
+    def generates_code(self) -> bool:
+        """Whether code generation is checked."""
+        return self.optimized or (self.passes is None and self.only_position is None)
 
 
 @dataclass(slots=True)
-class Finding:
-    """What came of it. runs, changes: of passes, as far as they went. fault: None if nothing is wrong."""
+class BisectResult:
+    """The result of a bisection.
 
-    runs: int = 0
-    changes: int = 0
-    fault: Fault | None = None
-    place: Place | None = None
-    """The run of a pass that is to blame; None if it is not a pass."""
+    pass_runs, changing_runs: the number of pass runs, and of those that changed the module. fault: None if nothing is
+    wrong.
+    """
+
+    pass_runs: int = 0
+    changing_runs: int = 0
+    fault: ProgramFault | None = None
+    position: PassPosition | None = None
+    """The faulty run of a pass; None if no pass is faulty."""
     before: str = ""
-    """The module before that pass, or that of which code is generated."""
+    """The module before the faulty pass, or the module whose code is wrong."""
     after: str | None = None
-    first: list[str] = field(default_factory=list[str])
-    """The first instruction whose value the pass changed: as it was, as it is, and how they differ."""
+    first_change: list[str] = field(default_factory=list[str])
+    """The first instruction whose value the pass changed: a line for it before the pass, one for it after the pass, and
+    one per difference.
+    """
     kernel: KernelFault | None = None
-    reduced: Reduced | None = None
+    reduced: ReducedProgram | None = None
     agrees_before_passes: bool = True
-    """False: the interpreter differs from XLA on the program as it is given."""
+    """Whether the interpreter agrees with XLA on the program before any pass. Always true if the interpreter is the
+    reference.
+    """
     notes: list[str] = field(default_factory=list[str])
 
 
 def bisect(
-    module: Module, arguments: Sequence[Sequence[Any]], settings: Settings, say: Say = lambda _: None
-) -> Finding:
-    """Looks for what makes a verified program wrong for arguments, those of each device. `say` is told the progress.
+    module: Module,
+    arguments: Sequence[Sequence[Any]],
+    settings: BisectSettings,
+    report_progress: ReportProgress = lambda _: None,
+) -> BisectResult:
+    """Finds what makes a verified program wrong for some arguments, which are given for each device.
 
-    `ExecutionError` if there is no right result to compare with, `UnsupportedError` for programs that exchange data
-    with the host, and for several devices against XLA.
+    `report_progress` is called with a description of each step. Raises `ExecutionError` if the reference gives no
+    result, and `UnsupportedError` for programs that exchange data with the host and for programs for several devices if
+    XLA is the reference.
     """
     _check(module, arguments, settings)
     shape = module.entry_computation.program_shape
     values = [check_arguments(shape, given) for given in arguments]
     replicas = max(1, len(arguments) // module.config.num_partitions)
-    laboratory = Laboratory(shape, values, replicas, settings.loads, settings.seconds)
+    session = BisectSession(shape, values, replicas, settings.loads, settings.timeout_seconds)
     try:
-        return _Search(laboratory, settings, say).run(_text(module))
+        return _Search(session, settings, report_progress).run(_full_text(module))
     finally:
-        laboratory.worker.close()
+        session.worker.close()
 
 
-def _check(module: Module, arguments: Sequence[Sequence[Any]], settings: Settings) -> None:
+def _check(module: Module, arguments: Sequence[Sequence[Any]], settings: BisectSettings) -> None:
     if settings.against not in ("interpreter", "xla"):
-        raise InvalidArgumentError(f"results are right on the interpreter or xla, not on {settings.against!r}")
+        raise InvalidArgumentError(f"the reference is the interpreter or xla, not {settings.against!r}")
     if settings.against == "xla" and len(arguments) > 1:
         raise UnsupportedError(f"{module.name} runs on {len(arguments)} devices; XLA runs programs on one")
     for instruction in module.instructions():
         attributes = instruction.attributes
-        if instruction.op in _HOST or (isinstance(attributes, ChannelAttributes) and attributes.is_host_transfer):
+        if instruction.op in _HOST_QUEUE_OPCODES or (
+            isinstance(attributes, ChannelAttributes) and attributes.is_host_transfer
+        ):
             raise UnsupportedError(
                 f"{instruction.name} ({instruction.op.name}) exchanges data with the host: such programs cannot be "
-                "bisected, which runs them again and again"
+                "bisected, because bisecting runs a program many times"
             )
 
 
-def _text(module: Module) -> str:
+def _full_text(module: Module) -> str:
     return module.to_text(print_large_constants=True)
 
 
 class _Search:
-    def __init__(self, laboratory: Laboratory, settings: Settings, say: Say) -> None:
-        self.laboratory = laboratory
+    """The state of one bisection."""
+
+    def __init__(self, session: BisectSession, settings: BisectSettings, report_progress: ReportProgress) -> None:
+        self.session = session
         self.settings = settings
-        self.say = say
-        self.found = Finding()
+        self.report_progress = report_progress
+        self.result = BisectResult()
         self.expected: list[Value] = []
 
-    def run(self, text: str) -> Finding:
-        if not self._know_the_truth(text):
-            return self.found
-        way = Way() if self.settings.optimized else self._passes(text)
-        changed = [run for run in way.runs if run.text is not None]
-        self.found.runs = len(way.runs) + (way.stopped is not None)
-        self.found.changes = len(changed)
-        self.found.notes += [_lie(run) for run in way.runs if run.misreported]
+    def run(self, text: str) -> BisectResult:
+        if not self._compute_expected_results(text):
+            return self.result
+        trace = PassTrace() if self.settings.optimized else self._run_passes(text)
+        changed = [run for run in trace.runs if run.text is not None]
+        self.result.pass_runs = len(trace.runs) + (trace.stopped_at is not None)
+        self.result.changing_runs = len(changed)
+        self.result.notes += [_misreport_note(run) for run in trace.runs if run.is_misreported]
         texts = [text, *[run.text or "" for run in changed]]
-        if not self._pass_that_changes(texts, [run.place for run in changed]) and way.stopped is not None:
-            self._blame(way.stopped, way.fault, texts[-1], way.broken)
-        if self.found.fault is None and self.settings.generates:
-            self._generation(text, texts[-1])
-            self._trace_refusal(texts, [run.place for run in changed])
-        self._narrow_values()
-        self._narrow()
-        return self.found
+        positions = [run.position for run in changed]
+        if not self._find_pass_that_changes_result(texts, positions) and trace.stopped_at is not None:
+            self._record_pass_fault(trace.stopped_at, trace.fault, texts[-1], trace.invalid_text)
+        if self.result.fault is None and self.settings.generates_code:
+            self._check_generated_code(text, texts[-1])
+            self._note_pass_of_refused_instruction(texts, positions)
+        self._find_first_changed_value()
+        self._reduce_program()
+        return self.result
 
-    def _know_the_truth(self, text: str) -> bool:
-        """Whether the program as it is given is right on the interpreter; sets what is right."""
-        self.say("running the program on the interpreter")
-        plain = self.laboratory.interpreted(text)
-        if isinstance(plain, Fault) and self.settings.against == "interpreter":
-            raise ExecutionError(f"the interpreter gives no result to compare with: {plain.message}")
+    def _compute_expected_results(self, text: str) -> bool:
+        """Sets the expected results. Returns whether the interpreter agrees with the reference on the original
+        program."""
+        self.report_progress("running the program on the interpreter")
+        interpreted = self.session.run_interpreter(text)
+        if isinstance(interpreted, ProgramFault) and self.settings.against == "interpreter":
+            raise ExecutionError(f"the interpreter gives no result to compare with: {interpreted.message}")
         if self.settings.against == "interpreter":
-            assert not isinstance(plain, Fault)
-            self.expected = plain
+            assert not isinstance(interpreted, ProgramFault)
+            self.expected = interpreted
             return True
-        self.say("running the program on XLA")
-        truth = self.laboratory.xla(text)
-        if isinstance(truth, Fault):
-            raise ExecutionError(f"XLA gives no result to compare with: {truth.message}")
-        self.expected = truth
-        self.found.fault = self._judged(plain)
-        self.found.agrees_before_passes = self.found.fault is None
-        return self.found.agrees_before_passes
+        self.report_progress("running the program on XLA")
+        reference = self.session.run_xla(text)
+        if isinstance(reference, ProgramFault):
+            raise ExecutionError(f"XLA gives no result to compare with: {reference.message}")
+        self.expected = reference
+        self.result.fault = self._compare_with_expected(interpreted)
+        self.result.agrees_before_passes = self.result.fault is None
+        return self.result.agrees_before_passes
 
-    def _judged(self, actual: list[Value] | Fault) -> Fault | None:
-        """Of the interpreter's results."""
-        return difference(actual, self.expected, flush=self.settings.against == "xla")
+    def _compare_with_expected(self, actual: list[Value] | ProgramFault) -> ProgramFault | None:
+        """Returns the fault of the interpreter's results, None if they agree with the expected results."""
+        return find_result_fault(actual, self.expected, flush_denormals=self.settings.against == "xla")
 
-    def _passes(self, text: str) -> Way:
-        def told(place: Place) -> None:
-            self.say(f"{place}")
+    def _run_passes(self, text: str) -> PassTrace:
+        def report_position(position: PassPosition) -> None:
+            self.report_progress(f"{position}")
 
-        return self.laboratory.passes(text, self.settings.passes, self.settings.only, told)
+        return self.session.run_passes(text, self.settings.passes, self.settings.only_position, report_position)
 
-    def _pass_that_changes(self, texts: Sequence[str], places: Sequence[Place]) -> bool:
-        """Finds a pass behind which the program is wrong while it was right before; whether there is one."""
-        if len(texts) == 1 or self._wrong(texts, len(texts) - 1) is None:
+    def _find_pass_that_changes_result(self, texts: Sequence[str], positions: Sequence[PassPosition]) -> bool:
+        """Finds a pass run after which the result is wrong and before which it is right. Returns whether there is
+        one."""
+        if len(texts) == 1 or self._fault_after_changes(texts, len(texts) - 1) is None:
             return False
         right, wrong = 0, len(texts) - 1
         while wrong - right > 1:
             middle = (right + wrong) // 2
-            if self._wrong(texts, middle) is None:
+            if self._fault_after_changes(texts, middle) is None:
                 right = middle
             else:
                 wrong = middle
-        self._blame(places[right], self._wrong(texts, wrong), texts[right], texts[wrong])
+        self._record_pass_fault(positions[right], self._fault_after_changes(texts, wrong), texts[right], texts[wrong])
         return True
 
-    def _wrong(self, texts: Sequence[str], number: int) -> Fault | None:
-        self.say(f"running the program as it is behind {number} of {len(texts) - 1} changes")
-        return self._judged(self.laboratory.interpreted(texts[number]))
+    def _fault_after_changes(self, texts: Sequence[str], number: int) -> ProgramFault | None:
+        self.report_progress(f"running the program after {number} of {len(texts) - 1} changes")
+        return self._compare_with_expected(self.session.run_interpreter(texts[number]))
 
-    def _narrow_values(self) -> None:
-        """In a program on one device whose result is changed: where on the way to it."""
-        found = self.found
-        changes = found.fault is not None and found.fault.kind is Kind.CHANGES
-        if changes and found.place is not None and found.after is not None and len(self.laboratory.values) == 1:
-            self.say("looking for the first value that is another")
-            found.first = self.laboratory.first_change(found.before, found.after)
+    def _find_first_changed_value(self) -> None:
+        """Finds the first value that the faulty pass changed, if it changed the result of a program for one device."""
+        found = self.result
+        changes_result = found.fault is not None and found.fault.kind is FaultKind.CHANGES
+        if (
+            changes_result
+            and found.position is not None
+            and found.after is not None
+            and len(self.session.arguments) == 1
+        ):
+            self.report_progress("searching for the first instruction whose value differs")
+            found.first_change = self.session.first_changed_value(found.before, found.after)
 
-    def _blame(self, place: Place, fault: Fault | None, before: str, after: str | None) -> None:
-        self.found.place, self.found.fault = place, fault
-        self.found.before, self.found.after = before, after
+    def _record_pass_fault(
+        self, position: PassPosition, fault: ProgramFault | None, before: str, after: str | None
+    ) -> None:
+        self.result.position, self.result.fault = position, fault
+        self.result.before, self.result.after = before, after
 
-    # -- behind the passes
+    # -- code generation
 
-    def _generation(self, text: str, optimized: str) -> None:
-        self.say("running the program on cpu")
-        actual = self.laboratory.generated(optimized) if self.settings.optimized else self.laboratory.native(text)
-        fault = difference(actual, self.expected, flush=True)
+    def _check_generated_code(self, text: str, optimized: str) -> None:
+        self.report_progress("running the program on cpu")
+        actual = self.session.run_generated_code(optimized) if self.settings.optimized else self.session.run_cpu(text)
+        fault = find_result_fault(actual, self.expected, flush_denormals=True)
         if fault is None:
             return
-        self.found.fault, self.found.before = fault, optimized
+        self.result.fault, self.result.before = fault, optimized
         if self.settings.optimized or fault.is_like(
-            difference(self.laboratory.generated(optimized), self.expected, flush=True)
+            find_result_fault(self.session.run_generated_code(optimized), self.expected, flush_denormals=True)
         ):
-            self.found.kernel = self._kernel(optimized, fault)
+            self.result.kernel = self._find_kernel(optimized, fault)
         else:
-            self.found.notes.append("read from its text, the module behind the passes does not show this")
+            self.result.notes.append("the optimized module, parsed from its text, does not show this fault")
 
-        if fault.kind is Kind.CHANGES and (found := self.found.kernel) is not None and not found.alone:
+        if fault.kind is FaultKind.CHANGES and (found := self.result.kernel) is not None and not found.compiled_alone:
             self._ignore_amplified_rounding(text)
 
-    def _trace_refusal(self, texts: Sequence[str], places: Sequence[Place]) -> None:
-        """Notes which pass made the instruction that the code generator refuses, which the message begins with."""
-        fault = self.found.fault
-        if fault is None or fault.kind is not Kind.REFUSED:
+    def _note_pass_of_refused_instruction(self, texts: Sequence[str], positions: Sequence[PassPosition]) -> None:
+        """Notes which pass created the instruction that code generation refuses. The error message begins with its
+        name.
+        """
+        fault = self.result.fault
+        if fault is None or fault.kind is not FaultKind.REFUSED:
             return
         name = fault.message.removeprefix("UnsupportedError: ").split(" ")[0]
         first = next((number for number, text in enumerate(texts) if f"%{name} = " in text), 0)
         if first:
-            self.found.notes.append(f"{name} is made by {places[first - 1]}")
+            self.result.notes.append(f"{name} is made by {positions[first - 1]}")
 
     def _ignore_amplified_rounding(self, text: str) -> None:
-        """Where no kernel is wrong by itself, the program may be one that makes much of the last bit."""
-        self.say("changing the last bits of the arguments")
-        if self._judged(self.laboratory.nudged(text)) is not None:
-            self.found.fault = None
-            self.found.notes.append(
-                "the results differ, but every kernel is right by itself, and the program amplifies rounding: the "
+        """Discards the fault if the program amplifies a change in the last bit of its arguments as much."""
+        self.report_progress("changing the last bits of the arguments")
+        if self._compare_with_expected(self.session.run_interpreter_perturbed(text)) is not None:
+            self.result.fault = None
+            self.result.notes.append(
+                "the results differ, but every kernel alone is correct, and the program amplifies rounding: the "
                 "interpreter's own results differ as much when the arguments change in their last bit"
             )
 
-    def _kernel(self, optimized: str, fault: Fault) -> KernelFault | None:
-        if len(self.laboratory.values) > 1:
-            self.found.notes.append("kernels are not looked at one by one in programs on several devices")
+    def _find_kernel(self, optimized: str, fault: ProgramFault) -> KernelFault | None:
+        if len(self.session.arguments) > 1:
+            self.result.notes.append("kernels are not checked one by one in programs for several devices")
             return None
-        if fault.kind is Kind.REFUSED:
+        if fault.kind is FaultKind.REFUSED:
             return None
-        return find_kernel(optimized, self.laboratory, self.say)
+        return find_kernel(optimized, self.session, self.report_progress)
 
-    def _narrow(self) -> None:
-        found = self.found
-        if found.fault is None or found.place is None or self.settings.reducing <= 0:
+    def _reduce_program(self) -> None:
+        found = self.result
+        if found.fault is None or found.position is None or self.settings.reduce_seconds <= 0:
             return
-        found.reduced = reduce_for_pass(
-            self.laboratory,
+        found.reduced = reduce_program_for_pass(
+            self.session,
             parse_hlo(found.before),
-            (self.settings.passes, found.place.place),
+            (self.settings.passes, found.position.position),
             found.fault,
-            self.settings.reducing,
-            self.say,
+            self.settings.reduce_seconds,
+            self.report_progress,
         )
         if found.reduced is None:
-            found.notes.append("alone on the module before it, the pass does not show this: the program is not reduced")
+            found.notes.append(
+                "the program is not reduced: the pass alone, run on the module before it, does not show this fault"
+            )
 
 
-def _lie(run: Run) -> str:
+def _misreport_note(run: PassRun) -> str:
     if run.text is None:
-        return f"{run.place} reports a change and makes none"
-    return f"{run.place} changes the module and reports that it does not"
+        return f"{run.position} reports a change but makes none"
+    return f"{run.position} changes the module but reports no change"

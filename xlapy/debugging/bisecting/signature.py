@@ -1,7 +1,7 @@
-"""Arguments and results of a program in the form that it has behind some passes.
+"""Converts arguments and results between the original signature of a program and its signature after some passes.
 
-Owns: what becomes of values where passes change the entry's signature, as making dynamic dimensions static does.
-Must not know: passes, how programs run.
+Responsible for passes that change the signature of the entry, such as the one that makes dynamic dimensions static.
+Does not depend on passes or on how programs run.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from xlapy.runtime.engine.dynamic_leaves import flatten_dynamic, unflatten_dynam
 Value = Any
 
 
-def given_now(values: Sequence[Value], first: ProgramShape, now: ProgramShape) -> list[Value]:
-    """Values of the parameters of the first form, as a call of the program in its present form takes them."""
-    if _alike(first.parameters, now.parameters):
-        return [_actual(value) for value in values]
-    pairs = zip(values, first.parameters, strict=True)
-    parts = iter([leaf for value, shape in pairs for leaf in flatten_dynamic(value, shape)])
-    return [_nested(shape, parts) for shape in now.parameters]
+def to_current_arguments(values: Sequence[Value], original: ProgramShape, current: ProgramShape) -> list[Value]:
+    """Converts arguments of the original signature to those of the current signature."""
+    if _are_compatible(original.parameters, current.parameters):
+        return [_without_padding(value) for value in values]
+    pairs = zip(values, original.parameters, strict=True)
+    leaf_values = iter([leaf for value, shape in pairs for leaf in flatten_dynamic(value, shape)])
+    return [_assemble(shape, leaf_values) for shape in current.parameters]
 
 
-def result_then(result: Value, first: ProgramShape, now: ProgramShape) -> Value:
-    """A result of the present form as the first form would give it."""
-    if _alike([first.result], [now.result]):
+def to_original_result(result: Value, original: ProgramShape, current: ProgramShape) -> Value:
+    """Converts a result of the current signature to one of the original signature."""
+    if _are_compatible([original.result], [current.result]):
         return result
-    return _actual(unflatten_dynamic(first.result, iter(leaves(result))))
+    return _without_padding(unflatten_dynamic(original.result, iter(leaves(result))))
 
 
-def _alike(shapes: Sequence[Shape], others: Sequence[Shape]) -> bool:
+def _are_compatible(shapes: Sequence[Shape], others: Sequence[Shape]) -> bool:
     return len(shapes) == len(others) and all(a.compatible(b) for a, b in zip(shapes, others, strict=True))
 
 
-def _actual(value: Value) -> Value:
-    """Plain arrays of the actual sizes; None for a token."""
+def _without_padding(value: Value) -> Value:
+    """Returns plain arrays of the actual sizes; None for a token."""
     if isinstance(value, tuple):
-        return tuple(map(_actual, value))
+        return tuple(map(_without_padding, value))
     if value is TOKEN:
         return None
     return value.actual if isinstance(value, DynamicArray) else np.asarray(value)
 
 
-def _nested(shape: Shape, parts: Iterator[Value]) -> Value:
+def _assemble(shape: Shape, leaf_values: Iterator[Value]) -> Value:
     if shape.is_tuple:
-        return tuple(_nested(element, parts) for element in shape.tuple_shapes)
-    return next(parts) if shape.is_array else None
+        return tuple(_assemble(element, leaf_values) for element in shape.tuple_shapes)
+    return next(leaf_values) if shape.is_array else None

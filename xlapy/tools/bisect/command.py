@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 
 from xlapy.base.errors import InvalidArgumentError, XlaError
-from xlapy.debugging.bisecting import Finding, Settings
+from xlapy.debugging.bisecting import BisectResult, BisectSettings
 from xlapy.debugging.bisecting import bisect as search
 from xlapy.hlo.module import Module
 from xlapy.testing.random_arguments import random_arguments
@@ -90,7 +90,7 @@ def bisect(
         raise click.UsageError("--optimized runs no passes: it goes without --passes and --only")
     module = read_program(file)
     arguments = _arguments(module, inputs, seed or 0)
-    settings = Settings(passes, only, optimized, against, tuple(map(_absolute, loads)), timeout, reducing)
+    settings = BisectSettings(passes, only, optimized, against, tuple(map(_absolute, loads)), timeout, reducing)
     console = Console(stderr=True)
     with console.status("bisecting") as status:
         found = search(module, arguments, settings, lambda what: status.update(what))
@@ -120,17 +120,17 @@ def _arguments(module: Module, inputs: Sequence[str], seed: int) -> list[list[An
     return [random_arguments(shape.parameters, seed + number) for number in range(count)]
 
 
-def report_lines(found: Finding, settings: Settings, most: int | None) -> Iterator[str]:
+def report_lines(found: BisectResult, settings: BisectSettings, most: int | None) -> Iterator[str]:
     """Returns the report as lines, with the first `most` lines of the pass's changes."""
-    runs = f"{found.runs} runs of passes, {found.changes} of which changed the program"
+    runs = f"{found.pass_runs} runs of passes, {found.changing_runs} of which changed the program"
     if found.fault is None:
-        yield f"nothing is wrong: {runs}" + (", and its machine code" if settings.generates else "")
+        yield f"nothing is wrong: {runs}" + (", and its machine code" if settings.generates_code else "")
     elif not found.agrees_before_passes:
-        yield "no pass is to blame: on the program as it is given, the interpreter differs from XLA"
+        yield "no pass is faulty: the interpreter differs from XLA on the original program"
         yield _indented(found.fault.message)
-        yield "`xlapy fuzz` compares the two instruction by instruction; docs/differences.md lists what is meant"
-    elif found.place is not None:
-        yield f"{found.place}"
+        yield "`xlapy fuzz` compares the two instruction by instruction; docs/differences.md lists intended differences"
+    elif found.position is not None:
+        yield f"{found.position}"
         yield f"  {found.fault.kind.value}"
         yield _indented(found.fault.message)
         yield from _changed(found, most)
@@ -147,19 +147,19 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _changed(found: Finding, most: int | None) -> Iterator[str]:
+def _changed(found: BisectResult, most: int | None) -> Iterator[str]:
     """Returns what the pass changed, computation by computation."""
     if found.after is None:
         return
-    if found.first:
-        was, now, *how = found.first
-        yield "the first instruction whose value is another:"
+    if found.first_change:
+        was, now, *how = found.first_change
+        yield "the first instruction whose value differs:"
         yield from (f"  {line}" for line in (f"- {was}", f"+ {now}", *how))
     lines = _differences(found.before, found.after)
-    yield "what it changed:"
+    yield "what the pass changed:"
     yield from (f"  {line}" for line in lines[:most])
     if most is not None and len(lines) > most:
-        yield f"  ... and {len(lines) - most} lines more"
+        yield f"  ... and {len(lines) - most} more lines"
 
 
 def _differences(before: str, after: str) -> list[str]:
@@ -170,27 +170,27 @@ def _differences(before: str, after: str) -> list[str]:
         return list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
 
 
-def _generation(found: Finding) -> Iterator[str]:
+def _generation(found: BisectResult) -> Iterator[str]:
     assert found.fault is not None
-    yield f"no pass is to blame ({found.runs} runs, {found.changes} changes): the fault is in code generation"
-    yield f"  the program behind the passes {_WORDS[found.fault.kind.name]}"
+    yield f"no pass is faulty ({found.pass_runs} runs, {found.changing_runs} changes): the fault is in code generation"
+    yield f"  the optimized program {_WORDS[found.fault.kind.name]}"
     yield _indented(found.fault.message)
     kernel = found.kernel
     if kernel is None:
-        yield "no instruction shows this by itself, nor does any beginning of the program"
+        yield "no instruction shows this alone, nor does the program truncated after any instruction"
         return
-    how = "compiled by itself" if kernel.alone else "with all that comes before it; by itself it is right"
+    how = "compiled alone" if kernel.compiled_alone else "compiled with all instructions before it; alone it is correct"
     yield f"the first instruction whose code is wrong, {how}:"
     yield f"  {kernel.instruction} in {kernel.computation}"
     yield _indented(kernel.message)
-    if kernel.inside:
-        yield f"  the code is wrong as soon as the fusion computes {kernel.inside}"
+    if kernel.fused_instruction:
+        yield f"  the code is wrong as soon as the fusion computes {kernel.fused_instruction}"
 
 
 _WORDS = {
     "RAISES": "raises an error as machine code",
     "DIES": "ends the process as machine code",
-    "HANGS": "does not come to an end as machine code",
+    "HANGS": "hangs as machine code",
     "CHANGES": "gives another result as machine code",
     "REFUSED": "is refused by the code generator",
 }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.debugging.bisecting import Finding, Settings
+from xlapy.debugging.bisecting import BisectResult, BisectSettings
 from xlapy.runtime.engine.arguments import leaves
 from xlapy.tools.files import save_arrays
 
@@ -23,13 +23,17 @@ _OURS = ("README.md", "run.sh", "before.hlo", "after.hlo", "reduced.hlo", "kerne
 
 
 def write_folder(
-    folder: Path, found: Finding, settings: Settings, arguments: Sequence[Sequence[Any]], report: Sequence[str]
+    folder: Path,
+    found: BisectResult,
+    settings: BisectSettings,
+    arguments: Sequence[Sequence[Any]],
+    report: Sequence[str],
 ) -> None:
     """Writes the folder. Overwrites the folder of an earlier bisection; any other folder that is not empty is an
     error."""
     _prepare(folder)
     loads = [_copied(load, folder) for load in settings.loads]
-    name = "optimized" if found.place is None else "before"
+    name = "optimized" if found.position is None else "before"
     (folder / f"{name}.hlo").write_text(found.before)
     save(folder / "arguments.npz", arguments[0])
     shown, given = f"{name}.hlo", "arguments.npz"
@@ -51,11 +55,11 @@ def write_folder(
     (folder / "README.md").write_text("\n".join(["# What `xlapy bisect` found", "", "```text", *report, "```", ""]))
 
 
-def _options(found: Finding, settings: Settings) -> list[str]:
-    if found.place is None:
+def _options(found: BisectResult, settings: BisectSettings) -> list[str]:
+    if found.position is None:
         return ["--optimized"]
     chosen = [] if settings.passes is None else ["--passes", settings.passes]
-    return [*chosen, "--only", found.place.place]
+    return [*chosen, "--only", found.position.position]
 
 
 def _prepare(folder: Path) -> None:

@@ -55,24 +55,26 @@ def _check_comparable(executable: Executable) -> None:
 
 def _show(found: Comparison, platform: str, in_full: bool) -> None:
     for line in found.refused:
-        click.echo(f"not compared, {platform} does not run it by itself: {line}")
-    for line in found.excused:
+        click.echo(f"not compared, {platform} does not run it alone: {line}")
+    for line in found.known_divergences:
         click.echo(f"not compared: {line}")
     if found.agrees:
-        click.echo(f"{platform} and the interpreter agree: all results, and {found.agreeing} instructions one by one")
+        click.echo(
+            f"{platform} and the interpreter agree: all results, and {found.agreeing_count} instructions one by one"
+        )
         return
-    if found.whole:
-        click.echo(f"the results differ: {found.whole}")
+    if found.result_difference:
+        click.echo(f"the results differ: {found.result_difference}")
     else:
-        click.echo("the results agree, an instruction by itself does not:")
+        click.echo("the results agree, but an instruction alone does not:")
     if found.difference is None:
-        click.echo("no instruction differs by itself, nor does any beginning of the program")
+        click.echo("no instruction differs alone, nor does the program truncated after any instruction")
     else:
         _show_difference(found.difference, platform, in_full)
 
 
 def _show_difference(difference: Difference, platform: str, in_full: bool) -> None:
-    how = "computed by itself" if difference.alone else "after all that comes before it; by itself it agrees"
+    how = "compiled alone" if difference.compiled_alone else "compiled with all instructions before it; alone it agrees"
     click.echo(f"the first instruction that differs, {how}:")
     instruction = difference.step.instruction
     operands = ", ".join(operand.name for operand in instruction.operands)
