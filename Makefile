@@ -24,24 +24,25 @@ $(VENV)/.bench: $(VENV)/.demo
 demo: $(VENV)/.demo
 	$(BIN)/xlapy demo --output demo-output
 
-# The whole suite but the tests marked slow.
+# All tests except those marked slow.
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS)
 
-# JAX's own tests on the plugin beside JAX's CPU; JAX is a checkout of its repository, fetched if it is not given.
+# Runs JAX's own tests on the plugin and on JAX's CPU. JAX is a checkout of its repository; if it is not set, git fetches one.
 test-jax: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check absl-py hypothesis
 	$(BIN)/python -m tests.system.jax_suite $(if $(JAX),--jax $(JAX)) --every $(or $(EVERY),$(if $(EACH),1,20)) $(if $(EACH),--each $(EACH)) $(if $(FAILED),--failed) $(FILES)
 
-# About a minute: modules of fixed seeds against XLA, and mutated texts.
+# Compares modules of fixed seeds with XLA, and reads mutated texts. Takes about a minute.
 fuzz: $(VENV)/.dev
 	$(BIN)/xlapy fuzz --seeds 0-249 --jobs $(JOBS) --output fuzz-output
 	$(BIN)/xlapy fuzz --mutate --seeds 0-99 --corpus tests/programs --jobs $(JOBS) --output fuzz-output
 
-# Beside XLA:CPU: a table, and bench-output/cpu.md and cpu.svg. Takes some minutes, in which nothing else may run.
+# Compares with XLA:CPU: prints a table, and writes bench-output/cpu.md and cpu.svg. Takes some minutes, in which nothing
+# else may run on the machine.
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.cpu --output bench-output
 

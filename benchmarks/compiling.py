@@ -1,10 +1,10 @@
-"""Compile time of the platform cpu beside XLA:CPU's: the same HLO through both, in one process, alternating.
+"""Measures the compile time of the platform cpu and of XLA:CPU on the same HLO, alternating, in one process.
 
     python -m benchmarks.compiling [NAME ...] [--runs 5]
 
-Prints wall time and processor time, the least of the runs of each, and the ratios of ours to XLA's: below 1 ours
-compiles faster. Ours takes HLO text, which it also reads; XLA a module in memory. No cache is used. XLA compiles on all
-processors, ours on one.
+Prints the minimum wall time and processor time over the runs for both compilers, and the ratios of xlapy's times to
+XLA's: below 1, xlapy compiles faster. xlapy's time includes parsing HLO text; XLA gets a module in memory. Neither uses
+a cache. XLA compiles on all processors, xlapy on one.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _transformer(layers: int) -> Program:
     return _adam_step, lambda: _transformer_arguments(layers)
 
 
-# -- a network of convolutions, no two layers of which are alike
+# -- a convolutional network whose layers all have different shapes
 
 
 def _convolution_step(weights: Any, images: Any, labels: Any) -> Any:
@@ -127,7 +127,9 @@ PROGRAMS: dict[str, Program] = {
 
 
 def measure(program: Program, runs: int) -> tuple[int, list[float], list[float]]:
-    """Instructions before any pass; the least wall and processor seconds of XLA, and of ours."""
+    """Returns the number of instructions before any pass, and the minimum (wall, processor) seconds of XLA and of
+    xlapy.
+    """
     function, arguments = program[0], program[1]()
     client = xla.Client("cpu")
     theirs: list[tuple[float, float]] = []
@@ -161,8 +163,8 @@ def main() -> None:
     jax.jit(lambda x: x + 1)(np.float32(1))
     xla.Client("cpu").compile("HloModule warm ENTRY e { x = f32[] parameter(0) ROOT r = f32[] add(x, x) }")
     table = Table(box=None)
-    for head in ("program", "instructions", "XLA ms", "ours ms", "ratio", "XLA processor ms", "ours ms", "ratio"):
-        table.add_column(head, justify="left" if head == "program" else "right")
+    for header in ("program", "instructions", "XLA ms", "ours ms", "ratio", "XLA processor ms", "ours ms", "ratio"):
+        table.add_column(header, justify="left" if header == "program" else "right")
     for name in options.names or PROGRAMS:
         size, theirs, ours = measure(PROGRAMS[name], options.runs)
         pairs = [[f"{a * 1e3:.1f}", f"{b * 1e3:.1f}", f"{b / a:.2f}"] for a, b in zip(theirs, ours, strict=True)]

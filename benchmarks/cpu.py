@@ -1,12 +1,13 @@
-"""The platform cpu beside XLA:CPU: the same HLO through both, in one process, alternating.
+"""Measures the platform cpu and XLA:CPU on the same HLO, alternating, in one process.
 
     python benchmarks/cpu.py [NAME ...] [--runs 5] [--settings installed,tuned] [--output DIR]
 
-Medians of the runs; a ratio above 1 means that ours is the faster, or needs less. Both use all processors, arguments
-are on their devices, no cache of compiled programs is used. Every workload runs in two settings, each in a process of
-its own: with the memory allocator as installed, and with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ set so that
-glibc keeps memory, which spares XLA the page faults of every large result: that shows what the generated code alone is
-worth. torch is a third column where it is installed and has the same function. Nothing else may run meanwhile.
+Reports medians over the runs; a ratio above 1 means that xlapy is faster or needs less memory. Both use all processors,
+arguments are on their devices, and no cache of compiled programs is used. Every workload runs in two settings, each in
+its own process: with the memory allocator as installed, and with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ set
+so that glibc keeps freed memory. The second setting spares XLA the page faults of every large result, so that it
+compares the generated code alone. If torch is installed, workloads that torch has a function for are also run with
+torch. Nothing else may run on the machine meanwhile.
 
 Writes DIR/cpu.json, DIR/cpu.md and DIR/cpu.svg.
 """
@@ -43,26 +44,26 @@ SETTINGS = {
 }
 
 COMPILATIONS = 3
-SAMPLE_SECONDS = 5e-3
-"""The least that is timed at once: short programs run several times."""
+MIN_SAMPLE_SECONDS = 5e-3
+"""The minimum duration of one timed sample. Programs that take less are called several times per sample."""
 
 
 def measure(workload: Workload, runs: int) -> dict[str, Any]:
-    """The figures of one workload; times in seconds, memory in bytes."""
+    """Measures one workload: run times and compile times in seconds, live memory in bytes."""
     arguments = workload.arguments()
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
-    with jax.enable_x64(True) if workload.wide else nullcontext():
+    with jax.enable_x64(True) if workload.x64 else nullcontext():
         compiled = [_compile(workload, arguments) for _ in range(COMPILATIONS)]
         theirs, ours = compiled[0][2:]
         on_device = jax.device_put(arguments)
         buffers = [xla.Client("cpu").device_put(leaf) for leaf in leaves]
-        contestants: dict[str, Callable[[], Any]] = {
+        implementations: dict[str, Callable[[], Any]] = {
             "xla": lambda: jax.block_until_ready(theirs(*on_device)),
             "ours": lambda: ours(*buffers),
         }
         if workload.torch is not None and importlib.util.find_spec("torch") is not None:
-            contestants["torch"] = _torch(workload.torch, leaves)
-        times = _alternate(contestants, runs)
+            implementations["torch"] = _torch(workload.torch, leaves)
+        times = _alternate(implementations, runs)
     memory = theirs.memory_analysis()
     return {
         "run": times,
@@ -75,7 +76,11 @@ def measure(workload: Workload, runs: int) -> dict[str, Any]:
 
 
 def _compile(workload: Workload, arguments: Sequence[Any]) -> tuple[float, float, Any, xla.Executable]:
-    """Seconds of XLA and of ours, and what they made. Jitting anew keeps JAX from giving what it made before."""
+    """Compiles a workload with XLA and with xlapy: (XLA's seconds, xlapy's seconds, XLA's executable, xlapy's
+    executable).
+
+    The function is jitted anew on each call, because JAX would otherwise return the executable of an earlier call.
+    """
     jax.clear_caches()
     lowered = jax.jit(lambda *given: workload.function(*given), keep_unused=True).lower(*arguments)
     text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)
@@ -100,15 +105,15 @@ def _torch(make: Callable[[Any], Callable[..., Any]], leaves: Sequence[np.ndarra
     return lambda: function(*tensors)
 
 
-def _alternate(contestants: dict[str, Callable[[], Any]], runs: int) -> dict[str, float]:
-    """The median time of each, one after the other in every run."""
+def _alternate(implementations: dict[str, Callable[[], Any]], runs: int) -> dict[str, float]:
+    """Returns the median seconds per call of each implementation; every run times all of them, one after the other."""
     counts: dict[str, int] = {}
-    for name, call in contestants.items():
+    for name, call in implementations.items():
         call()
-        counts[name] = max(1, round(SAMPLE_SECONDS / max(_timed(call, 1), 1e-7)))
-    found: dict[str, list[float]] = {name: [] for name in contestants}
+        counts[name] = max(1, round(MIN_SAMPLE_SECONDS / max(_timed(call, 1), 1e-7)))
+    found: dict[str, list[float]] = {name: [] for name in implementations}
     for _ in range(runs):
-        for name, call in contestants.items():
+        for name, call in implementations.items():
             found[name].append(_timed(call, counts[name]))
     return {name: statistics.median(values) for name, values in found.items()}
 
@@ -121,7 +126,7 @@ def _timed(call: Callable[[], Any], count: int) -> float:
 
 
 def measure_here(names: Sequence[str], runs: int) -> dict[str, Any]:
-    """All workloads in this process."""
+    """Measures the workloads in this process."""
     jax.jit(lambda x: x + 1)(np.float32(1))
     xla.Client("cpu").compile("HloModule warm ENTRY e { ROOT x = f32[] parameter(0) }")
     results: dict[str, Any] = {}
@@ -136,7 +141,7 @@ def measure_here(names: Sequence[str], runs: int) -> dict[str, Any]:
 
 
 def measure_in(setting: str, names: Sequence[str], runs: int) -> dict[str, Any]:
-    """All workloads in a process with the setting's environment."""
+    """Measures the workloads in a new process that has the setting's environment variables."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
         command = [sys.executable, "-m", "benchmarks.cpu", *names, "--runs", str(runs), "--here", str(path)]

@@ -1,7 +1,7 @@
-"""Seconds that large operations take on the interpreter: `python benchmarks/interpreter.py`.
+"""Measures how many seconds large operations take on the interpreter: `python benchmarks/interpreter.py`.
 
-The interpreter is the definition of the operations, not a fast way to run them; these are the sizes at which it must
-still be usable (seconds at most).
+The interpreter defines the operations; it is not meant to be fast. At the sizes used here it must still be usable,
+which means that each operation takes seconds at most.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xlapy.testing.random_arguments import random_arguments
 
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
 LESS = "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }\n"
-ODD_ORDER = """order {
+UNRECOGNIZED_COMPARATOR = """order {
   a = f32[] parameter(0)
   b = f32[] parameter(1)
   difference = f32[] subtract(a, b)
@@ -33,7 +33,7 @@ CASES = {
     "ROOT r = f32[8,56,56,64] convolution(a, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f }",
     "sort 1M f32 by less-than": LESS + "ENTRY e { a = f32[1048576] parameter(0) "
     "ROOT r = f32[1048576] sort(a), dimensions={0}, to_apply=less }",
-    "sort 1M f32 by any comparator": ODD_ORDER + "ENTRY e { a = f32[1048576] parameter(0) "
+    "sort 1M f32 by any comparator": UNRECOGNIZED_COMPARATOR + "ENTRY e { a = f32[1048576] parameter(0) "
     "ROOT r = f32[1048576] sort(a), dimensions={0}, to_apply=order }",
     "reduce-window 512x512, window 3x3": ADD + "ENTRY e { a = f32[512,512] parameter(0) z = f32[] constant(0) "
     "ROOT r = f32[512,512] reduce-window(a, z), window={size=3x3 pad=1_1x1_1}, to_apply=add }",

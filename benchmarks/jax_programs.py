@@ -1,11 +1,11 @@
-"""JAX programs on xlapy beside JAX's own CPU: both through JAX, in one process, alternating.
+"""Measures JAX programs on xlapy and on JAX's own CPU platform, alternating, in one process.
 
     python -m benchmarks.jax_programs [NAME ...] [--runs 7] [--output FILE]
 
-Medians of the runs; a ratio above 1 means that xlapy is the faster, or needs less. Both use all processors, arguments
-are on their devices. Results are compared: a program whose results differ is an error. Compile times are those from
-lowered programs to executables, without any cache; memory is that of temporaries and results. Nothing else may run
-meanwhile. FILE gets the table as Markdown.
+Reports medians over the runs; a ratio above 1 means that xlapy is faster or needs less memory. Both platforms use all
+processors, and arguments are on their devices. Results are compared; a difference above the program's tolerance is an
+error. Compile times are from the lowered program to the executable, without any cache. Live memory is the size of
+temporaries and results. Nothing else may run on the machine meanwhile. FILE receives the table as Markdown.
 """
 
 from __future__ import annotations
@@ -32,43 +32,45 @@ from rich.table import Table
 
 from benchmarks.programs import PROGRAMS, Program
 
-SAMPLE_SECONDS = 2e-2
-"""The least that is timed at once: short programs run several times."""
+MIN_SAMPLE_SECONDS = 2e-2
+"""The minimum duration of one timed sample. Programs that take less are called several times per sample."""
 
-HEADS = ["program", "JAX ms", "xlapy ms", "ratio", "compile JAX ms", "xlapy ms", "live JAX MB", "xlapy MB"]
+HEADERS = ["program", "JAX ms", "xlapy ms", "ratio", "compile JAX ms", "xlapy ms", "live JAX MB", "xlapy MB"]
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """A program on one platform: seconds, bytes."""
+class CompiledProgram:
+    """A program compiled for one platform, with its compile time in seconds and its live memory in bytes."""
 
     call: Callable[[], Any]
-    compiling: float
-    live: int
+    compile_seconds: float
+    live_bytes: int
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one program, theirs and ours: seconds, bytes."""
+    """Measurements of one program as (JAX's CPU, xlapy): run time and compile time in seconds, live memory in bytes."""
 
-    run: tuple[float, float]
-    compiling: tuple[float, float]
-    live: tuple[int, int]
+    run_seconds: tuple[float, float]
+    compile_seconds: tuple[float, float]
+    live_bytes: tuple[int, int]
 
     @property
     def ratio(self) -> float:
-        return self.run[0] / self.run[1]
+        return self.run_seconds[0] / self.run_seconds[1]
 
 
 def measure(name: str, program: Program, runs: int) -> Figures:
-    contestants = [_compiled(program, platform) for platform in ("cpu", "xlapy")]
-    _compare(name, program, *[c.call() for c in contestants])
-    times = _alternate([c.call for c in contestants], runs)
-    theirs, ours = contestants
-    return Figures((times[0], times[1]), (theirs.compiling, ours.compiling), (theirs.live, ours.live))
+    implementations = [_compiled(program, platform) for platform in ("cpu", "xlapy")]
+    _compare(name, program, *[c.call() for c in implementations])
+    times = _alternate([c.call for c in implementations], runs)
+    theirs, ours = implementations
+    return Figures(
+        (times[0], times[1]), (theirs.compile_seconds, ours.compile_seconds), (theirs.live_bytes, ours.live_bytes)
+    )
 
 
-def _compiled(program: Program, platform: str) -> Contestant:
+def _compiled(program: Program, platform: str) -> CompiledProgram:
     device = jax.devices(platform)[0]
     with jax.default_device(device):
         arguments = jax.device_put(program.arguments(), device)
@@ -78,11 +80,11 @@ def _compiled(program: Program, platform: str) -> Contestant:
         seconds = time.perf_counter() - start
     memory = compiled.memory_analysis()
     live = memory.temp_size_in_bytes + memory.output_size_in_bytes
-    return Contestant(lambda: jax.block_until_ready(compiled(*arguments)), seconds, live)
+    return CompiledProgram(lambda: jax.block_until_ready(compiled(*arguments)), seconds, live)
 
 
 def _compare(name: str, program: Program, theirs: Any, ours: Any) -> None:
-    """Raises where results differ by more than the tolerance, beside the largest element."""
+    """Exits if any result differs by more than the tolerance, relative to the largest element of that result."""
     for number, (wanted, got) in enumerate(zip(jax.tree.leaves(theirs), jax.tree.leaves(ours), strict=True)):
         wanted, got = np.asarray(wanted, np.float64), np.asarray(got, np.float64)
         difference = np.abs(got - wanted).max(initial=0)
@@ -91,11 +93,11 @@ def _compare(name: str, program: Program, theirs: Any, ours: Any) -> None:
 
 
 def _alternate(calls: Sequence[Callable[[], Any]], runs: int) -> list[float]:
-    """The median time of each, one after the other in every run."""
+    """Returns the median seconds of each call; every run times all calls, one after the other."""
     counts: list[int] = []
     for call in calls:
         _timed(call, 2)
-        counts.append(max(1, round(SAMPLE_SECONDS / max(_timed(call, 1), 1e-7))))
+        counts.append(max(1, round(MIN_SAMPLE_SECONDS / max(_timed(call, 1), 1e-7))))
     found: list[list[float]] = [[] for _ in calls]
     for _ in range(runs):
         for times, call, count in zip(found, calls, counts, strict=True):
@@ -111,25 +113,25 @@ def _timed(call: Callable[[], Any], count: int) -> float:
 
 
 def _row(name: str, figures: Figures) -> list[str]:
-    run = [f"{seconds * 1e3:.3f}" for seconds in figures.run]
-    compiling = [f"{seconds * 1e3:.0f}" for seconds in figures.compiling]
-    live = [f"{size / 1e6:.3f}" for size in figures.live]
+    run = [f"{seconds * 1e3:.3f}" for seconds in figures.run_seconds]
+    compiling = [f"{seconds * 1e3:.0f}" for seconds in figures.compile_seconds]
+    live = [f"{size / 1e6:.3f}" for size in figures.live_bytes]
     return [name, *run, f"{figures.ratio:.2f}", *compiling, *live]
 
 
 def _summary(found: Mapping[str, Figures]) -> list[str]:
-    """The geometric mean and the least ratio of each group of programs, and of all."""
+    """Returns lines with the geometric mean and the lowest ratio of each group of programs, and of all programs."""
     groups = {group: [n for n in found if PROGRAMS[n].group == group] for group in _groups(found)}
     groups["all"] = list(found)
     lines: list[str] = []
     for group, names in groups.items():
-        least = min(names, key=lambda name: found[name].ratio)
+        lowest = min(names, key=lambda name: found[name].ratio)
         mean = math.exp(statistics.fmean(math.log(found[name].ratio) for name in names))
-        lines.append(f"{group}: geometric mean {mean:.2f}, least {found[least].ratio:.2f} ({least})")
-    sums = [sum(f.compiling[who] for f in found.values()) * 1e3 for who in (0, 1)]
-    largest = max(found, key=lambda name: found[name].live[1] / max(found[name].live[0], 1))
-    share = found[largest].live[1] / max(found[largest].live[0], 1)
-    lines.append(f"compile time in sum: JAX {sums[0]:.0f} ms, xlapy {sums[1]:.0f} ms")
+        lines.append(f"{group}: geometric mean {mean:.2f}, lowest {found[lowest].ratio:.2f} ({lowest})")
+    sums = [sum(f.compile_seconds[platform] for f in found.values()) * 1e3 for platform in (0, 1)]
+    largest = max(found, key=lambda name: found[name].live_bytes[1] / max(found[name].live_bytes[0], 1))
+    share = found[largest].live_bytes[1] / max(found[largest].live_bytes[0], 1)
+    lines.append(f"total compile time: JAX {sums[0]:.0f} ms, xlapy {sums[1]:.0f} ms")
     return [*lines, f"live memory of temporaries and results: at most {share:.2f}x JAX's ({largest})"]
 
 
@@ -139,15 +141,15 @@ def _groups(found: Iterable[str]) -> list[str]:
 
 def _table(rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None)
-    for number, head in enumerate(HEADS):
-        table.add_column(head, justify="right" if number else "left")
+    for number, header in enumerate(HEADERS):
+        table.add_column(header, justify="right" if number else "left")
     for row in rows:
         table.add_row(*row)
     return table
 
 
 def _markdown(rows: Iterable[Sequence[str]], summary: Iterable[str]) -> str:
-    lines = [f"| {' | '.join(HEADS)} |", f"|{'|'.join(['---', *['---:'] * (len(HEADS) - 1)])}|"]
+    lines = [f"| {' | '.join(HEADERS)} |", f"|{'|'.join(['---', *['---:'] * (len(HEADERS) - 1)])}|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([*lines, "", *[f"- {line}" for line in summary]]) + "\n"
 

@@ -1,10 +1,11 @@
-"""Time to load programs that were compiled before, beside compiling them: processor time of fresh processes.
+"""Measures the time to load compiled programs from the cache, compared with compiling them.
 
     python -m benchmarks.loading [NAME ...] [--runs 3]
 
-Names are those of `benchmarks.compiling` and of `benchmarks.workloads`. Each process imports xlapy, makes a client and
-compiles the program's HLO text five times: without a cache, and then with one that has it. Printed are the least of the
-first and of the later times of all runs, and what the first process with the cache takes in all, its start included.
+Names are those of `benchmarks.compiling` and of `benchmarks.workloads`. All times are processor times of new processes.
+Each process imports xlapy, creates a client and compiles the program's HLO text five times, first without a cache, then
+with a cache that contains the program. The table shows the minimum over all runs of the first and of the later times,
+and the total of a process that uses the cache, including its start.
 """
 
 from __future__ import annotations
@@ -35,24 +36,31 @@ for _ in range(5):
 print(json.dumps([times[0], min(times[1:]), time.process_time()]))
 """
 
-NAMES = ("softmax", "layer norm", "16 random numbers", "convolutions, training", "transformer, 4 layers", "solve 512")
-"""Those measured by default."""
+DEFAULT_PROGRAMS = (
+    "softmax",
+    "layer norm",
+    "16 random numbers",
+    "convolutions, training",
+    "transformer, 4 layers",
+    "solve 512",
+)
+"""The programs measured if none is named."""
 
 
 def programs() -> dict[str, Program]:
-    """All that have a name."""
+    """Returns all programs by name."""
     return {name: (load.function, load.arguments) for name, load in WORKLOADS.items()} | PROGRAMS
 
 
 def text_of(program: Program) -> str:
-    """The program as HLO text."""
+    """Returns the program as HLO text."""
     function, arguments = program[0], program[1]()
     lowered = jax.jit(lambda *given: function(*given), keep_unused=True).lower(*arguments)
     return str(lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True))
 
 
 def measure(file: Path, folder: str, runs: int) -> list[float]:
-    """The least seconds for the first time in a process, for a later one, and of a whole process."""
+    """Returns the minimum seconds of the first compilation in a process, of a later one, and of the whole process."""
     flags = f"--cache_dir={folder}" if folder else ""
     environment = {**os.environ, "XLAPY_FLAGS": flags}
     found: list[list[float]] = []
@@ -66,14 +74,14 @@ def measure(file: Path, folder: str, runs: int) -> list[float]:
 def main() -> None:
     known = programs()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"by default {'; '.join(NAMES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"by default {'; '.join(DEFAULT_PROGRAMS)}")
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"unknown program {unknown[0]!r}; known are {', '.join(known)}")
     table = Table(box=None)
-    for head in (
+    for header in (
         "program",
         "compile ms: first",
         "later",
@@ -83,9 +91,9 @@ def main() -> None:
         "later",
         "process ms",
     ):
-        table.add_column(head, justify="left" if head == "program" else "right")
+        table.add_column(header, justify="left" if header == "program" else "right")
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.names or NAMES:
+        for name in options.names or DEFAULT_PROGRAMS:
             file = Path(folder) / "program.hlo"
             file.write_text(text_of(known[name]))
             compiled = measure(file, "", options.runs)

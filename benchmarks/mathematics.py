@@ -1,11 +1,12 @@
-"""Accuracy and speed of the functions of `xlapy.loops.mathematics` as machine code of this host.
+"""Measures accuracy and speed of the functions of `xlapy.loops.mathematics`, compiled for this host.
 
     python benchmarks/mathematics.py                      every function, each 4099th f32, a million f64
     python benchmarks/mathematics.py sine tan --step 1    all 2^32 f32
 
-Prints for each function and type the largest error in units in the last place of the true result, where it is, and
-nanoseconds for an element in a buffer of 16 KiB; with jax installed, also XLA:CPU's CPU time for an element of a
-million. True results are NumPy's in float64 for f32 and in extended precision for f64.
+Prints for each function and type the largest error in units in the last place (ULPs) of the true result, the operands
+at which it occurs, and the nanoseconds per element of a 16 KiB buffer. If jax is installed, it also prints XLA:CPU's
+CPU time per element of an array of a million. True results are NumPy's, in float64 for f32 and in extended precision
+for f64.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Array = np.ndarray
 CHUNK = 1 << 16
 
 
-def _half_away(x: Array) -> Array:
+def _round_half_away(x: Array) -> Array:
     whole = np.trunc(x)
     return whole + np.copysign((np.abs(x - whole) >= 0.5).astype(x.dtype), x)
 
@@ -39,7 +40,9 @@ def _logistic(x: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    """SciPy's in float64, which is 3 ULP off at times, is good for f32; the C library's, slower, for f64."""
+    """Computes erf: by SciPy in float64, which is accurate enough for f32 but up to 3 ULPs off, or by the slower C
+    library for f64.
+    """
     if x.dtype == np.float64:
         return special.erf(x)
     return np.frompyfunc(math.erf, 1, 1)(x.astype(np.float64)).astype(np.longdouble)
@@ -50,7 +53,7 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt, "cosh": np.cosh, "cosine": np.cos,
     "erf": _erf, "exponential": np.exp, "exponential-minus-one": np.expm1,
     "log": np.log, "log-plus-one": np.log1p, "logistic": _logistic, "power": np.power, "remainder": np.fmod,
-    "round-nearest-afz": _half_away, "rsqrt": lambda x: 1 / np.sqrt(x), "sine": np.sin, "sinh": np.sinh,
+    "round-nearest-afz": _round_half_away, "rsqrt": lambda x: 1 / np.sqrt(x), "sine": np.sin, "sinh": np.sinh,
     "tan": np.tan, "tanh": np.tanh,
 }  # fmt: skip
 BINARY = ("atan2", "power", "remainder")
@@ -60,7 +63,7 @@ JAX_NAMES = {
 }  # fmt: skip
 
 
-# -- our functions
+# -- xlapy's functions
 
 
 def kernel(name: str, type: ScalarType, size: int) -> Kernel:
@@ -73,7 +76,7 @@ def kernel(name: str, type: ScalarType, size: int) -> Kernel:
 
 
 class Compiled:
-    """A function as machine code on arrays of up to `size` elements."""
+    """A function compiled to machine code for arrays of up to `size` elements."""
 
     def __init__(self, name: str, type: ScalarType, size: int = CHUNK) -> None:
         body, declarations = emit_kernel(kernel(name, type, size), "kernel")
@@ -93,7 +96,7 @@ class Compiled:
 
 
 def nanoseconds(name: str, type: ScalarType) -> float:
-    """The least time of many calls, for an element."""
+    """Returns the minimum time per element over many calls."""
     compiled = Compiled(name, type, 16384 // type.byte_size)
     arrays = [values_near_one(compiled.size, type, seed) for seed in range(2 if name in BINARY else 1)]
     arrays.append(np.empty(compiled.size, type.dtype))
@@ -110,18 +113,18 @@ def values_near_one(count: int, type: ScalarType, seed: int) -> Array:
     return np.random.default_rng(seed).uniform(0.05, 0.95, count).astype(type.dtype)
 
 
-# -- errors
+# -- accuracy
 
 
-def singles(step: int) -> Iterator[Array]:
-    """Every step-th f32 by its bits, in chunks."""
+def f32_chunks(step: int) -> Iterator[Array]:
+    """Yields every step-th f32, in the order of its bits, in chunks."""
     for start in range(0, 1 << 32, CHUNK * step):
         bits = np.arange(start, min(start + CHUNK * step, 1 << 32), step, dtype=np.int64)
         yield bits.astype(np.uint32).view(np.float32)
 
 
-def doubles(count: int, seed: int = 0) -> Iterator[Array]:
-    """Random bits, and random numbers of usual sizes."""
+def f64_chunks(count: int, seed: int = 0) -> Iterator[Array]:
+    """Yields chunks of f64: a quarter random bit patterns, the rest random numbers of moderate size."""
     generator = np.random.default_rng(seed)
     for _ in range(-(-count // CHUNK)):
         quarter = CHUNK // 4
@@ -133,8 +136,9 @@ def doubles(count: int, seed: int = 0) -> Iterator[Array]:
         ])  # fmt: skip
 
 
-def pairs(name: str, type: ScalarType, count: int) -> Iterator[tuple[Array, Array]]:
-    """Random bits, and for powers numbers whose power is neither 0 nor infinite."""
+def operand_pairs(name: str, type: ScalarType, count: int) -> Iterator[tuple[Array, Array]]:
+    """Yields chunks of operand pairs: random bit patterns, and numbers for which x to the power y is finite and not
+    0."""
     generator = np.random.default_rng(0)
     unsigned, limit = np.dtype(f"u{type.byte_size}"), 90 if type is F32 else 720
     for _ in range(-(-count // CHUNK)):
@@ -147,7 +151,9 @@ def pairs(name: str, type: ScalarType, count: int) -> Iterator[tuple[Array, Arra
 
 
 def ulps(actual: Array, expected: Array, type: ScalarType) -> Array:
-    """|actual - expected| in units in the last place of the expected value; an infinity follows the largest number."""
+    """Computes |actual - expected| in units in the last place of the expected value. Infinity counts as the number
+    after the largest finite one.
+    """
     info, wide = np.finfo(type.dtype), expected.dtype.type
     edge = np.ldexp(wide(1), info.maxexp)
     actual, expected = (np.clip(v, -edge, edge) for v in (actual.astype(wide), expected))
@@ -158,10 +164,10 @@ def ulps(actual: Array, expected: Array, type: ScalarType) -> Array:
 
 
 def worst(name: str, type: ScalarType, operands: Iterator[tuple[Array, ...]]) -> tuple[float, str]:
-    """The largest error and where it is. A zero of the wrong sign is an infinite error."""
+    """Returns the largest error and the operands at which it occurs. A zero of the wrong sign is an infinite error."""
     compiled = Compiled(name, type)
     wide = np.float64 if type is F32 else np.longdouble
-    error, place = 0.0, "-"
+    error, position = 0.0, "-"
     for arrays in operands:
         actual = compiled(*arrays)
         expected = np.asarray(REFERENCES[name](*(array.astype(wide) for array in arrays)))
@@ -169,15 +175,15 @@ def worst(name: str, type: ScalarType, operands: Iterator[tuple[Array, ...]]) ->
         errors[(actual == 0) & (expected == 0) & (np.signbit(actual) != np.signbit(expected))] = np.inf
         at = int(np.argmax(errors))
         if errors[at] > error:
-            error, place = float(errors[at]), ", ".join(repr(float(array[at])) for array in arrays)
-    return error, place
+            error, position = float(errors[at]), ", ".join(repr(float(array[at])) for array in arrays)
+    return error, position
 
 
 # -- XLA
 
 
 def xla_nanoseconds(name: str, type: ScalarType) -> float | None:
-    """CPU time of XLA:CPU for an element of a million, all threads together; None without jax."""
+    """Returns XLA:CPU's CPU time per element of an array of a million, summed over threads, or None without jax."""
     try:
         import jax
     except ImportError:
@@ -198,14 +204,14 @@ def xla_nanoseconds(name: str, type: ScalarType) -> float | None:
 
 def report(name: str, type: ScalarType, step: int) -> None:
     if name in BINARY:
-        operands: Iterator[tuple[Array, ...]] = pairs(name, type, 1 << 20)
+        operands: Iterator[tuple[Array, ...]] = operand_pairs(name, type, 1 << 20)
     else:
-        operands = ((array,) for array in (singles(step) if type is F32 else doubles(1 << 20)))
+        operands = ((array,) for array in (f32_chunks(step) if type is F32 else f64_chunks(1 << 20)))
     with np.errstate(all="ignore"):
-        error, place = worst(name, type, operands)
+        error, position = worst(name, type, operands)
     xla = xla_nanoseconds(name, type)
-    peer = "" if xla is None else f"{xla:8.3f}"
-    print(f"{name:22} {type} {error:7.3f} {nanoseconds(name, type):8.3f} {peer}   {place}", flush=True)
+    xla_column = "" if xla is None else f"{xla:8.3f}"
+    print(f"{name:22} {type} {error:7.3f} {nanoseconds(name, type):8.3f} {xla_column}   {position}", flush=True)
 
 
 def main() -> None:

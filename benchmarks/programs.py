@@ -1,6 +1,6 @@
 """The programs of `benchmarks/jax_programs.py`: what people write in JAX, with arguments.
 
-Each is of a size that people run on a CPU; none is there because a compiler does well on it.
+Sizes are those that people run on a CPU. No program was chosen because a compiler does well on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Program:
-    """A function, its arguments, and how far the results of two compilers may lie apart, beside the largest of them."""
+    """A function with its arguments. `tolerance` bounds how far the results of two compilers may differ, relative to
+    the largest element.
+    """
 
     group: str
     function: Function
@@ -35,7 +37,7 @@ def integers(high: int, *shape: int, seed: int = 0) -> np.ndarray:
 
 
 def _descent(loss: Function) -> Function:
-    """A step of gradient descent with momentum."""
+    """Returns a function that performs one step of gradient descent with momentum."""
 
     def step(parameters: Any, momentum: Any, *batch: Any) -> Any:
         value, gradient = jax.value_and_grad(loss)(parameters, *batch)
@@ -45,7 +47,7 @@ def _descent(loss: Function) -> Function:
     return step
 
 
-def _still(parameters: Any) -> Any:
+def _zeros_like(parameters: Any) -> Any:
     return jax.tree.map(np.zeros_like, parameters)
 
 
@@ -67,7 +69,7 @@ def _mlp_loss(parameters: Any, images: Any, labels: Any) -> Any:
 def _mlp_arguments() -> Sequence[Any]:
     sizes = [784, 512, 512, 10]
     parameters = [(normal(m, n) / m**0.5, np.zeros(n, np.float32)) for m, n in itertools.pairwise(sizes)]
-    return [parameters, _still(parameters), normal(128, 784), integers(10, 128)]
+    return [parameters, _zeros_like(parameters), normal(128, 784), integers(10, 128)]
 
 
 def _convolved(x: Any, kernel: Any, stride: int = 1) -> Any:
@@ -89,7 +91,7 @@ def _convnet_loss(parameters: Any, images: Any, labels: Any) -> Any:
 def _convnet_arguments() -> Sequence[Any]:
     shapes = [(3, 3, 1, 32), (3, 3, 32, 64), (7 * 7 * 64, 256), (256, 10)]
     parameters = [(normal(*s) / np.prod(s[:-1]) ** 0.5, np.zeros(s[-1], np.float32)) for s in shapes]
-    return [parameters, _still(parameters), normal(32, 28, 28, 1), integers(10, 32)]
+    return [parameters, _zeros_like(parameters), normal(32, 28, 28, 1), integers(10, 32)]
 
 
 def _batch_norm(x: Any, scale: Any, shift: Any) -> Any:
@@ -115,7 +117,7 @@ def _resnet_arguments() -> Sequence[Any]:
         kernels = [normal(3, 3, n, after) / (9 * n) ** 0.5 for n in (before, after)]
         blocks.append((kernels[0], norm, kernels[1], norm, normal(1, 1, before, after) / before**0.5))
     parameters = (normal(3, 3, 3, 16) / 27**0.5, blocks, normal(64, 10) / 8)
-    return [parameters, _still(parameters), normal(16, 32, 32, 3), integers(10, 16)]
+    return [parameters, _zeros_like(parameters), normal(16, 32, 32, 3), integers(10, 16)]
 
 
 HEADS = 8
@@ -162,17 +164,17 @@ def _language_model(count: int, width: int, vocabulary: int) -> Any:
 
 def _transformer_arguments() -> Sequence[Any]:
     parameters = _language_model(2, 256, 1000)
-    return [parameters, _still(parameters), integers(1000, 4, 128)]
+    return [parameters, _zeros_like(parameters), integers(1000, 4, 128)]
 
 
-def _decoded(layers: Any, cache: Any, x: Any, place: Any) -> Any:
-    """A token through all layers, with the keys and values of those before it."""
+def _decoded(layers: Any, cache: Any, x: Any, position: Any) -> Any:
+    """Passes one token through all layers, with the cached keys and values of earlier tokens."""
     width = x.shape[-1]
     for number, layer in enumerate(layers):
         parts = (_layer_norm(x, layer["scale1"], layer["shift1"]) @ layer["qkv"]).reshape(3, HEADS, width // HEADS)
-        cache = lax.dynamic_update_slice(cache, parts[None, 1:, None], (number, 0, place, 0, 0))
+        cache = lax.dynamic_update_slice(cache, parts[None, 1:, None], (number, 0, position, 0, 0))
         scores = jnp.einsum("hd,khd->hk", parts[0], cache[number, 0]) / (width // HEADS) ** 0.5
-        scores = jnp.where(jnp.arange(cache.shape[2]) <= place, scores, -1e9)
+        scores = jnp.where(jnp.arange(cache.shape[2]) <= position, scores, -1e9)
         x = x + jnp.einsum("hk,khd->hd", jax.nn.softmax(scores), cache[number, 1]).reshape(width) @ layer["mix"]
         x = x + jax.nn.gelu(_layer_norm(x, layer["scale2"], layer["shift2"]) @ layer["up"]) @ layer["down"]
     return cache, x
@@ -182,9 +184,9 @@ def _generate(parameters: Any, token: Any) -> Any:
     layers, embedding = parameters
     width, length = embedding.shape[1], 64
 
-    def step(state: Any, place: Any) -> Any:
+    def step(state: Any, position: Any) -> Any:
         cache, token = state
-        cache, x = _decoded(layers, cache, embedding[token], place)
+        cache, x = _decoded(layers, cache, embedding[token], position)
         token = jnp.argmax(embedding @ x).astype(jnp.int32)
         return (cache, token), token
 
@@ -212,7 +214,7 @@ def _lstm_arguments() -> Sequence[Any]:
     width = 128
     parameters = (normal(32, 4 * width) / 6, normal(width, 4 * width) / 11, np.zeros(4 * width, np.float32))
     parameters = (*parameters, normal(width, 1) / 11)
-    return [parameters, _still(parameters), normal(64, 32, 32), normal(32, 1)]
+    return [parameters, _zeros_like(parameters), normal(64, 32, 32), normal(32, 1)]
 
 
 NETWORKS = {
@@ -225,7 +227,7 @@ NETWORKS = {
     "LSTM training step": Program("networks", _descent(_lstm_loss), _lstm_arguments),
 }
 
-# -- loops: differential equations, sampling, optimisation
+# -- loops: differential equations, sampling, optimization
 
 
 def _lorenz(start: Any) -> Any:
@@ -245,7 +247,7 @@ def _lorenz(start: Any) -> Any:
 
 
 def _hamiltonian(key: Any, x: Any, y: Any, start: Any) -> Any:
-    """Samples of a Bayesian logistic regression by Hamiltonian Monte Carlo."""
+    """Draws samples of a Bayesian logistic regression by Hamiltonian Monte Carlo."""
 
     def energy(w: Any) -> Any:
         scores = x @ w
@@ -281,7 +283,7 @@ def _logistic_regression(x: Any, y: Any) -> Any:
         scores = x @ w
         return jnp.mean(jax.nn.softplus(scores) - y * scores) + 1e-3 * w @ w
 
-    def go_on(state: Any) -> Any:
+    def should_continue(state: Any) -> Any:
         count, _, gradient = state
         return (count < 200) & (jnp.abs(gradient).max() > 1e-6)
 
@@ -291,7 +293,7 @@ def _logistic_regression(x: Any, y: Any) -> Any:
         return count + 1, w, jax.grad(loss)(w)
 
     start = jnp.zeros(x.shape[1])
-    return lax.while_loop(go_on, step, (0, start, jax.grad(loss)(start)))[1]
+    return lax.while_loop(should_continue, step, (0, start, jax.grad(loss)(start)))[1]
 
 
 def _regression_arguments() -> Sequence[Any]:
@@ -322,7 +324,7 @@ def _page_rank(sources: Any, targets: Any) -> Any:
 
 
 def _molecules(position: Any, velocity: Any, pairs: Any) -> Any:
-    """Particles that attract and repel their neighbours, by lists of pairs."""
+    """Simulates particles that attract and repel their neighbors, which are given by lists of pairs."""
     side = 10.0
 
     def force(position: Any) -> Any:
@@ -357,7 +359,7 @@ def _heat(grid: Any) -> Any:
 
 
 def _gaussian_process(x: Any, y: Any) -> Any:
-    """Gaussian process regression: its mean and likelihood by Cholesky's factors."""
+    """Computes the mean and the likelihood of a Gaussian process regression by a Cholesky decomposition."""
     distances = ((x[:, None] - x[None]) ** 2).sum(-1)
     kernel = jnp.exp(-0.5 * distances) + 0.1 * jnp.eye(len(x))
     factor = jax.scipy.linalg.cho_factor(kernel, lower=True)
@@ -384,7 +386,7 @@ def _solve(a: Any, b: Any) -> Any:
 
 
 def _option_price(key: Any) -> Any:
-    """An Asian option by Monte Carlo."""
+    """Prices an Asian option by Monte Carlo simulation."""
 
     def step(state: Any, key: Any) -> Any:
         price, total = state
@@ -397,7 +399,7 @@ def _option_price(key: Any) -> Any:
     return payoff.mean(), payoff.std()
 
 
-def _draws(key: Any) -> Any:
+def _random_draws(key: Any) -> Any:
     a, b, c, d = jax.random.split(key, 4)
     uniform = jax.random.uniform(a, (500_000,))
     chosen = jax.random.categorical(b, jnp.log(jnp.arange(1, 11.0)), shape=(100_000,))
@@ -426,23 +428,23 @@ def _filtered(signal: Any, kernel: Any) -> Any:
 
 
 def _augmented(images: Any, angles: Any, flips: Any) -> Any:
-    """Images turned, mirrored and normalised."""
+    """Rotates, mirrors and normalizes images."""
     side = images.shape[1]
     grid = jnp.stack(jnp.meshgrid(*[jnp.arange(side) - side / 2] * 2, indexing="ij"))
 
     def one(image: Any, angle: Any, flip: Any) -> Any:
         c, s = jnp.cos(angle), jnp.sin(angle)
-        places = jnp.stack([c * grid[0] - s * grid[1], s * grid[0] + c * grid[1]]) + side / 2
-        sample = lambda channel: jax.scipy.ndimage.map_coordinates(channel, places, 1, mode="nearest")  # noqa: E731
+        positions = jnp.stack([c * grid[0] - s * grid[1], s * grid[0] + c * grid[1]]) + side / 2
+        sample = lambda channel: jax.scipy.ndimage.map_coordinates(channel, positions, 1, mode="nearest")  # noqa: E731
         image = jax.vmap(sample, -1, -1)(image)
         return jnp.where(flip, image[:, ::-1], image)
 
-    turned = jax.vmap(one)(images, angles, flips)
-    return (turned - turned.mean((1, 2), keepdims=True)) / (turned.std((1, 2), keepdims=True) + 1e-5)
+    rotated = jax.vmap(one)(images, angles, flips)
+    return (rotated - rotated.mean((1, 2), keepdims=True)) / (rotated.std((1, 2), keepdims=True) + 1e-5)
 
 
 def _blurred(image: Any) -> Any:
-    """The edges of a blurred picture, as in image processing."""
+    """Blurs an image and computes the magnitude of its gradient, which shows its edges."""
     kernel = jnp.exp(-0.5 * (jnp.arange(-4, 5) / 2.0) ** 2)
     kernel = kernel / kernel.sum()
     rows = jax.vmap(lambda row: jnp.convolve(row, kernel, mode="same"))(image)
@@ -461,16 +463,16 @@ def _graph_arguments() -> Sequence[Any]:
 
 
 def _principal_components(x: Any) -> Any:
-    centred = x - x.mean(0)
-    values, vectors = jnp.linalg.eigh(centred.T @ centred / len(x))
-    return values[::-1], centred @ jnp.abs(vectors[:, -8:])
+    centered = x - x.mean(0)
+    values, vectors = jnp.linalg.eigh(centered.T @ centered / len(x))
+    return values[::-1], centered @ jnp.abs(vectors[:, -8:])
 
 
 ARRAYS = {
     "Gaussian process": Program("arrays", _gaussian_process, lambda: [normal(500, 4), normal(500)]),
     "solve and norm": Program("arrays", _solve, lambda: [normal(300, 300), normal(300, 10)]),
     "option price, Monte Carlo": Program("arrays", _option_price, lambda: [np.asarray(jax.random.PRNGKey(0))]),
-    "random draws": Program("arrays", _draws, lambda: [np.asarray(jax.random.PRNGKey(0))]),
+    "random draws": Program("arrays", _random_draws, lambda: [np.asarray(jax.random.PRNGKey(0))]),
     "ranking": Program("arrays", _ranking, lambda: [normal(64, 4096), np.sort(normal(1000, seed=1))]),
     "scans": Program("arrays", _scans, lambda: [normal(256, 2048), np.abs(normal(256, 2048)) / 2]),
     "convolution by FFT": Program("arrays", _filtered, lambda: [normal(64, 8000), normal(64, 193, seed=1)]),

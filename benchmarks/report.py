@@ -1,4 +1,4 @@
-"""What `benchmarks/cpu.py` measured: a table for the terminal, the same as Markdown, and a chart."""
+"""Writes the results of `benchmarks/cpu.py` as a table for the terminal, the same table as Markdown, and a chart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 Results = Mapping[str, Mapping[str, Any]]
-"""By setting and workload."""
+"""The measurements of each workload: by setting, then by workload."""
 
 
 def write(results: Results, groups: Mapping[str, str], folder: Path) -> None:
@@ -28,17 +28,17 @@ def write(results: Results, groups: Mapping[str, str], folder: Path) -> None:
     print(f"\nwritten to {folder}: cpu.json, cpu.md, cpu.svg")
 
 
-def ratio(figures: Mapping[str, Any], kind: str, peer: str = "xla") -> float:
-    """The peer's figure by ours; nan where the peer has none."""
+def ratio(figures: Mapping[str, Any], kind: str, reference: str = "xla") -> float:
+    """Returns the figure of `reference` divided by xlapy's, or nan if there is none for `reference`."""
     ours = figures[kind]["ours"]
-    return figures[kind].get(peer, math.nan) / ours if ours else math.nan
+    return figures[kind].get(reference, math.nan) / ours if ours else math.nan
 
 
-def _heads(results: Results) -> list[str]:
-    heads = ["workload"]
+def _headers(results: Results) -> list[str]:
+    headers = ["workload"]
     for setting in results:
-        heads += [f"XLA ms, {setting}", "ours ms", "ratio"]
-    return [*heads, "torch ratio", "compile XLA ms", "ours ms", "live XLA MB", "ours MB"]
+        headers += [f"XLA ms, {setting}", "ours ms", "ratio"]
+    return [*headers, "torch ratio", "compile XLA ms", "ours ms", "live XLA MB", "ours MB"]
 
 
 def _row(name: str, results: Results) -> list[str]:
@@ -49,54 +49,54 @@ def _row(name: str, results: Results) -> list[str]:
     figures = next(iter(results.values()))[name]
     torch = ratio(figures, "run", "torch")
     cells.append("" if math.isnan(torch) else f"{torch:.2f}")
-    cells += [f"{figures['compile'][who] * 1e3:.0f}" for who in ("xla", "ours")]
-    return cells + [f"{figures['live'][who] / 1e6:.3f}" for who in ("xla", "ours")]
+    cells += [f"{figures['compile'][platform] * 1e3:.0f}" for platform in ("xla", "ours")]
+    return cells + [f"{figures['live'][platform] / 1e6:.3f}" for platform in ("xla", "ours")]
 
 
 def _table(results: Results, rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None)
-    for number, head in enumerate(_heads(results)):
-        table.add_column(head, justify="right" if number else "left")
+    for number, header in enumerate(_headers(results)):
+        table.add_column(header, justify="right" if number else "left")
     for row in rows:
         table.add_row(*row)
     return table
 
 
 def _markdown(results: Results, rows: Sequence[Sequence[str]], summary: Sequence[str]) -> str:
-    heads = _heads(results)
-    lines = [f"| {' | '.join(heads)} |", f"|{'|'.join(['---', *['---:'] * (len(heads) - 1)])}|"]
+    headers = _headers(results)
+    lines = [f"| {' | '.join(headers)} |", f"|{'|'.join(['---', *['---:'] * (len(headers) - 1)])}|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([*lines, "", *[f"- {line}" for line in summary]]) + "\n"
 
 
 def _summary(results: Results, groups: Mapping[str, str]) -> list[str]:
-    """The geometric mean and the least ratio of each group of workloads."""
+    """Returns lines with the geometric mean and the lowest ratio of each group of workloads."""
     lines: list[str] = []
     for setting, by_name in results.items():
         for group in dict.fromkeys(groups.values()):
             found = {name: ratio(by_name[name], "run") for name in groups if groups[name] == group}
             least = min(found, key=lambda name: found[name])
             mean = math.exp(sum(map(math.log, found.values())) / len(found))
-            lines.append(f"{setting}, {group}: geometric mean {mean:.2f}, least {found[least]:.2f} ({least})")
+            lines.append(f"{setting}, {group}: geometric mean {mean:.2f}, lowest {found[least]:.2f} ({least})")
     return lines
 
 
 def _totals(results: Results) -> list[str]:
-    """Compile time in sum, and where ours is longest or largest beside XLA's."""
+    """Returns lines with the total compile times and the workloads with the worst compile-time and memory ratios."""
     figures = next(iter(results.values()))
-    sums = {who: sum(f["compile"][who] for f in figures.values()) * 1e3 for who in ("xla", "ours")}
+    sums = {platform: sum(f["compile"][platform] for f in figures.values()) * 1e3 for platform in ("xla", "ours")}
     longest = min(figures, key=lambda name: ratio(figures[name], "compile"))
     largest = min(figures, key=lambda name: ratio(figures[name], "live"))
     share = 1 / ratio(figures[longest], "compile")
     live = 1 / ratio(figures[largest], "live")
     return [
-        f"compile time in sum: XLA {sums['xla']:.0f} ms, ours {sums['ours']:.0f} ms; at most {share:.2f}x ({longest})",
+        f"total compile time: XLA {sums['xla']:.0f} ms, ours {sums['ours']:.0f} ms; at most {share:.2f}x ({longest})",
         f"live memory of temporaries and results: at most {live:.2f}x XLA's ({largest})",
     ]
 
 
 def _chart(results: Results, groups: Mapping[str, str], path: Path) -> None:
-    """Bars of the ratios on a logarithmic scale, in the order of the groups."""
+    """Draws the ratios as bars on a logarithmic scale, in the order of the groups."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -108,8 +108,8 @@ def _chart(results: Results, groups: Mapping[str, str], path: Path) -> None:
     height = 0.8 / len(results)
     for number, (setting, by_name) in enumerate(results.items()):
         ratios = [ratio(by_name[name], "run") for name in names]
-        places = [place + 0.4 - height * (number + 0.5) for place in range(len(names))]
-        bars = axes.barh(places, [r - 1 for r in ratios], height, left=1, label=f"glibc {setting}")
+        positions = [position + 0.4 - height * (number + 0.5) for position in range(len(names))]
+        bars = axes.barh(positions, [r - 1 for r in ratios], height, left=1, label=f"glibc {setting}")
         axes.bar_label(bars, [f"{r:.2f}" for r in ratios], padding=2, fontsize=7)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set(xscale="log", yticks=range(len(names)), yticklabels=names, xlabel="time of XLA:CPU / time of xlapy")

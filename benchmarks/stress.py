@@ -1,11 +1,11 @@
-"""Many calls from many threads at once: right results, and nothing that grows.
+"""Calls many programs from many threads at once; checks results and that memory, threads and files do not grow.
 
-    python benchmarks/stress.py [--calls 10000] [--threads 8] [--rounds 100000]
+    python benchmarks/stress.py [--calls 10000] [--threads 8] [--iterations 100000]
 
-Each thread calls programs that all share and programs of its own: small and large arrays, donated buffers, loops,
-native and Python targets, programs loaded from bytes, programs on several devices. Every result is compared with what
-it must be. Behind a first round for warming up, memory, threads and open files are compared with those at the end.
-Then eight devices meet and send to each other in a loop of many rounds.
+Each thread calls programs that all threads share and programs of its own: small and large arrays, donated buffers,
+loops, native and Python targets, programs loaded from bytes, programs on several devices. Every result is checked.
+Resident memory, threads and open files after a warm-up are compared with those at the end. Then eight devices exchange
+data in a loop of many iterations.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import numpy as np
 
 import xlapy as xla
 
-ALLOWED_GROWTH = 24 << 20
-"""Bytes of resident memory: what the C library keeps for itself by the way."""
+ALLOWED_GROWTH_BYTES = 24 << 20
+"""The allowed growth of resident memory in bytes: an allowance for the C library's allocator, which keeps freed
+memory."""
 
-KEPT_OF_PROGRAMS = 12 << 10
-"""Bytes that LLVM keeps of each program that was loaded or compiled, and is gone."""
+RETAINED_BYTES_PER_PROGRAM = 12 << 10
+"""The bytes that LLVM does not free for each program that was compiled or loaded, even after the program is freed."""
 
 ADD = "HloModule add\nENTRY e { x = f32[N] parameter(0)  y = f32[N] parameter(1)  ROOT r = f32[N] add(x, y) }"
 LOOP = """HloModule loop
@@ -37,16 +38,16 @@ step { s = (s32[], f32[N]) parameter(0)  i = s32[] get-tuple-element(s), index=0
   ROOT r = (s32[], f32[N]) tuple(j, y) }
 ENTRY e { x = f32[N] parameter(0)  i = s32[] constant(0)  s = (s32[], f32[N]) tuple(i, x)
   w = (s32[], f32[N]) while(s), condition=less, body=step  ROOT r = f32[N] get-tuple-element(w), index=1 }"""
-CALL = """HloModule call
+CUSTOM_CALL = """HloModule custom_call
 ENTRY e { x = f32[N] parameter(0)  y = f32[N] custom-call(x), custom_call_target="stress.negate"
   ROOT r = f32[N] add(y, x) }"""
-TOGETHER = """HloModule together, replica_count=3
+ALL_REDUCE = """HloModule all_reduce, replica_count=3
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
 ENTRY e { x = f32[N] parameter(0)  ROOT r = f32[N] all-reduce(x), replica_groups={{0,1,2}}, to_apply=add }"""
 
 DEVICES = 8
 MODULUS = 10_007
-ROUNDS = """HloModule rounds, replica_count=8
+COLLECTIVE_LOOP = """HloModule collective_loop, replica_count=8
 add { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT c = s32[] add(a, b) }
 less { s = (s32[], s32[], s32[N]) parameter(0)  i = s32[] get-tuple-element(s), index=0
   n = s32[] get-tuple-element(s), index=1  ROOT r = pred[] compare(i, n), direction=LT }
@@ -65,33 +66,33 @@ step { s = (s32[], s32[], s32[N]) parameter(0)  i = s32[] get-tuple-element(s), 
 ENTRY e { n = s32[] parameter(0)  x = s32[N] parameter(1)  i = s32[] constant(0)
   s = (s32[], s32[], s32[N]) tuple(i, n, x)  w = (s32[], s32[], s32[N]) while(s), condition=less, body=step
   ROOT r = s32[N] get-tuple-element(w), index=2 }"""
-"""Eight devices send around, permute, sum in groups and gather across them."""
+"""Eight devices per iteration send around a ring, permute, sum within groups and gather across them."""
 
-Work = Callable[[int], None]
-"""Takes a number, which makes calls differ."""
+CheckedCall = Callable[[int], None]
+"""A call of a program that checks its result. Its argument is a number that varies the operands."""
 
 
-def works(client: xla.Client, size: int) -> list[Work]:
-    """Calls of programs on arrays of a size; each checks its result."""
+def checked_calls(client: xla.Client, size: int) -> list[CheckedCall]:
+    """Compiles programs on arrays of `size` elements and returns calls of them."""
 
     def sized(text: str) -> str:
         return text.replace("f32[N]", f"f32[{size}]")
 
-    add, loop, call = (client.compile(sized(text)) for text in (ADD, LOOP, CALL))
+    add, loop, call = (client.compile(sized(text)) for text in (ADD, LOOP, CUSTOM_CALL))
     donating = client.compile(sized(ADD), donate=[0])
     loaded = client.deserialize(loop.serialize())
-    together = client.compile(sized(TOGETHER))
+    all_reduce = client.compile(sized(ALL_REDUCE))
     ones = np.ones(size, np.float32)
 
     def sum_of_buffers(number: int) -> None:
-        held = client.device_put(ones * number)
-        expect(add(held, ones), number + 1)
-        expect(add(held, held), 2 * number)
+        buffer = client.device_put(ones * number)
+        expect(add(buffer, ones), number + 1)
+        expect(add(buffer, buffer), 2 * number)
 
     def donation(number: int) -> None:
-        given = client.device_put(ones * number)
-        expect(donating(given, ones), number + 1)
-        assert given.is_deleted()
+        arguments = client.device_put(ones * number)
+        expect(donating(arguments, ones), number + 1)
+        assert arguments.is_deleted()
 
     def chain(number: int) -> None:
         value = add(ones * number, ones)
@@ -100,7 +101,7 @@ def works(client: xla.Client, size: int) -> list[Work]:
         expect(value, number + 4)
 
     def devices(number: int) -> None:
-        for result in together.execute_sharded([[ones * number], [ones], [ones]]):
+        for result in all_reduce.execute_sharded([[ones * number], [ones], [ones]]):
             expect(result, number + 2)
 
     return [
@@ -115,24 +116,26 @@ def works(client: xla.Client, size: int) -> list[Work]:
     ]
 
 
-WORKS = 8
-"""How many those are; the last makes a program."""
+CALLS_PER_SIZE = 8
+"""The number of calls that `checked_calls` returns. The last of them loads a program each time."""
 
 
-def rounds(size: int, count: int) -> None:
-    """One run of so many rounds of eight devices on arrays of a size; its result is checked."""
+def run_collective_loop(size: int, count: int) -> None:
+    """Runs the loop of eight devices on arrays of `size` elements for `count` iterations and checks its result."""
     ring = ",".join(f"{{{d},{(d + 1) % DEVICES}}}" for d in range(DEVICES))
-    text = ROUNDS.replace("RING", f'frontend_attributes={{_xla_send_recv_source_target_pairs="{{{ring}}}"}}')
+    text = COLLECTIVE_LOOP.replace("RING", f'frontend_attributes={{_xla_send_recv_source_target_pairs="{{{ring}}}"}}')
     text = text.replace("[N]", f"[{size}]").replace("[M]", f"[{2 * size}]")
     text = text.replace("[0:N]", f"[0:{size}]").replace("[N:M]", f"[{size}:{2 * size}]")
     executable = xla.Client("cpu", devices=DEVICES).compile(text)
     values = list(range(DEVICES))
-    given = [[np.int32(count), np.full(size, value, np.int32)] for value in values]
+    arguments = [[np.int32(count), np.full(size, value, np.int32)] for value in values]
     for _ in range(count):
         sent = [(values[d - 1] + (d - 1) % DEVICES) for d in range(DEVICES)]
-        total = sent[0] + sent[1] + sent[3] + sent[5]  # what the permutation hands on, to members of both groups
+        total = (
+            sent[0] + sent[1] + sent[3] + sent[5]
+        )  # the sum, over members of both groups, of what the permutation delivers
         values = [(total + own) % MODULUS for own in sent]
-    for result, value in zip(executable.execute_sharded(given), values, strict=True):
+    for result, value in zip(executable.execute_sharded(arguments), values, strict=True):
         expect(result, value)
 
 
@@ -142,13 +145,13 @@ def expect(result: object, value: int) -> None:
         raise AssertionError(f"{array[array != value][:5]} where {value} is expected")
 
 
-def run(threads: int, calls: int, shared: list[Work], client: xla.Client) -> None:
-    """Shares the calls out over threads; the first error is raised."""
+def run(threads: int, calls: int, shared: list[CheckedCall], client: xla.Client) -> None:
+    """Distributes the calls over threads and raises the first error."""
     errors: list[BaseException] = []
 
     def body(thread: int) -> None:
         try:
-            own = works(client, 5 + thread)
+            own = checked_calls(client, 5 + thread)
             everything = [*shared, *own]
             for number in range(calls // threads):
                 everything[(number * 7 + thread) % len(everything)](number % 1000)
@@ -164,8 +167,8 @@ def run(threads: int, calls: int, shared: list[Work], client: xla.Client) -> Non
         raise errors[0]
 
 
-def standing() -> dict[str, int]:
-    """What the process holds."""
+def resource_use() -> dict[str, int]:
+    """Returns the resident memory, the number of threads and the number of open files of this process."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {
@@ -180,36 +183,46 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--dispatches", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=100_000)
+    parser.add_argument("--iterations", type=int, default=100_000)
     options = parser.parse_args()
     xla.register_custom_call_target("stress.negate", np.negative)
     client = xla.Client("cpu", devices=3)
-    shared = works(client, 1000) + works(client, 100_000)
+    shared = checked_calls(client, 1000) + checked_calls(client, 100_000)
     run(options.threads, options.calls // 4, shared, client)
-    programs = options.calls // WORKS + options.threads * WORKS
-    check("calls", lambda: run(options.threads, options.calls, shared, client), options.calls, programs)
+    programs = options.calls // CALLS_PER_SIZE + options.threads * CALLS_PER_SIZE
+    check_growth("calls", lambda: run(options.threads, options.calls, shared, client), options.calls, programs)
     add, ones = client.compile(ADD.replace("[N]", "[16]")), client.device_put(np.ones(16, np.float32))
 
     def dispatches() -> None:
         for _ in range(options.dispatches):
             add(ones, ones)
 
-    check("dispatches", dispatches, options.dispatches)
-    rounds(5, options.rounds // 10)
-    rounds(50_000, options.rounds // 1000)
-    check("rounds", lambda: rounds(5, options.rounds), options.rounds, 1)
-    check("rounds of large arrays", lambda: rounds(50_000, options.rounds // 100), options.rounds // 100, 1)
+    check_growth("dispatches", dispatches, options.dispatches)
+    run_collective_loop(5, options.iterations // 10)
+    run_collective_loop(50_000, options.iterations // 1000)
+    check_growth("iterations", lambda: run_collective_loop(5, options.iterations), options.iterations, 1)
+    check_growth(
+        "iterations on large arrays",
+        lambda: run_collective_loop(50_000, options.iterations // 100),
+        options.iterations // 100,
+        1,
+    )
 
 
-def check(what: str, work: Callable[[], None], count: int, programs: int = 0) -> None:
-    """Does the work, which makes some programs, and tells what has grown; an error if it is more than it may."""
-    before, begin = standing(), time.perf_counter()
+def check_growth(what: str, work: Callable[[], None], count: int, programs: int = 0) -> None:
+    """Runs `work`, which compiles or loads `programs` programs, and prints resource use; exits if more grew than is
+    allowed.
+    """
+    before, begin = resource_use(), time.perf_counter()
     work()
-    seconds, after = time.perf_counter() - begin, standing()
+    seconds, after = time.perf_counter() - begin, resource_use()
     print(f"{count} {what} in {seconds:.1f} s")
     for name, value in after.items():
         print(f"  {name}: {before[name]} before, {value} after")
-    if after["resident bytes"] - before["resident bytes"] > ALLOWED_GROWTH + programs * KEPT_OF_PROGRAMS:
+    if (
+        after["resident bytes"] - before["resident bytes"]
+        > ALLOWED_GROWTH_BYTES + programs * RETAINED_BYTES_PER_PROGRAM
+    ):
         raise SystemExit(f"memory grows with {what}")
     if any(after[name] > before[name] for name in ("threads", "open files")):
         raise SystemExit(f"threads or open files grow with {what}")

@@ -1,8 +1,8 @@
-"""Time and memory of parsing, verifying and printing HLO text: `python benchmarks/text.py [instructions ...]`.
+"""Measures time and memory of parsing, verifying and printing HLO text: `python benchmarks/text.py [instructions ...]`.
 
-The module is a chain of operations that JAX programs are made of, with metadata, in the long form. Prints one row a
-size: milliseconds of each step (best of three), microseconds an instruction, and kilobytes an instruction that the
-parsed module keeps.
+The module is a chain of operations that are common in JAX programs, with metadata, in the long form. Prints one row per
+size: the milliseconds of each step (best of three), the microseconds per instruction, and the kilobytes per instruction
+that the parsed module occupies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REDUCER = """
 
 
 def module_text(count: int, seed: int = 0) -> str:
-    """A module of about `count` instructions."""
+    """Returns the text of a module of about `count` instructions."""
     rng = random.Random(seed)
     lines = ["HloModule benchmark", REDUCER, "ENTRY %main (x: f32[64,64], s: f32[]) -> f32[64,64] {"]
     lines += ["  %x = f32[64,64]{1,0} parameter(0)", "  %s = f32[] parameter(1)"]
@@ -40,7 +40,7 @@ def module_text(count: int, seed: int = 0) -> str:
 
 
 def _pair(i: int, rng: random.Random, values: list[str]) -> list[str]:
-    """Two instructions, the second of which is a new f32[64,64] value."""
+    """Returns two instructions, the second of which is a new f32[64,64] value."""
     a, b = values[-1], rng.choice(values[-20:])
     meta = f', metadata={{op_name="jit(f)/layer{i % 7}/op{i % 11}" source_file="model.py" source_line={i % 500 + 1}}}'
     array = "f32[64,64]{1,0}"
@@ -65,7 +65,7 @@ def _pair(i: int, rng: random.Random, values: list[str]) -> list[str]:
 
 
 def best(function: Callable[[], object], repeats: int = 3) -> float:
-    """The shortest time in seconds."""
+    """Returns the shortest time in seconds."""
     times: list[float] = []
     for _ in range(repeats):
         gc.collect()
@@ -76,7 +76,7 @@ def best(function: Callable[[], object], repeats: int = 3) -> float:
 
 
 def kilobytes_kept(text: str) -> float:
-    """Memory that the parsed module holds, in kB."""
+    """Returns the memory that the parsed module occupies, in kB."""
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]

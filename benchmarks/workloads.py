@@ -1,6 +1,6 @@
-"""The workloads of `benchmarks/cpu.py`: JAX functions with arguments, and what torch calls the same.
+"""The workloads of `benchmarks/cpu.py`: JAX functions with arguments, and the same functions in torch.
 
-XLA and ours get the same HLO: what JAX lowers each function to.
+XLA and xlapy get the same HLO, which JAX lowers from each function.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-LARGE = 1 << 24
-"""Elements of the large arrays, f32: 64 MiB each."""
+LARGE_ARRAY_SIZE = 1 << 24
+"""The number of elements of the large f32 arrays: 64 MiB each."""
 
-SIDE = 4096
-"""Of the large matrices."""
+LARGE_MATRIX_SIZE = 4096
+"""The number of rows, and of columns, of the large matrices."""
 
 Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A function and its arguments. torch: from the module `torch` to the same as a function of tensors, if it has one.
+    """A function and its arguments.
 
-    wide: traced with JAX's 64-bit types.
+    `torch` maps the module `torch` to the same function of tensors, if torch has one. `x64`: traced with JAX's 64-bit
+    types.
     """
 
     group: str
     function: Function
     arguments: Callable[[], Sequence[Any]]
     torch: Callable[[Any], Function] | None = None
-    wide: bool = False
+    x64: bool = False
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
@@ -42,11 +43,11 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def _vectors(count: int = 2) -> Callable[[], Sequence[np.ndarray]]:
-    return lambda: [normal(LARGE, seed=n) for n in range(count)]
+    return lambda: [normal(LARGE_ARRAY_SIZE, seed=n) for n in range(count)]
 
 
 def _square() -> Sequence[np.ndarray]:
-    return [normal(SIDE, SIDE)]
+    return [normal(LARGE_MATRIX_SIZE, LARGE_MATRIX_SIZE)]
 
 
 # -- elementwise
@@ -61,7 +62,7 @@ def _bf16_chain(a: Any, b: Any) -> Any:
 
 
 def _bf16_arguments() -> Sequence[Any]:
-    return [np.asarray(jnp.asarray(normal(LARGE, seed=n), jnp.bfloat16)) for n in range(2)]
+    return [np.asarray(jnp.asarray(normal(LARGE_ARRAY_SIZE, seed=n), jnp.bfloat16)) for n in range(2)]
 
 
 ELEMENTWISE = {
@@ -134,7 +135,7 @@ MOVEMENT = {
     "gather of rows": Workload("movement", lambda a, i: a[i], _rows_to_gather, lambda t: lambda a, i: a[i.long()]),
 }
 
-# -- loops of small bodies
+# -- loops with small bodies
 
 
 def _repeated(count: int) -> Function:
@@ -150,7 +151,9 @@ def _recurrent(w: Any, h: Any, xs: Any) -> Any:
 
 
 def _small_step(matrix: Any, x: Any, number: int) -> Any:
-    """Five instructions, and no single elementwise chain: XLA takes minutes to compile long ones with reductions."""
+    """Applies five instructions that are not one elementwise chain: XLA needs minutes to compile long chains with
+    reductions.
+    """
     return jnp.maximum(matrix @ x + number % 7, 0.1) * 0.9 - x
 
 
@@ -207,7 +210,7 @@ LOOPS = {
         "loops", _recurrent, lambda: [normal(64, 64) / 10, normal(8, 64), normal(256, 8, 64)]
     ),
     "500 tiny ops, 1,000 times": Workload("loops", _tiny_operations, lambda: [normal(4, 4) / 4, normal(4)]),
-    "three bodies, f64": Workload("loops", _three_bodies, _bodies, wide=True),
+    "three bodies, f64": Workload("loops", _three_bodies, _bodies, x64=True),
     "gradient of a scan": Workload("loops", _scan_gradient, lambda: [normal(16), normal(16), normal(2000, 16)]),
     "Viterbi": Workload("loops", _viterbi, lambda: [normal(64, 64), normal(1000, 64)]),
 }

@@ -1,4 +1,4 @@
-"""Builds a program with `XlaBuilder`, prints it as HLO text and runs it: a * x + y with y added to every row of x."""
+"""Builds a program with `XlaBuilder`, prints it as HLO text and runs it: a * x + y, with y added to every row of x."""
 
 import numpy as np
 

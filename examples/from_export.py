@@ -1,4 +1,4 @@
-"""A JAX function exported for any number of rows is read as StableHLO, run for one number, and written in other forms.
+"""Reads a JAX function exported for any number of rows as StableHLO, runs it for one number, and writes other forms.
 
 Needs JAX: pip install 'xlapy[test]'
 """

@@ -1,4 +1,4 @@
-"""Takes a JAX function apart: its HLO text is read and shown, and runs on the interpreter beside JAX itself.
+"""Reads the HLO text of a JAX function, prints its instructions, and runs it on the interpreter and in JAX.
 
 Needs JAX: pip install 'xlapy[test]'
 """
@@ -22,7 +22,7 @@ rng = np.random.default_rng(0)
 arguments = [rng.standard_normal((5, 8)).astype(np.float32) for _ in range(3)]
 
 lowered = jax.jit(attention).lower(*arguments)
-text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)  # else long constants print as {...}
+text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)  # by default, long constants print as {...}
 module = xla.parse_hlo(text)
 
 operations = Counter(instruction.op.name for instruction in module.instructions())

@@ -1,7 +1,9 @@
-"""A PyTorch model becomes StableHLO by torch.export, and runs compiled by xlapy beside PyTorch's own results.
+"""Exports a PyTorch model to StableHLO with torch.export, compiles it with xlapy and compares it with PyTorch's
+results.
 
 Needs PyTorch and its exporter: pip install torch==2.9.0 torch-xla==2.9.0 'numpy<2.3'
-Without them runs what they made of the same model: examples/pytorch, kept by `python examples/from_pytorch.py --save`.
+Without them, it runs the saved export of the same model in examples/pytorch, which `python examples/from_pytorch.py
+--save` wrote.
 """
 
 import json
@@ -16,13 +18,13 @@ import numpy as np
 import xlapy as xla
 
 Exported = tuple[str, list[np.ndarray], np.ndarray]
-"""A program as MLIR text, its arguments (the weights among them), and what PyTorch computes of these."""
+"""A program as MLIR text, its arguments (including the weights), and the results that PyTorch computes from them."""
 
 KEPT = Path(__file__).parent / "pytorch"
 
 
 def export() -> Exported:
-    """A transformer of one layer over 7 of 50 words, with random weights."""
+    """Exports a one-layer transformer with random weights, applied to 7 tokens of a vocabulary of 50."""
     os.environ.setdefault("PJRT_DEVICE", "CPU")
     import torch
     from torch import nn
@@ -42,7 +44,8 @@ def export() -> Exported:
 
 
 def arguments(folder: Path, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """What the exported function takes, in its order: weights and constants as saved, and the model's inputs."""
+    """Returns the arguments of the exported function in its order: saved weights and constants, and the model's
+    inputs."""
     signature = json.loads((folder / "functions" / "forward.meta").read_text())
     found = []
     for location in signature["input_locations"]:

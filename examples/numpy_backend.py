@@ -1,4 +1,4 @@
-"""A back end of one's own: programs become a Python function each, of NumPy's operations."""
+"""Implements a back end: each program becomes one Python function of NumPy operations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from xlapy.runtime import Device
 from xlapy.runtime.engine.memory import MemoryStats
 from xlapy.runtime.values import Observer, Value
 
-# -- what each operation is in NumPy: text, with the names of the operands
+# -- the NumPy expression of each operation, as text with placeholders for the operands
 
 Rule = Callable[..., str]
 NUMPY: Rules[Rule] = Rules("numpy")
@@ -42,7 +42,7 @@ def constant(instruction: Instruction) -> str:
 
 @NUMPY.rule(opcodes.BROADCAST)
 def broadcast(instruction: Instruction, operand: str) -> str:
-    """The operand's dimensions go where `dimensions` says, those between have the size 1 at first."""
+    """Reshapes the operand to the rank of the result, with size 1 in new dimensions, and broadcasts it."""
     shape = instruction.shape.dimensions
     sizes = [shape[d] if d in instruction.attributes.dimensions else 1 for d in range(len(shape))]
     return f"np.broadcast_to({operand}.reshape({sizes}), {shape})"
@@ -63,7 +63,9 @@ def reduce(instruction: Instruction, operand: str, initial: str) -> str:
     body = instruction.to_apply.root_instruction
     functions = {opcodes.ADD: "np.add", opcodes.MAXIMUM: "np.maximum", opcodes.MULTIPLY: "np.multiply"}
     if body.op not in functions or not all(map(is_parameter, body.operands)):
-        raise xla.errors.UnsupportedError(f"{instruction.name} (reduce) runs on numpy for add, maximum, multiply only")
+        raise xla.errors.UnsupportedError(
+            f"{instruction.name} (reduce): numpy supports reductions by add, maximum and multiply only"
+        )
     axes = tuple(instruction.attributes.dimensions)
     return f"{functions[body.op]}.reduce({operand}, axis={axes}, initial={initial}[()])"
 
@@ -78,11 +80,11 @@ def element(instruction: Instruction, operand: str) -> str:
     return f"{operand}[{instruction.index}]"
 
 
-# -- from module to function
+# -- from a module to a Python function
 
 
 def optimized(module: Module) -> Module:
-    """A copy in which there is one computation, of operations that have a rule, as far as they can be had."""
+    """Returns a copy with one computation, in which passes have expanded operations without a rule where they can."""
     runs: frozenset[OpDef] = frozenset({*NUMPY, opcodes.PARAMETER})
     copy = edit.clone_module(module)
     simplify = Fixpoint(limit=4, passes=tuple(parse_passes("simplify,fold-constants,cse,dce")))
@@ -91,16 +93,16 @@ def optimized(module: Module) -> Module:
 
 
 def check_types(module: Module) -> None:
-    """`UnsupportedError` for elements that the rules above are not meant for."""
+    """Raises `UnsupportedError` for element types that the rules above do not support."""
     for instruction in module.instructions():
         for _, leaf in instruction.shape.leaves():
             if not leaf.is_array or leaf.is_dynamic or leaf.element_type.name not in ("F32", "F64"):
                 what = f"{instruction.name} ({instruction.op.name}) of shape {leaf.to_text(layout=False)}"
-                raise xla.errors.UnsupportedError(f"numpy computes with f32 and f64 of static dimensions, not {what}")
+                raise xla.errors.UnsupportedError(f"numpy supports f32 and f64 of static dimensions only, not {what}")
 
 
 def source(module: Module) -> str:
-    """The text of a function `run(arguments)`; `UnsupportedError` for what has no rule."""
+    """Returns the text of a function `run(arguments)`. Raises `UnsupportedError` for operations without a rule."""
     check_types(module)
     entry = module.entry_computation
     names: dict[Instruction, str] = {}
@@ -115,12 +117,12 @@ def source(module: Module) -> str:
     return "\n".join([*lines, f"    return {names[entry.root_instruction]}", ""])
 
 
-# -- what xlapy asks of a back end
+# -- the interface of a back end
 
 
 class NumpyProgram:
-    fresh_results = False  # a result may be an argument as it is
-    fast_path = None  # no shorter way from a user's arguments to results
+    fresh_results = False  # a result may be an argument itself
+    fast_path = None  # there is no faster path from a user's arguments to results
 
     def __init__(self, module: Module) -> None:
         self.optimized_module = optimized(module)
@@ -133,21 +135,23 @@ class NumpyProgram:
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
     ) -> Value:
         if observer is not None:
-            raise xla.errors.UnsupportedError("numpy runs whole programs: the interpreter can be observed")
+            raise xla.errors.UnsupportedError(
+                "numpy cannot report the values of single instructions: use the interpreter"
+            )
         with np.errstate(all="ignore"):
             return self.run(arguments)
 
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
     ) -> list[Value]:
-        """There are no collectives: devices do not meet, and run one after the other."""
+        """Runs the devices one after the other, because programs without collectives do not exchange data."""
         return [self.execute(given, observer) for given in arguments]
 
     def memory_stats(self) -> MemoryStats:
         return MemoryStats(0, 0, 0, 0, len(self.text))
 
     def stages(self) -> Mapping[str, str]:
-        """Under `--dump_to`, the function is a file that ends with `.py`."""
+        """Returns the source of the function; `--dump_to` writes it to a file that ends with `.py`."""
         return {"py": self.text}
 
     def serialize(self) -> bytes:
@@ -166,7 +170,7 @@ class NumpyBackend:
         checks: Checks = NO_CHECKS,
     ) -> NumpyProgram:
         if checks:
-            raise xla.errors.UnsupportedError("numpy does not look for NaN: the interpreter and cpu do")
+            raise xla.errors.UnsupportedError("numpy does not check for NaN: the interpreter and cpu do")
         return NumpyProgram(module)
 
     def load(

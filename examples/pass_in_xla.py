@@ -1,7 +1,8 @@
-"""A pass written with xlapy that XLA itself runs: JAX hands each program over before it is scheduled and compiled.
+"""Runs a pass written with xlapy inside XLA: JAX passes each program to it before XLA schedules and compiles the
+program.
 
-The pass asks what a program would compute if sums were kept in bfloat16: it rounds the result of each addition of f32,
-inside of XLA's fusions too. Needs JAX: pip install 'xlapy[test]'
+The pass shows what a program computes if sums are kept in bfloat16: it rounds the result of each f32 addition,
+including those inside XLA's fusions. Needs JAX: pip install 'xlapy[test]'
 """
 
 import jax
@@ -19,7 +20,7 @@ rounded: list[str] = []
 
 
 def round_sums(data: bytes) -> bytes | None:
-    """The pass: a serialized HloModuleProto in, another one out, or None if nothing changed."""
+    """Rounds sums in a serialized HloModuleProto; returns the changed proto, or None if nothing changed."""
     module = xla.Module.from_proto(data)
     sums = [each for each in module.instructions() if is_sum(each)]
     for instruction in sums:

@@ -1,4 +1,4 @@
-"""Reads HLO text, walks over its instructions, changes one of them, prints the module and runs it before and after."""
+"""Reads HLO text, prints its instructions, changes one of them, prints the module and runs it before and after."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ client = xla.Client("interpreter")
 a, b = np.array([1, 2, 3, 4], np.float32), np.array([4, 3, 2, 2], np.float32)
 print("distance before:", np.asarray(client.compile(module)(a, b)))
 
-# |a - b| becomes (a - b)^2: a new instruction takes the place of the old one, which then has no users and goes.
+# |a - b| becomes (a - b)^2: the new instruction replaces the old one, which then has no users and is removed.
 main = module.entry_computation
 difference, absolute = main.find("difference"), main.find("absolute")
 square = edit.create(main, opcodes.MULTIPLY, [difference, difference], name="square")

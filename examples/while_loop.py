@@ -1,4 +1,4 @@
-"""Square roots by Newton's iteration: a loop that ends when nothing changes any more, and a branch for bad input."""
+"""Computes square roots by Newton's iteration: a loop until nothing changes, and a branch for negative input."""
 
 import numpy as np
 
@@ -6,18 +6,18 @@ import xlapy as xla
 from xlapy import ops
 
 F32, S32 = xla.Shape.parse("f32[]"), xla.Shape.parse("s32[]")
-STATE = xla.Shape.parse("(f32[], f32[], f32[], s32[])")  # the number, the guess, the guess before it, the step
+STATE = xla.Shape.parse("(f32[], f32[], f32[], s32[])")  # the number, the guess, the previous guess, the step
 
 
 def unpack(state: xla.XlaOp) -> list[xla.XlaOp]:
     return [ops.get_tuple_element(state, index) for index in range(4)]
 
 
-def go_on() -> xla.XlaComputation:
-    """Whether to go on: the last step still changed the guess, and there were fewer than 100 steps."""
-    builder = xla.XlaBuilder("go_on")
-    _, guess, before, step = unpack(ops.parameter(builder, 0, STATE, "state"))
-    ops.and_(ops.ne(guess, before), step < 100)
+def should_continue() -> xla.XlaComputation:
+    """Returns whether to continue: the last step changed the guess, and there were fewer than 100 steps."""
+    builder = xla.XlaBuilder("should_continue")
+    _, guess, previous, step = unpack(ops.parameter(builder, 0, STATE, "state"))
+    ops.and_(ops.ne(guess, previous), step < 100)
     return builder.build()
 
 
@@ -33,7 +33,7 @@ def newton() -> xla.XlaComputation:
     number = ops.parameter(builder, 0, F32, "number")
     zero = ops.constant(builder, np.float32(0))
     start = ops.tuple(builder, [number, number + 1.0, zero, ops.constant(builder, np.int32(0))])
-    state = ops.while_(go_on(), improve(), start)
+    state = ops.while_(should_continue(), improve(), start)
     ops.get_tuple_element(state, 1)
     return builder.build()
 

@@ -1,4 +1,4 @@
-"""Programs of the corpus about arrays: movement, convolution, windows, indexing, sorting, control."""
+"""Programs of the corpus about arrays: data movement, convolution, windows, indexing, sorting, control flow."""
 
 from __future__ import annotations
 

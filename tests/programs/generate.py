@@ -1,11 +1,10 @@
 """Regenerates the corpus of HLO programs: `python tests/programs/generate.py [name ...]`.
 
-Lowers every function registered in neural.py, arrays.py and numeric.py with the jaxlib of the test extra and
-writes `<name>.hlo` (unoptimized, short form with metadata and stack frames), `<name>.optimized.hlo` (what
-XLA:CPU made of
-it: scheduled, fused, with layouts and backend configurations) for those so marked, and README.md. Without
-names it removes files of programs that no longer exist. The unoptimized files depend on jaxlib's version
-only, the optimized ones on the processor too.
+Lowers every function registered in neural.py, arrays.py and numeric.py with the jaxlib of the test extra. Writes
+`<name>.hlo` (unoptimized, short form with metadata and stack frames), for programs marked `optimized` also
+`<name>.optimized.hlo` (XLA:CPU's output: scheduled, fused, with layouts and backend configurations), and README.md.
+Without names, it also removes the files of programs that no longer exist. The unoptimized files depend only on the
+version of jaxlib, the optimized ones also on the processor.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ _FOLDER_OF_SOURCE = re.compile(r'"[^"\n]*/([^/"\n]+\.py)"')
 
 
 def lower(entry: Program) -> tuple[str, str | None]:
-    """The unoptimized and, if asked for, the optimized text, without the folders of source files."""
-    jax.clear_caches()  # a function traced for another program would bring that program's stack frames along
+    """Returns the unoptimized and, if requested, the optimized text, without the folders of source files."""
+    jax.clear_caches()  # JAX caches traced functions, and a cached one would carry the stack frames of another program
     with jax.enable_x64(entry.x64):
         lowered = jax.jit(entry.function, keep_unused=True).lower(*entry.arguments)
         plain = lowered.as_text("hlo", debug_info=True)
@@ -52,18 +51,18 @@ def lower(entry: Program) -> tuple[str, str | None]:
 
 
 def opcodes(text: str) -> list[str]:
-    """The opcode of every instruction, in the order of the text."""
+    """Returns the opcode of every instruction, in the order of the text."""
     return _INSTRUCTION.findall(text)
 
 
 def parameters(text: str) -> str:
-    """The entry parameters' shapes without layouts, from the module's header."""
+    """Returns the shapes of the entry parameters, without layouts, from the module's header."""
     header = text.split("\n", 1)[0].split("entry_computation_layout={(", 1)[1].split(")->", 1)[0]
     return re.sub(r"\{[\d,]*\}", "", re.sub(r"/\*.*?\*/", "", header))
 
 
 def readme() -> str:
-    """The table of all programs, from the files as they are."""
+    """Returns the table of all programs, read from their files."""
     lines = [
         "# HLO programs",
         "",
@@ -82,18 +81,18 @@ def readme() -> str:
 
 
 def write(entry: Program) -> None:
-    """Lowers one program and writes its files. ValueError if it uses an operation outside the corpus."""
+    """Lowers one program and writes its files. Raises ValueError if it uses an operation that the corpus excludes."""
     plain, optimized = lower(entry)
     outside = FORBIDDEN & set(opcodes(plain))
     if outside:
-        raise ValueError(f"{entry.name} uses {', '.join(sorted(outside))}, which the corpus leaves out")
+        raise ValueError(f"{entry.name} uses {', '.join(sorted(outside))}, which the corpus excludes")
     (FOLDER / f"{entry.name}.hlo").write_text(plain)
     if optimized is not None:
         (FOLDER / f"{entry.name}.optimized.hlo").write_text(optimized)
 
 
-def remove_strangers() -> None:
-    """Deletes HLO files that no registered program would write."""
+def remove_unregistered() -> None:
+    """Deletes HLO files that belong to no registered program."""
     wanted = {f"{name}.hlo" for name in PROGRAMS} | {f"{n}.optimized.hlo" for n, p in PROGRAMS.items() if p.optimized}
     for path in FOLDER.glob("*.hlo"):
         if path.name not in wanted:
@@ -105,7 +104,7 @@ def main(names: list[str]) -> None:
     for name in names or sorted(PROGRAMS):
         write(PROGRAMS[name])
     if not names:
-        remove_strangers()
+        remove_unregistered()
     (FOLDER / "README.md").write_text(readme())
 
 

@@ -1,7 +1,7 @@
 """Arguments for running the HLO programs of this folder.
 
-Owns which parameters need more than random numbers: indices in range, iteration counts, keys, probabilities.
-Knows no JAX and no HLO reader: the caller says which parameters a program has.
+Responsible for the parameters that need more than random numbers: indices in range, iteration counts, keys,
+probabilities. Does not depend on JAX or on an HLO reader: the caller states the parameters of a program.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ Draw = Callable[[tuple[int, ...], np.dtype[Any], np.random.Generator], np.ndarra
 
 
 def integers(low: int, high: int) -> Draw:
-    """Integers in [low, high)."""
+    """Draws integers in [low, high)."""
     return lambda shape, dtype, rng: rng.integers(low, high, shape).astype(dtype)
 
 
 def uniform(low: float, high: float) -> Draw:
-    """Floats in [low, high)."""
+    """Draws floats in [low, high)."""
     return lambda shape, dtype, rng: rng.uniform(low, high, shape).astype(dtype)
 
 
 def value(number: float) -> Draw:
-    """One number everywhere."""
+    """Fills the shape with one number."""
     return lambda shape, dtype, rng: np.full(shape, number).astype(dtype)
 
 
 def values(*numbers: float) -> Draw:
-    """These numbers, cut or repeated to the shape."""
+    """Fills the shape with these numbers, truncated or repeated."""
     return lambda shape, dtype, rng: np.resize(np.array(numbers), shape).astype(dtype)
 
 
 def dominant(weight: float) -> Draw:
-    """A square matrix with a heavy diagonal, so that elimination and iteration are well conditioned."""
+    """Draws a diagonally dominant square matrix, for which elimination and iteration are well conditioned."""
     return lambda shape, dtype, rng: (rng.standard_normal(shape) + weight * np.eye(*shape)).astype(dtype)
 
 
 def plane(radius: float) -> Draw:
-    """Complex numbers whose parts lie within +-radius."""
+    """Draws complex numbers with real and imaginary parts within +-radius."""
 
     def draw(shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
         return (rng.uniform(-radius, radius, shape) + 1j * rng.uniform(-radius, radius, shape)).astype(dtype)
@@ -51,8 +51,8 @@ def plane(radius: float) -> Draw:
     return draw
 
 
-# Program -> parameter number (counted as in the entry computation: leaves of nested arguments, dictionaries
-# by sorted key) -> how to draw it. What is not named is drawn from the normal distribution, integers within
+# Program -> parameter number (as in the entry computation: leaves of nested arguments, dictionaries by sorted
+# key) -> how to draw it. Other parameters are drawn from the normal distribution, or as integers within
 # +-100.
 OVERRIDES: dict[str, dict[int, Draw]] = {
     "batch_norm_by_hand": {4: uniform(0.5, 2)},
@@ -101,10 +101,9 @@ OVERRIDES: dict[str, dict[int, Draw]] = {
 def arguments(
     program_name: str, parameter_shapes: Sequence[tuple[Sequence[int], Any]], seed: int = 0
 ) -> list[np.ndarray[Any, Any]]:
-    """One array per entry parameter of `program_name`, from (dimensions, dtype) pairs.
+    """Returns one array per entry parameter of `program_name`, given as (dimensions, dtype) pairs.
 
-    The same name and seed give the same arrays. Every value is finite. Unknown names get random arrays
-    throughout.
+    The same name and seed give the same arrays. Every value is finite. Unknown names get random arrays throughout.
     """
     rng = np.random.default_rng([seed, zlib.crc32(program_name.encode())])
     overrides = OVERRIDES.get(program_name, {})
@@ -117,7 +116,8 @@ def arguments(
 
 
 def _default(dtype: np.dtype[Any]) -> Draw:
-    """Random words for unsigned 32-bit parameters, which are keys and hashes; moderate values for the rest."""
+    """Draws random bits for unsigned 32-bit parameters, which are keys and hashes, and moderate values for all
+    others."""
     if dtype == np.uint32:
         return integers(0, 2**32)
     return lambda shape, target, rng: random_array(shape, target, rng, special=False)

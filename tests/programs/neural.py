@@ -69,7 +69,7 @@ def transformer_gradient(parameters: Any, x: Array, target: Array) -> Any:
     return jax.value_and_grad(lambda p: ((block(p, x) - target) ** 2).mean())(parameters)
 
 
-@program("transformer gradient with rematerialisation (opt-barrier)", BLOCK, f32(1, 4, 16))
+@program("transformer gradient with rematerialization (opt-barrier)", BLOCK, f32(1, 4, 16))
 def transformer_checkpoint(parameters: Any, x: Array) -> Any:
     return jax.grad(lambda p: jax.checkpoint(block)(p, x).sum())(parameters)
 
@@ -129,7 +129,7 @@ def convnet_gradient(parameters: Any, images: Array, labels: Array) -> Any:
 
 
 @program(
-    "residual block in bfloat16 with f32 normalisation",
+    "residual block in bfloat16 with f32 normalization",
     bf16(2, 8, 8, 8),
     bf16(3, 3, 8, 8),
     bf16(3, 3, 8, 8),
@@ -199,7 +199,7 @@ def layer_norm_softmax(x: Array, scale: Array, shift: Array) -> Array:
 
 
 @program(
-    "batch normalisation by hand, with running statistics and gradient",
+    "batch normalization by hand, with running statistics and gradient",
     f32(4, 5, 5, 3),
     f32(3),
     f32(3),
@@ -310,7 +310,7 @@ def graph_convolution(nodes: Array, weights: Array, senders: Array, receivers: A
     spec("int8", 16, 7),
     f32(7),
 )
-def quantised_linear(x: Array, weights: Array, scale: Array) -> Any:
+def quantized_linear(x: Array, weights: Array, scale: Array) -> Any:
     total = lax.dot(x, weights, preferred_element_type=jnp.int32)
     real = total.astype(jnp.float32) * scale
     return total, jnp.clip(jnp.round(real), -128, 127).astype(jnp.int8)

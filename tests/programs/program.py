@@ -1,6 +1,7 @@
-"""What one program of the corpus is: a JAX function, its example arguments and how it is lowered.
+"""Defines a program of the corpus: a JAX function, its example arguments and how it is lowered.
 
-Owns the register filled by the `@program` decorator; knows no particular program and writes no files.
+Responsible for the registry that the `@program` decorator fills. Does not depend on particular programs and writes no
+files.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ PROGRAMS: dict[str, Program] = {}
 
 @dataclass(frozen=True)
 class Program:
-    """A function under its own name.
+    """A JAX function, registered under its own name.
 
-    `optimized` also saves what XLA:CPU makes of it; `x64` traces with 64-bit defaults.
+    `optimized`: the output of XLA:CPU is saved too. `x64`: traced with 64-bit defaults.
     """
 
     name: str

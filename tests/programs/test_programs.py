@@ -1,6 +1,6 @@
-"""Programs that XLA printed for JAX functions: parsed, printed, verified, run, and compared with XLA's CPU back end.
+"""Programs that XLA printed for JAX functions are parsed, printed, verified, run, and compared with XLA's CPU back end.
 
-`README.md` in this folder lists them. The optimized ones are what XLA's CPU compiler made of some of them.
+`README.md` in this folder lists them. For some of them there is also the output of XLA's CPU compiler.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def plain(value: Any) -> Any:
     return tuple(map(plain, value)) if isinstance(value, tuple) else np.asarray(value)
 
 
-def test_there_are_enough_programs() -> None:
-    """At least 40 functions, 20 of them over 100 instructions."""
+def test_corpus_is_large_enough() -> None:
+    """The corpus has at least 40 programs, of which at least 20 have over 100 instructions."""
     sizes = [xla.parse_hlo(text_of(name), verify=False).instruction_count for name in NAMES]
     assert len(sizes) >= 40
     assert sum(size > 100 for size in sizes) >= 20
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_program_gives_what_xla_gives(name: str) -> None:
+def test_interpreter_agrees_with_xla(name: str) -> None:
     text = text_of(name)
     module = xla.parse_hlo(text)
     arguments = arguments_of(name, module)
@@ -52,8 +52,8 @@ def test_program_gives_what_xla_gives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, *(f"{name}.optimized" for name in OPTIMIZED)])
-def test_text_is_the_one_xla_prints(name: str) -> None:
-    """Twice over: reading a text may renumber its stack frames, in XLA as here."""
+def test_printed_text_equals_that_of_xla(name: str) -> None:
+    """Checks a text and the text printed from it: reading a text may renumber its stack frames, in XLA and in xlapy."""
     text = text_of(name)
     for _ in range(2):
         printed = xla.parse_hlo(text).to_text(print_large_constants=True)
@@ -63,8 +63,8 @@ def test_text_is_the_one_xla_prints(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZED)
-def test_optimized_program_gives_what_the_original_gives(name: str) -> None:
-    """XLA's fusions, bitcasts, layouts and calls of its library change no values: both texts run to equal results."""
+def test_optimized_program_agrees_with_the_original(name: str) -> None:
+    """XLA's fusions, bitcasts, layouts and library calls change no values: both texts give equal results."""
     original, optimized = xla.parse_hlo(text_of(name)), xla.parse_hlo(text_of(f"{name}.optimized"))
     arguments = arguments_of(name, original)
     client = xla.Client("interpreter")
