@@ -57,7 +57,7 @@ def test_all_operations_of_xla_are_defined():
     assert REGISTRY.keys() >= OPCODES
 
 
-def test_the_families_are_those_of_the_definitions():
+def test_the_families_match_the_definitions():
     assert {op.family for op in REGISTRY.values()} == set(FAMILIES)
 
 
@@ -69,7 +69,7 @@ def test_an_operation_is_defined_in_the_file_of_its_family(op: OpDef):
 
 
 @every_family
-def test_every_consumer_has_a_file_of_each_family(family: str):
+def test_every_consumer_has_a_file_for_each_family(family: str):
     files = [
         f"xlapy/{folder}/{family}.py"
         for folder in ("opcodes", "builder", "interpreter", "testing/samples", "testing/examples")
@@ -79,7 +79,7 @@ def test_every_consumer_has_a_file_of_each_family(family: str):
 
 
 @every_op
-def test_the_interpreter_has_a_rule_or_says_why_not(op: OpDef):
+def test_the_interpreter_has_a_rule_or_a_reason(op: OpDef):
     import_module(f"xlapy.interpreter.{op.family}")
     reason = INTERPRETER.refusals.get(op, "")
     assert op in INTERPRETER or len(reason) > 5
@@ -92,20 +92,22 @@ def test_the_interpreter_has_a_rule_or_says_why_not(op: OpDef):
 
 
 def _kernel_module(op: OpDef) -> str:
-    """The module of `interpreter/kernels` that holds the rules of conversions; others are in the family's own file."""
+    """Returns the module of `interpreter/kernels` with the rules of conversions, or the family's own file for other
+    ops.
+    """
     return (
         "xlapy.interpreter.kernels.conversion" if op.name in ("bitcast-convert", "convert", "reduce-precision") else ""
     )
 
 
 @every_op
-def test_the_interpreter_handles_dynamic_dimensions_or_says_why_not(op: OpDef):
+def test_the_interpreter_handles_dynamic_dimensions_or_has_a_reason(op: OpDef):
     reason = DYNAMIC_RULES.refusals.get(op, "")
     assert (op in DYNAMIC_RULES) != (len(reason) > 5)
 
 
 def mentioned_constants(file: Path) -> set[str]:
-    """The upper-case names that a file uses outside of imports."""
+    """Returns the uppercase names that a file uses outside of imports."""
     nodes = ast.walk(ast.parse(file.read_text()))
     names = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "") for node in nodes)
     return {name for name in names if name.isupper()}
@@ -118,7 +120,7 @@ def built() -> set[str]:
 
 
 @every_op
-def test_a_builder_function_creates_it_or_a_reason_is_given(op: OpDef, built: set[str]):
+def test_a_builder_function_creates_the_op_or_a_reason_is_given(op: OpDef, built: set[str]):
     if op.constant_name in built:
         assert op.name not in NOT_BUILT, "a builder function creates it: remove the reason"
     else:

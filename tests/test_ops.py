@@ -1,4 +1,4 @@
-"""What `xlapy` and `xlapy.ops` offer, and when they load it."""
+"""`xlapy` and `xlapy.ops` have the documented names, and load their modules when a name is first used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlapy import opcodes, ops
 from xlapy.opcodes.registry import REGISTRY, OpDef
 
 HELPERS = {"append_typed", "element_type_of"}
-"""Public to the other families, not to users."""
+"""Functions that other families use but `xlapy.ops` does not offer to users."""
 
 
 def test_every_definition_is_a_constant_of_opcodes() -> None:
@@ -22,13 +22,13 @@ def test_every_definition_is_a_constant_of_opcodes() -> None:
         assert op.constant_name in opcodes.__all__
 
 
-def test_every_function_is_offered() -> None:
+def test_every_builder_function_is_in_ops() -> None:
     for name in ops.__all__:
         assert getattr(ops, name) is getattr(ops, name)
         assert name in dir(ops)
 
 
-def test_functions_are_all_that_the_families_define() -> None:
+def test_ops_has_every_public_function_of_the_families() -> None:
     families = {op.family for op in REGISTRY.values()}
     for module in {inspect.getmodule(getattr(ops, name)) for name in ops.__all__}:
         assert module is not None
@@ -39,7 +39,7 @@ def test_functions_are_all_that_the_families_define() -> None:
 
 
 @pytest.mark.parametrize("name", ops.__all__)
-def test_every_function_says_what_it_does(name: str) -> None:
+def test_every_function_has_a_docstring(name: str) -> None:
     function = getattr(ops, name)
     assert function.__doc__
     assert function.__annotations__["return"] in ("XlaOp", "tuple[XlaOp, ...]", "tuple[XlaOp, XlaOp]")

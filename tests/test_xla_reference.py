@@ -1,4 +1,4 @@
-"""The road to jaxlib's XLA:CPU: values, structures, element types and refusals."""
+"""The functions of `tests/xla_reference.py`: values, structures, element types and errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_tuples_keep_their_structure() -> None:
 
 
 @pytest.mark.parametrize("name", ["int2", "uint4", "bfloat16", "float8_e5m2", "float4_e2m1fn", "float64", "complex128"])
-def test_element_types_survive(name: str) -> None:
+def test_element_types_are_preserved(name: str) -> None:
     dtype = np.dtype(getattr(np, name, None) or getattr(ml_dtypes, name))
     names = {"int2": "s2", "uint4": "u4", "bfloat16": "bf16", "float64": "f64", "complex128": "c128"}
     text = names.get(name, name.replace("float", "f").replace("_", ""))
@@ -58,7 +58,7 @@ def test_bfloat16_rounds_after_every_operation() -> None:
     assert xla_reference.run_hlo(text, [x], fast=True) == (x + x) * x - x
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_wrong_arguments_are_rejected() -> None:
     with pytest.raises(
         xla_reference.XlaCpuError, match=r"argument 0: f32\[3\]\{0\} needs float32\[3\], got float32\[4\]"
     ):
@@ -69,7 +69,7 @@ def test_wrong_arguments_are_refused() -> None:
         xla_reference.run_hlo(DOUBLE, [])
 
 
-def test_refusals_carry_the_message_of_jaxlib() -> None:
+def test_rejections_carry_the_message_of_jaxlib() -> None:
     with pytest.raises(xla_reference.XlaCpuError, match="Unknown opcode: frobnicate"):
         xla_reference.run_hlo("HloModule m\nENTRY e { ROOT x = f32[] frobnicate() }", [])
     with pytest.raises(xla_reference.XlaCpuError, match="dynamic dimensions"):
@@ -86,7 +86,7 @@ def test_printing_options() -> None:
         xla_reference.parse_and_print(DOUBLE, nonsense=True)
 
 
-def test_a_crash_of_the_parser_is_a_refusal() -> None:
+def test_a_crash_of_the_parser_is_a_rejection() -> None:
     crash = """HloModule m
     ENTRY e {
       x = f32[4] parameter(0)

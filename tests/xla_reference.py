@@ -1,8 +1,8 @@
-"""The peer of the differential tests: jaxlib's own HLO parser, printer and XLA:CPU.
+"""The reference implementation of the differential tests: jaxlib's HLO parser, printer and XLA:CPU.
 
-Owns the only road from a test to jaxlib's HLO code; knows nothing of xlapy, so that both sides of a
-comparison stay independent. jaxlib is pinned in the `test` extra because the behaviour recorded here is that
-of one version. How programs are run, and what does not, is told by `xlapy/testing/xla_cpu.py`.
+Tests use jaxlib's HLO code only through this module, which does not depend on xlapy's HLO code, so that both sides of a
+comparison stay independent. jaxlib is pinned in the `test` extra because the tests record the behavior of one version.
+`xlapy/testing/xla_cpu.py` documents how programs run, and which do not.
 
 The parser can crash the process on malformed text (unknown axes of a mesh, broken `original_value` ...): use
 `accepts(text, isolated=True)` for text that was not written by hand or by a printer.
@@ -35,7 +35,9 @@ __all__ = [
 
 
 def print_options(*, short: bool = False, canonical: bool = False, fingerprint: bool = False, **fields: Any) -> Any:
-    """HloPrintOptions: one of the named presets or the default, then single fields such as `print_metadata=False`."""
+    """Builds HloPrintOptions from one of the named presets or the default, and single fields such as
+    `print_metadata=False`.
+    """
     options = hlo.HloPrintOptions()
     if short:
         options = hlo.HloPrintOptions.short_parsable()
@@ -51,12 +53,14 @@ def print_options(*, short: bool = False, canonical: bool = False, fingerprint: 
 
 
 def parse_and_print(text: str, **options: Any) -> str:
-    """What jaxlib prints for the module it reads in `text`; `options` as in `print_options`."""
+    """Returns the text that jaxlib prints for the module in `text`; `options` as in `print_options`."""
     return parse(text).to_string(print_options(**options))
 
 
 def print_proto(data: bytes, **options: Any) -> str:
-    """What jaxlib prints for a serialised HloModuleProto; XlaCpuError where it refuses the proto."""
+    """Returns the text that jaxlib prints for a serialized HloModuleProto. Raises XlaCpuError if jaxlib rejects the
+    proto.
+    """
     try:
         return hlo.HloModule.from_serialized_hlo_module_proto(data).to_string(print_options(**options))
     except Exception as error:
@@ -64,7 +68,9 @@ def print_proto(data: bytes, **options: Any) -> str:
 
 
 def accepts(text: str, *, isolated: bool = False) -> bool:
-    """Whether jaxlib's parser reads `text`; `isolated` asks a child process, and a crash there counts as a refusal."""
+    """Tells whether jaxlib's parser accepts `text`. `isolated` parses in a child process, where a crash counts as a
+    rejection.
+    """
     if isolated:
         return _Child.shared().accepts(text)
     try:
@@ -75,7 +81,7 @@ def accepts(text: str, *, isolated: bool = False) -> bool:
 
 
 class _Child:
-    """A process that parses on request: a crash of jaxlib's parser is an answer there, not the end of the tests."""
+    """A process that parses on request, so that a crash of jaxlib's parser does not end the tests."""
 
     _shared: _Child | None = None
 
@@ -107,7 +113,7 @@ class _Child:
 
 
 def _serve() -> None:
-    """The child's loop: a length line and a text in, one line `1` or `0` out, until the input ends."""
+    """The loop of the child process: reads a line with the length and then the text, writes a line `1` or `0`."""
     while header := sys.stdin.buffer.readline():
         text = sys.stdin.buffer.read(int(header)).decode()
         sys.stdout.buffer.write(b"1\n" if accepts(text) else b"0\n")

@@ -1,7 +1,8 @@
-"""The peer on several devices: XLA:CPU of jaxlib with eight devices, in a process of its own.
+"""The reference implementation on several devices: jaxlib's XLA:CPU with eight devices, in its own process.
 
-Owns the child process, since the number of CPU devices is fixed when jax starts; knows nothing of xlapy. The roads of
-`tests/xla_reference.py` apply. `all-to-all` in its tuple form, send and recv crash or are refused there.
+The child process is needed because the number of CPU devices is fixed when jax starts. Does not depend on xlapy.
+`tests/xla_reference.py` describes how programs reach XLA. XLA rejects or crashes on `all-to-all` in its tuple form,
+send and recv.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Case:
-    """One program and the arguments of each device; device i is partition i % partitions of replica i // partitions."""
+    """A program and the arguments of each device; device i is partition i % partitions of replica i // partitions."""
 
     text: str
     arguments: Sequence[Sequence[Value]]
@@ -31,7 +32,7 @@ class Case:
 
 
 def run_on_devices(cases: Sequence[Case]) -> list[list[Value] | str]:
-    """For each case the result of every device, or jaxlib's message if it refuses the program."""
+    """Returns for each case the result of every device, or jaxlib's message if it rejects the program."""
     environment = os.environ | {
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}",
         "JAX_PLATFORMS": "cpu",
@@ -51,7 +52,7 @@ def _plain(case: Case) -> tuple[Any, ...]:
     return case.text, [list(arguments) for arguments in case.arguments], case.replicas, case.partitions
 
 
-# -- in the child
+# -- in the child process
 
 
 def _serve() -> None:
@@ -95,7 +96,9 @@ def _run(text: str, arguments: list[list[Value]], replicas: int, partitions: int
 
 
 def _on_devices(devices: list[Any], values: Sequence[Any]) -> Any:
-    """One array whose shard on each device is the value for that device; what its sharding says does not matter."""
+    """Makes one array whose shard on each device is the value for that device; the sharding that it declares is
+    irrelevant.
+    """
     import jax
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Builds an example of the documents with XlaBuilder and runs it on the reference back end."""
+"""Builds examples of the XLA documents with XlaBuilder and runs them on the interpreter."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ def pred(values: Any) -> Array:
 
 
 def counted(*sizes: int, first: int = 0) -> Array:
-    """first, first + 1, ... as an f32 array in row-major order."""
+    """Returns first, first + 1, ... as an f32 array in row-major order."""
     return np.arange(first, first + int(np.prod(sizes)), dtype=np.float32).reshape(sizes)
 
 
 def built(build: Callable[..., xla.XlaOp], *shapes: str) -> xla.XlaOp:
-    """`build` applied to parameters of these shapes, in a builder of its own."""
+    """Builds a computation that applies `build` to parameters of these shapes."""
     builder = xla.XlaBuilder("example")
     given = [ops.parameter(builder, n, xla.Shape.parse(shape)) for n, shape in enumerate(shapes)]
     return build(*given)
 
 
 def shape(build: Callable[..., xla.XlaOp], *shapes: str) -> str:
-    """The shape of `build` applied to parameters of these shapes, without layouts."""
+    """Returns the inferred shape of `build` applied to parameters of these shapes, without layouts."""
     return built(build, *shapes).shape.to_text(layout=False)
 
 
 def function(build: Callable[..., xla.XlaOp], *shapes: str) -> xla.XlaComputation:
-    """A computation from its parameter shapes and a Python function of its parameters."""
+    """Builds a computation from its parameter shapes and a Python function of its parameters."""
     root = built(build, *shapes)
     return root.builder.build(root)
 
 
 def evaluate(build: Callable[..., xla.XlaOp], *values: Any) -> Any:
-    """The value of `build` applied to parameters that are given these values: an array or nested tuples of arrays.
+    """Returns the value of `build` applied to parameters with these values: arrays or nested tuples of arrays.
 
-    The shape that the builder infers must be that of the value.
+    Checks that the shape that the builder infers is the shape of the value.
     """
     root = built(build, *[str(xla.Literal.of(value).shape.to_text(layout=False)) for value in values])
     result = _read(CLIENT.compile(root.builder.build(root))(*values))
@@ -66,22 +66,22 @@ def evaluate(build: Callable[..., xla.XlaOp], *values: Any) -> Any:
 
 
 def entry(*lines: str) -> str:
-    """The text of a module whose entry computation is these instructions."""
+    """Returns the text of a module whose entry computation consists of these instructions."""
     return "\n".join(["HloModule m", "ENTRY e {", *lines, "}"])
 
 
 def run(text: str, *values: Any) -> Any:
-    """The value of a module of HLO text."""
+    """Runs a module of HLO text and returns its value."""
     return _read(CLIENT.compile(text)(*values))
 
 
 def check(build: Callable[..., xla.XlaOp], values: Any, expected: Any) -> None:
-    """`evaluate(build, *values)` must be `expected` element for element, in the same type and dimensions."""
+    """Checks that `evaluate(build, *values)` equals `expected` element for element, in the same type and dimensions."""
     same(evaluate(build, *values), expected)
 
 
 def same(value: Any, expected: Any) -> None:
-    """Equal element by element (a NaN equals a NaN, -0 is not 0), of one type, in equal dimensions."""
+    """Compares element by element (a NaN equals a NaN, -0 differs from 0), and types and dimensions."""
     if isinstance(expected, tuple):
         assert len(value) == len(expected)
         for part, wanted in zip(value, expected, strict=True):

@@ -1,8 +1,8 @@
-"""Runs the examples on a page: what its blocks of Python and of commands print is what the page shows.
+"""Runs the examples of a page and compares their output with the output that the page shows.
 
-A block of python or sh that is followed by a block of text, with at most an empty line between, prints that text. The
-blocks of a page share names, in the order of the page. Of commands, those of xlapy run, if their output is shown. A
-line `...` stands for any lines, `...` inside of a line for anything there.
+A block of python or sh followed by a block of text, with at most one empty line between, must print that text. The
+blocks of a page share names, in the order of the page. In a sh block whose output is shown, the xlapy commands run. In
+the shown output, a line `...` matches any number of lines, and `...` within a line matches any characters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ BLOCK = re.compile(r"^```(python|sh|text)( [^\n]*)?\n(.*?)^```$\n?", re.MULTILIN
 
 
 def examples(page: str) -> Iterator[tuple[str, str, str | None]]:
-    """The language, the code and the expected output (None if the page shows none) of each block."""
+    """Returns the language, the code and the expected output of each block; the output is None if the page shows
+    none."""
     blocks = list(BLOCK.finditer(page))
     for number, block in enumerate(blocks):
         if block[1] == "text" or block[2]:
@@ -33,11 +34,11 @@ def examples(page: str) -> Iterator[tuple[str, str, str | None]]:
 
 
 def check_page(name: str) -> int:
-    """Runs the examples of docs/<name>; how many of them show what they print."""
+    """Runs the examples of docs/<name>; returns how many of them show their output."""
     space: dict[str, Any] = {"__name__": "page"}
     shown = 0
     for language, code, expected in examples((ROOT / "docs" / name).read_text()):
-        if language == "sh" and expected is None:  # commands on files of the reader
+        if language == "sh" and expected is None:  # commands on files that only the reader has
             continue
         printed = _printed_by_python(code, space) if language == "python" else _printed_by_commands(code)
         if expected is not None:
@@ -63,7 +64,7 @@ def _printed_by_commands(code: str) -> str:
 
 
 def _pattern(expected: str) -> str:
-    """For what is printed, each line without spaces at its end."""
+    """Returns a pattern for the output, in which trailing spaces of lines are removed."""
     return "".join(r"(?:[^\n]*\n)*?" if line.strip() == "..." else _line(line) for line in expected.splitlines())
 
 

@@ -1,4 +1,4 @@
-"""docs/add-an-op.md is true: its steps, done on a copy of the package, give an operation that works everywhere."""
+"""The steps of docs/add-an-op.md, done on a copy of the package, add an operation that works everywhere."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print("done")
 
 
 def follow(page: str, root: Path) -> int:
-    """Does what each titled block of the page says to the files below `root`; returns how many there were."""
+    """Applies each titled block of the page to the files below `root`; returns the number of blocks."""
     blocks = BLOCK.findall(page)
     for file, after, code in blocks:
         path = root / file

@@ -1,4 +1,4 @@
-"""Every example and rule of XLA's page "Broadcasting", in the page's order."""
+"""Every example and rule of XLA's page "Broadcasting", in the order of the page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TestWhatIsBroadcasting:
         check(add(1), (X, V), f32([[8, 10, 12], [11, 13, 15]]))
         check(add(1), (V, X), f32([[8, 10, 12], [11, 13, 15]]))
 
-    def test_the_length_has_to_match(self) -> None:
+    def test_the_lengths_must_match(self) -> None:
         with pytest.raises(ShapeError, match=r"dimension 0 of f32\[4\] has size 4 and meets dimension 1 of f32\[2,3\]"):
             shape(add(1), "f32[2,3]", "f32[4]")
 
@@ -39,7 +39,7 @@ class TestLowerOntoHigher:
         with pytest.raises(ShapeError, match=r"different rank, f32\[3\] and f32\[2,3\], needs broadcast_dimensions"):
             shape(add(), "f32[2,3]", "f32[3]")
 
-    def test_a_vector_of_each_row(self) -> None:
+    def test_vector_added_to_each_row(self) -> None:
         check(add(1), (np.zeros((2, 3), np.float32), V), f32([[7, 8, 9], [7, 8, 9]]))
 
     def test_dimension_1_of_a_square_matrix(self) -> None:
@@ -58,11 +58,11 @@ class TestLowerOntoHigher:
 
 
 SIZES = (2, 3, 4, 5)
-"""M, N, P, Q of the page."""
+"""The sizes M, N, P, Q of the page."""
 
 
 def placed(array: Array, dimensions: tuple[int, ...]) -> Array:
-    """The array with its dimensions put at these places among four, repeated along the others."""
+    """Moves the array's dimensions to these positions among four, and repeats it along the others."""
     expanded = array.reshape([SIZES[d] if d in dimensions else 1 for d in range(4)])
     return np.broadcast_to(expanded, SIZES)
 
@@ -94,7 +94,7 @@ class TestFormalDefinition:
             shape(add(1, 1), "f32[2,3,4,5]", "f32[3,3]")
 
     @pytest.mark.parametrize("dimensions", [(1,), (0, 1, 2)])
-    def test_one_entry_a_dimension_of_the_lower(self, dimensions: tuple[int, ...]) -> None:
+    def test_the_lower_rank_operand_has_one_entry_per_dimension(self, dimensions: tuple[int, ...]) -> None:
         with pytest.raises(ShapeError, match=r"needs 2 broadcast_dimensions, one per dimension of f32\[3,4\]"):
             shape(add(*dimensions), "f32[2,3,4,5]", "f32[3,4]")
 
@@ -103,7 +103,7 @@ class TestFormalDefinition:
         with pytest.raises(ShapeError, match=rf"name dimension {dimension}, but f32\[2,3,4,5\] has rank 4"):
             shape(add(dimension), "f32[2,3,4,5]", "f32[5]")
 
-    def test_equal_ranks_take_the_identity_only(self) -> None:
+    def test_equal_ranks_allow_only_the_identity(self) -> None:
         check(add(0, 1), (X, X), 2 * X)
         with pytest.raises(ShapeError, match=r"equal rank, .* takes no broadcast_dimensions .*given \[1, 0\]"):
             shape(add(1, 0), "f32[3,3]", "f32[3,3]")
@@ -142,7 +142,7 @@ class TestComposition:
         assert shape(add(1, 2), "f32[1,2]", "f32[4,3,1]") == "f32[4,3,2]"
         check(add(1, 2), (matrix, array), array + matrix.reshape(1, 1, 2))
 
-    def test_the_program_is_explicit(self) -> None:
+    def test_the_built_program_has_explicit_broadcasts(self) -> None:
         root = built(add(0), "f32[4]", "f32[1,2]")
         assert root.instruction.op is opcodes.ADD
         assert [operand.shape.to_text(layout=False) for operand in root.instruction.operands] == [
@@ -189,7 +189,7 @@ def test_every_binary_op_broadcasts(op: Callable[..., XlaOp], operand: str, resu
 
 
 class TestScalarsOnly:
-    """Clamp and select broadcast scalars and nothing else."""
+    """Clamp and select broadcast scalars only."""
 
     def test_clamp(self) -> None:
         assert shape(ops.clamp, "f32[]", "f32[2,3]", "f32[]") == "f32[2,3]"

@@ -1,4 +1,4 @@
-"""docs/builder.md: every name of xla_builder.h stands on it once, and the page is up to date."""
+"""docs/builder.md lists every name of xla_builder.h once, and the page is up to date."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PAGE = HERE.parents[1] / "docs" / "builder.md"
 
 _LIST = (HERE / "xla_builder_names.txt").read_text()
 NAMES = {group: text.split() for group, text in re.findall(r"^\[(\w+)\]$([^\[]*)", _LIST, re.M)}
-"""The public names of XLA's xla_builder.h by what they belong to."""
+"""The public names of XLA's xla_builder.h, grouped by the class they belong to."""
 
 
-def test_the_table_of_names_is_whole() -> None:
+def test_the_table_of_names_is_complete() -> None:
     assert {group: len(names) for group, names in NAMES.items()} == {
         "functions": 178,
         "XlaBuilder": 40,
@@ -40,7 +40,7 @@ def test_every_name_has_a_counterpart_or_a_reason() -> None:
     assert all(len(text) > 3 for text in texts)
 
 
-def test_texts_name_what_exists() -> None:
+def test_the_texts_name_existing_functions() -> None:
     builder = XlaBuilder("b")
     homes = {
         "ops": ops,
@@ -57,13 +57,13 @@ def test_texts_name_what_exists() -> None:
         assert hasattr(homes[home], name), f"{home}.{name}"
 
 
-def test_only_what_xla_exports_alone_is_left_out() -> None:
+def test_only_two_functions_have_no_counterpart() -> None:
     given = sections()["functions"]
     without = [name for name in given if isinstance(given[name], str)]
     assert without == ["MhloDynamicBroadcastInDim", "MhloDynamicReshape"]
 
 
-def test_every_function_of_ours_is_on_the_page() -> None:
+def test_every_builder_function_is_on_the_page() -> None:
     page = markdown()
     assert [name for name in ops.__all__ if f"`{name}(" not in page] == []
 

@@ -1,4 +1,4 @@
-"""docs/differences.md: every row of its table is what the interpreter, cpu and XLA:CPU give."""
+"""Every row of the table in docs/differences.md states the results of the interpreter, cpu and XLA:CPU."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def on(platform: str, text: str, arguments: list[Any]) -> str:
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_a_row(what: str) -> None:
+def test_row(what: str) -> None:
     rows = {row[0]: row[1:] for row in ROW.findall(PAGE)}
     text, arguments = CASES[what]
-    printed = xla.parse_hlo(text).to_text(print_large_constants=True)  # XLA reads no text without spaces around `=`
+    printed = xla.parse_hlo(text).to_text(print_large_constants=True)  # XLA's parser requires spaces around `=`
     measured = (on("interpreter", text, arguments), on("cpu", text, arguments))
     peer = shown(lambda: run_hlo(printed, arguments))
     if what == "uniform numbers of `rng`":
@@ -128,5 +128,5 @@ def test_a_row(what: str) -> None:
     assert rows[what] == (*measured, peer)
 
 
-def test_every_row_is_measured() -> None:
+def test_every_row_has_a_case() -> None:
     assert {row[0] for row in ROW.findall(PAGE)} == set(CASES)

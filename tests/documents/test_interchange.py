@@ -1,4 +1,4 @@
-"""What docs/interchange.md shows is so."""
+"""The commands, the program and the message of docs/interchange.md work and print the output shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _blocks(language: str) -> list[str]:
     return [text for name, text in found if name == language]
 
 
-def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     Path("model.mlirbc").write_bytes(stablehlo.serialize_portable_artifact_str(MLIR, "1.0.0"))
     Path("open.mlir").write_text(MLIR.replace("4x3", "?x3"))
@@ -33,7 +33,7 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     }
 
 
-def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_program_works(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = _blocks("python")
     exec(code, {})
     printed = capsys.readouterr().out

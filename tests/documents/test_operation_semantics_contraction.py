@@ -45,7 +45,7 @@ class TestDot:
     def test_shapes(self, lhs: str, rhs: str, result: str) -> None:
         assert shape(ops.dot, lhs, rhs) == result
 
-    def test_contracted_sizes_agree(self) -> None:
+    def test_contracted_sizes_must_agree(self) -> None:
         with pytest.raises(
             ShapeError, match=r"sizes 3 \(lhs dimension 1 of f32\[2,3\]\) and 2 \(rhs dimension 0 of f32\[2,4\]\)"
         ):
@@ -99,12 +99,12 @@ class TestDotGeneral:
             (dot_general([], [], [0], [0]), r"batch pair 0 has sizes 2 .*f32\[2,3\]\) and 5 .*f32\[5,4\]"),
         ],
     )
-    def test_paired_sizes_agree(self, build: Build, message: str) -> None:
+    def test_paired_sizes_must_agree(self, build: Build, message: str) -> None:
         with pytest.raises(ShapeError, match=message):
             shape(build, "f32[2,3]", "f32[5,4]")
 
     @pytest.mark.parametrize("precision", [Precision.DEFAULT, Precision.HIGH, Precision.HIGHEST])
-    def test_precision_config_changes_no_value_here(self, precision: Precision) -> None:
+    def test_precision_config_changes_no_value(self, precision: Precision) -> None:
         config = PrecisionConfig(operand_precision=(precision, precision))
         check(dot_general([1], [0], precision_config=config), (f32([[1, 2]]), f32([[3], [4]])), f32([[11]]))
 
@@ -127,7 +127,7 @@ class TestDotGeneral:
 
 
 def convolved(lhs: Array, rhs: Array, strides: Any, low: Any, high: Any) -> Array:
-    """The section's loop over a 2-d convolution with padding and striding."""
+    """Computes a 2-d convolution with padding and strides by the loop of the section."""
     (batch, depth, *base), (outputs, _, *window) = lhs.shape, rhs.shape
     sizes = [(b + lo + hi - w) // s + 1 for b, w, s, lo, hi in zip(base, window, strides, low, high, strict=True)]
     output = np.zeros((batch, outputs, *sizes), np.float32)
@@ -164,7 +164,7 @@ class TestConv:
             ((3, 1), [(0, 2), (-1, 3)]),
         ],
     )
-    def test_is_the_loop_of_the_section(self, strides: tuple[int, ...], padding: list[tuple[int, int]]) -> None:
+    def test_equals_the_loop_of_the_section(self, strides: tuple[int, ...], padding: list[tuple[int, int]]) -> None:
         low, high = zip(*padding, strict=True)
         check(conv(*strides, padding=padding), (LHS, RHS), convolved(LHS, RHS, strides, low, high))
 
@@ -175,51 +175,51 @@ class TestConv:
     def test_negative_padding_removes(self) -> None:
         check(conv(1, padding=[(-1, -2)]), (f32([[[1, 2, 3, 4, 5]]]), f32([[[1]]])), f32([[[2, 3]]]))
 
-    def test_padding_is_zeros_in_the_input(self) -> None:
+    def test_padding_equals_zeros_in_the_input(self) -> None:
         wide = np.pad(LHS, [(0, 0), (0, 0), (2, 3), (1, 0)])
         check(conv(1, 1, padding=[(2, 3), (1, 0)]), (LHS, RHS), evaluate(conv(1, 1), wide, RHS))
 
     def test_a_stride_of_3_takes_every_third_position(self) -> None:
         check(conv(3), (f32([[[1, 2, 3, 4, 5, 6, 7]]]), f32([[[1]]])), f32([[[1, 4, 7]]]))
 
-    def test_same_keeps_the_shape_but_for_strides(self) -> None:
+    def test_same_padding_divides_the_shape_by_the_strides(self) -> None:
         assert shape(conv(1, 1, padding=Padding.SAME), "f32[2,3,8,9]", "f32[5,3,3,4]") == "f32[2,5,8,9]"
         assert shape(conv(3, 2, padding="SAME"), "f32[2,3,8,9]", "f32[5,3,3,4]") == "f32[2,5,3,5]"
 
-    def test_same_of_a_dilated_kernel_keeps_the_shape_too(self) -> None:
+    def test_same_padding_of_a_dilated_kernel_keeps_the_shape(self) -> None:
         build = dilated(strides=(1, 1), padding="SAME", lhs=(), rhs=(2, 3))
         assert shape(build, "f32[2,3,8,9]", "f32[5,3,3,4]") == "f32[2,5,8,9]"
 
-    def test_same_pads_the_larger_half_high(self) -> None:
+    def test_same_padding_puts_the_larger_half_high(self) -> None:
         check(conv(1, padding="SAME"), (f32([[[1, 2, 3]]]), f32([[[1, 10]]])), f32([[[21, 32, 3]]]))
 
-    def test_valid_is_no_padding(self) -> None:
+    def test_valid_means_no_padding(self) -> None:
         assert shape(conv(1, 1, padding=Padding.VALID), "f32[2,3,8,9]", "f32[5,3,3,4]") == "f32[2,5,6,6]"
 
     def test_output_is_batch_then_output_features_then_positions(self) -> None:
         assert shape(conv(2, 1, padding=[(1, 0), (0, 2)]), "f32[6,3,8,9]", "f32[5,3,3,4]") == "f32[6,5,4,8]"
 
-    def test_input_features_agree(self) -> None:
+    def test_input_features_must_agree(self) -> None:
         with pytest.raises(ShapeError, match=r"kernel takes 2 input features \(f32\[5,2,3\]\), the input has 3"):
             shape(conv(1), "f32[2,3,8]", "f32[5,2,3]")
 
 
 class TestDilation:
-    def test_of_the_input_puts_zeros_between(self) -> None:
+    def test_input_dilation_inserts_zeros(self) -> None:
         x, kernel = f32([[[1, 2, 3]]]), f32([[[1, 10]]])
         check(dilated(lhs=(3,)), (x, kernel), evaluate(conv(1), f32([[[1, 0, 0, 2, 0, 0, 3]]]), kernel))
 
-    def test_of_the_kernel_puts_zeros_between(self) -> None:
+    def test_kernel_dilation_inserts_zeros(self) -> None:
         x, kernel = f32([[[1, 2, 3, 4, 5]]]), f32([[[1, 10]]])
         check(dilated(rhs=(3,)), (x, kernel), evaluate(conv(1), x, f32([[[1, 0, 0, 10]]])))
 
-    def test_of_both_in_two_dimensions(self) -> None:
+    def test_input_and_kernel_dilation_in_two_dimensions(self) -> None:
         wide, holed = np.zeros((2, 3, 7, 5), np.float32), np.zeros((4, 3, 2, 5), np.float32)
         wide[:, :, ::2], holed[..., ::2] = LHS, RHS
         build = dilated(strides=(1, 2), padding=((1, 0), (0, 1)), lhs=(2, 1), rhs=(1, 2))
         check(build, (LHS, RHS), convolved(wide, holed, (1, 2), (1, 0), (0, 1)))
 
-    def test_window_reversal_turns_the_kernel_around(self) -> None:
+    def test_window_reversal_reverses_the_kernel(self) -> None:
         build = dilated(window_reversal=[True])
         check(build, (f32([[[1, 2, 3]]]), f32([[[1, 10]]])), f32([[[12, 23]]]))
 
@@ -235,26 +235,26 @@ class TestGroups:
         channels = [evaluate(conv(1), lhs[:, [f // 2]], rhs[[f]]) for f in range(6)]
         check(conv(1, feature_group_count=3), (lhs, rhs), np.concatenate(channels, axis=1))
 
-    def test_batch_groups_meet_their_part_of_the_output_features(self) -> None:
+    def test_batch_groups_use_their_share_of_the_output_features(self) -> None:
         lhs, rhs = counted(4, 2, 5), counted(6, 2, 3)
         parts = [evaluate(conv(1), lhs[2 * g : 2 * g + 2], rhs[3 * g : 3 * g + 3]) for g in range(2)]
         check(conv(1, batch_group_count=2), (lhs, rhs), np.concatenate(parts, axis=1))
 
-    def test_batch_groups_divide_the_batch(self) -> None:
+    def test_batch_groups_must_divide_the_batch(self) -> None:
         assert shape(conv(1, batch_group_count=3), "f32[6,2,5]", "f32[9,2,3]") == "f32[2,9,3]"
 
     @pytest.mark.parametrize(
         ("lhs", "rhs", "groups", "message"),
         [
-            ("f32[4,4,5]", "f32[3,1,3]", {"feature_group_count": 3}, "input feature size 4 .* no multiple"),
-            ("f32[4,4,5]", "f32[3,2,3]", {"feature_group_count": 2}, "output feature size 3 .* no multiple"),
+            ("f32[4,4,5]", "f32[3,1,3]", {"feature_group_count": 3}, "input feature size 4 .* is not a multiple"),
+            ("f32[4,4,5]", "f32[3,2,3]", {"feature_group_count": 2}, "output feature size 3 .* is not a multiple"),
             (
                 "f32[4,4,5]",
                 "f32[4,4,3]",
                 {"feature_group_count": 2},
                 "kernel takes 4 input features .* 2 feature groups",
             ),
-            ("f32[4,4,5]", "f32[3,4,3]", {"batch_group_count": 3}, "input batch size 4 .* no multiple"),
+            ("f32[4,4,5]", "f32[3,4,3]", {"batch_group_count": 3}, "input batch size 4 .* is not a multiple"),
             ("f32[4,4,5]", "f32[3,4,3]", {"batch_group_count": 2}, "output feature size 3 .* multiple of batch_group"),
             (
                 "f32[4,4,5]",
@@ -270,7 +270,7 @@ class TestGroups:
 
 
 class TestGeneralForms:
-    """All describe one convolution; its operands come with their features last where dimension numbers say so."""
+    """All functions compute the same convolution. Features are the last dimension where dimension numbers are given."""
 
     numbers = ConvDimensions.parse("b01f_01io->b01f")
     padding = ((1, 0), (2, 1))

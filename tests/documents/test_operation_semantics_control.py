@@ -1,4 +1,4 @@
-"""Examples and rules of "Operation semantics": tuples, calls, branches, loops, order."""
+"""Examples and rules of "Operation semantics": tuples, calls, branches, loops, ordering."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TestCall:
         seven = builder.build(ops.constant(builder, 7))
         check(lambda x: ops.call(x.builder, seven, []), (f32(0),), s32(7))
 
-    def test_arity_and_types_match(self) -> None:
+    def test_arity_and_types_must_match(self) -> None:
         with pytest.raises(ShapeError, match=r"call has 1 operands, the called .*\(p0: f32\[3\], p1: f32\[3\]\)"):
             shape(lambda a: ops.call(a.builder, self.f, [a]), "f32[3]")
         with pytest.raises(ShapeError, match=r"parameter 1 of the called .* is f32\[3\], operand 1 is f32\[4\]"):
@@ -83,7 +83,7 @@ class TestCompositeCall:
             "composite.version": "1",
         }
 
-    def test_prints_as_in_the_example(self) -> None:
+    def test_is_printed_as_in_the_example(self) -> None:
         root = built(lambda x: ops.composite_call(x.builder, self.f, [x], "foo.bar", self.attributes, 1), "f32[]")
         text = root.builder.build(root).as_hlo_text(print_metadata=False)
         assert "is_composite=true" in text
@@ -98,7 +98,7 @@ class TestCompositeCall:
         root = built(lambda x: ops.composite_call(x.builder, self.f, [x], "foo.bar"), "f32[]")
         assert root.instruction.frontend_attributes["composite.version"] == "0"
 
-    def test_means_its_decomposition(self) -> None:
+    def test_computes_its_decomposition(self) -> None:
         check(lambda x: ops.composite_call(x.builder, self.f, [x], "foo.bar"), (f32(3),), f32(-3))
 
 
@@ -110,7 +110,7 @@ FIRST = function(lambda v: v[0], "f32[3]")
 
 class TestConditionalOnPredicate:
     @pytest.mark.parametrize(("predicate", "expected"), [(True, 20), (False, -7)])
-    def test_chooses(self, predicate: bool, expected: float) -> None:
+    def test_selects_the_branch(self, predicate: bool, expected: float) -> None:
         operands = (pred(predicate), f32(10), f32(7))
         check(lambda p, a, b: ops.conditional(p, a, DOUBLE, b, NEGATE), operands, f32(expected))
 
@@ -140,14 +140,14 @@ class TestConditionalOnIndex:
         return ops.conditional(branch_index=index, branch_computations=self.branches, branch_operands=operands)
 
     @pytest.mark.parametrize(("index", "expected"), [(0, 2), (1, -2), (2, 103), (3, 103), (-1, 103), (-(2**31), 103)])
-    def test_index_out_of_range_takes_the_last(self, index: int, expected: float) -> None:
+    def test_index_out_of_range_selects_the_last_branch(self, index: int, expected: float) -> None:
         check(self.build, (s32(index), f32(1), f32(2), f32(3)), f32(expected))
 
-    def test_only_the_chosen_branch_runs(self) -> None:
+    def test_only_the_selected_branch_runs(self) -> None:
         endless = function(lambda x: ops.while_(function(lambda c: ops.eq(c, c), "f32[]"), NEGATE, x), "f32[]")
         check(lambda i, x: ops.conditional(i, [endless, DOUBLE], [x, x]), (s32(1), f32(4)), f32(8))
 
-    def test_an_index_of_pred_in_text(self) -> None:
+    def test_pred_index_in_text(self) -> None:
         text = """HloModule m
 d {
   x = f32[] parameter(0)
@@ -177,7 +177,7 @@ ENTRY e {
 
 class TestWhile:
     def test_example(self) -> None:
-        """A thousand times a constant vector is added to the accumulator."""
+        """A constant vector is added to the accumulator a thousand times."""
 
         def body(state: XlaOp) -> XlaOp:
             constant_vector = ops.constant(state.builder, np.full(10, 0.5, np.float32))
@@ -196,7 +196,7 @@ class TestWhile:
         condition, body = function(lambda x: ops.lt(x, 0), "s32[]"), function(lambda x: x - 1, "s32[]")
         check(lambda x: ops.while_(condition, body, x), (s32(5),), s32(5))
 
-    def test_the_shape_is_the_same_in_all_iterations(self) -> None:
+    def test_the_shape_must_be_the_same_in_all_iterations(self) -> None:
         condition = function(lambda x: ops.lt(x, 0), "s32[]")
         with pytest.raises(ShapeError, match=r"while: the body returns f32\[\], the initial value is s32\[\]"):
             shape(
@@ -206,13 +206,13 @@ class TestWhile:
         with pytest.raises(ShapeError, match=r"condition's parameter is s32\[\], the initial value s32\[2\]"):
             shape(lambda x: ops.while_(condition, function(lambda x: x - 1, "s32[]"), x), "s32[2]")
 
-    def test_the_condition_gives_pred(self) -> None:
+    def test_the_condition_must_return_pred(self) -> None:
         body = function(lambda x: x - 1, "s32[]")
         with pytest.raises(ShapeError, match=r"while: the condition must return pred\[\], it returns s32\[\]"):
             shape(lambda x: ops.while_(body, body, x), "s32[]")
 
 
-# -- order and what is for dumps only
+# -- ordering, and operations that only show in dumps
 
 
 class TestOrder:
@@ -229,7 +229,7 @@ class TestOrder:
         check(build, (f32(1),), f32(1))
         assert shape(lambda x: ops.after_all(x.builder, []), "f32[]") == "token[]"
 
-    def test_after_all_takes_tokens(self) -> None:
+    def test_after_all_requires_tokens(self) -> None:
         with pytest.raises(BuilderError, match=r"after-all: takes tokens, operand 0 is f32\[\]"):
             shape(lambda x: ops.after_all(x.builder, [x]), "f32[]")
 
@@ -260,7 +260,7 @@ ENTRY e {
 
 
 class TestText:
-    def test_verification_is_apart_from_parsing(self) -> None:
+    def test_verification_is_separate_from_parsing(self) -> None:
         text = entry("x = f32[2] parameter(0)", "y = f32[3] parameter(1)", "ROOT z = f32[2] add(x, y)")
         module = xla.parse_hlo(text, verify=False)
         assert module.entry_computation.root is not None
@@ -277,13 +277,13 @@ class TestText:
             ("x = s32[2] parameter(0)\nROOT y = pred[2] is-finite(x)", "is-finite takes floating-point elements"),
         ],
     )
-    def test_what_the_parser_takes_the_verifier_refuses(self, body: str, message: str) -> None:
+    def test_the_verifier_rejects_what_the_parser_accepts(self, body: str, message: str) -> None:
         text = entry(body)
         assert len(xla.parse_hlo(text, verify=False).entry_computation) == 2
         with pytest.raises(xla.errors.VerificationError, match=message):
             xla.parse_hlo(text, verify=True)
 
-    def test_names_are_unique_in_the_module(self) -> None:
+    def test_names_must_be_unique_in_the_module(self) -> None:
         text = """HloModule m
 f {
   a = f32[] parameter(0)
@@ -305,7 +305,7 @@ ENTRY e {
         )
         np.testing.assert_array_equal(run(text, f32([1, 2])), [2, 4])
 
-    def test_a_printed_name_is_no_type(self) -> None:
+    def test_printed_names_differ_from_element_types(self) -> None:
         builder = XlaBuilder("names")
         x = ops.parameter(builder, 0, xla.Shape.parse("f32[]"), "u2")
         text = builder.build(ops.neg(x)).as_hlo_text()

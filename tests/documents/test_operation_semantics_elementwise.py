@@ -1,6 +1,6 @@
 """Examples and rules of "Operation semantics": elementwise functions, comparison, selection, conversion.
 
-Sections are named as in the document; those of one operand or two operands are tables.
+Sections are named as in the document; those of one or two operands are tables.
 """
 
 from __future__ import annotations
@@ -215,12 +215,12 @@ def test_the_remainder_is_smaller_than_the_divisor() -> None:
     same(result, np.fmod(a, b))
 
 
-def test_element_types_agree() -> None:
+def test_element_types_must_agree() -> None:
     with pytest.raises(ShapeError, match=r"add takes operands of one element type, given f32\[2\] and s32\[2\]"):
         shape(ops.add, "f32[2]", "s32[2]")
 
 
-def test_bits_of_floats_are_refused() -> None:
+def test_bitwise_operations_reject_floats() -> None:
     with pytest.raises(ShapeError, match="and takes integer or pred elements"):
         shape(ops.and_, "f32[2]", "f32[2]")
 
@@ -264,7 +264,7 @@ class TestCompare:
     def test_unsigned(self) -> None:
         check(ops.gt, (u32(2**32 - 1), u32(1)), pred(True))
 
-    def test_complex_is_equal_or_not(self) -> None:
+    def test_complex_numbers_compare_for_equality_only(self) -> None:
         z = np.array([1 + 2j, 1 - 2j], np.complex64)
         check(ops.eq, (z, z[::-1].copy()), pred([False, False]))
         check(ops.ne, (z, z), pred([False, False]))
@@ -280,21 +280,21 @@ class TestClamp:
     def test_scalar_bounds(self) -> None:
         check(ops.clamp, (s32(0), s32([-1, 5, 9]), s32(6)), s32([0, 5, 6]))
 
-    def test_arrays_of_bounds(self) -> None:
+    def test_array_bounds(self) -> None:
         check(ops.clamp, (s32([0, 6, 0]), s32([-1, 5, 9]), s32([5, 9, 7])), s32([0, 6, 7]))
         check(ops.clamp, (s32([0, 6, 0]), s32([-1, 5, 9]), s32(7)), s32([0, 6, 7]))
 
-    def test_is_the_minimum_of_a_maximum(self) -> None:
+    def test_equals_the_minimum_of_a_maximum(self) -> None:
         low, x, high = (v.ravel() for v in np.meshgrid(*[f32([-1, 0, 1, 2])] * 3))
         check(ops.clamp, (low, x, high), np.minimum(np.maximum(low, x), high))
 
     def test_low_above_high_gives_high(self) -> None:
         check(ops.clamp, (s32(6), s32([-1, 3, 9]), s32(0)), s32([0, 0, 0]))
 
-    def test_nan_stays(self) -> None:
+    def test_nan_is_preserved(self) -> None:
         check(ops.clamp, (f32(0), f32([NAN, 2]), f32(1)), f32([NAN, 1]))
 
-    def test_one_type(self) -> None:
+    def test_operands_must_have_one_type(self) -> None:
         with pytest.raises(ShapeError, match="clamp takes one element type"):
             shape(ops.clamp, "s32[]", "f32[2]", "f32[]")
 
@@ -355,13 +355,13 @@ class TestConvertElementType:
         check(converted("s8"), (values,), np.array([0, 1, -1, 127, -128, 127, -128], np.int8))
         check(converted("u8"), (values,), np.array([0, 1, 0, 255, 0, 255, 0], np.uint8))
 
-    def test_to_pred_is_not_zero(self) -> None:
+    def test_conversion_to_pred_tests_for_nonzero(self) -> None:
         check(converted("pred"), (f32([NAN, 0.0, -0.0, 0.25]),), pred([True, False, False, True]))
 
-    def test_dimensions_remain(self) -> None:
+    def test_dimensions_are_preserved(self) -> None:
         assert shape(converted("f64"), "s32[2,3]") == "f64[2,3]"
 
-    def test_tuples_are_refused(self) -> None:
+    def test_tuples_are_rejected(self) -> None:
         with pytest.raises(ShapeError, match=r"convert takes arrays, operand is \(f16\[\]\)"):
             shape(converted("f32"), "(f16[])")
 
@@ -422,7 +422,7 @@ class TestReducePrecision:
     def test_ties_to_even(self) -> None:
         check(reduced(8, 1), (f32([1.0, 1.25, 1.75, 1.3, -1.25]),), f32([1.0, 1.0, 2.0, 1.5, -1.0]))
 
-    def test_beyond_the_exponent_range_is_infinite(self) -> None:
+    def test_overflow_gives_infinity(self) -> None:
         check(reduced(2, 3), (f32([3.75, 3.9, -4.0]),), f32([3.75, INF, -INF]))
 
     def test_more_bits_change_nothing(self) -> None:

@@ -1,4 +1,4 @@
-"""Every operation of "Operation semantics" (August 2026) has its definition, builder function and example."""
+"""Every operation of "Operation semantics" (August 2026) has a definition, a builder function and an example."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RngBitGenerator RngGetAndUpdateState Round RoundNearestAfz RoundNearestEven Rsqr
 Send SendDone SetDimensionSize ShiftLeft ShiftRightArithmetic ShiftRightLogical Sign Sin Slice Sort Sqrt Sub Tan Tanh
 TopK Transpose TriangularSolve Tuple While Xor
 """
-"""The headings that name operations: those of sections and those below them; headings of examples are left out."""
+"""The headings of sections and subsections that name operations; headings of examples are omitted."""
 
 MADE_BY_PASSES = {
     "Async": ["async-start", "async-update", "async-done"],
@@ -31,7 +31,7 @@ MADE_BY_PASSES = {
     "Fusion": ["fusion"],
     "RngGetAndUpdateState": ["rng-get-and-update-state"],
 }
-"""Headings of operations that the document's own builder does not make."""
+"""Headings of operations that passes create and the builder of XLA does not."""
 
 RENAMED = {"PartitionID": "partition_id", "RecvDone": "recv", "SendDone": "send", "TopK": "top_k"}
 """Builder functions whose names do not follow from the heading."""
@@ -40,17 +40,17 @@ EXAMPLES = {example.op for example in all_examples()}
 
 
 def made_by(function: str) -> list[str]:
-    """The operations that a builder function makes."""
+    """Returns the operations that a builder function creates."""
     assert function in ops.__all__
     return [op.name for op in REGISTRY.values() if function in builders().get(op.constant_name, [])]
 
 
 @pytest.mark.parametrize("heading", HEADINGS.split())
-def test_a_heading_has_its_operation_builder_function_and_example(heading: str) -> None:
+def test_heading_has_an_operation_a_builder_function_and_an_example(heading: str) -> None:
     operations = MADE_BY_PASSES.get(heading) or made_by(RENAMED.get(heading, snake_case(heading)))
     assert operations
     assert set(operations) <= EXAMPLES
 
 
-def test_the_list_is_whole() -> None:
+def test_the_list_of_headings_is_complete() -> None:
     assert len(HEADINGS.split()) == len(set(HEADINGS.split())) == 132

@@ -19,12 +19,12 @@ Build = Callable[..., XlaOp]
 
 
 def combined(group: Sequence[int], component: int, index_vector_dim: int) -> tuple[int, ...]:
-    """Combine(G, i) of the sections: i inserted into G at `index_vector_dim`."""
+    """Combine(G, i) of the sections: inserts i into G at `index_vector_dim`."""
     return (*group[:index_vector_dim], component, *group[index_vector_dim:])
 
 
 def index_vector(indices: Array, group: Sequence[int], index_vector_dim: int) -> list[int]:
-    """S: the index vector at G; indices without the dimension of vectors have an implicit one of size 1 at the end."""
+    """The index vector S at G. Indices without an index vector dimension get one of size 1 at the end."""
     if index_vector_dim == indices.ndim:
         indices = indices[..., None]
     count = indices.shape[index_vector_dim]
@@ -41,7 +41,7 @@ def gathered(slice_sizes: Sequence[int], indices_are_sorted: bool = False, **num
 
 
 def formal_gather(operand: Array, indices: Array, slice_sizes: Sequence[int], numbers: dict[str, Any]) -> Array:
-    """The formal definition of General Semantics for indices in bounds, one output element at a time."""
+    """Computes the formal definition of the section for indices in bounds, one output element at a time."""
     offset_dims, collapsed = numbers["offset_dims"], numbers["collapsed_slice_dims"]
     vector_dim = numbers["index_vector_dim"]
     batch = [size for d, size in enumerate(indices.shape) if d != vector_dim]
@@ -106,12 +106,12 @@ class TestGather:
         check(gathered(slice_sizes, **numbers), (operand, s32(indices)), expected)
 
     def test_slices_of_a_matrix(self) -> None:
-        """Five slices of 8 by 6 of an array of 16 by 11, at positions (X, Y)."""
+        """Gathers five 8 by 6 slices of a 16 by 11 array, at positions (X, Y)."""
         operand, indices = counted(16, 11), np.array([[0, 0], [8, 5], [3, 2], [1, 4], [7, 0]], np.int64)
         build = gathered([8, 6], offset_dims=[1, 2], start_index_map=[0, 1], index_vector_dim=1)
         check(build, (operand, indices), np.stack([operand[x : x + 8, y : y + 6] for x, y in indices]))
 
-    def test_indices_of_more_dimensions(self) -> None:
+    def test_indices_with_several_batch_dimensions(self) -> None:
         operand = counted(16, 11)
         indices = np.stack([np.arange(20).reshape(4, 5) % 9, np.arange(20).reshape(4, 5) % 6], axis=-1)
         build = gathered([8, 6], offset_dims=[2, 3], start_index_map=[0, 1], index_vector_dim=2)
@@ -121,8 +121,8 @@ class TestGather:
             x, y = indices[g0, g1]
             assert result[g0, g1, o0, o1] == operand[x + o0, y + o1]
 
-    def test_rows(self) -> None:
-        """tf.gather_nd: an index picks an entire row."""
+    def test_whole_rows(self) -> None:
+        """Selects whole rows, as tf.gather_nd does."""
         operand, indices = counted(16, 11), (np.arange(20).reshape(4, 5, 1) * 7) % 16
         build = gathered([1, 11], offset_dims=[2], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=2)
         check(build, (operand, indices), operand[indices[..., 0]])
@@ -131,8 +131,10 @@ class TestGather:
         build = gathered([1, 3], offset_dims=[2], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=2)
         assert shape(build, "f32[9,3]", "s32[6,7]") == shape(build, "f32[9,3]", "s32[6,7,1]") == "f32[6,7,3]"
 
-    def test_sizes_of_the_result(self) -> None:
-        """offset_dims.size is 4, operand.rank 6, and dimensions 0 and 2 are collapsed: 0>1, 1>3, 2>4, 3>5."""
+    def test_result_sizes(self) -> None:
+        """The page's example with offset_dims.size 4, operand.rank 6 and collapsed dimensions 0 and 2: 0>1, 1>3, 2>4,
+        3>5.
+        """
         build = gathered(
             [1, 2, 1, 3, 4, 5],
             offset_dims=[0, 2, 3, 5],
@@ -184,7 +186,7 @@ def scattered(computation: XlaComputation = ADD_F32, **options: Any) -> Build:
 
 
 def formal_scatter(operand: Array, indices: Array, updates: Array, numbers: dict[str, Any]) -> Array:
-    """The definition of the section with addition, for windows that lie inside the operand."""
+    """Computes the definition of the section with addition, for windows inside the operand."""
     window_dims, inserted = numbers["update_window_dims"], numbers["inserted_window_dims"]
     scatter_dims = [d for d in range(updates.ndim) if d not in window_dims]
     window_to_operand = [d for d in range(operand.ndim) if d not in inserted]
@@ -263,7 +265,7 @@ class TestScatter:
         check(scattered(**numbers), (operand, s32(indices), updates), expected)
 
     def test_example_1(self) -> None:
-        """The figure: the window of the update index at (0, 9) falls outside and is left out."""
+        """The figure of the section: the window of the update index at (0, 9) is out of bounds and skipped."""
         operand = np.arange(1, 49, dtype=np.int32).reshape(2, 3, 4, 2)
         indices = np.array(
             [
@@ -301,13 +303,13 @@ class TestScatter:
         operand, updates = f32([[1, 2], [3, 4]]), f32([[5, 6]])
         check(scattered(f, **ROWS), (operand, s32([1]), updates), f32([[1, 2], [35, 46]]))
 
-    def test_updates_meet_an_element_in_row_major_order(self) -> None:
+    def test_updates_of_one_element_apply_in_row_major_order(self) -> None:
         f = function(lambda current, update: current * 10 + update, "f32[]", "f32[]")
         updates = f32([[1], [2], [3]])
         check(scattered(f, **ROWS), (f32([[0], [0]]), s32([0, 0, 0]), updates), f32([[123], [0]]))
         check(scattered(KEEP_UPDATE, **ROWS), (f32([[0], [0]]), s32([0, 0, 0]), updates), f32([[3], [0]]))
 
-    def test_a_window_partly_outside_is_dropped_whole(self) -> None:
+    def test_a_partly_out_of_bounds_window_is_skipped_entirely(self) -> None:
         numbers = {
             "update_window_dims": [1],
             "inserted_window_dims": [],
@@ -382,11 +384,11 @@ class TestScatter:
         with pytest.raises(ShapeError, match=f"scatter.*{message}"):
             shape(scattered(**{**ROWS, **changes}), "f32[9,4]", "s32[6]", updates)
 
-    def test_scatter_dims_are_distinct(self) -> None:
+    def test_scatter_dims_must_be_distinct(self) -> None:
         with pytest.raises(ShapeError, match="scatter_dims_to_operand_dims"):
             shape(scattered(**{**ROWS, "scatter_dims_to_operand_dims": [0, 0]}), "f32[9,4]", "s32[6,2]", "f32[6,4]")
 
-    def test_as_many_updates_as_operands(self) -> None:
+    def test_there_must_be_one_update_array_per_operand(self) -> None:
         with pytest.raises(BuilderError, match="takes as many updates as operands, at least one: given 1 and 2"):
             shape(
                 lambda x, i, u: ops.scatter([x], i, [u, u], ADD_F32, ScatterDimensionNumbers(**ROWS)),

@@ -1,4 +1,4 @@
-"""Examples and rules of "Operation semantics": constants, iota, and what moves elements."""
+"""Examples and rules of "Operation semantics": constants, iota, and data movement."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ V = f32(
         [[40, 41, 42], [45, 46, 47]],
     ]
 )
-"""The array of 24 elements of Collapse and Reshape."""
+"""The array of 24 elements in the examples of Collapse and Reshape."""
 
 B = f32([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
-"""The matrix of Slice, DynamicSlice and DynamicUpdateSlice."""
+"""The matrix in the examples of Slice, DynamicSlice and DynamicUpdateSlice."""
 
 
 def refused(build: Build, *shapes: str, message: str) -> None:
@@ -60,7 +60,7 @@ class TestSources:
         check(build, (s32(0),), s32([[0, 1, 2, 3, 4, 5, 6, 7]] * 4))
 
     @pytest.mark.parametrize("element_type", ["f32", "bf16", "f64"])
-    def test_iota_of_floats_is_a_converted_one(self, element_type: str) -> None:
+    def test_float_iota_is_a_converted_integer_iota(self, element_type: str) -> None:
         def build(x: XlaOp) -> XlaOp:
             return ops.iota(x.builder, xla.Shape.parse(f"{element_type}[2,300]"), 1)
 
@@ -69,7 +69,7 @@ class TestSources:
 
         np.testing.assert_array_equal(evaluate(build, s32(0)), evaluate(other, s32(0)), strict=True)
 
-    def test_iota_dimension_exists(self) -> None:
+    def test_iota_dimension_must_exist(self) -> None:
         def build(x: XlaOp) -> XlaOp:
             return ops.iota(x.builder, xla.Shape.parse("s32[2]"), 1)
 
@@ -83,7 +83,7 @@ class TestBroadcast:
     def test_scalar(self) -> None:
         check(lambda x: ops.broadcast(x, [2, 3]), (f32(2.0),), np.full((2, 3), 2.0, np.float32))
 
-    def test_new_dimensions_stand_on_the_left(self) -> None:
+    def test_new_dimensions_are_added_on_the_left(self) -> None:
         operand = counted(3, 4)
         result = evaluate(lambda x: ops.broadcast(x, broadcast_sizes=[2, 5]), operand)
         assert result.shape == (2, 5, 3, 4)
@@ -111,7 +111,7 @@ class TestBroadcast:
             lambda x: ops.broadcast_in_dim(x, [2, 3], [0, 1]), "f32[3]", message="one entry .* per dimension of the"
         )
 
-    def test_only_the_builder_expands(self) -> None:
+    def test_only_the_builder_expands_size_1_dimensions(self) -> None:
         text = entry("x = f32[1,2] parameter(0)", "ROOT b = f32[3,2] broadcast(x), dimensions={0,1}")
         with pytest.raises(xla.errors.VerificationError, match=r"broadcast.*dimension 0"):
             xla.parse_hlo(text, verify=True)
@@ -125,7 +125,7 @@ class TestBroadcast:
 
 
 class TestCollapse:
-    """The section prints the results of {0,1} and {1,2} of f32[4,2,3] in exchange; its rule gives these."""
+    """The section swaps the results of {0,1} and {1,2} of f32[4,2,3]; its own rule gives the results here."""
 
     @pytest.mark.parametrize(("dimensions", "sizes"), [((0, 1, 2), (24,)), ((0, 1), (8, 3)), ((1, 2), (4, 6))])
     def test_example(self, dimensions: tuple[int, ...], sizes: tuple[int, ...]) -> None:
@@ -135,12 +135,12 @@ class TestCollapse:
         flat = [10, 11, 12, 15, 16, 17, 20, 21, 22, 25, 26, 27, 30, 31, 32, 35, 36, 37, 40, 41, 42, 45, 46, 47]
         check(lambda v: ops.collapse(v, [0, 1, 2]), (V,), f32(flat))
 
-    def test_two_higher_numbers(self) -> None:
+    def test_higher_numbered_dimensions(self) -> None:
         rows = [[10, 11, 12, 15, 16, 17], [20, 21, 22, 25, 26, 27], [30, 31, 32, 35, 36, 37], [40, 41, 42, 45, 46, 47]]
         check(lambda v: ops.collapse(v, [1, 2]), (V,), f32(rows))
 
     @pytest.mark.parametrize("dimensions", [[1, 0], [0, 2]])
-    def test_consecutive_and_ascending_only(self, dimensions: Sequence[int]) -> None:
+    def test_dimensions_must_be_consecutive_and_ascending(self, dimensions: Sequence[int]) -> None:
         refused(
             lambda v: ops.collapse(v, dimensions),
             "f32[4,2,3]",
@@ -153,7 +153,7 @@ class TestReshape:
     def test_example(self, sizes: tuple[int, ...]) -> None:
         check(lambda v: ops.reshape(v, sizes), (V,), V.reshape(sizes))
 
-    def test_rows_of_three(self) -> None:
+    def test_reshape_to_rows_of_three(self) -> None:
         rows = [[10, 11, 12], [15, 16, 17], [20, 21, 22], [25, 26, 27], [30, 31, 32], [35, 36, 37], [40, 41, 42]]
         check(lambda v: ops.reshape(v, [8, 3]), (V,), f32([*rows, [45, 46, 47]]))
 
@@ -165,13 +165,13 @@ class TestReshape:
         check(lambda x: ops.reshape(shape=xla.Shape.parse("f32[3,8]"), operand=x), (V,), V.reshape(3, 8))
         check(lambda x: ops.reshape(xla.Shape.parse("f32[3,8]"), x), (V,), V.reshape(3, 8))
 
-    def test_the_products_agree(self) -> None:
+    def test_the_element_counts_must_agree(self) -> None:
         refused(lambda x: ops.reshape(x, [5, 5]), "f32[4,2,3]", message=r"f32\[4,2,3\] has 24, result .* has 25")
         refused(lambda x: ops.reshape(xla.Shape.parse("s32[24]"), x), "f32[4,2,3]", message="keeps the element type")
 
 
 class TestDynamicReshape:
-    def test_sizes_are_bounds_where_they_are_dynamic(self) -> None:
+    def test_sizes_of_dynamic_dimensions_are_bounds(self) -> None:
         def build(x: XlaOp, *sizes: XlaOp) -> XlaOp:
             return ops.dynamic_reshape(x, dim_sizes=sizes, new_size_bounds=[6, 4], dims_are_dynamic=[True, False])
 
@@ -187,7 +187,7 @@ class TestTranspose:
     def test_elements(self) -> None:
         check(lambda x: ops.transpose(x, [2, 0, 1]), (V,), np.ascontiguousarray(V.transpose(2, 0, 1)))
 
-    def test_takes_a_permutation(self) -> None:
+    def test_requires_a_permutation(self) -> None:
         refused(lambda x: ops.transpose(x, [0, 0]), "f32[3,3]", message=r"permutation .*f32\[3,3\], given \[0, 0\]")
 
 
@@ -256,7 +256,7 @@ def padded(*config: tuple[int, int, int]) -> Build:
 
 
 class TestPad:
-    """The first is the figure of the section: a 2 by 3 matrix, `(low, high, interior)` a dimension."""
+    """The first example is the figure of the section: a 2 by 3 matrix, with `(low, high, interior)` per dimension."""
 
     x = s32([[1, 2, 3], [4, 5, 6]])
 
@@ -275,24 +275,24 @@ class TestPad:
         config = PaddingConfig((PaddingDimension(0, 0, 0), PaddingDimension(1, 0, 0)))
         check(lambda x: ops.pad(x, 9, config), (self.x,), s32([[9, 1, 2, 3], [9, 4, 5, 6]]))
 
-    def test_nothing_to_pad(self) -> None:
+    def test_zero_padding_returns_the_operand(self) -> None:
         check(padded((0, 0, 0), (0, 0, 0)), (self.x,), self.x)
 
-    def test_negative_edges_remove(self) -> None:
+    def test_negative_edge_padding_removes_elements(self) -> None:
         check(padded((-1, 0, 0), (0, -2, 0)), (self.x,), s32([[4]]))
 
-    def test_interior_first_so_that_negative_edges_remove_it_too(self) -> None:
+    def test_interior_padding_precedes_negative_edge_padding(self) -> None:
         check(padded((0, 0, 0), (-1, -2, 1)), (self.x,), s32([[0, 2], [0, 5]]))
 
-    def test_interior_is_not_negative(self) -> None:
+    def test_interior_padding_must_not_be_negative(self) -> None:
         refused(padded((0, 0, 0), (0, 0, -1)), "s32[2,3]", message="dimension 1: interior padding -1 is negative")
 
-    def test_the_value_is_a_scalar_of_the_same_type(self) -> None:
+    def test_the_padding_value_must_be_a_scalar_of_the_same_type(self) -> None:
         refused(lambda x, v: ops.pad(x, v, [(0, 0)]), "f32[3]", "f32[1]", message="takes a scalar padding value")
         refused(lambda x, v: ops.pad(x, v, [(0, 0)]), "f32[3]", "s32[]", message="keeps the element type")
 
 
-# -- slices at run time
+# -- slices with dynamic start indices
 
 
 def read(*slice_sizes: int) -> Build:
@@ -327,7 +327,7 @@ class TestDynamicSlice:
     def test_size_0(self) -> None:
         assert evaluate(read(0), self.a, s32(9)).shape == (0,)
 
-    def test_starts_as_one_vector(self) -> None:
+    def test_start_indices_as_one_vector(self) -> None:
         check(lambda b, s: ops.dynamic_slice(b, s, [2, 2]), (B, s32([2, 1])), f32([[7, 8], [10, 11]]))
 
     def test_one_rank_1_operand_in_text(self) -> None:
@@ -382,7 +382,7 @@ class TestGetDimensionSize:
         text = entry("x = f32[4,2] parameter(0)", "ROOT n = s32[] get-dimension-size(x), dimensions={1}")
         np.testing.assert_array_equal(run(text, np.zeros((4, 2), np.float32)), np.int32(2), strict=True)
 
-    def test_dimension_in_range(self) -> None:
+    def test_dimension_must_be_in_range(self) -> None:
         refused(lambda v: ops.get_dimension_size(v, 3), "f32[4,2,3]", message="dimension 3 is out of bounds for")
         refused(lambda v: ops.get_dimension_size(v, 0), "(f32[4])", message="dimension 0 is out of bounds for")
 

@@ -31,12 +31,12 @@ GE = function(ops.ge, "f32[]", "f32[]")
 
 
 class TestMap:
-    def test_the_computation_of_the_elements_at_each_index(self) -> None:
+    def test_applies_the_computation_at_each_index(self) -> None:
         f = function(lambda a, b, c: a * b + c, "f32[]", "f32[]", "f32[]")
         x, y, z = counted(2, 3), counted(2, 3, first=10), counted(2, 3, first=20)
         check(lambda *given: ops.map(given, f, [0, 1]), (x, y, z), x * y + z)
 
-    def test_trailing_scalar_of_the_example(self) -> None:
+    def test_the_trailing_scalar_of_the_example(self) -> None:
         f = function(lambda a, b, c, p: (a + b + c) * p, *["f32[]"] * 4)
         x, y, z = counted(4), counted(4, first=10), counted(4, first=20)
         check(lambda x, y, z, par1: ops.map([x, y, z, par1], f, [0]), (x, y, z, f32(3)), (x + y + z) * 3)
@@ -47,12 +47,12 @@ class TestMap:
         check(lambda x, y: ops.map([x, y], f, [0]), (f32([1.5, 2.5]), s32([10, 20])), s32([11, 22]))
 
     @pytest.mark.parametrize("dimensions", [[0], [1, 0], [0, 2], []])
-    def test_dimensions_are_all_of_them(self, dimensions: list[int]) -> None:
+    def test_dimensions_must_be_all_dimensions(self, dimensions: list[int]) -> None:
         f = function(ops.neg, "f32[]")
         with pytest.raises(ShapeError, match=r"map: dimensions must be 0 to rank-1 of f32\[2,3\], given"):
             shape(lambda x: ops.map([x], f, dimensions), "f32[2,3]")
 
-    def test_operands_have_the_same_dimensions(self) -> None:
+    def test_operands_must_have_the_same_dimensions(self) -> None:
         with pytest.raises(ShapeError, match=r"map: operand 1 is f32\[3\], an operand before it f32\[2\]"):
             shape(lambda x, y: ops.map([x, y], ADD, [0]), "f32[2]", "f32[3]")
 
@@ -121,7 +121,7 @@ class TestReduce:
 
 
 def argmax(max_: XlaOp, argmax_: XlaOp, value: XlaOp, index: XlaOp) -> XlaOp:
-    """The reduction function of Variadic Reduce."""
+    """The reduction function in the section's example of a variadic Reduce."""
     later = ops.ge(value, max_)
     return ops.tuple(max_.builder, [ops.select(later, value, max_), ops.select(later, index, argmax_)])
 
@@ -137,7 +137,7 @@ class TestVariadicReduce:
             lambda v, k: ops.reduce([v, k], [-np.inf, -1], ARGMAX, [0]), (self.values, self.indices), (f32(9), s32(3))
         )
 
-    def test_is_the_recursion(self) -> None:
+    def test_equals_the_recursion(self) -> None:
         def step(state: tuple[float, int], element: tuple[float, int]) -> tuple[float, int]:
             return element if element[0] >= state[0] else state
 
@@ -159,7 +159,7 @@ class TestVariadicReduce:
             (f32([3, 7]), s32([9, 8])),
         )
 
-    def test_dimensions_are_equal(self) -> None:
+    def test_operand_dimensions_must_be_equal(self) -> None:
         with pytest.raises(ShapeError, match=r"operand 1 is s32\[6\], operand 0 is f32\[5\]; dimensions must be equal"):
             shape(lambda v, k: ops.reduce([v, k], [0, 0], ARGMAX, [0]), "f32[5]", "s32[6]")
 
@@ -204,7 +204,7 @@ class TestReduceWindow:
         check(windows(ADD, 0, [2], [1], [(2, -1)]), (f32([1, 10, 100]),), f32([0, 1, 11]))
 
     def test_dilation(self) -> None:
-        """ReduceWindow - Example 2: the top windows see padding and holes only."""
+        """The second example of ReduceWindow: the top windows contain only padding and holes."""
         build = windows(ADD_S32, 0, [2, 1], [4, 1], [(2, 1), (0, 0)], base_dilations=[2, 1], window_dilations=[3, 1])
         check(build, (s32([[1, 2], [3, 4], [5, 6]]),), s32([[0, 0], [3, 4]]))
 
@@ -217,7 +217,7 @@ class TestReduceWindow:
             s32([[0, 0], [3, 4]]),
         )
 
-    def test_init_enters_once_and_holes_add_nothing(self) -> None:
+    def test_init_is_used_once_and_holes_add_nothing(self) -> None:
         build = windows(ADD, 1, [2], [1], [(0, 0)], base_dilations=[2])
         assert evaluate(build, f32([10, 20, 30])).tolist() == [11, 21, 21, 31]
 
@@ -274,21 +274,21 @@ class TestSelectAndScatter:
         check(selected([2], [2], select=first), (operand, source, f32(0)), f32([1, 0, 2, 0]))
         check(selected([2], [2], select=second), (operand, source, f32(0)), f32([0, 1, 0, 2]))
 
-    def test_scatter_takes_the_current_value_and_the_source(self) -> None:
+    def test_scatter_receives_the_current_value_and_the_source(self) -> None:
         f = function(lambda current, value: current * 10 + value, "f32[]", "f32[]")
         check(selected([2], [2], scatter=f), (f32([1, 2, 4, 3]), f32([5, 6]), f32(7)), f32([7, 75, 76, 7]))
 
-    def test_padding_is_never_chosen(self) -> None:
+    def test_padding_is_never_selected(self) -> None:
         check(selected([2], [2], [(1, 1)]), (f32([-5, -7]), f32([1, 2]), f32(0)), f32([1, 2]))
 
     def test_same(self) -> None:
         check(selected([3], [2], "SAME"), (f32([1, 5, 2, 3, 4]), f32([1, 10, 100]), f32(0)), f32([0, 11, 0, 0, 100]))
 
-    def test_source_has_the_shape_of_the_windows(self) -> None:
+    def test_source_must_have_the_shape_of_the_windows(self) -> None:
         with pytest.raises(ShapeError, match=r"source is f32\[2,3\], the window takes f32\[2,2\] positions"):
             shape(selected([2, 3], [2, 3]), "f32[4,6]", "f32[2,3]", "f32[]")
 
-    def test_select_gives_pred(self) -> None:
+    def test_select_must_return_pred(self) -> None:
         with pytest.raises(ShapeError, match=r"select returns pred\[\], it is .* -> f32"):
             shape(selected([2, 3], [2, 3], select=MAX), "f32[4,6]", "f32[2,2]", "f32[]")
 
@@ -297,7 +297,7 @@ class TestSelectAndScatter:
 
 
 def running(x: XlaOp, carry: XlaOp) -> XlaOp:
-    """y = 10 x + carry, next carry = carry + x."""
+    """Computes y = 10 x + carry and the next carry, carry + x."""
     return ops.tuple(x.builder, [x * 10 + carry, carry + x])
 
 
@@ -323,7 +323,7 @@ class TestScan:
             (f32([116, 124, 140]), f32(107)),
         )
 
-    def test_elements_and_outputs_lack_the_scan_dimension(self) -> None:
+    def test_elements_and_outputs_omit_the_scan_dimension(self) -> None:
         f = function(running, "f32[2]", "f32[2]")
         x = f32([[1, 2, 4], [10, 20, 40]])
         check(
@@ -352,19 +352,19 @@ class TestScan:
             (f32([1, 3, 6]), f32(6)),
         )
 
-    def test_scan_dimension_sizes_agree(self) -> None:
+    def test_scan_dimension_sizes_must_agree(self) -> None:
         f = function(lambda x, y, c: ops.tuple(x.builder, [x + y, c]), "f32[]", "f32[]", "f32[]")
         with pytest.raises(ShapeError, match=r"scan: operand 1 is f32\[4\], dimension 0 must have size 3"):
             shape(lambda x, y: ops.scan([x, y], [0.0], f, 0), "f32[3]", "f32[4]")
 
-    def test_carries_keep_their_type(self) -> None:
+    def test_carries_must_keep_their_type(self) -> None:
         f = function(lambda x, c: ops.tuple(x.builder, [x, ops.convert_element_type(c, "s32")]), "f32[]", "f32[]")
         with pytest.raises(ShapeError, match=r"carry 0 enters the body as f32\[\] and leaves it as s32\[\]"):
             shape(lambda x: ops.scan([x], [0.0], f, 0), "f32[3]")
 
 
-def test_a_reduction_may_be_written_by_hand() -> None:
-    """The pseudo-code of Reduce over one dimension, as a scan whose outputs are left out."""
+def test_a_reduction_written_as_a_scan() -> None:
+    """The pseudocode of Reduce over one dimension, as a scan without outputs."""
     f = function(lambda x, c: ops.tuple(x.builder, [x, x + c]), "f32[]", "f32[]")
     operand: Array = f32([10, 11, 12, 13])
     assert evaluate(lambda x: ops.scan([x], [0.0], f, 0), operand)[1] == evaluate(summed(0), operand) == 46

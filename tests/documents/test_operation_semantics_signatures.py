@@ -1,4 +1,4 @@
-"""The builder functions carry the argument names of "Operation semantics"."""
+"""The builder functions have the argument names of "Operation semantics"."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ TriangularSolve(a, b, left_side, lower, unit_diagonal, transpose_a)
 Tuple(elements)
 While(condition, body, init)
 """  # noqa: E501
-"""In the order of each heading; arguments that only the table names stand last."""
+"""Signatures in the order of each heading; arguments that only the section's table names are last."""
 
 TABLE = [
     *[(name, ["lhs", "rhs", "broadcast_dimensions"]) for name in BROADCASTING.split()],
@@ -101,7 +101,8 @@ TABLE = [
 
 
 def snake_case(name: str) -> str:
-    """The builder function's name: `and_`, `or_`, `not_` and `while_` for what Python keeps to itself."""
+    """Returns the builder function's name: snake_case, with a trailing underscore for Python's keywords, as in
+    `and_`."""
     lower = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
     return f"{lower}_" if lower in ("and", "or", "not", "while") else lower
 

@@ -52,8 +52,8 @@ class TestSort:
         operands = (s32([3, 1]), s32([42, 50]), f32([-3.0, 1.1]))
         check(is_sorted(f), operands, (s32([1, 3]), s32([50, 42]), f32([1.1, -3.0])))
 
-    def test_parameters_2k_and_2k_plus_1_are_of_operand_k(self) -> None:
-        """By the second operand, ties by the first."""
+    def test_parameters_2k_and_2k_plus_1_belong_to_operand_k(self) -> None:
+        """Sorts by the second operand, and by the first if those are equal."""
 
         def before(a: XlaOp, b: XlaOp, c: XlaOp, d: XlaOp) -> XlaOp:
             return ops.or_(ops.lt(c, d), ops.and_(ops.eq(c, d), ops.lt(a, b)))
@@ -107,13 +107,13 @@ class TestTopK:
     def test_smallest(self) -> None:
         check(lambda x: ops.top_k(x, k=3, largest=False), (f32([3, 9, 4, 1]),), (f32([1, 3, 4]), s32([3, 0, 2])))
 
-    def test_rows_are_kept(self) -> None:
+    def test_leading_dimensions_are_preserved(self) -> None:
         assert shape(lambda x: ops.top_k(x, 3), "f32[2,5,7]") == "(f32[2,5,3], s32[2,5,3])"
         x = np.random.default_rng(1).permutation(24).astype(np.float32).reshape(2, 3, 4)
         order = np.argsort(-x, axis=-1)[..., :2].astype(np.int32)
         check(lambda x: ops.top_k(x, 2), (x,), (np.take_along_axis(x, order, -1), order))
 
-    def test_lower_index_of_equals_first(self) -> None:
+    def test_equal_elements_are_ordered_by_index(self) -> None:
         check(lambda x: ops.top_k(x, 3), (s32([5, 7, 5, 7, 7]),), (s32([7, 7, 7]), s32([1, 3, 4])))
         check(lambda x: ops.top_k(x, 3, False), (s32([7, 5, 7, 5, 5]),), (s32([5, 5, 5]), s32([1, 3, 4])))
 

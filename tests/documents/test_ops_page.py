@@ -1,4 +1,4 @@
-"""docs/ops.md is what `make docs` writes, and says of each operation what a reader looks up."""
+"""docs/ops.md is the output of `make docs`, and each operation's section has the facts that readers look up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_links_lead_to_sections() -> None:
 
 
 @every_op
-def test_a_definition_says_what_it_is(op: OpDef) -> None:
+def test_a_definition_has_a_summary(op: OpDef) -> None:
     assert op.summary.endswith(".")
     assert all(constraint.endswith(".") for constraint in op.constraints)
     names = op.operands.split()
@@ -40,7 +40,7 @@ def test_a_definition_says_what_it_is(op: OpDef) -> None:
 
 
 @every_op
-def test_a_section_has_what_is_looked_up(op: OpDef) -> None:
+def test_a_section_has_all_parts(op: OpDef) -> None:
     text = section(op)
     assert text.startswith(f"### {op.name}\n\n{op.summary}\n")
     assert "Runs on: " in text
@@ -91,7 +91,7 @@ def test_sections_show_attributes_and_devices() -> None:
     assert "No builder function makes it" in section(opcodes.FUSION)
 
 
-def test_who_makes_an_operation() -> None:
+def test_a_section_names_the_creators_of_an_operation() -> None:
     made = builders()
     assert made["SORT"] == ["sort"]
     assert {"compare", "lt", "lt_total_order"} <= set(made["COMPARE"])
@@ -99,7 +99,7 @@ def test_who_makes_an_operation() -> None:
     assert {name for names in made.values() for name in names} <= set(ops.__all__)
 
 
-def test_element_types_are_found_by_asking() -> None:
+def test_element_types_are_derived_from_the_shape_rules() -> None:
     types = {name: accepted.types for name, accepted in accepted_types(opcodes.STOCHASTIC_CONVERT).items()}
     assert types["random"] == {U4, U8, U16, U32, U64}
     assert {F32, F64} <= types["operand"] and S32 not in types["operand"]
@@ -110,7 +110,7 @@ def test_element_types_are_found_by_asking() -> None:
     assert describe(accepted_types(opcodes.FFT)["operand"]) == "f32, f64, complex"
 
 
-def test_names_of_operands() -> None:
+def test_operand_names() -> None:
     assert operand_names(opcodes.SCATTER, 5) == ["operands", "operands", "scatter_indices", "updates", "updates"]
     assert operand_names(opcodes.DYNAMIC_SLICE, 3) == ["operand", "start_indices", "start_indices"]
     assert operand_names(opcodes.SCAN, 3) == ["inputs", "inputs", "carries"]

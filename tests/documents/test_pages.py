@@ -1,4 +1,4 @@
-"""The pages whose examples run print what they show."""
+"""The examples on the pages print the output that the pages show."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 from tests.documents.pages import ROOT, check_page, examples
 
 SHOWN = {"tour.md": 9, "add-a-backend.md": 4, "performance.md": 4}
-"""How many examples of each page show what they print."""
+"""The number of examples on each page that show their output."""
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_it_prints_what_it_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_print_the_shown_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     assert check_page(name) == SHOWN[name]
 
 
-def test_what_is_shown_is_compared() -> None:
+def test_a_wrong_output_is_detected() -> None:
     page = "```python\nprint(1)\nprint(2)\n```\n\n```text\n1\n3\n```\n\nwords\n\n```text\nno output\n```\n"
     assert list(examples(page)) == [("python", "print(1)\nprint(2)\n", "1\n3\n")]

@@ -1,4 +1,4 @@
-"""Every script in examples/ runs, in a process of its own, and prints what it promises."""
+"""Every script in examples/ runs in its own process and prints the expected output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_script_is_tested():
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_it_runs(name: str):
+def test_script_prints_the_expected_output(name: str):
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(ROOT / "examples" / f"{name}.py")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)

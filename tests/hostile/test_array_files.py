@@ -1,4 +1,4 @@
-"""Broken .npy and .npz files give one clear error each: no traceback, and pickled objects are never loaded."""
+"""Broken .npy and .npz files give one clear error without a traceback, and pickled objects are never loaded."""
 
 from __future__ import annotations
 

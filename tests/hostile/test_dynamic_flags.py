@@ -1,4 +1,4 @@
-"""Programs whose dimensions become dynamic, static, larger or smaller at random are rejected with an error, or run."""
+"""Programs whose dimensions become dynamic, static, larger or smaller at random run or raise an error of xlapy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def corpus() -> list[str]:
 
 
 def changed(text: str, rng: random.Random) -> str:
-    """The text with one dimension of one array shape changed, in one place or everywhere."""
+    """Returns the text with one dimension of one array shape changed, at one occurrence or at all."""
     match = rng.choice(list(_ARRAY.finditer(text)))
     sizes = match[2].split(",")
     place = rng.randrange(len(sizes))

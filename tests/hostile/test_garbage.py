@@ -1,4 +1,4 @@
-"""Ten million characters of nonsense of many kinds: each text is rejected quickly, with a short error at a position."""
+"""Invalid texts of ten million characters are rejected quickly, with a short error that has a position."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ WHOLE: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_nonsense_is_rejected_quickly_with_a_short_error(kind: str):
+def test_garbage_is_rejected_quickly_with_a_short_error(kind: str):
     text = WHOLE[kind]()
     with time_limit(60), pytest.raises(ParseError) as caught:
         parse_hlo(text)
@@ -134,7 +134,7 @@ def test_truncated_modules_are_rejected_or_smaller():
     whole = parse_hlo(text).instruction_count
     for end in range(len(text) - 2):
         try:
-            assert parse_hlo(text[:end]).instruction_count < whole  # the truncated text is a module itself
+            assert parse_hlo(text[:end]).instruction_count < whole  # the truncated text is itself a valid module
         except XlaError as error:
             assert isinstance(error, ParseError)
 

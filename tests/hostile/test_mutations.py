@@ -1,4 +1,4 @@
-"""Mutated programs are rejected with an error of xlapy, or run; no other exception is raised."""
+"""Mutated programs run or are rejected with an error of xlapy; no other exception is raised."""
 
 from __future__ import annotations
 

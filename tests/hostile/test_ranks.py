@@ -1,4 +1,4 @@
-"""Values of the largest rank that the interpreter accepts: it creates no array of a higher rank than NumPy allows."""
+"""Operations run on arrays of the largest rank that the interpreter accepts, which is below NumPy's limit."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python -m tests.system.jax_suite --jax CHECKOUT --every 8 lax_test nn_test
 
 CHECKOUT is JAX's repository at the tag of the installed version; without it, git fetches it. Every N-th test of each
-file runs, with at most `--each` of its cases; `--cases` is the number of cases that JAX generates. The plugin is
-presented to the tests as JAX's CPU, because they decide by the platform's name what to skip and what to expect. A table
+file runs, with at most `--each` of its cases; `--cases` is the number of cases that JAX generates. The plugin appears
+to the tests as JAX's CPU, because the tests use the platform's name to decide what to skip and what to expect. A table
 lists the numbers of passed, failed and skipped tests and the seconds. Tests that only JAX's CPU passes are listed, and
 make the exit code 1. With `--failed`, JAX's CPU runs only the tests that fail on the plugin, which halves the time.
 """
@@ -74,7 +74,9 @@ def fetched(given: str | None) -> Path:
 
 
 def outcomes(options: argparse.Namespace, checkout: Path, file: str, platforms: str, *tests: str) -> dict[str, str]:
-    """The outcome of each test, or of the given tests of a file; if the process died, of the tests that it started."""
+    """Returns the outcome of each test, or of the given tests of a file. If the process died, returns those of the
+    tests that it started.
+    """
     here = str(Path(__file__).parent)
     changes = {"JAX_PLATFORMS": platforms, "JAX_NUM_GENERATED_CASES": str(options.cases), "PYTHONPATH": here}
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "jax_suite"]

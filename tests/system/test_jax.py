@@ -123,7 +123,7 @@ def test_the_number_of_devices_follows_the_flag_or_jax(asked, flags, devices):
 
 
 def test_executables_run_in_other_processes(tmp_path):
-    """Through jax.experimental.serialize_executable; executables of several devices keep their shardings."""
+    """Uses jax.experimental.serialize_executable. Executables of several devices keep their shardings."""
     write = f"""
 import pickle, jax, jax.numpy as jnp, pytest
 from jax.experimental.serialize_executable import serialize
@@ -177,7 +177,7 @@ print(seen["cache_hits"], seen["cache_misses"])
 
 @pytest.mark.parametrize(("rounds", "runs"), [(0, 50_000), (3, 10_000)])
 def test_dispatches_do_not_leak(rounds, runs):
-    """Short programs, and loops of unknown trip count, which run asynchronously."""
+    """Runs short programs, and loops of unknown trip count, which run asynchronously."""
     code = f"""
 import resource, jax, jax.numpy as jnp
 f = jax.jit(lambda x, y, n: (x + y, jax.lax.fori_loop(0, n, lambda i, v: v * y, x) if {rounds} else x * y))

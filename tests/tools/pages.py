@@ -1,4 +1,4 @@
-"""Reads the pages that the tools write, as they are and as a browser makes them."""
+"""Reads the HTML pages that the tools write, either as written or as a browser renders them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 
 def rendered(path: Path, address: str = "") -> Page:
-    """The page after its scripts have run, in Chromium without a window; skips the test where there is none."""
+    """Returns the page after its scripts have run in headless Chromium; skips the test if there is no Chromium."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium")
@@ -31,7 +31,7 @@ def rendered(path: Path, address: str = "") -> Page:
 
 
 class Page(HTMLParser):
-    """Every element of a page, and the text of those that have an id."""
+    """The elements of a page, and the text of those that have an id."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

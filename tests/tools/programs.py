@@ -1,4 +1,4 @@
-"""Small programs and array files for the tests of the command line, and the command line as a process of its own."""
+"""Small programs and array files for the tests of the command line, and functions that run it in a process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ ENTRY main {
 
 
 def xlapy(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Runs `python -m xlapy` in a new process; options as of `subprocess.run`, output captured unless they say else."""
+    """Runs `python -m xlapy` in a new process; options as of `subprocess.run`. Captures output unless they say
+    otherwise.
+    """
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
     return subprocess.run(command(*arguments), env=environment(), timeout=60, check=False, **options)

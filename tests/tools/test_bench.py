@@ -1,4 +1,4 @@
-"""`xlapy bench`: the figures it gives, and what it does with programs that one side refuses."""
+"""`xlapy bench`: its figures, and programs that one of the two compilers rejects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.tools.programs import AXPY
 from xlapy.base import flags
 from xlapy.tools.command_line import invoke
 
-# XLA:CPU refuses a bitcast that relinearises; cpu runs it.
+# XLA:CPU rejects a bitcast that changes the order of elements; cpu runs it.
 BITCAST = """HloModule turned
 ENTRY e {
   x = f32[2,3]{1,0} parameter(0)
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_times_of_both_and_what_xla_refuses(folder, capsys):
+def test_times_of_both_and_a_program_that_xla_rejects(folder, capsys):
     assert invoke(["bench", "turned.hlo", "axpy.hlo", "--runs", "1", "--json", "times.json"]) == 0
     captured = capsys.readouterr()
     assert "turned.hlo: XLA:CPU does not run it: " in captured.err
@@ -52,7 +52,7 @@ def test_without_xla(folder, capsys):
 
 
 @pytest.mark.slow
-def test_a_process_that_xla_ends_is_not_ours(folder, capfd):
+def test_a_crash_of_xla_does_not_end_the_command(folder, capfd):
     optimized = Path(__file__).parents[1] / "programs" / "heat_equation.optimized.hlo"
     assert invoke(["bench", str(optimized), "axpy.hlo", "--runs", "1"]) == 0
     captured = capfd.readouterr()
@@ -62,13 +62,13 @@ def test_a_process_that_xla_ends_is_not_ours(folder, capfd):
     assert second.split()[0] == "axpy.hlo"
 
 
-def test_a_program_that_is_wrong(folder, capsys):
+def test_an_invalid_program(folder, capsys):
     (folder / "wrong.hlo").write_text("HloModule wrong\nENTRY e { ROOT r = f32[] ad() }")
     assert invoke(["bench", "wrong.hlo"]) == 1
     assert "xlapy: wrong.hlo:2:" in capsys.readouterr().err
 
 
-def test_times_of_the_cache_are_none(folder, capsys, monkeypatch):
+def test_the_cache_flag_is_rejected(folder, capsys, monkeypatch):
     monkeypatch.setattr(flags, "current", lambda: flags.Flags({"cache_dir": str(folder)}))
     assert invoke(["bench", "axpy.hlo"]) == 1
     assert capsys.readouterr().err == "xlapy: programs would come from the cache: unset the flag cache_dir\n"

@@ -20,7 +20,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "m.hlo"
 
 
-def test_a_pass_is_found_and_shown_again(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_pass_is_found_and_reproduced(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bisect", str(program), "--load", str(FAULTS), "--passes", "cse,tinker{how=change}"]
     assert invoke([*words, "--reduce", "20"]) == 1
     report = capsys.readouterr().out
@@ -47,7 +47,7 @@ def test_a_pass_is_found_and_shown_again(program: Path, capsys: pytest.CaptureFi
     assert again.stdout.startswith("pass run 0: tinker{how=change} at position 1 (its 1st run)\n  changes the result\n")
 
 
-def test_nothing_is_wrong(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_difference(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["bisect", str(program), "--passes", "cse,simplify,dce"]) == 0
     assert capsys.readouterr().out == "nothing is wrong: 3 runs of passes, 0 of which changed the program\n"
     assert os.listdir() == ["m.hlo"]
@@ -60,7 +60,7 @@ def test_wrong_usage(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_the_code_of_a_kernel(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_code_of_a_kernel(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = program.with_name("broken_code.py")
     broken.write_bytes(FAULTS.read_bytes())
     assert invoke(["bisect", str(program), "--load", str(broken), "-o", "found"]) == 1

@@ -38,7 +38,7 @@ def test_help_loads_no_command():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], name: str):
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], name: str):
     assert invoke([name, "-h"]) == 0
     output = capsys.readouterr().out
     assert f"Usage: xlapy {name} [OPTIONS]" in output
@@ -52,17 +52,17 @@ def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str], arguments:
     assert "Usage: xlapy" in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_missing_file(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     assert invoke(["opt", str(tmp_path / "none.hlo")]) == 1
     assert capsys.readouterr().err == f"xlapy: {tmp_path}/none.hlo: No such file or directory\n"
 
 
-def test_a_directory_is_no_program(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_directory_is_not_a_program(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     assert invoke(["run", str(tmp_path)]) == 2
     assert "is a directory" in capsys.readouterr().err
 
 
-def test_a_program_error_has_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_program_error_has_its_position(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     (tmp_path / "a.hlo").write_text(AXPY.replace("multiply(wide, x)", "multiply(wide, z)"))
     assert invoke(["opt", str(tmp_path / "a.hlo")]) == 1
     first, line, caret = capsys.readouterr().err.splitlines()
@@ -95,7 +95,7 @@ class TestInternalErrors:
         (tmp_path / "sub").mkdir()
         (tmp_path / "sub" / "axpy.hlo").write_text(AXPY)
 
-    def test_they_leave_a_folder_that_runs(self, capsys, tmp_path):
+    def test_they_leave_a_folder_that_reproduces_the_error(self, capsys, tmp_path):
         assert invoke(["run", "sub/axpy.hlo", "--random", "3", "--platform", "interpreter"]) == 1
         first, second = capsys.readouterr().err.splitlines()
         assert first == "xlapy: internal error: ZeroDivisionError: a bug"
@@ -104,7 +104,7 @@ class TestInternalErrors:
         assert "in broken" in (folder / "error.txt").read_text()
         assert "numpy " in (folder / "versions.txt").read_text()
         replay = subprocess.run([folder / "command.sh"], cwd="/", env=environment(), capture_output=True, check=False)
-        assert replay.returncode == 0, replay.stderr  # the bug is in this process only
+        assert replay.returncode == 0, replay.stderr  # only this process has the bug
         assert b"result: f32[3]" in replay.stdout
 
     def test_standard_input_is_kept(self, capsys, tmp_path, monkeypatch):
@@ -128,7 +128,7 @@ class TestInternalErrors:
             "xlapy: a folder that reproduces it could not be written: /somewhere: No space left on device\n"
         )
 
-    def test_out_of_memory_is_no_internal_error(self, capsys, monkeypatch, tmp_path):
+    def test_out_of_memory_is_not_an_internal_error(self, capsys, monkeypatch, tmp_path):
         def exhausted(*_: Any) -> NoReturn:
             raise MemoryError("Unable to allocate 1 TiB")
 
@@ -164,7 +164,7 @@ def test_empty_and_closed_standard_input():
     assert (closed.returncode, closed.stderr) == (1, b"xlapy: standard input is closed\n")
 
 
-def test_a_reader_that_goes_away_is_no_error_of_ours(tmp_path: Path):
+def test_a_closed_output_pipe_is_not_reported(tmp_path: Path):
     lines = "\n".join(f"  k{i} = s32[] constant({i})" for i in range(20_000))
     (tmp_path / "long.hlo").write_text(f"HloModule long\nENTRY main {{\n{lines}\n}}\n")
     process = subprocess.Popen(
@@ -175,7 +175,7 @@ def test_a_reader_that_goes_away_is_no_error_of_ours(tmp_path: Path):
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(30) in (0, 1)  # versions of click differ
+    assert process.wait(30) in (0, 1)  # the message depends on the version of click
 
 
 def test_a_full_disk_is_reported():
@@ -202,7 +202,7 @@ def test_an_endless_loop_is_interrupted(tmp_path: Path):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None
-    assert process.stdout.readline() == b"main: start = s32[] constant -> 0\n"  # the loop is next
+    assert process.stdout.readline() == b"main: start = s32[] constant -> 0\n"  # the next statement starts the loop
     time.sleep(0.2)
     assert process.poll() is None
     os.kill(process.pid, signal.SIGINT)

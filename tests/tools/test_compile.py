@@ -1,4 +1,4 @@
-"""`xlapy compile`, what `xlapy run` does with its files, and `xlapy cache`."""
+"""`xlapy compile`, `xlapy run` on compiled files, and `xlapy cache`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_compiled_file_is_compared_with_the_interpreter(folder, capsys):
     assert output.startswith("cpu and the interpreter agree: all results")
 
 
-def test_devices_are_those_it_was_compiled_for(folder, capsys):
+def test_the_number_of_devices_is_that_of_compilation(folder, capsys):
     (folder / "id.hlo").write_text("HloModule id\nENTRY e { ROOT r = u32[] replica-id() }")
     printed(capsys, "compile", "id.hlo", "-o", "id.xla", "--num-replicas", "2")
     assert printed(capsys, "run", "id.xla") == "device 0: result: u32[] 0\ndevice 1: result: u32[] 1\n"
@@ -59,7 +59,7 @@ def test_devices_are_those_it_was_compiled_for(folder, capsys):
     assert "id.xla is compiled: it runs on the replicas and partitions that it was compiled for" in message
 
 
-def test_donations_are_those_it_was_compiled_with(folder, capsys):
+def test_donations_are_those_of_compilation(folder, capsys):
     printed(capsys, "compile", "axpy.hlo", "-o", "axpy.xla", "--donate", "1")
     client = xla.Client("cpu")
     given = client.device_put(X)
@@ -67,7 +67,7 @@ def test_donations_are_those_it_was_compiled_with(folder, capsys):
     assert given.is_deleted()
 
 
-def test_damaged_files_and_those_of_other_platforms(folder, capsys):
+def test_damaged_files_and_files_of_other_platforms(folder, capsys):
     printed(capsys, "compile", "axpy.hlo", "-o", "axpy.xla")
     whole = Path("axpy.xla").read_bytes()
     Path("half.xla").write_bytes(whole[: len(whole) // 2])

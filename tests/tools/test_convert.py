@@ -1,4 +1,4 @@
-"""`xlapy convert`, and the formats that every command reads."""
+"""`xlapy convert`, and the file formats that all commands read."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class TestFormats:
         assert "[" in ran(capsys, "run", file, "--random", "0", "--platform", "interpreter")
 
     @pytest.mark.parametrize("file", FILES)
-    def test_the_content_tells_the_format_where_the_name_does_not(self, folder, capsys, file):
+    def test_the_format_is_detected_from_the_content_if_the_name_has_none(self, folder, capsys, file):
         (folder / "unnamed").write_bytes((folder / file).read_bytes())
         assert "sound" in ran(capsys, "opt", "--check", "unnamed")
 
     @pytest.mark.parametrize("target", ["out.hlo", "out.pb", "out.hlo.pb", "out.pbtxt"])
     @pytest.mark.parametrize("file", FILES)
-    def test_there_and_back(self, folder, capsys, file, target):
+    def test_round_trip(self, folder, capsys, file, target):
         ran(capsys, "convert", file, target)
         ran(capsys, "convert", target, "back.hlo")
         expected = ran(capsys, "opt", file)
@@ -81,13 +81,13 @@ class TestFormats:
         ours, expected = ran(capsys, "run", *arguments), ran(capsys, "run", file, *arguments[1:])
         assert ours.splitlines()[-1] == expected.splitlines()[-1]
 
-    def test_stablehlo_stays_what_it_is(self, folder, capsys):
+    def test_stablehlo_is_preserved(self, folder, capsys):
         (folder / "open.mlir").write_text(OPEN)
         ran(capsys, "convert", "open.mlir", "open.mlirbc")
         ran(capsys, "convert", "open.mlirbc", "again.mlir")
         assert "tensor<?xf32>" in (folder / "again.mlir").read_text()
 
-    def test_xla_reads_what_is_written(self, folder, capsys):
+    def test_xla_reads_the_output(self, folder, capsys):
         ran(capsys, "convert", "axpy.mlir", "axpy2.pb")
         data = (folder / "axpy2.pb").read_bytes()
         printed = xla_reference.print_proto(data, print_large_constants=True)
@@ -96,12 +96,12 @@ class TestFormats:
 
     def test_the_buffer_assignment_of_a_dump_is_kept(self):
         whole = decode("HloProto", HloProto(parse_hlo(AXPY)).to_proto())
-        whole.MergeFromString(b"\x1a\x03abc")  # field 3, which nobody here reads
+        whole.MergeFromString(b"\x1a\x03abc")  # field 3, which xlapy does not interpret
         again = HloProto.from_proto(encode(whole))
         assert again.rest == b"\x1a\x03abc"
         assert b"\x1a\x03abc" in again.to_proto()
 
-    def test_standard_output_and_given_formats(self, folder, capsysbinary):
+    def test_standard_output_and_explicit_formats(self, folder, capsysbinary):
         assert invoke(["convert", "axpy.mlir", "-", "--to", "proto"]) == 0
         module = Module.from_proto(capsysbinary.readouterr().out)
         assert module.name == "axpy"
@@ -109,7 +109,7 @@ class TestFormats:
         assert invoke(["convert", "text.bin", "-", "--from", "hlo", "--to", "hlo"]) == 0
         assert capsysbinary.readouterr().out.startswith(b"HloModule")
 
-    def test_open_sizes_are_given(self, folder, capsys):
+    def test_dynamic_sizes_are_specified(self, folder, capsys):
         (folder / "open.mlir").write_text(OPEN)
         assert "give the shapes of the arguments" in ran(capsys, "convert", "open.mlir", "open.hlo", code=1)
         ran(capsys, "convert", "open.mlir", "open.hlo", "--argument-shape", "f32[4]")
@@ -149,7 +149,7 @@ def test_bytecode_is_read_under_any_name() -> None:
     assert format_of("dump.before.hlo.pb", b"") is Format.HLO_PROTO
 
 
-def test_what_jax_exports_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jax_exports_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exported = jax.export.export(jax.jit(lambda x: x * 2))(jax.ShapeDtypeStruct((3,), np.float32))
     (tmp_path / "f.mlirbc").write_bytes(exported.mlir_module_serialized)
     np.save(tmp_path / "x.npy", np.array([1, 2, 3], np.float32))

@@ -1,4 +1,4 @@
-"""`xlapy diff`: two modules, and one pass by pass."""
+"""`xlapy diff`: the differences of two modules, and of one module pass by pass."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("folder")
 class TestDiff:
-    def test_names_are_no_difference(self, folder, capsys):
+    def test_names_are_not_a_difference(self, folder, capsys):
         (folder / "other.hlo").write_text(AXPY.replace("wide", "w").replace("HloModule axpy", "HloModule other"))
         assert invoke(["diff", "axpy.hlo", "other.hlo"]) == 0
         assert capsys.readouterr().out == "no difference but in names\n"
 
-    def test_what_differs(self, folder, capsys):
+    def test_differences_are_listed(self, folder, capsys):
         (folder / "other.hlo").write_text(AXPY.replace("add(product, y)", "subtract(product, wide)"))
         assert invoke(["diff", "axpy.hlo", "other.hlo"]) == 1
         assert capsys.readouterr().out.splitlines() == [
@@ -35,7 +35,7 @@ class TestDiff:
             "  + sum = f32[3]{0} subtract(product, wide)",
         ]
 
-    def test_changes_in_place_name_the_reason(self, folder, capsys):
+    def test_modified_instructions_state_the_reason(self, folder, capsys):
         (folder / "other.hlo").write_text(COUNT_TO_3.replace("constant(3)", "constant(4)"))
         assert invoke(["diff", "count.hlo", "other.hlo"]) == 1
         assert capsys.readouterr().out.splitlines() == [
@@ -46,7 +46,7 @@ class TestDiff:
             "      literal s32[] 3 -> s32[] 4",
         ]
 
-    def test_the_configuration_of_modules(self, folder, capsys):
+    def test_module_configurations_are_compared(self, folder, capsys):
         (folder / "other.hlo").write_text(AXPY.replace("HloModule axpy", "HloModule axpy, replica_count=2"))
         assert invoke(["diff", "axpy.hlo", "other.hlo"]) == 1
         assert capsys.readouterr().out == "~ replica_count: 1 -> 2\n"
@@ -58,7 +58,7 @@ class TestDiff:
         assert "  - sum = f32[3]{0} add(product, y)" in lines
         assert "  + sum.fusion = f32[3]{0} fusion(a, x, y), kind=kLoop, calls=fused_computation" in lines
 
-    def test_passes_of_ones_own_that_change_in_place(self, folder, capsys):
+    def test_user_defined_passes_that_modify_instructions(self, folder, capsys):
         (folder / "twice.hlo").write_text(
             AXPY.replace("add(product, y)", "add(product, same)").replace(
                 "  ROOT", "  same = f32[3] multiply(wide, x)\n  ROOT"

@@ -1,4 +1,4 @@
-"""`xlapy explain`: an instruction from its source to assembly."""
+"""`xlapy explain`: follows an instruction from its source to assembly."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_from_the_source_to_assembly():
     assert any(line.strip() == "retq" for line in assembly)
 
 
-def test_what_is_merged_with_another_is_followed_there():
+def test_an_instruction_merged_by_cse_is_followed_to_the_survivor():
     story = sections("same")["passes"]
     at = next(n for n, line in enumerate(story) if line.endswith("merge-common-subexpressions: same is replaced by"))
     assert story[at + 1].strip() == "n = f32[64,256]{1,0} cosine(x)"
 
 
-def test_what_goes_together_with_its_readers_is_followed_to_what_stands_for_them():
+def test_an_instruction_removed_with_its_users_is_followed_to_their_replacement():
     module = parse_hlo("""HloModule m
 ENTRY e {
   x = f32[8] parameter(0)
@@ -82,14 +82,14 @@ ENTRY e {
     assert found["passes"][1].strip() == "x = f32[8]{0} parameter(0)"
 
 
-def test_what_is_inlined_is_followed_to_its_copies():
+def test_an_inlined_instruction_is_followed_to_its_copies():
     found = sections("w")
     assert found["passes"][0].endswith("inline-calls: w is copied")
     assert found["passes"][1].strip() == "w.1 = f32[64,256]{1,0} sine(both)"
     assert found["thunks"][0].startswith("kernel s.fusion(")
 
 
-def test_what_nothing_needs_has_no_steps():
+def test_an_unused_instruction_has_no_thunks():
     found = sections("unused")
     assert found["passes"][-1].endswith("unused is removed: nothing that is left needs it")
     assert found["thunks"] == ["none: the instruction was removed"] and "fusion" not in found
@@ -109,14 +109,14 @@ class TestCommand:
         (tmp_path / "p.hlo").write_text(PROGRAM)
         return str(tmp_path / "p.hlo")
 
-    def test_listings_are_cut_unless_asked_for(self, file, capsys):
+    def test_listings_are_truncated_by_default(self, file, capsys):
         assert invoke(["explain", "%e", file]) == 0
         short = capsys.readouterr().out
         assert invoke(["explain", "e", file, "--full"]) == 0
         full = capsys.readouterr().out
         assert "more lines (--full)" in short and "more lines" not in full and len(full) > len(short)
 
-    def test_a_name_that_is_nearly_right(self, file, capsys):
+    def test_a_misspelled_name(self, file, capsys):
         assert invoke(["explain", "unusd", file]) == 1
         assert capsys.readouterr().err == "xlapy: explained has no instruction 'unusd'; did you mean unused?\n"
 
@@ -126,6 +126,6 @@ class TestCommand:
         page = Page((tmp_path / "e.html").read_text("ascii"))
         assert page.title == "e" and [tag for tag, _ in page.elements].count("details") == 8
 
-    def test_texts_cannot_break_out_of_the_page(self):
+    def test_texts_are_escaped(self):
         page = Page(explanation_page("<script>", [Section("</pre>", ["<img src=x>"])]))
         assert {tag for tag, _ in page.elements} & {"script", "img"} == set() and page.title == "<script>"

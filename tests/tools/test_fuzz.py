@@ -1,4 +1,4 @@
-"""`xlapy fuzz`: what it prints and writes, and its exit codes."""
+"""`xlapy fuzz`: output, files, and exit codes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_against_a_platform_there_are_no_known_divergences(capsys: pytest.Captur
     assert last.startswith("1 modules against interpreter: ") and last.endswith(" agree, 0 known divergence")
 
 
-def test_a_time_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_limit_is_respected(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["fuzz", "--time", "0", "--seed", "5"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("0 modules")
 
@@ -79,7 +79,7 @@ def test_an_unknown_implementation(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == expected
 
 
-def test_a_folder_shows_a_fault_again(tmp_path: Path) -> None:
+def test_a_folder_reproduces_a_fault(tmp_path: Path) -> None:
     argument = (np.array([1, 2], np.float32), np.array(3, ml_dtypes.bfloat16))
     fault = Fault(7, Verdict.DIFFERS, "get-tuple-element", "what differs")
     finding = Finding(fault, "the original", ELEMENT, (argument,), argument[0], None, "what is left of it")

@@ -12,7 +12,7 @@ from xlapy.tools.command_line import invoke
 from xlapy.tools.ops.command import support_of
 
 
-def test_the_table_says_what_runs_and_why_not():
+def test_the_table_states_support_and_reasons():
     for op in REGISTRY.values():
         reason = RULES.refusals.get(op)
         assert support_of("interpreter", op) == ("yes" if op in RULES else f"not yet: {reason}")
@@ -26,12 +26,12 @@ def test_one_operation(capsys: pytest.CaptureFixture[str]):
     assert "=> s32[2,3] {{3, 2, 1}, {6, 5, 4}}" in output
 
 
-def test_an_unknown_operation_names_the_near_ones(capsys: pytest.CaptureFixture[str]):
+def test_an_unknown_operation_lists_similar_names(capsys: pytest.CaptureFixture[str]):
     assert invoke(["ops", "revers"]) == 1
     assert "unknown operation 'revers'; did you mean reverse" in capsys.readouterr().err
 
 
-def test_what_a_platform_lacks(capsys: pytest.CaptureFixture[str]):
+def test_operations_that_a_platform_does_not_support(capsys: pytest.CaptureFixture[str]):
     assert invoke(["ops", "--lacking", "interpreter"]) == 0
     output = capsys.readouterr().out
     for op, reason in RULES.refusals.items():
@@ -39,7 +39,7 @@ def test_what_a_platform_lacks(capsys: pytest.CaptureFixture[str]):
     assert f"{len(RULES.refusals)} of 136 operations do not run on the interpreter" in output
 
 
-def test_an_unknown_platform_names_the_known(capsys: pytest.CaptureFixture[str]):
+def test_an_unknown_platform_lists_the_known_ones(capsys: pytest.CaptureFixture[str]):
     assert invoke(["ops", "--lacking", "abacus"]) == 2
     assert "unknown platform 'abacus'; platforms: cpu, interpreter" in capsys.readouterr().err
 
@@ -52,7 +52,7 @@ def test_one_family(capsys: pytest.CaptureFixture[str]):
     assert output.endswith("2 operations, 2 run on the cpu, 2 run on the interpreter; all of them parse and print\n")
 
 
-def test_an_unknown_family_names_the_known(capsys: pytest.CaptureFixture[str]):
+def test_an_unknown_family_lists_the_known_ones(capsys: pytest.CaptureFixture[str]):
     assert invoke(["ops", "--family", "bogus"]) == 2
     message = capsys.readouterr().err
     assert "unknown family 'bogus'; families: " in message

@@ -33,7 +33,7 @@ def opt(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> t
 
 @pytest.mark.usefixtures("folder")
 class TestOpt:
-    def test_it_prints_what_reads_back_to_the_same(self, capsys):
+    def test_the_output_parses_to_the_same_module(self, capsys):
         output, _ = opt(capsys, "axpy.hlo")
         assert output.startswith("HloModule axpy, entry_computation_layout=")
         assert parse_hlo(output).to_text() == parse_hlo(AXPY).to_text()
@@ -43,7 +43,7 @@ class TestOpt:
         assert "ENTRY main {" in opt(capsys, "axpy.hlo", "--form", "short")[0]
         assert "tmp_0 = f32[] parameter(0)" in opt(capsys, "axpy.hlo", "--form", "canonical")[0]
 
-    def test_constants_are_whole_unless_asked_for(self, capsys):
+    def test_constants_are_printed_in_full_by_default(self, capsys):
         assert "constant({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})" in opt(capsys, "wide.hlo")[0]
         assert "constant({...})" in opt(capsys, "wide.hlo", "--elide-constants")[0]
 
@@ -54,7 +54,7 @@ class TestOpt:
         _, error = opt(capsys, "wrong.hlo", "--check", code=1)
         assert error == "xlapy: main: r (negate): negate of (f32[2]) has shape f32[2], declared f32[3]\n"
 
-    def test_no_verify_prints_all_the_same(self, capsys):
+    def test_no_verify_prints_an_invalid_module(self, capsys):
         assert "f32[3]{0} negate(%a)" in opt(capsys, "wrong.hlo", "--no-verify")[0]
 
     def test_output_file(self, capsys, folder):
@@ -66,7 +66,7 @@ class TestOpt:
         opt(capsys, "wrong.hlo", "-o", "out.hlo", code=1)
         assert (folder / "out.hlo").read_text() == "precious"
 
-    def test_check_does_not_go_with_output(self, capsys):
+    def test_check_excludes_output(self, capsys):
         assert "--check neither prints nor skips" in opt(capsys, "axpy.hlo", "--check", "-o", "x", code=2)[1]
 
     def test_bytes_beyond_ascii_survive(self, capsys, folder):
@@ -124,7 +124,7 @@ class TestPasses:
 
     def test_passes_of_a_file_that_is_loaded(self, capsys, folder, monkeypatch):
         (folder / "mine.py").write_text(MINE)
-        monkeypatch.setitem(catalogue._known, "rename-root", None)  # gone again when the test is over
+        monkeypatch.setitem(catalogue._known, "rename-root", None)  # the pass is unregistered when the test ends
         del catalogue._known["rename-root"]
         output, _ = opt(capsys, "dead.hlo", "--load", "mine.py", "--passes", "rename-root", "--verify-each")
         assert "ROOT %done = " in output

@@ -1,4 +1,4 @@
-"""`xlapy profile`: rows from clocks, their shares of the limits, the forms of a profile, the command."""
+"""`xlapy profile`: rows from profiling counters, their shares of the roofline, output formats, the command."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ ENTRY main {
 @pytest.fixture(autouse=True)
 def machine(monkeypatch) -> list[bool]:
     """Replaces the measured roofline; records whether a new measurement was requested."""
-    asked: list[bool] = []
+    requests: list[bool] = []
 
     def limits(*, anew: bool) -> Machine:
-        asked.append(anew)
+        requests.append(anew)
         return MACHINE
 
     monkeypatch.setattr(session, "machine_roofline", limits)
-    return asked
+    return requests
 
 
 def profiled(text: str, platform: str = "cpu") -> Profile:
@@ -95,19 +95,21 @@ def by_name(rows: list[Row]) -> dict[str, Row]:
 
 
 def measured(text: str, seconds: float, runs: dict[str, float], stamp: float = 0.0) -> Measured:
-    """Every clock took so long in all; `runs` of the steps of an instruction, by its name, and else 1."""
+    """Builds a measurement in which every counter has this total; `runs` gives the executions of an instruction's
+    thunks by name, by default 1.
+    """
     compiled = compile_module(xla.parse_hlo(text), instrument=Instrument.COUNTS)
-    clocks = compiled.program.counters
-    assert clocks is not None
+    counters = compiled.program.counters
+    assert counters is not None
     figures = np.array([
-        [seconds, max(runs.get(getattr(thunk, "op_name", ""), 1) for thunk in clock.thunks), 0.0]
-        for clock in clocks.all
+        [seconds, max(runs.get(getattr(thunk, "op_name", ""), 1) for thunk in counter.thunks), 0.0]
+        for counter in counters.all
     ])  # fmt: skip
     return Measured(compiled, figures, 1.0, 1.0, stamp, 1)
 
 
 class TestRows:
-    def test_what_a_kernel_moves_and_computes(self):
+    def test_bytes_and_operations_of_a_kernel(self):
         found = by_name(native_rows(measured(ROWS, 1e-3, {}), MACHINE))
         dot = found["d"]
         assert (dot.opcode, dot.seconds, dot.executions, dot.source) == ("dot", 1e-3, 1, "f.py:12")
@@ -116,9 +118,9 @@ class TestRows:
         assert dot.per_second(dot.moved) == dot.moved / 1e-3
         fusion = found["s.fusion"]
         assert fusion.inside == "exponential, reduce"
-        assert fusion.computed > fusion.flops  # an exponential is many operations
+        assert fusion.computed > fusion.flops  # an exponential counts as many operations
 
-    def test_the_limit_is_that_of_memory_and_arithmetic(self):
+    def test_the_limit_follows_from_memory_and_arithmetic(self):
         dot = by_name(native_rows(measured(ROWS, 1e-2, {}), MACHINE))["d"]
         assert dot.memory_seconds == dot.read / 1e9 + dot.written / 5e8
         assert dot.arithmetic_seconds == pytest.approx(dot.operations["f32"] / 1e9, rel=0.1)
@@ -127,20 +129,20 @@ class TestRows:
         slow = by_name(native_rows(measured(ROWS, 10.0, {}), MACHINE))["d"]
         assert slow.bound == "overhead"
 
-    def test_kernels_whose_loop_threads_share_have_the_limits_of_all(self):
+    def test_parallel_kernels_use_the_roofline_of_all_threads(self):
         taken = measured(ROWS, 1e-2, {})
         taken.figures[:, 2] = 1.5e-2
         dot = by_name(native_rows(taken, MACHINE))["d"]
         assert dot.threads == 1.5 and dot.is_parallel
         assert dot.arithmetic_seconds == pytest.approx(dot.operations["f32"] / 2e9, rel=0.1)
 
-    def test_calls_of_libraries_tell_what_they_call(self):
+    def test_library_calls_name_the_function(self):
         text = "HloModule m\nENTRY e { x = f32[8,8] parameter(0)\n ROOT c = f32[8,8] cholesky(x), lower=true }"
         calls = [row for row in native_rows(measured(text, 1e-3, {}), MACHINE) if row.opcode == "custom-call"]
         (row,) = calls
         assert re.fullmatch(r"lapack_[sd]potrf_ffi", row.inside)
 
-    def test_loops_have_turns_and_their_steps_below_them(self):
+    def test_loops_have_trip_counts_and_nested_rows(self):
         runs = {"p": 5.0, "m.fusion": 5.0, "t": 5.0, "m": 5.0}
         found = by_name(native_rows(measured(LOOP, 1e-3, runs), MACHINE))
         loop = found["end"]
@@ -149,7 +151,7 @@ class TestRows:
         assert loop.moved == sum(child.moved for child in loop.children)
         assert found["p"].executions == 5 and found["p"].flops == 5 * 2 * 64**3
 
-    def test_readings_of_the_clock_are_left_out(self):
+    def test_the_cost_of_reading_the_clock_is_subtracted(self):
         runs = {"p": 5.0, "m.fusion": 5.0, "t": 5.0, "m": 5.0}
         taken = measured(LOOP, 1e-3, runs, stamp=1e-6)
         found = by_name(native_rows(taken, MACHINE))
@@ -159,12 +161,12 @@ class TestRows:
         readings = 1 + sum(taken.figures[one.number, 1] for inner in loop.nested for one in inner)
         assert readings > 5 and found["end"].seconds == pytest.approx(1e-3 - 1e-6 * readings)
 
-    def test_the_time_of_short_turns_is_divided_among_their_steps(self):
+    def test_the_time_of_short_iterations_is_divided_among_their_thunks(self):
         (row,) = [row for row in native_rows(measured(COUNT_TO_3, 1e-3, {}), MACHINE) if row.iterations is not None]
         (child,) = row.children
-        assert row.seconds == 1e-3 and 0 < child.seconds < 1e-3  # the rest is the condition's
+        assert row.seconds == 1e-3 and 0 < child.seconds < 1e-3  # the rest is the time of the condition
 
-    def test_rows_of_one_name_are_one(self):
+    def test_rows_with_one_name_are_combined(self):
         rows = merged([
             Row("a", "add", seconds=1.0, executions=2, read=10, threads=1),
             Row("b", "add", seconds=5.0),
@@ -182,15 +184,15 @@ class TestShares:
         assert set(shares) == {"f.py:12", "f.py:13", "f.py:14"}
         assert shares["f.py:12"].seconds == 1e-3
         assert shares["f.py:13"].seconds + shares["f.py:14"].seconds == pytest.approx(1e-3)
-        assert shares["f.py:13"].seconds > shares["f.py:14"].seconds  # exponentials cost more than sums
+        assert shares["f.py:13"].seconds > shares["f.py:14"].seconds  # exponentials cost more than additions
         assert shares["f.py:13"].rows == {"s.fusion"}
 
-    def test_opcodes_are_those_inside_of_fusions(self):
+    def test_opcodes_are_those_inside_fusions(self):
         found = profile(native_rows(measured(ROWS, 1e-3, {}), MACHINE)).shares("opcode")
         assert {share.name for share in found} == {"dot", "exponential", "reduce"}
         assert sum(share.seconds for share in found) == pytest.approx(2e-3)
 
-    def test_what_no_instruction_stands_for_has_no_line(self):
+    def test_times_without_an_instruction_have_no_source_line(self):
         assert [share.name for share in shares_by([Row("x", "copy", seconds=1.0)], "source", {})] == ["(no line)"]
 
 
@@ -200,7 +202,7 @@ def profile(rows: list[Row], wall: float = 4e-3) -> Profile:
 
 
 def rows_in(module: xla.Module, rows: list[Row]) -> list[Row]:
-    """The same rows for another copy of their module."""
+    """Returns the same rows for another copy of their module."""
     instructions = {one.name: one for one in module.instructions()}
     for row in rows:
         row.instruction = instructions[row.name]
@@ -217,7 +219,7 @@ class TestForms:
         assert found["machine"]["one"]["operations"]["f32"] == 1e9
         assert found["thunk_seconds"] == 2e-3 and found["seconds"] == 4e-3
 
-    def test_the_table_has_the_dearest_rows(self):
+    def test_the_table_has_the_slowest_rows(self):
         runs = {"p": 5.0}
         rows = native_rows(measured(LOOP, 1e-3, runs), MACHINE)
         console = Console(width=160, record=True, file=io.StringIO())
@@ -227,18 +229,18 @@ class TestForms:
         assert lines[0].split()[:3] == ["instruction", "ms", "share"]
         assert len(lines) == 4 and lines[-1].endswith(f"more (--top {len(list(all_rows(rows)))})")
 
-    def test_the_summary_says_how_it_fits_together(self):
+    def test_the_summary_accounts_for_the_total_time(self):
         first, second = profile(native_rows(measured(ROWS, 1e-3, {}), MACHINE)).summary
         assert first == ("rows on cpu, 7 runs: 4 ms per run, 2 ms (50.0%) in thunks, 2 ms outside; measuring adds 1.0%")
         assert second == "test, 2 threads: memory 1 GB/s, f32 2 and f64 1 GFLOP/s at most"
 
-    def test_figures_in_words(self):
+    def test_formatted_numbers(self):
         row = Row("a", "add", seconds=2e-3, executions=1, read=1e6, written=1e6, flops=4e6, memory_seconds=1e-3)
         row.least_seconds = 1e-3
         assert figures_text(row) == "2 ms, 1 run, 1 GB/s, 2 GFLOP/s, 50% of the limit (memory)"
         assert [time_text(t) for t in (2.0, 0.0125, 3.25e-6)] == ["2 s", "12.5 ms", "3.25 us"]
 
-    def test_the_page_needs_nothing_else_and_names_cannot_break_out(self):
+    def test_the_page_is_self_contained_and_escapes_names(self):
         found = profile(native_rows(measured(ROWS, 1e-3, {}), MACHINE))
         found.rows[0].name = found.module.name = "</script><script>alert(1)</script>"
         text = profile_page(found)
@@ -254,7 +256,7 @@ class TestForms:
         assert [id for id in ids if id.startswith("row-")] == ["row-0", "row-1"]
         assert sorted(id for id in ids if id.startswith("point-")) == ["point-0", "point-1"]
         roofs = [given for tag, given in page.elements if tag == "path"]
-        assert len(roofs) == 4  # two of memory, one of f32; that of f32 on one thread
+        assert len(roofs) == 4  # two lines for memory and one for f32, which is measured on one thread
 
 
 class TestPlatforms:
@@ -273,7 +275,7 @@ class TestPlatforms:
         assert (rows["p"].executions, rows["p"].flops) == (5, 5 * 2 * 64**3)
         assert 0 < found.thunk_seconds <= found.wall
 
-    def test_calls_as_deep_as_the_interpreter_runs_them(self):
+    def test_calls_at_the_interpreters_depth_limit(self):
         depth = 1500
         inner = "c0 { p0 = f32[] parameter(0)\n ROOT r0 = f32[] negate(p0) }\n"
         calls = "".join(
@@ -295,7 +297,7 @@ ENTRY e { x = f32[100] parameter(0)  ROOT s = f32[100] all-reduce(x), replica_gr
         assert all(row.executions == 1 for row in found.rows if row.opcode == "all-reduce")
         assert any(row.opcode == "all-reduce" for row in found.rows)
 
-    def test_donated_arguments_stay_as_they_are(self):
+    def test_donated_arguments_are_preserved(self):
         entry = "ENTRY e { x = f32[64] parameter(0)\n ROOT y = f32[64] add(x, x) }"
         text = f"HloModule i, input_output_alias={{ {{}}: (0, {{}}) }}\n{entry}"
         found = session_of(Client("cpu").compile(text), (), 0)
@@ -303,13 +305,13 @@ ENTRY e { x = f32[100] parameter(0)  ROOT s = f32[100] all-reduce(x), replica_gr
         profile_of(found, 2)
         np.testing.assert_array_equal(found.arguments[0][0], before)
 
-    def test_a_stopwatch_counts_from_the_start_of_a_run(self):
+    def test_a_stopwatch_starts_at_the_start_of_a_run(self):
         watch, instruction = Stopwatch(), xla.parse_hlo(ROWS).entry_computation.root_instruction
         watch.start()
         watch.observe(instruction, (), None)
         assert 0 < watch.seconds[instruction] < 1 and watch.executions == {instruction: 1}
 
-    def test_rows_by_instruction_are_wherever_it_runs(self):
+    def test_rows_by_instruction_add_up_all_rows(self):
         instruction = xla.parse_hlo(ROWS).entry_computation.root_instruction
         inside = Row("s", "reduce", instruction, seconds=1.0)
         copies = Row("copy of s", "copy", instruction, seconds=0.5)
@@ -334,7 +336,7 @@ class TestCommand:
         lines = capsys.readouterr().out.splitlines()
         assert {line.split()[0] for line in lines[3:]} == {"f.py:12", "f.py:13", "f.py:14"}
 
-    def test_json_and_measuring_anew(self, file, capsys, machine):
+    def test_json_and_a_new_roofline_measurement(self, file, capsys, machine):
         assert invoke(["profile", file, "--repeat", "2", "--json", "--remeasure"]) == 0
         assert {row["name"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"d", "s.fusion"}
         assert machine == [True]
@@ -367,7 +369,7 @@ class TestCommand:
         assert invoke(arguments) == 2
         assert "--perfetto shows runs on cpu, rows runs on the interpreter" in capsys.readouterr().err
 
-    def test_a_wrong_file(self, tmp_path, capsys):
+    def test_an_invalid_file(self, tmp_path, capsys):
         (tmp_path / "wrong.hlo").write_text("HloModule m\nENTRY e { ROOT x = f32[2] add(y, y) }")
         assert invoke(["profile", str(tmp_path / "wrong.hlo")]) == 1
         assert "wrong.hlo:2" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""`xlapy reduce`: the check decides, whatever it does, and the best program so far is always there."""
+"""`xlapy reduce`: the user's check decides, even if it misbehaves, and the smallest program so far is always on
+disk."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def check(tmp_path: Path, body: str) -> str:
     return str(script)
 
 
-def test_what_the_check_finds_interesting_is_left(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_interesting_part_remains(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = program.with_suffix(".reduced.hlo")
     assert invoke(["reduce", str(program), "--check", check(program.parent, "grep -q 'tanh(' $1")]) == 0
     assert capsys.readouterr().out == f"6 instructions reduced to 2: {output}\n"
@@ -47,7 +48,7 @@ def test_what_the_check_finds_interesting_is_left(program: Path, capsys: pytest.
     assert module.entry_computation.root_instruction.shape.size == 1
 
 
-def test_the_exit_code_the_text_and_the_place_of_the_file(program: Path) -> None:
+def test_the_exit_code_the_output_and_the_file_placeholder(program: Path) -> None:
     script = check(program.parent, 'grep "dot(" "$2" > /dev/null && echo found it && exit 7; exit 1')
     words = ["reduce", str(program), "--check", f"{script} first {{file}}", "--expect-exit", "7"]
     output = program.parent / "out.hlo"
@@ -55,14 +56,14 @@ def test_the_exit_code_the_text_and_the_place_of_the_file(program: Path) -> None
     assert [i.op.name for i in parse_hlo(output.read_text()).instructions()][-1] == "dot"
 
 
-def test_a_death_may_be_what_is_looked_for(program: Path) -> None:
+def test_a_crash_can_be_the_interesting_property(program: Path) -> None:
     script = check(program.parent, 'grep -q "add(" "$1" && kill -6 $$; exit 0')
     assert invoke(["reduce", str(program), "--check", script, "--expect-exit", "-6"]) == 0
     assert "add(" in program.with_suffix(".reduced.hlo").read_text()
 
 
-def test_a_check_that_hangs_is_stopped_with_what_it_started(program: Path) -> None:
-    """It hangs on everything without a dot."""
+def test_a_hanging_check_is_killed_with_its_children(program: Path) -> None:
+    """The check hangs on every program without a dot."""
     script = check(program.parent, 'grep -q "dot(" "$1" && exit 0; sleep 300 & wait')
     start = time.monotonic()
     assert invoke(["reduce", str(program), "--check", script, "--timeout", "0.3"]) == 0
@@ -70,7 +71,7 @@ def test_a_check_that_hangs_is_stopped_with_what_it_started(program: Path) -> No
     assert [i.op.name for i in parse_hlo(program.with_suffix(".reduced.hlo").read_text()).instructions()][-1] == "dot"
 
 
-def test_a_check_that_does_not_hold_at_first(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_that_fails_on_the_original(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["reduce", str(program), "--check", "false"]) == 1
     message = capsys.readouterr().err
     assert f"the check does not find {program} interesting to begin with: false" in message
@@ -83,7 +84,7 @@ def test_a_command_that_does_not_exist(program: Path, capsys: pytest.CaptureFixt
     assert invoke(["reduce", str(program), "--check", "'"]) == 2
 
 
-def test_an_interrupted_search_leaves_the_best_so_far(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_search_leaves_the_smallest_program(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     marker = program.parent / "count"
     body = f'echo x >> {marker}; [ $(wc -l < {marker}) -eq 5 ] && kill -2 {os.getpid()}; grep -q "tanh(" "$1"'
     assert invoke(["reduce", str(program), "--check", check(program.parent, body)]) == 0

@@ -1,4 +1,4 @@
-"""`xlapy run`: arguments, results, times, traces, and the errors of each."""
+"""`xlapy run`: arguments, results, timing, traces, and errors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestArguments:
         assert printed(capsys, "axpy.hlo", "--random", "5") == first
         assert printed(capsys, "axpy.hlo", "--random", "6") != first
 
-    def test_tuple_parameters_take_a_leaf_each(self, capsys, folder):
+    def test_tuple_parameters_take_one_array_per_leaf(self, capsys, folder):
         (folder / "tuple.hlo").write_text(
             "HloModule t\nENTRY main {\n  t = (f32[3], f32[3]) parameter(0)\n"
             "  x = f32[3] get-tuple-element(t), index=0\n"
@@ -95,7 +95,7 @@ class TestArguments:
         message = refused(capsys, "axpy.hlo", "--input", "x.npy")
         assert message.startswith("xlapy: the program takes 3 arrays, the input files hold 1: (a: f32[], ")
 
-    def test_an_array_of_a_name_is_missing(self, capsys):
+    def test_a_named_array_is_missing(self, capsys):
         np.savez("partly.npz", a=np.float32(2), x=X, z=Y)
         message = refused(capsys, "axpy.hlo", "--input", "partly.npz")
         assert message == "xlapy: partly.npz has no array named y; it has a, x, z\n"
@@ -157,7 +157,7 @@ class TestResults:
         with np.load("out.npz") as saved:
             assert np.array_equal(saved["result0"], [12, 24, 36])
 
-    def test_types_that_numpy_files_do_not_know_come_back(self, capsys, folder):
+    def test_types_unknown_to_numpy_files_survive(self, capsys, folder):
         (folder / "half.hlo").write_text(
             "HloModule h\nENTRY main {\n  x = bf16[2] parameter(0)\n  s = s4[2] convert(x)\n"
             "  ROOT t = (bf16[2], s4[2]) tuple(x, s)\n}\n"
@@ -176,7 +176,7 @@ class TestResults:
         output = printed(capsys, "seven.hlo", "--repeat", "3")
         assert re.fullmatch(r"3 runs: median [\d.]+ ms, best [\d.]+ ms, worst [\d.]+ ms\nresult: s32\[\] 7\n", output)
 
-    def test_the_folder_of_the_output_must_exist_before_the_run(self, capsys):
+    def test_the_output_folder_must_exist_before_the_run(self, capsys):
         message = refused(capsys, "axpy.hlo", "--save", "nowhere/out.npz")
         assert message == "xlapy: nowhere/out.npz: its folder does not exist\n"
 
@@ -206,7 +206,7 @@ class TestObservers:
             "result: s32[] 3",
         ]
 
-    def test_trace_of_a_name(self, capsys):
+    def test_trace_of_one_instruction(self, capsys):
         np.save("one.npy", np.int32(1))
         assert printed(capsys, "count.hlo", "--input", "one.npy", "--trace=aft|count").splitlines() == [
             "body: after = s32[] add(before, one) -> 2",
@@ -270,7 +270,7 @@ class TestCompare:
         for value in ("  operand 0 (e): [[", "  operand 1 (t): [[", "  cpu: [[", "  interpreter: [["):
             assert value in out
 
-    def test_what_cannot_be_compared(self, capsys):
+    def test_invalid_comparisons(self, capsys):
         few = ("softmax.hlo", "--random", "0", "--compare", "interpreter")
         assert "give --platform" in refused(capsys, *few, "--platform", "interpreter", code=2)
         assert "goes with arguments, --platform and --print only" in refused(

@@ -1,4 +1,4 @@
-"""`xlapy run` on several devices: arguments of all or of each, infeeds, outfeeds, results, and the errors of each."""
+"""`xlapy run` on several devices: arguments of all devices or of one, infeeds, outfeeds, results, and errors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_random_arguments_differ_from_device_to_device(capsys: pytest.CaptureFix
     assert lines[0].startswith("device 0: parameter 0 (p): f32[2] [")
     assert lines[0].partition("f32[2]")[2] != lines[1].partition("f32[2]")[2]
     alone = run(capsys, "sum.hlo", "--random", "6", "--num-replicas", "1").splitlines()
-    assert alone[0] == lines[1].removeprefix("device 1: ")  # device n has the arguments of the n-th next seed
+    assert alone[0] == lines[1].removeprefix("device 1: ")  # device n uses the n-th seed after the given one
 
 
 @pytest.mark.parametrize("option", ["--num-replicas", "--num_replicas"])
@@ -79,7 +79,7 @@ def test_replicas_of_several_partitions(capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
-def test_more_devices_than_anybody_means(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_devices(capsys: pytest.CaptureFixture[str]) -> None:
     message = "runs on 5000 devices (replica_count=5000, num_partitions=1)"
     assert message in run(capsys, "sum.hlo", "--input", "p.npy", "--num-replicas", "5000", code=1)
 
@@ -96,7 +96,7 @@ def test_a_trace_names_the_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(lines[:2]) == [f"device {d}: e: n = u32[] replica-id -> {d}" for d in range(2)]
 
 
-def test_infeeds_take_turns_and_outfeeds_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_infeeds_and_outfeeds(capsys: pytest.CaptureFixture[str]) -> None:
     expected = [
         "outfeed 0 leaf 0: f32[2] [3., 4.]",
         "outfeed 0 leaf 1: bf16[] 1.5",
@@ -121,5 +121,5 @@ def test_infeeds_take_turns_and_outfeeds_are_shown(capsys: pytest.CaptureFixture
         (["fed.hlo", "--infeed", "none.npz"], "none.npz: No such file or directory"),
     ],
 )
-def test_infeeds_that_do_not_fit(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_invalid_infeeds(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert message in run(capsys, *arguments, code=1)

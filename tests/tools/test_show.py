@@ -1,4 +1,4 @@
-"""`xlapy show`: the tree, the page and what it holds."""
+"""`xlapy show`: the tree, the page and its content."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def instruction(payload: Any, name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def limits(monkeypatch) -> None:
-    """Those of a machine that need no measuring."""
+    """Replaces the measured roofline by that of a fixed machine."""
     one = Roofline(1, {"f32": 1e9, "f64": 1e9}, (Bandwidth(1 << 26, 1e9, 1e9),))
     monkeypatch.setattr(session, "machine_roofline", lambda *, anew: Machine("test", one, one))
 
@@ -71,7 +71,7 @@ def optimized() -> Page:
 
 
 class TestTree:
-    def test_what_is_called_stands_below_its_caller_once(self, tmp_path, capsys):
+    def test_called_computations_are_shown_once_below_their_caller(self, tmp_path, capsys):
         (tmp_path / "count.hlo").write_text(COUNT_TO_3)
         assert invoke(["show", str(tmp_path / "count.hlo")]) == 0
         assert capsys.readouterr().out.splitlines() == [
@@ -101,7 +101,7 @@ class TestTree:
         assert invoke(["show", str(tmp_path / "deep.hlo")]) == 0
         assert capsys.readouterr().out.count("call(") == depth
 
-    def test_optimized_tells_why_and_what_became_of_it(self, tmp_path, capsys):
+    def test_optimized_shows_decisions_thunks_and_code(self, tmp_path, capsys):
         (tmp_path / "rows.hlo").write_text(ROWS)
         assert invoke(["show", str(tmp_path / "rows.hlo"), "--optimized"]) == 0
         lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
@@ -136,7 +136,7 @@ class TestTree:
 
 
 class TestPage:
-    def test_it_needs_nothing_else(self, optimized: Page):
+    def test_it_is_self_contained(self, optimized: Page):
         assert [tag for tag, given in optimized.elements if "src" in given or "href" in given or tag == "link"] == []
 
     def test_the_graph_refers_to_instructions_by_number(self):
@@ -153,7 +153,7 @@ class TestPage:
         assert names[first : first + count] == ["a", "b", "r"] and names[root] == "r"
         assert payload["computations"][0][:2] == ["main", "entry"]
 
-    def test_a_kernel_has_decisions_steps_and_code(self, optimized: Page):
+    def test_a_kernel_has_decisions_thunks_and_code(self, optimized: Page):
         payload, native = optimized.json("module"), optimized.json("native")
         fusion = instruction(payload, "s.fusion")
         assert fusion["decisions"] == ["s (reduce) gets a kernel: it is a result"]
@@ -165,31 +165,33 @@ class TestPage:
         assert llvm.startswith("define ") and behind.startswith("define ") and llvm != behind
         assert f"@{function}(" in llvm and assembly.startswith(f"{function}:") and "\tret" in assembly
 
-    def test_what_a_fusion_computes_has_the_decision_about_it(self, optimized: Page):
+    def test_fused_instructions_have_their_fusion_decision(self, optimized: Page):
         payload = optimized.json("module")
         inside = [row for row in payload["instructions"] if row[1] == "exponential"]
         assert [row[FIELDS.index("decisions")] for row in inside] == [
             ["e (exponential) is fused into s, which alone needs it"]
         ]
 
-    def test_names_cannot_break_out(self):
+    def test_names_are_escaped(self):
         module = parse_hlo(HOSTILE)
         module.name = "<script>alert(1)</script> é"
         text = module_page(module)
         assert text.isascii()
         page = Page(text)
-        assert [tag for tag, _ in page.elements].count("script") == 3  # the data, the code of kernels, the page's own
+        assert [tag for tag, _ in page.elements].count(
+            "script"
+        ) == 3  # the data, the kernels' code, the page's own script
         assert page.title == page.json("module")["name"] == module.name
         assert instruction(page.json("module"), "x")["framework"] == "</script><script>alert(2)</script><!--"
         assert "alert(2)</script>" not in text
 
-    def test_kernels_written_out_show_the_function_that_they_are_part_of(self):
+    def test_inlined_kernels_show_the_containing_function(self):
         native = native_forms(parse_hlo(COUNT_TO_3))
         used = {kernel.function for forms in native.kernels.values() for kernel in forms}
         assert used == set(native.functions) == {"xlapy_run"}
         assert all(form.llvm and form.optimized and form.assembly for form in native.functions.values())
 
-    def test_long_listings_are_cut(self):
+    def test_long_listings_are_truncated(self):
         lines = clipped("x\n" * (MOST_LINES + 7)).splitlines()
         assert (len(lines), lines[-1]) == (MOST_LINES + 1, "... 7 more lines; --dump_to writes them all")
 
@@ -201,7 +203,7 @@ class TestPage:
         assert page.json("native") == {"kernels": [], "functions": {}}
         assert page.json("module")["summary"] == "2 computations, 9 instructions"
 
-    def test_what_takes_longest_is_picked_and_warm(self, tmp_path, limits):
+    def test_the_slowest_instruction_is_selected_and_colored(self, tmp_path, limits):
         module = parse_hlo(ROWS)
         profile = profile_of(session_of(Client("cpu").compile(ROWS), (), None), 1)
         native = native_forms(module)

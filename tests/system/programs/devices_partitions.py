@@ -17,7 +17,9 @@ def cut(array, *axes):
 
 
 def same(name, function, *arguments, **options):
-    """arguments: pairs of an array and the mesh axes that shard its dimensions."""
+    """Compares sharded with unsharded results. arguments: pairs of an array and the mesh axes that shard its
+    dimensions.
+    """
     ours = jax.jit(function, **options)(*[cut(array, *axes) for array, axes in arguments])
     theirs = jax.jit(function)(*[jnp.asarray(array) for array, _ in arguments])
     for got, wanted in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):

@@ -1,4 +1,4 @@
-"""Decompositions and solvers, and their derivatives, against JAX's CPU."""
+"""Decompositions, solvers and their derivatives, compared with JAX's CPU."""
 
 import jax
 import jax.numpy as jnp

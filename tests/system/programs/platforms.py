@@ -1,4 +1,4 @@
-"""Programs do here what they do for `cpu`, unless they name xlapy as well."""
+"""Libraries that choose code for the platform `cpu` choose it for xlapy too, unless they name xlapy as well."""
 
 import jax
 import jax.numpy as jnp

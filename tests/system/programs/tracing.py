@@ -24,7 +24,7 @@ QUIET.python_tracer_level = 0
 
 
 def traced(work):
-    """The lines of the device while `work` runs: (name, start, end, stats) of each event, in nanoseconds."""
+    """Returns the device's lines in a trace of `work`: (name, start, end, stats) of each event, in nanoseconds."""
     _, _, lines = profile(work)
     return lines
 
