@@ -1,4 +1,4 @@
-"""The reducer: what stays is what is asked for, whatever stands around it, and every module tried is sound."""
+"""The reducer keeps the interesting instruction and removes the rest. Every module that it tries is valid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_random_module_becomes_one_instruction_and_its_operands(op: str, most:
     assert best.instruction_count <= most < module.instruction_count
 
 
-def test_only_sound_modules_are_tried_each_once_and_each_kept_one_is_smaller() -> None:
+def test_modules_tried_are_valid_and_distinct_and_modules_kept_are_smaller() -> None:
     module = random_module(5)
     tried: list[str] = []
     sizes: list[int] = []
@@ -54,8 +54,8 @@ def test_only_sound_modules_are_tried_each_once_and_each_kept_one_is_smaller() -
     assert sizes[-1] == best.instruction_count < module.instruction_count
 
 
-def test_what_is_interesting_may_be_unused() -> None:
-    """A dead instruction, an uncalled computation, an annotation: nothing goes unasked."""
+def test_an_unused_instruction_may_be_interesting() -> None:
+    """Dead instructions, uncalled computations and annotations are removed only if the module stays interesting."""
     text = """HloModule m
         spare { x = f32[] parameter(0)  ROOT y = f32[] tanh(x) }
         ENTRY e {
@@ -84,7 +84,7 @@ def test_sizes_attributes_windows_and_numbers_shrink() -> None:
     assert not any("sharding" in line or "3.25" in line for line in lines)
 
 
-def test_calls_are_taken_apart() -> None:
+def test_calls_and_conditionals_are_inlined() -> None:
     text = """HloModule m
         g { x = f32[2] parameter(0)  ROOT y = f32[2] tanh(x) }
         yes { x = f32[2] parameter(0)  ROOT y = f32[2] call(x), to_apply=g }
@@ -98,7 +98,7 @@ def test_calls_are_taken_apart() -> None:
     assert "conditional" not in short and "call" not in short and short.count("tanh(") == 1
 
 
-def test_loops_carry_less() -> None:
+def test_carried_values_of_loops_are_dropped() -> None:
     text = """HloModule m
         condition {
           c = (s32[], f32[9], f32[2]) parameter(0)
@@ -130,7 +130,7 @@ def test_loops_carry_less() -> None:
     assert module.instruction_count < 13
 
 
-def test_a_check_that_raises_ends_the_search_with_the_best_so_far() -> None:
+def test_an_exception_ends_the_search_and_the_best_module_so_far_is_known() -> None:
     seen: list[Module] = []
 
     def report(progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""Reduction: the smallest module that still shows what a larger one shows; `reduce_module` is the way in."""
+"""Reduces a module to the smallest one that still shows a property. The entry point is `reduce_module`."""
 
 from xlapy.debugging.reducing.reducer import Progress, reduce_module
 

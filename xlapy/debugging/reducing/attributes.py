@@ -1,6 +1,7 @@
-"""Passes that drop what does not change a program's meaning, and attributes that have a default.
+"""Reduction passes that drop annotations, and reset the module's configuration, attributes and layouts to their
+defaults.
 
-Owns: which annotations there are. Must not know: what an attribute means.
+Responsible for the list of annotations. Does not depend on the meaning of attributes.
 """
 
 from __future__ import annotations
@@ -10,32 +11,32 @@ from dataclasses import fields
 from typing import Any
 
 from xlapy.base.shape import Shape
-from xlapy.debugging.reducing.proposals import Proposals
+from xlapy.debugging.reducing.reduction_pass import ReductionPass
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ModuleConfig
 from xlapy.opcodes.attributes.codecs import Field
 
-_TEXTS = ("backend_config", "original_value", "statistics", "result_accuracy")
+_TEXT_ANNOTATIONS = ("backend_config", "original_value", "statistics", "result_accuracy")
 
 
 # -- the header
 
 
-def _settings(module: Module) -> list[str]:
-    """Names of what the header sets but the signature."""
-    plain = ModuleConfig()
+def _non_default_settings(module: Module) -> list[str]:
+    """Returns the names of the header's fields that differ from their defaults, except the signature."""
+    default = ModuleConfig()
     names = [f.name for f in fields(ModuleConfig) if f.name != "entry_computation_layout"]
-    given = [name for name in names if getattr(module.config, name) != getattr(plain, name)]
-    return [*given, *(["stack_frames"] if module.stack_frames is not None else [])]
+    found = [name for name in names if getattr(module.config, name) != getattr(default, name)]
+    return [*found, *(["stack_frames"] if module.stack_frames is not None else [])]
 
 
-def _unset(module: Module, numbers: Sequence[int]) -> None:
-    names = _settings(module)
+def _reset_settings(module: Module, numbers: Sequence[int]) -> None:
+    names = _non_default_settings(module)
     for number in numbers:
         target: Any = module if names[number] == "stack_frames" else module.config
-        plain = None if names[number] == "stack_frames" else getattr(ModuleConfig(), names[number])
-        setattr(target, names[number], plain)
+        default = None if names[number] == "stack_frames" else getattr(ModuleConfig(), names[number])
+        setattr(target, names[number], default)
 
 
 # -- annotations of instructions
@@ -47,16 +48,16 @@ def _annotated(module: Module) -> list[Instruction]:
 
 def _has_annotations(instruction: Instruction) -> bool:
     named = (instruction.metadata, instruction.sharding, instruction.frontend_attributes)
-    texts = [getattr(instruction, name) for name in _TEXTS]
+    texts = [getattr(instruction, name) for name in _TEXT_ANNOTATIONS]
     return any(value is not None for value in named) or any(texts) or bool(instruction.control_predecessors)
 
 
-def _strip(module: Module, numbers: Sequence[int]) -> None:
+def _remove_annotations(module: Module, numbers: Sequence[int]) -> None:
     annotated = _annotated(module)
     for number in numbers:
         instruction = annotated[number]
         instruction.metadata = instruction.sharding = instruction.frontend_attributes = None
-        for name in _TEXTS:
+        for name in _TEXT_ANNOTATIONS:
             setattr(instruction, name, "")
         edit.remove_control_edges(instruction)
 
@@ -64,8 +65,8 @@ def _strip(module: Module, numbers: Sequence[int]) -> None:
 # -- attributes
 
 
-def _given(module: Module) -> list[tuple[Instruction, Field]]:
-    """Attributes that differ from their default."""
+def _non_default_attributes(module: Module) -> list[tuple[Instruction, Field]]:
+    """Returns the attributes that differ from their defaults."""
     return [
         (instruction, f)
         for instruction in module.instructions()
@@ -74,33 +75,33 @@ def _given(module: Module) -> list[tuple[Instruction, Field]]:
     ]
 
 
-def _reset(module: Module, numbers: Sequence[int]) -> None:
-    given = _given(module)
+def _reset_attributes(module: Module, numbers: Sequence[int]) -> None:
+    found = _non_default_attributes(module)
     for number in numbers:
-        instruction, f = given[number]
+        instruction, f = found[number]
         instruction.attributes = instruction.attributes.replace(**{f.name: f.default})
 
 
 # -- layouts
 
 
-def _laid_out(module: Module) -> list[Instruction]:
-    return [i for i in module.instructions() if i.shape != _plain(i.shape)]
+def _with_other_layout(module: Module) -> list[Instruction]:
+    return [i for i in module.instructions() if i.shape != _with_default_layout(i.shape)]
 
 
-def _plain(shape: Shape) -> Shape:
+def _with_default_layout(shape: Shape) -> Shape:
     return shape.with_default_layout()
 
 
-def _relayout(module: Module, numbers: Sequence[int]) -> None:
-    laid_out = _laid_out(module)
+def _reset_layouts(module: Module, numbers: Sequence[int]) -> None:
+    instructions = _with_other_layout(module)
     for number in numbers:
-        edit.set_shape(laid_out[number], _plain(laid_out[number].shape))
+        edit.set_shape(instructions[number], _with_default_layout(instructions[number].shape))
 
 
 PASSES = (
-    Proposals("header", lambda module: len(_settings(module)), _unset),
-    Proposals("annotations", lambda module: len(_annotated(module)), _strip),
-    Proposals("attributes", lambda module: len(_given(module)), _reset),
-    Proposals("layouts", lambda module: len(_laid_out(module)), _relayout),
+    ReductionPass("header", lambda module: len(_non_default_settings(module)), _reset_settings),
+    ReductionPass("annotations", lambda module: len(_annotated(module)), _remove_annotations),
+    ReductionPass("attributes", lambda module: len(_non_default_attributes(module)), _reset_attributes),
+    ReductionPass("layouts", lambda module: len(_with_other_layout(module)), _reset_layouts),
 )

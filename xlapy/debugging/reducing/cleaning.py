@@ -1,7 +1,7 @@
-"""What a change leaves unused goes with it.
+"""Removes instructions and computations that a change has left unused.
 
-Owns: cleaning a module after a change. What was unused before stays: it may be what is
-interesting, and a pass of its own asks. Must not know: what was changed.
+Keeps what was unused before the change, because it may be what makes the module interesting; the pass `UNUSED` tries to
+remove it. Does not depend on the change.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from xlapy.debugging.reducing.proposals import Proposals
+from xlapy.debugging.reducing.reduction_pass import ReductionPass
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
@@ -22,7 +22,7 @@ Unused = list[Computation | Instruction]
 
 
 def unused(module: Module) -> Unused:
-    """Computations that nobody calls, values that nobody uses, and parameters of the entry among them."""
+    """Returns the computations without a caller and the values without a user, including parameters of the entry."""
     found: Unused = [c for c in module.computations if not c.callers and not c.is_entry]
     for computation in module.computations:
         dead = [i for i in computation if not i.has_users and not i.is_root]
@@ -31,7 +31,7 @@ def unused(module: Module) -> Unused:
 
 
 def unused_names(module: Module) -> set[str]:
-    """Their names, without the numbers that make copies' names unique."""
+    """Returns the names of the unused items, without the numeric suffixes that keep the names of copies unique."""
     return {_bare(item.name) for item in unused(module)}
 
 
@@ -40,7 +40,7 @@ def _bare(name: str) -> str:
 
 
 def clean(module: Module, spared: Collection[str] = ()) -> None:
-    """Removes what is unused, until nothing is but what has one of the spared names of `unused_names`."""
+    """Removes all unused items, repeatedly, except those whose names are in `spared` (from `unused_names`)."""
     while waste := [item for item in unused(module) if _bare(item.name) not in spared]:
         for item in waste:
             _remove(item)
@@ -68,4 +68,4 @@ def _remove_numbered(module: Module, numbers: Sequence[int]) -> None:
         _remove(everything[number])
 
 
-UNUSED = Proposals("unused", lambda module: len(unused(module)), _remove_numbered)
+UNUSED = ReductionPass("unused", lambda module: len(unused(module)), _remove_numbered)

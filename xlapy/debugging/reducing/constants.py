@@ -1,6 +1,6 @@
-"""Passes that make constants plain: zeros, ones, one number everywhere, whole numbers.
+"""Reduction passes that simplify constants: zeros, ones, splats, integers.
 
-Owns: the numbers in literals. Must not know: who uses them.
+Responsible for the numbers in literals. Does not depend on their users.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.literal import Literal
-from xlapy.debugging.reducing.proposals import Proposals
+from xlapy.debugging.reducing.reduction_pass import ReductionPass
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.sources import CONSTANT, ConstantAttributes
@@ -24,13 +24,13 @@ def _constants(module: Module) -> list[Instruction]:
 
 
 def _elements(module: Module) -> list[tuple[Instruction, int]]:
-    """Elements that are neither 0 nor 1."""
+    """Returns the elements that are neither 0 nor 1."""
     found: list[tuple[Instruction, int]] = []
     for instruction in _constants(module):
         flat = np.asarray(instruction.literal.array).reshape(-1)
         zero, one = np.zeros((), flat.dtype), np.ones((), flat.dtype)
         plain = (flat == zero) | (flat == one)
-        found += [(instruction, int(place)) for place in np.flatnonzero(~plain)]
+        found += [(instruction, int(index)) for index in np.flatnonzero(~plain)]
     return found
 
 
@@ -39,18 +39,18 @@ def _set(instruction: Instruction, array: Array) -> None:
     instruction.attributes = ConstantAttributes.make(literal=literal)
 
 
-def _fill_elements(number: int) -> Callable[[Module, Sequence[int]], None]:
+def _set_elements(number: int) -> Callable[[Module, Sequence[int]], None]:
     def apply(module: Module, numbers: Sequence[int]) -> None:
         elements = _elements(module)
-        for instruction, place in [elements[i] for i in numbers]:
+        for instruction, index in [elements[i] for i in numbers]:
             array = np.array(instruction.literal.array)
-            array.reshape(-1)[place] = number
+            array.reshape(-1)[index] = number
             _set(instruction, array)
 
     return apply
 
 
-def _changed(change: Callable[[Array], Array]) -> Callable[[Module, Sequence[int]], None]:
+def _transform_constants(change: Callable[[Array], Array]) -> Callable[[Module, Sequence[int]], None]:
     def apply(module: Module, numbers: Sequence[int]) -> None:
         constants = _constants(module)
         for instruction in [constants[i] for i in numbers]:
@@ -61,11 +61,11 @@ def _changed(change: Callable[[Array], Array]) -> Callable[[Module, Sequence[int
     return apply
 
 
-def _first_everywhere(array: Array) -> Array:
+def _splat_first_element(array: Array) -> Array:
     return np.full(array.shape, array.reshape(-1)[0])
 
 
-def _whole(array: Array) -> Array:
+def _round_elements(array: Array) -> Array:
     if array.dtype.kind == "c":
         return np.round(array)
     return np.round(array.astype(np.float64)) if array.dtype.kind not in "biu" else array
@@ -76,8 +76,8 @@ def _count(module: Module) -> int:
 
 
 PASSES = (
-    Proposals("equal elements", _count, _changed(_first_everywhere)),
-    Proposals("zero elements", lambda module: len(_elements(module)), _fill_elements(0)),
-    Proposals("one elements", lambda module: len(_elements(module)), _fill_elements(1)),
-    Proposals("whole numbers", _count, _changed(_whole)),
+    ReductionPass("equal elements", _count, _transform_constants(_splat_first_element)),
+    ReductionPass("zero elements", lambda module: len(_elements(module)), _set_elements(0)),
+    ReductionPass("one elements", lambda module: len(_elements(module)), _set_elements(1)),
+    ReductionPass("whole numbers", _count, _transform_constants(_round_elements)),
 )

@@ -1,6 +1,6 @@
-"""Passes that make instructions unnecessary: another root, or something simpler in their place.
+"""Reduction passes that choose another root, or replace instructions by operands, parameters, zeros or ones.
 
-Owns: what may stand for an instruction: an operand, a parameter, zeros, ones. Must not know: attributes.
+Responsible for the values that can replace an instruction. Does not depend on attributes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
-from xlapy.debugging.reducing.proposals import Proposals
+from xlapy.debugging.reducing.reduction_pass import ReductionPass
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
@@ -22,8 +22,8 @@ from xlapy.opcodes.movement import BROADCAST, BroadcastAttributes
 from xlapy.opcodes.sources import CONSTANT, PARAMETER, ConstantAttributes, ParameterAttributes
 from xlapy.opcodes.tuples import TUPLE
 
-_MOST_WRITTEN = 64
-"""Larger constants are one element, broadcast."""
+_MAX_LITERAL_ELEMENTS = 64
+"""Constants with more elements than this are created as the broadcast of a scalar."""
 
 
 # -- roots
@@ -40,33 +40,35 @@ def _drop_root_elements(module: Module, numbers: Sequence[int]) -> None:
     edit.set_root(entry, edit.create(entry, TUPLE, kept))
 
 
-def _take_as_root(module: Module, numbers: Sequence[int]) -> None:
-    """The last of the instructions asked for: what only those behind it need goes."""
+def _set_root(module: Module, numbers: Sequence[int]) -> None:
+    """Makes the last of the selected instructions the root. Instructions that only later ones use become unused."""
     entry = module.entry_computation
     edit.set_root(entry, entry.instructions[numbers[-1]])
 
 
 ROOTS = (
-    Proposals("results", _root_elements, _drop_root_elements),
-    Proposals("root", lambda module: len(module.entry_computation), _take_as_root),
+    ReductionPass("results", _root_elements, _drop_root_elements),
+    ReductionPass("root", lambda module: len(module.entry_computation), _set_root),
 )
 
 
 # -- replacements
 
 
-def _made(module: Module) -> list[Instruction]:
-    """The instructions that are no constants, last ones first: with them goes most."""
+def _non_constants(module: Module) -> list[Instruction]:
+    """Returns the instructions that are not constants, last ones first: removing the last ones makes most others
+    unused.
+    """
     return [i for c in reversed(module.computations) for i in reversed(c.instructions) if i.op is not CONSTANT]
 
 
-def filled(computation: Computation, shape: Shape, number: int) -> Instruction:
-    """A value of a shape that is the number everywhere; a token is one of nothing."""
+def create_splat(computation: Computation, shape: Shape, number: int) -> Instruction:
+    """Creates a value of a shape with all elements equal to `number`; a token becomes an after-all without operands."""
     if shape.is_tuple:
-        return edit.create(computation, TUPLE, [filled(computation, part, number) for part in shape.tuple_shapes])
+        return edit.create(computation, TUPLE, [create_splat(computation, part, number) for part in shape.tuple_shapes])
     if shape.is_token:
         return edit.create(computation, AFTER_ALL, ())
-    if shape.size <= _MOST_WRITTEN:
+    if shape.size <= _MAX_LITERAL_ELEMENTS:
         return _constant(computation, np.full(shape.dimensions, number), shape)
     scalar = _constant(computation, np.full((), number), Shape.scalar(shape.element_type))
     return edit.create(computation, BROADCAST, (scalar,), BroadcastAttributes.make(dimensions=()), shape=shape)
@@ -77,38 +79,39 @@ def _constant(computation: Computation, array: np.ndarray[Any, Any], shape: Shap
     return edit.create(computation, CONSTANT, (), ConstantAttributes.make(literal=literal), shape=shape)
 
 
-def _fill(number: int) -> Callable[[Module, Sequence[int]], None]:
+def _replace_by_splat(number: int) -> Callable[[Module, Sequence[int]], None]:
     def apply(module: Module, numbers: Sequence[int]) -> None:
-        made = _made(module)
+        instructions = _non_constants(module)
         for i in numbers:
-            computation = made[i].parent
+            computation = instructions[i].parent
             if computation is not None:
-                edit.replace_uses(made[i], filled(computation, made[i].shape, number))
+                edit.replace_uses(instructions[i], create_splat(computation, instructions[i].shape, number))
 
     return apply
 
 
 def _operand_pairs(module: Module) -> list[tuple[Instruction, Instruction]]:
-    """Instructions with an operand that has their shape."""
-    return [(i, o) for i in _made(module) for o in dict.fromkeys(i.operands) if o.shape.compatible(i.shape)]
+    """Returns each instruction with each of its operands that has the same shape."""
+    return [(i, o) for i in _non_constants(module) for o in dict.fromkeys(i.operands) if o.shape.compatible(i.shape)]
 
 
-def _take_operands(module: Module, numbers: Sequence[int]) -> None:
+def _replace_by_operand(module: Module, numbers: Sequence[int]) -> None:
     for instruction, operand in [_operand_pairs(module)[number] for number in numbers]:
         edit.replace_uses(instruction, operand)
 
 
-def _replaceable(module: Module) -> list[Instruction]:
-    """Instructions of the entry whose value may come from outside; tuples and tokens may not."""
+def _replaceable_by_parameter(module: Module) -> list[Instruction]:
+    """Returns the instructions of the entry that a parameter can replace: all arrays except parameters and
+    constants."""
     entry = module.entry_computation
     return [
         i for i in reversed(entry.instructions) if i.shape.is_array and not is_parameter(i) and i.op is not CONSTANT
     ]
 
 
-def _take_parameters(module: Module, numbers: Sequence[int]) -> None:
+def _replace_by_parameter(module: Module, numbers: Sequence[int]) -> None:
     entry = module.entry_computation
-    instructions = _replaceable(module)
+    instructions = _replaceable_by_parameter(module)
     for instruction in [instructions[number] for number in numbers]:
         attributes = ParameterAttributes.make(number=len(entry.parameters))
         parameter = edit.create(entry, PARAMETER, (), attributes, shape=instruction.shape, name=instruction.name)
@@ -116,8 +119,8 @@ def _take_parameters(module: Module, numbers: Sequence[int]) -> None:
 
 
 PASSES = (
-    Proposals("zeros", lambda module: len(_made(module)), _fill(0)),
-    Proposals("operands", lambda module: len(_operand_pairs(module)), _take_operands),
-    Proposals("parameters", lambda module: len(_replaceable(module)), _take_parameters),
-    Proposals("ones", lambda module: len(_made(module)), _fill(1)),
+    ReductionPass("zeros", lambda module: len(_non_constants(module)), _replace_by_splat(0)),
+    ReductionPass("operands", lambda module: len(_operand_pairs(module)), _replace_by_operand),
+    ReductionPass("parameters", lambda module: len(_replaceable_by_parameter(module)), _replace_by_parameter),
+    ReductionPass("ones", lambda module: len(_non_constants(module)), _replace_by_splat(1)),
 )

@@ -1,6 +1,7 @@
-"""Passes that make arrays smaller: a size is replaced wherever values of it flow, and what follows is inferred again.
+"""Reduction passes that make arrays, windows and paddings smaller.
 
-Owns: sizes in shapes and attributes, and the shapes that ops infer from them. Must not know: what an op computes.
+A size is replaced in all instructions that share it, and the shapes of the other instructions are inferred again.
+Responsible for sizes in shapes and attributes. Does not depend on what an op computes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
-from xlapy.debugging.reducing.proposals import Proposals
+from xlapy.debugging.reducing.reduction_pass import ReductionPass
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
@@ -34,8 +35,10 @@ def _sizes(shape: Shape) -> set[int]:
     return {size for _, leaf in shape.leaves() if leaf.is_array for size in leaf.dimensions}
 
 
-def _neighbours(instruction: Instruction) -> list[Instruction]:
-    """Instructions that share a size with one: operands and users, and what stands for them in computations."""
+def _possible_sharers(instruction: Instruction) -> list[Instruction]:
+    """Returns the instructions that may share a size with an instruction: operands, users, and parameters and roots of
+    callees.
+    """
     found = [*instruction.operands, *instruction.users]
     for called in instruction.computations:
         found += [*called.parameters, called.root_instruction]
@@ -45,38 +48,38 @@ def _neighbours(instruction: Instruction) -> list[Instruction]:
     return found
 
 
-def _flow(start: Instruction, size: int) -> list[Instruction]:
-    """The instructions that a size flows through, from one that has it."""
+def _instructions_sharing_size(start: Instruction, size: int) -> list[Instruction]:
+    """Returns the instructions connected to `start` through instructions that have the size."""
     found = {start: None}
     waiting = [start]
     while waiting:
-        for other in _neighbours(waiting.pop()):
+        for other in _possible_sharers(waiting.pop()):
             if other not in found and size in _sizes(other.shape):
                 found[other] = None
                 waiting.append(other)
     return list(found)
 
 
-def _smaller(module: Module) -> list[tuple[list[Instruction], int, int]]:
-    """Every flow of a size with a smaller size to try: 1 first, then half, then one less."""
-    proposals: list[tuple[list[Instruction], int, int]] = []
+def _smaller_sizes(module: Module) -> list[tuple[list[Instruction], int, int]]:
+    """Returns each connected set of instructions with a size and a smaller size to try: 1, half, and one less."""
+    changes: list[tuple[list[Instruction], int, int]] = []
     done: set[tuple[Instruction, int]] = set()
     for instruction in module.instructions():
         for size in sorted(_sizes(instruction.shape), reverse=True):
             if size < 2 or (instruction, size) in done:
                 continue
-            flow = _flow(instruction, size)
-            done |= {(member, size) for member in flow}
-            proposals += [(flow, size, new) for new in dict.fromkeys((1, size // 2, size - 1)) if new < size]
-    return proposals
+            sharers = _instructions_sharing_size(instruction, size)
+            done |= {(member, size) for member in sharers}
+            changes += [(sharers, size, new) for new in dict.fromkeys((1, size // 2, size - 1)) if new < size]
+    return changes
 
 
 def _shrink(module: Module, numbers: Sequence[int]) -> None:
-    proposals = _smaller(module)
-    for flow, old, new in [proposals[number] for number in numbers]:
-        for instruction in flow:
+    changes = _smaller_sizes(module)
+    for sharers, old, new in [changes[number] for number in numbers]:
+        for instruction in sharers:
             _resize(instruction, old, new)
-    infer_again(module)
+    infer_shapes_again(module)
 
 
 def _resize(instruction: Instruction, old: int, new: int) -> None:
@@ -124,27 +127,29 @@ def _resized_attributes(instruction: Instruction, old: int, new: int) -> Attribu
 # -- windows and paddings
 
 
-_Part = WindowDimension | PaddingDimension
+_Dimension = WindowDimension | PaddingDimension
 
 
-def _parts(module: Module) -> list[tuple[Instruction, str, int, str]]:
-    """Numbers of windows and paddings that differ from their default: instruction, attribute, dimension, field."""
+def _non_default_fields(module: Module) -> list[tuple[Instruction, str, int, str]]:
+    """Returns the fields of windows and paddings that differ from their default: instruction, attribute, dimension,
+    field.
+    """
     found: list[tuple[Instruction, str, int, str]] = []
     for instruction in module.instructions():
-        for name, kind, plain in _FORMS:
+        for name, kind, defaults in _DEFAULTS_BY_ATTRIBUTE:
             value = getattr(instruction.attributes, name, None)
             if isinstance(value, kind):
-                dimensions: Sequence[_Part] = value.dimensions
+                dimensions: Sequence[_Dimension] = value.dimensions
                 found += [
-                    (instruction, name, number, key)
+                    (instruction, name, number, field)
                     for number, dimension in enumerate(dimensions)
-                    for key, default in plain.items()
-                    if getattr(dimension, key) != default
+                    for field, default in defaults.items()
+                    if getattr(dimension, field) != default
                 ]
     return found
 
 
-_FORMS: tuple[tuple[str, type[Window] | type[PaddingConfig], dict[str, int]], ...] = (
+_DEFAULTS_BY_ATTRIBUTE: tuple[tuple[str, type[Window] | type[PaddingConfig], dict[str, int]], ...] = (
     (
         "window",
         Window,
@@ -160,45 +165,45 @@ _FORMS: tuple[tuple[str, type[Window] | type[PaddingConfig], dict[str, int]], ..
     ),
     ("padding", PaddingConfig, {"low": 0, "high": 0, "interior": 0}),
 )
-_PLAIN = {name: plain for name, _, plain in _FORMS}
+_DEFAULTS = {name: defaults for name, _, defaults in _DEFAULTS_BY_ATTRIBUTE}
 
 
-def _simplify_parts(module: Module, numbers: Sequence[int]) -> None:
-    parts = _parts(module)
-    for instruction, name, number, key in [parts[i] for i in numbers]:
+def _reset_fields(module: Module, numbers: Sequence[int]) -> None:
+    fields = _non_default_fields(module)
+    for instruction, name, number, field in [fields[i] for i in numbers]:
         value = getattr(instruction.attributes, name)
         dimensions = list(value.dimensions)
-        plain = type(getattr(dimensions[number], key))(_PLAIN[name][key])
-        dimensions[number] = replace(dimensions[number], **{key: plain})
+        default = type(getattr(dimensions[number], field))(_DEFAULTS[name][field])
+        dimensions[number] = replace(dimensions[number], **{field: default})
         instruction.attributes = instruction.attributes.replace(**{name: type(value)(tuple(dimensions))})
-    infer_again(module)
+    infer_shapes_again(module)
 
 
 # -- inference
 
 
-def infer_again(module: Module) -> None:
-    """Gives every instruction whose op infers its shape that shape, and parameters of called computations theirs."""
-    _infer(module.entry_computation)
+def infer_shapes_again(module: Module) -> None:
+    """Infers the shapes of all instructions again, and of the parameters of called computations."""
+    _infer_shapes(module.entry_computation)
 
 
-def _infer(computation: Computation) -> None:
+def _infer_shapes(computation: Computation) -> None:
     for instruction in post_order(computation):
-        for called, shapes in _passed(instruction):
+        for called, shapes in _callee_operand_shapes(instruction):
             for parameter, shape in zip(called.parameters, shapes, strict=False):
                 edit.set_shape(parameter, shape)
         for called in instruction.computations:
-            _infer(called)
+            _infer_shapes(called)
         if instruction.op.infer is None or is_parameter(instruction):
             continue
         programs = [called.program_shape for called in instruction.computations]
         shape = instruction.op.result_shape(instruction.operand_shapes, instruction.attributes, programs)
-        if not shape.compatible(instruction.shape) and _same_kind(shape, instruction.shape):
+        if not shape.compatible(instruction.shape) and _can_replace_declared(shape, instruction.shape):
             edit.set_shape(instruction, shape)
 
 
-def _passed(instruction: Instruction) -> list[tuple[Computation, Sequence[Shape]]]:
-    """Called computations with the shapes of what is passed to them whole."""
+def _callee_operand_shapes(instruction: Instruction) -> list[tuple[Computation, Sequence[Shape]]]:
+    """Returns the called computations with the shapes of the operands that they receive unchanged."""
     shapes, called = instruction.operand_shapes, instruction.computations
     if instruction.op in (CALL, FUSION, ASYNC_START):
         return [(called[0], shapes)]
@@ -209,12 +214,14 @@ def _passed(instruction: Instruction) -> list[tuple[Computation, Sequence[Shape]
     return []
 
 
-def _same_kind(inferred: Shape, declared: Shape) -> bool:
-    """Where an op's element type may be declared (a dot), the declared one stays: the verifier compares the rest."""
+def _can_replace_declared(inferred: Shape, declared: Shape) -> bool:
+    """Whether the inferred shape can replace the declared one. If their element types differ, as they may for a dot,
+    the declared shape stays.
+    """
     return inferred.is_tuple or inferred.element_type is declared.element_type
 
 
 PASSES = (
-    Proposals("windows", lambda module: len(_parts(module)), _simplify_parts),
-    Proposals("sizes", lambda module: len(_smaller(module)), _shrink),
+    ReductionPass("windows", lambda module: len(_non_default_fields(module)), _reset_fields),
+    ReductionPass("sizes", lambda module: len(_smaller_sizes(module)), _shrink),
 )

@@ -1,21 +1,21 @@
-"""A pass that takes elements of tuples where the tuples are made.
+"""A reduction pass that replaces elements of tuples by the operands of the tuples.
 
-Owns: `forward_elements`, which other passes need too. Must not know: what elements hold.
+Responsible for `forward_elements`, which other passes use too. Does not depend on the elements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.debugging.reducing.proposals import Proposals
+from xlapy.debugging.reducing.reduction_pass import ReductionPass
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE
 
 
-def _taken(module: Module) -> list[Instruction]:
-    """Elements of tuples that are made in the same computation."""
+def _elements_of_tuples(module: Module) -> list[Instruction]:
+    """Returns the elements that are elements of tuples in the same computation."""
     return [i for i in module.instructions() if i.op is GET_TUPLE_ELEMENT and i.operands[0].op is TUPLE]
 
 
@@ -25,8 +25,8 @@ def forward_elements(elements: Sequence[Instruction]) -> None:
 
 
 def _forward(module: Module, numbers: Sequence[int]) -> None:
-    taken = _taken(module)
-    forward_elements([taken[number] for number in numbers])
+    elements = _elements_of_tuples(module)
+    forward_elements([elements[number] for number in numbers])
 
 
-PASSES = (Proposals("tuple elements", lambda module: len(_taken(module)), _forward),)
+PASSES = (ReductionPass("tuple elements", lambda module: len(_elements_of_tuples(module)), _forward),)
