@@ -25,7 +25,7 @@ PASS = ResolveDynamicDimensions()
 
 
 def packed(value: Any, shape: Shape) -> Any:
-    """Arguments as the resolved module takes them, with sevens behind what is there."""
+    """Returns arguments as the resolved module takes them: padded arrays, with sevens as padding, and sizes."""
     if shape.is_static:
         return value
     if shape.is_tuple:
@@ -38,7 +38,7 @@ def packed(value: Any, shape: Shape) -> Any:
 
 
 def unpacked(value: Any, shape: Shape) -> Any:
-    """What is there of a result of the resolved module."""
+    """Returns the elements within the actual sizes of a result of the resolved module."""
     if shape.is_static:
         return value
     if shape.is_tuple:
@@ -217,7 +217,7 @@ def test_sort_with_another_operand(size: int):
 
 
 @pytest.mark.parametrize("sizes", [(0, 3), (2, 3), (4, 0), (4, 5)])
-def test_a_reducer_without_neutral_element_sees_only_what_is_there(sizes: tuple[int, int]):
+def test_a_reducer_without_identity_gets_no_padding(sizes: tuple[int, int]):
     """a - 2b depends on the order and on every value: the padding of sevens must not enter."""
     check_text(
         """HloModule m
@@ -234,7 +234,7 @@ ENTRY main {
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 5])
-def test_select_and_scatter_chooses_among_what_is_there(size: int):
+def test_select_and_scatter_ignores_padding(size: int):
     check_text(
         """HloModule m
 ge { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=GE }
@@ -273,7 +273,7 @@ ENTRY main {
 
 
 @pytest.mark.parametrize("sizes", [(2, 3), (4, 3), (1, 1), (0, 2), (4, 0)])
-def test_reshape_gathers_what_is_there(sizes: tuple[int, int]):
+def test_reshape_gathers_elements_within_sizes(sizes: tuple[int, int]):
     check_text(
         """HloModule m
 ENTRY main {

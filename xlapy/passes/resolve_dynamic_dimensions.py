@@ -25,9 +25,9 @@ from xlapy.passes.expand.dynamic import (
     DynamicRule,
     SizeWriter,
     Value,
-    interpreted,
     packed_shape,
     unsupported,
+    write_interpreter_call,
 )
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.rewrite import remove_uncalled_computations
@@ -103,7 +103,7 @@ class _ResolvedComputation:
                 self.add(instruction)
         root = computation.root_instruction
         write = SizeWriter(root, self.copy)
-        edit.set_root(self.copy, write.packed(write.conformed(self.values[root], result), result))
+        edit.set_root(self.copy, write.pack(write.conform(self.values[root], result), result))
 
     def parameter(self, parameter: Instruction, shape: Shape) -> Value:
         write = SizeWriter(parameter, self.copy)
@@ -115,7 +115,7 @@ class _ResolvedComputation:
             name=parameter.name,
             metadata=parameter.metadata,
         )
-        return write.conformed(write.unpacked(made, shape), parameter.shape)
+        return write.conform(write.unpack(made, shape), parameter.shape)
 
     def add(self, instruction: Instruction) -> None:
         write = SizeWriter(instruction, self.copy)
@@ -145,8 +145,8 @@ class _ResolvedComputation:
             if not self.interpret:
                 raise
             write.discard()
-            value = interpreted(write, instruction, values)
-        return write.conformed(value, instruction.shape)
+            value = write_interpreter_call(write, instruction, values)
+        return write.conform(value, instruction.shape)
 
     def keep_order(self, instruction: Instruction, made: list[Instruction]) -> None:
         """Moves the control edges of an instruction to all instructions that replace it."""
@@ -160,7 +160,7 @@ class _ResolvedComputation:
         called = [self.replaced.get(computation, computation) for computation in instruction.computations]
         wanted = _operand_shapes(instruction)
         operands = [
-            write.packed(write.conformed(self.values[operand], shape), shape)
+            write.pack(write.conform(self.values[operand], shape), shape)
             for operand, shape in zip(instruction.operands, wanted, strict=True)
         ]
         made = edit.create(
@@ -175,7 +175,7 @@ class _ResolvedComputation:
         )
         edit.copy_annotations(instruction, made)
         write.created.append(made)
-        return write.unpacked(made, instruction.shape)
+        return write.unpack(made, instruction.shape)
 
 
 def _rule_of(instruction: Instruction) -> DynamicRule:

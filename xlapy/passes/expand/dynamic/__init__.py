@@ -25,7 +25,7 @@ from xlapy.passes.expand.dynamic.core import (
     packed_shape,
     unsupported,
 )
-from xlapy.passes.expand.dynamic.interpreted import interpreted
+from xlapy.passes.expand.dynamic.interpreted import write_interpreter_call
 
 __all__ = [
     "DYNAMIC_EXPANSIONS",
@@ -38,7 +38,7 @@ __all__ = [
     "custom",
     "elementwise",
     "indexing",
-    "interpreted",
+    "write_interpreter_call",
     "linalg",
     "movement",
     "packed_shape",

@@ -1,7 +1,7 @@
-"""Contractions and convolutions on dynamic dimensions: of the elements that are there.
+"""Contractions and convolutions on dynamic dimensions: they combine only the elements within the actual sizes.
 
-What is not there is replaced by zeros on both sides, where it would be summed. Sizes that are paired take the smaller.
-Does not depend on precision or accumulation.
+Elements beyond the actual size of a summed dimension are replaced by zeros on both sides. Of two paired dimensions, the
+smaller size counts. Does not depend on precision or accumulation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xlapy.passes.expand.dynamic.core import (
 )
 from xlapy.passes.expand.dynamic.reduction import window_positions
 
-DYNAMIC_EXPANSIONS.refuse("it is to be expanded first", opcodes.RAGGED_DOT, opcodes.SCALED_DOT)
+DYNAMIC_EXPANSIONS.refuse("it must be expanded first", opcodes.RAGGED_DOT, opcodes.SCALED_DOT)
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.DOT)
@@ -44,7 +44,7 @@ def dot(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) ->
 
 
 def _zeroed(write: SizeWriter, value: Value, sizes: Sequence[Size], dimensions: set[int]) -> Instruction:
-    """The array with zeros beyond the sizes of some dimensions."""
+    """Returns the array with zeros beyond the sizes of the given dimensions."""
     array = array_of(value)
     bounds = array.shape.dimensions
     return write.zeroed(array, [size if d in dimensions else bounds[d] for d, size in enumerate(sizes)])
@@ -52,7 +52,10 @@ def _zeroed(write: SizeWriter, value: Value, sizes: Sequence[Size], dimensions: 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.CONVOLUTION)
 def convolution(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Padding surrounds the elements that are there. Without groups of features the smaller number of them is taken."""
+    """The padding surrounds the elements within the actual sizes.
+
+    With one feature group, the smaller of the two feature sizes is summed over.
+    """
     attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     numbers, sizes = attrs.dim_labels, [list(sizes_of(value)) for value in values]
     _check_convolution(instruction)
@@ -77,7 +80,8 @@ def convolution(write: SizeWriter, instruction: Instruction, values: Sequence[Va
 
 
 def _check_convolution(instruction: Instruction) -> None:
-    """`UnsupportedError` where dimensions are dynamic that groups divide, or that the result's bounds follow from."""
+    """Raises `UnsupportedError` if a dynamic dimension is divided into groups or determines the bounds of the
+    result."""
     attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     numbers = attrs.dim_labels
     inputs, kernel = (shape.dynamic_dimensions for shape in instruction.operand_shapes)

@@ -1,6 +1,6 @@
-"""Ops that hand values on or order others: a value travels as its array and its sizes.
+"""Ops that return values unchanged or order them: a value is passed as its array and its sizes.
 
-Must not know: calls of computations, which are written anew as a whole (`resolve_dynamic_dimensions`).
+Does not depend on calls of computations; `resolve_dynamic_dimensions` rewrites whole computations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DYNAMIC_EXPANSIONS.refuse(
     ),
 )
 DYNAMIC_EXPANSIONS.refuse(
-    "what is transferred has the sizes of its bounds",
+    "transfers carry padded arrays without their sizes",
     *(op for op in REGISTRY.values() if op.family == "transfer" and op not in (opcodes.COPY_START, opcodes.COPY_DONE)),
 )
 
@@ -38,16 +38,16 @@ def get_tuple_element(write: SizeWriter, instruction: Instruction, values: Seque
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.OPT_BARRIER, opcodes.DOMAIN, opcodes.ADD_DEPENDENCY)
-def handed_on(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+def pass_through(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     shape = instruction.shape
-    given = [write.packed(v, s) for v, s in zip(values, instruction.operand_shapes, strict=True)]
-    made = write.add(instruction.op, *given, attributes=instruction.attributes, shape=packed_shape(shape))
-    return write.unpacked(made, shape)
+    packed = [write.pack(v, s) for v, s in zip(values, instruction.operand_shapes, strict=True)]
+    result = write.add(instruction.op, *packed, attributes=instruction.attributes, shape=packed_shape(shape))
+    return write.unpack(result, shape)
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.COPY_START)
 def copy_start(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Nothing is copied: the value is immutable."""
+    """Returns the operand: values are immutable, so that no copy is needed."""
     return values[0], values[0], write.scalar(0, U32)
 
 

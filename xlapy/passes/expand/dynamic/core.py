@@ -5,8 +5,8 @@ loop state or an element of a tuple it is packed into one value, the tuple (f32[
 of each dynamic dimension. The elements of a surrounding tuple keep their indices.
 
 A rule is `rule(write, instruction, values) -> value`, as in the interpreter: it gets the values of the operands and
-returns the value of the instruction, which is then conformed to the declared shape. It raises `UnsupportedError` for a
-form of the op that it cannot resolve.
+returns the value of the instruction, which `SizeWriter.conform` then adapts to the declared shape. It raises
+`UnsupportedError` for a form of the op that it cannot resolve.
 
 Responsible for `Sized`, the table of rules and packed values. Does not depend on what an op does to sizes (the module
 of its family) or on which computations are rewritten (`resolve_dynamic_dimensions.py`).
@@ -92,40 +92,40 @@ class SizeWriter(Writer):
 
     # -- values as a whole
 
-    def packed(self, value: Value, shape: Shape) -> Instruction:
+    def pack(self, value: Value, shape: Shape) -> Instruction:
         """Packs a value of a declared shape into one instruction of `packed_shape`."""
         if isinstance(value, tuple):
             elements = zip(value, shape.tuple_shapes, strict=True)
-            return self.add(opcodes.TUPLE, *[self.packed(each, part) for each, part in elements])
+            return self.add(opcodes.TUPLE, *[self.pack(each, part) for each, part in elements])
         if not isinstance(value, Sized):
             return value
         rows = zip(value.sizes, shape.dynamic_dimensions, strict=True)
         return self.add(opcodes.TUPLE, value.array, *[self.size(size) for size, dynamic in rows if dynamic])
 
-    def unpacked(self, value: Instruction, shape: Shape) -> Value:
+    def unpack(self, value: Instruction, shape: Shape) -> Value:
         """Unpacks the value of a declared shape from an instruction of `packed_shape`."""
         if shape.is_static:
             return value
         if shape.is_tuple:
             elements = enumerate(shape.tuple_shapes)
-            return tuple(self.unpacked(self.get_tuple_element(value, number), part) for number, part in elements)
+            return tuple(self.unpack(self.get_tuple_element(value, number), part) for number, part in elements)
         numbers = iter(range(1, shape.rank + 1))
         rows = zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
         sizes = [self.get_tuple_element(value, next(numbers)) if dynamic else bound for bound, dynamic in rows]
         return Sized(self.get_tuple_element(value, 0), tuple(sizes))
 
-    def conformed(self, value: Value, shape: Shape) -> Value:
+    def conform(self, value: Value, shape: Shape) -> Value:
         """Adapts a value to the dynamic dimensions of a declared shape.
 
-        A dimension declared static has its bound as size, padding included; a static value gets its bound as the size
-        of a dimension declared dynamic.
+        A dimension that is declared static gets its bound as size, so that the padding becomes part of the value. A
+        static value of a dimension that is declared dynamic has its bound as size.
         """
         if shape.is_tuple:
             if isinstance(value, Instruction):
                 if shape.is_static:
                     return value
                 value = [self.get_tuple_element(value, number) for number in range(len(shape.tuple_shapes))]
-            elements = tuple(map(self.conformed, value, shape.tuple_shapes))
+            elements = tuple(map(self.conform, value, shape.tuple_shapes))
             return self.add(opcodes.TUPLE, *elements) if shape.is_static else elements
         if shape.is_static:
             return array_of(value)
@@ -170,7 +170,7 @@ class SizeWriter(Writer):
         if isinstance(right, int):
             return self._binary(opcodes.DIVIDE, left, right) if right else 0
         rounded = self._binary(opcodes.DIVIDE, left, self.larger(right, 1))
-        return self.chosen(self.compared(right, ComparisonDirection.GT, 0), rounded, 0)
+        return self.select_size(self.compare_sizes(right, ComparisonDirection.GT, 0), rounded, 0)
 
     def smaller(self, left: Size, right: Size) -> Size:
         if isinstance(left, int) and isinstance(right, int):
@@ -188,22 +188,22 @@ class SizeWriter(Writer):
             total = self.times(total, size)
         return total
 
-    def compared(self, left: Size, direction: ComparisonDirection, right: Size) -> Instruction:
+    def compare_sizes(self, left: Size, direction: ComparisonDirection, right: Size) -> Instruction:
         """Returns the comparison as a pred[]."""
         return compare(self, self.size(left), self.size(right), direction)
 
-    def chosen(self, condition: Instruction, on_true: Size, on_false: Size) -> Size:
+    def select_size(self, condition: Instruction, on_true: Size, on_false: Size) -> Size:
         return self.add(opcodes.SELECT, condition, self.size(on_true), self.size(on_false))
 
-    def strided(self, extent: Size, window: int, stride: int) -> Size:
-        """Returns how many windows fit into an extent at a stride; 0 if the extent is smaller than the window."""
-        places = self.larger(self.plus(extent, stride - window), 0)
-        counted = self.quotient(places, stride)
+    def window_count(self, extent: Size, window: int, stride: int) -> Size:
+        """Returns the number of windows that fit into an extent at a stride; 0 if it is smaller than the window."""
+        shifted = self.larger(self.plus(extent, stride - window), 0)
+        counted = self.quotient(shifted, stride)
         if window or isinstance(extent, int):
             return counted if extent != 0 else 0
-        return self.chosen(self.compared(extent, ComparisonDirection.GT, 0), counted, 0)
+        return self.select_size(self.compare_sizes(extent, ComparisonDirection.GT, 0), counted, 0)
 
-    def smallest(self, values: Iterable[Value]) -> tuple[Size, ...]:
+    def smallest_sizes(self, values: Iterable[Value]) -> tuple[Size, ...]:
         """Returns the smallest size in each dimension of arrays of equal rank."""
         first, *rest = map(sizes_of, values)
         for sizes in rest:
@@ -216,31 +216,34 @@ class SizeWriter(Writer):
     # -- arrays
 
     def positions(self, dimensions: Sequence[int], dimension: int) -> Instruction:
-        """Returns the s32 index of each element in a dimension."""
+        """Returns an s32 array with the index of each element along a dimension."""
         return iota(self, Shape.array(S32, dimensions), dimension)
 
-    def spread(self, scalar: Size, dimensions: Sequence[int]) -> Instruction:
+    def broadcast_size(self, scalar: Size, dimensions: Sequence[int]) -> Instruction:
         """Broadcasts a size to s32 of the given dimensions."""
         return self.broadcast(self.size(scalar), Shape.array(S32, dimensions))
 
-    def inside(self, dimensions: Sequence[int], sizes: Sequence[Size]) -> Instruction | None:
-        """Returns a PRED array, true for elements within the sizes; None if all are."""
+    def mask_within(self, dimensions: Sequence[int], sizes: Sequence[Size]) -> Instruction | None:
+        """Returns a PRED array, true for elements within the sizes; None if that is true for all elements."""
         mask: Instruction | None = None
-        for dimension, part in self._limits(dimensions, sizes):
+        for dimension, size in self._sizes_below_bounds(dimensions, sizes):
             within = compare(
-                self, self.positions(dimensions, dimension), self.spread(part, dimensions), ComparisonDirection.LT
+                self,
+                self.positions(dimensions, dimension),
+                self.broadcast_size(size, dimensions),
+                ComparisonDirection.LT,
             )
             mask = within if mask is None else self.add(opcodes.AND, mask, within)
         return mask
 
-    def _limits(self, dimensions: Sequence[int], sizes: Sequence[Size]) -> Iterator[tuple[int, Size]]:
+    def _sizes_below_bounds(self, dimensions: Sequence[int], sizes: Sequence[Size]) -> Iterator[tuple[int, Size]]:
         for dimension, (bound, size) in enumerate(zip(dimensions, sizes, strict=True)):
             if not isinstance(size, int) or size < bound:
                 yield dimension, size
 
     def masked(self, array: Instruction, sizes: Sequence[Size], fill: Instruction) -> Instruction:
         """Replaces the elements beyond the sizes by a scalar."""
-        mask = self.inside(array.shape.dimensions, sizes)
+        mask = self.mask_within(array.shape.dimensions, sizes)
         return array if mask is None else self.where(mask, array, self.broadcast(fill, array.shape))
 
     def zeroed(self, array: Instruction, sizes: Sequence[Size]) -> Instruction:

@@ -1,4 +1,4 @@
-"""Elementwise ops on dynamic dimensions: padding meets padding, so they run on the arrays of the bounds.
+"""Elementwise ops on dynamic dimensions: they run on the padded arrays, since padding is combined only with padding.
 
 Does not depend on what the operations compute.
 """
@@ -19,8 +19,8 @@ from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, Si
 
 
 def elementwise(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A dynamic dimension of size 1 is repeated to the size of another operand's."""
-    arrays, sizes = _met(write, instruction, values)
+    """A dynamic dimension of size 1 is repeated to the size of the other operand."""
+    arrays, sizes = _matched_operands(write, instruction, values)
     return Sized(write.like(instruction, arrays), sizes)
 
 
@@ -29,22 +29,25 @@ DYNAMIC_EXPANSIONS.rule(*(op for op in REGISTRY.values() if op.elementwise))(ele
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.COPY)
 def copy(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A copy of a tuple is made of what the tuple is."""
+    """A tuple is returned unchanged, because its values are immutable."""
     return values[0] if instruction.shape.is_tuple else elementwise(write, instruction, values)
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.MAP)
 def map_(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Elements beyond the sizes are those of the first place where the computation might not end on others."""
-    arrays, sizes = _met(write, instruction, values)
+    """If the computation has a loop, elements beyond the sizes are replaced by the first element.
+
+    The loop might not end on the values in the padding.
+    """
+    arrays, sizes = _matched_operands(write, instruction, values)
     if any(
         i.op is opcodes.WHILE for c in (instruction.to_apply, *called_computations(instruction.to_apply)) for i in c
     ):
-        arrays = [_first_beyond(write, array, sizes) if array.shape.rank else array for array in arrays]
+        arrays = [_fill_with_first(write, array, sizes) if array.shape.rank else array for array in arrays]
     return Sized(write.like(instruction, arrays), sizes)
 
 
-def _first_beyond(write: SizeWriter, array: Instruction, sizes: Sequence[Size]) -> Instruction:
+def _fill_with_first(write: SizeWriter, array: Instruction, sizes: Sequence[Size]) -> Instruction:
     dimensions = array.shape.dimensions
     if 0 in dimensions:
         return array
@@ -52,13 +55,13 @@ def _first_beyond(write: SizeWriter, array: Instruction, sizes: Sequence[Size]) 
     return write.masked(array, sizes, write.reshape(first, Shape.scalar(array.shape.element_type)))
 
 
-def _met(
+def _matched_operands(
     write: SizeWriter, instruction: Instruction, values: Sequence[Value]
 ) -> tuple[list[Instruction], tuple[Size, ...]]:
-    """The operands, repeated where they must be, and the sizes of the result.
+    """Returns the operands, repeated in dimensions of size 1 where necessary, and the sizes of the result.
 
-    Of two dynamic sizes the smaller counts, or, where that is a 1, the larger. A static dimension beside a dynamic one
-    has no say. Scalars beside arrays fit any size.
+    Of two dynamic sizes the smaller counts; if it is 1, the larger counts. If only some operands are dynamic in a
+    dimension, only their sizes count. A scalar operand fits any size.
     """
     rank = instruction.shape.rank
     arrays = [array_of(value) for value in values]
@@ -71,39 +74,39 @@ def _met(
         if dynamic:
             sizes[dimension] = dynamic[0][1]
         for _, size in dynamic[1:]:
-            sizes[dimension] = _larger_beside_one(write, sizes[dimension], size)
+            sizes[dimension] = _broadcast_size(write, sizes[dimension], size)
         for number, size in dynamic if len(dynamic) > 1 else []:
             arrays[number] = _repeated(write, arrays[number], dimension, size, sizes[dimension])
     return arrays, tuple(sizes)
 
 
-def _larger_beside_one(write: SizeWriter, left: Size, right: Size) -> Size:
+def _broadcast_size(write: SizeWriter, left: Size, right: Size) -> Size:
     if left is right:
         return left
     low, high = write.smaller(left, right), write.larger(left, right)
-    return write.chosen(write.compared(low, ComparisonDirection.EQ, 1), high, low)
+    return write.select_size(write.compare_sizes(low, ComparisonDirection.EQ, 1), high, low)
 
 
 def _repeated(write: SizeWriter, array: Instruction, dimension: int, size: Size, wanted: Size) -> Instruction:
-    """The array with its first slice everywhere in a dimension, where its size is 1 and another one is wanted."""
+    """Repeats the first slice along a dimension, if the actual size is 1 and the wanted size is larger."""
     shape = array.shape
     if size is wanted or not shape.dimensions[dimension]:
         return array
     row = slice_dimension(write, array, dimension, 0, 1)
     others = [d for d in range(shape.rank) if d != dimension]
     flat = write.reshape(row, shape.with_dimensions(shape.dimensions[d] for d in others))
-    one = write.compared(size, ComparisonDirection.EQ, 1)
-    stretched = write.add(opcodes.AND, one, write.compared(wanted, ComparisonDirection.GT, 1))
-    return write.where(write.broadcast(stretched, _flags(shape)), write.broadcast(flat, shape, others), array)
+    one = write.compare_sizes(size, ComparisonDirection.EQ, 1)
+    stretched = write.add(opcodes.AND, one, write.compare_sizes(wanted, ComparisonDirection.GT, 1))
+    return write.where(write.broadcast(stretched, _mask_shape(shape)), write.broadcast(flat, shape, others), array)
 
 
-def _flags(shape: Shape) -> Shape:
+def _mask_shape(shape: Shape) -> Shape:
     return shape.with_element_type(PRED)
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.BITCAST_CONVERT)
 def bitcast_convert(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A last dimension may come or go, which counts parts of an element and is there in full."""
+    """A last dimension that the op adds or removes counts parts of an element and is always static."""
     dimensions = instruction.shape.dimensions
     sizes = sizes_of(values[0])[: len(dimensions)]
     return Sized(write.like(instruction, [array_of(values[0])]), (*sizes, *dimensions[len(sizes) :]))

@@ -2,8 +2,8 @@
 
     r = c64[<=4] fft(x)   becomes   custom-call(x.array, x.size), custom_call_target="xlapy.interpret"
 
-with a program in its `backend_config` that combines arrays and sizes to dynamic arrays, applies the op and splits its
-result.
+The `backend_config` of the call contains a program that combines arrays and sizes into dynamic arrays, applies the op
+and splits its result.
 """
 
 from __future__ import annotations
@@ -27,20 +27,23 @@ from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.expand.dynamic.core import Sized, SizeWriter, Value, packed_shape, static
 
 
-def interpreted(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Writes such a call. Raises `UnsupportedError` if the interpreter does not evaluate the instruction either."""
+def write_interpreter_call(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Writes the custom call that replaces an instruction, and returns its value.
+
+    Raises `UnsupportedError` if the interpreter does not evaluate the instruction either.
+    """
     rule_of(instruction)
     if instruction.op is opcodes.CUSTOM_CALL:
         custom_call_rule(instruction)
     shapes = instruction.operand_shapes
-    operands = [write.packed(write.conformed(value, shape), shape) for value, shape in zip(values, shapes, strict=True)]
+    operands = [write.pack(write.conform(value, shape), shape) for value, shape in zip(values, shapes, strict=True)]
     attributes = CustomCallAttributes.make(
         custom_call_target=INTERPRET_TARGET, custom_call_has_side_effect=has_side_effect(instruction)
     )
     made = write.add(opcodes.CUSTOM_CALL, *operands, attributes=attributes, shape=packed_shape(instruction.shape))
     made.metadata = instruction.metadata
     made.backend_config = _program(instruction).to_text(print_large_constants=True)
-    return write.unpacked(made, instruction.shape)
+    return write.unpack(made, instruction.shape)
 
 
 def _program(instruction: Instruction) -> Module:
@@ -53,9 +56,9 @@ def _program(instruction: Instruction) -> Module:
     for number, operand in enumerate(instruction.operands):
         attributes = ParameterAttributes.make(number=number)
         parameter = write.add(opcodes.PARAMETER, attributes=attributes, shape=packed_shape(operand.shape))
-        operands.append(_to_dynamic(write, write.unpacked(parameter, operand.shape), operand.shape))
+        operands.append(_to_dynamic(write, write.unpack(parameter, operand.shape), operand.shape))
     value = edit.clone_instruction(instruction, entry, operands, called)
-    root = write.packed(_to_sized(write, value, instruction.shape), instruction.shape)
+    root = write.pack(_to_sized(write, value, instruction.shape), instruction.shape)
     edit.set_root(entry, root)
     return module
 
@@ -78,7 +81,7 @@ def _copied(instruction: Instruction, module: Module) -> list[Computation]:
 
 
 def _to_dynamic(write: SizeWriter, value: Value, shape: Shape) -> Instruction:
-    """Combines an array and its sizes to an array with dynamic dimensions."""
+    """Combines an array and its sizes into an array with dynamic dimensions."""
     if isinstance(value, tuple):
         elements = zip(value, shape.tuple_shapes, strict=True)
         return write.add(opcodes.TUPLE, *[_to_dynamic(write, each, part) for each, part in elements])

@@ -1,6 +1,6 @@
-"""Linear algebra and transforms on dynamic dimensions: of the matrices that are there.
+"""Linear algebra and Fourier transforms on dynamic dimensions, applied to the matrices within the actual sizes.
 
-A matrix is continued by the identity, which leaves what is there as it is.
+A matrix is padded with the identity, which does not affect the result within the actual sizes.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from xlapy.passes.expand.dynamic.core import (
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.CHOLESKY)
 def cholesky(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    return Sized(write.like(instruction, [_continued(write, values[0])]), sizes_of(values[0]))
+    return Sized(write.like(instruction, [_pad_with_identity(write, values[0])]), sizes_of(values[0]))
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.TRIANGULAR_SOLVE)
 def triangular_solve(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Right-hand sides are continued by zeros."""
+    """The right-hand sides are padded with zeros."""
     sides = write.zeroed(array_of(values[1]), sizes_of(values[1]))
-    return Sized(write.like(instruction, [_continued(write, values[0]), sides]), sizes_of(values[1]))
+    return Sized(write.like(instruction, [_pad_with_identity(write, values[0]), sides]), sizes_of(values[1]))
 
 
-def _continued(write: SizeWriter, matrix: Value) -> Instruction:
+def _pad_with_identity(write: SizeWriter, matrix: Value) -> Instruction:
     array, sizes = array_of(matrix), sizes_of(matrix)
     bounds = array.shape.dimensions
     size: Size = write.smaller(sizes[-2], sizes[-1])
-    mask = write.inside(bounds, [*bounds[:-2], size, size])
+    mask = write.mask_within(bounds, [*bounds[:-2], size, size])
     if mask is None:
         return array
     rows, columns = (write.positions(bounds, len(bounds) - back) for back in (2, 1))
@@ -51,7 +51,7 @@ def _continued(write: SizeWriter, matrix: Value) -> Instruction:
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.FFT)
 def fft(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The dimensions that it transforms must be static."""
+    """Transformed dimensions must be static."""
     count = len(instruction.attributes_as(FftAttributes).fft_length)
     if any(instruction.operands[0].shape.dynamic_dimensions[-count:]) and count:
         raise unsupported(instruction, "a transform takes its length from the instruction")

@@ -1,8 +1,8 @@
 """Ops that move elements, on dynamic dimensions.
 
-Owns: what becomes of sizes where elements move; reading and setting sizes. Elements whose places do not depend on the
-sizes are moved in the arrays of the bounds, so that what lies beyond a size comes back when the size grows.
-Must not know: reshapes (`reshapes`).
+Responsible for the sizes of results, and for reading and setting sizes. Where the position of an element does not
+depend on the sizes, elements are moved within the padded arrays, so that elements beyond a size reappear when the size
+grows. Does not depend on reshapes (`reshapes`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xlapy.passes.expand.dynamic.core import (
     unsupported,
 )
 
-DYNAMIC_EXPANSIONS.refuse("coordinates and rotations would depend on the sizes", opcodes.SHUFFLE)
+DYNAMIC_EXPANSIONS.refuse("its coordinates and rotations would depend on the sizes", opcodes.SHUFFLE)
 
 # -- sizes
 
@@ -37,15 +37,15 @@ def get_dimension_size(write: SizeWriter, instruction: Instruction, values: Sequ
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.SET_DIMENSION_SIZE)
 def set_dimension_size(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A size below 0 or above the bound becomes that."""
+    """Clamps the size to the range from 0 to the bound."""
     operand, size = values
     dimension = instruction.dimension
     sizes = list(sizes_of(operand))
-    sizes[dimension] = _bounded(write, size, array_of(operand).shape.dimensions[dimension])
+    sizes[dimension] = _clamp_size(write, size, array_of(operand).shape.dimensions[dimension])
     return Sized(array_of(operand), tuple(sizes))
 
 
-def _bounded(write: SizeWriter, size: Instruction, bound: int) -> Size:
+def _clamp_size(write: SizeWriter, size: Instruction, bound: int) -> Size:
     return write.smaller(write.larger(write.convert(size, S32), 0), bound)
 
 
@@ -69,7 +69,10 @@ def transpose(write: SizeWriter, instruction: Instruction, values: Sequence[Valu
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.REVERSE)
 def reverse(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Of the elements that are there: the whole reversed, moved to the front by as many as are missing."""
+    """Reverses the elements within the actual sizes.
+
+    The whole padded array is reversed and then shifted towards index 0 by the number of padding elements.
+    """
     sizes = sizes_of(values[0])
     result = write.like(instruction, [array_of(values[0])])
     for dimension in instruction.dimensions:
@@ -85,13 +88,16 @@ def reverse(write: SizeWriter, instruction: Instruction, values: Sequence[Value]
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.CONCATENATE)
 def concatenate(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Each operand over the padding of the one before it; the other dimensions take the smallest sizes."""
-    dimension, sizes = instruction.dimension, list(write.smallest(values))
+    """Concatenates without gaps: each operand overwrites the padding of the one before.
+
+    The other dimensions have the smallest sizes.
+    """
+    dimension, sizes = instruction.dimension, list(write.smallest_sizes(values))
     result: Instruction | None = None
     offset: Size = 0
     for value in values:
         if result is None:
-            result = _widened(write, array_of(value), instruction.shape.dimensions[dimension], dimension)
+            result = _append_zeros(write, array_of(value), instruction.shape.dimensions[dimension], dimension)
         else:
             starts = [write.size(offset if d == dimension else 0) for d in range(result.shape.rank)]
             result = write.add(opcodes.DYNAMIC_UPDATE_SLICE, result, array_of(value), *starts)
@@ -101,8 +107,8 @@ def concatenate(write: SizeWriter, instruction: Instruction, values: Sequence[Va
     return Sized(result, tuple(sizes))
 
 
-def _widened(write: SizeWriter, array: Instruction, size: int, dimension: int) -> Instruction:
-    """The array with zeros behind it in a dimension."""
+def _append_zeros(write: SizeWriter, array: Instruction, size: int, dimension: int) -> Instruction:
+    """Appends zeros to the array in a dimension, up to the given size."""
     dimensions = list(array.shape.dimensions)
     dimensions[dimension] = size - dimensions[dimension]
     return joined(write, [array, write.splat(0, array.shape.with_dimensions(dimensions))], dimension)
@@ -113,19 +119,19 @@ def _widened(write: SizeWriter, array: Instruction, size: int, dimension: int) -
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.SLICE)
 def slice_(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """What the range holds of the elements that are there."""
+    """Returns the elements of the range that are within the actual sizes."""
     ranges = instruction.attributes_as(SliceAttributes).ranges
     sizes: list[Size] = []
     for size, *row in zip(sizes_of(values[0]), ranges.starts, ranges.limits, ranges.strides, strict=True):
         start, limit, stride = row
         held = write.larger(write.minus(write.smaller(size, limit), start), 0)
-        sizes.append(write.strided(held, 1, stride))
+        sizes.append(write.window_count(held, 1, stride))
     return Sized(write.like(instruction, [array_of(values[0])]), tuple(sizes))
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.PAD)
 def pad(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The padding begins behind the last element that is there; less than nothing is nothing."""
+    """Adds the padding after the last element within the actual size; a negative size becomes 0."""
     sizes: list[Size] = []
     for entry, size in zip(
         instruction.attributes_as(PadAttributes).padding.dimensions, sizes_of(values[0]), strict=True
@@ -139,7 +145,7 @@ def pad(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) ->
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.DYNAMIC_SLICE)
 def dynamic_slice(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Starts are clamped by the bounds. Only a dimension taken whole stays dynamic."""
+    """Clamps the start indices to the bounds. Only dimensions that the slice covers completely stay dynamic."""
     operand, *indices = values
     array, taken = array_of(operand), instruction.attributes_as(DynamicSliceAttributes).dynamic_slice_sizes
     rows = zip(sizes_of(operand), array.shape.dimensions, taken, strict=True)
@@ -149,13 +155,13 @@ def dynamic_slice(write: SizeWriter, instruction: Instruction, values: Sequence[
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.DYNAMIC_UPDATE_SLICE)
 def dynamic_update_slice(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Starts are clamped by the bounds; the padding of the update is not written.
+    """Clamps the start indices to the bounds; the padding of the update is not written.
 
-    A dimension that a dynamic update replaces whole takes the update's size, any other keeps the operand's.
+    A dimension that a dynamic update covers completely has the update's size; other dimensions have the operand's size.
     """
     operand, update, *starts = values
     array, part, indices = array_of(operand), array_of(update), list(map(array_of, starts))
-    mask = write.inside(part.shape.dimensions, sizes_of(update))
+    mask = write.mask_within(part.shape.dimensions, sizes_of(update))
     if mask is not None:
         attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=part.shape.dimensions)
         part = write.where(mask, part, write.add(opcodes.DYNAMIC_SLICE, array, *indices, attributes=attributes))
@@ -168,7 +174,10 @@ def dynamic_update_slice(write: SizeWriter, instruction: Instruction, values: Se
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.BITCAST)
 def bitcast(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Memory as it is, padding included: sizes stay where the dimensions do, or the result is static."""
+    """Reinterprets the memory, padding included.
+
+    A dynamic result has the dimensions and sizes of the operand; other dynamic results are not supported.
+    """
     shape = instruction.shape
     if shape.is_dynamic and instruction.operands[0].shape.dimensions != shape.dimensions:
         raise unsupported(instruction, "the sizes do not follow from those of the operand")

@@ -1,8 +1,8 @@
-"""Reductions on dynamic dimensions: of the elements that are there.
+"""Reductions on dynamic dimensions: they combine only the elements within the actual sizes.
 
-What is not there is replaced by the neutral element of the computation. A computation without a known one is given a
-flag beside each value, and takes only values whose flag is set.
-Does not depend on what the computations compute.
+Elements beyond the actual sizes are replaced by the identity of the reducer. If the identity is not known, each value
+is reduced together with a flag, and the reducer ignores values whose flag is not set. Does not depend on what reducers
+compute.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from xlapy.passes.expand.reduction import scatter_selected
 from xlapy.passes.rewrite import Writer
 
 _MIN_BITS_WITH_INFINITY = 16
-"""Narrower floating-point types are not filled with infinities, which some of them lack."""
+"""Narrower floating-point types are not padded with infinities, because some of them have none."""
 
-DYNAMIC_EXPANSIONS.refuse("its body is written for slices of the bounds", opcodes.SCAN)
+DYNAMIC_EXPANSIONS.refuse("its body takes slices of the padded size", opcodes.SCAN)
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.REDUCE)
 def reduce(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Operands take the smallest sizes."""
+    """If the sizes of the operands differ, the smallest counts."""
     count = len(values) // 2
-    sizes = write.smallest(values[:count])
+    sizes = write.smallest_sizes(values[:count])
     kept = tuple(size for d, size in enumerate(sizes) if d not in instruction.dimensions)
     reduced = [size if d in instruction.dimensions else bound for d, (size, bound) in _rows(values[0], sizes)]
     return _sized(write, _reduced(write, instruction, values, reduced), kept)
@@ -42,8 +42,8 @@ def reduce(write: SizeWriter, instruction: Instruction, values: Sequence[Value])
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.REDUCE_WINDOW)
 def reduce_window(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The padding of a window surrounds the elements that are there."""
-    sizes = write.smallest(values[: len(values) // 2])
+    """The padding of the window surrounds the elements within the actual sizes."""
+    sizes = write.smallest_sizes(values[: len(values) // 2])
     rows = zip(sizes, instruction.attributes_as(WindowAttributes).window.dimensions, strict=True)
     return _sized(
         write, _reduced(write, instruction, values, sizes), tuple(window_positions(write, *row) for row in rows)
@@ -51,12 +51,12 @@ def reduce_window(write: SizeWriter, instruction: Instruction, values: Sequence[
 
 
 def window_positions(write: SizeWriter, size: Size, window: WindowDimension) -> Size:
-    """How many positions a window takes over so many elements."""
+    """Returns the number of window positions over `size` elements."""
     if isinstance(size, int):
         return window.output_size(size)
     holes = write.times(write.larger(write.minus(size, 1), 0), window.base_dilation - 1)
     extent = write.plus(write.plus(size, holes), window.padding_low + window.padding_high)
-    return write.strided(extent, window.dilated_size, window.stride)
+    return write.window_count(extent, window.dilated_size, window.stride)
 
 
 def _rows(value: Value, sizes: Sequence[Size]) -> list[tuple[int, tuple[Size, int]]]:
@@ -71,10 +71,10 @@ def _sized(write: SizeWriter, result: list[Instruction], sizes: tuple[Size, ...]
 def _reduced(
     write: SizeWriter, instruction: Instruction, values: Sequence[Value], sizes: Sequence[Size]
 ) -> list[Instruction]:
-    """The arrays of the result, of what lies within the sizes."""
+    """Returns the arrays of the result, reduced over the elements within the sizes."""
     count = len(values) // 2
     arrays, initial = [array_of(value) for value in values[:count]], [array_of(value) for value in values[count:]]
-    mask = write.inside(arrays[0].shape.dimensions, sizes)
+    mask = write.mask_within(arrays[0].shape.dimensions, sizes)
     if mask is None:
         return _elements(write, write.like(instruction, [*arrays, *initial]), count)
     identity = _identity(instruction.to_apply) if count == 1 else None
@@ -85,7 +85,7 @@ def _reduced(
         instruction.op,
         *[*arrays, mask, *initial, write.scalar(True, PRED)],
         attributes=instruction.attributes,
-        computations=[_of_those_there(write, instruction.to_apply)],
+        computations=[_flagged_reducer(write, instruction.to_apply)],
     )
     return _elements(write, with_flags, count)
 
@@ -95,7 +95,7 @@ def _elements(write: SizeWriter, result: Instruction, count: int) -> list[Instru
 
 
 def _identity(computation: Computation) -> float | None:
-    """Returns the identity of a reducer; None if it is no monoid, or if the element type has no infinity for it."""
+    """Returns the identity of a reducer; None if it has none or the element type cannot represent it."""
     op = monoid(computation)
     if op is None:
         return None
@@ -104,8 +104,11 @@ def _identity(computation: Computation) -> float | None:
     return None if math.isinf(identity) and element_type.bits < _MIN_BITS_WITH_INFINITY else identity
 
 
-def _of_those_there(write: SizeWriter, computation: Computation) -> Computation:
-    """The computation on values with flags: of two that are set both, of one that one."""
+def _flagged_reducer(write: SizeWriter, computation: Computation) -> Computation:
+    """Extends a reducer to pairs of a value and a flag.
+
+    If both flags are set, the reducer combines the values; if one is set, the result is that value.
+    """
     shapes = [parameter.shape for parameter in computation.parameters]
     count = len(shapes) // 2
     flag = Shape.scalar(PRED)
@@ -123,18 +126,21 @@ def _of_those_there(write: SizeWriter, computation: Computation) -> Computation:
         chosen = [into.add(opcodes.SELECT, are_two, a, b) for a, b in zip(results, alone, strict=True)]
         return into.add(opcodes.TUPLE, *chosen, into.add(opcodes.OR, has_left, has_right))
 
-    return new_computation(write, "of_those_there", [*shapes[:count], flag, *shapes[count:], flag], combine)
+    return new_computation(write, "flagged_reducer", [*shapes[:count], flag, *shapes[count:], flag], combine)
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.SELECT_AND_SCATTER)
 def select_and_scatter(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """The source has one element a window position: cut off, or filled up with the initial value."""
+    """The source has one element per window position.
+
+    It is cropped to the number of positions, or padded with the initial value.
+    """
     operand, source, initial = values
     sizes = sizes_of(operand)
     rows = zip(sizes, instruction.attributes_as(WindowAttributes).window.dimensions, strict=True)
     positions = [window_positions(write, *row) for row in rows]
     known = write.masked(array_of(source), sizes_of(source), array_of(initial))
-    there = write.inside(array_of(operand).shape.dimensions, sizes)
-    taken = write.inside(known.shape.dimensions, positions)
+    within_sizes = write.mask_within(array_of(operand).shape.dimensions, sizes)
+    taken = write.mask_within(known.shape.dimensions, positions)
     arrays = [array_of(operand), known, array_of(initial)]
-    return Sized(scatter_selected(write, instruction, arrays, there, taken), sizes)
+    return Sized(scatter_selected(write, instruction, arrays, within_sizes, taken), sizes)

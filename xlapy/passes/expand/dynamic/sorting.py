@@ -1,4 +1,4 @@
-"""Sorting on dynamic dimensions: of the elements that are there, before all others.
+"""Sorting on dynamic dimensions: the elements within the actual size are sorted and come before the padding.
 
 Does not depend on how elements are ordered.
 """
@@ -22,11 +22,11 @@ from xlapy.passes.rewrite import Writer
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.SORT)
 def sort(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """A flag that says which elements are there is sorted along with them, and decides first."""
-    sizes, arrays = write.smallest(values), [array_of(value) for value in values]
+    """Sorts with an additional flag operand, true within the actual sizes, which is compared first."""
+    sizes, arrays = write.smallest_sizes(values), [array_of(value) for value in values]
     dimension, bounds = instruction.attributes_as(SortAttributes).dimension, arrays[0].shape.dimensions
     along: list[Size] = [size if d == dimension else bounds[d] for d, size in enumerate(sizes)]
-    mask = write.inside(bounds, along)
+    mask = write.mask_within(bounds, along)
     if mask is None:
         result = write.like(instruction, arrays)
     else:
@@ -34,7 +34,7 @@ def sort(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -
             opcodes.SORT,
             *[*arrays, mask],
             attributes=instruction.attributes,
-            computations=[_those_there_first(write, instruction.to_apply)],
+            computations=[_flagged_comparator(write, instruction.to_apply)],
         )
     if not result.shape.is_tuple:
         return Sized(result, sizes)
@@ -42,8 +42,8 @@ def sort(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -
     return sorted_[0] if len(sorted_) == 1 else tuple(sorted_)
 
 
-def _those_there_first(write: SizeWriter, comparator: Computation) -> Computation:
-    """The comparator on values with flags: a value that is there comes before one that is not."""
+def _flagged_comparator(write: SizeWriter, comparator: Computation) -> Computation:
+    """Extends a comparator by two flags: a value whose flag is set comes before one whose flag is not set."""
     shapes = [parameter.shape for parameter in comparator.parameters]
     flag = Shape.scalar(PRED)
 
@@ -53,12 +53,12 @@ def _those_there_first(write: SizeWriter, comparator: Computation) -> Computatio
         differ = into.add(opcodes.XOR, left, right)
         return into.add(opcodes.SELECT, differ, left, ordered)
 
-    return new_computation(write, "those_there_first", [*shapes, flag, flag], less)
+    return new_computation(write, "flagged_comparator", [*shapes, flag, flag], less)
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.TOPK)
 def topk(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Of fewer than k elements all are taken; the k places of the result are declared static, the last are padding."""
+    """If there are fewer than k elements, all are returned. The result has the static size k; the rest is padding."""
     array, sizes = array_of(values[0]), sizes_of(values[0])
     bounds = array.shape.dimensions
     t = array.shape.element_type
@@ -71,7 +71,7 @@ def topk(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -
 
 
 def _last_value(bits: int, is_floating: bool, is_signed: bool, *, largest: bool) -> float:
-    """A value that comes behind all others, or among equals: those at lower indices come first."""
+    """Returns a value that is ordered after all others or equal to the last; equal values are ordered by index."""
     if is_floating:
         return -math.inf if largest else math.nan
     if is_signed:

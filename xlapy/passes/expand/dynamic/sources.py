@@ -1,4 +1,4 @@
-"""Ops that make a value from nothing, declared with dynamic dimensions: these have their bounds for sizes."""
+"""Ops without array operands whose shapes have dynamic dimensions: the bounds are their sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, SizeWriter, Val
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.IOTA, opcodes.RNG, opcodes.RNG_BIT_GENERATOR)
-def of_bounds(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
+def static_result(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     return write.like(instruction, [array_of(value) for value in values])
 
 
