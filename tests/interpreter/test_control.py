@@ -41,11 +41,11 @@ def test_while(start: int, product: int) -> None:
     assert [int(v) for v in xla_reference.run_hlo(COUNT, [s32(start)], fast=True)] == [max(start, 5), product]
 
 
-def test_an_endless_while_is_cancelled() -> None:
+def test_an_endless_while_is_canceled() -> None:
     context = Context()
-    context.observer = lambda instruction, operands, value: context.cancelled.set()
+    context.observer = lambda instruction, operands, value: context.canceled.set()
     endless = COUNT.replace("LT }", "LT }\nyes { s = (s32[], s32[]) parameter(0) ROOT r = pred[] constant(true) }")
-    with pytest.raises(ExecutionError, match="execution cancelled in"):
+    with pytest.raises(ExecutionError, match="execution canceled in"):
         run(endless.replace("condition=less", "condition=yes"), s32(0), context=context)
 
 

@@ -40,7 +40,7 @@ class InvalidArgumentError(XlaError):
 
 
 class ExecutionError(XlaError):
-    """A program failed while running (time-out, failed custom call, cancelled collective)."""
+    """A program failed while running (time-out, failed custom call, canceled collective)."""
 
 
 class UnsupportedError(XlaError):

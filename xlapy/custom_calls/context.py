@@ -20,7 +20,7 @@ class CallContext:
     """Identifies the run: equal on all its devices, different in every run."""
     device_ordinal: int
     """replica * partition_count + partition"""
-    cancelled: threading.Event
+    canceled: threading.Event
     """Set when the run ends early; calls that wait for a future then stop waiting."""
     program_state: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
     """State of each call that lives as long as the program and is shared by all devices."""

@@ -94,7 +94,7 @@ def call_typed(context: CallContext, instruction: Instruction, target: TypedTarg
     if run is None or run.instance is not instance:
         run = context.run_state[instruction] = prepare_run(context, instruction, TypedCallRun(instance), frame)
     invocation = _invocation(context, run)
-    _call_stage(instruction, instance, Stage.EXECUTE, frame, invocation, None, context.cancelled)
+    _call_stage(instruction, instance, Stage.EXECUTE, frame, invocation, None, context.canceled)
     return result_value(instruction.shape, results)
 
 
@@ -102,7 +102,7 @@ def prepare_run(context: CallContext, instruction: Instruction, run: TypedCallRu
     """Calls the stages PREPARE and INITIALIZE, which set the states of the run; `ExecutionError` if one fails."""
     for stage, state in ((Stage.PREPARE, run.prepared), (Stage.INITIALIZE, run.initialized)):
         invocation = _invocation(context, run)
-        _call_stage(instruction, run.instance, stage, frame, invocation, state, context.cancelled)
+        _call_stage(instruction, run.instance, stage, frame, invocation, state, context.canceled)
     return run
 
 
@@ -117,7 +117,7 @@ def _call_stage(
     frame: Frame,
     invocation: Invocation,
     state: State | None,
-    cancelled: threading.Event | None = None,
+    canceled: threading.Event | None = None,
 ) -> None:
     """Calls the target's handler for a stage, if it has one; the handler may set `state`."""
     handler = instance.target.handlers.get(stage)
@@ -126,7 +126,7 @@ def _call_stage(
     if state is not None:
         invocation.states[stage] = state
     try:
-        call_handler(handler, stage, frame, invocation, float(flags.get("collective_timeout")), cancelled)
+        call_handler(handler, stage, frame, invocation, float(flags.get("collective_timeout")), canceled)
     except ExecutionError as error:
         where = "" if stage is Stage.EXECUTE else f" in its stage {stage.name.lower()}"
         raise target_error(instruction, str(error), where) from error

@@ -83,7 +83,7 @@ class Context:
     """Connects the device with the other devices and the host."""
     observer: Observer | None = None
     """Called after every instruction, except in scalar computations, which are evaluated in batches."""
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    canceled: threading.Event = field(default_factory=threading.Event)
     plans: dict[Computation, EvaluationPlan] = field(default_factory=dict[Computation, EvaluationPlan])
     max_batch_sizes: dict[Computation, int | None] = field(default_factory=dict[Computation, "int | None"])
     """The largest batch on which each scalar computation is evaluated; see `batching/scalar_computations.py`."""
@@ -166,15 +166,15 @@ def _dynamic_rule(instruction: Instruction) -> InterpreterRule:
 def evaluate_computation(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
     """Evaluates a computation for one argument per parameter and returns the value of its root.
 
-    Errors that a rule raises name the instruction. Raises `ExecutionError` if the run was cancelled.
+    Errors that a rule raises name the instruction. Raises `ExecutionError` if the run was canceled.
     """
     plan = context.plan(computation)
     values: list[Value] = [None] * plan.slots
     for number, slot in plan.parameters:
         values[slot] = conform_to_shape(arguments[number], plan.bounds[number]) if plan.bounds else arguments[number]
     observer = context.observer
-    if context.cancelled.is_set():
-        raise ExecutionError(f"execution cancelled in {computation.name}")
+    if context.canceled.is_set():
+        raise ExecutionError(f"execution canceled in {computation.name}")
     with np.errstate(all="ignore"):
         for step in plan.steps:
             operands = [values[i] for i in step.operands]

@@ -131,7 +131,7 @@ def call_context(context: Context) -> CallContext:
     return CallContext(
         context.run_id,
         device_number(context),
-        context.cancelled,
+        context.canceled,
         context.program_state,
         context.run_state,
     )

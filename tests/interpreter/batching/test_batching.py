@@ -175,9 +175,9 @@ ENTRY main { x = s32[40] parameter(0) ROOT r = s32[40] map(x), dimensions={0}, t
 
     def test_cancellation(self):
         context = Context()
-        context.cancelled.set()
+        context.canceled.set()
         body = named(applied_by_map(BODIES["while"]), "body")
-        with pytest.raises(ExecutionError, match="execution cancelled in body"):
+        with pytest.raises(ExecutionError, match="execution canceled in body"):
             scalar_computations.apply_scalar_computation(context, body, [X, Y])
 
 

@@ -219,10 +219,10 @@ class TestLoops:
         apply_scalar_computation(Context(), computation(self.COLLATZ), [values])
         assert values.tolist() == [6, 7]
 
-    def test_a_cancelled_run_stops(self):
+    def test_a_canceled_run_stops(self):
         context = Context()
-        context.cancelled.set()
-        with pytest.raises(ExecutionError, match="cancelled in main"):
+        context.canceled.set()
+        with pytest.raises(ExecutionError, match="canceled in main"):
             apply_scalar_computation(context, computation(self.COLLATZ), [np.array([27], np.int32)])
 
 

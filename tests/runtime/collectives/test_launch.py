@@ -330,8 +330,8 @@ def test_the_first_failure_counts() -> None:
     rendezvous.fail(0, ValueError("first"))
     rendezvous.fail(1, ValueError("second"))
     assert str(rendezvous.failure) == "a: first"
-    assert rendezvous.cancelled.is_set() and woken
-    with pytest.raises(ExecutionError, match=r"^here: cancelled$"):
+    assert rendezvous.canceled.is_set() and woken
+    with pytest.raises(ExecutionError, match=r"^here: canceled$"):
         rendezvous.join(1, "key", [0, 1], None, "here", "")
 
 

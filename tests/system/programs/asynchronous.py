@@ -23,11 +23,11 @@ last = np.asarray(sweep(x))
 
 def cancel(*arrays):
     """Cancels running and queued launches."""
-    native().set_cancelled(1)
+    native().set_canceled(1)
     for array in arrays:
-        with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was cancelled"):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was canceled"):
             array.block_until_ready()
-    native().set_cancelled(0)
+    native().set_canceled(0)
 
 
 # The call returns; reads of the results report the error, and so do launches that use them.
@@ -51,11 +51,11 @@ cancel(first, second, third)
 waiting.join()
 assert len(ended) == 1
 for failed in (first, second):
-    with pytest.raises(jax.errors.JaxRuntimeError, match="cancelled"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="canceled"):
         np.asarray(failed)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="cancelled"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="canceled"):
         np.asarray(failed * 2)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="cancelled"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="canceled"):
         jax.device_put(failed, jax.devices("cpu")[0]).block_until_ready()
 
 # Buffers may be deleted before the launches that use them; a queued launch may take over a donated buffer.

@@ -46,11 +46,11 @@ expected = np.asarray(x) + 500
 
 def cancel(*arrays):
     """Cancels running and queued launches."""
-    native().set_cancelled(1)
+    native().set_canceled(1)
     for array in arrays:
-        with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was cancelled"):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was canceled"):
             array.block_until_ready()
-    native().set_cancelled(0)
+    native().set_canceled(0)
 
 
 # Calls return, even those of short programs that need the results; reads of the results report the error.
@@ -60,7 +60,7 @@ assert not any(array.is_ready() for array in (first, second, third))
 assert np.array_equal(x + 1, np.arange(4000) % 7 + 1)
 cancel(first, second, third)
 for failed in (first, second, third):
-    with pytest.raises(jax.errors.JaxRuntimeError, match="cancelled"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="canceled"):
         np.asarray(failed)
 assert np.array_equal(sweep(x), expected)
 
@@ -159,7 +159,7 @@ with warnings.catch_warnings():
     child = os.fork()
 if child == 0:
     try:
-        with pytest.raises(jax.errors.JaxRuntimeError, match=r"forked|cancelled"):
+        with pytest.raises(jax.errors.JaxRuntimeError, match=r"forked|canceled"):
             running.block_until_ready()
         assert np.array_equal(waits, expected) and np.array_equal(sweep(x), expected)
     except BaseException:

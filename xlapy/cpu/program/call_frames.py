@@ -115,7 +115,7 @@ class FrameTargets:
         self._calls: dict[int, _CallBlock] = {}
         self._typed: list[_TypedCall] = []
         self._awaiting = _AWAIT(self._await)  # native code calls it, so it must live as long as the frame
-        self._cancelled: Any = None
+        self._canceled: Any = None
         self.has_abandoned_call = False
         """Whether an asynchronous call is still running although the run has ended: it may write to its arrays."""
 
@@ -130,9 +130,9 @@ class FrameTargets:
         self._calls[thunk.number] = block
         return block
 
-    def begin_run(self, run_id: int, device: int, cancelled: Any = None) -> None:
-        """Starts a run. cancelled: the event that ends the run early."""
-        self._cancelled = cancelled
+    def begin_run(self, run_id: int, device: int, canceled: Any = None) -> None:
+        """Starts a run. canceled: the event that ends the run early."""
+        self._canceled = canceled
         for call in self._typed:
             call.begin_run(run_id, device)
 
@@ -162,7 +162,7 @@ class FrameTargets:
         call = self._calls[number]
         assert isinstance(call, _TypedCall)
         try:
-            await_future(call.frame, float(flags.get("collective_timeout")), self._cancelled)
+            await_future(call.frame, float(flags.get("collective_timeout")), self._canceled)
         except BaseException as error:  # no exception may pass through native code
             self.has_abandoned_call |= call.frame.is_abandoned
             call.error = error

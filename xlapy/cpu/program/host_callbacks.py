@@ -120,7 +120,7 @@ class HostCallbackHandler:
         """
         self._table, self._targets = table, targets
         if targets is not None:
-            targets.begin_run(self._context.run_id, self._number, self._context.cancelled)
+            targets.begin_run(self._context.run_id, self._number, self._context.canceled)
         statuses = self._statuses()
         next(statuses)
         function = _CALLBACK(statuses.send)
@@ -132,7 +132,7 @@ class HostCallbackHandler:
     def failure(self) -> BaseException:
         """Returns and forgets the error that ended native code; without one, the run was canceled."""
         error, self._error = self._error, None
-        return error or ExecutionError("the run is cancelled")
+        return error or ExecutionError("the run is canceled")
 
     def _statuses(self) -> Generator[int, int, None]:
         """Executes each callback whose number is sent; yields 0, or 1 if it failed.

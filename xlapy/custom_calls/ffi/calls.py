@@ -113,7 +113,7 @@ def call_handler(
     frame: Frame,
     invocation: Invocation,
     timeout: float,
-    cancelled: threading.Event | None = None,
+    canceled: threading.Event | None = None,
 ) -> None:
     """Calls the code at an address, and waits for its future if it returns one; `ExecutionError` with its error."""
     structure = frame.structure
@@ -123,19 +123,19 @@ def call_handler(
         if error:
             raise ExecutionError(objects.take_error_text(error))
         if structure.future:
-            await_future(frame, timeout, cancelled)
+            await_future(frame, timeout, canceled)
     finally:
         objects.unregister_invocation(structure.ctx)
 
 
-def await_future(frame: Frame, timeout: float, cancelled: threading.Event | None) -> None:
+def await_future(frame: Frame, timeout: float, canceled: threading.Event | None) -> None:
     """Waits for the future of a call that still runs after its target has returned; `ExecutionError` with its error."""
     handle = frame.structure.future
     try:
         future = objects.find_future(handle)
     except objects.FfiError as error:
         raise ExecutionError(f"{error}: it returned one that it did not create") from error
-    if not _wait_until_done(future, timeout, cancelled):
+    if not _wait_until_done(future, timeout, canceled):
         frame.is_abandoned = True
         _abandoned.append(frame)
         raise ExecutionError(f"its future was not completed within {timeout:g} seconds")
@@ -144,10 +144,10 @@ def await_future(frame: Frame, timeout: float, cancelled: threading.Event | None
         raise ExecutionError(future.error)
 
 
-def _wait_until_done(future: Future, timeout: float, cancelled: threading.Event | None) -> bool:
+def _wait_until_done(future: Future, timeout: float, canceled: threading.Event | None) -> bool:
     deadline = time.monotonic() + timeout
     while not future.done.wait(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic()))):
-        if time.monotonic() >= deadline or (cancelled is not None and cancelled.is_set()):
+        if time.monotonic() >= deadline or (canceled is not None and canceled.is_set()):
             return False
     return True
 

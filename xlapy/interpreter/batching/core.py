@@ -34,10 +34,10 @@ reason is in `refusals`) is evaluated for one batch element after the other."""
 def evaluate_batch(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
     """Returns the value of the root for arguments that are unbatched or have the same positive batch size.
 
-    The result is batched if it depends on a batched argument. Raises `ExecutionError` if the run was cancelled.
+    The result is batched if it depends on a batched argument. Raises `ExecutionError` if the run was canceled.
     """
-    if context.cancelled.is_set():
-        raise ExecutionError(f"execution cancelled in {computation.name}")
+    if context.canceled.is_set():
+        raise ExecutionError(f"execution canceled in {computation.name}")
     plan = context.plan(computation)
     values: list[Value] = [None] * plan.slots
     for number, slot in plan.parameters:

@@ -54,8 +54,8 @@ def apply_reducer(
 
 def _evaluate_broadcasting(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
     """Evaluates a computation with arrays in place of scalars; the rules of its ops broadcast them."""
-    if context.cancelled.is_set():
-        raise ExecutionError(f"execution cancelled in {computation.name}")
+    if context.canceled.is_set():
+        raise ExecutionError(f"execution canceled in {computation.name}")
     plan = context.plan(computation)
     values: list[Value] = [None] * plan.slots
     for number, slot in plan.parameters:

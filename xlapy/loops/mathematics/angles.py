@@ -26,7 +26,7 @@ _HALF_PI: Final = {
 }
 _SMALL: Final = {SINGLE: 2.0**15, DOUBLE: 2.0**28}
 # If r is a smaller part of x than this, `rest - start` below loses significant digits.
-_CANCELLED: Final = {SINGLE: 2.0**-22, DOUBLE: 2.0**-51}
+_CANCELED: Final = {SINGLE: 2.0**-22, DOUBLE: 2.0**-51}
 
 # (a, 2^a mod 2 pi in two parts)
 _POWERS: Final = (
@@ -69,10 +69,10 @@ def reduce(x: Expression) -> Angle:
     rest = fma(whole, -second, start)
     tail = fma(whole, third, fma(whole, second, rest - start))
     size = abs(x)
-    cancelled = abs(rest) < size * _CANCELLED[precision]
+    canceled = abs(rest) < size * _CANCELED[precision]
     large = _large_single if x.is_single else _large_double
     fast = [shifted.bits, rest, tail]
-    return Angle(*cold_path("angle", (size > _SMALL[precision]) | cancelled, fast, lambda: large(x)))
+    return Angle(*cold_path("angle", (size > _SMALL[precision]) | canceled, fast, lambda: large(x)))
 
 
 def _large_single(x: Expression) -> Sequence[Expression]:

@@ -52,5 +52,5 @@ def _finish_launches(linked: NativeLibrary) -> None:
         try:
             time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
-            linked.set_cancelled(1)
-    linked.set_cancelled(0)
+            linked.set_canceled(1)
+    linked.set_canceled(0)

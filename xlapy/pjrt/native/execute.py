@@ -101,7 +101,7 @@ define internal void @release_all_results(ptr %row, i64 %count) {
 
 _IN_CALLER = """
 ; Runs frames in this thread. Returns 0 on success, 1 if nothing has run because memory is exhausted, 2 if a device
-; was cancelled.
+; was canceled.
 define internal i32 @run_in_caller(ptr %args, ptr %row, i64 %count) {
   %made = call i1 @allocate_all_results(ptr %row, i64 %count, i64 0)
   br i1 %made, label %prepare, label %refuse
@@ -202,8 +202,8 @@ done:
   br label %out
 cancel:
   call void @release_frames(ptr %row, i64 %count)
-  %cancelled = call ptr @cancelled_error()
-  ret ptr %cancelled
+  %canceled = call ptr @canceled_error()
+  ret ptr %canceled
 out:
   ret ptr null
 undo:

@@ -49,9 +49,9 @@ out:
 define internal void @return_shared_memory(ptr %executable, ptr %shared) {{
 entry:
   %word = getelementptr i8, ptr %shared, i64 64
-  %cancelled = load atomic i32, ptr %word acquire, align 4
-  %was_cancelled = icmp ne i32 %cancelled, 0
-  br i1 %was_cancelled, label %drop, label %keep
+  %canceled = load atomic i32, ptr %word acquire, align 4
+  %was_canceled = icmp ne i32 %canceled, 0
+  br i1 %was_canceled, label %drop, label %keep
 keep:
   %at = at executable.spare_shared of %executable
   %pair = cmpxchg ptr %at, ptr null, ptr %shared acq_rel acquire, align 8
@@ -188,11 +188,11 @@ out:
   ret void
 }
 
-define internal i1 @is_launch_cancelled(ptr %launch) {
+define internal i1 @is_launch_canceled(ptr %launch) {
   %shared = get ptr launch.shared of %launch
   %data = getelementptr i8, ptr %shared, i64 64
-  %cancelled = load atomic i32, ptr %data acquire, align 4
-  %failed = icmp ne i32 %cancelled, 0
+  %canceled = load atomic i32, ptr %data acquire, align 4
+  %failed = icmp ne i32 %canceled, 0
   ret i1 %failed
 }
 
@@ -206,8 +206,8 @@ entry:
   %none = icmp eq ptr %copy, null
   br i1 %none, label %plain, label %out
 plain:
-  %cancelled = call ptr @cancelled_error()
-  ret ptr %cancelled
+  %canceled = call ptr @canceled_error()
+  ret ptr %canceled
 out:
   ret ptr %copy
 }

@@ -16,7 +16,7 @@ from __future__ import annotations
 from xlapy.pjrt.native.stream_queues import QUEUE_CAPACITY
 
 _OUT_OF_MEMORY = "out of memory for the temporaries of a program"
-_CANCELLED = "the program was cancelled"
+_CANCELED = "the program was canceled"
 _FORKED = "the process was forked while the program ran"
 
 
@@ -26,11 +26,11 @@ def _message(name: str, text: str) -> str:
 
 _HEAD = f"""
 {_message("memory", _OUT_OF_MEMORY)}
-{_message("cancelled", _CANCELLED)}
+{_message("canceled", _CANCELED)}
 {_message("forked", _FORKED)}
 @streams = internal global ptr null
 @stopped = internal global i64 0
-@cancelled = internal global i64 0, align 64
+@canceled = internal global i64 0, align 64
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
@@ -40,8 +40,8 @@ define internal ptr @out_of_memory_error() {{
   ret ptr %error
 }}
 
-define internal ptr @cancelled_error() {{
-  %error = call ptr @make_error(i64 1, ptr @cancelled_text, i64 {len(_CANCELLED)})
+define internal ptr @canceled_error() {{
+  %error = call ptr @make_error(i64 1, ptr @canceled_text, i64 {len(_CANCELED)})
   ret ptr %error
 }}
 
@@ -51,8 +51,8 @@ define internal ptr @forked_error() {{
 }}
 
 ; The address of the word that programs poll for cancellation.
-define ptr @cancelled_word() {{
-  ret ptr @cancelled
+define ptr @canceled_word() {{
+  ret ptr @canceled
 }}
 """
 
@@ -69,15 +69,15 @@ propagate:
   %copy = call ptr @copy_of_error(ptr %cause)
   ret ptr %copy
 ask:
-  %requested = load atomic i64, ptr @cancelled monotonic, align 8
-  %not_cancelled = icmp eq i64 %requested, 0
+  %requested = load atomic i64, ptr @canceled monotonic, align 8
+  %not_canceled = icmp eq i64 %requested, 0
   %is_single = icmp eq ptr %launch, null
-  br i1 %not_cancelled, label %header, label %ended
+  br i1 %not_canceled, label %header, label %ended
 header:
   br i1 %is_single, label %prepare, label %join
 join:
   call void @set_device_state(ptr %launch, ptr %program, i64 1)
-  %over = call i1 @is_launch_cancelled(ptr %launch)
+  %over = call i1 @is_launch_canceled(ptr %launch)
   br i1 %over, label %ended, label %prepare
 prepare:
   %ready = call i1 @allocate_arena(ptr %program, ptr %frame)
@@ -94,8 +94,8 @@ well:
 ended:
   br i1 %is_single, label %cancel, label %report
 cancel:
-  %cancelled = call ptr @cancelled_error()
-  ret ptr %cancelled
+  %canceled = call ptr @canceled_error()
+  ret ptr %canceled
 report:
   %reported = call ptr @launch_error(ptr %launch)
   ret ptr %reported
@@ -332,9 +332,9 @@ no:
 }}
 
 ; Cancels running launches and fails queued ones while the value is not 0.
-define void @set_cancelled(i64 %value) {{
+define void @set_canceled(i64 %value) {{
 entry:
-  store atomic i64 %value, ptr @cancelled seq_cst, align 8
+  store atomic i64 %value, ptr @canceled seq_cst, align 8
   %ends = icmp ne i64 %value, 0
   br i1 %ends, label %end, label %out
 end:

@@ -83,7 +83,7 @@ def _initial_table(loaded: LoadedExecutable, program: CpuProgram, number: int) -
     for index, address in program.fixed_addresses(*divmod(number, loaded.record["num_partitions"])).items():
         table[index] = address
     table[native_program.callback_index] = native().address("request_deadlock_check")
-    table[native_program.shared_index] = native().cancelled_word()
+    table[native_program.shared_index] = native().canceled_word()
     table[native_program.device_index] = number
     return table
 

@@ -175,8 +175,8 @@ class CpuProgram:
 
         def body(communicator: DeviceCommunicator) -> Value:
             replica, partition = divmod(communicator.number, self._partition_count)
-            cancelled = communicator.rendezvous.cancelled
-            context = Context(replica, partition, communicator=communicator, cancelled=cancelled, run_id=run_id)
+            canceled = communicator.rendezvous.canceled
+            context = Context(replica, partition, communicator=communicator, canceled=canceled, run_id=run_id)
             watchdog = _LaunchWatchdog(communicator)
             host = HostCallbackHandler(
                 program, self._context(context), communicator.number, shared, watchdog, self._checks

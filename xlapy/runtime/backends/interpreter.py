@@ -89,14 +89,14 @@ class InterpreterProgram:
 
         def body(communicator: DeviceCommunicator) -> Value:
             replica_id, partition_id = divmod(communicator.number, self._partition_count)
-            cancelled = communicator.rendezvous.cancelled
+            canceled = communicator.rendezvous.canceled
             watched = self._combined_observer(observer)
             context = Context(
                 replica_id,
                 partition_id,
                 communicator=communicator,
                 observer=watched,
-                cancelled=cancelled,
+                canceled=canceled,
                 run_id=run_id,
             )
             return self._evaluate(context, arguments[communicator.number])

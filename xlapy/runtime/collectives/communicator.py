@@ -136,7 +136,7 @@ class DeviceCommunicator:
 
     def _take(self, queue: HostQueue, what: str) -> Value:
         with self.rendezvous.waiting_for_host(self.number, f"waits in {what} for the host"):
-            return queue.take(f"{what} waits for the host", self.timeout, self.rendezvous.cancelled)
+            return queue.take(f"{what} waits for the host", self.timeout, self.rendezvous.canceled)
 
 
 def _signature(instruction: Instruction) -> str:

@@ -33,16 +33,16 @@ class HostQueue:
             self._values.append(value)
             self._changed.notify()
 
-    def take(self, what: str, timeout: float, cancelled: threading.Event | None = None) -> Any:
+    def take(self, what: str, timeout: float, canceled: threading.Event | None = None) -> Any:
         """Returns the first value, waiting at most `timeout` seconds; `ExecutionError` naming `what` if none arrives.
 
-        A thread that sets `cancelled` must call `wake` afterwards; the wait then ends with an error.
+        A thread that sets `canceled` must call `wake` afterwards; the wait then ends with an error.
         """
         deadline = time.monotonic() + timeout
         with self._changed:
             while not self._has_values():
-                if cancelled is not None and cancelled.is_set():
-                    raise ExecutionError(f"{what}: cancelled")
+                if canceled is not None and canceled.is_set():
+                    raise ExecutionError(f"{what}: canceled")
                 if not self._wait(max(0.0, deadline - time.monotonic())) and not self._has_values():
                     raise ExecutionError(f"{what}: nothing came within {timeout:g} seconds")
             return self._values.popleft()
@@ -56,7 +56,7 @@ class HostQueue:
         return self._changed.wait(seconds)
 
     def wake(self) -> None:
-        """Makes waiting threads check whether they are cancelled."""
+        """Makes waiting threads check whether they are canceled."""
         with self._changed:
             self._changed.notify_all()
 

@@ -72,12 +72,12 @@ class Rendezvous:
     """The state of one run that its devices share. Devices are numbered from 0; `names` are their names in error
     messages.
 
-    `cancelled` is set when the run has failed, and `failure` is its error. `wake` is called then, to end waits outside
+    `canceled` is set when the run has failed, and `failure` is its error. `wake` is called then, to end waits outside
     the rendezvous.
     """
 
     def __init__(self, names: Sequence[str], timeout: float, wake: Callable[[], None] = lambda: None) -> None:
-        self.cancelled = threading.Event()
+        self.canceled = threading.Event()
         self.failure: BaseException | None = None
         self._names = names
         self._timeout = timeout
@@ -186,8 +186,8 @@ class Rendezvous:
         self._fail_if_stuck()
         deadline = time.monotonic() + self._timeout
         while self._waits[device] is wait:
-            if self.cancelled.is_set():
-                raise ExecutionError(f"{wait.what}: cancelled")
+            if self.canceled.is_set():
+                raise ExecutionError(f"{wait.what}: canceled")
             left = deadline - time.monotonic()
             if left <= 0:
                 self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._describe_waits([device])}"))
@@ -210,8 +210,8 @@ class Rendezvous:
                 self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._describe_waits([device])}"))
             for waiter in waits:
                 self._waits[waiter] = None
-            if self.cancelled.is_set():
-                raise ExecutionError("cancelled")
+            if self.canceled.is_set():
+                raise ExecutionError("canceled")
 
     def _too_long(self, device: int, wait: ExternalWait) -> bool:
         known = self._wait_starts.get(device)
@@ -279,7 +279,7 @@ class Rendezvous:
         with self._lock:
             self._finished.add(device)
             self._waits[device] = None
-            if not self.cancelled.is_set():
+            if not self.canceled.is_set():
                 self._fail_if_stuck()
 
     def fail(self, device: int | None, error: BaseException) -> None:
@@ -299,7 +299,7 @@ class Rendezvous:
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
-        self.cancelled.set()
+        self.canceled.set()
         for changed in self._changed:
             changed.notify_all()
         self._wake()

@@ -33,8 +33,8 @@ _MAX_PACKED_RESULT_BYTES = 1 << 12
 _POINTER = 8
 _address_of = ctypes.addressof
 
-_NEVER_CANCELLED = (ctypes.c_int64 * 1)()
-"""The shared memory of a run without a host. It is never set, so the run is never cancelled."""
+_NEVER_CANCELED = (ctypes.c_int64 * 1)()
+"""The shared memory of a run without a host. It is never set, so the run is never canceled."""
 
 _abandoned: list[Any] = []
 """Memory of failed runs in which an asynchronous custom call is still running."""
@@ -130,7 +130,7 @@ class NativeCall:
     ) -> None:
         keep_alive = None
         if host is None:
-            frame.table[self._program.shared_index] = _address_of(_NEVER_CANCELLED)
+            frame.table[self._program.shared_index] = _address_of(_NEVER_CANCELED)
             targets.begin_run(next(run_ids), 0)
         else:
             keep_alive = host.install(frame.table, targets)
@@ -182,7 +182,7 @@ class NativeCall:
         """
         first = 1 + len(self._program.arguments) + len(self._program.results)
         constants = {first + number: array_address(constant) for number, constant in enumerate(self._constants)}
-        return constants | {self._program.shared_index: _address_of(_NEVER_CANCELLED)}
+        return constants | {self._program.shared_index: _address_of(_NEVER_CANCELED)}
 
     def trim(self) -> None:
         """Drops the arenas that no call uses."""

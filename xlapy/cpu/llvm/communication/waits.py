@@ -103,8 +103,8 @@ lie:
   %one.more = atomicrmw add ptr %asleep, i32 1 seq_cst, align 4
   br label %sleep
 sleep:
-  %cancelled = load atomic i32, ptr %shared seq_cst, align 4
-  %ended = icmp ne i32 %cancelled, 0
+  %canceled = load atomic i32, ptr %shared seq_cst, align 4
+  %ended = icmp ne i32 %canceled, 0
   br i1 %ended, label %rise, label %rest
 rest:
   %slept = {wait}
