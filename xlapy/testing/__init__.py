@@ -1,1 +1,1 @@
-"""Samples, worked examples, random modules and comparison: what tests and tools check programs with."""
+"""Material for checking programs, used by tests and tools: samples, worked examples, random modules, and comparison."""

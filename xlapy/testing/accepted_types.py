@@ -1,8 +1,8 @@
-"""Which element types the operands and the result of an operation may have, found by asking its shape rule.
+"""Finds the element types that each operand and the result of an operation accept, by calling its shape rule.
 
-Owns: the search. Its material are the instructions of the samples and the examples: in each of them the element type of
-one operand is replaced by every other, alone or together with the other places that have the same type, until the rule
-agrees. Must not know: any operation.
+The instructions of the samples and the examples are varied: in each, the element type of one operand is replaced by
+every other type, alone or together with other operands of the same type, until the rule accepts the shapes. Responsible
+for this search. Does not depend on any operation.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from xlapy.testing.examples import examples_of
 from xlapy.testing.samples import samples_of
 from xlapy.text import parse_hlo
 
-_ALMOST_ALIKE = 3
-"""In how many uses pairs of types are tried."""
+_USES_FOR_PAIRS = 3
+"""The number of uses of an op for which the types of two operands are varied independently."""
 
-_MOST_TOGETHER = 6
-"""How many places of one type are tried in every combination; of more, all together or one alone."""
+_MAX_POSITIONS_FOR_ALL_SUBSETS = 6
+"""If at most this many other shapes have the same type, every subset of them is changed too; otherwise all, one or
+none.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """One legal use of an op: the shapes of its operands and its result, and what else the rule judges."""
+class OpUse:
+    """A legal use of an op: the shapes of its operands and its result, its attributes, and its called computations."""
 
     shapes: tuple[Shape, ...]
-    """The operands, then the result."""
+    """The shapes of the operands, then that of the result."""
     attributes: Attributes
     programs: tuple[ProgramShape, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """What may stand in one place: element types of arrays, and whether tuples and tokens may."""
+class AcceptedTypes:
+    """What an operand or a result accepts: element types of arrays, and whether it accepts tuples and tokens."""
 
     types: frozenset[PrimitiveType]
     tuples: bool
@@ -51,42 +53,46 @@ class Accepted:
 
 
 def operand_names(op: OpDef, count: int) -> list[str]:
-    """The name of each of `count` operands; those of `a* b*` take turns in equal shares."""
+    """Returns the name of each of `count` operands. For an op with the operands `a* b*`, half of them are named `a`,
+    half `b`.
+    """
     names = op.operands.split()
-    stars = [name for name in names if name.endswith("*")]
-    rest = count - (len(names) - len(stars))
-    share = rest // len(stars) if stars else 0
+    variadic = [name for name in names if name.endswith("*")]
+    rest = count - (len(names) - len(variadic))
+    share = rest // len(variadic) if variadic else 0
     found: list[str] = []
     for name in names:
-        times = share + (rest - share * len(stars) if stars and name == stars[0] else 0) if name in stars else 1
+        times = (
+            share + (rest - share * len(variadic) if variadic and name == variadic[0] else 0) if name in variadic else 1
+        )
         found += [name.removesuffix("*")] * times
     return found
 
 
 @functools.lru_cache(maxsize=256)
-def accepted_types(op: OpDef) -> dict[str, Accepted]:
-    """For each operand by name, and for `result` where it is declared: what may stand there."""
+def accepted_types(op: OpDef) -> dict[str, AcceptedTypes]:
+    """Returns what each operand accepts, by its name, and what `result` accepts if the op's result is declared."""
     uses = _uses_of(op)
     types: dict[str, set[PrimitiveType]] = {}
-    kinds: dict[str, set[str]] = {}
+    shape_kinds: dict[str, set[str]] = {}
     for use in uses:
-        for place, name in enumerate(_names(op, use)):
-            kinds.setdefault(name, set()).add(_kind(use.shapes[place]))
-            types.setdefault(name, set()).update(_elements(use.shapes[place]))
+        for position, name in enumerate(_names(op, use)):
+            shape_kinds.setdefault(name, set()).add(_shape_kind(use.shapes[position]))
+            types.setdefault(name, set()).update(_elements(use.shapes[position]))
     for use in uses:
-        _extend(op, use, types, _fits)
-    for use in uses[:_ALMOST_ALIKE]:
-        _extend(op, use, types, _fits_with_another)
+        _add_accepted_types(op, use, types, _is_accepted)
+    for use in uses[:_USES_FOR_PAIRS]:
+        _add_accepted_types(op, use, types, _is_accepted_with_another)
     order = [name.removesuffix("*") for name in op.operands.split()] + ["result"]
     return {
-        name: Accepted(frozenset(types[name]), "tuple" in kinds[name], "token" in kinds[name])
+        name: AcceptedTypes(frozenset(types[name]), "tuple" in shape_kinds[name], "token" in shape_kinds[name])
         for name in order
         if name in types
     }
 
 
-def _names(op: OpDef, use: Use) -> list[str]:
-    """The names of the operands, and of the result where it is declared."""
+def _names(op: OpDef, use: OpUse) -> list[str]:
+    """Returns the names of the operands, and `result` if the result is declared."""
     return [*operand_names(op, len(use.shapes) - 1), *(["result"] if op.check is not None else [])]
 
 
@@ -94,19 +100,21 @@ def _elements(shape: Shape) -> set[PrimitiveType]:
     return {leaf.element_type for _, leaf in shape.leaves() if leaf.is_array}
 
 
-Fits = Callable[[OpDef, Use, int, PrimitiveType, PrimitiveType], bool]
-"""(op, use, place, old type, new type) -> whether the new type may stand there."""
+AcceptanceTest = Callable[[OpDef, OpUse, int, PrimitiveType, PrimitiveType], bool]
+"""(op, use, position, old type, new type) -> whether the shape at the position accepts the new type."""
 
 
-def _extend(op: OpDef, use: Use, types: dict[str, set[PrimitiveType]], fits: Fits) -> None:
-    """Adds to the types of each place those that fit there in this use."""
-    for place, name in enumerate(_names(op, use)):
-        for old in _elements(use.shapes[place]):
+def _add_accepted_types(
+    op: OpDef, use: OpUse, types: dict[str, set[PrimitiveType]], is_accepted: AcceptanceTest
+) -> None:
+    """Adds the types that each position of a use accepts."""
+    for position, name in enumerate(_names(op, use)):
+        for old in _elements(use.shapes[position]):
             missing = [t for t in ARRAY_TYPES if t not in types[name]]
-            types[name].update(t for t in missing if fits(op, use, place, old, t))
+            types[name].update(t for t in missing if is_accepted(op, use, position, old, t))
 
 
-def _kind(shape: Shape) -> str:
+def _shape_kind(shape: Shape) -> str:
     return "tuple" if shape.is_tuple else "token" if shape.is_token else "array"
 
 
@@ -116,57 +124,59 @@ def _instructions_of(family: str) -> tuple[Instruction, ...]:
     return tuple(chain.from_iterable(parse_hlo(text).instructions() for text in texts))
 
 
-def _uses_of(op: OpDef) -> list[Use]:
-    """The uses in samples and examples, each once."""
-    found: dict[Use, None] = {}
+def _uses_of(op: OpDef) -> list[OpUse]:
+    """Returns the distinct uses of an op in the samples and examples."""
+    found: dict[OpUse, None] = {}
     for i in _instructions_of(op.family):
         if i.op is op:
             shapes = (*(operand.shape.without_layout() for operand in i.operands), i.shape.without_layout())
             programs = tuple(computation.program_shape for computation in i.computations)
-            found[Use(shapes, i.attributes, programs)] = None
+            found[OpUse(shapes, i.attributes, programs)] = None
     return list(found)
 
 
-def _fits(op: OpDef, use: Use, place: int, old: PrimitiveType, new: PrimitiveType) -> bool:
-    """Whether `new` may stand for `old` in a place, if need be together with other places."""
+def _is_accepted(op: OpDef, use: OpUse, position: int, old: PrimitiveType, new: PrimitiveType) -> bool:
+    """Whether `new` can replace `old` at a position, possibly together with the same change at other positions."""
 
     def replaced(shape: Shape) -> Shape:
         return _with_type(shape, old, new)
 
     changes = [replaced(shape) for shape in use.shapes]
-    others = [i for i, shape in enumerate(use.shapes) if i != place and changes[i] != shape]
+    others = [i for i, shape in enumerate(use.shapes) if i != position and changes[i] != shape]
     programs = tuple(_map_program(program, replaced) for program in use.programs)
     attributes = _map_attributes(use.attributes, replaced)
     calls = dict.fromkeys(((attributes, programs), (use.attributes, use.programs)))
-    for together in _subsets(others):
-        chosen = {place, *together}
+    for subset in _subsets(others):
+        chosen = {position, *subset}
         shapes = [changes[i] if i in chosen else shape for i, shape in enumerate(use.shapes)]
-        if any(_legal(op, shapes, *call) for call in calls):
+        if any(_is_legal(op, shapes, *call) for call in calls):
             return True
     return False
 
 
-def _fits_with_another(op: OpDef, use: Use, place: int, old: PrimitiveType, new: PrimitiveType) -> bool:
-    """Whether `new` may stand for `old` in a place once the array of one other place has some other type too."""
-    changed = _with_type(use.shapes[place], old, new)
+def _is_accepted_with_another(op: OpDef, use: OpUse, position: int, old: PrimitiveType, new: PrimitiveType) -> bool:
+    """Whether `new` can replace `old` at a position if the array at one other position may have any type."""
+    changed = _with_type(use.shapes[position], old, new)
     for other, shape in enumerate(use.shapes):
-        if other == place or not shape.is_array:
+        if other == position or not shape.is_array:
             continue
         for t in ARRAY_TYPES:
             shapes = list(use.shapes)
-            shapes[place], shapes[other] = changed, shape.with_element_type(t)
-            if _legal(op, shapes, use.attributes, use.programs):
+            shapes[position], shapes[other] = changed, shape.with_element_type(t)
+            if _is_legal(op, shapes, use.attributes, use.programs):
                 return True
     return False
 
 
-def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All of the places first, then ever fewer."""
-    sizes = range(len(places), -1, -1) if len(places) <= _MOST_TOGETHER else (len(places), 1, 0)
-    return chain.from_iterable(combinations(places, size) for size in sizes)
+def _subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yields all positions first, then smaller and smaller subsets."""
+    sizes = (
+        range(len(positions), -1, -1) if len(positions) <= _MAX_POSITIONS_FOR_ALL_SUBSETS else (len(positions), 1, 0)
+    )
+    return chain.from_iterable(combinations(positions, size) for size in sizes)
 
 
-def _legal(op: OpDef, shapes: Sequence[Shape], attributes: Attributes, programs: tuple[ProgramShape, ...]) -> bool:
+def _is_legal(op: OpDef, shapes: Sequence[Shape], attributes: Attributes, programs: tuple[ProgramShape, ...]) -> bool:
     try:
         if op.check is None:
             op.result_shape(shapes[:-1], attributes, programs)
@@ -184,7 +194,7 @@ def _with_type(shape: Shape, old: PrimitiveType, new: PrimitiveType) -> Shape:
 
 
 def _map_attributes(attributes: Attributes, change: Callable[[Shape], Shape]) -> Attributes:
-    """Shapes changed, and literals made literals of the changed shape."""
+    """Changes the shapes in attributes; literals become zeros of the changed shape."""
     changed: dict[str, Shape | Literal] = {}
     for field in attributes.fields:
         value = getattr(attributes, field.name)
@@ -208,15 +218,17 @@ _CLASSES: tuple[tuple[str, Callable[[PrimitiveType], bool]], ...] = (
 )
 
 
-def describe(accepted: Accepted) -> str:
-    """`integer, floating-point`, `f32, f64`, `any`; with tuples and tokens where they may stand."""
+def describe(accepted: AcceptedTypes) -> str:
+    """Describes accepted types as a class or a list: `integer, floating-point`, `f32, f64` or `any`, plus tuples and
+    tokens.
+    """
     parts = ["token"] if accepted.tokens else []
     parts += ["tuple"] if accepted.tuples else []
     return ", ".join([*_type_words(accepted.types), *parts]) or "nothing"
 
 
 def _type_words(types: frozenset[PrimitiveType]) -> list[str]:
-    """Classes of types that are there whole, and single ones."""
+    """Returns the names of the classes whose types are all present, and the names of the remaining types."""
     if types >= set(ARRAY_TYPES):
         return ["any"]
     words: list[str] = []

@@ -1,10 +1,10 @@
-"""How equal two results must be: the one table of tolerances, by class of operation and element type.
+"""Compares two results with the tolerance for the class of operation and the element type.
 
-Owns the table, the distance in units in the last place and the message of a failed comparison; knows no
-instructions, backends or peers. A change of the table needs a measured reason.
+Responsible for the only table of tolerances, for distances in units in the last place, and for the message of a failed
+comparison. Does not depend on instructions, backends or implementations. A change of the table needs a measured reason.
 
-Distances are measured against the expected value as given: an expected array wider than the element type
-(float64 for an f32 result) is not rounded first, so that "4 ULP from the float64 result" means just that.
+Distances are measured against the expected value as given: an expected array wider than the element type (float64 for
+an f32 result) is not rounded first, so that "4 ULP from the float64 result" means exactly that.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What one rule allows.
+    """The tolerance of a rule.
 
-    ulps: units in the last place of the expected value, by dtype name; `narrow_ulps` serves types not named
-    there.
-    signed_zero: -0 and +0 differ. sums: the bound is 2 eps sqrt(terms) magnitude instead of ULPs.
-    relative: the bound is this many eps of |expected| plus the array's largest finite |expected|, instead of
-    ULPs.
+    ulps: units in the last place of the expected value, by dtype name; `narrow_ulps` applies to types without an entry.
+    signed_zero: -0 and +0 differ. sums: the bound is 2 eps sqrt(terms) magnitude instead of ULPs. relative: the bound
+    is this many eps of |expected| plus the array's largest finite |expected|, instead of ULPs.
     """
 
     ulps: tuple[tuple[str, float], ...] = ()
@@ -44,16 +42,16 @@ class Tolerance:
 
 # Integers and booleans are compared exactly by every rule.
 TOLERANCES: dict[str, Tolerance] = {
-    # movement, comparison, bit operations: the same bits, but any NaN equals any NaN
+    # movement, comparison, bit operations: the same bits, except that any NaN equals any NaN
     "bits": Tolerance(signed_zero=True),
-    # correctly rounded operations, and those that choose one of their operands
+    # correctly rounded operations, and operations that choose one of their operands
     "exact": Tolerance(),
     # functions: types narrower than f32 are computed in f32 and rounded once
     "elementwise": Tolerance((("float32", 4.0), ("float64", 4.0), ("complex64", 8.0), ("complex128", 8.0)), 1.0),
     # sums and dots in any order
     "accumulation": Tolerance(sums=True),
     # transforms, factorizations and normalizations: each result element depends on many operands of any size, which
-    # cancel; implementations were measured to differ by up to NORM eps of the largest result
+    # cancel; implementations were measured to differ by up to this many eps of the largest result
     "norm": Tolerance(relative=16.0),
     # a whole program compared with another implementation of it
     "program": Tolerance(relative=2048.0),
@@ -81,7 +79,7 @@ RULE_OF_OPERATION: dict[str, str] = {
 
 
 def rule_of_operation(opcode: str, dtype: Any) -> str:
-    """The rule for one operation on operands of `dtype`; complex products and quotients are not exact."""
+    """Returns the rule of an operation on operands of `dtype`. Complex products and quotients are not exact."""
     if np.dtype(dtype).kind == "c" and opcode in ("abs", "multiply", "divide", "sqrt", "sign"):
         return "elementwise"
     return RULE_OF_OPERATION.get(opcode, "elementwise")
@@ -100,10 +98,10 @@ def assert_close(
 ) -> None:
     """Raises AssertionError unless `actual` equals `expected` by `rule` (a key of TOLERANCES).
 
-    Tuples are compared leaf by leaf; None stands for a token. `element_type` (a dtype) defaults to that of
-    `actual` and must equal it. `terms` and `magnitude` (the sum of absolute terms, broadcastable to the
-    result; default |expected|) bound sums; relative bounds take the largest `magnitude` if it is larger than
-    |expected|. `flush_denormals` reads numbers below the smallest normal as 0 on both sides. NaN equals NaN.
+    Tuples are compared leaf by leaf; None stands for a token. `element_type` (a dtype) defaults to that of `actual` and
+    must equal it. `terms` and `magnitude` (the sum of absolute terms, broadcastable to the result; default |expected|)
+    bound sums; relative bounds take the largest `magnitude` if it is larger than |expected|. `flush_denormals` reads
+    numbers below the smallest normal as 0 on both sides. NaN equals NaN.
     """
     if isinstance(expected, tuple | list):
         if not isinstance(actual, tuple | list) or len(actual) != len(expected):
@@ -129,7 +127,7 @@ def assert_close(
     if left.dtype != dtype or left.shape != right.shape:
         expectation = f"{dtype.name}{list(right.shape)}"
         raise AssertionError(f"{where}: expected {expectation}, got {left.dtype.name}{list(left.shape)}")
-    with np.errstate(invalid="ignore"):  # a signalling NaN is cast as well as any number
+    with np.errstate(invalid="ignore"):  # the cast of a signaling NaN is valid
         if TOLERANCES[rule].relative:
             bound = _relative_bound(TOLERANCES[rule].relative, dtype, right, magnitude)
         else:
@@ -138,17 +136,19 @@ def assert_close(
 
 
 def ulp_distance(actual: Any, expected: Any, dtype: Any, flush_denormals: bool = False) -> Array:
-    """|actual - expected| in units in the last place of `expected` in the real floating type `dtype`, as
-    float64.
+    """Returns |actual - expected| as float64, in units in the last place of `expected` in the real floating type
+    `dtype`.
 
-    NaN against NaN is 0, against a number inf. An infinity counts as the next number after the largest finite
-    one.
+    The distance between NaN and NaN is 0; between NaN and a number it is inf. An infinity counts as the next number
+    after the largest finite one.
     """
     target = np.dtype(dtype)
-    got, want = _clip_infinite(_widened(actual), target), _clip_infinite(_widened(expected), target)
-    distance = _plain_distance(got, want, target)
+    got, want = _clip_to_range(_widened(actual), target), _clip_to_range(_widened(expected), target)
+    distance = _distance_without_flushing(got, want, target)
     if flush_denormals:
-        distance = np.minimum(distance, _plain_distance(_flushed(got, target), _flushed(want, target), target))
+        distance = np.minimum(
+            distance, _distance_without_flushing(_flushed(got, target), _flushed(want, target), target)
+        )
     return distance.astype(np.float64)
 
 
@@ -159,14 +159,14 @@ def _assert_arrays(
     if dtype == np.bool_ or is_integer(dtype):
         bad, note, measure = _integers(actual) != _integers(expected), "equal", None
     elif tolerance.sums or tolerance.relative:
-        bad, measure = _outside(actual, expected, dtype, bound, flush)
+        bad, measure = _exceeds(actual, expected, dtype, bound, flush)
         note = f"within {np.max(bound, initial=0.0):.3g} of each other"
     elif dtype.kind == "c" and tolerance.ulps_of(dtype):
         limit = tolerance.ulps_of(dtype) * _epsilon(dtype) * np.abs(_finite(expected))
-        bad, measure = _outside(actual, expected, dtype, limit + float(_finfo(dtype).smallest_subnormal), flush)
+        bad, measure = _exceeds(actual, expected, dtype, limit + float(_finfo(dtype).smallest_subnormal), flush)
         note = f"within {tolerance.ulps_of(dtype):g} eps of |expected|"
     else:
-        measure = _worst_part(actual, expected, dtype, flush)
+        measure = _max_part_distance(actual, expected, dtype, flush)
         bad = measure > tolerance.ulps_of(dtype)
         note = f"within {tolerance.ulps_of(dtype):g} ULP"
         if tolerance.signed_zero:
@@ -185,9 +185,9 @@ def _message(
     rule: str,
     where: str,
 ) -> str:
-    places = np.argwhere(bad)
+    indices = np.argwhere(bad)
     lines = [
-        f"{where}: {dtype.name}{list(actual.shape)}: {len(places)} of {actual.size} elements break the rule {rule}"
+        f"{where}: {dtype.name}{list(actual.shape)}: {len(indices)} of {actual.size} elements break the rule {rule}"
     ]
 
     def entry(what: str, index: tuple[int, ...]) -> str:
@@ -197,15 +197,15 @@ def _message(
             return f"{text}, {float(ulp_distance(actual[index], expected[index], dtype)):.6g} ULP"
         return text if measure is None else f"{text}, distance {float(measure[index]):.6g}"
 
-    lines.append(entry("first", tuple(int(i) for i in places[0])))
-    if measure is not None and len(places) > 1:
+    lines.append(entry("first", tuple(int(i) for i in indices[0])))
+    if measure is not None and len(indices) > 1:
         worst = np.unravel_index(int(np.argmax(np.where(bad, measure, -1.0))), bad.shape)
         lines.append(entry("worst", tuple(int(i) for i in worst)))
     return "\n".join(lines)
 
 
-def _outside(actual: Array, expected: Array, dtype: np.dtype[Any], limit: Any, flush: bool) -> tuple[Array, Array]:
-    """Where |actual - expected| exceeds `limit` in absolute terms; NaN and infinities must agree exactly."""
+def _exceeds(actual: Array, expected: Array, dtype: np.dtype[Any], limit: Any, flush: bool) -> tuple[Array, Array]:
+    """Returns where |actual - expected| exceeds `limit`, and that distance. NaN and infinities must agree exactly."""
     distance = _absolute_distance(_widened(actual), _widened(expected))
     if not flush:
         return distance > limit, distance
@@ -213,7 +213,9 @@ def _outside(actual: Array, expected: Array, dtype: np.dtype[Any], limit: Any, f
 
 
 def _absolute_distance(got: Array, want: Array) -> Array:
-    """|got - want| as float64: 0 for equal values and NaN against NaN; by parts where a complex part is infinite."""
+    """Returns |got - want| as float64: 0 for equal values and for two NaN. Compares complex numbers with an infinite
+    part by parts.
+    """
     if got.dtype.kind == "c":
         distance = np.hypot(_absolute_distance(got.real, want.real), _absolute_distance(got.imag, want.imag))
     else:
@@ -223,13 +225,13 @@ def _absolute_distance(got: Array, want: Array) -> Array:
     return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
 
 
-def _worst_part(actual: Array, expected: Array, dtype: np.dtype[Any], flush: bool) -> Array:
+def _max_part_distance(actual: Array, expected: Array, dtype: np.dtype[Any], flush: bool) -> Array:
     parts = [ulp_distance(left, right, part, flush) for left, right, part in _parts(actual, expected, dtype)]
     return np.maximum.reduce(parts)
 
 
 def _parts(actual: Array, expected: Array, dtype: np.dtype[Any]) -> Iterator[tuple[Array, Array, np.dtype[Any]]]:
-    """The real arrays of a pair: itself, or real and imaginary parts with their element type."""
+    """Yields the pair of arrays if it is real, or the pairs of real and imaginary parts, with their element type."""
     if dtype.kind != "c":
         yield actual, expected, dtype
         return
@@ -248,11 +250,11 @@ def _zero_signs_differ(actual: Array, expected: Array, dtype: np.dtype[Any], flu
     return bad
 
 
-def _plain_distance(got: Array, want: Array, dtype: np.dtype[Any]) -> Array:
+def _distance_without_flushing(got: Array, want: Array, dtype: np.dtype[Any]) -> Array:
     finfo = _finfo(dtype)
     _, exponents = np.frexp(np.where(np.isfinite(want), want, 1))
     smallest = int(np.frexp(float(finfo.smallest_normal))[1])
-    # frexp's mantissa lies in [0.5, 1), so the leading bit of a number has the weight 2^(exponent - 1)
+    # frexp's mantissa is in [0.5, 1), so the leading bit of a number has the weight 2^(exponent - 1)
     ulp = np.ldexp(np.ones_like(want), np.maximum(exponents, smallest) - 1 - int(finfo.nmant))
     with np.errstate(all="ignore"):
         distance = np.abs(got - want) / ulp
@@ -260,10 +262,10 @@ def _plain_distance(got: Array, want: Array, dtype: np.dtype[Any]) -> Array:
     return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
 
 
-def _clip_infinite(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Infinities, and wider values beyond the range, become the power of two after the largest finite number.
+def _clip_to_range(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Replaces infinities, and wider values beyond the range, by the power of two after the largest finite number.
 
-    f64 results keep a range of their own only where the platform's long double is wider.
+    float64 has such a power of two only on platforms whose long double is wider.
     """
     edge = np.ldexp(values.dtype.type(1), int(np.frexp(float(_finfo(dtype).max))[1]))
     return np.clip(values, -edge, edge)
@@ -278,7 +280,7 @@ def _flushed(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _widened(values: Any) -> Array:
-    """Values in a type that holds them exactly with room for differences: float64, longdouble for float64 and wider."""
+    """Converts values to a type that holds them and their differences: float64, or longdouble for float64 and wider."""
     array = np.asarray(values)
     if array.dtype.kind == "c":
         return array.astype(np.clongdouble)
@@ -295,7 +297,8 @@ def _relative_bound(factor: float, dtype: np.dtype[Any], expected: Array, magnit
 
 
 def _bound_of_sum(dtype: np.dtype[Any], terms: int, magnitude: Any, expected: Array, flush: bool) -> Array:
-    """The rounding errors of a sum, and with `flush` the terms that may have been flushed."""
+    """Returns the bound of the rounding errors of a sum, including terms that may have been flushed if `flush` is
+    set."""
     if dtype == np.bool_ or is_integer(dtype):
         return np.zeros(())
     size = np.abs(_finite(expected if magnitude is None else np.asarray(magnitude)))
@@ -309,7 +312,7 @@ def _finite(values: Array) -> Array:
 
 
 def _integers(values: Array) -> Array:
-    """Integers of any width (those of ml_dtypes have no comparisons with NumPy's) as Python-exact 64-bit numbers."""
+    """Converts integers to 64 bits, because the integers of ml_dtypes cannot be compared with those of NumPy."""
     unsigned = values.dtype.name.startswith("uint")
     return values if values.dtype.kind == "b" else values.astype(np.uint64 if unsigned else np.int64)
 

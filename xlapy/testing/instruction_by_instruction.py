@@ -1,12 +1,12 @@
 """Compares the interpreter with another implementation one instruction at a time, each on the same operands.
 
-A whole program in floating point is ill-conditioned: a difference of one bit in a cosine may become any difference
-behind a cancellation. Here the interpreter evaluates a module once and records the operands of every instruction of the
-entry; then one flat module computes each instruction from parameters of its own, and the other implementation runs
-that. What differs is the fault of the instruction named, within the bounds of `testing.comparison`.
+A whole floating-point program is ill-conditioned: after a cancellation, a difference of one bit in a cosine may become
+arbitrarily large. Therefore the interpreter evaluates a module once and records the operands of every instruction of
+the entry. One flat module then computes each instruction from parameters of its own, and the other implementation runs
+this module. Each difference is therefore due to one instruction.
 
-Owns: the steps of a run, the flat module, the bounds of sums. Must not know: which implementation runs the flat module,
-or what is excused there.
+Responsible for the steps of a run, the flat module, and the bounds of sums. Does not depend on the implementation that
+runs the flat module or on its known divergences.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What an instruction started with its operands, before another ends it; `value` is the interpreter's own."""
+    """The operands and the value of an asynchronous start or update, whose done has not been executed."""
 
     operands: tuple[Value, ...]
     value: Value
@@ -62,10 +62,10 @@ _UNFINISHED = (AsyncRole.START, AsyncRole.UPDATE)
 
 
 def steps_of(module: Module, arguments: Sequence[Value], adjust: Adjust = lambda array: array) -> list[Step]:
-    """What the interpreter computes in the entry, instruction by instruction.
+    """Evaluates the entry and returns a step for each instruction except parameters.
 
-    `adjust` replaces every array before another instruction uses it: by one without denormals, say. What is started
-    and not done yet has no value of its own: the step is that which ends it.
+    `adjust` is applied to every array before another instruction uses it, for example to flush denormals. Asynchronous
+    starts and updates have no step of their own; the step of their done includes them.
     """
     context = Context()
     values: dict[Instruction, Value] = {}
@@ -73,36 +73,36 @@ def steps_of(module: Module, arguments: Sequence[Value], adjust: Adjust = lambda
     with np.errstate(all="ignore"):
         for instruction in post_order(module.entry_computation):
             if is_parameter(instruction):
-                values[instruction] = _adjusted(arguments[instruction.parameter_number], adjust)
+                values[instruction] = _adjust_leaves(arguments[instruction.parameter_number], adjust)
                 continue
             operands = tuple(values[operand] for operand in instruction.operands)
-            value = rule_of(instruction)(context, instruction, [_bare(operand) for operand in operands])
+            value = rule_of(instruction)(context, instruction, [_without_operands(operand) for operand in operands])
             if instruction.op.async_role in _UNFINISHED:
                 values[instruction] = Unfinished(operands, value)
                 continue
             steps.append(Step(instruction, operands, value))
-            values[instruction] = _adjusted(value, adjust)
+            values[instruction] = _adjust_leaves(value, adjust)
     return steps
 
 
-def _bare(value: Value) -> Value:
+def _without_operands(value: Value) -> Value:
     return value.value if isinstance(value, Unfinished) else value
 
 
-def _adjusted(value: Value, adjust: Adjust) -> Value:
+def _adjust_leaves(value: Value, adjust: Adjust) -> Value:
     if isinstance(value, tuple):
-        return tuple(_adjusted(element, adjust) for element in value)
+        return tuple(_adjust_leaves(element, adjust) for element in value)
     return value if value is TOKEN else adjust(np.asarray(value))
 
 
 def flat_module(steps: Sequence[Step]) -> tuple[Module, list[Value]]:
-    """A module that computes every step from parameters, and returns them all in a tuple; and its arguments.
+    """Returns a module that computes every step from parameters and returns all results in a tuple, and its arguments.
 
-    The steps share a parameter where they share an operand. What a step ends (an async-done, say) is started there too.
+    Steps that share an operand share a parameter. The step of an asynchronous done includes its start and updates.
     """
     module = Module("flat")
     entry = edit.add_computation(module, "entry", entry=True)
-    flat = _Flat(entry, _copied_callees(module, steps))
+    flat = _FlatEntry(entry, _copy_callees(module, steps))
     results = [flat.copy(step.instruction, step.operands) for step in steps]
     edit.set_root(entry, edit.create(entry, TUPLE, results))
     edit.reorder_computations(module, [c for c in module.computations if c is not entry] + [entry])
@@ -111,13 +111,13 @@ def flat_module(steps: Sequence[Step]) -> tuple[Module, list[Value]]:
 
 
 @dataclass(slots=True)
-class _Flat:
+class _FlatEntry:
     """The entry of a flat module while steps are copied into it."""
 
     entry: Computation
     callees: Mapping[Computation, Computation]
     arguments: list[Value] = field(default_factory=list[Value])
-    made: dict[Instruction, Instruction] = field(default_factory=dict[Instruction, Instruction])
+    copies_of_operands: dict[Instruction, Instruction] = field(default_factory=dict[Instruction, Instruction])
 
     def copy(self, instruction: Instruction, values: Sequence[Value]) -> Instruction:
         operands = [self.operand(o, value) for o, value in zip(instruction.operands, values, strict=True)]
@@ -125,9 +125,9 @@ class _Flat:
         return edit.clone_instruction(instruction, self.entry, operands, computations)
 
     def operand(self, operand: Instruction, value: Value) -> Instruction:
-        if operand not in self.made:
-            self.made[operand] = self._new_operand(operand, value)
-        return self.made[operand]
+        if operand not in self.copies_of_operands:
+            self.copies_of_operands[operand] = self._new_operand(operand, value)
+        return self.copies_of_operands[operand]
 
     def _new_operand(self, operand: Instruction, value: Value) -> Instruction:
         if isinstance(value, Unfinished):
@@ -139,9 +139,9 @@ class _Flat:
         return edit.create(self.entry, PARAMETER, (), attributes, shape=operand.shape, name=operand.name)
 
 
-def _copied_callees(module: Module, steps: Sequence[Step]) -> Mapping[Computation, Computation]:
-    """Copies of all computations that the steps call, directly or not."""
-    wanted = {c for step in steps for instruction in _chain(step) for c in instruction.computations}
+def _copy_callees(module: Module, steps: Sequence[Step]) -> Mapping[Computation, Computation]:
+    """Returns copies of all computations that the steps call, directly or indirectly."""
+    wanted = {c for step in steps for instruction in _async_chain(step) for c in instruction.computations}
     copies: dict[Computation, Computation] = {}
     if not wanted:
         return copies
@@ -157,18 +157,18 @@ def _copied_callees(module: Module, steps: Sequence[Step]) -> Mapping[Computatio
     return copies
 
 
-def _chain(step: Step) -> Iterator[Instruction]:
-    """The instruction of a step, and those that started what it ends."""
+def _async_chain(step: Step) -> Iterator[Instruction]:
+    """Yields the instruction of a step and, if it is asynchronous, its start and updates."""
     yield step.instruction
     for operand, value in zip(step.instruction.operands, step.operands, strict=True):
         if isinstance(value, Unfinished):
-            yield from _chain(Step(operand, value.operands, value.value))
+            yield from _async_chain(Step(operand, value.operands, value.value))
 
 
 def assert_step(step: Step, actual: Value, *, rule: str | None = None, flush_denormals: bool = False) -> None:
-    """Raises AssertionError unless `actual` is the value of a step by `rule`, by default that of the operation."""
+    """Raises AssertionError unless `actual` is the value of a step by `rule`, by default the rule of the operation."""
     chosen = rule or _rule(step)
-    terms, magnitude = _size_of_sums(step) if chosen == "accumulation" else (1, _size_of_terms(step))
+    terms, magnitude = _terms_and_magnitude(step) if chosen == "accumulation" else (1, _batch_norm_magnitude(step))
     _assert_leaves(step.value, actual, magnitude, terms, chosen, flush_denormals, describe(step.instruction))
 
 
@@ -194,33 +194,36 @@ def _assert_leaves(
         return
     left, right = np.asarray(theirs), np.asarray(ours)
     if magnitude is not None and left.shape == right.shape:
-        certain = _is_certain(magnitude, right.dtype)
-        left, right, magnitude = left[certain], right[certain], magnitude[certain]
+        checked = _cannot_overflow(magnitude, right.dtype)
+        left, right, magnitude = left[checked], right[checked], magnitude[checked]
     assert_close(left, right, rule=rule, terms=terms, magnitude=magnitude, flush_denormals=flush, where=where)
 
 
 # The bounds of sums
 
 
-def _size_of_sums(step: Step) -> tuple[int, Value]:
-    """How many terms a result element has, and the step's value for the absolute values of its operands."""
+def _terms_and_magnitude(step: Step) -> tuple[int, Value]:
+    """Returns the number of terms of each result element, and the step's value for the absolute values of its
+    operands."""
     instruction = step.instruction
-    operands = tuple(_absolute(value) for value in step.operands)
+    operands = tuple(_absolute_values(value) for value in step.operands)
     if instruction.op in (DOT, CONVOLUTION):
-        instruction = _widened(instruction)
+        instruction = _with_wide_result(instruction)
     with np.errstate(all="ignore"):
         magnitude = RULES.find(instruction.op)(Context(), instruction, operands)
-    return _terms(step), magnitude
+    return _max_terms(step), magnitude
 
 
-def _size_of_terms(step: Step) -> Value:
-    """The size of what cancels in a batch norm: the squares that a variance is the difference of, the terms of sums."""
+def _batch_norm_magnitude(step: Step) -> Value:
+    """Returns the magnitude of the terms that cancel in a batch norm: squares in a variance, terms of sums. None for
+    other ops.
+    """
     if step.instruction.op is BATCH_NORM_TRAINING:
-        return _sizes_of_training(step)
+        return _batch_norm_training_magnitude(step)
     if step.instruction.op is not BATCH_NORM_GRAD:
         return None
     operand, scale, mean, variance, gradient = step.operands
-    root = np.sqrt(_least(variance) + step.instruction.attributes_as(BatchNormAttributes).epsilon)
+    root = np.sqrt(_smallest(variance) + step.instruction.attributes_as(BatchNormAttributes).epsilon)
     deviation = (_largest(operand) + _largest(mean)) / root
     total = float(np.sum(np.abs(gradient.astype(np.float64))))
     factor = _largest(scale) * _largest(gradient) / root
@@ -228,16 +231,19 @@ def _size_of_terms(step: Step) -> Value:
     return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
 
 
-def _sizes_of_training(step: Step) -> Value:
-    """The squares are in mean and variance as they are; what is divided by the root of the variance multiplies them."""
+def _batch_norm_training_magnitude(step: Step) -> Value:
+    """Returns the magnitudes for batch-norm-training.
+
+    The squares enter the mean and the variance directly; in the normalized result they are divided by the variance.
+    """
     operand, scale, offset = map(_largest, step.operands)
-    variance = _least(step.value[2]) + step.instruction.attributes_as(BatchNormAttributes).epsilon
+    variance = _smallest(step.value[2]) + step.instruction.attributes_as(BatchNormAttributes).epsilon
     normalized = scale * operand / np.sqrt(variance) * (1 + operand**2 / variance) + offset
     sizes = (normalized, operand**2, operand**2)
     return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
 
 
-def _least(array: Array) -> float:
+def _smallest(array: Array) -> float:
     return float(np.min(array.astype(np.float64), initial=np.inf))
 
 
@@ -245,10 +251,11 @@ def _largest(array: Array) -> float:
     return float(np.max(np.abs(array.astype(np.float64)), initial=0.0))
 
 
-def _absolute(value: Value) -> Value:
-    """Absolute values of finite floats, 0 for others; integers (positions, or exact) as they are."""
+def _absolute_values(value: Value) -> Value:
+    """Returns absolute values of finite floats and 0 for others. Integers are unchanged: they are positions, or
+    exact."""
     if isinstance(value, tuple):
-        return tuple(map(_absolute, value))
+        return tuple(map(_absolute_values, value))
     if not isinstance(value, np.ndarray) or not _is_inexact(value.dtype):
         return value
     finite = np.isfinite(value.astype(np.complex128) if value.dtype.kind == "c" else value.astype(np.float64))
@@ -261,8 +268,8 @@ def _is_inexact(dtype: np.dtype[Any]) -> bool:
     return t.is_floating or t.is_complex
 
 
-def _widened(instruction: Instruction) -> Instruction:
-    """The instruction with a result that does not overflow."""
+def _with_wide_result(instruction: Instruction) -> Instruction:
+    """Returns the instruction with a wider result type that does not overflow."""
     if not _is_inexact(instruction.shape.dtype):
         return instruction
     shape = instruction.shape.with_element_type(C128 if instruction.shape.element_type.is_complex else F64)
@@ -271,8 +278,8 @@ def _widened(instruction: Instruction) -> Instruction:
     )
 
 
-def _terms(step: Step) -> int:
-    """An upper bound: all elements of the first operand, or those that a dot or convolution sums."""
+def _max_terms(step: Step) -> int:
+    """Returns an upper bound: the elements that a dot or convolution sums, or all elements of the first operand."""
     shape: Shape = step.instruction.operands[0].shape
     if step.instruction.op is DOT:
         return prod(shape.dimensions[d] for d in step.instruction.attributes_as(DotAttributes).lhs_contracting_dims)
@@ -281,8 +288,8 @@ def _terms(step: Step) -> int:
     return max(1, shape.size)
 
 
-def _is_certain(magnitude: Array, result: np.dtype[Any]) -> Array:
-    """Where a sum of absolute values stays clear of overflow, so that the order of its terms does not matter."""
+def _cannot_overflow(magnitude: Array, result: np.dtype[Any]) -> Array:
+    """Whether a sum of absolute values cannot overflow, so that the order of its terms does not matter."""
     if not _is_inexact(result):
         return np.ones(np.shape(magnitude), np.bool_)
     return np.abs(magnitude.astype(np.complex128)) < float(ml_dtypes.finfo(result).max) / 2

@@ -1,6 +1,6 @@
-"""Random arguments for a program: values of moderate size for every parameter, tuples included.
+"""Random arguments for a program: values of moderate size for every parameter, including tuples.
 
-Owns: the walk over shapes, the sizes of dynamic dimensions. The values come from `random_values`.
+Responsible for the traversal of shapes and the sizes of dynamic dimensions. `random_values` draws the values.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from xlapy.testing.random_values import random_array
 
 
 def random_arguments(parameters: Iterable[Shape], seed: int, *, special: bool = False) -> list[Any]:
-    """One argument a parameter; equal seeds give equal arguments. `special` mixes in NaN, infinities and extremes.
+    """Returns one argument per parameter. Equal seeds give equal arguments. `special` mixes in NaN, infinities and
+    extremes.
 
-    A dynamic dimension has a size of 1 to its bound, the same for all of one bound, so that arguments fit together.
+    A dynamic dimension has a size from 1 to its bound. All dimensions with the same bound have the same size, so that
+    the shapes of the arguments fit together.
     """
     rng = np.random.default_rng(seed)
     sizes: dict[int, int] = {}

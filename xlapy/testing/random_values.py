@@ -1,7 +1,7 @@
-"""Random test inputs of every element type, with the values that break programs mixed in.
+"""Random test inputs of every element type, mixed with special values.
 
-Owns nothing but the drawing of arrays; knows no shapes, instructions or tolerances. The caller brings the
-generator, so equal seeds give equal arrays.
+Responsible only for drawing arrays. Does not depend on shapes, instructions or tolerances. The caller passes the random
+generator, so that equal seeds give equal arrays.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-_SPECIAL_SHARE = 8  # one element in eight is a special value
+_ELEMENTS_PER_SPECIAL_VALUE = 8
 
 
 def random_array(
@@ -22,13 +22,13 @@ def random_array(
     special: bool = True,
     denormals: bool = False,
 ) -> np.ndarray[Any, Any]:
-    """An array of `dimensions` and `dtype` (any NumPy or ml_dtypes element type of XLA).
+    """Returns an array of `dimensions` and `dtype` (any NumPy or ml_dtypes element type of XLA).
 
-    `special=False`: finite values of moderate size (floats from the normal distribution, integers within
-    +-100 or the range of a narrower type). `special=True`: floats over many magnitudes and integers over the
-    whole range, one element in eight (at least one, if there is any) replaced by NaN, an infinity, a zero of
-    either sign, the largest and smallest normal numbers, or an integer extreme. `denormals=True` adds
-    denormals to the specials; they are apart because XLA:CPU flushes them.
+    `special=False`: finite values of moderate size (floats from the normal distribution, integers within +-100 or the
+    range of a narrower type). `special=True`: floats over many magnitudes and integers over the whole range; one
+    element in eight (at least one) is replaced by NaN, an infinity, a zero of either sign, the largest or smallest
+    normal number, or an integer extreme. `denormals=True` adds denormals to these special values; they are separate
+    because XLA:CPU flushes them.
     """
     target = np.dtype(dtype)
     shape = tuple(dimensions)
@@ -44,7 +44,7 @@ def random_array(
 
 
 def special_values(dtype: Any, denormals: bool = False) -> np.ndarray[Any, Any]:
-    """The special values of an integer or floating element type, as a vector of it, without duplicates."""
+    """Returns the special values of an integer or floating element type as a vector without duplicates."""
     target = np.dtype(dtype)
     if is_integer(target):
         low, high = _limits(target)
@@ -71,7 +71,7 @@ def special_values(dtype: Any, denormals: bool = False) -> np.ndarray[Any, Any]:
 
 
 def is_integer(dtype: Any) -> bool:
-    """Whether `dtype` is an integer element type, those of ml_dtypes included; bool is none."""
+    """Whether `dtype` is an integer element type, including those of ml_dtypes but not bool."""
     target = np.dtype(dtype)
     return target.kind in "iu" or target.name.startswith(("int", "uint"))
 
@@ -90,7 +90,7 @@ def _random_integers(
     wide = np.uint64 if low == 0 else np.int64
     values = rng.integers(low, high, shape, dtype=wide, endpoint=True).astype(target)
     small = rng.integers(max(low, -4), min(high, 4), shape, endpoint=True).astype(target)
-    return _sprinkle(np.where(rng.random(shape) < 0.5, values, small), special_values(target), rng)
+    return _insert_special_values(np.where(rng.random(shape) < 0.5, values, small), special_values(target), rng)
 
 
 def _random_floats(
@@ -106,24 +106,24 @@ def _random_floats(
         values = np.where(np.abs(values) < float(finfo.smallest_normal), float(finfo.smallest_normal), values)
     with np.errstate(all="ignore"):
         array = np.asarray(values.astype(target))
-    return _sprinkle(array, special_values(target, denormals), rng) if special else array
+    return _insert_special_values(array, special_values(target, denormals), rng) if special else array
 
 
-def _sprinkle(
+def _insert_special_values(
     array: np.ndarray[Any, Any], specials: np.ndarray[Any, Any], rng: np.random.Generator
 ) -> np.ndarray[Any, Any]:
-    """Replaces a share of the elements by special values drawn at random."""
+    """Replaces a share of the elements by randomly drawn special values."""
     flat = np.array(array).reshape(-1)
-    count = min(flat.size, max(1, flat.size // _SPECIAL_SHARE))
-    places = rng.choice(flat.size, count, replace=False) if flat.size else np.zeros(0, np.int64)
-    flat[places] = specials[rng.integers(0, specials.size, count)]
+    count = min(flat.size, max(1, flat.size // _ELEMENTS_PER_SPECIAL_VALUE))
+    positions = rng.choice(flat.size, count, replace=False) if flat.size else np.zeros(0, np.int64)
+    flat[positions] = specials[rng.integers(0, specials.size, count)]
     return flat.reshape(np.shape(array))
 
 
 def _complex_array(
     real: np.ndarray[Any, Any], imag: np.ndarray[Any, Any], target: np.dtype[Any]
 ) -> np.ndarray[Any, Any]:
-    """Assembles the parts without arithmetic, which would turn an infinite part into NaN."""
+    """Assigns the parts without arithmetic, which would turn an infinite part into NaN."""
     result = np.empty(real.shape, target)
     result.real = real
     result.imag = imag

@@ -1,18 +1,18 @@
-"""XLA:CPU of jaxlib as a runner of HLO text: what a program means to XLA itself.
+"""Runs HLO text on XLA:CPU of jaxlib, the reference implementation.
 
-Owns: the only road from HLO text to a run in jaxlib. Knows nothing of xlapy, so that both sides of a comparison stay
-independent, and is meant for a process of its own: jaxlib aborts the process on some programs.
+The only way from HLO text to a run in jaxlib. Does not import xlapy, so that both sides of a comparison are
+independent. Intended for a child process, because jaxlib aborts the process on some programs.
 
-The road to a run is HLO text -> HloModuleProto -> XlaComputation -> MLIR -> PJRT, because the client of
-jaxlib accepts MLIR only. What that road changes, and what it cannot carry (jaxlib 0.10.2):
+The text is converted from HLO text to HloModuleProto, XlaComputation, MLIR and a PJRT executable, because the client of
+jaxlib accepts only MLIR. Changes and limitations of this conversion (jaxlib 0.10.2):
 
-- Tuple parameters are flattened into their leaves, results too; `run_hlo` flattens the arguments and rebuilds
-  the result. Tokens in results come back as None, empty tuples as ().
+- Tuple parameters and results are flattened into their leaves; `run_hlo` flattens the arguments and rebuilds the
+  result. Tokens in results become None, empty tuples ().
 - Layouts of parameters and results are dropped, and layouts inside are reassigned; results are logical
   arrays.
 - `bitcast` is refused unless its operand and result are layouts of the same shape, so optimized HLO rarely
   runs.
-- A dynamic dimension (`f32[<=4]`) works inside a module; as a result it comes back with undefined content, so
+- A dynamic dimension (`f32[<=4]`) works inside a module; as a result its content is undefined, so
   `run_hlo` refuses it: return the padded array and `get-dimension-size` instead.
 - Not executable: `acos acosh asin asinh atanh cosh sinh` (the composite opcodes), `ragged-dot`, `copy-start`,
   `call-start` of a computation with one result, `rng-get-and-update-state`, `dynamic-slice` with a rank 1
@@ -23,8 +23,8 @@ jaxlib accepts MLIR only. What that road changes, and what it cannot carry (jaxl
   triangular-solve, batch-norm-*, stochastic-convert, element types pred s2..s64 u2..u64, all f8, f4e2m1fn,
   f16, bf16, f32, f64, c64, c128.
 - Denormals are flushed in the compiled code and kept where the compiler folds constants; no option changes
-  that.
-- Excess precision is switched off: a chain in bf16 rounds after every operation, as its text says.
+  this.
+- Excess precision is disabled: a chain of ops in bf16 rounds after every op, as its text says.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ jax.config.update("jax_enable_x64", True)
 Value = Any  # np.ndarray, None for a token, or a tuple of values
 
 _STRICT: dict[str, bool | int] = {"xla_allow_excess_precision": False}
-# A third of the normal compile time: no LLVM optimisation, no MLIR fusion emitters, no split for parallel
+# Compiles in a third of the time: no LLVM optimization, no MLIR fusion emitters, no split for parallel
 # code generation.
 _FAST: dict[str, bool | int] = {
     "xla_backend_optimization_level": 0,
@@ -53,11 +53,11 @@ _FAST: dict[str, bool | int] = {
 
 
 class XlaCpuError(Exception):
-    """jaxlib refused the text, the compilation or the run; the message is jaxlib's."""
+    """jaxlib refused the text, the compilation or the run. The message is jaxlib's."""
 
 
 def parse(text: str) -> Any:
-    """jaxlib's HloModule of `text`. The parser does not verify: `add(f32[2], f32[3])` passes."""
+    """Returns jaxlib's HloModule of `text`. The parser does not verify it: `add(f32[2], f32[3])` passes."""
     try:
         return hlo.hlo_module_from_text(text)
     except Exception as error:
@@ -65,16 +65,16 @@ def parse(text: str) -> Any:
 
 
 def to_proto(text: str) -> bytes:
-    """Serialised HloModuleProto of HLO text."""
+    """Returns the serialized HloModuleProto of HLO text."""
     return parse(text).as_serialized_hlo_module_proto()
 
 
 def run_hlo(text: str, arguments: Sequence[Value], *, fast: bool = False, **options: bool | int | str) -> Value:
-    """Runs an HLO module on one XLA:CPU device and returns its result in its own tuple structure.
+    """Runs an HLO module on one XLA:CPU device and returns its result in the tuple structure of the module.
 
-    `arguments`: one NumPy or ml_dtypes array (scalars allowed) per entry parameter, a nested tuple for a
-    tuple. `fast` compiles in about a third of the time and runs slower. `options` are XLA debug options by
-    name. Raises XlaCpuError with jaxlib's message.
+    `arguments`: one NumPy or ml_dtypes array (scalars allowed) per entry parameter, a nested tuple for a tuple. `fast`
+    compiles in about a third of the time; the program then runs slower. `options` are XLA debug options by name. Raises
+    XlaCpuError with jaxlib's message.
     """
     compiled = compile_hlo(text, fast=fast, **options)
     return compiled.run(arguments)
@@ -82,7 +82,7 @@ def run_hlo(text: str, arguments: Sequence[Value], *, fast: bool = False, **opti
 
 @functools.lru_cache(maxsize=128)
 def compile_hlo(text: str, *, fast: bool = False, **options: bool | int | str) -> CompiledHlo:
-    """Compiles HLO text for one XLA:CPU device; the last 128 programs are kept. Raises XlaCpuError."""
+    """Compiles HLO text for one XLA:CPU device and keeps the last 128 programs. Raises XlaCpuError."""
     chosen = _STRICT | (_FAST if fast else {}) | options
     try:
         computation = hlo.XlaComputation(to_proto(text))
@@ -109,7 +109,7 @@ class CompiledHlo:
             raise XlaCpuError(f"result {self.result_shape} has dynamic dimensions: their content would be undefined")
 
     def run(self, arguments: Sequence[Value]) -> Value:
-        """Executes once; arrays are copied to the device and the results copied back."""
+        """Executes the program once. Copies the arguments to the device and the results back."""
         try:
             results = self._executable.execute_sharded(self._put(arguments)).disassemble_into_single_device_arrays()
             return _rebuild(self.result_shape, (shards[0] for shards in results))
@@ -118,8 +118,10 @@ class CompiledHlo:
         except Exception as error:
             raise XlaCpuError(str(error)) from error
 
-    def bound(self, arguments: Sequence[Value]) -> Callable[[], None]:
-        """What runs the program on arguments that are on the device already, and waits for its results."""
+    def bind_arguments(self, arguments: Sequence[Value]) -> Callable[[], None]:
+        """Copies the arguments to the device. Returns a function that runs the program on them and waits for its
+        results.
+        """
         buffers = self._put(arguments)
 
         def execute() -> None:
@@ -129,7 +131,7 @@ class CompiledHlo:
         return execute
 
     def _put(self, arguments: Sequence[Value]) -> list[jax.Array]:
-        """The arguments' arrays on the device, checked against the declared shapes."""
+        """Copies the arguments to the device, after checking them against the declared shapes."""
         if len(arguments) != len(self.parameter_shapes):
             raise XlaCpuError(f"{len(arguments)} arguments for {len(self.parameter_shapes)} entry parameters")
         buffers: list[jax.Array] = []
@@ -138,12 +140,12 @@ class CompiledHlo:
         return buffers
 
     def text(self) -> str:
-        """The optimized HLO: scheduled, fused, with layouts."""
+        """Returns the optimized HLO: scheduled, fused, with layouts."""
         return self._executable.get_hlo_text()
 
 
 def dtype_of(shape: Any) -> np.dtype:
-    """NumPy (or ml_dtypes) element type of a jaxlib array shape."""
+    """Returns the NumPy (or ml_dtypes) element type of a jaxlib array shape."""
     return np.dtype(shape.numpy_dtype())
 
 
@@ -156,7 +158,7 @@ def _leaves(shape: Any) -> Iterator[Any]:
 
 
 def _argument_leaves(what: str, shape: Any, value: Value) -> Iterator[np.ndarray]:
-    """The arrays of one argument, checked against the declared shape: jaxlib would accept equal byte sizes silently."""
+    """Yields the arrays of one argument, after checking them: jaxlib accepts any array of the right size in bytes."""
     if shape.is_tuple():
         parts = shape.tuple_shapes()
         if not isinstance(value, tuple | list) or len(value) != len(parts):

@@ -150,7 +150,7 @@ def _measure(file: str, data: bytes, inputs: Sequence[str], seed: int, runs: int
         xla = importlib.import_module(_XLA)
         try:
             xla_times, compiled = _compiled(lambda: _compile_with(xla, module), runs)
-            contestants["XLA"] = compiled.bound(arguments)
+            contestants["XLA"] = compiled.bind_arguments(arguments)
         except xla.XlaCpuError as error:
             refusal = str(error).splitlines()[0]
     times = _alternate(contestants, runs)
