@@ -73,7 +73,7 @@ class TestAllGather:
             (lambda x: ops.all_gather(x, 0, 0), "shard_count must be at least 1, given 0"),
             (
                 lambda x: ops.all_gather(x, 0, 2, [[0, 1, 2]]),
-                r"shapes tell 2 shards, replica_groups \{\{0,1,2\}\} have 3",
+                r"the shapes imply 2 shards, but replica_groups \{\{0,1,2\}\} have 3",
             ),
             (lambda x: ops.all_gather(x, 0, 2, [0, 1]), "replica_groups takes a list of integers, given 0"),  # type: ignore[list-item]
             (lambda x: ops.all_gather(x, 0, 2, use_global_device_ids=True), "true needs a channel_id, none is given"),
@@ -209,7 +209,7 @@ class TestCollectiveReduce:
 
     def test_refused(self) -> None:
         x, root = parameters("f32[4]", "s32[2]")
-        with pytest.raises(ShapeError, match=r"the root of 1 data operands must be s32\[1\], it is s32\[2\]"):
+        with pytest.raises(ShapeError, match=r"the root of 1 data operands must be s32\[1\], given s32\[2\]"):
             ops.collective_reduce([x, root], reducer(), has_dynamic_root=True)
 
 
@@ -313,7 +313,7 @@ class TestAllToAll:
     def test_ragged_refused(self) -> None:
         p = parameters("f32[8,2]", "s32[2]", "s32[3]", "f32[16,2]", "s32[2]", "s32[2]")
         with pytest.raises(
-            ShapeError, match=r"send_sizes must have the shape of input_offsets s32\[2\], it is s32\[3\]"
+            ShapeError, match=r"send_sizes must have the shape of input_offsets s32\[2\], given s32\[3\]"
         ):
             ops.ragged_all_to_all(*p)
 
@@ -333,7 +333,7 @@ class TestCopies:
 
     def test_broadcast_refused(self) -> None:
         (x,) = parameters("f32[4]")
-        with pytest.raises(ShapeError, match=r"takes data operands before the root, given f32\[4\] alone"):
+        with pytest.raises(ShapeError, match=r"takes data operands before the root, given only f32\[4\]"):
             ops.collective_broadcast(x, [[0]], has_dynamic_root=True)
 
     def test_permute(self) -> None:

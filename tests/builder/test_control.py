@@ -124,7 +124,7 @@ class TestConditional:
 
     def test_an_operand_a_branch(self) -> None:
         i, x = parameters("s32[]", "f32[]")
-        with pytest.raises(ShapeError, match=r"conditional takes an operand a branch: 2 branches, 1 operands"):
+        with pytest.raises(ShapeError, match=r"conditional takes one operand per branch: 2 branches, 1 operands"):
             ops.conditional(i, [doubled("f32[]"), negated("f32[]")], [x])
 
 

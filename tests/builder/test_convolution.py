@@ -107,7 +107,7 @@ def test_values() -> None:
         (([0], [(0, 0)]), "convolution: window dimension 0 has a non-positive stride: 0"),
         (([1], [(-9, 0)]), "convolution: padding -9_0 removes more than the 8 elements"),
         (([1], "VALID", 2), "convolution: input feature size 3 .* is not a multiple of feature_group_count 2"),
-        (([1], "VALID", 2, 2), "convolution takes one kind of groups"),
+        (([1], "VALID", 2, 2), "convolution takes feature groups or batch groups, not both"),
     ],
 )
 def test_refusals_name_the_callers_line(arguments: tuple[Any, ...], message: str) -> None:

@@ -120,7 +120,7 @@ def test_refused() -> None:
     with pytest.raises(ShapeError, match="the layout constraint of operand 0 has no layout"):
         bare = x.shape.without_layout()
         ops.custom_call_with_computation_and_layouts(x.builder, "target", [x], negation(), x.shape, [bare])
-    with pytest.raises(ShapeError, match=r"alias \{\}: \(1, \{\}\) names operand 1, there are 1"):
+    with pytest.raises(ShapeError, match=r"alias \{\}: \(1, \{\}\) names operand 1, but there are 1 operands"):
         ops.custom_call_with_conv_dnums(
             x.builder, "target", [x], x.shape, [], "", False, [((), (1, ()))], None, window, dnums
         )

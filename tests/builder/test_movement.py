@@ -101,7 +101,7 @@ class TestReshape:
         x, n = parameters("f32[6]", "s32[]")
         result = ops.dynamic_reshape(x, [n, n], [2, 3], [True, False])
         assert result.shape.to_text(layout=False) == "f32[<=2,3]"
-        with pytest.raises(ShapeError, match=r"takes one size operand a dimension"):
+        with pytest.raises(ShapeError, match=r"takes one size operand per dimension"):
             ops.dynamic_reshape(x, [n], [2, 3], [True, False])
 
     def test_collapse(self) -> None:
@@ -143,7 +143,7 @@ class TestPermuting:
         assert ops.shuffle_rotate(x, [1], [2]).instruction.shifts == (2,)
         indices = Literal.of(np.int32([[0, 2, 1]]))
         assert ops.shuffle_permute(x, [1], indices).shape.to_text(layout=False) == "f32[2,3]"
-        with pytest.raises(ShapeError, match=r"shuffle of mode rotate takes one shift a dimension"):
+        with pytest.raises(ShapeError, match=r"shuffle of mode rotate takes one shift per dimension"):
             ops.shuffle_rotate(x, [1], [])
 
 
@@ -189,7 +189,7 @@ class TestSlice:
             (([0], [5]), "limit 5 is beyond the size 4"),
             (([3], [2]), "start 3 is beyond the limit 2"),
             (([0], [2], [0]), "stride must be at least 1, given 0"),
-            (([0, 0], [1, 1]), "slice takes one range a dimension"),
+            (([0, 0], [1, 1]), "slice takes one range per dimension"),
             ((["a"], [2]), r"start_indices takes a list of integers, given \['a'\]"),
         ],
     )
@@ -247,9 +247,9 @@ class TestDynamicSlices:
 
     def test_refused(self) -> None:
         x, i, j = parameters("f32[4,4]", "s32[]", "s64[]")
-        with pytest.raises(ShapeError, match=r"takes one start index a dimension of"):
+        with pytest.raises(ShapeError, match=r"takes one start index per dimension of"):
             ops.dynamic_slice(x, [i], [1, 1])
-        with pytest.raises(ShapeError, match=r"takes start indices of one type"):
+        with pytest.raises(ShapeError, match=r"takes start indices of the same type"):
             ops.dynamic_slice(x, [i, j], [1, 1])
         with pytest.raises(ShapeError, match=r"dynamic-slice size 5 of dimension 0"):
             ops.dynamic_slice(x, [i, i], [5, 1])

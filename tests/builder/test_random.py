@@ -34,7 +34,7 @@ def test_rng_refused() -> None:
     a, i = parameters("f32[]", "s32[]")
     with pytest.raises(ShapeError, match=r"rng of f32\[2\] takes f32\[\] as operand 1, given s32\[\]"):
         ops.rng_uniform(a, i, Shape.parse("f32[2]"))
-    with pytest.raises(ShapeError, match=r"rng with rng_normal makes floating-point elements, declared s32\[2\]"):
+    with pytest.raises(ShapeError, match=r"rng with rng_normal returns floating-point elements, declared s32\[2\]"):
         ops.rng_normal(i, i, Shape.parse("s32[2]"))
     with pytest.raises(BuilderError, match="needs an XlaOp among its operands, given int, float"):
         ops.rng_normal(0, 1.0, Shape.parse("f32[2]"))
@@ -64,9 +64,9 @@ def test_bits_are_as_wide_as_the_elements(shape: str, bits: str) -> None:
 @pytest.mark.parametrize(
     ("state", "shape", "message"),
     [
-        ("u64[2]", "c128[2]", r"makes bits as wide as an unsigned integer type, given c128\[2\]"),
-        ("u64[2]", "token[]", r"makes bits as wide as an unsigned integer type, given token\[\]"),
-        ("u64[2]", "(f32[2])", r"makes bits as wide as an unsigned integer type, given \(f32\[2\]\)"),
+        ("u64[2]", "c128[2]", r"returns bits as wide as an unsigned integer type, given c128\[2\]"),
+        ("u64[2]", "token[]", r"returns bits as wide as an unsigned integer type, given token\[\]"),
+        ("u64[2]", "(f32[2])", r"returns bits as wide as an unsigned integer type, given \(f32\[2\]\)"),
     ],
 )
 def test_bits_refused(state: str, shape: str, message: str) -> None:

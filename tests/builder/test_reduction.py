@@ -241,7 +241,7 @@ class TestSelectAndScatter:
     def test_refusals(self) -> None:
         x, source = parameters("f32[4]", "f32[4]")
         refused(
-            "select-and-scatter: the source is f32[4], the window takes f32[3] positions over f32[4]",
+            "select-and-scatter: the source is f32[4], but the window has f32[3] positions over f32[4]",
             ops.select_and_scatter,
             x,
             binary("ge"),

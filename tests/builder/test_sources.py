@@ -114,12 +114,12 @@ class TestIota:
         assert evaluate(x).tolist() == [0, 1, 2]
 
     def test_refused(self, builder: XlaBuilder) -> None:
-        with pytest.raises(BuilderError, match=r"iota: makes arrays without dynamic dimensions, given f32\[<=3\]"):
+        with pytest.raises(BuilderError, match=r"iota: returns arrays without dynamic dimensions, given f32\[<=3\]"):
             ops.iota(builder, Shape.parse("f32[<=3]"), 0)
         with pytest.raises(ShapeError, match=r"iota_dimension 2 is out of bounds for f32\[3\]"):
             ops.iota(builder, Shape.parse("f32[3]"), 2)
         with pytest.raises(
-            ShapeError, match=r"iota makes integer, floating-point or complex elements, declared pred\[3\]"
+            ShapeError, match=r"iota returns integer, floating-point or complex elements, declared pred\[3\]"
         ):
             ops.iota(builder, PRED, 3)
         with pytest.raises(ShapeError, match=r"dimension 0 has the"):

@@ -260,7 +260,7 @@ class TestGroups:
                 "f32[4,4,5]",
                 "f32[4,2,3]",
                 {"feature_group_count": 2, "batch_group_count": 2},
-                "takes one kind of groups",
+                "takes feature groups or batch groups, not both",
             ),
         ],
     )

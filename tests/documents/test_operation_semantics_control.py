@@ -60,7 +60,7 @@ class TestCall:
         check(lambda x: ops.call(x.builder, seven, []), (f32(0),), s32(7))
 
     def test_arity_and_types_must_match(self) -> None:
-        with pytest.raises(ShapeError, match=r"call has 1 operands, the called .*\(p0: f32\[3\], p1: f32\[3\]\)"):
+        with pytest.raises(ShapeError, match=r"call has 1 operands, but the called .*\(p0: f32\[3\], p1: f32\[3\]\)"):
             shape(lambda a: ops.call(a.builder, self.f, [a]), "f32[3]")
         with pytest.raises(ShapeError, match=r"parameter 1 of the called .* is f32\[3\], operand 1 is f32\[4\]"):
             shape(lambda a, b: ops.call(a.builder, self.f, [a, b]), "f32[3]", "f32[4]")
@@ -168,7 +168,7 @@ ENTRY e {
     def test_refusals(self) -> None:
         with pytest.raises(BuilderError, match=r"conditional: on a branch index takes a scalar s32, given f32\[\]"):
             shape(lambda i, x: ops.conditional(i, self.branches, [x, x, x]), "f32[]", "f32[]")
-        with pytest.raises(ShapeError, match="conditional takes an operand a branch: 3 branches, 2 operands"):
+        with pytest.raises(ShapeError, match="conditional takes one operand per branch: 3 branches, 2 operands"):
             shape(lambda i, x: ops.conditional(i, self.branches, [x, x]), "s32[]", "f32[]")
 
 

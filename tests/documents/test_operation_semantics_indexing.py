@@ -156,8 +156,8 @@ class TestGather:
     @pytest.mark.parametrize(
         ("slice_sizes", "changes", "message"),
         [
-            ([1, 4], {"collapsed_slice_dims": []}, r"one entry a dimension of the operand f32\[9,4\]"),
-            ([1], {}, r"takes one slice size a dimension of f32\[9,4\], given \[1\]"),
+            ([1, 4], {"collapsed_slice_dims": []}, r"one entry per dimension of the operand f32\[9,4\]"),
+            ([1], {}, r"takes one slice size per dimension of f32\[9,4\], given \[1\]"),
             ([2, 4], {}, r"dimension 0 is in collapsed_slice_dims \[0\], so its slice size must be 0 or 1, given 2"),
             ([1, 5], {}, "slice size 5 of dimension 1 is not between 0 and the operand's 4"),
             ([1, 4], {"start_index_map": [0, 1]}, r"start_index_map \[0, 1\] has 2 entries, the index vectors have 1"),
@@ -371,7 +371,7 @@ class TestScatter:
             ("f32[6]", {"update_window_dims": [], "inserted_window_dims": [1, 0]}, "inserted_window_dims .* ascending"),
             ("f32[6]", {"update_window_dims": [], "inserted_window_dims": [0, 0]}, "inserted_window_dims .* repeat"),
             ("f32[6,4]", {"inserted_window_dims": [2]}, r"inserted_window_dims \[2\] must be in \[0, 2\)"),
-            ("f32[6,4]", {"inserted_window_dims": []}, r"one entry a dimension of the operand f32\[9,4\]"),
+            ("f32[6,4]", {"inserted_window_dims": []}, r"one entry per dimension of the operand f32\[9,4\]"),
             ("f32[6,4]", {"scatter_dims_to_operand_dims": [0, 1]}, "has 2 entries, the index vectors have 1"),
             (
                 "f32[6,4]",

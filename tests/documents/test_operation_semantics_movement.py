@@ -176,7 +176,7 @@ class TestDynamicReshape:
             return ops.dynamic_reshape(x, dim_sizes=sizes, new_size_bounds=[6, 4], dims_are_dynamic=[True, False])
 
         assert shape(build, "f32[2,3,4]", "s32[]", "s32[]") == "f32[<=6,4]"
-        refused(build, "f32[2,3,4]", "s32[]", message="takes one size operand a dimension")
+        refused(build, "f32[2,3,4]", "s32[]", message="takes one size operand per dimension")
         refused(build, "f32[5]", "s32[]", "s32[]", message="keeps the number of elements")
 
 
@@ -340,7 +340,7 @@ class TestDynamicSlice:
 
     def test_refusals(self) -> None:
         refused(read(4), "f32[3]", "s32[]", message=r"size 4 of dimension 0 is not between 0 and the operand's 3")
-        refused(read(1), "f32[3]", "s32[]", "s32[]", message=r"one start index a dimension of f32\[3\], given 2")
+        refused(read(1), "f32[3]", "s32[]", "s32[]", message=r"one start index per dimension of f32\[3\], given 2")
         refused(read(1), "f32[3]", "f32[]", message="takes integer scalars as start indices")
 
 
@@ -370,7 +370,7 @@ class TestDynamicUpdateSlice:
 
     def test_refusals(self) -> None:
         refused(write, "f32[3]", "f32[4]", "s32[]", message=r"update f32\[4\] is larger than the operand f32\[3\]")
-        refused(write, "f32[3]", "s32[1]", "s32[]", message="takes one element type")
+        refused(write, "f32[3]", "s32[1]", "s32[]", message="takes operands of the same element type")
 
 
 class TestGetDimensionSize:

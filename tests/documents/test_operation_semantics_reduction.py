@@ -285,11 +285,11 @@ class TestSelectAndScatter:
         check(selected([3], [2], "SAME"), (f32([1, 5, 2, 3, 4]), f32([1, 10, 100]), f32(0)), f32([0, 11, 0, 0, 100]))
 
     def test_source_must_have_the_shape_of_the_windows(self) -> None:
-        with pytest.raises(ShapeError, match=r"source is f32\[2,3\], the window takes f32\[2,2\] positions"):
+        with pytest.raises(ShapeError, match=r"source is f32\[2,3\], but the window has f32\[2,2\] positions"):
             shape(selected([2, 3], [2, 3]), "f32[4,6]", "f32[2,3]", "f32[]")
 
     def test_select_must_return_pred(self) -> None:
-        with pytest.raises(ShapeError, match=r"select returns pred\[\], it is .* -> f32"):
+        with pytest.raises(ShapeError, match=r"select returns pred\[\], given .* -> f32"):
             shape(selected([2, 3], [2, 3], select=MAX), "f32[4,6]", "f32[2,2]", "f32[]")
 
 

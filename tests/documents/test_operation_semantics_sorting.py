@@ -88,7 +88,7 @@ class TestSort:
             ),
             (is_sorted(dimension=1), ("f32[3]",), r"dimension 1 is out of bounds for f32\[3\] of rank 1"),
             (is_sorted(), ("s32[3]",), r"parameter 0 of the comparator is f32\[\], operand 0 is s32\[3\]"),
-            (is_sorted(function(ops.add, "f32[]", "f32[]")), ("f32[3]",), r"must return pred\[\], it is .* -> f32\[\]"),
+            (is_sorted(function(ops.add, "f32[]", "f32[]")), ("f32[3]",), r"must return pred\[\], given .* -> f32\[\]"),
         ],
     )
     def test_refusals(self, build: Build, shapes: tuple[str, ...], message: str) -> None:
@@ -128,7 +128,7 @@ class TestTopK:
     @pytest.mark.parametrize(
         ("operand", "k", "message"),
         [
-            ("f32[]", 1, r"takes an array of rank 1 or more, given f32\[\]"),
+            ("f32[]", 1, r"takes an array of at least rank 1, given f32\[\]"),
             ("f32[2,3]", 4, r"k 4 is not between 0 and 3, the size of the last of f32\[2,3\]"),
             ("f32[3]", -1, "k -1 is not between 0 and 3"),
         ],

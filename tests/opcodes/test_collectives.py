@@ -143,9 +143,9 @@ def test_all_gather() -> None:
             "f32[4]",
             ["f32[2]"],
             {"replica_groups": FOUR},
-            "all-gather: shapes tell 2 shards, replica_groups {{0,1,2,3}}",
+            "all-gather: the shapes imply 2 shards, but replica_groups {{0,1,2,3}}",
         ),
-        ("f32[4]", ["f32[2]", "f32[2]"], {}, "all-gather of 2 operands makes as many arrays, declared f32[4]"),
+        ("f32[4]", ["f32[2]", "f32[2]"], {}, "all-gather of 2 operands returns as many arrays, declared f32[4]"),
         ("f32[4]", ["token[]"], {}, "all-gather takes arrays, operand 0 is token[]"),
         (
             "f32[4]",
@@ -159,7 +159,7 @@ def test_all_gather() -> None:
             {"use_global_device_ids": True, "channel_id": 1},
             "all-gather with use_global_device_ids=true needs replica_groups, given none",
         ),
-        ("f32[6]", ["f32[2]"], {"channel_id": 1, "replica_groups": TWO}, "all-gather: shapes tell 3 shards"),
+        ("f32[6]", ["f32[2]"], {"channel_id": 1, "replica_groups": TWO}, "all-gather: the shapes imply 3 shards"),
     ],
 )
 def test_all_gather_refuses(shape: str, operands: list[str], attributes: dict[str, Any], message: str) -> None:
@@ -203,7 +203,7 @@ def test_all_reduce_refuses_groups(groups: GroupList, message: str) -> None:
     ("calls", "message"),
     [
         ([], "all-reduce calls 1 computation, given 0"),
-        (["(a: f32[2], b: f32[2]) -> f32[2]"], "all-reduce: the reducer must take and return scalars, it is"),
+        (["(a: f32[2], b: f32[2]) -> f32[2]"], "all-reduce: the reducer must take and return scalars, given"),
         (["(a: f32[]) -> f32[]"], "all-reduce of 1 operands needs a reducer of two scalars, given (a: f32[]) -> f32[]"),
     ],
 )
@@ -216,7 +216,7 @@ def test_reduce_scatter() -> None:
     assert accepts(opcodes.REDUCE_SCATTER, "f32[2,2]", "f32[2,8]", replica_groups=FOUR, **along)
     assert accepts(opcodes.REDUCE_SCATTER, "(f32[2,2], f32[1,1])", "f32[2,4]", "f32[1,2]", replica_groups=TWO, **along)
     assert refusal(opcodes.REDUCE_SCATTER, "f32[2,4]", "f32[2,8]", replica_groups=FOUR, **along) == (
-        "reduce-scatter: shapes tell 2 shards, replica_groups {{0,1,2,3}} have 4 members"
+        "reduce-scatter: the shapes imply 2 shards, but replica_groups {{0,1,2,3}} have 4 members"
     )
     assert refusal(opcodes.REDUCE_SCATTER, "f32[2,3]", "f32[2,8]", **along) == (
         "reduce-scatter: dimension 1 of f32[2,8] must be divisible by the number of shards 3"
@@ -229,7 +229,7 @@ def test_reduce_scatter() -> None:
     )
     assert refusal(
         opcodes.REDUCE_SCATTER, "f32[2,4]", "f32[2,8]", replica_groups=GroupList(((0,), (1, 2))), **along
-    ) == ("reduce-scatter: replica_groups {{0},{1,2}} must all have one size")
+    ) == ("reduce-scatter: replica_groups {{0},{1,2}} must all have the same size")
 
 
 def test_all_to_all() -> None:
@@ -252,7 +252,7 @@ def test_all_to_all() -> None:
         (
             ["f32[2]"],
             {},
-            "all-to-all takes an operand a member: 1 operands, replica_groups {{0,1},{2,3}} have 2 members",
+            "all-to-all takes one operand per member: 1 operands, replica_groups {{0,1},{2,3}} have 2 members",
         ),
     ],
 )
@@ -265,10 +265,10 @@ def test_ragged_all_to_all() -> None:
     assert inferred(opcodes.RAGGED_ALL_TO_ALL, "f32[8,2]", "f32[16,2]", *offsets) == "f32[16,2]"
     assert opcodes.RAGGED_ALL_TO_ALL.in_place_pairs == ((1, ()),)
     assert refusal(opcodes.RAGGED_ALL_TO_ALL, None, "f32[8]", "f32[8]", "s32[4]", "s32[3]", "s32[4]", "s32[4]") == (
-        "ragged-all-to-all: send_sizes must have the shape of input_offsets s32[4], it is s32[3]"
+        "ragged-all-to-all: send_sizes must have the shape of input_offsets s32[4], given s32[3]"
     )
     assert refusal(opcodes.RAGGED_ALL_TO_ALL, None, "f32[8]", "f32[8]", *["s32[]"] * 4) == (
-        "ragged-all-to-all: input_offsets must have rank 1 or 2, it is s32[]"
+        "ragged-all-to-all: input_offsets must have rank 1 or 2, given s32[]"
     )
     assert refusal(opcodes.RAGGED_ALL_TO_ALL, None, "f32[8]") == "ragged-all-to-all takes 6 operands, given 1"
 
@@ -278,10 +278,10 @@ def test_rooted_collectives(op: OpDef, calls: list[str]) -> None:
     assert inferred(op, "f32[4]", calls=calls) == "f32[4]"
     assert inferred(op, "f32[4]", "f32[2]", "s32[2]", calls=calls, has_dynamic_root=True) == "(f32[4], f32[2])"
     assert refusal(op, None, "f32[4]", "s32[2]", calls=calls, has_dynamic_root=True) == (
-        f"{op.name}: the root of 1 data operands must be s32[1], it is s32[2]"
+        f"{op.name}: the root of 1 data operands must be s32[1], given s32[2]"
     )
     assert refusal(op, None, "s32[1]", calls=calls, has_dynamic_root=True) == (
-        f"{op.name} with has_dynamic_root=true takes data operands before the root, given s32[1] alone"
+        f"{op.name} with has_dynamic_root=true takes data operands before the root, given only s32[1]"
     )
     assert op.effect is Effect.SIDE_EFFECT
 
@@ -305,10 +305,10 @@ def test_collective_permute_of_slices() -> None:
         "collective-permute with slice_sizes takes input, output and their offsets: 4 operands, given 3"
     )
     assert refusal(opcodes.COLLECTIVE_PERMUTE, None, *operands[:3], "(s32[])", **twice) == (
-        "collective-permute: offsets into f32[6,4] must be a tuple of 2 scalars, they are (s32[])"
+        "collective-permute: offsets into f32[6,4] must be a tuple of 2 scalars, given (s32[])"
     )
     assert refusal(opcodes.COLLECTIVE_PERMUTE, None, "(f32[2,4])", *operands[1:], **twice) == (
-        "collective-permute: input (f32[2,4]) and output f32[6,4] must hold as many buffers"
+        "collective-permute: input (f32[2,4]) and output f32[6,4] must have the same number of buffers"
     )
     flat = ["f32[2,4]", "f32[6,4]", "(s32[], s32[])", "(s32[], s32[])"]
     assert (

@@ -148,7 +148,7 @@ def test_dot_takes_any_declared_element_type(element_type: str) -> None:
             "neither f8e4m3 nor f8e4m3fnuz is the more precise type; convert one of the operands",
         ),
         ("f32[4,2]", ("f32[2,3]", "f32[3,4]"), MATMUL, "dot has shape f32[2,4], declared f32[4,2]"),
-        ("(f32[2,4])", ("f32[2,3]", "f32[3,4]"), MATMUL, "dot makes an array, declared (f32[2,4])"),
+        ("(f32[2,4])", ("f32[2,3]", "f32[3,4]"), MATMUL, "dot returns an array, declared (f32[2,4])"),
         (
             "f32[2,4]",
             ("c64[2,3]", "f32[3,4]"),
@@ -346,7 +346,7 @@ def test_ragged_modes_and_prefixes() -> None:
         (
             ("f32[5,2,3]", "f32[7,5,3,4]", "s32[6]"),
             FREE,
-            "ragged-dot has 6 groups (s32[6]), rhs dimension 0 of f32[7,5,3,4] lists 7",
+            "ragged-dot has 6 groups (s32[6]), rhs dimension 0 of f32[7,5,3,4] has size 7",
         ),
         (
             ("f32[5,2,3]", "f32[7,5,3,4]", "s32[7]"),
@@ -361,7 +361,7 @@ def test_ragged_modes_and_prefixes() -> None:
         (
             ("f32[5,2,3]", "f32[7,5,3,4]", "s32[7]"),
             FREE | {"rhs_group_dims": (1,)},
-            "ragged-dot: rhs group dimension 1 of f32[7,5,3,4] is a batch or contracting dimension too",
+            "ragged-dot: rhs group dimension 1 of f32[7,5,3,4] is also a batch or contracting dimension",
         ),
         (
             ("f32[5,2,3]", "f32[5,3,4]", "s32[7]"),

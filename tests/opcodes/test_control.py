@@ -29,7 +29,7 @@ def test_call_has_the_shape_of_the_result() -> None:
         (
             ["f32[2]", "f32[2]"],
             [SQUARE],
-            "call has 2 operands, the called computation (x: f32[2]) -> f32[2] takes others",
+            "call has 2 operands, but the called computation is (x: f32[2]) -> f32[2]",
         ),
         (["f32[3]"], [SQUARE], "call: parameter 0 of the called computation is f32[2], operand 0 is f32[3]"),
     ],
@@ -56,9 +56,9 @@ def test_while_has_the_shape_of_its_state() -> None:
         (
             "(a: s32[], b: s32[]) -> pred[]",
             "(a: s32[]) -> s32[]",
-            "while: the condition must take one parameter, it is",
+            "while: the condition must take one parameter, given",
         ),
-        ("(a: s32[]) -> pred[]", "() -> s32[]", "while: the body must take one parameter, it is () -> s32[]"),
+        ("(a: s32[]) -> pred[]", "() -> s32[]", "while: the body must take one parameter, given () -> s32[]"),
         (
             "(a: f32[]) -> pred[]",
             "(a: s32[]) -> s32[]",
@@ -96,8 +96,8 @@ def test_conditional_is_dynamic_where_any_branch_is() -> None:
         (["s32[1]", "f32[2]"], [SQUARE], "conditional: the branch index must be pred[] or s32[], operand 0 is s32[1]"),
         (["pred[]", "f32[2]"], [SQUARE], "conditional on pred[] calls 2 computations, given 1"),
         (["s32[]"], [], "conditional on s32[] needs at least one branch computation, given none"),
-        (["s32[]", "f32[2]"], [SQUARE] * 2, "conditional takes an operand a branch: 2 branches, 1 operands"),
-        (["s32[]", "f32[2]"], ["() -> f32[]"], "conditional: branch 0 must take one parameter, it is () -> f32[]"),
+        (["s32[]", "f32[2]"], [SQUARE] * 2, "conditional takes one operand per branch: 2 branches, 1 operands"),
+        (["s32[]", "f32[2]"], ["() -> f32[]"], "conditional: branch 0 must take one parameter, given () -> f32[]"),
         (["s32[]", "f32[3]"], [SQUARE], "conditional: the parameter of branch 0 is f32[2], operand 1 is f32[3]"),
         (
             ["s32[]", "f32[2]", "f32[2]"],
@@ -132,7 +132,7 @@ def test_fusion_has_the_shape_of_its_root() -> None:
 @pytest.mark.parametrize(
     ("alias", "message"),
     [
-        (OutputAlias((), 1), "fusion: alias {}: (1, {}) names operand 1, there are 1"),
+        (OutputAlias((), 1), "fusion: alias {}: (1, {}) names operand 1, but there are 1 operands"),
         (OutputAlias((0,), 0), "fusion: alias {0}: (0, {}): f32[2] has no element at tuple index {0}"),
         (OutputAlias((), 0, (3,)), "fusion: alias {}: (0, {3}): f32[2] has no element at tuple index {3}"),
     ],
@@ -220,7 +220,7 @@ def test_async_start() -> None:
     [
         (
             "(f32[2], f32[3])",
-            "async-start: the shape must be ((operands...), result, context...), it is (f32[2], f32[3])",
+            "async-start: the shape must be ((operands...), result, context...), given (f32[2], f32[3])",
         ),
         ("((f32[2]), f32[3])", "async-start has operands (f32[2], s32[]), its shape begins with (f32[2])"),
         ("((f32[2], s32[]), f32[4])", "async-start has result f32[4], the called computation returns f32[3]"),
@@ -262,8 +262,16 @@ def test_async_update_and_done() -> None:
 @pytest.mark.parametrize(
     ("shape", "operands", "message"),
     [
-        ("((s32[]), f32[3])", ["((f32[2]), f32[3])"], "async-update: the operands (f32[2]) of operand 0 do not begin"),
-        ("((f32[2]), f32[4])", ["((f32[2]), f32[3])"], "async-update: the result f32[3] of operand 0 do not begin"),
+        (
+            "((s32[]), f32[3])",
+            ["((f32[2]), f32[3])"],
+            "async-update: the operands (f32[2]) of operand 0 must be a prefix of",
+        ),
+        (
+            "((f32[2]), f32[4])",
+            ["((f32[2]), f32[3])"],
+            "async-update: the result f32[3] of operand 0 must be a prefix of",
+        ),
         ("((f32[2]), f32[3])", ["((f32[2]), f32[3])", "s32[]"], "async-update adds operands (s32[]), its shape"),
         ("((f32[2]), f32[3])", ["f32[2]"], "async-update: operand 0 must be ((operands...), result, context...)"),
         ("f32[3]", ["((f32[2]), f32[3])"], "async-update: the shape must be ((operands...), result, context...)"),
@@ -274,7 +282,7 @@ def test_async_update_refuses(shape: str, operands: list[str], message: str) -> 
 
 
 def test_async_done_refuses_what_was_not_started() -> None:
-    message = "async-done: operand 0 must be ((operands...), result, context...), it is f32[2]"
+    message = "async-done: operand 0 must be ((operands...), result, context...), given f32[2]"
     assert refusal(opcodes.ASYNC_DONE, None, "f32[2]") == message
     message = "async-done: operand 0 ((f32[2]), f32[3]) has result f32[3], declared f32[4]"
     assert refusal(opcodes.ASYNC_DONE, "f32[4]", "((f32[2]), f32[3])") == message

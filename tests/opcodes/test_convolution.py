@@ -131,7 +131,10 @@ X, K = "f32[2,3,8]", "f32[4,3,3]"
             X,
             K,
             attributes("size=3", feature_group_count=3, batch_group_count=2),
-            "convolution takes one kind of groups, given feature_group_count 3 and batch_group_count 2",
+            (
+                "convolution takes feature groups or batch groups, not both; "
+                "given feature_group_count 3 and batch_group_count 2"
+            ),
         ),
         (
             X,
@@ -219,7 +222,7 @@ def test_convolution_refuses(lhs: str, rhs: str, given: dict[str, Any], message:
     [
         ("f32[2,4,5]", X, "convolution has shape f32[2,4,6], declared f32[2,4,5]"),
         ("f32[2,4,6]", "c64[2,3,8]", "convolution of complex c64[2,3,8] has a complex result, declared f32[2,4,6]"),
-        ("token[]", X, "convolution makes an array, declared token[]"),
+        ("token[]", X, "convolution returns an array, declared token[]"),
     ],
 )
 def test_convolution_judges_the_declared_shape(shape: str, lhs: str, message: str) -> None:

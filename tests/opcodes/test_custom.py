@@ -48,7 +48,7 @@ def test_any_shape_is_accepted() -> None:
         ),
         (
             {"custom_call_target": "f", "output_to_operand_aliasing": (OutputAlias((), 2),)},
-            "custom-call: alias {}: (2, {}) names operand 2, there are 1",
+            "custom-call: alias {}: (2, {}) names operand 2, but there are 1 operands",
         ),
     ],
 )
@@ -138,7 +138,7 @@ def test_effect() -> None:
 def test_targets_of_xla_itself() -> None:
     assert accepts(opcodes.CUSTOM_CALL, "u64[]", custom_call_target="GetRngSeed")
     for declared, operands in (("u32[]", ()), ("u64[1]", ()), ("u64[]", ("s32[]",))):
-        with pytest.raises(ShapeError, match=r"GetRngSeed takes nothing and gives u64\[\]"):
+        with pytest.raises(ShapeError, match=r"GetRngSeed takes no operands and returns u64\[\]"):
             opcodes.CUSTOM_CALL.verify(Shape.parse(declared), shapes(operands), make(custom_call_target="GetRngSeed"))
     with pytest.raises(ShapeError, match="custom-call to Pin needs one output_to_operand_aliasing, given 0"):
         opcodes.CUSTOM_CALL.verify(Shape.parse("b(f32[2])"), shapes(("f32[2]",)), make(custom_call_target="Pin"))

@@ -114,8 +114,13 @@ def test_gather_checks_the_declared_shape():
         ("f32[4,3]", "s32[5]", {"collapsed_slice_dims": (2,)}, "collapsed_slice_dims [2] must be in [0, 2)"),
         ("f32[4,3]", "s32[5]", {"collapsed_slice_dims": (1, 0)}, "collapsed_slice_dims [1, 0] must be ascending"),
         ("f32[4,3]", "s32[5]", {"collapsed_slice_dims": (0, 0)}, "collapsed_slice_dims [0, 0] repeat a dimension"),
-        ("f32[4,3]", "s32[5]", {"slice_sizes": (1,)}, "one slice size a dimension of f32[4,3], given [1]"),
-        ("f32[4,3]", "s32[5]", {"collapsed_slice_dims": ()}, "must have one entry a dimension of the operand f32[4,3]"),
+        ("f32[4,3]", "s32[5]", {"slice_sizes": (1,)}, "one slice size per dimension of f32[4,3], given [1]"),
+        (
+            "f32[4,3]",
+            "s32[5]",
+            {"collapsed_slice_dims": ()},
+            "must have one entry per dimension of the operand f32[4,3]",
+        ),
         ("f32[4,3]", "s32[5]", {"slice_sizes": (1, 4)}, "slice size 4 of dimension 1 is not between 0 and the"),
         ("f32[4,3]", "s32[5]", {"slice_sizes": (1, -1)}, "slice size -1 of dimension 1 is not between 0"),
         ("f32[4,3]", "s32[5]", {"slice_sizes": (2, 3)}, "so its slice size must be 0 or 1, given 2"),
@@ -131,7 +136,7 @@ def test_gather_refuses(operand: str, indices: str, changes: dict[str, Any], mes
         (
             "s32[3,7,1]",
             {"operand_batching_dims": ()},
-            "operand_batching_dims [] and start_indices_batching_dims [1] must have equally many entries",
+            "operand_batching_dims [] and start_indices_batching_dims [1] must have the same number of entries",
         ),
         ("s32[3,7,1]", {"operand_batching_dims": (2,)}, "operand_batching_dims [2] must be in [0, 2)"),
         ("s32[3,7,1]", {"start_indices_batching_dims": (3,)}, "start_indices_batching_dims [3] must be in [0, 3)"),
@@ -233,7 +238,7 @@ ONE = ["f32[4,3]", "s32[5]", "f32[5,3]"]
         (ONE, {"inserted_window_dims": (2,)}, "inserted_window_dims [2] must be in [0, 2)"),
         (ONE, {"inserted_window_dims": (1, 0)}, "inserted_window_dims [1, 0] must be ascending"),
         (ONE, {"inserted_window_dims": (0, 0)}, "inserted_window_dims [0, 0] repeat a dimension"),
-        (ONE, {"inserted_window_dims": ()}, "must have one entry a dimension of the operand f32[4,3]"),
+        (ONE, {"inserted_window_dims": ()}, "must have one entry per dimension of the operand f32[4,3]"),
         (
             ["f32[4,3]", "s32[5,2]", "f32[5,3]"],
             {},
@@ -255,7 +260,7 @@ ONE = ["f32[4,3]", "s32[5]", "f32[5,3]"]
             {},
             "dimension 0 of the updates f32[6,3] has size 6, dimension 0 of the indices s32[5,1] has 5",
         ),
-        (["f32[4,3]", "s32[5]", "s32[5,3]"], {}, "operand 0 is f32[4,3], updates 0 of another type: s32[5,3]"),
+        (["f32[4,3]", "s32[5]", "s32[5,3]"], {}, "operand 0 is f32[4,3], but updates 0 have another type: s32[5,3]"),
     ],
 )
 def test_scatter_refuses(operands: list[str], changes: dict[str, Any], message: str):
@@ -265,7 +270,7 @@ def test_scatter_refuses(operands: list[str], changes: dict[str, Any], message: 
 @pytest.mark.parametrize(
     ("indices", "changes", "message"),
     [
-        ("s32[3,7,1]", {"scatter_indices_batching_dims": ()}, "must have equally many entries"),
+        ("s32[3,7,1]", {"scatter_indices_batching_dims": ()}, "must have the same number of entries"),
         ("s32[3,7,1]", {"scatter_indices_batching_dims": (2,)}, "[2] contains index_vector_dim 2"),
     ],
 )
@@ -276,7 +281,7 @@ def test_scatter_refuses_batching(indices: str, changes: dict[str, Any], message
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("(a: f32[]) -> f32[]", "takes 2 parameters and returns 1 scalars for 1 operands, it is (a: f32[]) -> f32[]"),
+        ("(a: f32[]) -> f32[]", "takes 2 parameters and returns 1 scalars for 1 operands, given (a: f32[]) -> f32[]"),
         ("(a: f32[], b: f32[]) -> (f32[], f32[])", "takes 2 parameters and returns 1 scalars for 1 operands"),
         ("(a: s32[], b: f32[]) -> f32[]", "parameter 0 of the update computation is s32[], operand 0 is f32[4,3]"),
         ("(a: f32[], b: f32[3]) -> f32[]", "parameter 1 of the update computation is f32[3], operand 0 is f32[4,3]"),

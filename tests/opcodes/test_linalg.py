@@ -24,7 +24,7 @@ def test_cholesky() -> None:
     ("operand", "message"),
     [
         ("s32[2,2]", "cholesky takes floating-point or complex elements, operand a is s32[2,2]"),
-        ("f32[2]", "cholesky: a must have rank 2 or more, it is f32[2]"),
+        ("f32[2]", "cholesky: a must have at least rank 2, given f32[2]"),
         ("f32[2,3]", "cholesky: the two minor dimensions of a must be equal, a is f32[2,3]"),
         ("token[]", "cholesky takes arrays, operand 0 is token[]"),
     ],
@@ -48,11 +48,11 @@ def test_triangular_solve() -> None:
         (
             ["f32[2,2]", "f64[2,2]"],
             {},
-            "triangular-solve: a and b must have one element type, they are f32[2,2] and f64[2,2]",
+            "triangular-solve: a and b must have the same element type, given f32[2,2] and f64[2,2]",
         ),
-        (["f32[2]", "f32[2]"], {}, "triangular-solve: a must have rank 2 or more, it is f32[2]"),
+        (["f32[2]", "f32[2]"], {}, "triangular-solve: a must have at least rank 2, given f32[2]"),
         (["f32[2,3]", "f32[2,3]"], {}, "triangular-solve: the two minor dimensions of a must be equal, a is f32[2,3]"),
-        (["f32[2,2]", "f32[1,2,2]"], {}, "triangular-solve: a and b must have equal ranks, they are f32[2,2] and"),
+        (["f32[2,2]", "f32[1,2,2]"], {}, "triangular-solve: a and b must have equal ranks, given f32[2,2] and"),
         (
             ["f32[2,2]", "f32[3,2]"],
             {"left_side": True},
@@ -71,7 +71,7 @@ def test_triangular_solve() -> None:
         (
             ["f32[2,2]", "f32[2,2]"],
             {"transpose_a": Transpose.UNSET},
-            "triangular-solve: transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT, it is not given",
+            "triangular-solve: transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT, but it is not given",
         ),
     ],
 )

@@ -130,7 +130,7 @@ def test_reshaped_refuses():
 
 def test_dynamic_reshape():
     verify(opcodes.DYNAMIC_RESHAPE, "f32[<=3,2]", ("f32[2,3]", "s32[]", "s32[]"))
-    with refuses("dynamic-reshape takes one size operand a dimension of f32[<=3,2], given 1"):
+    with refuses("dynamic-reshape takes one size operand per dimension of f32[<=3,2], given 1"):
         verify(opcodes.DYNAMIC_RESHAPE, "f32[<=3,2]", ("f32[2,3]", "s32[]"))
     with refuses("dynamic-reshape takes sizes of shape s32[], size 1 is s64[]"):
         verify(opcodes.DYNAMIC_RESHAPE, "f32[<=3,2]", ("f32[2,3]", "s32[]", "s64[]"))
@@ -172,7 +172,7 @@ ROTATE, PERMUTE = ops.ShuffleMode.ROTATE, ops.ShuffleMode.PERMUTE
 
 def test_shuffle_rotate():
     assert inferred(opcodes.SHUFFLE, ("f32[2,3]",), dimensions=(1, 0), mode=ROTATE, shifts=(-5, 1)) == "f32[2,3]"
-    with refuses("shuffle of mode rotate takes one shift a dimension of [0, 1], given [1]"):
+    with refuses("shuffle of mode rotate takes one shift per dimension of [0, 1], given [1]"):
         inferred(opcodes.SHUFFLE, ("f32[2,3]",), dimensions=(0, 1), mode=ROTATE, shifts=(1,))
     with refuses("shuffle of mode rotate takes no indices, given s32[2]"):
         inferred(opcodes.SHUFFLE, ("f32[2]",), dimensions=(0,), mode=ROTATE, indices=Literal.of([0, 1]))
@@ -220,7 +220,11 @@ def test_concatenate():
         ((), 0, "concatenate takes at least 1 operands, given 0"),
         (("f32[]", "f32[]"), 0, "concatenate: dimension 0 is out of bounds for f32[] of rank 0"),
         (("f32[2]", "f32[2]"), 1, "concatenate: dimension 1 is out of bounds for f32[2] of rank 1"),
-        (("f32[2]", "s32[2]"), 0, "concatenate takes one element type, operand 0 is f32[2] and operand 1 s32[2]"),
+        (
+            ("f32[2]", "s32[2]"),
+            0,
+            "concatenate takes operands of the same element type: operand 0 is f32[2] and operand 1 s32[2]",
+        ),
         (("f32[2]", "f32[2,1]"), 0, "only in dimension 0, operand 0 is f32[2] and operand 1 f32[2,1]"),
         (("f32[2,3]", "f32[2,4]"), 0, "only in dimension 0, operand 0 is f32[2,3] and operand 1 f32[2,4]"),
         (("f32[2]", "token[]"), 0, "concatenate takes arrays, operand 1 is token[]"),
@@ -246,7 +250,7 @@ def test_slice():
 @pytest.mark.parametrize(
     ("ranges", "message"),
     [
-        ([], "slice takes one range a dimension of f32[5], given {}"),
+        ([], "slice takes one range per dimension of f32[5], given {}"),
         ([(-1, 2, 1)], "slice of f32[5], dimension 0: start -1 is negative"),
         ([(0, 6, 1)], "slice of f32[5], dimension 0: limit 6 is beyond the size 5"),
         ([(3, 2, 1)], "slice of f32[5], dimension 0: start 3 is beyond the limit 2"),
@@ -275,7 +279,7 @@ def test_pad():
     [
         ("f32[1]", [(0, 0, 0)], "pad takes a scalar padding value, given f32[1]"),
         ("s32[]", [(0, 0, 0)], "pad keeps the element type: operand f32[5], padding value s32[]"),
-        ("f32[]", [(0, 0, 0), (1, 1, 0)], "pad takes one padding entry a dimension of f32[5], given '0_0x1_1'"),
+        ("f32[]", [(0, 0, 0), (1, 1, 0)], "pad takes one padding entry per dimension of f32[5], given '0_0x1_1'"),
         ("f32[]", [(0, 0, -1)], "pad of f32[5], dimension 0: interior padding -1 is negative"),
         ("f32[]", [(-3, -3, 0)], "pad of f32[5] by -3_-3 gives dimension 0 the negative size -1"),
     ],
@@ -301,14 +305,14 @@ def test_dynamic_slice():
 @pytest.mark.parametrize(
     ("indices", "sizes", "message"),
     [
-        (("s32[]",), (2, 3), "dynamic-slice takes one start index a dimension of f32[5,4], given 1"),
-        (("s32[3]",), (2, 3), "dynamic-slice takes one start index a dimension of f32[5,4], given 3"),
+        (("s32[]",), (2, 3), "dynamic-slice takes one start index per dimension of f32[5,4], given 1"),
+        (("s32[3]",), (2, 3), "dynamic-slice takes one start index per dimension of f32[5,4], given 3"),
         (("f32[]", "f32[]"), (2, 3), "dynamic-slice takes integer scalars as start indices, index 0 is f32[]"),
         (("pred[]", "pred[]"), (2, 3), "dynamic-slice takes integer scalars as start indices, index 0 is pred[]"),
         (("f32[2]",), (2, 3), "dynamic-slice takes integer scalars as start indices, index 0 is f32[2]"),
         (("s32[]", "s32[1]"), (2, 3), "dynamic-slice takes integer scalars as start indices, index 1 is s32[1]"),
-        (("s32[]", "s64[]"), (2, 3), "start indices of one type, index 0 is s32[], index 1 is s64[]"),
-        (("s32[]", "s32[]"), (2,), "dynamic-slice takes one size a dimension of f32[5,4], given [2]"),
+        (("s32[]", "s64[]"), (2, 3), "start indices of the same type: index 0 is s32[], index 1 is s64[]"),
+        (("s32[]", "s32[]"), (2,), "dynamic-slice takes one size per dimension of f32[5,4], given [2]"),
         (("s32[]", "s32[]"), (2, 5), "size 5 of dimension 1 is not between 0 and the operand's 4 (f32[5,4])"),
         (("s32[]", "s32[]"), (-1, 3), "dynamic-slice size -1 of dimension 0 is not between 0 and the operand's 5"),
     ],
@@ -328,8 +332,8 @@ def test_dynamic_update_slice():
 @pytest.mark.parametrize(
     ("update", "message"),
     [
-        ("s32[2,3]", "dynamic-update-slice takes one element type, operand f32[5,4], update s32[2,3]"),
-        ("f32[2]", "dynamic-update-slice takes one rank, operand f32[5,4], update f32[2]"),
+        ("s32[2,3]", "dynamic-update-slice takes operands of the same element type: operand f32[5,4], update s32[2,3]"),
+        ("f32[2]", "dynamic-update-slice takes operands of the same rank: operand f32[5,4], update f32[2]"),
         ("f32[2,5]", "dynamic-update-slice: the update f32[2,5] is larger than the operand f32[5,4] in dimension 1"),
         ("token[]", "dynamic-update-slice takes arrays, update is token[]"),
     ],
@@ -361,7 +365,7 @@ def test_bitcast_keeps_the_number_of_bytes():
         verify(opcodes.BITCAST, "f64[2]", ("f32[2]",))
     with refuses("bitcast keeps the number of bytes: operand s4[4]{0:E(4)} has 2, result s8[4]{0} has 4"):
         verify(opcodes.BITCAST, "s8[4]", ("s4[4]{0:E(4)}",))
-    with refuses("bitcast makes an array, declared (f32[2])"):
+    with refuses("bitcast returns an array, declared (f32[2])"):
         verify(opcodes.BITCAST, "(f32[2])", ("f32[2]",))
     with refuses("bitcast takes arrays, operand is (f32[2])"):
         verify(opcodes.BITCAST, "f32[2]", ("(f32[2])",))

@@ -36,10 +36,10 @@ def test_precision_may_be_mixed_and_features_dynamic() -> None:
         (0, "s32[2,5,5,3]", "takes floating-point elements, operand is s32[2,5,5,3]"),
         (0, "token[]", "takes arrays, operand 0 is token[]"),
         (0, "f32[3]", ": feature_index 3 is out of bounds for f32[3] of rank 1"),
-        (1, "f32[]", ": scale must have rank 1, it is f32[]"),
+        (1, "f32[]", ": scale must have rank 1, given f32[]"),
         (1, "f32[4]", ": scale f32[4] must have one value for each of the 3 features of operand f32[2,5,5,3]"),
-        (1, "s32[3]", ": scale must be floating-point as operand f32[2,5,5,3] is, it is s32[3]"),
-        (2, "f32[3,1]", "must have rank 1, it is f32[3,1]"),
+        (1, "s32[3]", ": scale must be floating-point as operand f32[2,5,5,3] is, given s32[3]"),
+        (2, "f32[3,1]", "must have rank 1, given f32[3,1]"),
     ],
 )
 def test_refusals(op: OpDef, place: int, shape: str, message: str) -> None:
@@ -67,7 +67,7 @@ def test_inference_names_its_vectors(place: int, what: str) -> None:
     [
         ("f32[2,5,5,4]", "grad_output f32[2,5,5,4] must have the dimensions of operand f32[2,5,5,3]"),
         ("f32[2,5,5]", "grad_output f32[2,5,5] must have the dimensions of operand f32[2,5,5,3]"),
-        ("s32[2,5,5,3]", "grad_output must be floating-point, it is s32[2,5,5,3]"),
+        ("s32[2,5,5,3]", "grad_output must be floating-point, given s32[2,5,5,3]"),
     ],
 )
 def test_gradient_must_fit(gradient: str, message: str) -> None:

@@ -26,8 +26,13 @@ def test_rng_uniform(element: str) -> None:
         ("f32[2]", ["f32[]"], UNIFORM, "rng takes 2 operands, given 1"),
         ("f32[2]", ["f32[]", "f32[1]"], UNIFORM, "rng of f32[2] takes f32[] as operand 1, given f32[1]"),
         ("f32[2]", ["f32[]", "f64[]"], UNIFORM, "rng of f32[2] takes f32[] as operand 1, given f64[]"),
-        ("c64[2]", ["c64[]", "c64[]"], UNIFORM, "rng with rng_uniform makes floating-point, integer or pred elements,"),
-        ("s32[2]", ["s32[]", "s32[]"], NORMAL, "rng with rng_normal makes floating-point elements, declared s32[2]"),
+        (
+            "c64[2]",
+            ["c64[]", "c64[]"],
+            UNIFORM,
+            "rng with rng_uniform returns floating-point, integer or pred elements,",
+        ),
+        ("s32[2]", ["s32[]", "s32[]"], NORMAL, "rng with rng_normal returns floating-point elements, declared s32[2]"),
     ],
 )
 def test_rng_refuses(shape: str, operands: list[str], distribution: RandomDistribution, message: str) -> None:
@@ -51,7 +56,12 @@ def test_rng_bit_generator() -> None:
             DEFAULT,
             "rng-bit-generator takes state u64[2] and returns it in (u64[3], u32[5])",
         ),
-        ("(u64[2], token[])", "u64[2]", PHILOX, "rng-bit-generator makes an array of bits, declared (u64[2], token[])"),
+        (
+            "(u64[2], token[])",
+            "u64[2]",
+            PHILOX,
+            "rng-bit-generator returns an array of bits, declared (u64[2], token[])",
+        ),
         ("(token[], u32[5])", "token[]", DEFAULT, "rng-bit-generator takes arrays, operand 0 is token[]"),
     ],
 )
@@ -92,7 +102,7 @@ def test_stochastic_convert() -> None:
             "stochastic-convert: random numbers u32[3] must have the dimensions of operand f32[2]",
         ),
         ("s8[3]", ["f32[2]", "u32[2]"], "stochastic-convert has shape s8[2], declared s8[3]"),
-        ("token[]", ["f32[2]", "u32[2]"], "stochastic-convert makes an array, declared token[]"),
+        ("token[]", ["f32[2]", "u32[2]"], "stochastic-convert returns an array, declared token[]"),
         ("s8[2]", ["token[]", "u32[2]"], "stochastic-convert takes arrays, operand 0 is token[]"),
     ],
 )

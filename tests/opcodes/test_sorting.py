@@ -33,7 +33,7 @@ def test_sort_of_several_operands_is_a_tuple():
         (["f32[4,3]"], LESS, 2, "sort: dimension 2 is out of bounds for f32[4,3] of rank 2"),
         (["f32[4,3]"], LESS, -1, "sort: dimension -1 is out of bounds for f32[4,3] of rank 2"),
         (["f32[4]", "s8[3]"], PAIRS, 0, "sort: operand 1 is s8[3], operand 0 is f32[4]; sizes must be equal"),
-        (["f32[4]"], "(a: f32[], b: f32[]) -> s32[]", 0, "the comparator must return pred[], it is (a"),
+        (["f32[4]"], "(a: f32[], b: f32[]) -> s32[]", 0, "the comparator must return pred[], given (a"),
         (["f32[4]"], "(a: f32[], b: f32[]) -> pred[1]", 0, "the comparator must return pred[]"),
         (["f32[4]"], PAIRS, 0, "the comparator takes 2 parameters for 1 operands"),
         (["f32[4]", "s8[4]"], LESS, 0, "the comparator takes 4 parameters for 2 operands"),
@@ -78,7 +78,7 @@ def test_topk(operand: str, k: int, result: str):
     ("operand", "k", "message"),
     [
         ("(f32[9])", 1, "topk takes arrays, operand 0 is (f32[9])"),
-        ("f32[]", 0, "topk takes an array of rank 1 or more, given f32[]"),
+        ("f32[]", 0, "topk takes an array of at least rank 1, given f32[]"),
         ("c64[9]", 1, "topk takes ordered elements, given c64[9]"),
         ("f32[2,9]", 10, "topk: k 10 is not between 0 and 9, the size of the last of f32[2,9]"),
         ("f32[2,9]", -1, "topk: k -1 is not between 0 and 9"),

@@ -75,7 +75,7 @@ def test_iota_makes_every_numeric_type(element_type):
     made = Shape.array(element_type, (2, 3))
     attributes = ops.IotaAttributes.make(iota_dimension=1)
     if element_type is PRED:
-        with refuses("iota makes integer, floating-point or complex elements, declared pred[2,3]"):
+        with refuses("iota returns integer, floating-point or complex elements, declared pred[2,3]"):
             opcodes.IOTA.verify(made, (), attributes)
     else:
         opcodes.IOTA.verify(made, (), attributes)
@@ -91,5 +91,5 @@ def test_iota_dimension_is_a_dimension():
 
 
 def test_iota_makes_an_array():
-    with refuses("iota makes an array, declared (s32[2])"):
+    with refuses("iota returns an array, declared (s32[2])"):
         opcodes.IOTA.verify(shape("(s32[2])"), (), ops.IotaAttributes.make(iota_dimension=0))

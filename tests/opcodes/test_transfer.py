@@ -25,7 +25,7 @@ def test_infeed() -> None:
         (
             "(((f32[2])), token[])",
             "token[]",
-            "infeed takes in an array or a tuple of arrays without further nesting, declared ((f32[2]))",
+            "infeed returns an array or a tuple of arrays without further nesting, declared ((f32[2]))",
         ),
     ],
 )
@@ -71,7 +71,7 @@ def test_send_and_recv() -> None:
 
 
 def test_send_and_recv_refuse() -> None:
-    transfer = "a transfer under way has shape (buffer, u32[], token[]), given"
+    transfer = "a transfer in progress has shape (buffer, u32[], token[]), given"
     assert refusal(opcodes.SEND, None, "f32[2]", "f32[2]") == "send takes a token as operand 1, given f32[2]"
     assert refusal(opcodes.SEND, "(f32[3], u32[], token[])", "f32[2]", "token[]").startswith(
         "send of (f32[2], token[]) has shape (f32[2], u32[], token[]), declared (f32[3], u32[], token[])"
@@ -91,7 +91,7 @@ def test_asynchronous_copies() -> None:
     ]
     assert refusal(opcodes.COPY_DONE, None, "f32[2]") == "copy-done takes (destination, source, u32[]), given f32[2]"
     assert refusal(opcodes.COPY_DONE, None, "(f32[2], f32[3], u32[])") == (
-        "copy-done: destination f32[2] and source f32[3] must have one shape"
+        "copy-done: destination f32[2] and source f32[3] must have the same shape"
     )
     assert refusal(opcodes.COPY_DONE, None, "(f32[2], f32[2], s32[])") == (
         "copy-done: the context has shape u32[], declared s32[]"

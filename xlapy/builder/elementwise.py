@@ -473,7 +473,7 @@ def select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
 def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
     if not on_true.shape.compatible(on_false.shape):
         raise ShapeError(
-            f"select takes tuples of one shape, given {on_true.shape.to_text(layout=False)} "
+            f"select takes tuples of the same shape, given {on_true.shape.to_text(layout=False)} "
             f"and {on_false.shape.to_text(layout=False)}"
         )
     if not pred.shape.is_scalar:
@@ -519,7 +519,7 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp
         target = element_type_of(new_element_type)
         require_array("bitcast-convert", operand.shape)
         if not target.is_array:
-            raise ShapeError(f"bitcast-convert makes an array, given the element type {target}")
+            raise ShapeError(f"bitcast-convert returns an array, given the element type {target}")
         shape = defs.bitcast_convert_shape(operand.shape, target)
         return append(defs.BITCAST_CONVERT, (operand,), shape=shape)
 

@@ -33,7 +33,7 @@ def _bits_of(shape: Shape) -> Shape:
     element_type = shape.element_type
     unsigned = U1 if element_type is PRED else _UNSIGNED.get(element_type.bits)
     if unsigned is None:
-        raise ShapeError(f"makes bits as wide as an unsigned integer type, given {shape.to_text(layout=False)}")
+        raise ShapeError(f"returns bits as wide as an unsigned integer type, given {shape.to_text(layout=False)}")
     return shape.with_element_type(unsigned)
 
 

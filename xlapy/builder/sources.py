@@ -76,5 +76,5 @@ def iota(builder: XlaBuilder, shape: Shape | PrimitiveType, iota_dimension: int)
         if isinstance(shape, PrimitiveType):
             shape, iota_dimension = Shape.array(shape, (iota_dimension,)), 0
         if shape.is_dynamic:
-            fail("iota", f"makes arrays without dynamic dimensions, given {shape.to_text(layout=False)}")
+            fail("iota", f"returns arrays without dynamic dimensions, given {shape.to_text(layout=False)}")
         return builder.append(IOTA, (), IotaAttributes.make(iota_dimension=iota_dimension), shape=shape)

@@ -94,7 +94,7 @@ def _check_groups(name: str, groups: ReplicaGroups, mode: GroupMode, uniform: bo
     if ids != list(range(len(ids))):
         raise ShapeError(f"{name}: replica_groups {groups.to_text()} must hold each id from 0 to {len(ids) - 1} once")
     if uniform and len({len(row) for row in rows}) > 1:
-        raise ShapeError(f"{name}: replica_groups {groups.to_text()} must all have one size")
+        raise ShapeError(f"{name}: replica_groups {groups.to_text()} must all have the same size")
 
 
 def _checked_group_mode(name: str, attrs: GroupedAttributes, uniform: bool = True) -> GroupMode:
@@ -114,7 +114,9 @@ def _check_shards(name: str, shards: int, groups: ReplicaGroups, mode: GroupMode
         return
     fits = shards == size if mode is not GroupMode.CROSS_REPLICA_AND_PARTITION else size == 0 or shards % size == 0
     if not fits:
-        raise ShapeError(f"{name}: shapes tell {shards} shards, replica_groups {groups.to_text()} have {size} members")
+        raise ShapeError(
+            f"{name}: the shapes imply {shards} shards, but replica_groups {groups.to_text()} have {size} members"
+        )
 
 
 def _check_reducer(name: str, operands: Sequence[Shape], programs: ProgramShapes) -> None:
@@ -123,7 +125,7 @@ def _check_reducer(name: str, operands: Sequence[Shape], programs: ProgramShapes
     program = programs[0]
     for shape in (*program.parameters, *(s for _, s in program.result.leaves())):
         if not shape.is_scalar:
-            raise ShapeError(f"{name}: the reducer must take and return scalars, it is {program.to_text()}")
+            raise ShapeError(f"{name}: the reducer must take and return scalars, given {program.to_text()}")
     results = len(list(program.result.leaves()))
     if len(program.parameters) != 2 * results or results not in (1, len(operands)):
         raise ShapeError(
@@ -178,7 +180,7 @@ def _first(name: str, result: Shape, operands: Sequence[Shape], dimension: int) 
     arrays = result.tuple_shapes if len(operands) > 1 else (result,)
     if len(arrays) != len(operands) or not all(a.is_array for a in arrays):
         raise ShapeError(
-            f"{name} of {len(operands)} operands makes as many arrays, declared {result.to_text(layout=False)}"
+            f"{name} of {len(operands)} operands returns as many arrays, declared {result.to_text(layout=False)}"
         )
     for operand in (*operands, arrays[0]):
         require_dimension(name, "dimension", dimension, operand)
@@ -193,19 +195,19 @@ ALL_GATHER = OpDef(
     name="all-gather",
     family="collectives",
     summary=(
-        "Joins the operands of all members of a group along one dimension, in the order of the "
-        "group; every member has the result."
+        "Concatenates the operands of all members of a group along one dimension, in group order; every "
+        "member receives the result."
     ),
     operands="operands*",
     constraints=(
         "Operands are arrays.",
-        "`use_global_device_ids` needs a `channel_id` and replica groups.",
-        "Replica groups hold each id from 0 on exactly once, and none is empty.",
-        "Replica groups have one size.",
-        "The dimension is one of every operand.",
+        "`use_global_device_ids` requires a `channel_id` and replica groups.",
+        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        "All replica groups have the same size.",
+        "The dimension exists in every operand.",
         (
-            "There is one result an operand, of its shape with the dimension as many times as large "
-            "as the group has members."
+            "There is one result per operand; its shape is that of the operand with the size of the dimension "
+            "multiplied by the number of members."
         ),
     ),
     arity=at_least(1),
@@ -232,14 +234,14 @@ ALL_GATHER_START = OpDef(
     operands="operands*",
     constraints=(
         "Operands are arrays.",
-        "`use_global_device_ids` needs a `channel_id` and replica groups.",
-        "Replica groups hold each id from 0 on exactly once, and none is empty.",
-        "Replica groups have one size.",
-        "The dimension is one of every operand.",
+        "`use_global_device_ids` requires a `channel_id` and replica groups.",
+        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        "All replica groups have the same size.",
+        "The dimension exists in every operand.",
         "The shape is (operands, gathered).",
         (
-            "There is one result an operand, of its shape with the dimension as many times as large "
-            "as the group has members."
+            "There is one result per operand; its shape is that of the operand with the size of the dimension "
+            "multiplied by the number of members."
         ),
     ),
     arity=at_least(1),
@@ -263,9 +265,9 @@ def _infer_all_gather_done(operands: Sequence[Shape], _: Any, __: ProgramShapes)
 ALL_GATHER_DONE = OpDef(
     name="all-gather-done",
     family="collectives",
-    summary="Waits for an all-gather and gives its result.",
+    summary="Waits for an all-gather and returns its result.",
     operands="operand",
-    constraints=("The operand is a tuple of two elements or more.",),
+    constraints=("The operand is a tuple of at least two elements.",),
     arity=exactly(1),
     infer=_infer_all_gather_done,
     effect=Effect.SIDE_EFFECT,
@@ -296,13 +298,16 @@ def _infer_all_reduce(operands: Sequence[Shape], attrs: AllReduceAttributes, pro
 ALL_REDUCE = OpDef(
     name="all-reduce",
     family="collectives",
-    summary="Combines the operands of all members of a group by a computation; every member has the result.",
+    summary=("Combines the operands of all members of a group with a computation; every member receives the result."),
     operands="operands*",
     constraints=(
         "Operands are arrays.",
-        "`use_global_device_ids` needs a `channel_id` and replica groups.",
-        "Replica groups hold each id from 0 on exactly once, and none is empty.",
-        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+        "`use_global_device_ids` requires a `channel_id` and replica groups.",
+        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        (
+            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+            "and N values and return N scalars."
+        ),
     ),
     arity=at_least(1),
     attributes=AllReduceAttributes,
@@ -320,13 +325,16 @@ def _infer_all_reduce_start(operands: Sequence[Shape], attrs: AllReduceAttribute
 ALL_REDUCE_START = OpDef(
     name="all-reduce-start",
     family="collectives",
-    summary="Starts an all-reduce; the result is that of the reduction.",
+    summary="Starts an all-reduce; the result has the shape of the reduced operands.",
     operands="operands*",
     constraints=(
         "Operands are arrays.",
-        "`use_global_device_ids` needs a `channel_id` and replica groups.",
-        "Replica groups hold each id from 0 on exactly once, and none is empty.",
-        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+        "`use_global_device_ids` requires a `channel_id` and replica groups.",
+        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        (
+            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+            "and N values and return N scalars."
+        ),
     ),
     arity=at_least(1),
     attributes=AllReduceAttributes,
@@ -345,7 +353,7 @@ def _infer_all_reduce_done(operands: Sequence[Shape], _: Any, __: ProgramShapes)
 ALL_REDUCE_DONE = OpDef(
     name="all-reduce-done",
     family="collectives",
-    summary="Waits for an all-reduce and gives its result.",
+    summary="Waits for an all-reduce and returns its result.",
     operands="operand",
     arity=exactly(1),
     infer=_infer_all_reduce_done,
@@ -397,20 +405,23 @@ REDUCE_SCATTER = OpDef(
     name="reduce-scatter",
     family="collectives",
     summary=(
-        "Combines the operands of a group by a computation, and gives each member its block of "
-        "the result along one dimension."
+        "Combines the operands of a group with a computation and splits the result along one dimension; "
+        "each member receives one block."
     ),
     operands="operands*",
     constraints=(
         "Operands are arrays.",
-        "`use_global_device_ids` needs a `channel_id` and replica groups.",
-        "Replica groups hold each id from 0 on exactly once, and none is empty.",
-        "Replica groups have one size.",
-        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
-        "The dimension is one of every operand.",
+        "`use_global_device_ids` requires a `channel_id` and replica groups.",
+        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        "All replica groups have the same size.",
         (
-            "There is one result an operand, of its shape with the dimension divided by the number of"
-            " members, which divides it."
+            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+            "and N values and return N scalars."
+        ),
+        "The dimension exists in every operand.",
+        (
+            "There is one result per operand; its shape is that of the operand with the size of the dimension "
+            "divided by the number of members, without remainder."
         ),
     ),
     arity=at_least(1),
@@ -431,13 +442,13 @@ def _rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Sha
     if not data:
         raise ShapeError(
             f"{name} with has_dynamic_root=true takes data operands "
-            f"before the root, given {root.to_text(layout=False)} alone"
+            f"before the root, given only {root.to_text(layout=False)}"
         )
     wanted = Shape.array(S32, (len(data),))
     if not compatible_ignoring_dynamic(root, wanted):
         raise ShapeError(
             f"{name}: the root of {len(data)} data operands must be "
-            f"{wanted.to_text(layout=False)}, it is {root.to_text(layout=False)}"
+            f"{wanted.to_text(layout=False)}, given {root.to_text(layout=False)}"
         )
     return one_or_tuple(data)
 
@@ -462,19 +473,22 @@ COLLECTIVE_REDUCE = OpDef(
     name="collective-reduce",
     family="collectives",
     summary=(
-        "Combines the operands of a group by a computation; one member has the result, the first "
-        "or the one that the last operand names."
+        "Combines the operands of a group with a computation; only the root receives the result. The root "
+        "is the first member, or the one that the last operand names."
     ),
     operands="operands*",
     constraints=(
         "Operands are arrays.",
-        "`use_global_device_ids` needs a `channel_id` and replica groups.",
-        "Replica groups hold each id from 0 on exactly once, and none is empty.",
-        "Replica groups have one size.",
-        ("The computation takes two scalars and returns one, or takes and returns as many as there are operands."),
+        "`use_global_device_ids` requires a `channel_id` and replica groups.",
+        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        "All replica groups have the same size.",
         (
-            "With `has_dynamic_root` the last operand is an s32 vector of one root for each of the "
-            "others, of which there is at least one."
+            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+            "and N values and return N scalars."
+        ),
+        (
+            "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
+            "operands, of which there is at least one."
         ),
     ),
     arity=at_least(1),
@@ -504,7 +518,7 @@ def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: P
         return _split_all_to_all(operands, attrs.split_dimension, members)
     if members and len(operands) != members:
         raise ShapeError(
-            f"all-to-all takes an operand a member: {len(operands)} operands, "
+            f"all-to-all takes one operand per member: {len(operands)} operands, "
             f"replica_groups {attrs.replica_groups.to_text()} have {members} members"
         )
     for number, operand in enumerate(operands):
@@ -538,16 +552,16 @@ ALL_TO_ALL = OpDef(
     name="all-to-all",
     family="collectives",
     summary=(
-        "Member i of a group gets block i of every member: cut from one array along `dimensions` "
-        "and joined there again, or an operand each."
+        "Member i of a group receives block i of every member. The blocks are slices of one array along "
+        "`dimensions`, concatenated there again, or separate operands."
     ),
     operands="operands*",
     constraints=(
         "Operands are arrays.",
-        "Replica groups hold each id from 0 on exactly once, and none is empty.",
-        "Replica groups have one size.",
-        "Along a dimension there is one operand, whose size the number of members divides.",
-        "Without a dimension there is one operand a member, all of one shape and layout.",
+        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        "All replica groups have the same size.",
+        ("With a dimension there is one operand, and its size there is a multiple of the number of members."),
+        "Without a dimension there is one operand per member, all with the same shape and layout.",
     ),
     arity=at_least(1),
     attributes=AllToAllAttributes,
@@ -570,14 +584,14 @@ def _infer_ragged_all_to_all(operands: Sequence[Shape], attrs: RaggedAllToAllAtt
     offsets = operands[2]
     if offsets.rank not in (1, 2):
         raise ShapeError(
-            f"ragged-all-to-all: input_offsets must have rank 1 or 2, it is {offsets.to_text(layout=False)}"
+            f"ragged-all-to-all: input_offsets must have rank 1 or 2, given {offsets.to_text(layout=False)}"
         )
     for number in range(3, 6):
         if not compatible_ignoring_dynamic(operands[number], offsets):
             raise ShapeError(
                 f"ragged-all-to-all: {_RAGGED[number]} must have the "
                 f"shape of input_offsets {offsets.to_text(layout=False)}, "
-                f"it is {operands[number].to_text(layout=False)}"
+                f"given {operands[number].to_text(layout=False)}"
             )
     return operands[1]
 
@@ -586,15 +600,15 @@ RAGGED_ALL_TO_ALL = OpDef(
     name="ragged-all-to-all",
     family="collectives",
     summary=(
-        "Member i of a group gets from every member the slice of its input at input_offsets[i] of"
-        " send_sizes[i] rows, written into `output` at output_offsets[i]."
+        "Every member of a group sends member i the slice of send_sizes[i] rows of its input at "
+        "input_offsets[i]; the slice is written into the `output` of member i at output_offsets[i]."
     ),
     operands="input output input_offsets send_sizes output_offsets recv_sizes",
     constraints=(
         "Operands are arrays.",
-        "Replica groups hold each id from 0 on exactly once, and none is empty.",
-        "Replica groups have one size.",
-        "The offsets into the input have rank 1 or 2, and the other offsets and sizes their shape.",
+        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        "All replica groups have the same size.",
+        ("The offsets into the input have rank 1 or 2, and the other offsets and sizes have the same shape."),
     ),
     arity=exactly(6),
     attributes=RaggedAllToAllAttributes,
@@ -624,15 +638,15 @@ COLLECTIVE_BROADCAST = OpDef(
     name="collective-broadcast",
     family="collectives",
     summary=(
-        "Gives every member of a group the operand of one of them, the first or the one that the "
-        "last operand names; devices in no group get zeros."
+        "Sends the operand of one member of a group, the root, to all members. The root is the first "
+        "member, or the one that the last operand names. Devices outside all groups receive zeros."
     ),
     operands="operands*",
     constraints=(
         "Operands are arrays.",
         (
-            "With `has_dynamic_root` the last operand is an s32 vector of one root for each of the "
-            "others, of which there is at least one."
+            "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
+            "operands, of which there is at least one."
         ),
     ),
     arity=at_least(1),
@@ -685,7 +699,7 @@ def _check_slices(name: str, operands: Sequence[Shape]) -> int:
     if operands[0].is_tuple is not operands[1].is_tuple or len(source) != len(target):
         raise ShapeError(
             f"{name}: input {operands[0].to_text(layout=False)} and output "
-            f"{operands[1].to_text(layout=False)} must hold as many buffers"
+            f"{operands[1].to_text(layout=False)} must have the same number of buffers"
         )
     for buffers, offsets in ((operands[0], operands[2]), (operands[1], operands[3])):
         parts = elements_of(buffers)
@@ -708,7 +722,7 @@ def _check_offsets(name: str, buffer: Shape, offsets: Shape) -> None:
     if not offsets.is_tuple or any(len(row) != buffer.rank or not all(s.is_array for s in row) for row in rows):
         raise ShapeError(
             f"{name}: offsets into {buffer.to_text(layout=False)} must be a tuple "
-            f"of {buffer.rank} scalars, they are {offsets.to_text(layout=False)}"
+            f"of {buffer.rank} scalars, given {offsets.to_text(layout=False)}"
         )
 
 
@@ -719,17 +733,17 @@ def _infer_collective_permute(operands: Sequence[Shape], attrs: CollectivePermut
 COLLECTIVE_PERMUTE = OpDef(
     name="collective-permute",
     family="collectives",
-    summary="Sends the operand from each source to its target; a device that is not a target gets zeros.",
+    summary="Sends the operand from each source to its target; a device that is not a target receives zeros.",
     operands="operands*",
     constraints=(
-        "Without `slice_sizes` operands are arrays.",
+        "Without `slice_sizes`, operands are arrays.",
         (
-            "`source_target_pairs` are pairs of ids from 0 on; each is a source once and a target "
-            "once (with slices, once a slice)."
+            "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
+            "at most once (with slices, once per slice)."
         ),
         (
-            "With `slice_sizes` there are four operands: input, output and their offsets, a scalar a "
-            "dimension for every buffer."
+            "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
+            "scalar per dimension of each buffer."
         ),
     ),
     arity=at_least(1),
@@ -757,14 +771,14 @@ COLLECTIVE_PERMUTE_START = OpDef(
     summary="Starts a collective-permute; the result is (operands, results, contexts...).",
     operands="operands*",
     constraints=(
-        "Without `slice_sizes` operands are arrays.",
+        "Without `slice_sizes`, operands are arrays.",
         (
-            "`source_target_pairs` are pairs of ids from 0 on; each is a source once and a target "
-            "once (with slices, once a slice)."
+            "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
+            "at most once (with slices, once per slice)."
         ),
         (
-            "With `slice_sizes` there are four operands: input, output and their offsets, a scalar a "
-            "dimension for every buffer."
+            "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
+            "scalar per dimension of each buffer."
         ),
         "The shape is (operands, results, contexts...).",
     ),
@@ -785,7 +799,7 @@ COLLECTIVE_PERMUTE_DONE = OpDef(
     family="collectives",
     summary="Waits for a collective-permute and returns its result.",
     operands="operand",
-    constraints=("The operand is a tuple of two elements or more.",),
+    constraints=("The operand is a tuple of at least two elements.",),
     arity=exactly(1),
     infer=_infer_collective_permute_done,
     effect=Effect.SIDE_EFFECT,

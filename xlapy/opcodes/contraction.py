@@ -183,7 +183,7 @@ def with_comparable_types(operands: Sequence[Shape]) -> list[Shape]:
 def _check_element_type(name: str, shape: Shape, operands: Sequence[Shape]) -> PrimitiveType:
     """Returns the declared element type of a contraction; it may be real only if both operands are real."""
     if not shape.is_array:
-        raise ShapeError(f"{name} makes an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(f"{name} returns an array, declared {shape.to_text(layout=False)}")
     for operand in operands[:2]:
         if operand.is_array and operand.element_type.is_complex and not shape.element_type.is_complex:
             raise ShapeError(
@@ -234,9 +234,9 @@ def define_contraction(
 
 _CONTRACTION = (
     "Operands are arrays.",
-    "Batch and contracting dimensions are different dimensions of their operand.",
-    "They are paired one to one, and the two of a pair have one size.",
-    "The result is an array, complex if lhs or rhs is; its element type may be declared.",
+    "The batch and contracting dimensions of an operand are distinct.",
+    "Those of lhs and rhs are paired one to one, and paired dimensions have the same size.",
+    "The result is an array, and it is complex if lhs or rhs is; its element type may be declared.",
 )
 """The constraints of every contraction."""
 
@@ -252,8 +252,8 @@ DOT = define_contraction(
     DotAttributes,
     _dot_shape,
     summary=(
-        "Sums of products over the contracting dimensions, for each index of the batch "
-        "dimensions; the result has the batch, the other lhs and the other rhs dimensions."
+        "Sums products over the contracting dimensions, for each index of the batch dimensions; the result "
+        "has the batch dimensions, then the free dimensions of lhs, then those of rhs."
     ),
     operands="lhs rhs",
     constraints=_CONTRACTION,
@@ -324,13 +324,13 @@ def _check_groups(rhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) ->
         if group in (*attrs.rhs_batch_dims, *attrs.rhs_contracting_dims):
             raise ShapeError(
                 f"ragged-dot: rhs group dimension {group} of "
-                f"{rhs.to_text(layout=False)} is a batch or contracting dimension too"
+                f"{rhs.to_text(layout=False)} is also a batch or contracting dimension"
             )
         count, size = group_sizes.dimensions[-1], rhs.dimensions[group]
         if count != size and UNBOUNDED not in (count, size):
             raise ShapeError(
                 f"ragged-dot has {count} groups ({group_sizes.to_text(layout=False)}), "
-                f"rhs dimension {group} of {rhs.to_text(layout=False)} lists {size}"
+                f"rhs dimension {group} of {rhs.to_text(layout=False)} has size {size}"
             )
 
 
@@ -354,8 +354,8 @@ RAGGED_DOT = define_contraction(
     RaggedDotAttributes,
     _ragged_dot_shape,
     summary=(
-        "A dot over groups of consecutive rows of a ragged dimension, each group with a part of "
-        "rhs of its own (or, if it is contracted, with a result of its own)."
+        "A dot over groups of consecutive rows of a ragged dimension of lhs. Each group is multiplied by "
+        "its own slice of rhs or, if the ragged dimension is contracted, has its own slice of the result."
     ),
     operands="lhs rhs group_sizes",
     constraints=(
@@ -363,11 +363,14 @@ RAGGED_DOT = define_contraction(
         "Exactly one dimension of lhs is ragged.",
         "Group sizes are integers.",
         (
-            "Group sizes list the groups, alone or for each index of the batch dimensions and of "
-            "those of the ragged kind before the ragged one."
+            "The last dimension of the group sizes lists the groups. It may be preceded by the batch dimensions "
+            "and the dimensions of the same kind as the ragged dimension that precede it."
         ),
-        "rhs has one group dimension if the ragged dimension is a free one, else none.",
-        ("The group dimension is a dimension of rhs, neither batch nor contracting, with one entry a group."),
+        "rhs has one group dimension if the ragged dimension is a free dimension, and none otherwise.",
+        (
+            "The group dimension is a dimension of rhs, neither batch nor contracting, and its size is the "
+            "number of groups."
+        ),
     ),
 )
 
@@ -421,15 +424,15 @@ SCALED_DOT = define_contraction(
     "contraction",
     DotAttributes,
     _scaled_dot_shape,
-    summary="A dot of operands that are stored in blocks, each multiplied by its scale.",
+    summary="A dot of operands that are divided into blocks; each block is multiplied by its scale first.",
     operands="lhs rhs lhs_scale rhs_scale",
     constraints=(
         *_CONTRACTION,
         "At least one of the scales is not a scalar.",
         (
-            "A scale has the rank of its operand, and one dimension of the operand is contracted, "
-            "unless the scale is bf16 of one element: no scale."
+            "A scale has the rank of its operand, and one dimension of the operand is contracted. A bf16 scale "
+            "of one element means that a larger bf16 operand is not scaled."
         ),
-        "Each size of a scale divides that of its operand.",
+        "Each dimension size of a scale divides that of its operand.",
     ),
 )

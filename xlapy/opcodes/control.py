@@ -52,9 +52,7 @@ def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShap
     """Requires one operand per parameter, of a compatible shape; additional operands are allowed if `spare`."""
     count = len(program.parameters)
     if len(operands) < count or (len(operands) > count and not spare):
-        raise ShapeError(
-            f"{name} has {len(operands)} operands, the called computation {program.to_text()} takes others"
-        )
+        raise ShapeError(f"{name} has {len(operands)} operands, but the called computation is {program.to_text()}")
     for number, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=False)):
         if not compatible_ignoring_dynamic(operand, parameter):
             raise ShapeError(
@@ -75,8 +73,8 @@ CALL = OpDef(
     summary="The result of a computation applied to the operands.",
     operands="operands*",
     constraints=(
-        "There is one operand a parameter of the computation.",
-        "Each has the parameter's shape.",
+        "There is one operand per parameter of the computation.",
+        "Each operand has the shape of its parameter.",
     ),
     arity=at_least(0),
     attributes=CallAttributes,
@@ -91,7 +89,7 @@ def _infer_while(operands: Sequence[Shape], _: Any, programs: ProgramShapes) -> 
     condition, body = programs
     for key, program in (("condition", condition), ("body", body)):
         if len(program.parameters) != 1:
-            raise ShapeError(f"while: the {key} must take one parameter, it is {program.to_text()}")
+            raise ShapeError(f"while: the {key} must take one parameter, given {program.to_text()}")
         if not compatible_ignoring_dynamic(program.parameters[0], init):
             raise ShapeError(
                 f"while: the {key}'s parameter is {program.parameters[0].to_text(layout=False)}, "
@@ -115,9 +113,9 @@ WHILE = OpDef(
     summary="Applies `body` to the value repeatedly while `condition` of the value is true.",
     operands="init",
     constraints=(
-        "`condition` and `body` take one parameter, of the shape of the initial value.",
+        "`condition` and `body` take one parameter with the shape of the initial value.",
         "`condition` returns pred[].",
-        "`body` returns the shape of the initial value.",
+        "`body` returns a value with the shape of the initial value.",
     ),
     arity=exactly(1),
     computation_slots=(CalledComputationSlot("condition"), CalledComputationSlot("body")),
@@ -145,7 +143,7 @@ def _infer_conditional(operands: Sequence[Shape], _: Any, programs: ProgramShape
         raise ShapeError("conditional on s32[] needs at least one branch computation, given none")
     if len(operands) != len(programs) + 1:
         raise ShapeError(
-            f"conditional takes an operand a branch: {len(programs)} branches, {len(operands) - 1} operands"
+            f"conditional takes one operand per branch: {len(programs)} branches, {len(operands) - 1} operands"
         )
     for number, program in enumerate(programs):
         _check_branch(number, operands[number + 1], program, programs[0].result)
@@ -154,7 +152,7 @@ def _infer_conditional(operands: Sequence[Shape], _: Any, programs: ProgramShape
 
 def _check_branch(number: int, operand: Shape, program: ProgramShape, result: Shape) -> None:
     if len(program.parameters) != 1:
-        raise ShapeError(f"conditional: branch {number} must take one parameter, it is {program.to_text()}")
+        raise ShapeError(f"conditional: branch {number} must take one parameter, given {program.to_text()}")
     if not compatible_ignoring_dynamic(program.parameters[0], operand):
         raise ShapeError(
             f"conditional: the parameter of branch {number} is {program.parameters[0].to_text(layout=False)}, "
@@ -182,16 +180,17 @@ CONDITIONAL = OpDef(
     name="conditional",
     family="control",
     summary=(
-        "The result of one of several computations, applied to its operand: the first or second if the index is true or"
-        " false, else the one with this number, and the last if the number is out of range."
+        "Calls one of several computations with its operand. A pred index selects the first computation if "
+        "it is true, else the second; an s32 index selects the computation with this number, and the last "
+        "one if it is out of range."
     ),
     operands="branch_index branch_operands*",
     constraints=(
         "The index has the shape pred[] or s32[].",
         "There are two branches for pred[], at least one for s32[].",
-        "There is one operand a branch.",
-        "A branch takes one parameter, of the shape of its operand.",
-        "All branches return one shape.",
+        "There is one operand per branch.",
+        "A branch takes one parameter with the shape of its operand.",
+        "All branches return values of the same shape.",
     ),
     arity=at_least(1),
     computation_slots=_BRANCHES,
@@ -231,8 +230,8 @@ FUSION = OpDef(
     summary="The result of the fused computation, which a back end runs as one kernel.",
     operands="operands*",
     constraints=(
-        "There is one operand a parameter of the computation, of its shape; additional operands are ignored.",
-        "An alias names a part of the result and a part of an operand of one shape.",
+        ("There is one operand per parameter of the computation, with its shape; additional operands are ignored."),
+        "An alias pairs a subshape of the result with an equal subshape of an operand.",
     ),
     arity=at_least(0),
     attributes=FusionAttributes,
@@ -251,7 +250,7 @@ def _infer_same(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
 OPT_BARRIER = OpDef(
     name="opt-barrier",
     family="control",
-    summary="The operand itself; no optimization moves or propagates anything across it.",
+    summary="Returns the operand; no optimization moves or propagates anything across it.",
     operands="operand",
     arity=exactly(1),
     infer=_infer_same,
@@ -272,7 +271,7 @@ def _canonicalize_after_all_shape(_: Shape, __: Sequence[Shape]) -> Shape:
 AFTER_ALL = OpDef(
     name="after-all",
     family="control",
-    summary="A token that is ordered after all operands.",
+    summary="Returns a token that is ordered after all operands.",
     operands="operands*",
     arity=at_least(0),
     infer=_infer_after_all,
@@ -293,7 +292,7 @@ def _canonicalize_add_dependency_shape(_: Shape, operands: Sequence[Shape]) -> S
 ADD_DEPENDENCY = OpDef(
     name="add-dependency",
     family="control",
-    summary="The operand itself, ordered after the token.",
+    summary="Returns the operand, ordered after the token.",
     operands="operand token",
     constraints=("Operand 1 is a token.",),
     arity=exactly(2),
@@ -360,7 +359,7 @@ class DomainAttributes(Attributes):
 DOMAIN = OpDef(
     name="domain",
     family="control",
-    summary="The operand itself; marks that users and operand have different shardings.",
+    summary="Returns the operand; marks the border between instructions with different shardings.",
     operands="operand",
     arity=exactly(1),
     attributes=DomainAttributes,
@@ -393,7 +392,7 @@ class AsyncStartAttributes(Attributes):
 def _require_async(name: str, what: str, shape: Shape) -> None:
     if not shape.is_tuple or len(shape.tuple_shapes) < 2 or not shape.tuple_shapes[0].is_tuple:
         raise ShapeError(
-            f"{name}: {what} must be ((operands...), result, context...), it is {shape.to_text(layout=False)}"
+            f"{name}: {what} must be ((operands...), result, context...), given {shape.to_text(layout=False)}"
         )
 
 
@@ -431,9 +430,9 @@ ASYNC_START = OpDef(
     operands="operands*",
     constraints=(
         "The shape is ((operands...), result, context...).",
-        "It holds the shapes of the operands, which are the first parameters of the computation.",
-        "It holds the result of the computation, or the beginning of its tuple.",
-        "An alias names a part of the shape and a part of an operand of one shape.",
+        ("The shape begins with the shapes of the operands, which are the first parameters of the computation."),
+        "The shape contains the result of the computation, or a prefix of its tuple.",
+        "An alias pairs a subshape of the shape with an equal subshape of an operand.",
     ),
     arity=at_least(0),
     attributes=AsyncStartAttributes,
@@ -454,7 +453,7 @@ def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Pro
         if not is_prefix(old, new):
             raise ShapeError(
                 f"async-update: the {what} {old.to_text(layout=False)} of operand "
-                f"0 do not begin the {what} {new.to_text(layout=False)} of the shape"
+                f"0 must be a prefix of the {what} {new.to_text(layout=False)} of the shape"
             )
     added = shape.tuple_shapes[0].tuple_shapes[len(before.tuple_shapes[0].tuple_shapes) :]
     if not compatible_ignoring_dynamic(Shape.tuple(operands[1:]), Shape.tuple(added)):
@@ -467,12 +466,12 @@ def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Pro
 ASYNC_UPDATE = OpDef(
     name="async-update",
     family="control",
-    summary="Represents a running asynchronous computation; may bind further operands.",
+    summary="Represents a running asynchronous computation, to which it may pass further operands.",
     operands="operand more_operands*",
     constraints=(
-        "Operand 0 and the shape are ((operands...), result, context...).",
-        "The operands and the result of operand 0 begin those of the shape.",
-        "The further operands are those that the shape adds.",
+        "Operand 0 and the result have the shape ((operands...), result, context...).",
+        "The operands and the result in operand 0 are a prefix of those in the result shape.",
+        "The further operands are those that the result shape adds.",
     ),
     arity=at_least(1),
     check=_check_async_update,
@@ -504,8 +503,8 @@ ASYNC_DONE = OpDef(
     summary="Waits for an asynchronous computation and returns its result.",
     operands="operand",
     constraints=(
-        "Operand 0 is ((operands...), result, context...).",
-        "The shape is its result.",
+        "Operand 0 has the shape ((operands...), result, context...).",
+        "The shape is that of the result in operand 0.",
     ),
     arity=exactly(1),
     infer=_infer_async_done,

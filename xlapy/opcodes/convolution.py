@@ -175,7 +175,8 @@ def _check_group_counts(attrs: ConvolutionAttributes) -> None:
             raise ShapeError(f"convolution needs a positive {what}, given {count}")
     if feature > 1 and batch > 1:
         raise ShapeError(
-            f"convolution takes one kind of groups, given feature_group_count {feature} and batch_group_count {batch}"
+            f"convolution takes feature groups or batch groups, not both; "
+            f"given feature_group_count {feature} and batch_group_count {batch}"
         )
 
 
@@ -286,25 +287,29 @@ CONVOLUTION = define_contraction(
     ConvolutionAttributes,
     _convolution_shape,
     summary=(
-        "Sums of products of the kernel (rhs) with the part of the input (lhs) under a window, at every position of it."
+        "Moves a window over the input (lhs) and, at each position, sums the products of the elements under "
+        "it with the kernel (rhs)."
     ),
     operands="lhs rhs",
     constraints=(
-        "Operands are arrays of the rank that `dim_labels` name; a sparse kernel is a tuple of two.",
+        ("Operands are arrays of the rank that `dim_labels` gives; a sparse kernel is a tuple of two arrays."),
         (
-            "`dim_labels` name every dimension of input, kernel and output once, and window, kernel, "
-            "input and output have one number of spatial dimensions."
+            "`dim_labels` names every dimension of input, kernel and output once, and window, input, kernel and "
+            "output have the same number of spatial dimensions."
         ),
-        "Group counts are positive, and at most one of them is more than 1.",
+        "Group counts are positive, and at most one of them is greater than 1.",
         (
-            "Group counts divide the output features of the kernel; `batch_group_count` divides the "
-            "input's batch, `feature_group_count` its features."
+            "Both group counts divide the kernel's output feature size; `batch_group_count` divides the input's "
+            "batch size, and `feature_group_count` its feature size."
         ),
-        "The kernel takes the features of one group of the input.",
-        "Sizes, strides and dilations of the window are positive, and its sizes are the kernel's.",
-        "Padding does not remove more than the input has.",
-        "The output features of the kernel are static.",
-        "Sparsity is 1 of N.",
-        "The result is an array, complex if an operand is; its element type may be declared.",
+        "The kernel's input feature size is the number of input features per feature group.",
+        (
+            "The sizes, strides and dilations of the window are positive, and its sizes equal the kernel's "
+            "spatial sizes."
+        ),
+        "Negative padding does not remove more elements than there are.",
+        "The output feature dimension of the kernel is static.",
+        "A sparse kernel has 1xN sparsity: it stores one of every N elements.",
+        "The result is an array, and it is complex if an operand is; its element type may be declared.",
     ),
 )

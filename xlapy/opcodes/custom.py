@@ -121,7 +121,8 @@ def _check_seed(shape: Shape, operands: Sequence[Shape]) -> None:
     if operands or not compatible_ignoring_dynamic(shape, Shape.scalar(U64)):
         given = ", ".join(operand.to_text(layout=False) for operand in operands)
         raise ShapeError(
-            f"custom-call to {_SEED_TARGET} takes nothing and gives u64[]: ({given}) -> {shape.to_text(layout=False)}"
+            f"custom-call to {_SEED_TARGET} takes no operands and returns u64[]: "
+            f"({given}) -> {shape.to_text(layout=False)}"
         )
 
 
@@ -151,14 +152,14 @@ def _effect(attrs: CustomCallAttributes) -> Effect:
 CUSTOM_CALL = OpDef(
     name="custom-call",
     family="custom",
-    summary="What code registered under the name `custom_call_target` makes of the operands.",
+    summary="Calls the code that is registered under the name `custom_call_target`.",
     operands="operands*",
     constraints=(
         "`api_version` is given.",
-        "`operand_layout_constraints` has one shape an operand, of its shape.",
-        "An alias names a part of the result and a part of an operand of one shape.",
+        ("`operand_layout_constraints` has one shape per operand, equal to the operand's except for the layout."),
+        "An alias pairs a subshape of the result with an equal subshape of an operand.",
         "XLA's own targets Pin and Unpin take exactly one alias.",
-        "XLA's own target GetRngSeed takes nothing and gives u64[].",
+        "XLA's own target GetRngSeed takes no operands and returns u64[].",
     ),
     arity=at_least(0),
     attributes=CustomCallAttributes,

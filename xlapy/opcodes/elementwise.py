@@ -112,7 +112,7 @@ _FLOATING = (is_floating, "floating-point")
 _ANALYTIC = (is_float_or_complex, "floating-point or complex")
 _SIGNED = (is_signed_number, "signed, floating-point or complex")
 
-ABS = _unary_to("abs", "The absolute value; of a complex number its modulus, which is real.", *_SIGNED, _component)
+ABS = _unary_to("abs", "The absolute value; for a complex number, its real modulus.", *_SIGNED, _component)
 ACOS = _unary("acos", "The inverse cosine, in radians.", *_ANALYTIC)
 ACOSH = _unary("acosh", "The inverse hyperbolic cosine.", *_ANALYTIC)
 ASIN = _unary("asin", "The inverse sine, in radians.", *_ANALYTIC)
@@ -120,7 +120,7 @@ ASINH = _unary("asinh", "The inverse hyperbolic sine.", *_ANALYTIC)
 ATAN = _unary("atan", "The inverse tangent, in radians.", *_ANALYTIC)
 ATANH = _unary("atanh", "The inverse hyperbolic tangent.", *_ANALYTIC)
 CBRT = _unary("cbrt", "The real cube root, with the sign of the operand.", *_FLOATING)
-CEIL = _unary("ceil", "The least integer that is not below the element.", *_FLOATING)
+CEIL = _unary("ceil", "The smallest integer that is not less than the element.", *_FLOATING)
 COSINE = _unary("cosine", "The cosine of an angle in radians.", *_ANALYTIC)
 COSH = _unary("cosh", "The hyperbolic cosine.", *_ANALYTIC)
 COUNT_LEADING_ZEROS = _unary(
@@ -134,9 +134,9 @@ EXPONENTIAL = _unary("exponential", "e to the power of the element.", *_ANALYTIC
 EXPONENTIAL_MINUS_ONE = _unary(
     "exponential-minus-one", "e to the power of the element minus 1, accurate near 0.", *_ANALYTIC
 )
-FLOOR = _unary("floor", "The greatest integer that is not above the element.", *_FLOATING)
+FLOOR = _unary("floor", "The largest integer that is not greater than the element.", *_FLOATING)
 IMAG = _unary_to("imag", "The imaginary part; 0 for real elements.", *_ANALYTIC, _component)
-IS_FINITE = _unary_to("is-finite", "Whether the element is neither infinite nor NaN.", *_FLOATING, lambda _: PRED)
+IS_FINITE = _unary_to("is-finite", "True where the element is neither infinite nor NaN.", *_FLOATING, lambda _: PRED)
 LOG = _unary(
     "log", "The natural logarithm; NaN for negative real numbers, the principal value for complex ones.", *_ANALYTIC
 )
@@ -148,11 +148,15 @@ NEGATE = _unary(
     is_number,
     "integer, floating-point or complex",
 )
-NOT = _unary("not", "Inverts every bit of an integer, or a pred.", is_logical, "integer or pred")
+NOT = _unary("not", "Inverts every bit of an integer; negates a pred.", is_logical, "integer or pred")
 POPCNT = _unary("popcnt", "The number of one bits.", is_integral, "integer")
-REAL = _unary_to("real", "The real part; real elements themselves.", *_ANALYTIC, _component)
-ROUND_NEAREST_AFZ = _unary("round-nearest-afz", "The nearest integer, halves away from zero.", *_FLOATING)
-ROUND_NEAREST_EVEN = _unary("round-nearest-even", "The nearest integer, halves to the even one.", *_FLOATING)
+REAL = _unary_to("real", "The real part; real elements are unchanged.", *_ANALYTIC, _component)
+ROUND_NEAREST_AFZ = _unary(
+    "round-nearest-afz", "Rounds to the nearest integer; halves are rounded away from zero.", *_FLOATING
+)
+ROUND_NEAREST_EVEN = _unary(
+    "round-nearest-even", "Rounds to the nearest integer; halves are rounded to the even one.", *_FLOATING
+)
 RSQRT = _unary("rsqrt", "1 / sqrt(x).", *_ANALYTIC)
 SIGN = _unary("sign", "-1, 0 or 1; zeros keep their sign, NaN stays NaN, a complex number becomes x / |x|.", *_SIGNED)
 SINE = _unary("sine", "The sine of an angle in radians.", *_ANALYTIC)
@@ -175,7 +179,7 @@ def merge_operands(name: str, lhs: Shape, rhs: Shape) -> Shape:
     require_array(name, rhs, "rhs")
     given = f"given {lhs.to_text(layout=False)} and {rhs.to_text(layout=False)}"
     if lhs.element_type is not rhs.element_type:
-        raise ShapeError(f"{name} takes operands of one element type, {given}; convert one of them")
+        raise ShapeError(f"{name} takes operands of the same element type, {given}; convert one of them")
     if lhs.dimensions != rhs.dimensions:
         raise ShapeError(f"{name} takes operands of equal dimensions, {given}; broadcast one of them")
     return _merge_dynamic(lhs, rhs)
@@ -193,10 +197,10 @@ def _binary(name: str, summary: str, test: TypeTest, allowed: str, *, commutativ
     def infer(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         shape = merge_operands(name, operands[0], operands[1])
         if not test(shape.element_type):
-            raise ShapeError(f"{name} takes {allowed} elements, operands are {shape.to_text(layout=False)}")
+            raise ShapeError(f"{name} takes {allowed} elements, given operands {shape.to_text(layout=False)}")
         return shape
 
-    shapes = "Both operands are arrays of one element type and the same dimensions."
+    shapes = "Both operands are arrays of the same element type and dimensions."
     return OpDef(
         name=name,
         family="elementwise",
@@ -216,8 +220,8 @@ _ANY = (is_array_type, "array")
 _ORDERED = (is_ordered, "pred, integer or floating-point")
 _INTEGRAL = (is_integral, "integer")
 
-ADD = _binary("add", "lhs + rhs; integers wrap, for pred it is `or`.", *_ANY, commutative=True)
-AND = _binary("and", "The conjunction: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
+ADD = _binary("add", "lhs + rhs; integers wrap, and for pred the result is `or`.", *_ANY, commutative=True)
+AND = _binary("and", "Conjunction: bitwise for integers, logical for pred.", *_LOGICAL, commutative=True)
 ATAN2 = _binary(
     "atan2",
     ("The angle of the point (rhs, lhs) in (-pi, pi]: the inverse tangent of lhs / rhs in the right quadrant."),
@@ -225,48 +229,53 @@ ATAN2 = _binary(
 )
 DIVIDE = _binary(
     "divide",
-    ("lhs / rhs; integers are truncated toward zero, x / 0 is -1 (unsigned: all ones), MIN / -1 is MIN."),
+    ("lhs / rhs; integer quotients are truncated toward zero, x / 0 is -1 (unsigned: all ones), and MIN / -1 is MIN."),
     *_ARITHMETIC,
 )
 MAXIMUM = _binary(
     "maximum",
-    "The larger one; NaN if either is NaN, +0 is larger than -0, for pred it is `or`.",
+    ("The larger operand; NaN if either is NaN. +0 is larger than -0, and for pred the result is `or`."),
     *_ORDERED,
     commutative=True,
 )
 MINIMUM = _binary(
     "minimum",
-    "The smaller one; NaN if either is NaN, -0 is smaller than +0, for pred it is `and`.",
+    ("The smaller operand; NaN if either is NaN. -0 is smaller than +0, and for pred the result is `and`."),
     *_ORDERED,
     commutative=True,
 )
-MULHI = _binary(
-    "mulhi", "The upper half of the product, which is twice as wide as the operands.", *_INTEGRAL, commutative=True
-)
-MULTIPLY = _binary("multiply", "lhs * rhs; integers wrap, for pred it is `and`.", *_ANY, commutative=True)
-OR = _binary("or", "The disjunction: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
+MULHI = _binary("mulhi", "The upper half of the double-width product.", *_INTEGRAL, commutative=True)
+MULTIPLY = _binary("multiply", "lhs * rhs; integers wrap, and for pred the result is `and`.", *_ANY, commutative=True)
+OR = _binary("or", "Disjunction: bitwise for integers, logical for pred.", *_LOGICAL, commutative=True)
 POWER = _binary(
-    "power", "lhs to the power rhs; integers wrap, and a negative power is 0 but for the bases 1 and -1.", *_ARITHMETIC
+    "power",
+    ("lhs to the power of rhs; integers wrap, and a negative exponent gives 0 except for the bases 1 and -1."),
+    *_ARITHMETIC,
 )
 REMAINDER = _binary(
     "remainder",
-    "The remainder of division truncated toward zero, with the sign of lhs; for integers x rem 0 is x.",
+    ("The remainder of the division truncated toward zero, with the sign of lhs; for integers, x rem 0 is x."),
     is_real_number,
     "integer or floating-point",
 )
-SHIFT_LEFT = _binary("shift-left", "Moves the bits of lhs up by rhs; 0 if rhs is the width or more.", *_INTEGRAL)
+SHIFT_LEFT = _binary(
+    "shift-left", "Shifts the bits of lhs left by rhs; 0 if rhs is at least the bit width.", *_INTEGRAL
+)
 SHIFT_RIGHT_ARITHMETIC = _binary(
     "shift-right-arithmetic",
-    ("Moves the bits of lhs down by rhs and fills with the sign bit; all sign bits if rhs is the width or more."),
+    (
+        "Shifts the bits of lhs right by rhs and fills with the sign bit; all sign bits if rhs is at least "
+        "the bit width."
+    ),
     *_INTEGRAL,
 )
 SHIFT_RIGHT_LOGICAL = _binary(
     "shift-right-logical",
-    "Moves the bits of lhs down by rhs and fills with zeros; 0 if rhs is the width or more.",
+    "Shifts the bits of lhs right by rhs and fills with zeros; 0 if rhs is at least the bit width.",
     *_INTEGRAL,
 )
 SUBTRACT = _binary("subtract", "lhs - rhs; integers wrap.", *_ARITHMETIC)
-XOR = _binary("xor", "The exclusive or: bit by bit of integers, logical of pred.", *_LOGICAL, commutative=True)
+XOR = _binary("xor", "Exclusive or: bitwise for integers, logical for pred.", *_LOGICAL, commutative=True)
 
 
 def _infer_complex(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
@@ -283,8 +292,8 @@ COMPLEX = OpDef(
     summary="The complex numbers with the given real and imaginary parts.",
     operands="real imag",
     constraints=(
-        "Both operands are arrays of one element type and the same dimensions.",
-        "That type is f32 or f64.",
+        "Both operands are arrays of the same element type and dimensions.",
+        "The element type is f32 or f64.",
     ),
     arity=exactly(2),
     infer=_infer_complex,
@@ -358,12 +367,15 @@ def _canonicalize_compare_attributes(
 COMPARE = OpDef(
     name="compare",
     family="elementwise",
-    summary="Whether the relation `direction` holds between lhs and rhs, as pred; `type` selects the order.",
+    summary=("Compares elements: pred values that are true where `lhs direction rhs` holds; `type` selects the order."),
     operands="lhs rhs",
     constraints=(
-        "Both operands are arrays of one element type and the same dimensions.",
-        "Complex numbers are compared by EQ and NE only.",
-        ("`type` is the order of the element type: SIGNED, UNSIGNED (pred too), FLOAT, or for floats TOTALORDER."),
+        "Both operands are arrays of the same element type and dimensions.",
+        "Complex elements are compared only with EQ and NE.",
+        (
+            "`type` is the order of the element type: SIGNED, UNSIGNED (also for pred) or FLOAT; for floats "
+            "also TOTALORDER."
+        ),
     ),
     arity=exactly(2),
     attributes=CompareAttributes,
@@ -384,7 +396,7 @@ def _infer_clamp(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         require_array("clamp", operand)
         if bound.element_type is not operand.element_type:
             raise ShapeError(
-                f"clamp takes one element type, {what} is {bound.to_text(layout=False)} "
+                f"clamp takes operands of the same element type: {what} is {bound.to_text(layout=False)} "
                 f"and operand {operand.to_text(layout=False)}"
             )
         if bound.rank and bound.dimensions != operand.dimensions:
@@ -415,12 +427,12 @@ def _infer_select(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape
 CLAMP = OpDef(
     name="clamp",
     family="elementwise",
-    summary=("The operand if it is between min and max, else the bound that it exceeds; max if min > max."),
+    summary=("Limits the operand to the range from min to max; max if min > max."),
     operands="min operand max",
     constraints=(
-        "All three operands are arrays of one element type.",
+        "All three operands are arrays of the same element type.",
         "Each bound is a scalar or has the dimensions of the operand.",
-        "Elements are not complex.",
+        "The elements are not complex.",
     ),
     arity=exactly(3),
     infer=_infer_clamp,
@@ -429,11 +441,11 @@ CLAMP = OpDef(
 SELECT = OpDef(
     name="select",
     family="elementwise",
-    summary="The element of on_true where pred is true, else that of on_false.",
+    summary="The element of on_true where pred is true, and of on_false elsewhere.",
     operands="pred on_true on_false",
     constraints=(
         "All three operands are arrays, and pred has elements of type pred.",
-        "on_true and on_false have one element type and the same dimensions.",
+        "on_true and on_false have the same element type and dimensions.",
         "pred is a scalar or has the dimensions of the values.",
     ),
     arity=exactly(3),
@@ -459,16 +471,16 @@ def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: 
     operand = operands[0]
     require_array("bitcast-convert", operand)
     if not shape.is_array:
-        raise ShapeError(f"bitcast-convert makes an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(f"bitcast-convert returns an array, declared {shape.to_text(layout=False)}")
     if operand.element_type.is_complex != shape.element_type.is_complex:
         raise ShapeError(
-            "bitcast-convert between real and complex is refused: "
+            "bitcast-convert between real and complex types is not supported: "
             f"{operand.to_text(layout=False)} to {shape.to_text(layout=False)}"
         )
     expected = bitcast_convert_shape(operand, shape.element_type)
     if not compatible_ignoring_dynamic(shape, expected):
         raise ShapeError(
-            f"bitcast-convert of {operand.to_text(layout=False)} makes "
+            f"bitcast-convert of {operand.to_text(layout=False)} has shape "
             f"{expected.to_text(layout=False)}, declared {shape.to_text(layout=False)}"
         )
 
@@ -476,13 +488,13 @@ def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: 
 def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
     """Narrowing from B to B' bits appends a dimension of size B/B', widening consumes a last one of size B'/B.
 
-    s32[4] as s8 is s8[4,4]; s8[4,4] as s16 is refused, as its last dimension would have to be 2.
+    s32[4] as s8 is s8[4,4]; s8[4,4] as s16 is illegal, because its last dimension would have to be 2.
     """
     have, want = operand.element_type.bits, target.bits
     if max(have, want) % min(have, want):
         raise ShapeError(
             f"bitcast-convert of {operand.to_text(layout=False)} to {target} "
-            f"needs widths that divide, {have} and {want} bits do not"
+            f"needs bit widths of which one divides the other, given {have} and {want}"
         )
     if have == want:
         return operand.with_element_type(target)
@@ -492,7 +504,7 @@ def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
     if not operand.rank or operand.dimensions[-1] != want // have:
         raise ShapeError(
             f"bitcast-convert of {operand.to_text(layout=False)} to {target} needs a last dimension of {want // have}: "
-            f"{want} bits are made of {have} each"
+            f"one element of {want} bits consists of elements of {have} bits"
         )
     return Shape.array(target, operand.dimensions[:-1], operand.dynamic_dimensions[:-1])
 
@@ -501,11 +513,12 @@ CONVERT = OpDef(
     name="convert",
     family="elementwise",
     summary=(
-        "The value in another element type: floats are rounded to the nearest, to integers truncated and saturated; "
-        "NaN becomes 0. A complex number loses its imaginary part where the type is real."
+        "Converts the elements to another type. Conversion to a float rounds to the nearest value; "
+        "conversion of a float to an integer truncates and saturates, and NaN becomes 0. Conversion of a "
+        "complex number to a real type drops the imaginary part."
     ),
     operands="operand",
-    constraints=("The operand is an array, and the result has its dimensions.",),
+    constraints=("The operand is an array, and the result has the same dimensions.",),
     arity=exactly(1),
     check=_check_convert,
     elementwise=True,
@@ -514,17 +527,18 @@ BITCAST_CONVERT = OpDef(
     name="bitcast-convert",
     family="elementwise",
     summary=(
-        "The same bits read as another element type; narrowing adds an innermost dimension, widening takes one away."
+        "Reinterprets the bits as another element type; a narrower type adds an innermost dimension, a "
+        "wider type removes it."
     ),
     operands="operand",
     constraints=(
         "Operand and result are arrays.",
-        "Real and complex types are not converted to each other.",
-        "One of the two widths divides the other.",
-        "Widening from B to B' bits removes a last dimension of size B'/B.",
+        "The element types are both real or both complex.",
+        "One of the two bit widths divides the other.",
+        "Widening from B to B' bits requires a last dimension of size B'/B.",
         (
-            "The result has the operand's dimensions, with a last one of size B/B' where it narrows "
-            "and without the last where it widens."
+            "The result has the operand's dimensions; narrowing from B to B' bits appends a dimension of size "
+            "B/B', and widening removes the last dimension."
         ),
     ),
     arity=exactly(1),
@@ -562,7 +576,8 @@ REDUCE_PRECISION = OpDef(
     name="reduce-precision",
     family="elementwise",
     summary=(
-        "Rounds to the numbers that a float of `exponent_bits` and `mantissa_bits` holds, in the operand's own type."
+        "Rounds to the precision and range of a float with `exponent_bits` and `mantissa_bits`; the element "
+        "type is unchanged."
     ),
     operands="operand",
     constraints=(

@@ -82,7 +82,8 @@ def _check_batching(
     of_operand, of_indices = batching
     if len(of_operand) != len(of_indices):
         raise ShapeError(
-            f"{name}: {names[0]} {list(of_operand)} and {names[1]} {list(of_indices)} must have equally many entries"
+            f"{name}: {names[0]} {list(of_operand)} and {names[1]} {list(of_indices)} "
+            "must have the same number of entries"
         )
     _check_ascending(name, names[0], of_operand, operand.rank, f"the operand {operand.to_text(layout=False)}")
     _check_distinct(name, names[1], of_indices, vectors.rank, f"the indices {vectors.to_text(layout=False)}")
@@ -151,14 +152,14 @@ def _check_slice_sizes(operand: Shape, attrs: GatherAttributes) -> None:
     sizes = attrs.slice_sizes
     if len(sizes) != operand.rank:
         raise ShapeError(
-            f"gather takes one slice size a dimension of {operand.to_text(layout=False)}, given {list(sizes)}"
+            f"gather takes one slice size per dimension of {operand.to_text(layout=False)}, given {list(sizes)}"
         )
     kinds = len(attrs.offset_dims) + len(attrs.collapsed_slice_dims) + len(attrs.operand_batching_dims)
     if kinds != operand.rank:
         raise ShapeError(
             f"gather: offset_dims {list(attrs.offset_dims)}, collapsed_slice_dims {list(attrs.collapsed_slice_dims)} "
             f"and operand_batching_dims {list(attrs.operand_batching_dims)} must have one entry "
-            f"a dimension of the operand {operand.to_text(layout=False)}"
+            f"per dimension of the operand {operand.to_text(layout=False)}"
         )
     for dimension, (size, whole) in enumerate(zip(sizes, operand.dimensions, strict=True)):
         if size < 0 or not (size <= whole or whole < 0):
@@ -179,29 +180,35 @@ GATHER = OpDef(
     name="gather",
     family="indexing",
     summary=(
-        "Reads slices of the operand at positions given by index vectors, which are clamped so "
-        "that the slices lie inside."
+        "Reads slices of the operand at positions given by index vectors, which are clamped so that the "
+        "slices are in bounds."
     ),
     operands="operand start_indices",
     constraints=(
-        "Operands are arrays, and indices are integers.",
-        ("`index_vector_dim` is a dimension of the indices, or their rank: then each index is a vector of one."),
-        "`offset_dims` are ascending, different dimensions of the result.",
-        ("`start_index_map` has one entry a component of an index vector, each another dimension of the operand."),
+        "Operands are arrays, and the indices are integers.",
         (
-            "`collapsed_slice_dims` and `operand_batching_dims` are ascending, different dimensions "
-            "of the operand, none of them in both. A batching dimension in `start_index_map` goes by "
-            "the batch, not by the index."
+            "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
+            "index vector of size 1."
+        ),
+        "`offset_dims` are distinct dimensions of the result in ascending order.",
+        (
+            "`start_index_map` has one entry per component of an index vector; the entries are distinct "
+            "dimensions of the operand."
         ),
         (
-            "`start_indices_batching_dims` are different dimensions of the indices, not "
+            "`collapsed_slice_dims` and `operand_batching_dims` are disjoint lists of distinct dimensions of "
+            "the operand in ascending order. The batch, not the index vector, determines the position in a "
+            "batching dimension that is also in `start_index_map`."
+        ),
+        (
+            "`start_indices_batching_dims` are distinct dimensions of the indices other than "
             "`index_vector_dim`, paired one to one with `operand_batching_dims`."
         ),
         (
-            "There is one slice size a dimension of the operand, from 0 to its size; 0 or 1 for those"
-            " that are collapsed or batching."
+            "There is one slice size per dimension of the operand, from 0 to its size; it is 0 or 1 for a "
+            "collapsed or batching dimension."
         ),
-        "Offset, collapsed and batching dimensions are together as many as the operand has.",
+        "The number of offset, collapsed and batching dimensions is the rank of the operand.",
     ),
     arity=exactly(2),
     attributes=GatherAttributes,
@@ -271,7 +278,7 @@ def _check_scatter_dimensions(operand: Shape, vectors: Shape, updates: Shape, at
         raise ShapeError(
             f"scatter: update_window_dims {list(attrs.update_window_dims)}, inserted_window_dims "
             f"{list(attrs.inserted_window_dims)} and input_batching_dims {list(attrs.input_batching_dims)} "
-            f"must have one entry a dimension of the operand {operand.to_text(layout=False)}"
+            f"must have one entry per dimension of the operand {operand.to_text(layout=False)}"
         )
     index_map, vector_dim = attrs.scatter_dims_to_operand_dims, attrs.index_vector_dim
     _check_index_map("scatter", "scatter_dims_to_operand_dims", index_map, operand, vectors, vector_dim)
@@ -312,13 +319,13 @@ def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape],
     if len(program.parameters) != 2 * count or len(results) != count:
         raise ShapeError(
             f"scatter: the update computation takes {2 * count} parameters and returns {count} scalars "
-            f"for {count} operands, it is {program.to_text()}"
+            f"for {count} operands, given {program.to_text()}"
         )
     for i, (operand, update) in enumerate(zip(inputs, updates, strict=True)):
         if operand.element_type is not update.element_type:
             raise ShapeError(
                 f"scatter: operand {i} is {operand.to_text(layout=False)}, "
-                f"updates {i} of another type: {update.to_text(layout=False)}"
+                f"but updates {i} have another type: {update.to_text(layout=False)}"
             )
         expected = Shape.scalar(operand.element_type)
         places = (
@@ -338,37 +345,43 @@ SCATTER = OpDef(
     name="scatter",
     family="indexing",
     summary=(
-        "Combines update windows into the operands at positions given by index vectors; a window "
-        "that does not lie inside whole is dropped."
+        "Combines windows of the updates into the operands at positions given by index vectors; a window "
+        "that is not completely in bounds is dropped."
     ),
     operands="operands* scatter_indices updates*",
     constraints=(
-        "Operands are arrays, and indices are integers.",
-        ("`index_vector_dim` is a dimension of the indices, or their rank: then each index is a vector of one."),
-        "There are as many updates as operands; operands have equal dimensions, and so do updates.",
-        "Updates have the dimensions of the indices without the vectors, and `update_window_dims`.",
-        "`update_window_dims` are ascending, different dimensions of the updates.",
+        "Operands are arrays, and the indices are integers.",
         (
-            "`inserted_window_dims` are ascending, different dimensions of the operand, none of them "
-            "in `input_batching_dims`."
+            "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
+            "index vector of size 1."
         ),
-        "Window, inserted and batching dimensions are together as many as the operand has.",
+        ("There is one array of updates per operand; all operands have equal dimensions, and so do all updates."),
         (
-            "`scatter_dims_to_operand_dims` has one entry a component of an index vector, each "
-            "another dimension of the operand. A batching dimension among them goes by the batch, not "
-            "by the index."
+            "The rank of the updates is the number of index dimensions without `index_vector_dim`, plus the "
+            "number of `update_window_dims`."
+        ),
+        "`update_window_dims` are distinct dimensions of the updates in ascending order.",
+        (
+            "`inserted_window_dims` are distinct dimensions of the operand in ascending order, and none of them "
+            "is in `input_batching_dims`."
+        ),
+        "The number of window, inserted and batching dimensions is the rank of the operand.",
+        (
+            "`scatter_dims_to_operand_dims` has one entry per component of an index vector; the entries are "
+            "distinct dimensions of the operand. The batch, not the index vector, determines the position in a "
+            "batching dimension among them."
         ),
         (
-            "`scatter_indices_batching_dims` are different dimensions of the indices, not "
+            "`scatter_indices_batching_dims` are distinct dimensions of the indices other than "
             "`index_vector_dim`, paired one to one with `input_batching_dims`."
         ),
         (
-            "A window is in no dimension larger than the operand, and the other sizes of the updates "
-            "are those of the indices."
+            "A window is not larger than the operand in any dimension, and the other dimension sizes of the "
+            "updates are those of the indices."
         ),
         (
-            "The computation takes the N current values, then N updates, and returns N values: "
-            "scalars of the types of the operands, which the updates have too."
+            "The computation takes N current values and N updates, and returns N values. All are scalars; value "
+            "i and update i have the element type of operand i, and so do the updates."
         ),
     ),
     arity=at_least(3),

@@ -24,7 +24,7 @@ def _require_square(name: str, operand: Shape) -> None:
             f"{name} takes floating-point or complex elements, operand a is {operand.to_text(layout=False)}"
         )
     if operand.rank < 2:
-        raise ShapeError(f"{name}: a must have rank 2 or more, it is {operand.to_text(layout=False)}")
+        raise ShapeError(f"{name}: a must have at least rank 2, given {operand.to_text(layout=False)}")
     if not same_size(operand.dimensions[-2], operand.dimensions[-1]):
         raise ShapeError(f"{name}: the two minor dimensions of a must be equal, a is {operand.to_text(layout=False)}")
 
@@ -46,13 +46,13 @@ CHOLESKY = OpDef(
     name="cholesky",
     family="linalg",
     summary=(
-        "The factor L with L L^H = a (or U with U^H U = a) of each positive definite matrix; "
-        "zeros in the other triangle, NaN throughout if there is none."
+        "The Cholesky factor of each positive definite matrix: L with L L^H = a, or U with U^H U = a. The "
+        "other triangle is zero; all elements are NaN if a matrix has no factor."
     ),
     operands="a",
     constraints=(
         "The operand is an array of floating-point or complex elements.",
-        "It has rank 2 or more, and its last two dimensions are equal.",
+        "The operand has at least rank 2, and its last two dimensions have equal sizes.",
     ),
     arity=exactly(1),
     attributes=CholeskyAttributes,
@@ -84,13 +84,13 @@ def _infer_triangular_solve(operands: Sequence[Shape], attrs: TriangularSolveAtt
     a, b = operands
     if a.element_type is not b.element_type:
         raise ShapeError(
-            "triangular-solve: a and b must have one element type, they "
-            f"are {a.to_text(layout=False)} and {b.to_text(layout=False)}"
+            "triangular-solve: a and b must have the same element type, "
+            f"given {a.to_text(layout=False)} and {b.to_text(layout=False)}"
         )
     _require_square("triangular-solve", a)
     if a.rank != b.rank:
         raise ShapeError(
-            "triangular-solve: a and b must have equal ranks, they are "
+            "triangular-solve: a and b must have equal ranks, given "
             f"{a.to_text(layout=False)} and {b.to_text(layout=False)}"
         )
     shared = -2 if attrs.left_side else -1
@@ -106,21 +106,23 @@ def _infer_triangular_solve(operands: Sequence[Shape], attrs: TriangularSolveAtt
             f"{a.to_text(layout=False)}, b is {b.to_text(layout=False)}"
         )
     if attrs.transpose_a is Transpose.UNSET:
-        raise ShapeError("triangular-solve: transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT, it is not given")
+        raise ShapeError(
+            "triangular-solve: transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT, but it is not given"
+        )
     return b
 
 
 TRIANGULAR_SOLVE = OpDef(
     name="triangular-solve",
     family="linalg",
-    summary="The x with op(a) x = b (or x op(a) = b) for triangular matrices.",
+    summary="Solves op(a) x = b, or x op(a) = b, for triangular matrices a.",
     operands="a b",
     constraints=(
-        "Both operands are arrays of one floating-point or complex element type.",
-        "a has rank 2 or more, and its last two dimensions are equal.",
-        "Both have one rank and equal batch dimensions.",
-        "The dimension of b that a meets has the size of a.",
-        "`transpose_a` is given.",
+        "Both operands are arrays of the same floating-point or complex element type.",
+        "a has at least rank 2, and its last two dimensions have equal sizes.",
+        "Both operands have the same rank and equal batch dimensions.",
+        "The dimension of b that is multiplied by a has the size of a's last two dimensions.",
+        "`transpose_a` is specified.",
     ),
     arity=exactly(2),
     attributes=TriangularSolveAttributes,
@@ -199,15 +201,19 @@ FFT = OpDef(
     name="fft",
     family="linalg",
     summary=(
-        "The Fourier transform of the innermost dimensions: forward, inverse, of real numbers, or back to real numbers."
+        "The Fourier transform of the innermost dimensions: FFT and IFFT transform complex values, RFFT "
+        "transforms real values, and IRFFT returns real values."
     ),
     operands="operand",
     constraints=(
         "The operand is an array.",
         "`fft_length` has 1 to 3 entries, none negative.",
-        "RFFT takes f32 or f64, the others complex elements.",
+        "RFFT takes f32 or f64 elements; the other transforms take complex elements.",
         "The operand has at least as many dimensions as `fft_length` has entries.",
-        "The innermost dimensions equal `fft_length`; the last one of IRFFT is half of it plus one.",
+        (
+            "The innermost dimensions have the sizes in `fft_length`; for IRFFT, the last one has size "
+            "`fft_length[-1] // 2 + 1`."
+        ),
     ),
     arity=exactly(1),
     attributes=FftAttributes,

@@ -93,15 +93,13 @@ def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAt
 BROADCAST = OpDef(
     name="broadcast",
     family="movement",
-    summary=(
-        "Repeats the operand along new dimensions: its dimension i becomes dimension `dimensions[i]` of the result."
-    ),
+    summary=("Repeats the operand along new dimensions: operand dimension i becomes result dimension `dimensions[i]`."),
     operands="operand",
     constraints=(
-        "The operand is an array, and the result has its element type.",
-        "`dimensions` has one entry a dimension of the operand.",
-        "The entries are different dimensions of the result.",
-        "A dimension keeps its size; one of size 1 is not stretched.",
+        "The operand is an array, and the result has the same element type.",
+        "`dimensions` has one entry per dimension of the operand.",
+        "The entries are distinct dimensions of the result.",
+        "A dimension keeps its size; a dimension of size 1 is not expanded.",
     ),
     arity=exactly(1),
     attributes=BroadcastAttributes,
@@ -212,11 +210,11 @@ def factor_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[r
 RESHAPE = OpDef(
     name="reshape",
     family="movement",
-    summary="The same elements in the same row-major order under other dimensions.",
+    summary="Changes the dimensions; the elements keep their row-major order.",
     operands="operand",
     constraints=(
-        "The operand is an array, and the result has its element type.",
-        "The result has as many elements.",
+        "The operand is an array, and the result has the same element type.",
+        "The result has the same number of elements.",
         "`inferred_dimension` is a dimension of the result, or -1.",
     ),
     arity=exactly(1),
@@ -233,7 +231,7 @@ def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: 
     _require_size("dynamic-reshape", shape, operand)
     if len(sizes) != shape.rank:
         raise ShapeError(
-            f"dynamic-reshape takes one size operand a dimension of {shape.to_text(layout=False)}, given {len(sizes)}"
+            f"dynamic-reshape takes one size operand per dimension of {shape.to_text(layout=False)}, given {len(sizes)}"
         )
     for dimension, size in enumerate(sizes):
         if not size.is_scalar or size.element_type is not S32:
@@ -245,12 +243,12 @@ def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: 
 DYNAMIC_RESHAPE = OpDef(
     name="dynamic-reshape",
     family="movement",
-    summary="A reshape whose sizes are known at run time only; the declared ones are bounds.",
+    summary="A reshape to sizes that are only known at run time; the declared sizes are upper bounds.",
     operands="operand dim_sizes*",
     constraints=(
-        "The operand is an array, and the result has its element type.",
-        "The bounds hold as many elements as the operand.",
-        "There is one size a dimension of the result.",
+        "The operand is an array, and the result has the same element type.",
+        "The declared shape has the same number of elements as the operand.",
+        "There is one size per dimension of the result.",
         "Sizes have the shape s32[].",
     ),
     arity=at_least(1),
@@ -297,7 +295,7 @@ TRANSPOSE = OpDef(
     operands="operand",
     constraints=(
         "The operand is an array.",
-        "`dimensions` is a permutation of its dimensions.",
+        "`dimensions` is a permutation of the operand's dimensions.",
     ),
     arity=exactly(1),
     attributes=DimensionsAttributes,
@@ -310,7 +308,7 @@ REVERSE = OpDef(
     operands="operand",
     constraints=(
         "The operand is an array.",
-        "`dimensions` are different dimensions of it.",
+        "`dimensions` are distinct dimensions of the operand.",
     ),
     arity=exactly(1),
     attributes=DimensionsAttributes,
@@ -347,7 +345,7 @@ def _infer_shuffle(operands: Sequence[Shape], attrs: ShuffleAttributes, _: Progr
         raise ShapeError(f"shuffle of mode rotate takes no indices, given {attrs.indices.shape.to_text(layout=False)}")
     elif len(attrs.shifts) != len(attrs.dimensions):
         raise ShapeError(
-            f"shuffle of mode rotate takes one shift a dimension of {list(attrs.dimensions)}, "
+            f"shuffle of mode rotate takes one shift per dimension of {list(attrs.dimensions)}, "
             f"given {list(attrs.shifts)}"
         )
     return operand
@@ -378,18 +376,18 @@ SHUFFLE = OpDef(
     name="shuffle",
     family="movement",
     summary=(
-        "Moves elements in a fixed pattern: rotates `dimensions` to the left by `shifts`, or "
-        "reads each at the coordinates in `indices`."
+        "Moves elements in a fixed pattern: rotates `dimensions` to the left by `shifts`, or reads each "
+        "element at the coordinates in `indices`."
     ),
     operands="operand",
     constraints=(
         "The operand is an array.",
-        "`dimensions` are different dimensions of it.",
-        "Mode rotate takes one shift a dimension and no indices.",
+        "`dimensions` are distinct dimensions of the operand.",
+        "Mode rotate takes one shift per dimension and no indices.",
         "Mode permute takes indices and no shifts.",
         (
-            "Indices are integers with the operand's dimensions (1 where shared), and an innermost "
-            "one of coordinates where several dimensions are shuffled."
+            "The indices are integers with the operand's dimensions (or size 1 where they are broadcast). If "
+            "several dimensions are shuffled, an additional innermost dimension holds the coordinates."
         ),
     ),
     arity=exactly(1),
@@ -410,7 +408,7 @@ def _infer_concatenate(operands: Sequence[Shape], attrs: DimensionAttributes, _:
         require_array("concatenate", operand, f"operand {number}")
         if operand.element_type is not first.element_type:
             raise ShapeError(
-                f"concatenate takes one element type, operand 0 is {first.to_text(layout=False)} "
+                f"concatenate takes operands of the same element type: operand 0 is {first.to_text(layout=False)} "
                 f"and operand {number} {operand.to_text(layout=False)}"
             )
         if _without(operand.dimensions, dimension) != _without(first.dimensions, dimension):
@@ -431,11 +429,11 @@ def _without(dimensions: Sequence[int], dimension: int) -> tuple[int, ...]:
 CONCATENATE = OpDef(
     name="concatenate",
     family="movement",
-    summary="Joins arrays along one dimension, in the order of the operands.",
+    summary="Concatenates arrays along one dimension, in the order of the operands.",
     operands="operands*",
     constraints=(
-        "Operands are arrays of one element type.",
-        "The dimension is one of the first operand.",
+        "Operands are arrays of the same element type.",
+        "The dimension is a dimension of the operands.",
         "Operands have equal sizes in all other dimensions.",
     ),
     arity=at_least(1),
@@ -455,7 +453,8 @@ def _infer_slice(operands: Sequence[Shape], attrs: SliceAttributes, _: ProgramSh
     require_array("slice", operand)
     if not len(ranges.starts) == len(ranges.limits) == len(ranges.strides) == operand.rank:
         raise ShapeError(
-            f"slice takes one range a dimension of {operand.to_text(layout=False)}, given {SLICE_RANGES.write(ranges)}"
+            f"slice takes one range per dimension of {operand.to_text(layout=False)}, "
+            f"given {SLICE_RANGES.write(ranges)}"
         )
     sizes = [_slice_size(operand, ranges, dimension) for dimension in range(operand.rank)]
     dynamic = [flag and size != 1 for flag, size in zip(operand.dynamic_dimensions, sizes, strict=True)]
@@ -480,11 +479,11 @@ def _slice_size(operand: Shape, ranges: SliceRanges, dimension: int) -> int:
 SLICE = OpDef(
     name="slice",
     family="movement",
-    summary="The elements from a start to before a limit, every stride-th of them, in each dimension.",
+    summary="Every stride-th element from the start to the limit (exclusive) in each dimension.",
     operands="operand",
     constraints=(
         "The operand is an array.",
-        "`slice` has one range a dimension.",
+        "`slice` has one range per dimension.",
         "0 <= start <= limit <= size.",
         "Strides are at least 1.",
     ),
@@ -509,7 +508,7 @@ def _infer_pad(operands: Sequence[Shape], attrs: PadAttributes, _: ProgramShapes
     _require_same_type("pad", value, operand, "padding value")
     if len(config) != operand.rank:
         raise ShapeError(
-            "pad takes one padding entry a dimension of "
+            "pad takes one padding entry per dimension of "
             f"{operand.to_text(layout=False)}, given {PADDING.write(attrs.padding)!r}"
         )
     for dimension, entry in enumerate(config):
@@ -532,15 +531,15 @@ PAD = OpDef(
     name="pad",
     family="movement",
     summary=(
-        "Puts padding between the elements (interior), then before and behind them (low, high); "
-        "negative low and high remove elements."
+        "Inserts padding between the elements (interior), then before and after them (low, high); negative "
+        "low and high padding removes elements."
     ),
     operands="operand padding_value",
     constraints=(
-        "The operand is an array; the padding value is a scalar of its element type.",
-        "`padding` has one entry a dimension.",
+        "The operand is an array, and the padding value is a scalar of the same element type.",
+        "`padding` has one entry per dimension.",
         "Interior padding is not negative.",
-        "Padding removes no more elements than there are.",
+        "Negative padding does not remove more elements than there are.",
     ),
     arity=exactly(2),
     attributes=PadAttributes,
@@ -563,7 +562,9 @@ def _check_start_indices(name: str, operand: Shape, indices: Sequence[Shape]) ->
     else:
         count, rank = len(indices), 0
     if count != operand.rank:
-        raise ShapeError(f"{name} takes one start index a dimension of {operand.to_text(layout=False)}, given {count}")
+        raise ShapeError(
+            f"{name} takes one start index per dimension of {operand.to_text(layout=False)}, given {count}"
+        )
     for number, index in enumerate(indices):
         if index.rank != rank or not index.element_type.is_integral:
             raise ShapeError(
@@ -571,7 +572,7 @@ def _check_start_indices(name: str, operand: Shape, indices: Sequence[Shape]) ->
             )
         if index.element_type is not indices[0].element_type:
             raise ShapeError(
-                f"{name} takes start indices of one type, index 0 is {indices[0].to_text(layout=False)}, "
+                f"{name} takes start indices of the same type: index 0 is {indices[0].to_text(layout=False)}, "
                 f"index {number} is {index.to_text(layout=False)}"
             )
 
@@ -584,7 +585,7 @@ def _infer_dynamic_slice(operands: Sequence[Shape], attrs: DynamicSliceAttribute
     _check_start_indices("dynamic-slice", operand, indices)
     if len(sizes) != operand.rank:
         raise ShapeError(
-            f"dynamic-slice takes one size a dimension of {operand.to_text(layout=False)}, given {list(sizes)}"
+            f"dynamic-slice takes one size per dimension of {operand.to_text(layout=False)}, given {list(sizes)}"
         )
     for dimension, size in enumerate(sizes):
         if not 0 <= size <= operand.dimensions[dimension]:
@@ -603,15 +604,14 @@ DYNAMIC_SLICE = OpDef(
     name="dynamic-slice",
     family="movement",
     summary=(
-        "The part of `dynamic_slice_sizes` at a position known at run time, which is clamped so "
-        "that the part lies inside."
+        "The slice with `dynamic_slice_sizes` at a run-time position, which is clamped so that the slice is in bounds."
     ),
     operands="operand start_indices*",
     constraints=(
         "The operand is an array.",
-        "There is one start index a dimension: scalars, or one vector of them all.",
-        "Start indices are integers of one type.",
-        "There is one slice size a dimension, from 0 to the operand's size.",
+        "There is one start index per dimension, as separate scalars or in one vector.",
+        "The start indices are integers of the same type.",
+        "There is one slice size per dimension, from 0 to the operand's size.",
     ),
     arity=at_least(1),
     attributes=DynamicSliceAttributes,
@@ -627,12 +627,12 @@ def _infer_dynamic_update_slice(operands: Sequence[Shape], _: Any, __: ProgramSh
     _check_start_indices("dynamic-update-slice", operand, indices)
     if update.element_type is not operand.element_type:
         raise ShapeError(
-            "dynamic-update-slice takes one element type, operand "
+            "dynamic-update-slice takes operands of the same element type: operand "
             f"{operand.to_text(layout=False)}, update {update.to_text(layout=False)}"
         )
     if update.rank != operand.rank:
         raise ShapeError(
-            "dynamic-update-slice takes one rank, operand "
+            "dynamic-update-slice takes operands of the same rank: operand "
             f"{operand.to_text(layout=False)}, update {update.to_text(layout=False)}"
         )
     for dimension, (size, whole) in enumerate(zip(update.dimensions, operand.dimensions, strict=True)):
@@ -653,15 +653,15 @@ DYNAMIC_UPDATE_SLICE = OpDef(
     name="dynamic-update-slice",
     family="movement",
     summary=(
-        "The operand with the update written over the part at a position known at run time, "
-        "clamped so that it lies inside."
+        "Overwrites a slice of the operand with the update, at a run-time position that is clamped so that "
+        "the slice is in bounds."
     ),
     operands="operand update start_indices*",
     constraints=(
-        "Operand and update are arrays of one element type.",
-        "The update has the operand's rank, and is in no dimension larger.",
-        "There is one start index a dimension: scalars, or one vector of them all.",
-        "Start indices are integers of one type.",
+        "Operand and update are arrays of the same element type.",
+        "The update has the operand's rank and is not larger than the operand in any dimension.",
+        "There is one start index per dimension, as separate scalars or in one vector.",
+        "The start indices are integers of the same type.",
     ),
     arity=at_least(2),
     infer=_infer_dynamic_update_slice,
@@ -679,7 +679,7 @@ def _infer_copy(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
 COPY = OpDef(
     name="copy",
     family="movement",
-    summary="The operand itself, in a buffer of its own and in the declared layout.",
+    summary="Copies the operand into a buffer of its own with the declared layout.",
     operands="operand",
     arity=exactly(1),
     infer=_infer_copy,
@@ -691,7 +691,7 @@ def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramS
     operand = operands[0]
     require_array("bitcast", operand)
     if not shape.is_array:
-        raise ShapeError(f"bitcast makes an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(f"bitcast returns an array, declared {shape.to_text(layout=False)}")
     if shape.byte_size != operand.byte_size:
         raise ShapeError(
             f"bitcast keeps the number of bytes: operand {operand} has {operand.byte_size}, "
@@ -702,11 +702,11 @@ def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramS
 BITCAST = OpDef(
     name="bitcast",
     family="movement",
-    summary="The same bytes under another shape, element type or layout.",
+    summary="Reinterprets the bytes with another shape, element type or layout.",
     operands="operand",
     constraints=(
         "Operand and result are arrays.",
-        "Both take equally many bytes.",
+        "Both have the same number of bytes.",
     ),
     arity=exactly(1),
     check=_check_bitcast,
@@ -748,8 +748,8 @@ GET_DIMENSION_SIZE = OpDef(
     summary="The size of one dimension at run time, as s32.",
     operands="operand",
     constraints=(
-        "The operand is an array, and the dimension is one of it.",
-        "The size fits s32.",
+        "The operand is an array that has the dimension.",
+        "The size fits into s32.",
     ),
     arity=exactly(1),
     attributes=DimensionAttributes,
@@ -758,12 +758,12 @@ GET_DIMENSION_SIZE = OpDef(
 SET_DIMENSION_SIZE = OpDef(
     name="set-dimension-size",
     family="movement",
-    summary="The operand with one dimension made dynamic: its elements from `size` on are padding.",
+    summary="Makes one dimension of the operand dynamic: elements at index `size` and above are padding.",
     operands="operand size",
     constraints=(
-        "The operand is an array, and the dimension is one of it.",
+        "The operand is an array that has the dimension.",
         "The size has the shape s32[].",
-        "The bound of the dimension fits s32.",
+        "The bound of the dimension fits into s32.",
     ),
     arity=exactly(2),
     attributes=DimensionAttributes,

@@ -38,11 +38,11 @@ def _check(name: str, operands: Sequence[Shape], vectors: dict[str, int], featur
     for what, number in vectors.items():
         vector = operands[number]
         if vector.rank != 1:
-            raise ShapeError(f"{name}: {what} must have rank 1, it is {vector.to_text(layout=False)}")
+            raise ShapeError(f"{name}: {what} must have rank 1, given {vector.to_text(layout=False)}")
         if not vector.element_type.is_floating:
             raise ShapeError(
                 f"{name}: {what} must be floating-point as operand "
-                f"{operand.to_text(layout=False)} is, it is {vector.to_text(layout=False)}"
+                f"{operand.to_text(layout=False)} is, given {vector.to_text(layout=False)}"
             )
         if not same_size(vector.dimensions[0], features):
             raise ShapeError(
@@ -70,7 +70,7 @@ def _infer_batch_norm_grad(operands: Sequence[Shape], attrs: BatchNormAttributes
     feature = _check("batch-norm-grad", operands, vectors, attrs.feature_index)
     operand, gradient = operands[0], operands[4]
     if not gradient.element_type.is_floating:
-        raise ShapeError(f"batch-norm-grad: grad_output must be floating-point, it is {gradient.to_text(layout=False)}")
+        raise ShapeError(f"batch-norm-grad: grad_output must be floating-point, given {gradient.to_text(layout=False)}")
     if operand.rank != gradient.rank or not all(map(same_size, operand.dimensions, gradient.dimensions)):
         raise ShapeError(
             f"batch-norm-grad: grad_output {gradient.to_text(layout=False)} "
@@ -83,8 +83,8 @@ BATCH_NORM_TRAINING = OpDef(
     name="batch-norm-training",
     family="normalization",
     summary=(
-        "Normalizes each feature over all other dimensions by its mean and variance, then scales "
-        "and shifts it; the result is (output, mean, variance)."
+        "Normalizes each feature by its mean and variance over all other dimensions, then scales it and "
+        "adds the offset; the result is (output, mean, variance)."
     ),
     operands="operand scale offset",
     constraints=(
@@ -92,7 +92,7 @@ BATCH_NORM_TRAINING = OpDef(
         "`feature_index` is a dimension of the operand.",
         "The operand has floating-point elements.",
         "The vectors are floating-point and have rank 1.",
-        "Each vector has one value a feature.",
+        "Each vector has one value per feature.",
     ),
     arity=exactly(3),
     attributes=BatchNormAttributes,
@@ -101,14 +101,14 @@ BATCH_NORM_TRAINING = OpDef(
 BATCH_NORM_INFERENCE = OpDef(
     name="batch-norm-inference",
     family="normalization",
-    summary="Normalizes each feature by the mean and variance given, then scales and shifts it.",
+    summary="Normalizes each feature by the given mean and variance, then scales it and adds the offset.",
     operands="operand scale offset mean variance",
     constraints=(
         "All operands are arrays.",
         "`feature_index` is a dimension of the operand.",
         "The operand has floating-point elements.",
         "The vectors are floating-point and have rank 1.",
-        "Each vector has one value a feature.",
+        "Each vector has one value per feature.",
     ),
     arity=exactly(5),
     attributes=BatchNormAttributes,
@@ -124,7 +124,7 @@ BATCH_NORM_GRAD = OpDef(
         "`feature_index` is a dimension of the operand.",
         "The operand has floating-point elements.",
         "The vectors are floating-point and have rank 1.",
-        "Each vector has one value a feature.",
+        "Each vector has one value per feature.",
         "grad_output is floating-point and has the dimensions of the operand.",
     ),
     arity=exactly(5),

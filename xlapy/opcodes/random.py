@@ -42,12 +42,12 @@ def _check_rng(shape: Shape, operands: Sequence[Shape], attrs: RngAttributes, _:
                 f"as operand {number}, given {operand.to_text(layout=False)}"
             )
     if not shape.is_array:
-        raise ShapeError(f"rng makes an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(f"rng returns an array, declared {shape.to_text(layout=False)}")
     if attrs.distribution is RandomDistribution.NORMAL and not element.is_floating:
-        raise ShapeError(f"rng with rng_normal makes floating-point elements, declared {shape.to_text(layout=False)}")
+        raise ShapeError(f"rng with rng_normal returns floating-point elements, declared {shape.to_text(layout=False)}")
     if not (element.is_floating or element.is_integral or element is PRED):
         raise ShapeError(
-            "rng with rng_uniform makes floating-point, integer or "
+            "rng with rng_uniform returns floating-point, integer or "
             f"pred elements, declared {shape.to_text(layout=False)}"
         )
 
@@ -56,13 +56,14 @@ RNG = OpDef(
     name="rng",
     family="random",
     summary=(
-        "Random numbers: uniform in [a, b), or normal with mean a and standard deviation b. Which ones is unspecified."
+        "Random numbers: uniform in [a, b), or normal with mean a and standard deviation b. The sequence is "
+        "unspecified."
     ),
     operands="a b",
     constraints=(
-        "There are two operands, scalars of the element type of the result.",
-        "rng_normal makes floating-point elements.",
-        "rng_uniform makes floating-point, integer or pred elements.",
+        "There are two operands, which are scalars of the result's element type.",
+        "rng_normal returns floating-point elements.",
+        "rng_uniform returns floating-point, integer or pred elements.",
     ),
     arity=at_least(0),
     attributes=RngAttributes,
@@ -98,21 +99,21 @@ def _check_rng_bit_generator(
             raise ShapeError(
                 f"rng-bit-generator takes state {state.to_text(layout=False)} "
                 f"and returns it in {shape.to_text(layout=False)}: "
-                "both states must have one shape"
+                "both states must have the same shape"
             )
         bits = shape.tuple_shapes[1]
     if not bits.is_array:
-        raise ShapeError(f"rng-bit-generator makes an array of bits, declared {shape.to_text(layout=False)}")
+        raise ShapeError(f"rng-bit-generator returns an array of bits, declared {shape.to_text(layout=False)}")
 
 
 RNG_BIT_GENERATOR = OpDef(
     name="rng-bit-generator",
     family="random",
-    summary="Random bits that the algorithm and the state determine, and the next state.",
+    summary="The next state, and random bits that depend only on the algorithm and the initial state.",
     operands="initial_state",
     constraints=(
         "The state is an array.",
-        "The shape is (state, bits) with the state of the operand, or the bits alone.",
+        "The shape is (state, bits) with the shape of the operand for the state, or only the bits.",
         "The bits are an array.",
     ),
     arity=exactly(1),
@@ -138,7 +139,8 @@ RNG_GET_AND_UPDATE_STATE = OpDef(
     name="rng-get-and-update-state",
     family="random",
     summary=(
-        "The hidden 128-bit state of the device as two words, the lower one first, which then moves on by `delta`."
+        "Returns the device's hidden 128-bit state as two words, the lower word first, and advances the "
+        "state by `delta`."
     ),
     arity=exactly(0),
     attributes=RngGetAndUpdateStateAttributes,
@@ -169,7 +171,7 @@ def _check_stochastic_convert(shape: Shape, operands: Sequence[Shape], _: Any, _
             f"must have the dimensions of operand {operand.to_text(layout=False)}"
         )
     if not shape.is_array:
-        raise ShapeError(f"stochastic-convert makes an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(f"stochastic-convert returns an array, declared {shape.to_text(layout=False)}")
     require_shape("stochastic-convert", shape, operand.with_element_type(shape.element_type))
 
 
@@ -177,8 +179,8 @@ STOCHASTIC_CONVERT = OpDef(
     name="stochastic-convert",
     family="random",
     summary=(
-        "The value in another element type, rounded up or down at random: up where the random "
-        "bits lie below the part that is lost."
+        "Converts the elements to another type with stochastic rounding: away from zero where the random "
+        "bits are less than the discarded fraction, and toward zero elsewhere."
     ),
     operands="operand random",
     constraints=(

@@ -33,16 +33,16 @@ def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], pr
     count = len(values)
     if len(program.parameters) != 2 * count:
         raise ShapeError(
-            f"{name}: the reducer takes {2 * count} parameters for {count} arrays, it is {program.to_text()}"
+            f"{name}: the reducer takes {2 * count} parameters for {count} arrays, given {program.to_text()}"
         )
     results = elements_of(program.result)
     if len(results) != count:
-        raise ShapeError(f"{name}: the reducer returns {count} scalars, it is {program.to_text()}")
+        raise ShapeError(f"{name}: the reducer returns {count} scalars, given {program.to_text()}")
     for i, result in enumerate(results):
         accumulator, element = program.parameters[i], program.parameters[count + i]
         if not result.is_scalar:
             raise ShapeError(
-                f"{name}: result {i} of the reducer must be a scalar, it is {result.to_text(layout=False)}"
+                f"{name}: result {i} of the reducer must be a scalar, given {result.to_text(layout=False)}"
             )
         outcome = f"{name}: the reducer's result {i} is {result.to_text(layout=False)}"
         if not compatible_ignoring_dynamic(result, accumulator):
@@ -96,14 +96,14 @@ def _keep(shape: Shape, kept: Sequence[int]) -> Shape:
 REDUCE = OpDef(
     name="reduce",
     family="reduction",
-    summary="Combines all elements along `dimensions` by a computation, starting from the initial values.",
+    summary="Combines all elements along `dimensions` with a computation, starting from the initial values.",
     operands="operands* init_values*",
     constraints=(
         "Operands and initial values are arrays.",
         "Operands have equal dimensions.",
-        "`dimensions` are different dimensions of them.",
+        "`dimensions` are distinct dimensions of the operands.",
         "The computation takes 2N parameters for N operands: the accumulators, then the elements.",
-        "It returns N scalars, each of the shape of its accumulator, its element and its initial value.",
+        ("The computation returns N scalars; result i has the type of accumulator i, element i and initial value i."),
         "Each result has the element type of its operand.",
     ),
     arity=at_least(2, multiple=2),
@@ -148,19 +148,18 @@ REDUCE_WINDOW = OpDef(
     name="reduce-window",
     family="reduction",
     summary=(
-        "Combines the elements under a window by a computation, at every position of it; padding "
-        "and holes of dilation do not count."
+        "Combines the elements under a window with a computation, at every position of the window; padding "
+        "and the holes of dilation are skipped."
     ),
     operands="operands* init_values*",
     constraints=(
         "Operands and initial values are arrays.",
         "Operands have equal dimensions.",
         (
-            "The computation takes 2N parameters for N operands and returns N scalars, each of the "
-            "shape of its accumulator, its element and its initial value, and of the type of its "
-            "operand."
+            "The computation takes 2N parameters for N operands and returns N scalars; result i has the type of "
+            "accumulator i, element i, initial value i and operand i."
         ),
-        "The window has one dimension a dimension of the operands.",
+        "The window has one dimension per dimension of the operands.",
         "The sizes, strides and dilations of the window are positive.",
     ),
     arity=at_least(2, multiple=2),
@@ -178,14 +177,14 @@ def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes
     select, scatter = programs
     element = Shape.scalar(operand.element_type)
     if len(select.parameters) != 2 or not all(compatible_ignoring_dynamic(p, element) for p in select.parameters):
-        raise ShapeError(f"{name}: select takes two {element.to_text(layout=False)}, it is {select.to_text()}")
+        raise ShapeError(f"{name}: select takes two {element.to_text(layout=False)}, given {select.to_text()}")
     if not compatible_ignoring_dynamic(select.result, Shape.scalar(PRED)):
-        raise ShapeError(f"{name}: select returns pred[], it is {select.to_text()}")
+        raise ShapeError(f"{name}: select returns pred[], given {select.to_text()}")
     check_reducer(name, [source], [init], scatter)
     positions = window_output(name, operand, attrs.window)
     if not compatible_ignoring_dynamic(source, positions):
         raise ShapeError(
-            f"{name}: the source is {source.to_text(layout=False)}, the window takes "
+            f"{name}: the source is {source.to_text(layout=False)}, but the window has "
             f"{positions.to_text(layout=False)} positions over {operand.to_text(layout=False)}"
         )
     return operand
@@ -195,19 +194,16 @@ SELECT_AND_SCATTER = OpDef(
     name="select-and-scatter",
     family="reduction",
     summary=(
-        "Chooses one element under each position of a window by `select`, and combines the value "
-        "of `source` for the position into the result there by `scatter`."
+        "Selects one operand element at each position of a window with `select`, and combines the value of "
+        "`source` for the position into the result at the selected element with `scatter`."
     ),
     operands="operand source init_value",
     constraints=(
         "Operands are arrays.",
-        "`select` takes two scalars of the operand's type and returns pred[].",
-        (
-            "`scatter` takes two scalars and returns one, all of the shape of the initial value and "
-            "the type of `source`."
-        ),
-        "The window has one dimension a dimension of the operand.",
-        "`source` has the shape of all positions of the window over the operand.",
+        "`select` takes two scalars of the operand's element type and returns pred[].",
+        ("`scatter` takes two scalars and returns one; all have the type of the initial value and of `source`."),
+        "The window has one dimension per dimension of the operand.",
+        "`source` has one element per position of the window over the operand.",
         "The sizes, strides and dilations of the window are positive.",
     ),
     arity=exactly(3),
@@ -244,7 +240,7 @@ def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Progra
                 f"operand {i} is {operand.to_text(layout=False)}"
             )
     if not program.result.is_scalar:
-        raise ShapeError(f"map: the computation must return a scalar, it is {program.to_text()}")
+        raise ShapeError(f"map: the computation must return a scalar, given {program.to_text()}")
     return Shape.array(program.result.element_type, mapped.dimensions, mapped.dynamic_dimensions)
 
 
@@ -273,12 +269,12 @@ def _canonicalize_map_attributes(attrs: MapAttributes, operands: Sequence[Shape]
 MAP = OpDef(
     name="map",
     family="reduction",
-    summary="Applies a computation of scalars to the elements at each index.",
+    summary="Applies a computation on scalars to the elements at each index.",
     operands="operands*",
     constraints=(
         "Operands are arrays of equal dimensions; scalars may stand for arrays of the same element type.",
         "`dimensions` are all dimensions, in order.",
-        "The computation takes one scalar an operand, of its type, and returns a scalar.",
+        ("The computation takes one scalar per operand, with the operand's element type, and returns a scalar."),
     ),
     arity=at_least(1),
     attributes=MapAttributes,
@@ -381,7 +377,7 @@ def _check_scan_counts(
     if not 0 <= carries <= min(len(operands), len(results)):
         raise ShapeError(f"scan has {carries} carries, but {len(operands)} operands and {len(results)} results")
     if len(operands) == carries == len(results):
-        raise ShapeError("scan needs an input or an output beside its carries")
+        raise ShapeError("scan needs an input or an output besides its carries")
     if len(program.parameters) != len(operands) or len(roots) != len(results):
         raise ShapeError(
             f"scan has {len(operands)} operands and {len(results)} results, its body is {program.to_text()}"
@@ -402,17 +398,17 @@ SCAN = OpDef(
     name="scan",
     family="reduction",
     summary=(
-        "Walks along one dimension: the body takes a slice of each input and the carries, and "
-        "returns a slice of each output and the next carries."
+        "Iterates along one dimension: the body takes a slice of each input and the carries, and returns a "
+        "slice of each output and the next carries."
     ),
     operands="inputs* carries*",
     constraints=(
         "Inputs are arrays.",
-        "It runs along exactly one dimension, which inputs and outputs have in one size.",
-        "There is an input or an output beside the carries, and there are no more carries than operands.",
-        "The body takes as many values as there are operands and returns as many as there are results.",
-        "The body's parameters are the inputs without that dimension, and the carries.",
-        "The body's results are the outputs without that dimension, and the carries as they came in.",
+        "There is exactly one dimension, and all inputs and outputs have the same size in it.",
+        ("There is at least one input or output besides the carries, and there are not more carries than operands."),
+        "The body takes one value per operand and returns one value per result.",
+        "The body's parameters have the shapes of the inputs without that dimension, and of the carries.",
+        "The body's results have the shapes of the outputs without that dimension, and of the carries.",
     ),
     arity=at_least(1),
     attributes=ScanAttributes,

@@ -50,11 +50,11 @@ def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: Prog
 def _check_comparator(operands: Sequence[Shape], program: ProgramShape) -> None:
     """Requires a comparator whose parameters 2k and 2k+1 are elements of operand k and whose result is pred[]."""
     if not compatible_ignoring_dynamic(program.result, Shape.scalar(PRED)):
-        raise ShapeError(f"sort: the comparator must return pred[], it is {program.to_text()}")
+        raise ShapeError(f"sort: the comparator must return pred[], given {program.to_text()}")
     if len(program.parameters) != 2 * len(operands):
         raise ShapeError(
             f"sort: the comparator takes {2 * len(operands)} parameters for {len(operands)} operands, "
-            f"it is {program.to_text()}"
+            f"given {program.to_text()}"
         )
     for number, parameter in enumerate(program.parameters):
         operand = operands[number // 2]
@@ -68,13 +68,16 @@ def _check_comparator(operands: Sequence[Shape], program: ProgramShape) -> None:
 SORT = OpDef(
     name="sort",
     family="sorting",
-    summary="Sorts along one dimension, all operands together, by a comparator of two elements of each.",
+    summary=(
+        "Sorts along one dimension; all operands are reordered together, by a comparator that takes two "
+        "elements of each."
+    ),
     operands="operands*",
     constraints=(
         "Operands are arrays of equal dimensions.",
-        "The dimension is one of them.",
+        "The dimension is a dimension of the operands.",
         "The comparator returns pred[].",
-        ("The comparator takes two scalars an operand, of its type: parameters 2k and 2k+1 are for operand k."),
+        ("The comparator takes two scalars per operand: parameters 2k and 2k+1 have the element type of operand k."),
     ),
     arity=at_least(1),
     attributes=SortAttributes,
@@ -100,7 +103,7 @@ def _infer_topk(operands: Sequence[Shape], attrs: TopKAttributes, _: ProgramShap
     (operand,) = operands
     require_arrays("topk", operands)
     if operand.rank == 0:
-        raise ShapeError(f"topk takes an array of rank 1 or more, given {operand.to_text(layout=False)}")
+        raise ShapeError(f"topk takes an array of at least rank 1, given {operand.to_text(layout=False)}")
     if operand.element_type.is_complex:
         raise ShapeError(f"topk takes ordered elements, given {operand.to_text(layout=False)}")
     last = operand.dimensions[-1]
@@ -116,14 +119,14 @@ TOPK = OpDef(
     name="topk",
     family="sorting",
     summary=(
-        "The k largest (or smallest) elements of each row along the last dimension, in order, and"
-        " their s32 positions; NaN is the largest."
+        "The k largest (or smallest) elements of each row along the last dimension, in order, and their s32 "
+        "indices; NaN is the largest value."
     ),
     operands="operand",
     constraints=(
-        "The operand is an array of rank 1 or more.",
-        "Elements are not complex.",
-        "k is from 0 to the size of the last dimension.",
+        "The operand is an array of at least rank 1.",
+        "The elements are not complex.",
+        "`k` is between 0 and the size of the last dimension.",
     ),
     arity=exactly(1),
     attributes=TopKAttributes,

@@ -41,9 +41,9 @@ def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttribute
 PARAMETER = OpDef(
     name="parameter",
     family="sources",
-    summary="The argument of the computation with the given number.",
+    summary="The computation's argument with the given number.",
     constraints=(
-        "The parameters of a computation are numbered from 0 on, without gaps.",
+        "The parameters of a computation are numbered from 0 without gaps.",
         "`parameter_replication` has one entry per leaf of the shape.",
     ),
     arity=exactly(0),
@@ -95,11 +95,11 @@ class IotaAttributes(Attributes):
 def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: ProgramShapes) -> None:
     """Requires a numeric array with the dimension `iota_dimension`."""
     if not shape.is_array:
-        raise ShapeError(f"iota makes an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(f"iota returns an array, declared {shape.to_text(layout=False)}")
     t = shape.element_type
     if not (t.is_integral or t.is_floating or t.is_complex):
         raise ShapeError(
-            f"iota makes integer, floating-point or complex elements, declared {shape.to_text(layout=False)}"
+            f"iota returns integer, floating-point or complex elements, declared {shape.to_text(layout=False)}"
         )
     require_dimension("iota", "iota_dimension", attrs.iota_dimension, shape)
 
@@ -107,7 +107,7 @@ def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: Pro
 IOTA = OpDef(
     name="iota",
     family="sources",
-    summary="Counts 0, 1, 2, ... along `iota_dimension`; constant along all others.",
+    summary="Counts 0, 1, 2, ... along `iota_dimension`; the values are constant along all other dimensions.",
     constraints=(
         "The result is an array of integer, floating-point or complex elements.",
         "`iota_dimension` is a dimension of the result.",

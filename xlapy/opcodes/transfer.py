@@ -43,7 +43,7 @@ def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, 
     data = shape.tuple_shapes[0]
     if any(not part.is_array for part in elements_of(data)):
         raise ShapeError(
-            "infeed takes in an array or a tuple of arrays without "
+            "infeed returns an array or a tuple of arrays without "
             f"further nesting, declared {data.to_text(layout=False)}"
         )
 
@@ -56,7 +56,7 @@ def _canonicalize_infeed_shape(declared: Shape, _: Sequence[Shape]) -> Shape:
 INFEED = OpDef(
     name="infeed",
     family="transfer",
-    summary="The next value that the host feeds in, and a token.",
+    summary="The next value from the host's infeed queue, and a token.",
     operands="token",
     constraints=(
         "The operand is a token.",
@@ -97,7 +97,7 @@ def _fill_outfeed_shape(attrs: OutfeedAttributes, operands: Sequence[Shape], _: 
 OUTFEED = OpDef(
     name="outfeed",
     family="transfer",
-    summary="Gives a value to the host.",
+    summary="Sends a value to the host's outfeed queue, and returns a token.",
     operands="operand token",
     constraints=(
         "Operand 1 is a token.",
@@ -153,7 +153,7 @@ def _require_transfer(name: str, operand: Shape) -> None:
     parts = operand.tuple_shapes
     if len(parts) != 3 or not parts[1].compatible(_CONTEXT) or not parts[2].is_token:
         raise ShapeError(
-            f"{name}: a transfer under way has shape (buffer, u32[], token[]), given {operand.to_text(layout=False)}"
+            f"{name}: a transfer in progress has shape (buffer, u32[], token[]), given {operand.to_text(layout=False)}"
         )
 
 
@@ -165,9 +165,9 @@ def _infer_send_done(operands: Sequence[Shape], _: ChannelAttributes, __: Progra
 SEND_DONE = OpDef(
     name="send-done",
     family="transfer",
-    summary="Waits until a value is sent.",
+    summary="Waits until the value is sent, and returns a token.",
     operands="context",
-    constraints=("The operand is (buffer, u32[], token[]).",),
+    constraints=("The operand has the shape (buffer, u32[], token[]).",),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_send_done,
@@ -190,7 +190,7 @@ def _canonicalize_recv_shape(declared: Shape, _: Sequence[Shape]) -> Shape:
 RECV = OpDef(
     name="recv",
     family="transfer",
-    summary="Starts to receive the value of the `send` of the same channel, or of the host.",
+    summary="Starts to receive a value from the `send` of the same channel, or from the host.",
     operands="token",
     constraints=(
         "The operand is a token.",
@@ -217,9 +217,9 @@ def _canonicalize_recv_done_shape(declared: Shape, operands: Sequence[Shape]) ->
 RECV_DONE = OpDef(
     name="recv-done",
     family="transfer",
-    summary="Waits for a value, and gives it with a token.",
+    summary="Waits until the value is received, and returns it with a token.",
     operands="context",
-    constraints=("The operand is (buffer, u32[], token[]).",),
+    constraints=("The operand has the shape (buffer, u32[], token[]).",),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_recv_done,
@@ -267,7 +267,7 @@ def _infer_copy_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Sh
     if not compatible_ignoring_dynamic(destination, source):
         raise ShapeError(
             f"copy-done: destination {destination.to_text(layout=False)} "
-            f"and source {source.to_text(layout=False)} must have one shape"
+            f"and source {source.to_text(layout=False)} must have the same shape"
         )
     return destination
 
@@ -275,11 +275,11 @@ def _infer_copy_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Sh
 COPY_DONE = OpDef(
     name="copy-done",
     family="transfer",
-    summary="Waits for a copy and gives it.",
+    summary="Waits for a copy and returns its destination.",
     operands="context",
     constraints=(
-        "The operand is (destination, source, u32[]).",
-        "Destination and source have one shape.",
+        "The operand has the shape (destination, source, u32[]).",
+        "Destination and source have the same shape.",
     ),
     arity=exactly(1),
     infer=_infer_copy_done,

@@ -53,7 +53,7 @@ GET_TUPLE_ELEMENT = OpDef(
     operands="operand",
     constraints=(
         "The operand is a tuple.",
-        "`index` is that of an element.",
+        "`index` is the index of an element.",
     ),
     arity=exactly(1),
     attributes=GetTupleElementAttributes,

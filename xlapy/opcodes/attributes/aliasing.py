@@ -65,7 +65,9 @@ def check_aliases(
     for alias in aliases:
         text = OUTPUT_ALIASES.item.write(alias)
         if not 0 <= alias.operand < len(operands):
-            raise ShapeError(f"{name}: alias {text} names operand {alias.operand}, there are {len(operands)}")
+            raise ShapeError(
+                f"{name}: alias {text} names operand {alias.operand}, but there are {len(operands)} operands"
+            )
         output = _subshape(name, text, result, alias.output_index)
         operand = _subshape(name, text, operands[alias.operand], alias.operand_index)
         if buffers_are_arrays:

@@ -39,7 +39,7 @@ class Iota:
         if any(size < 1 for size in reshape_dims):
             raise ShapeError(f"device ids [{_join(reshape_dims)}] have a dimension below 1")
         if bounded_product(reshape_dims) >= 2**63:
-            raise ShapeError(f"device ids [{_join(reshape_dims)}] number more than 64 bits hold")
+            raise ShapeError(f"the number of device ids [{_join(reshape_dims)}] does not fit in 64 bits")
         return Iota(*_shortest(list(reshape_dims), list(perm)))
 
     @property
@@ -49,7 +49,7 @@ class Iota:
     def ids(self) -> tuple[int, ...]:
         """The device ids in order; raises `ShapeError` if there are more than `MAX_DEVICES`."""
         if self.size > MAX_DEVICES:
-            raise ShapeError(f"device ids {self.to_text()} number {self.size}, more than {MAX_DEVICES}")
+            raise ShapeError(f"{self.to_text()} gives {self.size} device ids, more than {MAX_DEVICES}")
         strides = [math.prod(self.reshape_dims[d + 1 :]) for d in range(len(self.reshape_dims))]
         ids = [0]
         for dimension in self.transpose_perm:

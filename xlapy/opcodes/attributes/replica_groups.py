@@ -187,7 +187,7 @@ def _device_groups(groups: ReplicaGroups, mode: GroupMode, replicas: int, partit
     ids = [identifier for row in rows for identifier in row]
     for identifier in (min(ids, default=0), max(ids, default=0)):
         if not 0 <= identifier < limit:
-            raise ShapeError(f"replica_groups {groups.to_text()} name id {identifier}, there are {limit} {what}")
+            raise ShapeError(f"replica_groups {groups.to_text()} name id {identifier}, but there are {limit} {what}")
     if len(set(ids)) < len(ids):
         raise ShapeError(f"replica_groups {groups.to_text()} name an id twice")
     if mode is GroupMode.FLATTENED_ID:

@@ -167,7 +167,7 @@ def _of_groups(op: str, result: str, more: str, *, mode: bool = True, uniform: b
     yield refusal("replica_groups={{0,1},{}}", ": replica_groups {{0,1},{}} have an empty group")
     if uniform:
         number += 1
-        yield refusal("replica_groups={{0,1},{2}}", ": replica_groups {{0,1},{2}} must all have one size")
+        yield refusal("replica_groups={{0,1},{2}}", ": replica_groups {{0,1},{2}} must all have the same size")
 
 
 def _of_reducer(op: str, constraint: int, result: str, more: str) -> Iterator[Refusal]:
@@ -186,7 +186,7 @@ def _of_gather(op: str, result: str, wrong: str, first: int) -> Iterator[Refusal
     )
     last = first + 1 if op == "all-gather" else first + 2
     text = f"{wrong} {op}(f32[4]), replica_groups={{{{0,1}}}}, dimensions={{0}}"
-    yield Refusal(op, last, text, "shapes tell 3 shards, replica_groups {{0,1}} have 2 members")
+    yield Refusal(op, last, text, "the shapes imply 3 shards, but replica_groups {{0,1}} have 2 members")
 
 
 def _of_permute(op: str, result: str) -> Iterator[Refusal]:
@@ -198,7 +198,7 @@ def _of_permute(op: str, result: str) -> Iterator[Refusal]:
     sliced = "source_target_pairs={{0,1}}, slice_sizes={{2}}"
     yield Refusal(op, 3, f"{result} {op}(f32[4]), {sliced}", "4 operands, given 1")
     for operands, message in (
-        ("f32[4], (f32[4]), (s32[]), (s32[])", "must hold as many buffers"),
+        ("f32[4], (f32[4]), (s32[]), (s32[])", "must have the same number of buffers"),
         ("f32[4], f32[4], s32[], (s32[])", "must be a tuple of 1 scalars"),
         ("(f32[4]), (f32[4]), ((s32[]), (s32[])), ((s32[]))", "must hold one entry for each buffer"),
     ):
@@ -212,7 +212,7 @@ REFUSALS = [
     *_of_groups("all-gather", "f32[8]", ", dimensions={0}"),
     *_of_gather("all-gather", "f32[8]", "f32[12]", 5),
     Refusal(
-        "all-gather", 6, "(f32[8]) all-gather(f32[4]), replica_groups={{0,1}}, dimensions={0}", "makes as many arrays"
+        "all-gather", 6, "(f32[8]) all-gather(f32[4]), replica_groups={{0,1}}, dimensions={0}", "returns as many arrays"
     ),
     *_of_groups("all-gather-start", "(f32[4], f32[8])", ", dimensions={0}"),
     *_of_gather("all-gather-start", "(f32[4], f32[8])", "(f32[4], f32[12])", 5),
@@ -244,7 +244,7 @@ REFUSALS = [
         "collective-reduce",
         6,
         f"f32[4] collective-reduce(f32[4], s32[2]), replica_groups={{{{0,1}}}}, has_dynamic_root=true{_ADD}",
-        "the root of 1 data operands must be s32[1], it is s32[2]",
+        "the root of 1 data operands must be s32[1], given s32[2]",
     ),
     Refusal(
         "collective-broadcast",
@@ -256,7 +256,7 @@ REFUSALS = [
         "collective-broadcast",
         2,
         "s32[1] collective-broadcast(s32[1]), replica_groups={{0,1}}, has_dynamic_root=true",
-        "takes data operands before the root, given s32[1] alone",
+        "takes data operands before the root, given only s32[1]",
     ),
     *_of_groups("all-to-all", "f32[4]", ", dimensions={0}", mode=False),
     Refusal(
@@ -265,7 +265,7 @@ REFUSALS = [
     Refusal(
         "all-to-all", 4, "f32[4] all-to-all(f32[4], f32[4]), replica_groups={{0,1}}, dimensions={0}", "takes one oper"
     ),
-    Refusal("all-to-all", 5, "(f32[4]) all-to-all(f32[4]), replica_groups={{0,1}}", "takes an operand a member"),
+    Refusal("all-to-all", 5, "(f32[4]) all-to-all(f32[4]), replica_groups={{0,1}}", "takes one operand per member"),
     Refusal(
         "all-to-all",
         5,
@@ -291,7 +291,7 @@ REFUSALS = [
         "ragged-all-to-all",
         4,
         "s32[4] ragged-all-to-all(s32[4], s32[4], s32[], s32[], s32[], s32[]), replica_groups={{0,1}}",
-        "input_offsets must have rank 1 or 2, it is s32[]",
+        "input_offsets must have rank 1 or 2, given s32[]",
     ),
     Refusal(
         "ragged-all-to-all",

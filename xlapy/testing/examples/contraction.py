@@ -77,7 +77,7 @@ def _of_any_contraction(op: str, more: str, attributes: str) -> list[Refusal]:
         refusal(
             3, "f32[2,4]", "f32[2,3]", "f32[5,4]", _PAIR, "contracting pair 0 has sizes 3 (lhs dimension 1 of f32[2,3])"
         ),
-        refusal(4, "(f32[2,4])", "f32[2,3]", "f32[3,4]", _PAIR, f"{op} makes an array, declared (f32[2,4])"),
+        refusal(4, "(f32[2,4])", "f32[2,3]", "f32[3,4]", _PAIR, f"{op} returns an array, declared (f32[2,4])"),
         refusal(4, "f32[2,4]", "c64[2,3]", "c64[3,4]", _PAIR, f"{op} of complex c64[2,3] has a complex result"),
     ]
 
@@ -112,7 +112,7 @@ rhs_contracting_dims={1}, lhs_ragged_dims={0}",
         9,
         "f32[4,2] ragged-dot(f32[4,2], f32[2,2,1], s32[2]), lhs_contracting_dims={1}, \
 rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={1}",
-        "is a batch or contracting dimension too",
+        "is also a batch or contracting dimension",
     ),
     Refusal(
         "scaled-dot",

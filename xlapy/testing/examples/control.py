@@ -127,7 +127,7 @@ def _while(constraint: int, message: str, condition: str = "f32[] -> pred[]", bo
 
 
 REFUSALS = [
-    Refusal("call", 1, "f32[] call(f32[]), to_apply=(f32[], f32[] -> f32[])", "call has 1 operands, the called"),
+    Refusal("call", 1, "f32[] call(f32[]), to_apply=(f32[], f32[] -> f32[])", "call has 1 operands, but the called"),
     Refusal(
         "call", 2, "f32[] call(f32[2]), to_apply=(f32[] -> f32[])", "parameter 0 of the called computation is f32[]"
     ),
@@ -168,7 +168,7 @@ REFUSALS = [
         "fusion",
         2,
         "f32[] fusion(f32[]), kind=kLoop, output_to_operand_aliasing={{}: (1, {})}, calls=(f32[] -> f32[])",
-        "names operand 1, there are 1",
+        "names operand 1, but there are 1 operands",
     ),
     Refusal("add-dependency", 1, "f32[] add-dependency(f32[], f32[])", "takes a token as operand 1, given f32[]"),
     Refusal(
@@ -185,7 +185,7 @@ REFUSALS = [
         "async-start",
         4,
         f"{_PAIR} async-start(f32[2]), output_to_operand_aliasing={{{{1}}: (1, {{}})}}, calls=(f32[2] -> f32[2])",
-        "names operand 1, there are 1",
+        "names operand 1, but there are 1 operands",
     ),
     Refusal("async-update", 1, "f32[2] async-update(f32[2])", "operand 0 must be ((operands...), result, context...)"),
     Refusal("async-update", 2, f"((f32[2]), s32[2], u32[]) async-update({_PAIR})", "the result f32[2] of operand 0"),

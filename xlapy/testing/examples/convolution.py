@@ -46,7 +46,9 @@ REFUSALS = [
     _refusal(2, "its window has 2", window="size=3x3"),
     _refusal(2, "needs the labels b, f and spatial digits counting up from 0", labels="bf0_oi0->bf1"),
     _refusal(3, "needs a positive feature_group_count, given 0", attributes=", feature_group_count=0"),
-    _refusal(3, "takes one kind of groups", attributes=", feature_group_count=2, batch_group_count=2"),
+    _refusal(
+        3, "takes feature groups or batch groups, not both", attributes=", feature_group_count=2, batch_group_count=2"
+    ),
     _refusal(4, "output feature size 6 of f32[6,4,3] is not a multiple of", attributes=", feature_group_count=4"),
     _refusal(5, "the kernel takes 3 input features (f32[6,3,3]), the input has 4", "f32[2,4,8], f32[6,3,3]"),
     _refusal(6, "window sizes [2] differ from the spatial sizes [3]", window="size=2"),
@@ -58,6 +60,6 @@ REFUSALS = [
         "takes 1xN sparsity, given 2x4",
         attributes=", sparsity_config={rhs={sparsity=2x4 dimension=1 stride=1}}",
     ),
-    _refusal(10, "convolution makes an array", result="token[]"),
+    _refusal(10, "convolution returns an array", result="token[]"),
     _refusal(10, "has a complex result", "c64[2,4,8], c64[6,4,3]"),
 ]

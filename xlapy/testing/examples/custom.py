@@ -25,7 +25,7 @@ REFUSALS = [
     _refusal(1, "api_version must not be API_VERSION_UNSPECIFIED", "api_version=API_VERSION_UNSPECIFIED"),
     _refusal(2, "has 1 operands, 0 operand_layout_constraints", "operand_layout_constraints={}"),
     _refusal(2, "operand 0 is f32[2], its layout constraint f32[3]", "operand_layout_constraints={f32[3]{0}}"),
-    _refusal(3, "names operand 1, there are 1", "output_to_operand_aliasing={{}: (1, {})}"),
+    _refusal(3, "names operand 1, but there are 1 operands", "output_to_operand_aliasing={{}: (1, {})}"),
     _refusal(3, "pairs output f32[3] with operand f32[2]", "output_to_operand_aliasing={{0}: (0, {})}", "(f32[3]{0})"),
     Refusal(
         "custom-call",
@@ -37,6 +37,6 @@ REFUSALS = [
         "custom-call",
         5,
         'u32[] custom-call(), custom_call_target="GetRngSeed"',
-        "custom-call to GetRngSeed takes nothing and gives u64[]: () -> u32[]",
+        "custom-call to GetRngSeed takes no operands and returns u64[]: () -> u32[]",
     ),
 ]

@@ -166,11 +166,17 @@ _OTHER_TYPES = {
     "Its elements are integer, floating-point or complex.": ("pred[2]", "takes integer, floating-point or complex"),
     "Its elements are integer or pred.": ("f32[2]", "takes integer or pred elements, operand is f32[2]"),
     "Its elements are integer.": ("pred[2]", "takes integer elements, operand is pred[2]"),
-    "Their elements are floating-point or complex.": ("s32[2]", "takes floating-point or complex elements, operands"),
+    "Their elements are floating-point or complex.": (
+        "s32[2]",
+        "takes floating-point or complex elements, given operands",
+    ),
     "Their elements are integer, floating-point or complex.": ("pred[2]", "takes integer, floating-point or complex"),
-    "Their elements are integer or floating-point.": ("c64[2]", "takes integer or floating-point elements, operands"),
-    "Their elements are integer or pred.": ("f32[2]", "takes integer or pred elements, operands are f32[2]"),
-    "Their elements are integer.": ("pred[2]", "takes integer elements, operands are pred[2]"),
+    "Their elements are integer or floating-point.": (
+        "c64[2]",
+        "takes integer or floating-point elements, given operands",
+    ),
+    "Their elements are integer or pred.": ("f32[2]", "takes integer or pred elements, given operands f32[2]"),
+    "Their elements are integer.": ("pred[2]", "takes integer elements, given operands pred[2]"),
     "Their elements are pred, integer or floating-point.": ("c64[2]", "takes pred, integer or floating-point elements"),
 }
 """For a constraint on the element type: a shape that breaks it, and a part of the message."""
@@ -189,7 +195,9 @@ def _refusals_of_binary(op: str) -> list[Refusal]:
     illegal = [_OTHER_TYPES[each] for each in constraints[1:]]
     return [
         Refusal(op, 1, f"s32[2] {op}(token[], s32[2])", f"{op} takes arrays, lhs is token[]"),
-        Refusal(op, 1, f"s32[2] {op}(s32[2], s8[2])", f"{op} takes operands of one element type, given s32[2] and"),
+        Refusal(
+            op, 1, f"s32[2] {op}(s32[2], s8[2])", f"{op} takes operands of the same element type, given s32[2] and"
+        ),
         Refusal(op, 1, f"s32[2] {op}(s32[2], s32[3])", f"{op} takes operands of equal dimensions, given s32[2] and"),
         *(Refusal(op, 2, f"{shape} {op}({shape}, {shape})", f"{op} {message}") for shape, message in illegal),
     ]
@@ -201,7 +209,7 @@ REFUSALS = [
     Refusal("complex", 1, "c64[2] complex(f32[2], f32[3])", "complex takes operands of equal dimensions"),
     Refusal("complex", 2, "c64[2] complex(f16[2], f16[2])", "complex takes f32 or f64 parts, given f16[2]"),
     Refusal(
-        "compare", 1, "pred[2] compare(f32[2], f64[2]), direction=LT", "compare takes operands of one element type"
+        "compare", 1, "pred[2] compare(f32[2], f64[2]), direction=LT", "compare takes operands of the same element type"
     ),
     Refusal("compare", 2, "pred[2] compare(c64[2], c64[2]), direction=LT", "takes EQ or NE, not LT"),
     Refusal(
@@ -211,7 +219,10 @@ REFUSALS = [
         "compare of s32[2] takes the order SIGNED, not TOTALORDER",
     ),
     Refusal(
-        "clamp", 1, "f32[2] clamp(s32[], f32[2], f32[])", "takes one element type, min is s32[] and operand f32[2]"
+        "clamp",
+        1,
+        "f32[2] clamp(s32[], f32[2], f32[])",
+        "takes operands of the same element type: min is s32[] and operand f32[2]",
     ),
     Refusal("clamp", 1, "f32[2] clamp(f32[], f32[2], token[])", "clamp takes arrays, max is token[]"),
     Refusal("clamp", 2, "f32[2] clamp(f32[], f32[2], f32[3])", "takes max as a scalar or like the operand f32[2]"),
@@ -222,12 +233,17 @@ REFUSALS = [
     Refusal("select", 3, "f32[2] select(pred[3], f32[2], f32[2])", "a scalar or like the values f32[2], given pred[3]"),
     Refusal("convert", 1, "s32[3] convert(f32[2])", "keeps the dimensions of its operand f32[2], declared s32[3]"),
     Refusal("convert", 1, "s32[2] convert(token[])", "convert takes arrays, operand is token[]"),
-    Refusal("bitcast-convert", 1, "token[] bitcast-convert(f32[2])", "makes an array, declared token[]"),
+    Refusal("bitcast-convert", 1, "token[] bitcast-convert(f32[2])", "returns an array, declared token[]"),
     Refusal("bitcast-convert", 1, "f32[2] bitcast-convert(token[])", "takes arrays, operand is token[]"),
-    Refusal("bitcast-convert", 2, "c64[2] bitcast-convert(f64[2])", "between real and complex is refused"),
-    Refusal("bitcast-convert", 3, "f6e2m3fn[2] bitcast-convert(f32[2])", "needs widths that divide, 32 and 6 bits"),
+    Refusal("bitcast-convert", 2, "c64[2] bitcast-convert(f64[2])", "between real and complex types is not supported"),
+    Refusal(
+        "bitcast-convert",
+        3,
+        "f6e2m3fn[2] bitcast-convert(f32[2])",
+        "needs bit widths of which one divides the other, given 32 and 6",
+    ),
     Refusal("bitcast-convert", 4, "f32[2] bitcast-convert(f16[2,3])", "needs a last dimension of 2"),
-    Refusal("bitcast-convert", 5, "f16[2] bitcast-convert(f32[2])", "makes f16[2,2], declared f16[2]"),
+    Refusal("bitcast-convert", 5, "f16[2] bitcast-convert(f32[2])", "has shape f16[2,2], declared f16[2]"),
     Refusal(
         "reduce-precision",
         1,

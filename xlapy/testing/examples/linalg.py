@@ -42,10 +42,10 @@ def _solve(constraint: int, message: str, operands: str, attributes: str = _SOLV
 REFUSALS = [
     Refusal("cholesky", 1, "s32[2,2] cholesky(s32[2,2]), lower=true", "takes floating-point or complex elements"),
     Refusal("cholesky", 1, "f32[2,2] cholesky(token[]), lower=true", "cholesky takes arrays"),
-    Refusal("cholesky", 2, "f32[2] cholesky(f32[2]), lower=true", "a must have rank 2 or more, it is f32[2]"),
+    Refusal("cholesky", 2, "f32[2] cholesky(f32[2]), lower=true", "a must have at least rank 2, given f32[2]"),
     Refusal("cholesky", 2, "f32[2,3] cholesky(f32[2,3]), lower=true", "the two minor dimensions of a must be equal"),
     _solve(1, "takes arrays, operand 1 is token[]", "f32[2,2], token[]"),
-    _solve(1, "must have one element type, they are f64[2,2] and f32[2,1]", "f64[2,2], f32[2,1]"),
+    _solve(1, "must have the same element type, given f64[2,2] and f32[2,1]", "f64[2,2], f32[2,1]"),
     _solve(1, "takes floating-point or complex elements", "s32[2,2], s32[2,1]"),
     _solve(2, "the two minor dimensions of a must be equal, a is f32[2,3]", "f32[2,3], f32[2,1]"),
     _solve(3, "a and b must have equal ranks", "f32[1,2,2], f32[2,1]"),

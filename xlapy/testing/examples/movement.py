@@ -171,7 +171,7 @@ REFUSALS = [
     Refusal("reshape", 3, "f32[2,3] reshape(f32[6]), inferred_dimension=2", "2 is not a dimension of f32[2,3]"),
     Refusal("dynamic-reshape", 1, "s32[<=6] dynamic-reshape(f32[6], s32[])", "keeps the element type"),
     Refusal("dynamic-reshape", 2, "f32[<=7] dynamic-reshape(f32[6], s32[])", "has 6, result f32[<=7] has 7"),
-    Refusal("dynamic-reshape", 3, "f32[<=3,2] dynamic-reshape(f32[6], s32[])", "one size operand a dimension"),
+    Refusal("dynamic-reshape", 3, "f32[<=3,2] dynamic-reshape(f32[6], s32[])", "one size operand per dimension"),
     Refusal("dynamic-reshape", 4, "f32[<=6] dynamic-reshape(f32[6], s64[])", "sizes of shape s32[], size 0 is s64[]"),
     Refusal("transpose", 1, "f32[2] transpose(token[]), dimensions={0}", "transpose takes arrays"),
     Refusal("transpose", 2, "f32[2,3] transpose(f32[2,3]), dimensions={0,0}", "takes a permutation of the dimensions"),
@@ -181,7 +181,7 @@ REFUSALS = [
     Refusal("shuffle", 1, "f32[2] shuffle(token[]), dimensions={0}, mode=rotate, shifts={1}", "shuffle takes arrays"),
     Refusal("shuffle", 2, "f32[2] shuffle(f32[2]), dimensions={1}, mode=rotate, shifts={1}", "dimension 1 is out of"),
     Refusal(
-        "shuffle", 3, "f32[2] shuffle(f32[2]), dimensions={0}, mode=rotate, shifts={}", "takes one shift a dimension"
+        "shuffle", 3, "f32[2] shuffle(f32[2]), dimensions={0}, mode=rotate, shifts={}", "takes one shift per dimension"
     ),
     Refusal(
         "shuffle",
@@ -196,12 +196,17 @@ REFUSALS = [
         "f32[2] shuffle(f32[2]), dimensions={0}, mode=permute, indices=s32[3]{0} {0, 1, 1}",
         "takes integer indices of dimensions [2] (1 where shared), given s32[3]",
     ),
-    Refusal("concatenate", 1, "f32[4] concatenate(f32[2], s32[2]), dimensions={0}", "takes one element type"),
+    Refusal(
+        "concatenate",
+        1,
+        "f32[4] concatenate(f32[2], s32[2]), dimensions={0}",
+        "takes operands of the same element type",
+    ),
     Refusal("concatenate", 1, "f32[4] concatenate(f32[2], token[]), dimensions={0}", "operand 1 is token[]"),
     Refusal("concatenate", 2, "f32[] concatenate(f32[]), dimensions={0}", "dimension 0 is out of bounds for f32[]"),
     Refusal("concatenate", 3, "f32[4,2] concatenate(f32[2,2], f32[2,3]), dimensions={0}", "differ only in dimension 0"),
     Refusal("slice", 1, "f32[1] slice(token[]), slice={[0:1]}", "slice takes arrays"),
-    Refusal("slice", 2, "f32[2,2] slice(f32[2,2]), slice={[0:2]}", "slice takes one range a dimension of f32[2,2]"),
+    Refusal("slice", 2, "f32[2,2] slice(f32[2,2]), slice={[0:2]}", "slice takes one range per dimension of f32[2,2]"),
     Refusal("slice", 3, "f32[1] slice(f32[2]), slice={[-1:0]}", "start -1 is negative"),
     Refusal("slice", 3, "f32[3] slice(f32[2]), slice={[0:3]}", "limit 3 is beyond the size 2"),
     Refusal("slice", 3, "f32[0] slice(f32[2]), slice={[2:1]}", "start 2 is beyond the limit 1"),
@@ -209,11 +214,13 @@ REFUSALS = [
     Refusal("pad", 1, "f32[4] pad(f32[2], f32[1]), padding=1_1", "pad takes a scalar padding value, given f32[1]"),
     Refusal("pad", 1, "f32[4] pad(f32[2], s32[]), padding=1_1", "operand f32[2], padding value s32[]"),
     Refusal("pad", 1, "f32[4] pad(token[], f32[]), padding=1_1", "pad takes arrays"),
-    Refusal("pad", 2, "f32[4] pad(f32[2], f32[]), padding=1_1x0_0", "pad takes one padding entry a dimension"),
+    Refusal("pad", 2, "f32[4] pad(f32[2], f32[]), padding=1_1x0_0", "pad takes one padding entry per dimension"),
     Refusal("pad", 3, "f32[2] pad(f32[2], f32[]), padding=0_0_-1", "interior padding -1 is negative"),
     Refusal("pad", 4, "f32[] pad(f32[2], f32[]), padding=-2_-1", "gives dimension 0 the negative size -1"),
     Refusal("dynamic-slice", 1, "f32[1] dynamic-slice(token[], s32[]), dynamic_slice_sizes={1}", "takes arrays"),
-    Refusal("dynamic-slice", 2, "f32[1] dynamic-slice(f32[2]), dynamic_slice_sizes={1}", "one start index a dimension"),
+    Refusal(
+        "dynamic-slice", 2, "f32[1] dynamic-slice(f32[2]), dynamic_slice_sizes={1}", "one start index per dimension"
+    ),
     Refusal(
         "dynamic-slice", 3, "f32[1] dynamic-slice(f32[2], f32[]), dynamic_slice_sizes={1}", "takes integer scalars"
     ),
@@ -221,21 +228,33 @@ REFUSALS = [
         "dynamic-slice",
         3,
         "f32[1,1] dynamic-slice(f32[2,2], s32[], s64[]), dynamic_slice_sizes={1,1}",
-        "takes start indices of one type, index 0 is s32[], index 1 is s64[]",
+        "takes start indices of the same type: index 0 is s32[], index 1 is s64[]",
     ),
-    Refusal("dynamic-slice", 4, "f32[1] dynamic-slice(f32[2], s32[]), dynamic_slice_sizes={}", "takes one size a dim"),
+    Refusal(
+        "dynamic-slice", 4, "f32[1] dynamic-slice(f32[2], s32[]), dynamic_slice_sizes={}", "takes one size per dim"
+    ),
     Refusal(
         "dynamic-slice", 4, "f32[3] dynamic-slice(f32[2], s32[]), dynamic_slice_sizes={3}", "size 3 of dimension 0"
     ),
-    Refusal("dynamic-update-slice", 1, "f32[2] dynamic-update-slice(f32[2], s32[1], s32[])", "takes one element type"),
-    Refusal("dynamic-update-slice", 2, "f32[2] dynamic-update-slice(f32[2], f32[], s32[])", "takes one rank"),
+    Refusal(
+        "dynamic-update-slice",
+        1,
+        "f32[2] dynamic-update-slice(f32[2], s32[1], s32[])",
+        "takes operands of the same element type",
+    ),
+    Refusal(
+        "dynamic-update-slice",
+        2,
+        "f32[2] dynamic-update-slice(f32[2], f32[], s32[])",
+        "takes operands of the same rank",
+    ),
     Refusal(
         "dynamic-update-slice", 2, "f32[2] dynamic-update-slice(f32[2], f32[3], s32[])", "is larger than the operand"
     ),
-    Refusal("dynamic-update-slice", 3, "f32[2] dynamic-update-slice(f32[2], f32[1])", "one start index a dimension"),
+    Refusal("dynamic-update-slice", 3, "f32[2] dynamic-update-slice(f32[2], f32[1])", "one start index per dimension"),
     Refusal("dynamic-update-slice", 4, "f32[2] dynamic-update-slice(f32[2], f32[1], f32[])", "takes integer scalars"),
     Refusal("bitcast", 1, "f32[2] bitcast(token[])", "bitcast takes arrays, operand is token[]"),
-    Refusal("bitcast", 1, "(f32[2]) bitcast(f32[2])", "bitcast makes an array, declared (f32[2])"),
+    Refusal("bitcast", 1, "(f32[2]) bitcast(f32[2])", "bitcast returns an array, declared (f32[2])"),
     Refusal("bitcast", 2, "f32[3] bitcast(f32[2])", "has 8, result f32[3]{0} has 12"),
     Refusal(
         "get-dimension-size", 1, "s32[] get-dimension-size(f32[2]), dimensions={1}", "dimension 1 is out of bounds"

@@ -62,11 +62,11 @@ def _refusals(op: str, result: str) -> Iterator[Refusal]:
     yield refusal(1, " takes arrays, operand 1 is token[]", 1, "token[]")
     yield refusal(2, ": feature_index 2 is out of bounds for f32[2,3]", feature=2)
     yield refusal(3, " takes floating-point elements, operand is s32[2,3]", 0, "s32[2,3]")
-    yield refusal(4, ": scale must have rank 1, it is f32[3,1]", 1, "f32[3,1]")
-    yield refusal(4, ": scale must be floating-point as operand f32[2,3] is, it is s32[3]", 1, "s32[3]")
+    yield refusal(4, ": scale must have rank 1, given f32[3,1]", 1, "f32[3,1]")
+    yield refusal(4, ": scale must be floating-point as operand f32[2,3] is, given s32[3]", 1, "s32[3]")
     yield refusal(5, ": scale f32[2] must have one value for each of the 3 features", 1, "f32[2]")
     if op == "batch-norm-grad":
-        yield refusal(6, ": grad_output must be floating-point, it is s32[2,3]", 4, "s32[2,3]")
+        yield refusal(6, ": grad_output must be floating-point, given s32[2,3]", 4, "s32[2,3]")
         yield refusal(6, ": grad_output f32[2,4] must have the dimensions of operand f32[2,3]", 4, "f32[2,4]")
 
 

@@ -47,14 +47,16 @@ EXAMPLES = [
 REFUSALS = [
     Refusal("rng", 1, "f32[2] rng(f32[]), distribution=rng_uniform", "rng takes 2 operands, given 1"),
     Refusal("rng", 1, "f32[2] rng(f32[], s32[]), distribution=rng_uniform", "rng of f32[2] takes f32[] as operand 1"),
-    Refusal("rng", 2, "s32[2] rng(s32[], s32[]), distribution=rng_normal", "rng_normal makes floating-point elements"),
-    Refusal("rng", 3, "c64[2] rng(c64[], c64[]), distribution=rng_uniform", "makes floating-point, integer or pred"),
+    Refusal(
+        "rng", 2, "s32[2] rng(s32[], s32[]), distribution=rng_normal", "rng_normal returns floating-point elements"
+    ),
+    Refusal("rng", 3, "c64[2] rng(c64[], c64[]), distribution=rng_uniform", "returns floating-point, integer or pred"),
     Refusal("rng-bit-generator", 1, "u32[4] rng-bit-generator(token[]), algorithm=rng_default", "takes arrays"),
     Refusal(
         "rng-bit-generator",
         2,
         "(u64[3], u32[4]) rng-bit-generator(u64[2]), algorithm=rng_default",
-        "both states must have one shape",
+        "both states must have the same shape",
     ),
     Refusal(
         "rng-bit-generator",
@@ -66,7 +68,7 @@ REFUSALS = [
         "rng-bit-generator",
         3,
         "(u64[2], (u32[4])) rng-bit-generator(u64[2]), algorithm=rng_default",
-        "makes an array of bits",
+        "returns an array of bits",
     ),
     Refusal(
         "stochastic-convert", 1, "s32[2] stochastic-convert(f32[2], token[])", "takes arrays, operand 1 is token[]"
@@ -79,6 +81,6 @@ REFUSALS = [
     Refusal("stochastic-convert", 3, "s32[2] stochastic-convert(f32[2], u16[2])", "must have the width of operand"),
     Refusal("stochastic-convert", 4, "s32[3] stochastic-convert(f32[2], u32[2])", "has shape s32[2], declared s32[3]"),
     Refusal(
-        "stochastic-convert", 4, "(s32[2]) stochastic-convert(f32[2], u32[2])", "makes an array, declared (s32[2])"
+        "stochastic-convert", 4, "(s32[2]) stochastic-convert(f32[2], u32[2])", "returns an array, declared (s32[2])"
     ),
 ]

@@ -212,7 +212,7 @@ select=(f32[], f32[] -> f32[]), {_SCATTER}",
         6,
         f"f32[4] select-and-scatter(f32[4], f32[3], f32[]), window={{size=2 stride=2}}, \
 {_GE}, {_SCATTER}",
-        "the window takes f32[2] positions over f32[4]",
+        "the window has f32[2] positions over f32[4]",
     ),
     Refusal("map", 1, f"f32[2] map(f32[2], f32[3]), dimensions={{0}}, {_ADD}", "dimensions must be equal"),
     Refusal(

@@ -56,7 +56,7 @@ REFUSALS = [
         "f32[2] sort(f32[2]), dimensions={0}, to_apply=(f32[], s32[] -> pred[])",
         "parameter 1 of the comparator is s32[], operand 0 is f32[2]",
     ),
-    Refusal("topk", 1, "(f32[], s32[]) topk(f32[]), k=1, largest=true", "takes an array of rank 1 or more"),
+    Refusal("topk", 1, "(f32[], s32[]) topk(f32[]), k=1, largest=true", "takes an array of at least rank 1"),
     Refusal("topk", 1, "(f32[], s32[]) topk(token[]), k=1, largest=true", "topk takes arrays"),
     Refusal("topk", 2, "(c64[1], s32[1]) topk(c64[2]), k=1, largest=true", "topk takes ordered elements, given c64[2]"),
     Refusal("topk", 3, "(f32[3], s32[3]) topk(f32[2]), k=3, largest=true", "k 3 is not between 0 and 2"),

@@ -40,7 +40,7 @@ REFUSALS = [
         "(f32[2], f32[]) parameter(0), parameter_replication={true}",
         "has 2 leaves, parameter_replication has 1 entries",
     ),
-    Refusal("iota", 1, "pred[2] iota(), iota_dimension=0", "makes integer, floating-point or complex elements"),
-    Refusal("iota", 1, "(f32[2]) iota(), iota_dimension=0", "iota makes an array, declared (f32[2])"),
+    Refusal("iota", 1, "pred[2] iota(), iota_dimension=0", "returns integer, floating-point or complex elements"),
+    Refusal("iota", 1, "(f32[2]) iota(), iota_dimension=0", "iota returns an array, declared (f32[2])"),
     Refusal("iota", 2, "f32[2] iota(), iota_dimension=1", "iota_dimension 1 is out of bounds for f32[2] of rank 1"),
 ]

@@ -69,5 +69,5 @@ REFUSALS = [
     Refusal("recv-done", 1, "(f32[2], token[]) recv-done(f32[2]), channel_id=1", "has shape (buffer, u32[], token[])"),
     Refusal("copy-done", 1, "f32[2] copy-done(f32[2])", "takes (destination, source, u32[]), given f32[2]"),
     Refusal("copy-done", 1, "f32[2] copy-done((f32[2], f32[2], f32[]))", "the context has shape u32[], declared f32[]"),
-    Refusal("copy-done", 2, "f32[2] copy-done((f32[2], f32[3], u32[]))", "must have one shape"),
+    Refusal("copy-done", 2, "f32[2] copy-done((f32[2], f32[3], u32[]))", "must have the same shape"),
 ]
