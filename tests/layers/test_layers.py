@@ -79,7 +79,6 @@ LONG_FILES: dict[str, str] = {
         "a table of definitions of operations",
     ),
     "xlapy.builder.elementwise": "one function per operation",
-    "xlapy.passes.algebra.elementwise": "one rewrite after another",
     "xlapy.proto.attributes": "a table of the fields of HloInstructionProto",
     "xlapy.testing.random_modules.collectives": "one generator per operation",
 }

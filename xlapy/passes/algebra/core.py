@@ -10,7 +10,7 @@ when rules are applied (`passes/simplify.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -106,9 +106,28 @@ def is_number(value: Any | None, number: float) -> bool:
     return wide == number and bool(np.signbit(wide)) == bool(np.signbit(number))
 
 
+def is_true(value: Any | None) -> bool:
+    """Returns whether a value that `splat` returned is the predicate true."""
+    return value is not None and value.dtype == np.bool_ and bool(value)
+
+
+def is_false(value: Any | None) -> bool:
+    """Returns whether a value that `splat` returned is the predicate false."""
+    return value is not None and value.dtype == np.bool_ and not bool(value)
+
+
 def is_float(value: Any) -> bool:
     """Returns whether a NumPy scalar has a real floating-point type."""
     return PrimitiveType.from_dtype(value.dtype).is_floating
+
+
+def limits_of_type(t: PrimitiveType) -> tuple[float, float] | None:
+    """Returns the least and greatest value, infinities included, of IEEE and integer types; None for other types."""
+    if t in IEEE_TYPES:
+        return -np.inf, np.inf
+    if not t.is_integral:
+        return None
+    return (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1) if t.is_signed else (0, 2**t.bits - 1)
 
 
 def scalar_integer(instruction: Instruction) -> int | None:
@@ -127,3 +146,15 @@ def splat_like(write: Writer, instruction: Instruction, value: complex | bool) -
 def has_one_user(instruction: Instruction) -> bool:
     """Returns whether exactly one instruction uses a value and the computation does not return it."""
     return len(instruction.users) == 1 and not instruction.is_root
+
+
+def operand_orders(instruction: Instruction) -> Iterator[tuple[Instruction, Instruction]]:
+    """Yields the operands of a commutative operation in both orders."""
+    lhs, rhs = instruction.operands
+    yield lhs, rhs
+    yield rhs, lhs
+
+
+def element_type_of(instruction: Instruction) -> PrimitiveType:
+    """Returns the element type of the result."""
+    return instruction.shape.element_type
