@@ -80,7 +80,6 @@ LONG_FILES: dict[str, str] = {
     ),
     "xlapy.builder.elementwise": "one function per operation",
     "xlapy.proto.attributes": "a table of the fields of HloInstructionProto",
-    "xlapy.testing.random_modules.collectives": "one generator per operation",
 }
 """Files with more than `MAX_LINES` lines -> reason."""
 

@@ -17,7 +17,7 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.opcodes.attributes.replica_groups import GroupList, GroupMode, IotaGroups, MeshGroups, group_mode
 from xlapy.runtime import Client
-from xlapy.testing.random_modules.collectives import device_arguments, random_collective_module
+from xlapy.testing.random_modules.collective_module import device_arguments, random_collective_module
 from xlapy.text import parse_hlo
 
 GRIDS = [(4, 1), (2, 2), (1, 4), (8, 1), (4, 2)]
