@@ -87,7 +87,7 @@ def test_only_what_is_known_to_be_left_to_the_host_is():
             program = build_program(module, (), module.config.replica_count, module.config.num_partitions)
         except UnsupportedError:
             continue
-        thunks = (thunk for thunk in program.callbacks if type(thunk) is CallbackThunk)
+        thunks = (thunk for thunk in program.host_calling_thunks if type(thunk) is CallbackThunk)
         if any(
             thunk.calling_convention is None and thunk.instruction.op is not opcodes.CUSTOM_CALL for thunk in thunks
         ):

@@ -168,10 +168,10 @@ def test_the_flags(monkeypatch: pytest.MonkeyPatch):
 
 def test_programs_without_checks_contain_no_checks():
     executable = xla.Client("cpu").compile(LOOPS)
-    assert executable.program.compiled.program.callbacks == []
+    assert executable.program.compiled.program.host_calling_thunks == []
     assert executable.program.fast_path is not None
     watched = xla.Client("cpu").compile(LOOPS, check_nans=True)
-    assert len(watched.program.compiled.program.callbacks) > 3
+    assert len(watched.program.compiled.program.host_calling_thunks) > 3
     with pytest.raises(UnsupportedError, match="m checks for NaN or infinities: such programs cannot be serialized"):
         watched.serialize()
 

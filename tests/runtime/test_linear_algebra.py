@@ -443,7 +443,7 @@ def test_calls_are_native_and_serializable():
     a = definite(numbers("float32", 2, 40, 40))
     executable = CLIENTS["cpu"].compile(lowered(lax_linalg.cholesky, a))
     program = compile_module(xla.parse_hlo(lowered(lax_linalg.cholesky, a))).program
-    assert "scipy_spotrf_" in print_program(program) and not program.callbacks
+    assert "scipy_spotrf_" in print_program(program) and not program.host_calling_thunks
     again = CLIENTS["cpu"].deserialize(executable.serialize())
     np.testing.assert_array_equal(np.asarray(again(a)), np.asarray(executable(a)))
 

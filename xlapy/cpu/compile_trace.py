@@ -24,7 +24,7 @@ class Span:
     notes: dict[str, str | int] = field(default_factory=dict[str, "str | int"])
 
 
-class Trace:
+class CompileTrace:
     """The spans of one compilation, which starts when the object is created."""
 
     def __init__(self) -> None:

@@ -11,10 +11,9 @@ from enum import Enum
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.codegen.emitters.sort.top_k import SortTopK
 from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
 from xlapy.codegen.fusion.fuse_instructions import Fuse, Unfuse
-from xlapy.cpu.compile_trace import Trace
+from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.lapack.use_lapack import UseLapack
 from xlapy.cpu.llvm.jit import Code, compile_text, listings
 from xlapy.cpu.llvm.program import emit_program
@@ -42,8 +41,9 @@ from xlapy.cpu.serialization.runtime_symbols import resolve_symbol
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
 from xlapy.cpu.transforms.decompose_fft import DecomposeFft
 from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
+from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
-from xlapy.cpu.transforms.side_effect_order import OrderSideEffects
+from xlapy.cpu.transforms.sort_top_k import SortTopK
 from xlapy.cpu.transforms.split_reductions import SplitReductions
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
@@ -124,7 +124,7 @@ class CompilationRecord:
     modules."""
 
     keeps_modules: bool
-    trace: Trace = field(default_factory=Trace)
+    trace: CompileTrace = field(default_factory=CompileTrace)
     decisions: list[Decision] = field(default_factory=list[Decision])
     """The decisions of fusion, with their reasons."""
     copies: dict[str, str] = field(default_factory=dict[str, str])

@@ -2,7 +2,20 @@
 
 from xlapy.loops.builder import Builder
 from xlapy.loops.evaluate import evaluate
-from xlapy.loops.ir import Affine, AxisKind, Buffer, For, If, Kernel, Location, Scan, Store, Transpose, Value, While
+from xlapy.loops.ir import (
+    Affine,
+    AxisKind,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Location,
+    Scan,
+    Store,
+    TransposeStatement,
+    Value,
+    While,
+)
 from xlapy.loops.printer import print_kernel
 from xlapy.loops.types import F16, F32, F64, I1, I8, I16, I32, I64, ScalarType
 
@@ -26,7 +39,7 @@ __all__ = [
     "ScalarType",
     "Scan",
     "Store",
-    "Transpose",
+    "TransposeStatement",
     "Value",
     "While",
     "evaluate",

@@ -42,7 +42,7 @@ from xlapy.loops.ir import (
     Location,
     Scan,
     Store,
-    Transpose,
+    TransposeStatement,
     Value,
     While,
 )
@@ -107,12 +107,12 @@ class Builder:
         extents: tuple[int | Value, int | Value],
         parts: int = 1,
     ) -> None:
-        """Transposes a matrix of `extents` rows and columns from one buffer to another: see `Transpose`."""
+        """Transposes a matrix of `extents` rows and columns from one buffer to another: see `TransposeStatement`."""
         rows, columns = extents
         locations = Location(*source), Location(*target)
         assert source[0].type is target[0].type, "a transpose does not convert"
         self.block.statements.append(
-            Transpose(locations[0], source_pitch, locations[1], target_pitch, rows, columns, parts)
+            TransposeStatement(locations[0], source_pitch, locations[1], target_pitch, rows, columns, parts)
         )
 
     # -- values

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from xlapy.loops.ir import Affine, Block, Carry, For, Kernel, Scan, Store, Transpose, Value, While
+from xlapy.loops.ir import Affine, Block, Carry, For, Kernel, Scan, Store, TransposeStatement, Value, While
 from xlapy.loops.types import I1, ScalarType
 
 Scalar = Any
@@ -40,7 +40,7 @@ class _Evaluator:
                 self.values[statement] = self.value(statement)
             elif isinstance(statement, Store):
                 self.store(statement)
-            elif isinstance(statement, Transpose):
+            elif isinstance(statement, TransposeStatement):
                 self.transpose(statement)
             elif isinstance(statement, For):
                 self.loop(statement)
@@ -77,7 +77,7 @@ class _Evaluator:
         if store.mask is None or self.get(store.mask):
             self.memory[store.location.buffer.name][self.position(store.location.offset)] = self.get(store.value)
 
-    def transpose(self, statement: Transpose) -> None:
+    def transpose(self, statement: TransposeStatement) -> None:
         source, target = self.memory[statement.source.buffer.name], self.memory[statement.target.buffer.name]
         begin, end = self.position(statement.source.offset), self.position(statement.target.offset)
         for row in range(self.extent(statement.rows)):

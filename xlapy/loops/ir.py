@@ -237,7 +237,7 @@ class Store:
 
 
 @dataclass(eq=False, slots=True)
-class Transpose:
+class TransposeStatement:
     """target[target_pitch * c + r] = source[source_pitch * r + c] for r below `rows`, c below `columns`, from c = 0 on.
 
     An element has `parts` consecutive values; offsets and pitches count values, rows and columns count elements.
@@ -338,7 +338,7 @@ def tile_shape(vector_bytes: int, element_bytes: int) -> tuple[int, int]:
     return inner * min(lanes, max(1, 16 // inner)), inner * lanes
 
 
-Statement = Value | Store | Transpose | For | While | If | Scan
+Statement = Value | Store | TransposeStatement | For | While | If | Scan
 
 
 @dataclass(eq=False, slots=True)

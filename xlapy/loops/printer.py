@@ -15,7 +15,7 @@ from xlapy.loops.ir import (
     Scan,
     Statement,
     Store,
-    Transpose,
+    TransposeStatement,
     Value,
     While,
 )
@@ -43,7 +43,7 @@ def _statement(statement: Statement) -> Iterator[str]:
     elif isinstance(statement, Store):
         mask = f" where {statement.mask}" if statement.mask is not None else ""
         yield f"store {statement.location}, {statement.value}{mask}"
-    elif isinstance(statement, Transpose):
+    elif isinstance(statement, TransposeStatement):
         yield _transpose(statement)
     elif isinstance(statement, If):
         yield f"if {statement.condition}"
@@ -74,7 +74,7 @@ def describe(value: Value) -> str:
     return f"{value.op} {value.type} {args}"
 
 
-def _transpose(statement: Transpose) -> str:
+def _transpose(statement: TransposeStatement) -> str:
     parts = f" of {statement.parts} values" if statement.parts > 1 else ""
     source = f"{statement.source} pitch {statement.source_pitch}"
     target = f"{statement.target} pitch {statement.target_pitch}"

@@ -146,8 +146,8 @@ def split_dimensions(sizes: list[int], reduced: list[int], rows: int) -> tuple[l
 
 def _split_rows(sizes: list[int], reduced: list[int], wanted: int) -> tuple[list[int], list[int], list[int]] | None:
     """Splits a reduction over several leading dimensions: the last of them, or a part of one, make about `wanted`."""
-    is_row = math.prod(sizes[d] for d in reduced) == math.prod(sizes[: reduced[-1] + 1])
-    if not is_row or math.prod(sizes[d] for d in reduced) < 4 * _MIN_ROWS:
+    reduces_leading_dimensions = math.prod(sizes[d] for d in reduced) == math.prod(sizes[: reduced[-1] + 1])
+    if not reduces_leading_dimensions or math.prod(sizes[d] for d in reduced) < 4 * _MIN_ROWS:
         return None
     first = len(reduced)
     rows = 1

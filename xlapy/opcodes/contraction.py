@@ -241,7 +241,7 @@ _CONTRACTION = (
 """The constraints of every contraction."""
 
 
-def _dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_type: PrimitiveType | None) -> Shape:
+def _infer_dot(operands: Sequence[Shape], attrs: DotAttributes, element_type: PrimitiveType | None) -> Shape:
     _check_contraction("dot", operands, attrs)
     return contraction_shape(operands, _contracted(operands[0], operands[1], attrs), element_type)
 
@@ -250,7 +250,7 @@ DOT = define_contraction(
     "dot",
     "contraction",
     DotAttributes,
-    _dot_shape,
+    _infer_dot,
     summary=(
         "Sums products over the contracting dimensions, for each index of the batch dimensions; the result "
         "has the batch dimensions, then the free dimensions of lhs, then those of rhs."
@@ -334,7 +334,7 @@ def _check_groups(rhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) ->
             )
 
 
-def _ragged_dot_shape(
+def _infer_ragged_dot(
     operands: Sequence[Shape], attrs: RaggedDotAttributes, element_type: PrimitiveType | None
 ) -> Shape:
     _check_contraction("ragged-dot", operands, attrs)
@@ -352,7 +352,7 @@ RAGGED_DOT = define_contraction(
     "ragged-dot",
     "contraction",
     RaggedDotAttributes,
-    _ragged_dot_shape,
+    _infer_ragged_dot,
     summary=(
         "A dot over groups of consecutive rows of a ragged dimension of lhs. Each group is multiplied by "
         "its own slice of rhs or, if the ragged dimension is contracted, has its own slice of the result."
@@ -406,7 +406,7 @@ def _check_scale(side: str, operand: Shape, scale: Shape, contracting: Sequence[
             )
 
 
-def _scaled_dot_shape(operands: Sequence[Shape], attrs: DotAttributes, element_type: PrimitiveType | None) -> Shape:
+def _infer_scaled_dot(operands: Sequence[Shape], attrs: DotAttributes, element_type: PrimitiveType | None) -> Shape:
     _check_contraction("scaled-dot", operands, attrs)
     lhs, rhs, lhs_scale, rhs_scale = operands
     if not lhs_scale.rank and not rhs_scale.rank:
@@ -423,7 +423,7 @@ SCALED_DOT = define_contraction(
     "scaled-dot",
     "contraction",
     DotAttributes,
-    _scaled_dot_shape,
+    _infer_scaled_dot,
     summary="A dot of operands that are divided into blocks; each block is multiplied by its scale first.",
     operands="lhs rhs lhs_scale rhs_scale",
     constraints=(

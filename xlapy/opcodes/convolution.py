@@ -238,7 +238,7 @@ def _output_size(window: WindowDimension, base: int) -> int:
     return window.output_size(base)
 
 
-def _convolution_shape(
+def _infer_convolution(
     operands: Sequence[Shape], attrs: ConvolutionAttributes, element_type: PrimitiveType | None
 ) -> Shape:
     lhs, rhs = operands[0], _dense_kernel(operands[1])
@@ -285,7 +285,7 @@ CONVOLUTION = define_contraction(
     "convolution",
     "convolution",
     ConvolutionAttributes,
-    _convolution_shape,
+    _infer_convolution,
     summary=(
         "Moves a window over the input (lhs) and, at each position, sums the products of the elements under "
         "it with the kernel (rhs)."

@@ -14,7 +14,7 @@ from tests.interpreter.runners.custom import registered
 from tests.interpreter.runners.replica import module
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.program.communication import rendezvous
+from xlapy.cpu.program.communication import rendezvous_assignment
 from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, walk_thunks
 from xlapy.runtime import Client
 
@@ -137,7 +137,7 @@ def test_thousands_of_rendezvous_of_more_devices_than_processors() -> None:
 def test_members_that_see_each_others_operands_have_the_bits_of_the_interpreter(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rendezvous, "MAX_STAGED_BYTES", 0)
+    monkeypatch.setattr(rendezvous_assignment, "MAX_STAGED_BYTES", 0)
     thunks = list(walk_thunks(compile_module(xla.parse_hlo(text_of(name)), (), 4).program.thunks))
     assert {thunk.direct for thunk in thunks if isinstance(thunk, CollectiveThunk)} == {True}
     check_native(text_of(name), 4)
@@ -157,9 +157,9 @@ FORMS_OF_MANY = {
 
 
 @pytest.mark.parametrize("name", FORMS_OF_MANY)
-@pytest.mark.parametrize("max_staged_bytes", [0, rendezvous.MAX_STAGED_BYTES])
+@pytest.mark.parametrize("max_staged_bytes", [0, rendezvous_assignment.MAX_STAGED_BYTES])
 def test_many_devices(name: str, max_staged_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "MAX_STAGED_BYTES", max_staged_bytes)
+    monkeypatch.setattr(rendezvous_assignment, "MAX_STAGED_BYTES", max_staged_bytes)
     head = "p = f32[3,37] parameter(0) zero = f32[] constant(0) "
     check_native(module(head + FORMS_OF_MANY[name], MANY, computations=REDUCERS), MANY)
 

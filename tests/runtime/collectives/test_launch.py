@@ -23,7 +23,7 @@ from xlapy.interpreter import RULES
 from xlapy.interpreter.transfer import source_target_pairs
 from xlapy.runtime import Buffer, Device
 from xlapy.runtime.backends.interpreter import InterpreterBackend
-from xlapy.runtime.collectives.rendezvous import Rendezvous
+from xlapy.runtime.collectives.rendezvous import LaunchRendezvous
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import Sample, samples_of
 
@@ -326,7 +326,7 @@ def test_control_c_stops_all_devices() -> None:
 
 def test_the_first_failure_counts() -> None:
     woken: list[bool] = []
-    rendezvous = Rendezvous(["a", "b"], 1.0, lambda: woken.append(True))
+    rendezvous = LaunchRendezvous(["a", "b"], 1.0, lambda: woken.append(True))
     rendezvous.fail(0, ValueError("first"))
     rendezvous.fail(1, ValueError("second"))
     assert str(rendezvous.failure) == "a: first"

@@ -7,6 +7,7 @@ expression for the element inside; reductions of the same dimensions share one i
 from __future__ import annotations
 
 from xlapy.codegen.element_cost import element_cost
+from xlapy.codegen.emitters.horizontal_reductions import horizontally_fused_reductions
 from xlapy.codegen.emitters.loop_nest import (
     TASK_ELEMENTS,
     LoopNest,
@@ -21,7 +22,6 @@ from xlapy.codegen.emitters.row_reduction import (
     lanes_of_widest,
     plan_row_reduction,
 )
-from xlapy.codegen.fusion.horizontal_reductions import horizontally_fused_reductions
 from xlapy.codegen.iteration_domain import IterationDomain
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction

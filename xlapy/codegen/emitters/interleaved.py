@@ -68,7 +68,7 @@ def _fills_vectors(size: int, lanes: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _InterleavingPlan:
     """The dimension groups that play a part in the loops."""
 
     groups: DimensionGroups
@@ -83,7 +83,7 @@ class _Plan:
         return [math.prod(group) for group in self.groups]
 
 
-def _short_last_dimension(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
+def _short_last_dimension(region: Region, dimensions: tuple[int, ...]) -> _InterleavingPlan | None:
     """The plan for a result with a short last dimension, unless all operands have the same order as the result."""
     if not 1 < dimensions[-1] <= MAX_INTERLEAVED_VECTORS:
         return None
@@ -92,7 +92,7 @@ def _short_last_dimension(region: Region, dimensions: tuple[int, ...]) -> _Plan 
         return None
     everywhere = [read for read in found if read.is_unconditional]
     groups = (*coalesce_dimensions(everywhere, axes[:-1], dimensions[:-1]), dimensions[-1:])
-    return _Plan(groups, len(groups) - 1, len(groups) - 2)
+    return _InterleavingPlan(groups, len(groups) - 1, len(groups) - 2)
 
 
 def _has_order_of_result(read: Access, axes: Sequence[Value], dimensions: tuple[int, ...]) -> bool:
@@ -101,7 +101,7 @@ def _has_order_of_result(read: Access, axes: Sequence[Value], dimensions: tuple[
     return read.is_unconditional and (read.offset.is_constant or (read.offset - position).is_constant)
 
 
-def _short_operand_dimension(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
+def _short_operand_dimension(region: Region, dimensions: tuple[int, ...]) -> _InterleavingPlan | None:
     """The plan for operands that are contiguous along a short dimension that is not the last one of the result."""
     if not any(i.op in PERMUTING_OPCODES for i in region.instructions):
         return None
@@ -109,11 +109,11 @@ def _short_operand_dimension(region: Region, dimensions: tuple[int, ...]) -> _Pl
     for read in everywhere:
         columns = transposed_axis(read.offset, axes)
         if columns is not None and 1 < math.prod(groups[columns]) < MIN_TILE_COLUMNS:
-            return _Plan(groups, columns, len(groups) - 1)
+            return _InterleavingPlan(groups, columns, len(groups) - 1)
     return None
 
 
-def _build(region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> tuple[Kernel, int]:
+def _build(region: Region, shapes: Sequence[Shape], plan: _InterleavingPlan, lanes: int) -> tuple[Kernel, int]:
     builder = kernel_builder(region.name, region.target)
     lowering = Lowering(builder, {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)})
     outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]

@@ -76,7 +76,7 @@ def transpose_kernel(region: Region) -> tuple[Kernel, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _TransposePlan:
     """Which dimensions form the rows and columns of blocks."""
 
     groups: DimensionGroups
@@ -92,7 +92,7 @@ class _Plan:
         return [math.prod(group) for group in self.groups]
 
 
-def _plan(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
+def _plan(region: Region, dimensions: tuple[int, ...]) -> _TransposePlan | None:
     """Chooses as columns the dimension along which most of the transposed operands are contiguous."""
     groups, axes, everywhere = coalesced_accesses(region, dimensions)
     found: dict[int, list[Access]] = {}
@@ -105,14 +105,14 @@ def _plan(region: Region, dimensions: tuple[int, ...]) -> _Plan | None:
     columns = max(found, key=lambda group: len(found[group]))
     if math.prod(groups[columns]) < MIN_TILE_COLUMNS:
         return None
-    return _Plan(groups, columns, tuple(read.source.shape.element_type.byte_size for read in found[columns]))
+    return _TransposePlan(groups, columns, tuple(read.source.shape.element_type.byte_size for read in found[columns]))
 
 
 # -- blocks
 
 
 @dataclass(frozen=True, slots=True)
-class _Blocks:
+class _BlockSizes:
     """The size of a block, at most."""
 
     columns: int
@@ -121,7 +121,7 @@ class _Blocks:
     """Whether vectors run across rows: the rows are too short for vectors, and a block is contiguous in the result."""
 
 
-def _blocks(builder: Builder, plan: _Plan, lanes: int) -> _Blocks | None:
+def _blocks(builder: Builder, plan: _TransposePlan, lanes: int) -> _BlockSizes | None:
     """Square blocks, except where a dimension is short; None if there are too many transposed operands."""
     columns, rows = plan.sizes[plan.columns], plan.sizes[-1]
     tiles = [tile_shape(builder.vector_bytes, size) for size in plan.element_bytes]
@@ -133,7 +133,7 @@ def _blocks(builder: Builder, plan: _Plan, lanes: int) -> _Blocks | None:
     side = 1 << (elements.bit_length() - 1) // 2
     most_rows = min(rows, _round_down(elements // min(columns, side), step))
     most_columns = min(columns, _round_down(elements // most_rows, step))
-    return _Blocks(most_columns, most_rows, flat)
+    return _BlockSizes(most_columns, most_rows, flat)
 
 
 def _round_down(number: int, step: int) -> int:
@@ -142,7 +142,7 @@ def _round_down(number: int, step: int) -> int:
 
 
 class _TransposeEmitter:
-    def __init__(self, region: Region, shapes: Sequence[Shape], plan: _Plan, lanes: int) -> None:
+    def __init__(self, region: Region, shapes: Sequence[Shape], plan: _TransposePlan, lanes: int) -> None:
         self.region, self.shapes, self.plan, self.lanes = region, shapes, plan, lanes
         self.builder = kernel_builder(region.name, region.target)
         self.sources = {
@@ -164,7 +164,7 @@ class _TransposeEmitter:
             self.block(blocks, others, row_block * blocks.rows, column_block * blocks.columns)
         return self.builder.kernel, blocks.rows * blocks.columns * max(1, len(self.region.instructions))
 
-    def is_nontemporal(self, shape: Shape, blocks: _Blocks) -> bool:
+    def is_nontemporal(self, shape: Shape, blocks: _BlockSizes) -> bool:
         """Whether a result is large and every vector stored to it is a whole cache line."""
         size = shape.element_type.byte_size
         pitches = {self.plan.sizes[-1] * size, blocks.rows * size}
@@ -172,7 +172,7 @@ class _TransposeEmitter:
         is_line = size * self.lanes == self.builder.vector_bytes == line and not shape.element_type.is_complex
         return is_line and shape.size * size >= MIN_NONTEMPORAL_BYTES and not any(pitch % line for pitch in pitches)
 
-    def block(self, blocks: _Blocks, others: Sequence[Affine], first_row: Affine, first_column: Affine) -> None:
+    def block(self, blocks: _BlockSizes, others: Sequence[Affine], first_row: Affine, first_column: Affine) -> None:
         """Emits the elements of a block, then inserts before them the transposition of the operands they need."""
         sizes, columns = self.plan.sizes, self.plan.columns
         extents = (
@@ -187,7 +187,9 @@ class _TransposeEmitter:
             lowering.fill(extents)
 
     @contextmanager
-    def block_loops(self, blocks: _Blocks, extents: tuple[int | Value, int | Value]) -> Iterator[tuple[Affine, Affine]]:
+    def block_loops(
+        self, blocks: _BlockSizes, extents: tuple[int | Value, int | Value]
+    ) -> Iterator[tuple[Affine, Affine]]:
         """Opens the loops over a block: vectors run along its rows or, if it is flat, along all of it."""
         rows, columns = extents
         if blocks.flat:
@@ -241,7 +243,7 @@ class _BlockLowering(Lowering):
         self,
         builder: Builder,
         sources: Mapping[Instruction, Source],
-        blocks: _Blocks,
+        blocks: _BlockSizes,
         depth: int,
         position: tuple[Affine, Affine],
     ) -> None:

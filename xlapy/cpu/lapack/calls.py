@@ -40,16 +40,16 @@ def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
     made = {r: context.reuse_or_copy(instruction, instruction.operands[o]) for o, r in in_place.items()}
     results = [made.get(number) or BufferSlice(leaf, name=instruction.name) for number, leaf in enumerate(leaves)]
-    own = _geev_memory(context, instruction, call)
+    temporaries = _geev_memory(context, instruction, call)
     context.define(instruction, results)
     if not math.prod(call.batch):
         return
-    thunk = _thunk(call, operands, results, own)
+    thunk = _thunk(call, operands, results, temporaries)
     thunk.op_name = instruction.name
     context.thunks.append(thunk)
-    if own[1:]:
+    if temporaries[1:]:
         kernel, work = eigenvector_kernel(instruction.name, call)
-        for columns, vectors in zip(own[1:], results[2:4], strict=True):
+        for columns, vectors in zip(temporaries[1:], results[2:4], strict=True):
             context.thunks.append(KernelThunk(kernel, [columns, results[1], vectors], work, instruction.name))
 
 
@@ -65,15 +65,18 @@ def _geev_memory(context: LoweringContext, instruction: Instruction, call: Lapac
 
 
 def _thunk(
-    call: LapackCall, operands: Sequence[BufferSlice], results: Sequence[BufferSlice], own: Sequence[BufferSlice]
+    call: LapackCall,
+    operands: Sequence[BufferSlice],
+    results: Sequence[BufferSlice],
+    temporaries: Sequence[BufferSlice],
 ) -> LibraryCallThunk:
     """Returns the thunk that calls the function for all matrices of a batch. Its last slice is the workspace."""
     found = arguments_of(call)
-    kinds = {"o": list(operands), "r": list(results), "c": list(own)}
+    kinds = {"o": list(operands), "r": list(results), "c": list(temporaries)}
     slices = list(dict.fromkeys(slice_ for group in kinds.values() for slice_ in group))
-    written = {slice_ for group in (results, own) for slice_ in group}
+    written = {slice_ for group in (results, temporaries) for slice_ in group}
     count = math.prod(call.batch)
-    cleared = _zero_initialized(call, results, own)
+    cleared = _zero_initialized(call, results, temporaries)
 
     def array(argument: ArrayArgument) -> LibraryArray:
         slice_ = kinds[argument.kind][argument.number]
@@ -84,7 +87,7 @@ def _thunk(
     info = slices.index(results[-1]) if _has_status(call) else None
     if info is not None:
         arguments[-1] = LibraryArray(info, 4)
-    matrix = own[0] if own else results[0]
+    matrix = temporaries[0] if temporaries else results[0]
     grain = _grain(call, count, found.scratch_size)
     scratch = BufferSlice(Shape.array(U8, (found.scratch_size * -(-count // grain),)), name="workspace")
     return LibraryCallThunk(
@@ -110,12 +113,12 @@ def _has_status(call: LapackCall) -> bool:
 
 
 def _zero_initialized(
-    call: LapackCall, results: Sequence[BufferSlice], own: Sequence[BufferSlice]
+    call: LapackCall, results: Sequence[BufferSlice], temporaries: Sequence[BufferSlice]
 ) -> list[BufferSlice]:
     """Returns the slices that are filled with zeros first: results that the function may leave unchanged."""
     if call.routine in FINITE_ONLY:  # the function is not called if the matrix is not finite
-        begun = [] if own else results[:1]
-        return [slice_ for slice_ in (*results[:-1], *own[1:]) if slice_ not in begun]
+        begun = [] if temporaries else results[:1]
+        return [slice_ for slice_ in (*results[:-1], *temporaries[1:]) if slice_ not in begun]
     if not all(call.sizes[letter] for letter in ("m", "n") if letter in call.sizes):
         return [
             slice_ for number, slice_ in enumerate(results) if number not in IN_PLACE.get(call.routine, {0: 0}).values()

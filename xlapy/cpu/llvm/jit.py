@@ -15,7 +15,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from xlapy.cpu.compile_trace import Trace
+from xlapy.cpu.compile_trace import CompileTrace
 
 _OPTIMIZATION_LEVEL = 2
 
@@ -114,12 +114,12 @@ class Code:
         return len(self.image)
 
 
-def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trace: Trace | None = None) -> Code:
+def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trace: CompileTrace | None = None) -> Code:
     """Compiles a module.
 
     exports: the functions whose addresses are returned. imports: the addresses of functions that the module calls.
     """
-    trace, machine = trace or Trace(), _machine()
+    trace, machine = trace or CompileTrace(), _machine()
     with trace.span("parse", "LLVM"):
         module = llvm.parse_assembly(text)
     with trace.span("optimize", "LLVM"):

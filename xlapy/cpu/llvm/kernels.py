@@ -21,7 +21,7 @@ from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.operations import emit_operation
 from xlapy.cpu.llvm.safepoint_loops import LEAVE, PollEntries, emit_poll, loops_with_polls
 from xlapy.cpu.llvm.text import IrBuilder, llvm_type, suffix
-from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Scan, Store, Transpose, Value, While
+from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Scan, Store, TransposeStatement, Value, While
 from xlapy.loops.ir import Block, Carry, Combiner, Statement, inner_blocks
 from xlapy.loops.reduction_order import combine_halves
 
@@ -86,7 +86,7 @@ class Emitter(MemoryEmitter):
             self.names[statement] = self.value(statement)
         elif isinstance(statement, Store):
             self.store(statement)
-        elif isinstance(statement, Transpose):
+        elif isinstance(statement, TransposeStatement):
             self.transpose(statement)
         elif isinstance(statement, If):
             self.branch(statement)
@@ -411,8 +411,8 @@ class Emitter(MemoryEmitter):
         return kept
 
     def reduce_lanes(self, loop: For, state: list[list[str]], lanes: int) -> None:
-        """Combines the accumulators pairwise, then the halves of the vector, and finally the initial values with the
-        result."""
+        """Combines the accumulators by `combine_halves`, then the halves of the vector, and finally the initial values
+        with the result."""
         if not loop.carries:
             return
         combine = loop.combine

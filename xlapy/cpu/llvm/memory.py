@@ -15,7 +15,7 @@ from xlapy.cpu.llvm.jit import vector_bytes
 from xlapy.cpu.llvm.shuffles import deinterleave, interleave
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.cpu.llvm.transposes import emit_transpose, transpose_name
-from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, ScalarType, Store, Transpose, Value
+from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, ScalarType, Store, TransposeStatement, Value
 from xlapy.loops.ir import Block
 
 _MAX_I32_INDEX = 1 << 31
@@ -336,7 +336,7 @@ class MemoryEmitter:
             self.ir.br(after)
             self.ir.start_block(after)
 
-    def transpose(self, statement: Transpose) -> None:
+    def transpose(self, statement: TransposeStatement) -> None:
         """Emits a call of the transpose function for elements of this size, which all kernels share."""
         bits, parts = statement.source.buffer.type.bits, statement.parts
         text, declarations = emit_transpose(bits, parts, vector_bytes())

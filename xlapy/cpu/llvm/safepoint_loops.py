@@ -15,7 +15,7 @@ from typing import NamedTuple
 from xlapy.cpu.llvm.safepoints import POLL_INTERVAL
 from xlapy.cpu.llvm.shared_code import POLL
 from xlapy.cpu.llvm.text import IrBuilder
-from xlapy.loops import AxisKind, For, If, Kernel, Transpose, Value, While
+from xlapy.loops import AxisKind, For, If, Kernel, TransposeStatement, Value, While
 from xlapy.loops.ir import Block, Statement, inner_blocks
 
 MIN_POLLED_LOOP_STATEMENTS = 1 << 23
@@ -71,7 +71,7 @@ def _statement_weight(statement: Statement, unknown_extent: int) -> int:
         return _iterations(statement, unknown_extent) * _iteration_weight(statement, unknown_extent)
     if isinstance(statement, If):
         return _block_weight(statement.then, unknown_extent)
-    if isinstance(statement, Transpose):
+    if isinstance(statement, TransposeStatement):
         return max(1, _max_extent(statement.rows, unknown_extent) * _max_extent(statement.columns, unknown_extent) >> 4)
     return 1
 

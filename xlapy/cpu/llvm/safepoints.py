@@ -30,7 +30,7 @@ from xlapy.cpu.program.thunks import (
 )
 
 POLL_INTERVAL = 1 << 16
-"""The number of operations between polls, which take some ten microseconds."""
+"""Operations between two polls: about ten microseconds of work."""
 
 MIN_POLLED_PARALLEL_OPERATIONS = 1 << 25
 """Parallel loops with more operations, which take some milliseconds, poll between their chunks."""

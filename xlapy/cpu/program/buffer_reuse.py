@@ -28,7 +28,7 @@ from xlapy.cpu.program.thunks import (
 )
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, Transpose, Value
+from xlapy.loops import Affine, Buffer, Builder, Kernel, Store, TransposeStatement, Value
 from xlapy.loops.ir import Block, Statement
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Index, delinear, linear
@@ -157,7 +157,7 @@ def _is_load(statement: Statement, buffers: Collection[Buffer]) -> bool:
 
 def _transposes(kernel: Kernel, read: Collection[Buffer]) -> bool:
     """Whether the kernel reads one of the buffers in tiles to transpose them."""
-    return any(isinstance(s, Transpose) and s.source.buffer in read for s in kernel.statements())
+    return any(isinstance(s, TransposeStatement) and s.source.buffer in read for s in kernel.statements())
 
 
 def _offsets(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> set[Affine]:
@@ -168,7 +168,7 @@ def _offsets(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> set[A
             offsets.add(statement.location.offset)
         elif isinstance(statement, Value) and _is_load(statement, read):
             offsets.add(statement.attribute[0].offset)
-        elif isinstance(statement, Transpose) and statement.source.buffer in read:
+        elif isinstance(statement, TransposeStatement) and statement.source.buffer in read:
             offsets.add(statement.source.offset)
     return offsets
 

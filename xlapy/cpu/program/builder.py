@@ -29,7 +29,7 @@ from xlapy.cpu.program.kernel_selection import select_kernels
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, CopyThunk, KernelThunk, Thunk
 from xlapy.cpu.target import host_target
-from xlapy.cpu.transforms.side_effect_order import draws_random_numbers
+from xlapy.cpu.transforms.order_side_effects import draws_random_numbers
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
@@ -295,7 +295,7 @@ class LoweringContext:
         rule_of(instruction)
         check_random_instruction(instruction)
         operands = [slice_ for operand in instruction.operands for slice_ in self.slices_of(operand)]
-        number = len(self.builder.program.callbacks)
+        number = len(self.builder.program.host_calling_thunks)
         thunk = CallbackThunk(number, instruction, operands, self.allocate(instruction), instruction.name)
         if draws_random_numbers(instruction):
             thunk.draws_random = True
@@ -306,7 +306,7 @@ class LoweringContext:
 
     def append_callback(self, thunk: CallbackThunk | CollectiveThunk) -> None:
         """Appends a thunk that may call the host, and registers it with the program."""
-        self.builder.program.callbacks.append(thunk)
+        self.builder.program.host_calling_thunks.append(thunk)
         self.thunks.append(thunk)
 
     def define(

@@ -56,10 +56,12 @@ class CustomCallTargets:
         self._generation = registry_generation()
         self._first = program.call_blocks_index
         self._calls = [
-            thunk for thunk in program.callbacks if isinstance(thunk, CallbackThunk) and thunk.calling_convention
+            thunk
+            for thunk in program.host_calling_thunks
+            if isinstance(thunk, CallbackThunk) and thunk.calling_convention
         ]
         self._found = [_find(thunk.instruction, instances) for thunk in self._calls]
-        self.needs_host = len(self._calls) < len(program.callbacks) or any(map(_needs_host, self._found))
+        self.needs_host = len(self._calls) < len(program.host_calling_thunks) or any(map(_needs_host, self._found))
         """Whether a run needs a host callback handler."""
 
     @property
@@ -78,7 +80,7 @@ class CustomCallTargets:
 
 def check_custom_call_targets(program: NativeProgram, instances: dict[Any, Any]) -> None:
     """Prepares the custom calls of a program; raises `UnsupportedError` for a target that is not registered."""
-    for thunk in program.callbacks:
+    for thunk in program.host_calling_thunks:
         if thunk.instruction.op is opcodes.CUSTOM_CALL:
             prepare_custom_call(thunk.instruction, instances, _PLATFORM)
 

@@ -83,9 +83,9 @@ def _custom_call(context: LoweringContext, instruction: Instruction) -> None:
             continue
         results.append(_overwritable_operand(context, instruction, place, leaf.layout))
         operands[place] = results[-1]
-    callbacks = context.builder.program.callbacks
-    thunk = CallbackThunk(len(callbacks), instruction, list(operands.values()), results, instruction.name, convention)
-    callbacks.append(thunk)
+    thunks = context.builder.program.host_calling_thunks
+    thunk = CallbackThunk(len(thunks), instruction, list(operands.values()), results, instruction.name, convention)
+    thunks.append(thunk)
     context.thunks.append(thunk)
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
     made = [_to_row_major(context, slice_, leaf) for slice_, leaf in zip(results, leaves, strict=True)]

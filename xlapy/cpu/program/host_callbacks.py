@@ -156,9 +156,9 @@ class HostCallbackHandler:
     def _execute(self, number: int) -> None:
         """Executes a callback. A negative number says that there was no memory for a message of the thunk ~number."""
         if number < 0:
-            what = describe_instruction(self._program.callbacks[~number].instruction)
+            what = describe_instruction(self._program.host_calling_thunks[~number].instruction)
             raise ExecutionError(f"{what}: out of memory for a message")
-        thunk = self._program.callbacks[number % HOST_WAIT_OFFSET]
+        thunk = self._program.host_calling_thunks[number % HOST_WAIT_OFFSET]
         if number >= HOST_WAIT_OFFSET:
             self._monitor.check_host_wait(thunk.instruction, wait_count(self._shared, self._number))
         elif isinstance(thunk, ValueCheckThunk):

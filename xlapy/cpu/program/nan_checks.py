@@ -39,7 +39,7 @@ def add_value_check(context: LoweringContext, instruction: Instruction) -> None:
     elif instruction.op not in _CONTROL_FLOW and may_hold_nan_or_infinity(instruction):
         operands = [slice_ for operand in instruction.operands for slice_ in context.slices_of(operand)]
         slices = [*operands, *context.slices_of(instruction)]
-        number = len(context.builder.program.callbacks)
+        number = len(context.builder.program.host_calling_thunks)
         context.append_callback(ValueCheckThunk(number, instruction, slices, [], instruction.name))
 
 
@@ -51,7 +51,7 @@ def _count_iterations(context: LoweringContext, loop: Instruction) -> None:
 
 
 def _iteration_thunk(context: LoweringContext, loop: Instruction, *, starts_loop: bool) -> IterationThunk:
-    callbacks = context.builder.program.callbacks
-    thunk = IterationThunk(len(callbacks), loop, [], [], loop.name, starts_loop=starts_loop)
-    callbacks.append(thunk)
+    thunks = context.builder.program.host_calling_thunks
+    thunk = IterationThunk(len(thunks), loop, [], [], loop.name, starts_loop=starts_loop)
+    thunks.append(thunk)
     return thunk

@@ -45,8 +45,11 @@ class NativeProgram:
     """For each result that lies in the memory of a donated argument, the number of that argument."""
     constants: list[BufferSlice] = field(default_factory=list[BufferSlice])
     thunks: list[Thunk] = field(default_factory=list[Thunk])
-    callbacks: list[CallbackThunk | CollectiveThunk] = field(default_factory=list["CallbackThunk | CollectiveThunk"])
-    """The thunks that may call the host, by number."""
+    host_calling_thunks: list[CallbackThunk | CollectiveThunk] = field(
+        default_factory=list["CallbackThunk | CollectiveThunk"]
+    )
+    """The thunks that may call the host, by number: callbacks, and native collectives, transfers and feeds, which call
+    the host while a device waits for long."""
     replica_count: int = 1
     partition_count: int = 1
     received_count: int = 0
@@ -112,7 +115,7 @@ class NativeProgram:
         They hold the host's poll function, the identity of the one thread that calls it, the time of its last call, and
         whether that call asked to stop.
         """
-        return self.call_blocks_index + len(self.callbacks)
+        return self.call_blocks_index + len(self.host_calling_thunks)
 
     @property
     def counters_index(self) -> int:

@@ -99,7 +99,7 @@ class CallbackThunk:
     """
 
     number: int
-    """The index in the program's list of callbacks."""
+    """The index in the program's `host_calling_thunks`."""
     instruction: Any
     """The HLO instruction; opaque to the native program."""
     operands: list[BufferSlice]
@@ -146,7 +146,7 @@ class CollectiveThunk:
     """
 
     number: int
-    """The index in the program's list of callbacks: the host checks on devices that wait for a long time."""
+    """The index in the program's `host_calling_thunks`: the host checks on devices that wait for a long time."""
     instruction: Any
     operands: list[BufferSlice]
     received: list[BufferSlice]

@@ -1,4 +1,4 @@
-"""Serializes the callbacks of a native program as JSON, and restores them.
+"""Serializes the thunks of a native program that may call the host as JSON, and restores them.
 
     {"devices": [replicas, partitions], "shared": [received slices, bytes], "thunks": [...]}
 
@@ -24,11 +24,11 @@ from xlapy.hlo.module import Module
 
 
 def callbacks_to_json(program: NativeProgram) -> dict[str, Any]:
-    """Returns the callbacks of a program in the form that `restore_callbacks` reads."""
+    """Returns the `host_calling_thunks` of a program in the form that `restore_callbacks` reads."""
     return {
         "devices": [program.replica_count, program.partition_count],
         "shared": [program.received_count, program.shared_size],
-        "thunks": [_to_json(thunk) for thunk in program.callbacks],
+        "thunks": [_to_json(thunk) for thunk in program.host_calling_thunks],
     }
 
 
@@ -55,7 +55,9 @@ def _slices_to_json(slices: Sequence[BufferSlice]) -> list[list[Any]]:
 
 
 def restore_callbacks(program: NativeProgram, data: Mapping[str, Any], optimized: Module) -> None:
-    """Adds the callbacks to a program. `optimized` is the module after optimization, which holds their instructions.
+    """Adds the `host_calling_thunks` to a program.
+
+    optimized: the module after optimization, which holds the instructions of these thunks.
 
     Raises `KeyError`, `TypeError`, `ValueError` or `XlaError` if `callbacks_to_json` has not produced the data.
     """
@@ -64,7 +66,7 @@ def restore_callbacks(program: NativeProgram, data: Mapping[str, Any], optimized
     instructions = {instruction.name: instruction for instruction in optimized.instructions()}
     for number, thunk in enumerate(data["thunks"]):
         name = thunk["instruction"]
-        program.callbacks.append(_thunk_from_json(number, name, instructions[name], thunk))
+        program.host_calling_thunks.append(_thunk_from_json(number, name, instructions[name], thunk))
 
 
 def _thunk_from_json(

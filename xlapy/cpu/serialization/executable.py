@@ -119,7 +119,7 @@ def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
         "compiler": dict(compiler_identity()),
     }
     data = [slice_.data.tobytes() for slice_ in program.constants if slice_.data is not None]
-    text = compiled.module.to_text(print_large_constants=True) if program.callbacks else ""
+    text = compiled.module.to_text(print_large_constants=True) if program.host_calling_thunks else ""
     shortened = zlib.compress(text.encode("utf-8", "surrogateescape"), 1)
     return pack(KIND, header, [code.image, shortened, *data, *objects.values()])
 

@@ -13,7 +13,7 @@ from xlapy.loops.mathematics.expression import (
     DOUBLE,
     SINGLE,
     Expression,
-    Precision,
+    FloatParameters,
     at_least,
     at_most,
     fma,
@@ -85,7 +85,7 @@ def clamp(x: Expression, *, further: bool = False) -> Expression:
     return at_least(at_most(x, constants.beyond if further else constants.greatest), constants.least)
 
 
-def power_of_two(exponent: Expression, precision: Precision) -> Expression:
+def power_of_two(exponent: Expression, precision: FloatParameters) -> Expression:
     """2^exponent, for an exponent of normal numbers."""
     return ((exponent + precision.bias) << precision.fraction).as_bits_of(precision)
 

@@ -1,8 +1,7 @@
 """Expressions: values of loop IR with Python operators, in which this package writes its formulas.
 
 `x * y + 1` on expressions appends the operations to the kernel under construction, each rounded; `fma` rounds once.
-Python numbers become constants of the other operand's type. A `Precision` describes a float type.
-
+Python numbers become constants of the other operand's type. `FloatParameters` describes a float type.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Number = float
 
 
 @dataclass(frozen=True)
-class Precision:
+class FloatParameters:
     """A binary floating-point type: `digits` bits of significand including the leading one, exponents up to `bias`."""
 
     type: ScalarType
@@ -48,8 +47,8 @@ class Precision:
         return 1.5 * 2.0**self.fraction
 
 
-SINGLE: Final = Precision(F32, F32.float_format.precision, F32.float_format.bias)
-DOUBLE: Final = Precision(F64, F64.float_format.precision, F64.float_format.bias)
+SINGLE: Final = FloatParameters(F32, F32.float_format.precision, F32.float_format.bias)
+DOUBLE: Final = FloatParameters(F64, F64.float_format.precision, F64.float_format.bias)
 
 
 class Expression:
@@ -66,7 +65,7 @@ class Expression:
         return self.value.type
 
     @property
-    def precision(self) -> Precision:
+    def precision(self) -> FloatParameters:
         return SINGLE if self.type is F32 else DOUBLE
 
     @property
@@ -180,11 +179,11 @@ class Expression:
         """A float's bits as an integer."""
         return Expression(self.builder, self.builder.bitcast(self.value, self.precision.integer))
 
-    def as_bits_of(self, precision: Precision) -> Expression:
+    def as_bits_of(self, precision: FloatParameters) -> Expression:
         """The float that has an integer's bits."""
         return Expression(self.builder, self.builder.bitcast(self.value, precision.type))
 
-    def as_float(self, precision: Precision) -> Expression:
+    def as_float(self, precision: FloatParameters) -> Expression:
         """A signed integer as the nearest float."""
         return Expression(self.builder, self.builder.convert("sitofp", self.value, precision.type))
 

@@ -33,7 +33,9 @@ def runs_natively(program: CpuProgram) -> bool:
         return False
     if "rng-get-and-update-state" in native_program.implicit_arguments:
         return False
-    return all(isinstance(thunk, CollectiveThunk) and _is_complete(thunk) for thunk in native_program.callbacks)
+    return all(
+        isinstance(thunk, CollectiveThunk) and _is_complete(thunk) for thunk in native_program.host_calling_thunks
+    )
 
 
 def _is_complete(thunk: CollectiveThunk) -> bool:
@@ -47,11 +49,11 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
     loaded.device_programs = [_device_program(loaded, program, results, number) for number in range(len(devices))]
     record["device_programs"] = loaded.keep_words([one.address for one in loaded.device_programs])
     record["device_program_count"], record["donated_count"] = len(devices), len(loaded.executable.donated)
-    record["has_collectives"] = int(bool(native_program.callbacks))
+    record["has_collectives"] = int(bool(native_program.host_calling_thunks))
     words = sorted(futex_offsets(native_program))
     record["wait_words"], record["wait_word_count"] = loaded.keep_words(words), len(words)
     record["shared_bytes"] = shared_memory_size(native_program)
-    record["is_asynchronous"] = int(bool(native_program.callbacks) or loaded.traits.is_long_running)
+    record["is_asynchronous"] = int(bool(native_program.host_calling_thunks) or loaded.traits.is_long_running)
     needed = len(devices) * (native_program.arena_size + sum(map(_bytes, results)))
     record["checks_memory"], record["runs_natively"] = int(needed > UNCHECKED_BYTES), 1
 

@@ -88,7 +88,7 @@ class CpuProgram:
         self.call = NativeCall(compiled, self._program_state)
         self._custom_call_arguments = custom_call_arguments(program)
         has_fast_path = not is_dynamic(shape) and all(
-            thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.callbacks
+            thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.host_calling_thunks
         )
         self.fast_path = (
             Dispatch(self.call, program, shape, donated, self._single_device_host) if has_fast_path else None
@@ -101,9 +101,11 @@ class CpuProgram:
         """Runs the program with newly allocated results."""
         if observer is not None:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
-        if not self.compiled.program.callbacks:
+        if not self.compiled.program.host_calling_thunks:
             return self._execute(arguments, (0, 0))
-        if device is None and any(isinstance(thunk, TransferThunk) for thunk in self.compiled.program.callbacks):
+        if device is None and any(
+            isinstance(thunk, TransferThunk) for thunk in self.compiled.program.host_calling_thunks
+        ):
             device = Device(0, "cpu")
         if device is not None:
             return self.execute_sharded([arguments], [device])[0]
@@ -154,10 +156,10 @@ class CpuProgram:
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
     ) -> list[Value]:
-        """Runs the program on every device: concurrently if it has callbacks, otherwise one device after the other."""
+        """Runs the program on every device: concurrently if thunks may call the host, otherwise one after the other."""
         if observer is not None:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
-        if self.compiled.program.callbacks:
+        if self.compiled.program.host_calling_thunks:
             return self._execute_concurrently(arguments, devices)
         results: list[Value] = []
         for number, device_arguments in enumerate(arguments):

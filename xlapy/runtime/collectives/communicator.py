@@ -22,7 +22,7 @@ from xlapy.interpreter import DynamicArray
 from xlapy.opcodes.collectives import CollectiveAttributes
 from xlapy.opcodes.transfer import ChannelAttributes
 from xlapy.runtime.collectives.host_queues import HostQueue
-from xlapy.runtime.collectives.rendezvous import MessageSlot, Rendezvous
+from xlapy.runtime.collectives.rendezvous import LaunchRendezvous, MessageSlot
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine.arguments import check_value, matches_shape, pad_to_shape, shape_of
 from xlapy.runtime.values import Value
@@ -42,7 +42,7 @@ class DeviceCommunicator:
     """The `Communicator` of device `number` in a run. `device` holds its queues to the host; waits for the host end
     after `timeout` seconds."""
 
-    rendezvous: Rendezvous
+    rendezvous: LaunchRendezvous
     device: Device
     number: int
     replica_count: int

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
-from xlapy.runtime.collectives.rendezvous import Rendezvous
+from xlapy.runtime.collectives.rendezvous import LaunchRendezvous
 from xlapy.runtime.device import Device, collective_timeout
 from xlapy.runtime.values import Value
 
@@ -43,7 +43,7 @@ def run_on_devices(
         for device in devices:
             device.wake()
 
-    rendezvous = Rendezvous(names, timeout, wake)
+    rendezvous = LaunchRendezvous(names, timeout, wake)
     communicators = [
         DeviceCommunicator(rendezvous, device, number, replica_count, partition_count, timeout)
         for number, device in enumerate(devices)
@@ -70,7 +70,7 @@ def run_on_devices(
 
 
 def _run_threads(
-    rendezvous: Rendezvous, communicators: Sequence[DeviceCommunicator], run: Callable[[DeviceCommunicator], None]
+    rendezvous: LaunchRendezvous, communicators: Sequence[DeviceCommunicator], run: Callable[[DeviceCommunicator], None]
 ) -> None:
     threads = [threading.Thread(target=run, args=(e,), name=f"device {e.number}", daemon=True) for e in communicators]
     try:

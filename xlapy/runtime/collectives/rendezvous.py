@@ -1,4 +1,4 @@
-"""The rendezvous of a run: devices exchange values, wait for each other, and fail together.
+"""The rendezvous of one launch: devices exchange values, wait for each other, and fail together.
 
 Responsible for collectives, messages between devices, deadlock detection and cancellation. Does not depend on what is
 exchanged, or on threads beyond the fact that each device runs in its own.
@@ -68,8 +68,8 @@ class _Message:
     value: Any
 
 
-class Rendezvous:
-    """The state of one run that its devices share. Devices are numbered from 0; `names` are their names in error
+class LaunchRendezvous:
+    """The state of one launch that its devices share. Devices are numbered from 0; `names` are their names in error
     messages.
 
     `canceled` is set when the run has failed, and `failure` is its error. `wake` is called then, to end waits outside

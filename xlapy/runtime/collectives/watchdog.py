@@ -1,7 +1,7 @@
 """The watchdog: finds launches whose devices wait for each other in native code and can never finish.
 
 Native code records in shared memory which device waits in which collective or transfer. The watchdog reads these
-records and passes them to a `Rendezvous`, which searches the wait graph for deadlocks and enforces the timeout.
+records and passes them to a `LaunchRendezvous`, which searches the wait graph for deadlocks and enforces the timeout.
 
 Responsible for the wait state of active launches. Does not depend on how programs are launched or how devices wait.
 """
@@ -17,7 +17,7 @@ from xlapy.cpu.program.communication.wait_state import SharedMemory, Wait, waiti
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import FeedThunk, TransferThunk
 from xlapy.hlo.instruction import describe_instruction
-from xlapy.runtime.collectives.rendezvous import ExternalWait, Rendezvous
+from xlapy.runtime.collectives.rendezvous import ExternalWait, LaunchRendezvous
 from xlapy.runtime.device import collective_timeout
 
 NOT_STARTED, RUNNING, FINISHED = 0, 1, 2
@@ -44,7 +44,7 @@ class Watchdog:
     """Checks active launches for deadlocks; remembers since when each device of a launch has been waiting."""
 
     def __init__(self) -> None:
-        self._rendezvous: dict[int, Rendezvous] = {}
+        self._rendezvous: dict[int, LaunchRendezvous] = {}
 
     def check(self, launches: Sequence[ActiveLaunch]) -> None:
         """Fails the launches that can never finish or that exceed the timeout. `launches` are all that are active."""
@@ -59,7 +59,7 @@ class Watchdog:
     def _check(self, launch: ActiveLaunch) -> None:
         rendezvous = self._rendezvous.get(launch.number)
         if rendezvous is None:
-            rendezvous = self._rendezvous[launch.number] = Rendezvous(launch.device_names, collective_timeout())
+            rendezvous = self._rendezvous[launch.number] = LaunchRendezvous(launch.device_names, collective_timeout())
         for device, state in enumerate(launch.device_states):
             if state == FINISHED:
                 rendezvous.finish(device)
@@ -74,7 +74,7 @@ class Watchdog:
 
 
 def external_wait(wait: Wait) -> ExternalWait:
-    """Describes to a `Rendezvous` what a device waits for in native code."""
+    """Describes to a `LaunchRendezvous` what a device waits for in native code."""
     what = describe_instruction(wait.thunk.instruction)
     if isinstance(wait.thunk, FeedThunk):
         what = f"{what} for the host"

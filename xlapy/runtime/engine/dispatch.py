@@ -60,7 +60,7 @@ class Dispatch:
         self._implicit_arguments = program.implicit_arguments
         self._donated = [(leaf, leaf_index(shape, leaf)) for leaf in donated]
         self._make_host = make_host
-        self._calls_targets = bool(program.callbacks)
+        self._calls_targets = bool(program.host_calling_thunks)
         self._custom_call_arguments = custom_call_arguments(program)
         self._returns_array = shape.result.is_array
         self._returns_flat_tuple = shape.result.is_tuple and all(
@@ -178,7 +178,9 @@ def as_contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def custom_call_arguments(program: NativeProgram) -> list[BufferSlice]:
     """The arguments that custom calls read in place."""
-    operands = (slice_ for thunk in program.callbacks if isinstance(thunk, CallbackThunk) for slice_ in thunk.operands)
+    operands = (
+        slice_ for thunk in program.host_calling_thunks if isinstance(thunk, CallbackThunk) for slice_ in thunk.operands
+    )
     return list(dict.fromkeys(slice_ for slice_ in operands if slice_.storage is StorageClass.ARGUMENT))
 
 

@@ -12,7 +12,7 @@ import ctypes
 import threading
 from collections.abc import Generator
 
-_ASK = ctypes.CFUNCTYPE(ctypes.c_int32)
+_POLL_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
 class Interruption:
@@ -21,9 +21,9 @@ class Interruption:
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
-        answers = _answers(self)
-        next(answers)
-        self._called = _ASK(answers.__next__)
+        results = _poll_results(self)
+        next(results)
+        self._called = _POLL_FUNCTION(results.__next__)
         self.function = ctypes.cast(self._called, ctypes.c_void_p).value or 0
         self.thread = threading.main_thread().ident or 0
 
@@ -37,20 +37,20 @@ class Interruption:
         return error
 
 
-def _answers(interruption: Interruption) -> Generator[int, None, None]:
-    """Yields an answer for each poll.
+def _poll_results(interruption: Interruption) -> Generator[int, None, None]:
+    """Yields the result of each poll: 0 to continue, 1 if a handler raised.
 
     This is a generator because it resumes inside the `try`. A function would start outside of it, where a handler may
     raise already.
     """
-    answer = 0
+    result = 0
     while True:
         try:
             while True:
-                yield answer
-                answer = 0
+                yield result
+                result = 0
         except GeneratorExit:
             return
         except BaseException as error:  # an exception must not unwind through native code
             interruption.record(error)
-            answer = 1
+            result = 1

@@ -78,7 +78,9 @@ class NativeCall:
         self._program_state = {} if program_state is None else program_state
         self.on_counted: Callable[[CounterTable, int], None] | None = None
         """Called at the end of each run of an instrumented program with its counters and the number of its device."""
-        calls = any(isinstance(thunk, CallbackThunk) and thunk.calling_convention for thunk in program.callbacks)
+        calls = any(
+            isinstance(thunk, CallbackThunk) and thunk.calling_convention for thunk in program.host_calling_thunks
+        )
         self._targets = CustomCallTargets(program, self._program_state) if calls else None
         self._lay_out_results(program)
 
@@ -153,7 +155,7 @@ class NativeCall:
     @property
     def needs_host(self) -> bool:
         """Whether a run needs the host."""
-        return bool(self._program.callbacks) and (self._targets is None or self._targets.needs_host)
+        return bool(self._program.host_calling_thunks) and (self._targets is None or self._targets.needs_host)
 
     def results(self) -> tuple[list[Any], list[int]]:
         """Allocates memory for the results; returns it with its addresses. Results that reuse the memory of arguments

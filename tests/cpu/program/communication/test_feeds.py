@@ -186,7 +186,7 @@ def test_feeds_of_loaded_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.asarray(executable(ZEROS)).tolist() == [3, -3]
 
 
-# -- waiting in vain
+# -- waits that can never end
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:

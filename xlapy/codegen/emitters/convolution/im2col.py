@@ -98,7 +98,7 @@ class ConvolutionProblem(MatmulProblem):
             contiguous = self._minor_most(self._input_order())
             rows = [contiguous] if contiguous in positions else positions
             offsets = [name for name in self.sizes if name[0] == "k"]
-            joined = 1 if self._run_along_last() else 0
+            joined = 1 if self._has_contiguous_runs() else 0
             self.outer_names, self.inner_names = (
                 offsets[: len(offsets) - joined],
                 [*offsets[len(offsets) - joined :], "i"],
@@ -113,7 +113,7 @@ class ConvolutionProblem(MatmulProblem):
         self.columns = self._count(self.column_names)
         self.outer, self.inner = self._count(self.outer_names), self._count(self.inner_names)
 
-    def _run_along_last(self) -> bool:
+    def _has_contiguous_runs(self) -> bool:
         """Whether the input under the window is contiguous along the last dimension and features, and worth one loop.
 
         One loop is not worth it if the input features of the kernel are contiguous by themselves.

@@ -108,13 +108,13 @@ class _FftEmitter:
             if whole:
                 self.emit_passes(tables, None)
             else:
-                self.emit_both_versions(tables)
+                self.emit_full_and_partial_groups(tables)
         twiddles = np.concatenate(self.tables or [np.ones(2)]).astype(self.type.dtype)
         self.twiddles.size = len(twiddles)
         work = 5 * points * max(1, points.bit_length()) * self.width
         return FourierKernel(builder.kernel, work, twiddles)
 
-    def emit_both_versions(self, tables: Sequence[int]) -> None:
+    def emit_full_and_partial_groups(self, tables: Sequence[int]) -> None:
         """Emits two versions of the passes: for groups with all lanes, and for the last group."""
         builder = self.builder
         left = builder.value_of(Affine((), self.transform.lanes.size) - self.group * self.width)

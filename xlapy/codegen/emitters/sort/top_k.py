@@ -1,62 +1,26 @@
 """Emits topk with a small k: a sorted list of the best k elements so far, into which few elements of a long row enter.
 
 The maximum of each chunk of a row, found in vectors, says whether any element of the chunk enters the list. If k is
-large, the pass `SortTopK` replaces the instruction by a sort.
+large, the pass `SortTopK` of the CPU compiler has replaced the instruction by a sort.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
-from xlapy import opcodes
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.module import Module
 from xlapy.loops import I1, I32, I64, Affine, AxisKind, Kernel, Value
 from xlapy.loops.types import integer_type
 from xlapy.lower import Lowering, register_type, store_element
 from xlapy.lower.core import delinear
 from xlapy.lower.sort_keys import integer_key
 from xlapy.opcodes.sorting import TopKAttributes
-from xlapy.passes.expand.core import EXPANSIONS
-from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
-
-MAX_INSERTION_K = 128
-"""The largest k for which the list is kept: an insertion moves up to k elements."""
 
 CHUNK_VECTORS = 4
-"""Vectors of a chunk."""
-
-
-@dataclass(frozen=True)
-class SortTopK:
-    """Replaces topk by a sort if k is large, absolutely or for the length of a row, or if the length is dynamic."""
-
-    name: ClassVar[str] = "sort-top-k"
-
-    def run(self, module: Module) -> bool:
-        changed = False
-        for computation in editable_computations(module):
-            for instruction in computation.instructions:
-                if (
-                    instruction.op is opcodes.TOPK
-                    and not _has_small_k(instruction)
-                    and not has_control_edges(instruction)
-                ):
-                    replace_with_new(instruction, EXPANSIONS.find(opcodes.TOPK)(Writer(instruction), instruction))
-                    changed = True
-        return update_schedule(module, changed)
-
-
-def _has_small_k(instruction: Instruction) -> bool:
-    shape = instruction.operands[0].shape
-    return not shape.is_dynamic and instruction.attributes_as(TopKAttributes).k <= min(
-        MAX_INSERTION_K, max(8, shape.dimensions[-1] // 8)
-    )
+"""The number of vectors in a chunk of a row, whose maximum is compared with the smallest element of the list."""
 
 
 def top_k_kernel(instruction: Instruction, target: Target) -> Kernel:

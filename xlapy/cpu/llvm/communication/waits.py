@@ -79,11 +79,11 @@ early:
 stay:
   %more = add i32 %spins, 1
   %long = icmp ugt i32 %more, {spins}
-  br i1 %long, label %vain, label %pause
+  br i1 %long, label %spun_too_long, label %pause
 pause:
   call void @llvm.x86.sse2.pause()
   br label %spin
-vain:
+spun_too_long:
   %before = load i32, ptr %skipped
   %twice = shl i32 %before, 1
   %grown = or i32 %twice, 1

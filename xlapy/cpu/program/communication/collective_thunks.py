@@ -5,8 +5,8 @@ Results are computed by copies and by kernels whose sources start at the offset 
 from the first member to the last, so they have the same bits as the interpreter's. Large operands are read in rank
 (`direct_collectives`); unusual forms fall back to the host.
 
-Responsible for what each device sends and receives. Does not depend on where devices meet (`rendezvous`) or on how they
-wait.
+Responsible for what each device sends and receives. Does not depend on where devices meet
+(`rendezvous_assignment`) or on how they wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
 from xlapy.cpu.program.communication import direct_collectives
 from xlapy.cpu.program.communication.direct_collectives import PeerView, allocate_received, constant_index, own_rank
-from xlapy.cpu.program.communication.rendezvous import Rendezvous, RendezvousAssignment, byte_size
+from xlapy.cpu.program.communication.rendezvous_assignment import RendezvousAssignment, RendezvousRecord, byte_size
 from xlapy.cpu.program.shared_records import round_to_cache_lines
 from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RendezvousParticipant
 from xlapy.cpu.target import host_target
@@ -68,14 +68,14 @@ def _append_rendezvous(
     received = allocate_received(context, instruction, [receive.shape for receive in receives])
     participants = [_participant(instruction, rendezvous, device, receives) for device in sorted(rendezvous.groups)]
     operands = [context.slice_of(operand) for operand in instruction.operands]
-    number, size = len(context.builder.program.callbacks), rendezvous.staging_size
+    number, size = len(context.builder.program.host_calling_thunks), rendezvous.staging_size
     thunk = CollectiveThunk(number, instruction, operands, received, participants, size, instruction.name)
     context.append_callback(thunk)
     return received
 
 
 def _participant(
-    instruction: Instruction, rendezvous: Rendezvous, device: int, receives: Sequence[_Receive]
+    instruction: Instruction, rendezvous: RendezvousRecord, device: int, receives: Sequence[_Receive]
 ) -> RendezvousParticipant:
     group = rendezvous.groups[device]
     if not group and instruction.op is not opcodes.COLLECTIVE_BROADCAST:

@@ -6,8 +6,8 @@ in blocks: each member reduces one block of all operands, from the first member 
 members' blocks. The last block starts early enough to be as long as the others; elements that two members compute are
 equal.
 
-Responsible for which device reads what from which member. Does not depend on where devices meet (`rendezvous`) or on
-how they wait.
+Responsible for which device reads what from which member. Does not depend on where devices meet
+(`rendezvous_assignment`) or on how they wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xlapy.codegen.emitters.loop_nest import LoopNest, element_loops
 from xlapy.codegen.region import kernel_builder, result_buffer
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import LoweringContext
-from xlapy.cpu.program.communication.rendezvous import Rendezvous, RendezvousAssignment, byte_size
+from xlapy.cpu.program.communication.rendezvous_assignment import RendezvousAssignment, RendezvousRecord, byte_size
 from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RendezvousParticipant
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
@@ -79,7 +79,7 @@ def publish_addresses(
     received = allocate_received(context, instruction, [view.shape for view in views])
     participants = [_participant(rendezvous, device, len(published), views) for device in sorted(rendezvous.groups)]
     thunk = CollectiveThunk(
-        len(context.builder.program.callbacks),
+        len(context.builder.program.host_calling_thunks),
         instruction,
         list(published),
         received,
@@ -93,7 +93,7 @@ def publish_addresses(
 
 
 def _participant(
-    rendezvous: Rendezvous, device: int, published: int, views: Sequence[PeerView]
+    rendezvous: RendezvousRecord, device: int, published: int, views: Sequence[PeerView]
 ) -> RendezvousParticipant:
     """published: the number of arrays of each member. A device in no group meets only itself, and receives zeros."""
     group = rendezvous.groups[device] or (device,)
@@ -128,7 +128,7 @@ def append_all_reduce(context: LoweringContext, instruction: Instruction, count:
     """Lowers an all-reduce of `count` members: every member reduces one block, and copies those of the others."""
     operands, results = _operand_slices(context, instruction), context.allocate(instruction)
     published = [*operands, *results]
-    blocks = [_Blocks(result.shape, count) for result in results]
+    blocks = [_BlockPartition(result.shape, count) for result in results]
     views: list[PeerView] = []
     for n, block in enumerate(blocks):
         result = n + len(operands)
@@ -153,7 +153,7 @@ def append_all_reduce(context: LoweringContext, instruction: Instruction, count:
     publish_addresses(context, instruction, published)
 
 
-class _Blocks:
+class _BlockPartition:
     """The blocks of equal size of an array, one per member, aligned to cache lines if there are several."""
 
     def __init__(self, shape: Shape, count: int) -> None:

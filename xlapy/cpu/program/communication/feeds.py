@@ -51,7 +51,7 @@ def _lower_outfeed(context: LoweringContext, instruction: Instruction) -> None:
 def _append_feed(context: LoweringContext, instruction: Instruction, shape_number: int) -> None:
     offset = context.builder.module_state(FeedQueues).offsets[instruction.op]
     operands = context.slices_of(instruction.operands[0]) if instruction.op is opcodes.OUTFEED else []
-    number = len(context.builder.program.callbacks)
+    number = len(context.builder.program.host_calling_thunks)
     results = context.allocate(instruction)
     thunk = FeedThunk(
         number,

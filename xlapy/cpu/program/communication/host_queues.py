@@ -58,7 +58,7 @@ def clear_all_queues(program: NativeProgram, shared: SharedMemory) -> list[tuple
     for offset in sorted(queue_offsets(program)):
         queue = shared.ctypes.data + offset
         for message in receive_messages(queue):
-            thunk = program.callbacks[message.thunk]
+            thunk = program.host_calling_thunks[message.thunk]
             assert isinstance(thunk, TransferThunk)
             if not message.was_received:
                 unreceived.append((message.device, thunk))

@@ -172,7 +172,7 @@ def _append_transfer(
     results: Sequence[BufferSlice],
 ) -> None:
     thunk = TransferThunk(
-        len(context.builder.program.callbacks),
+        len(context.builder.program.host_calling_thunks),
         instruction,
         list(operands),
         list(results),

@@ -70,7 +70,7 @@ def cancel_run(program: NativeProgram, shared: SharedMemory) -> None:
 
 def futex_offsets(program: NativeProgram) -> set[int]:
     """Returns the offsets in shared memory of the words on which devices wait."""
-    collectives = [thunk for thunk in program.callbacks if isinstance(thunk, CollectiveThunk)]
+    collectives = [thunk for thunk in program.host_calling_thunks if isinstance(thunk, CollectiveThunk)]
     offsets = {p.rendezvous_offset for thunk in collectives for p in thunk.participants if p.rendezvous_offset >= 0}
     queues = (*queue_offsets(program), *_feed_queue_offsets(program))
     return offsets | {queue + QueueField.SENT for queue in queues}
@@ -78,13 +78,13 @@ def futex_offsets(program: NativeProgram) -> set[int]:
 
 def _feed_queue_offsets(program: NativeProgram) -> set[int]:
     devices = range(program.replica_count * program.partition_count)
-    offsets = {thunk.queue_offset for thunk in program.callbacks if isinstance(thunk, FeedThunk)}
+    offsets = {thunk.queue_offset for thunk in program.host_calling_thunks if isinstance(thunk, FeedThunk)}
     return {offset + QUEUE_BYTES * device for offset in offsets for device in devices}
 
 
 def queue_offsets(program: NativeProgram) -> set[int]:
     """Returns the offsets in shared memory of the queues between devices."""
-    transfers = [thunk for thunk in program.callbacks if isinstance(thunk, TransferThunk)]
+    transfers = [thunk for thunk in program.host_calling_thunks if isinstance(thunk, TransferThunk)]
     return {queue for thunk in transfers for queues in thunk.queues for queue in queues}
 
 
@@ -112,10 +112,10 @@ def _read_wait(program: NativeProgram, shared: SharedMemory, device: int) -> Wai
     if not number:
         return None
     if number > HOST_WAIT_OFFSET:
-        thunk = program.callbacks[number - 1 - HOST_WAIT_OFFSET]
+        thunk = program.host_calling_thunks[number - 1 - HOST_WAIT_OFFSET]
         assert isinstance(thunk, FeedThunk)
         return Wait(thunk, (), count)
-    thunk = program.callbacks[number - 1]
+    thunk = program.host_calling_thunks[number - 1]
     if isinstance(thunk, TransferThunk):
         (sent,) = _COUNTER.unpack_from(shared, thunk.queues[device][0] + QueueField.SENT)
         has_arrived = (sent - goal) % (1 << 32) < 1 << 31

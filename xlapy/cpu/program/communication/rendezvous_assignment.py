@@ -47,8 +47,8 @@ _PERMUTES = frozenset({opcodes.COLLECTIVE_PERMUTE, opcodes.COLLECTIVE_PERMUTE_ST
 
 
 @dataclass(slots=True)
-class Rendezvous:
-    """Where the devices of each group meet for one or more instructions, whose operands have the same sizes."""
+class RendezvousRecord:
+    """The rendezvous record, in each group of devices, of instructions whose operands have the same sizes."""
 
     groups: dict[int, tuple[int, ...]]
     """The members of each device's group; empty for a device that is in no group."""
@@ -81,7 +81,7 @@ class RendezvousAssignment:
     def __init__(self, module: Module, program: NativeProgram) -> None:
         self._program = program
         self._devices = program.replica_count * program.partition_count
-        self._assigned: dict[Instruction, Rendezvous] = {}
+        self._assigned: dict[Instruction, RendezvousRecord] = {}
         by_channel: dict[Hashable, list[Instruction]] = {}
         for computation in computation_post_order(module):
             for instruction in computation:
@@ -91,7 +91,7 @@ class RendezvousAssignment:
         for instructions in by_channel.values():
             self._assign(instructions)
 
-    def find(self, instruction: Instruction) -> Rendezvous | None:
+    def find(self, instruction: Instruction) -> RendezvousRecord | None:
         """Returns the rendezvous of an instruction; None if the instruction falls back to the host."""
         return self._assigned.get(instruction)
 
@@ -109,7 +109,7 @@ class RendezvousAssignment:
         first.offsets |= {group: self._program.allocate_shared(size) for group in groups}
         self._assigned |= dict.fromkeys(instructions, first)
 
-    def _candidate(self, instruction: Instruction) -> Rendezvous | None:
+    def _candidate(self, instruction: Instruction) -> RendezvousRecord | None:
         """Returns a rendezvous for an instruction; None if its form is not supported or its groups are invalid."""
         if not _has_native_form(instruction):
             return None
@@ -136,7 +136,7 @@ class RendezvousAssignment:
             return None
         if direct and not all(members.values()) and instruction.op is not opcodes.COLLECTIVE_BROADCAST:
             return None
-        return Rendezvous(members, sizes, direct)
+        return RendezvousRecord(members, sizes, direct)
 
 
 def _has_native_form(instruction: Instruction) -> bool:

@@ -1,0 +1,47 @@
+"""Replaces topk by a sort where the kernel for a small k (`codegen/emitters/sort/top_k.py`) would be slower.
+
+Responsible for which topk instructions are sorted. Does not depend on the kernel or on how sorts are computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import opcodes
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.opcodes.sorting import TopKAttributes
+from xlapy.passes.expand.core import EXPANSIONS
+from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
+
+MAX_INSERTION_K = 128
+"""The largest k for which the kernel keeps a sorted list, in which an insertion moves up to k elements. Above it, topk
+becomes a sort."""
+
+
+@dataclass(frozen=True)
+class SortTopK:
+    """Replaces topk by a sort if k is large, absolutely or for the length of a row, or if the length is dynamic."""
+
+    name: ClassVar[str] = "sort-top-k"
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        for computation in editable_computations(module):
+            for instruction in computation.instructions:
+                if (
+                    instruction.op is opcodes.TOPK
+                    and not _has_small_k(instruction)
+                    and not has_control_edges(instruction)
+                ):
+                    replace_with_new(instruction, EXPANSIONS.find(opcodes.TOPK)(Writer(instruction), instruction))
+                    changed = True
+        return update_schedule(module, changed)
+
+
+def _has_small_k(instruction: Instruction) -> bool:
+    shape = instruction.operands[0].shape
+    return not shape.is_dynamic and instruction.attributes_as(TopKAttributes).k <= min(
+        MAX_INSERTION_K, max(8, shape.dimensions[-1] // 8)
+    )
