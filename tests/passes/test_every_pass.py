@@ -19,7 +19,7 @@ from xlapy import opcodes
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify_layouts import verify_layouts
-from xlapy.passes import CATALOGUE, Fixpoint, Pass, parse_passes
+from xlapy.passes import CATALOG, Fixpoint, Pass, parse_passes
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.layouts.assign_layouts import AssignLayouts
 from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
@@ -32,7 +32,7 @@ from xlapy.text import parse_hlo
 APART = (Fixpoint, Expand, VerifyModule, ResolveDynamicDimensions)
 """Passes that need options, change nothing, or change the signature and have tests of their own for that."""
 
-PASSES: list[Pass] = [kind() for kind in CATALOGUE.values() if kind not in APART]
+PASSES: list[Pass] = [kind() for kind in CATALOG.values() if kind not in APART]
 PASSES.append(Expand(ops=("all",)))
 PASSES.append(
     Fixpoint(

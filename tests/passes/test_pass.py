@@ -9,8 +9,8 @@ import pytest
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
-from xlapy.passes import CATALOGUE, Fixpoint, catalogue, parse_passes, pass_text, register_pass
-from xlapy.passes.catalogue import ALIASES, list_passes
+from xlapy.passes import CATALOG, Fixpoint, catalog, parse_passes, pass_text, register_pass
+from xlapy.passes.catalog import ALIASES, list_passes
 from xlapy.passes.pass_ import make_pass
 
 
@@ -84,13 +84,13 @@ def test_wrong_lists(text, message):
 
 
 def test_every_pass_is_named_after_its_class_and_documented():
-    for name, kind in CATALOGUE.items():
+    for name, kind in CATALOG.items():
         words = "".join(word.capitalize() for word in name.split("-"))
         assert kind.__name__ == words
         assert kind.__module__.rpartition(".")[2] in (name.replace("-", "_"), "pipeline")
         assert make_pass(kind, {}).name == name
-    assert set(ALIASES.values()) <= set(CATALOGUE)
-    assert not set(ALIASES) & set(CATALOGUE)
+    assert set(ALIASES.values()) <= set(CATALOG)
+    assert not set(ALIASES) & set(CATALOG)
     assert all(row.summary.endswith(".") for row in list_passes())
 
 
@@ -105,7 +105,7 @@ def test_passes_of_users(monkeypatch):
         def run(self, module: Module) -> bool:
             return False
 
-    monkeypatch.setitem(catalogue._known, "polish", Polish)  # gone again when the test is over
+    monkeypatch.setitem(catalog._known, "polish", Polish)  # gone again when the test is over
     assert register_pass(Polish) is Polish
     (made,) = parse_passes("polish{times=3}")
     assert made == Polish(times=3)
@@ -127,4 +127,4 @@ def test_what_is_no_pass(body, message):
     kind = dataclass(frozen=True)(type("Odd", (), {"run": lambda self, module: False, **body}))
     with pytest.raises(InvalidArgumentError, match=message):
         register_pass(kind)
-    assert "odd" not in CATALOGUE
+    assert "odd" not in CATALOG

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.programs import AXPY
-from xlapy.passes import catalogue
+from xlapy.passes import catalog
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 
@@ -124,8 +124,8 @@ class TestPasses:
 
     def test_passes_of_a_file_that_is_loaded(self, capsys, folder, monkeypatch):
         (folder / "mine.py").write_text(MINE)
-        monkeypatch.setitem(catalogue._known, "rename-root", None)  # the pass is unregistered when the test ends
-        del catalogue._known["rename-root"]
+        monkeypatch.setitem(catalog._known, "rename-root", None)  # the pass is unregistered when the test ends
+        del catalog._known["rename-root"]
         output, _ = opt(capsys, "dead.hlo", "--load", "mine.py", "--passes", "rename-root", "--verify-each")
         assert "ROOT %done = " in output
         assert opt(capsys, "dead.hlo", "--load", "no.py", code=1)[1] == "xlapy: there is no file no.py to load\n"

@@ -97,7 +97,7 @@ def instruction_costs(module: Module) -> dict[Instruction, Cost]:
 def _cost(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     if instruction.op in COSTS:
         return COSTS.find(instruction.op)(instruction, called_costs)
-    return _accessing_all(instruction)
+    return _cost_of_full_access(instruction)
 
 
 def array_bytes(shape: Shape) -> int:
@@ -105,16 +105,18 @@ def array_bytes(shape: Shape) -> int:
     return sum(leaf.size * leaf.element_type.byte_size for _, leaf in shape.leaves() if leaf.is_array)
 
 
-def _accessing_all(instruction: Instruction, flops: int = 0, transcendentals: int = 0) -> Cost:
+def _cost_of_full_access(instruction: Instruction, flops: int = 0, transcendentals: int = 0) -> Cost:
     """Returns the cost of reading all operands, writing the whole result, and the given arithmetic."""
     operands = tuple(array_bytes(operand.shape) for operand in instruction.operands)
     return Cost(flops, transcendentals, operands, array_bytes(instruction.shape))
 
 
-def _applying(instruction: Instruction, called_costs: CalledCosts, times: int, computation: int = 0) -> Cost:
+def _cost_of_applications(
+    instruction: Instruction, called_costs: CalledCosts, times: int, computation: int = 0
+) -> Cost:
     """Returns the cost of reading all operands, writing the result, and applying a called computation `times` times."""
     called = called_costs[instruction.computations[computation]]
-    return _accessing_all(instruction, called.flops * times, called.transcendentals * times)
+    return _cost_of_full_access(instruction, called.flops * times, called.transcendentals * times)
 
 
 def _log2(size: int) -> int:
@@ -135,9 +137,9 @@ _TRANSCENDENTAL = frozenset({
 def _elementwise(instruction: Instruction, _: CalledCosts) -> Cost:
     count = element_count(instruction.shape)
     return (
-        _accessing_all(instruction, 0, count)
+        _cost_of_full_access(instruction, 0, count)
         if instruction.op in _TRANSCENDENTAL
-        else _accessing_all(instruction, count)
+        else _cost_of_full_access(instruction, count)
     )
 
 
@@ -150,7 +152,7 @@ def _elementwise(instruction: Instruction, _: CalledCosts) -> Cost:
     opcodes.PARTITION_ID, opcodes.COPY_DONE, opcodes.ALL_GATHER_DONE, opcodes.ALL_REDUCE_DONE,
     opcodes.COLLECTIVE_PERMUTE_DONE, opcodes.SEND_DONE, opcodes.RECV_DONE, opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE,
 )  # fmt: skip
-def _nothing(_: Instruction, __: CalledCosts) -> Cost:
+def _no_cost(_: Instruction, __: CalledCosts) -> Cost:
     return Cost()
 
 
@@ -190,7 +192,7 @@ def _scatter(instruction: Instruction, called_costs: CalledCosts) -> Cost:
 def _dot(instruction: Instruction, _: CalledCosts) -> Cost:
     sizes = instruction.operands[0].shape.dimensions
     terms = prod(sizes[d] for d in instruction.attributes_as(DotAttributes).lhs_contracting_dims)
-    return _accessing_all(instruction, 2 * instruction.shape.size * terms)
+    return _cost_of_full_access(instruction, 2 * instruction.shape.size * terms)
 
 
 @COSTS.rule(opcodes.RAGGED_DOT)
@@ -200,7 +202,7 @@ def _ragged_dot(instruction: Instruction, _: CalledCosts) -> Cost:
     terms = prod(lhs[d] for d in attributes.lhs_contracting_dims)
     ragged = attributes.lhs_ragged_dims[0]
     groups = instruction.shape.dimensions[0] if ragged in attributes.lhs_contracting_dims else 1
-    return _accessing_all(instruction, 2 * instruction.shape.size * terms // max(1, groups))
+    return _cost_of_full_access(instruction, 2 * instruction.shape.size * terms // max(1, groups))
 
 
 @COSTS.rule(opcodes.CONVOLUTION)
@@ -214,7 +216,9 @@ def _convolution(instruction: Instruction, _: CalledCosts) -> Cost:
         for window, d in zip(attributes.window.dimensions, numbers.input_spatial_dimensions, strict=True)
     )
     batch = out.dimensions[numbers.output_batch_dimension] * out.dimensions[numbers.output_feature_dimension]
-    return _accessing_all(instruction, 2 * positions * batch * rhs.dimensions[numbers.kernel_input_feature_dimension])
+    return _cost_of_full_access(
+        instruction, 2 * positions * batch * rhs.dimensions[numbers.kernel_input_feature_dimension]
+    )
 
 
 def _valid_positions(window: WindowDimension, size: int) -> int:
@@ -235,7 +239,7 @@ def _valid_positions(window: WindowDimension, size: int) -> int:
 def _reduce(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     """For each result, one application less than there are elements to reduce."""
     result = next(leaf for _, leaf in instruction.shape.leaves())
-    return _applying(instruction, called_costs, max(0, instruction.operands[0].shape.size - result.size))
+    return _cost_of_applications(instruction, called_costs, max(0, instruction.operands[0].shape.size - result.size))
 
 
 def _window_size(instruction: Instruction) -> int:
@@ -246,28 +250,28 @@ def _window_size(instruction: Instruction) -> int:
 @COSTS.rule(opcodes.REDUCE_WINDOW)
 def _reduce_window(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     result = next(leaf for _, leaf in instruction.shape.leaves())
-    return _applying(instruction, called_costs, result.size * (_window_size(instruction) - 1))
+    return _cost_of_applications(instruction, called_costs, result.size * (_window_size(instruction) - 1))
 
 
 @COSTS.rule(opcodes.SELECT_AND_SCATTER)
 def _select_and_scatter(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     """One element of each window is selected, and one is added."""
     windows = instruction.operands[1].shape.size
-    chosen = _applying(instruction, called_costs, windows * (_window_size(instruction) - 1))
+    chosen = _cost_of_applications(instruction, called_costs, windows * (_window_size(instruction) - 1))
     added = called_costs[instruction.computations[1]]
     return chosen + Cost(added.flops * windows, added.transcendentals * windows)
 
 
 @COSTS.rule(opcodes.MAP)
 def _map(instruction: Instruction, called_costs: CalledCosts) -> Cost:
-    return _applying(instruction, called_costs, instruction.shape.size)
+    return _cost_of_applications(instruction, called_costs, instruction.shape.size)
 
 
 @COSTS.rule(opcodes.SCAN)
 def _scan(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     """One application of the called computation for each slice."""
     sizes = instruction.operands[0].shape.dimensions
-    return _applying(instruction, called_costs, sizes[instruction.dimensions[0]])
+    return _cost_of_applications(instruction, called_costs, sizes[instruction.dimensions[0]])
 
 
 # -- sorting
@@ -276,7 +280,7 @@ def _scan(instruction: Instruction, called_costs: CalledCosts) -> Cost:
 @COSTS.rule(opcodes.SORT)
 def _sort(instruction: Instruction, _: CalledCosts) -> Cost:
     size = instruction.operands[0].shape.size
-    return _accessing_all(instruction, size * _log2(size))
+    return _cost_of_full_access(instruction, size * _log2(size))
 
 
 # -- linalg, normalization, random
@@ -303,7 +307,7 @@ def _triangular_solve(instruction: Instruction, _: CalledCosts) -> Cost:
 def _fft(instruction: Instruction, _: CalledCosts) -> Cost:
     """A complex multiplication for each element in each stage: four real ones, each with an addition."""
     stages = sum(_log2(length) for length in instruction.attributes_as(FftAttributes).fft_length)
-    return _accessing_all(instruction, 2 * 4 * instruction.operands[0].shape.size * stages)
+    return _cost_of_full_access(instruction, 2 * 4 * instruction.operands[0].shape.size * stages)
 
 
 _PER_ELEMENT = {opcodes.BATCH_NORM_TRAINING: 7, opcodes.BATCH_NORM_INFERENCE: 4, opcodes.BATCH_NORM_GRAD: 12}
@@ -313,12 +317,12 @@ _PER_ELEMENT = {opcodes.BATCH_NORM_TRAINING: 7, opcodes.BATCH_NORM_INFERENCE: 4,
 @COSTS.rule(*_PER_ELEMENT)
 def _batch_norm(instruction: Instruction, _: CalledCosts) -> Cost:
     operand, scale = instruction.operands[0].shape, instruction.operands[1].shape
-    return _accessing_all(instruction, _PER_ELEMENT[instruction.op] * operand.size, scale.size)
+    return _cost_of_full_access(instruction, _PER_ELEMENT[instruction.op] * operand.size, scale.size)
 
 
 @COSTS.rule(opcodes.RNG)
 def _rng(instruction: Instruction, _: CalledCosts) -> Cost:
-    return _accessing_all(instruction, 0, instruction.shape.size)
+    return _cost_of_full_access(instruction, 0, instruction.shape.size)
 
 
 # -- collectives
@@ -326,7 +330,7 @@ def _rng(instruction: Instruction, _: CalledCosts) -> Cost:
 
 @COSTS.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START, opcodes.REDUCE_SCATTER, opcodes.COLLECTIVE_REDUCE)
 def _all_reduce(instruction: Instruction, called_costs: CalledCosts) -> Cost:
-    return _applying(instruction, called_costs, sum(operand.shape.size for operand in instruction.operands))
+    return _cost_of_applications(instruction, called_costs, sum(operand.shape.size for operand in instruction.operands))
 
 
 # -- control

@@ -100,7 +100,7 @@ class Context:
     def random_state(self) -> RandomState:
         """Returns the state of the run's random numbers, which `rng` and `rng-get-and-update-state` advance."""
         if self._random_state is None:
-            self._random_state = RandomState.of(self.seed, self.replica_id, self.partition_id)
+            self._random_state = RandomState.initial(self.seed, self.replica_id, self.partition_id)
         return self._random_state
 
     def plan(self, computation: Computation) -> EvaluationPlan:

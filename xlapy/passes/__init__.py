@@ -1,11 +1,11 @@
 """Passes: transformations of a module that keep what it computes, and the pipeline that runs them."""
 
-from xlapy.passes.catalogue import CATALOGUE, parse_passes, register_pass
+from xlapy.passes.catalog import CATALOG, parse_passes, register_pass
 from xlapy.passes.pass_ import Pass, pass_text
 from xlapy.passes.pipeline import Fixpoint, PassEvent, PassStatistics, Pipeline
 
 __all__ = [
-    "CATALOGUE",
+    "CATALOG",
     "Fixpoint",
     "Pass",
     "PassEvent",

@@ -1,7 +1,7 @@
 """What a pass is, and how its options are read from text and written.
 
 Responsible for the protocol, the types of options, and the grammar `name{option=1,other=x},fixpoint(name,name)`.
-Does not depend on any particular pass (`catalogue.py` has the names) or on how passes are run (`pipeline.py`).
+Does not depend on any particular pass (`catalog.py` has the names) or on how passes are run (`pipeline.py`).
 """
 
 from __future__ import annotations

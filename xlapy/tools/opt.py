@@ -14,7 +14,7 @@ from rich.table import Table
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import sanitize
 from xlapy.passes import PassEvent, PassStatistics, Pipeline, parse_passes, pass_text
-from xlapy.passes.catalogue import list_passes
+from xlapy.passes.catalog import list_passes
 from xlapy.text import PrintOptions, print_module
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.loading import load_option

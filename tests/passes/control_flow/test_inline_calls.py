@@ -80,5 +80,5 @@ def test_growth_has_a_limit() -> None:
     ]
     text = program("x = f32[] parameter(0)", "ROOT r = f32[] call(x), to_apply=f19", before="\n".join(lines))
     module = parse_hlo(text)
-    assert run_passes(module, "inline-calls{instructions=100}")
+    assert run_passes(module, "inline-calls{max_caller_size=100}")
     assert max(map(len, module.computations)) <= 100

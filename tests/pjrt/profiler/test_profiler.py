@@ -11,7 +11,7 @@ from tests.pjrt.test_native import call, elements, host_buffer
 from xlapy.base.errors import UnsupportedError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import PROFILER_ENTRIES, structure
-from xlapy.pjrt.compile.options import read_options
+from xlapy.pjrt.compile.options import read_device_assignment
 from xlapy.pjrt.compile.program_loader import Placement
 from xlapy.pjrt.objects.executable import load_executable
 from xlapy.pjrt.objects.loaded_executable import ExecutableTraits, LoadedExecutable
@@ -64,7 +64,7 @@ def session(**options: int) -> int:
 def program():
     executable = platform().client.compile(ROOTS)
     loaded = load_executable(
-        executable, read_options(b""), b"", Placement(), ExecutableTraits("", is_long_running=False)
+        executable, read_device_assignment(b""), b"", Placement(), ExecutableTraits("", is_long_running=False)
     )
     yield loaded
     call("LoadedExecutable_Destroy", executable=loaded.record.address)

@@ -189,7 +189,7 @@ class HostCallbackHandler:
     def _compute(self, thunk: CallbackThunk) -> None:
         """Computes the results of an instruction."""
         if thunk.draws_random:
-            self._context.random_state().take(self._array(thunk.operands[-1]))
+            self._context.random_state().set_words(self._array(thunk.operands[-1]))
         value = self._evaluate(thunk)
         for slice_, (index, leaf) in zip(thunk.results, array_leaves(thunk.instruction.shape), strict=False):
             self._array_of_shape(slice_, leaf)[...] = _leaf(value, index)

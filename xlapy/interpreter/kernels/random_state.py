@@ -32,7 +32,7 @@ class RandomState:
     counter: int = FIRST_COUNTER
 
     @staticmethod
-    def of(seed: int, replica_id: int, partition_id: int) -> RandomState:
+    def initial(seed: int, replica_id: int, partition_id: int) -> RandomState:
         """Returns the state at the beginning of a run; `seed` is any integer, taken modulo 2^64."""
         stream = (seed + replica_id * _REPLICA_STEP + partition_id * _PARTITION_STEP) % 2**64
         return RandomState(FIRST_COUNTER + (stream << 64))
@@ -41,7 +41,7 @@ class RandomState:
         """Returns the counter as u64[2], lower half first."""
         return np.array([self.counter % 2**64, self.counter >> 64], np.uint64)
 
-    def take(self, words: Array) -> None:
+    def set_words(self, words: Array) -> None:
         """Sets the counter to `words`, u64[2] with the lower half first."""
         low, high = map(int, words)
         self.counter = low + (high << 64)

@@ -1,6 +1,6 @@
 """The pass that inlines calls.
 
-Responsible for which calls are inlined; `hlo.edit.inline_call` does it.
+Responsible for which calls are inlined; `hlo.edit.inline_call` copies the instructions.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from xlapy.passes.rewrite import editable_computations, remove_uncalled_computat
 class InlineCalls:
     """Replaces calls by copies of the computations that they call.
 
-    composites: also inline composites (calls with `is_composite=true`). instructions: the maximum size of the caller
-    after inlining. shared: the maximum size of a callee with several callers. Calls with the frontend attribute
-    `inlineable="false"` stay.
+    composites: also inline composites (calls with `is_composite=true`). max_caller_size: the maximum number of
+    instructions in the caller after inlining. max_shared_callee_size: the maximum number of instructions in a callee
+    with several callers. Calls with the frontend attribute `inlineable="false"` stay.
     """
 
     name: ClassVar[str] = "inline-calls"
     composites: bool = False
-    instructions: int = 100_000
-    shared: int = 100_000
+    max_caller_size: int = 100_000
+    max_shared_callee_size: int = 100_000
 
     def __post_init__(self) -> None:
-        for option in ("instructions", "shared"):
+        for option in ("max_caller_size", "max_shared_callee_size"):
             if getattr(self, option) < 0:
                 raise InvalidArgumentError(f"option {option} of pass {self.name} is negative: {getattr(self, option)}")
 
@@ -42,7 +42,7 @@ class InlineCalls:
             for instruction in computation.instructions:
                 if instruction.op is opcodes.CALL and self._may_inline(instruction):
                     called = instruction.computations
-                    inline_call(instruction)
+                    inline_call_with_annotations(instruction)
                     remove_uncalled_computations(called)
                     changed = True
         return update_schedule(module, changed)
@@ -59,9 +59,9 @@ class InlineCalls:
             return False
         if len(called) <= 2:
             return True
-        if len(called.callers) > 1 and len(called) > self.shared:
+        if len(called.callers) > 1 and len(called) > self.max_shared_callee_size:
             return False
-        return len(caller) + len(called) <= self.instructions
+        return len(caller) + len(called) <= self.max_caller_size
 
 
 def keeps_annotations(call: Instruction) -> bool:
@@ -70,7 +70,7 @@ def keeps_annotations(call: Instruction) -> bool:
     return call.sharding is None or call.sharding == root.sharding or root.op is not opcodes.PARAMETER
 
 
-def inline_call(call: Instruction) -> None:
+def inline_call_with_annotations(call: Instruction) -> None:
     """Inlines a call. Its result gets the call's sharding, and all copies get its frontend attributes.
 
     The attributes that describe a composite are dropped.

@@ -18,7 +18,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.passes.algebra.core import known_array
-from xlapy.passes.control_flow.inline_calls import inline_call, keeps_annotations
+from xlapy.passes.control_flow.inline_calls import inline_call_with_annotations, keeps_annotations
 from xlapy.passes.rewrite import (
     Writer,
     can_replace,
@@ -103,7 +103,7 @@ def _replace_by_branch(conditional: Instruction, number: int) -> None:
     call = write.add(opcodes.CALL, conditional.operands[number + 1], computations=[branch], shape=conditional.shape)
     replace_with_new(conditional, call)
     if keeps_annotations(call):
-        inline_call(call)
+        inline_call_with_annotations(call)
 
 
 # -- constant operands of branches

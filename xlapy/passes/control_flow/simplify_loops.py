@@ -20,7 +20,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
 from xlapy.opcodes.registry import Effect
-from xlapy.passes.control_flow.inline_calls import inline_call, keeps_annotations
+from xlapy.passes.control_flow.inline_calls import inline_call_with_annotations, keeps_annotations
 from xlapy.passes.rewrite import (
     Writer,
     can_replace,
@@ -105,7 +105,7 @@ def _run_at_most_once(loop: Instruction, effects: Effects) -> bool:
     call = Writer(loop).add(opcodes.CALL, init, computations=[body], shape=loop.shape)
     replace_with_new(loop, call)
     if keeps_annotations(call):
-        inline_call(call)
+        inline_call_with_annotations(call)
     return True
 
 

@@ -18,18 +18,23 @@ from xlapy.proto.messages import Message, decode, encode, message_class
 
 
 @dataclass(frozen=True)
-class CompileOptions:
-    """The device assignment of a program. devices: device numbers, with the partitions of a replica next to
-    each other."""
+class DeviceAssignment:
+    """The devices that run the replicas and partitions of a program.
+
+    devices: device numbers, replica by replica, so that the partitions of a replica are next to each other.
+    """
 
     num_replicas: int = 1
     num_partitions: int = 1
     devices: tuple[int, ...] = (0,)
 
 
-def read_options(data: bytes) -> CompileOptions:
-    """`ProtoError` for malformed bytes, `InvalidArgumentError` for unknown options and for a device assignment of the
-    wrong size."""
+def read_device_assignment(data: bytes) -> DeviceAssignment:
+    """Reads the device assignment of a CompileOptionsProto, after checking the other options.
+
+    Raises `ProtoError` for malformed bytes, `InvalidArgumentError` for unknown options and for a device assignment of
+    the wrong size.
+    """
     message = decode("CompileOptionsProto", data)
     _check_overrides(message)
     options = message.executable_build_options
@@ -38,7 +43,7 @@ def read_options(data: bytes) -> CompileOptions:
         devices = _devices(options.device_assignment, replicas, partitions)
     else:
         devices = tuple(range(replicas * partitions))
-    return CompileOptions(replicas, partitions, devices)
+    return DeviceAssignment(replicas, partitions, devices)
 
 
 def _check_overrides(message: Message) -> None:
@@ -78,12 +83,12 @@ def _devices(assignment: Message, replicas: int, partitions: int) -> tuple[int, 
     return tuple(row[replica] for replica in range(replicas) for row in rows)
 
 
-def write_assignment(options: CompileOptions) -> bytes:
+def write_device_assignment(assignment: DeviceAssignment) -> bytes:
     """Writes a DeviceAssignmentProto: for each partition, the devices of its replicas."""
     message = message_class("DeviceAssignmentProto")()
-    message.replica_count, message.computation_count = options.num_replicas, options.num_partitions
-    for partition in range(options.num_partitions):
-        row = options.devices[partition :: options.num_partitions]
+    message.replica_count, message.computation_count = assignment.num_replicas, assignment.num_partitions
+    for partition in range(assignment.num_partitions):
+        row = assignment.devices[partition :: assignment.num_partitions]
         message.computation_devices.add().replica_device_ids.extend(row)
     return encode(message)
 

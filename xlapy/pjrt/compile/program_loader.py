@@ -54,7 +54,7 @@ _LAYOUT_ATTRIBUTE = "mhlo.layout_mode"
 """Attribute of an argument or result that gives its layout: as text, or `auto`, or `default`."""
 
 _SHARDY_PREFIX = "xla.sdy."
-"""Prefix of custom-call targets that annotate a sharding and act as identities, like `IDENTITIES`."""
+"""Prefix of custom-call targets that annotate a sharding and act as identities, like `IDENTITY_TARGETS`."""
 
 _CONTROL_DEPENDENCY_TARGET = "control_dep"
 """Custom-call target that only orders the computation of its first operand before that of its second."""
@@ -95,7 +95,9 @@ def load_program(code: bytes, format: str, partitions: int = 1) -> PartitionedPr
     if format != "mlir":
         raise UnsupportedError(f"programs of format {format!r} are not supported; mlir and hlo are")
     arguments, results = (
-        _signature(code) if _MEMORY_KIND_ATTRIBUTE.encode() in code or _LAYOUT_ATTRIBUTE.encode() in code else ((), ())
+        _requested_placements(code)
+        if _MEMORY_KIND_ATTRIBUTE.encode() in code or _LAYOUT_ATTRIBUTE.encode() in code
+        else ((), ())
     )
     placement = Placement(memory_kinds=tuple(one.get(_MEMORY_KIND_ATTRIBUTE, "") for one in results))
     is_partitioned = partitions > 1 or _MANUAL_COMPUTATION in code
@@ -157,7 +159,7 @@ def _with_shardings(code: bytes, context: ir.Context) -> ir.Module:
 _Attributes = Sequence[Mapping[str, str]]
 
 
-def _signature(code: bytes) -> tuple[_Attributes, _Attributes]:
+def _requested_placements(code: bytes) -> tuple[_Attributes, _Attributes]:
     """The requested memory kinds and layouts of each argument and of each result."""
     with mlir.make_ir_context() as context:
         functions = _parsed(code, context).body
@@ -184,17 +186,19 @@ def _with_orders(module: Module, placement: Placement, arguments: _Attributes, r
     shape = module.entry_computation.program_shape
     leaves = shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
     parameter_orders = [
-        _order(one.get(_LAYOUT_ATTRIBUTE, ""), rank_of_parameter(leaf))
+        _requested_dimension_order(one.get(_LAYOUT_ATTRIBUTE, ""), rank_of_parameter(leaf))
         for one, leaf in zip(arguments, shape.parameters, strict=True)
     ]
     result_orders = [
-        natural if one.get(_LAYOUT_ATTRIBUTE) == "auto" else _order(one.get(_LAYOUT_ATTRIBUTE, ""), leaf.rank)
+        natural
+        if one.get(_LAYOUT_ATTRIBUTE) == "auto"
+        else _requested_dimension_order(one.get(_LAYOUT_ATTRIBUTE, ""), leaf.rank)
         for one, leaf, natural in zip(results, leaves, preferred_result_orders(module, parameter_orders), strict=True)
     ]
     return replace(placement, parameter_orders=tuple(parameter_orders), result_orders=tuple(result_orders))
 
 
-def _order(text: str, rank: int) -> Order:
+def _requested_dimension_order(text: str, rank: int) -> Order:
     """The order that a layout requests; row-major for the default, and where any order is allowed."""
     order = Layout.parse(text).minor_to_major[::-1] if text.startswith("{") else row_major(rank)
     if sorted(order) != list(row_major(rank)):

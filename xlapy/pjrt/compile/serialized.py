@@ -21,7 +21,7 @@ from xlapy.hlo.sharding import Sharding
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
-from xlapy.pjrt.compile.options import read_options
+from xlapy.pjrt.compile.options import read_device_assignment
 from xlapy.pjrt.compile.program_loader import Placement
 from xlapy.pjrt.compile.targets import adopt_named, registered_targets
 from xlapy.pjrt.jax.callbacks import TARGET
@@ -75,7 +75,9 @@ def deserialize_executable(data: bytes, options: bytes = b"") -> LoadedExecutabl
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
     executable = platform().client.deserialize(image)
-    return load_executable(executable, read_options(options or own_options), options or own_options, placement, traits)
+    return load_executable(
+        executable, read_device_assignment(options or own_options), options or own_options, placement, traits
+    )
 
 
 def _texts(shardings: Sequence[Sharding | None]) -> list[str | None]:

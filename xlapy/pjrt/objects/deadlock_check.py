@@ -42,7 +42,7 @@ def check_deadlocks(_: Any) -> None:
 def _active_launch(record: Record, loaded: LoadedExecutable) -> ActiveLaunch:
     program = loaded.executable.program
     assert isinstance(program, CpuProgram)
-    counts = loaded.options.num_replicas, loaded.options.num_partitions
+    counts = loaded.assignment.num_replicas, loaded.assignment.num_partitions
     size = shared_memory_size(program.compiled.program)
     data: Any = (ctypes.c_char * size).from_address(record["shared"] + SIZES["storage"])
     shared: SharedMemory = np.frombuffer(data, np.uint8)

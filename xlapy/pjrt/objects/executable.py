@@ -20,8 +20,13 @@ from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.c_api.types import number_of
-from xlapy.pjrt.compile.duration import is_long_running
-from xlapy.pjrt.compile.options import CompileOptions, read_options, write_assignment, write_module_with_config
+from xlapy.pjrt.compile.launch_duration import is_long_running
+from xlapy.pjrt.compile.options import (
+    DeviceAssignment,
+    read_device_assignment,
+    write_device_assignment,
+    write_module_with_config,
+)
 from xlapy.pjrt.compile.program_loader import Placement, load_program
 from xlapy.pjrt.compile.targets import adopt_targets
 from xlapy.pjrt.objects import records
@@ -85,13 +90,13 @@ def _python_marker() -> int:
 
 def load_executable(
     executable: Executable,
-    options: CompileOptions,
+    assignment: DeviceAssignment,
     options_bytes: bytes,
     placement: Placement,
     traits: ExecutableTraits,
 ) -> LoadedExecutable:
     """Gives a compiled executable a handle. `InvalidArgumentError` for unknown devices and memory kinds."""
-    for number in options.devices:
+    for number in assignment.devices:
         if not 0 <= number < len(platform().devices):
             raise InvalidArgumentError(
                 f"{executable.name} is to run on device {number}: there are {len(platform().devices)} "
@@ -101,7 +106,7 @@ def load_executable(
         raise InvalidArgumentError(
             f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}"
         )
-    loaded = LoadedExecutable(executable, options, options_bytes, traits, Record("executable"), placement=placement)
+    loaded = LoadedExecutable(executable, assignment, options_bytes, traits, Record("executable"), placement=placement)
     loaded.kept_addresses.append(loaded.record.address)
     _describe(loaded)
     program = executable.program
@@ -115,16 +120,16 @@ def load_executable(
 
 def _describe(loaded: LoadedExecutable) -> None:
     """Fills in the fields that PJRT entries hand out."""
-    record, executable, options = loaded.record, loaded.executable, loaded.options
+    record, executable, assignment = loaded.record, loaded.executable, loaded.assignment
     record["executable"], record["owners"] = record.address, 1
     record["executable_name"], record["executable_name_size"] = loaded.keep_text(executable.name)
-    record["num_replicas"], record["num_partitions"] = options.num_replicas, options.num_partitions
+    record["num_replicas"], record["num_partitions"] = assignment.num_replicas, assignment.num_partitions
     record["addressable_devices"] = loaded.keep_words([device.handle for device in loaded.devices])
-    logical = (structure("LogicalDeviceIds") * len(options.devices))()
+    logical = (structure("LogicalDeviceIds") * len(assignment.devices))()
     for number, row in enumerate(logical):
-        row.replica, row.partition = divmod(number, options.num_partitions)
+        row.replica, row.partition = divmod(number, assignment.num_partitions)
     record["addressable_device_logical_ids"] = loaded.keep(logical)
-    record["num_addressable_devices"] = record["num_addressable_device_logical_ids"] = len(options.devices)
+    record["num_addressable_devices"] = record["num_addressable_device_logical_ids"] = len(assignment.devices)
     record["size_in_bytes"] = executable.memory_analysis().generated_code_size_in_bytes
     fingerprint, size = loaded.keep_text(loaded.traits.fingerprint)
     record["executable_fingerprint"], record["executable_fingerprint_size"] = fingerprint, size
@@ -158,15 +163,17 @@ def client_compile(args: Any) -> None:
     program = structure("Program").from_address(args.program)
     code = read_bytes(program.code, program.code_size)
     options_bytes = read_bytes(args.compile_options, args.compile_options_size)
-    options = read_options(options_bytes)
+    assignment = read_device_assignment(options_bytes)
     format = read_bytes(program.format, program.format_size).decode("utf-8", "replace")
-    loaded_program = load_program(code, format, options.num_partitions)
+    loaded_program = load_program(code, format, assignment.num_partitions)
     adopt_targets(loaded_program.module)
-    executable = platform().client.compile(loaded_program.module, options.num_replicas, options.num_partitions)
+    executable = platform().client.compile(loaded_program.module, assignment.num_replicas, assignment.num_partitions)
     fingerprint = hashlib.sha256(options_bytes + code).hexdigest()
-    traits = ExecutableTraits(fingerprint, is_long_running(executable.program.optimized_module, len(options.devices)))
+    traits = ExecutableTraits(
+        fingerprint, is_long_running(executable.program.optimized_module, len(assignment.devices))
+    )
     args.executable = load_executable(
-        executable, options, options_bytes, loaded_program.placement, traits
+        executable, assignment, options_bytes, loaded_program.placement, traits
     ).record.address
 
 
@@ -198,7 +205,7 @@ def loaded_executable_delete(args: Any) -> None:
 @entry("LoadedExecutable_GetDeviceAssignment")
 def loaded_executable_get_device_assignment(args: Any) -> None:
     loaded = _executables[args.executable]
-    args.serialized_bytes, args.serialized_bytes_size = loaded.keep_bytes(write_assignment(loaded.options))
+    args.serialized_bytes, args.serialized_bytes_size = loaded.keep_bytes(write_device_assignment(loaded.assignment))
     args.serialized_device_assignment = args.executable
     args.serialized_device_assignment_deleter = native().address("no_op")
 

@@ -19,7 +19,7 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.program.counter_records import ProfilingCounters
 from xlapy.hlo.module import Module
 from xlapy.passes.layouts.entry_layouts import Order
-from xlapy.pjrt.compile.options import CompileOptions
+from xlapy.pjrt.compile.options import DeviceAssignment
 from xlapy.pjrt.compile.program_loader import Placement
 from xlapy.pjrt.objects import records
 from xlapy.pjrt.objects.layouts import rank_of_parameter, row_major
@@ -47,7 +47,7 @@ class LoadedExecutable:
     """An executable behind its handle. kept_addresses: objects that its record points to, which are freed with it."""
 
     executable: Executable
-    options: CompileOptions
+    assignment: DeviceAssignment
     options_bytes: bytes
     traits: ExecutableTraits
     record: Record
@@ -61,7 +61,7 @@ class LoadedExecutable:
 
     @property
     def devices(self) -> list[PlatformDevice]:
-        return [platform().devices[number] for number in self.options.devices]
+        return [platform().devices[number] for number in self.assignment.devices]
 
     def memory_kind(self, result: int) -> str:
         """The memory kind of result number `result`."""

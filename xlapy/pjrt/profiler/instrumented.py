@@ -44,7 +44,7 @@ def _make_instrumented(loaded: LoadedExecutable) -> InstrumentedExecutable:
         return InstrumentedExecutable(next(_numbers), loaded, None)
     try:
         copy, program = compile_instrumented(executable, Instrument.EVENTS)
-        loaded_copy = load_executable(copy, loaded.options, loaded.options_bytes, loaded.placement, loaded.traits)
+        loaded_copy = load_executable(copy, loaded.assignment, loaded.options_bytes, loaded.placement, loaded.traits)
         instrumented = InstrumentedExecutable(next(_numbers), loaded_copy, program)
     except (XlaError, MemoryError) as error:
         logger.warning("traces show only whole runs of %s: %s", executable.name, error)

@@ -17,7 +17,7 @@ from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.objects.platform import platform
 from xlapy.pjrt.objects.records import read_bytes
 from xlapy.pjrt.profiler import tracing
-from xlapy.pjrt.profiler.xspace import space_of
+from xlapy.pjrt.profiler.xspace import serialized_xspace
 from xlapy.proto.messages import decode
 
 
@@ -28,7 +28,7 @@ class _Session:
 
     device_level: int
     has_modules: bool
-    trace: tracing.Trace | None = None
+    trace: tracing.LaunchTrace | None = None
     is_running: bool = False
     profile: Any = None
     """The serialized profile. The caller reads it in place, until the session ends or starts again."""
@@ -106,4 +106,4 @@ def _profile(session: _Session) -> bytes:
         return b""
     if dropped := trace.dropped():
         logger.warning("the trace has no room for %s", ", ".join(dropped))
-    return space_of(trace, len(platform().devices), has_modules=session.has_modules)
+    return serialized_xspace(trace, len(platform().devices), has_modules=session.has_modules)

@@ -65,7 +65,7 @@ class TickClock:
         return np.rint((ticks - self.first) * (self.rate * 1e3)).astype(np.int64)
 
 
-class Trace:
+class LaunchTrace:
     """A trace, which records from its construction until `stop`."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ def _enclosing_rows(rows: Array, numbers: Array, events: Array) -> Array:
 
 # -- the active trace
 
-_current: Trace | None = None
+_current: LaunchTrace | None = None
 _lock = threading.Lock()
 _tables: list[Array] = []
 """The table of launch times, in a list once it exists. It is never freed, because native code may still write to it
@@ -204,7 +204,7 @@ def _table() -> Array:
     return _tables[0]
 
 
-def start() -> Trace:
+def start() -> LaunchTrace:
     """Starts a trace. `InvalidArgumentError` if one is active."""
     global _current
     with _lock:
@@ -213,7 +213,7 @@ def start() -> Trace:
         table = _table()
         table[:] = 0
         table[0] = MAX_TRACED_LAUNCHES
-        _current = Trace()
+        _current = LaunchTrace()
         native().set_time_table(table.ctypes.data)
         set_tracing(True)
         return _current
@@ -230,6 +230,6 @@ def stop() -> None:
         _current = None
 
 
-def current() -> Trace | None:
+def current() -> LaunchTrace | None:
     """The active trace, or None."""
     return _current

@@ -21,7 +21,7 @@ from xlapy.hlo.module import Module
 from xlapy.opcodes.control import FusionAttributes
 from xlapy.pjrt.objects.loaded_executable import InstrumentedExecutable
 from xlapy.pjrt.platform_name import PLATFORM_NAME
-from xlapy.pjrt.profiler.tracing import Trace, TracedLaunch
+from xlapy.pjrt.profiler.tracing import LaunchTrace, TracedLaunch
 from xlapy.proto.messages import Message, encode, message_class
 from xlapy.proto.write import module_message
 from xlapy.text.describe import framework_name_of, line_of, source_of
@@ -37,7 +37,7 @@ _THREADS = 1 << 16
 Stat = str | int
 
 
-def space_of(trace: Trace, devices: int, *, has_modules: bool) -> bytes:
+def serialized_xspace(trace: LaunchTrace, devices: int, *, has_modules: bool) -> bytes:
     """Returns the serialized XSpace of a stopped trace. has_modules: whether it includes the HLO of all programs."""
     space = message_class("XSpace")()
     launches = trace.launches()
@@ -46,7 +46,7 @@ def space_of(trace: Trace, devices: int, *, has_modules: bool) -> bytes:
         plane.add_stats(plane.message, {"device_type_string": f"{PLATFORM_NAME} (CPU)"})
         if dropped := trace.dropped():
             plane.add_stats(plane.message, {"dropped": ", ".join(dropped)})
-        _fill(plane, trace, [launch for launch in launches if launch.device == device])
+        _write_launches(plane, trace, [launch for launch in launches if launch.device == device])
     if has_modules:
         _add_modules(space, {launch.executable: None for launch in launches})
     return encode(space)
@@ -91,17 +91,17 @@ class _Plane:
         return self._events
 
 
-def _fill(plane: _Plane, trace: Trace, launches: Sequence[TracedLaunch]) -> None:
+def _write_launches(plane: _Plane, trace: LaunchTrace, launches: Sequence[TracedLaunch]) -> None:
     start = trace.clock.nanoseconds
     writers: dict[InstrumentedExecutable, _Writer] = {}
     threads: dict[int, int] = {}
-    for number, (launch, lane) in enumerate(zip(launches, _lanes(launches), strict=True), 1):
-        more = f" ({lane + 1})" if lane else ""
+    for number, (launch, row) in enumerate(zip(launches, _non_overlapping_rows(launches), strict=True), 1):
+        more = f" ({row + 1})" if row else ""
         if launch.executable not in writers:
             writers[launch.executable] = _Writer(plane, launch.executable, trace.lost.get(launch.executable, 0))
         writer = writers[launch.executable]
         begin, end = trace.clock.picoseconds(np.array([launch.begin, launch.end])).tolist()
-        event = plane.line(2 * lane + 1, f"XLA Modules{more}", start).events.add(
+        event = plane.line(2 * row + 1, f"XLA Modules{more}", start).events.add(
             metadata_id=writer.module, offset_ps=begin, duration_ps=end - begin
         )
         plane.add_stats(event, {"run_id": number})
@@ -114,7 +114,7 @@ def _fill(plane: _Plane, trace: Trace, launches: Sequence[TracedLaunch]) -> None
                 worker = threads.setdefault(thread, len(threads) + 1)
                 line = plane.line(_THREADS + worker, f"thread {worker}", start)
             else:
-                line = plane.line(2 * lane + 2, f"XLA Ops{more}", start)
+                line = plane.line(2 * row + 2, f"XLA Ops{more}", start)
             if clock not in templates:
                 templates[clock] = writer.thunk_event(clock, number)
             event = line.events.add()
@@ -123,13 +123,13 @@ def _fill(plane: _Plane, trace: Trace, launches: Sequence[TracedLaunch]) -> None
     plane.message.lines.sort(key=lambda line: line.id)
 
 
-def _lanes(launches: Sequence[TracedLaunch]) -> Iterator[int]:
-    """Yields a lane for each launch so that launches in one lane do not overlap. `launches` are sorted by begin."""
+def _non_overlapping_rows(launches: Sequence[TracedLaunch]) -> Iterator[int]:
+    """Yields a row for each launch so that launches in one row do not overlap. `launches` are sorted by begin."""
     ends: list[int] = []
     for launch in launches:
-        lane = next((lane for lane, end in enumerate(ends) if end <= launch.begin), len(ends))
-        ends[lane : lane + 1] = [launch.end]
-        yield lane
+        row = next((row for row, end in enumerate(ends) if end <= launch.begin), len(ends))
+        ends[row : row + 1] = [launch.end]
+        yield row
 
 
 class _Writer:

@@ -21,7 +21,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
 from xlapy.cpu.program.call_frames import check_custom_call_targets
-from xlapy.cpu.program.communication import host_queues
+from xlapy.cpu.program.communication import queue_messages
 from xlapy.cpu.program.communication.wait_state import Wait, cancel_run, shared_memory
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.thunks import TransferThunk
@@ -190,7 +190,7 @@ class CpuProgram:
         def end() -> list[tuple[int, str]]:
             return [
                 (number, describe_instruction(thunk.instruction))
-                for number, thunk in host_queues.clear_all_queues(program, shared)
+                for number, thunk in queue_messages.clear_all_queues(program, shared)
             ]
 
         replicas = len(devices) // self._partition_count

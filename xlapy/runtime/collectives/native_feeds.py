@@ -17,7 +17,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
-from xlapy.cpu.program.communication import host_queues
+from xlapy.cpu.program.communication import queue_messages
 from xlapy.cpu.program.communication.wait_state import SharedMemory
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import QUEUE_BYTES, FeedField, QueueField, round_to_cache_lines
@@ -123,7 +123,7 @@ class NativeOutfeed(_Feed):
         """Returns and removes the values that are available."""
         return [
             _read(self._shapes[message.thunk], message.arrays)[0]
-            for message in host_queues.receive_messages(self.address)
+            for message in queue_messages.receive_messages(self.address)
         ]
 
     def count(self) -> int:
@@ -140,7 +140,7 @@ class NativeOutfeed(_Feed):
 
     def detach(self) -> None:
         """Frees the queue after native code has finished."""
-        host_queues.clear_queue(self.address)
+        queue_messages.clear_queue(self.address)
         self.wake()
 
 

@@ -151,7 +151,7 @@ def per_device_values(names: Sequence[str], replica_id: int, partition_id: int) 
     values = {
         "replica-id": np.array(replica_id, np.uint32),
         "partition-id": np.array(partition_id, np.uint32),
-        "rng-get-and-update-state": RandomState.of(seed, replica_id, partition_id).words(),
+        "rng-get-and-update-state": RandomState.initial(seed, replica_id, partition_id).words(),
     }
     return [values[name] for name in names]
 

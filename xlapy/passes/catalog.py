@@ -51,7 +51,7 @@ _CLASSES: tuple[type[Any], ...] = (
 
 _known: dict[str, type[Any]] = {kind.name: kind for kind in _CLASSES}
 
-CATALOGUE: Mapping[str, type[Any]] = MappingProxyType(_known)
+CATALOG: Mapping[str, type[Any]] = MappingProxyType(_known)
 """Maps the name of each pass to its class."""
 
 ALIASES: Mapping[str, str] = MappingProxyType(
@@ -125,9 +125,9 @@ def parse_passes(text: str) -> list[Pass]:
 
 def _make(text: PassText) -> Pass:
     name = canonical_pass_name(text.name)
-    kind = CATALOGUE.get(name)
+    kind = CATALOG.get(name)
     if kind is None:
-        known = sorted({*CATALOGUE, *ALIASES})
+        known = sorted({*CATALOG, *ALIASES})
         raise InvalidArgumentError(f"there is no pass {text.name!r}{near(name, known)}; --list-passes shows all")
     found: Any = make_pass(kind, text.options)
     if kind is not Fixpoint:
@@ -142,7 +142,7 @@ def _make(text: PassText) -> Pass:
 def list_passes() -> list[PassRow]:
     """Returns all passes sorted by name, with the first line of their docstrings."""
     rows: list[PassRow] = []
-    for name, kind in sorted(CATALOGUE.items()):
+    for name, kind in sorted(CATALOG.items()):
         aliases = tuple(alias for alias, meant in ALIASES.items() if meant == name)
         options = {option: value_text(default) for option, default in options_of(kind).items()}
         rows.append(PassRow(name, aliases, options, (getdoc(kind) or "").partition("\n")[0]))
