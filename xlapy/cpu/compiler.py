@@ -92,7 +92,7 @@ def passes(
         DecomposeFft(),
         Expand(runs=native_opcodes()),
         NormalizeLayouts(),
-        InlineCalls(composites=True, max_shared_callee_size=MAX_INLINED_SHARED_INSTRUCTIONS),
+        InlineCalls(composites=True, max_shared_size=MAX_INLINED_SHARED_INSTRUCTIONS),
         FlattenTuples(),
         Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
         Expand(runs=native_opcodes()),

@@ -22,17 +22,17 @@ class InlineCalls:
     """Replaces calls by copies of the computations that they call.
 
     composites: also inline composites (calls with `is_composite=true`). max_caller_size: the maximum number of
-    instructions in the caller after inlining. max_shared_callee_size: the maximum number of instructions in a callee
+    instructions in the caller after inlining. max_shared_size: the maximum number of instructions in a callee
     with several callers. Calls with the frontend attribute `inlineable="false"` stay.
     """
 
     name: ClassVar[str] = "inline-calls"
     composites: bool = False
     max_caller_size: int = 100_000
-    max_shared_callee_size: int = 100_000
+    max_shared_size: int = 100_000
 
     def __post_init__(self) -> None:
-        for option in ("max_caller_size", "max_shared_callee_size"):
+        for option in ("max_caller_size", "max_shared_size"):
             if getattr(self, option) < 0:
                 raise InvalidArgumentError(f"option {option} of pass {self.name} is negative: {getattr(self, option)}")
 
@@ -59,7 +59,7 @@ class InlineCalls:
             return False
         if len(called) <= 2:
             return True
-        if len(called.callers) > 1 and len(called) > self.max_shared_callee_size:
+        if len(called.callers) > 1 and len(called) > self.max_shared_size:
             return False
         return len(caller) + len(called) <= self.max_caller_size
 
