@@ -1,4 +1,4 @@
-"""Which instructions of two modules correspond, and how they differ."""
+"""Matching of corresponding instructions of two modules, and the differences between them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ ENTRY main {
 
 
 def compared(right: str) -> tuple[dict[str, str], dict[str, list[str]], list[str], list[str]]:
-    """Names of pairs that have other names, differences by name, and what is only on one side."""
+    """Returns the names of pairs with different names, the differences by name, and the instructions on one side
+    only."""
     found = correspond(parse_hlo(BASE), parse_hlo(right))
     renamed = {one.name: other.name for one, other in found.instructions.items() if one.name != other.name}
     differences = {one.name: words for one in found.instructions if (words := found.differences(one))}
@@ -42,7 +43,7 @@ def test_names_and_order_do_not_matter():
     assert compared(right) == ({"zero": "nothing", "m": "product"}, {}, [], [])
 
 
-def test_an_inserted_instruction_is_new_and_its_reader_reads_something_else():
+def test_an_inserted_instruction_is_new_and_its_user_has_changed_operands():
     right = BASE.replace("n = f32[4,8] negate(m)", "e = f32[4,8] exponential(m)\n  n = f32[4,8] negate(e)")
     _, differences, only_left, only_right = compared(right)
     assert differences == {"n": ["operand 0: m (multiply) -> e (exponential)"]}
@@ -65,7 +66,7 @@ def test_attributes_constants_and_called_computations():
     assert (only_left, only_right) == (["r"], ["r"])
 
 
-def test_a_shape_that_changes_does_not_lose_what_comes_behind():
+def test_instructions_after_a_changed_shape_still_correspond():
     right = BASE.replace("[4,8]", "[4,9]")
     _, differences, only_left, only_right = compared(right)
     assert set(differences) == {"x", "y", "m", "n"} and not only_left and not only_right
@@ -78,7 +79,7 @@ def test_another_root():
     assert (differences, only_left, only_right) == ({"s": ["no longer the root"]}, [], ["c"])
 
 
-def test_of_equal_instructions_those_in_the_same_place_correspond():
+def test_equal_instructions_in_the_same_position_correspond():
     twice = """HloModule m
 ENTRY e {
   x = f32[] parameter(0)
@@ -91,7 +92,7 @@ ENTRY e {
     assert all(one.name == other.name for one, other in found.instructions.items())
 
 
-def test_operands_that_change_places():
+def test_swapped_operands():
     right = BASE.replace("multiply(x, y)", "multiply(y, x)")
     assert compared(right)[1] == {
         "m": ["operand 0: x (parameter) -> y (parameter)", "operand 1: y (parameter) -> x (parameter)"]

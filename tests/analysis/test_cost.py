@@ -1,4 +1,4 @@
-"""The cost of modules: numbers worked out by hand, and XLA's own."""
+"""The cost of modules, compared with numbers computed by hand and with XLA's own."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ OURS = [
     ("(f32[8,16], f32[8,16]) tuple(x, y)", 0, 0, 0),
     ('f32[8,16] custom-call(x), custom_call_target="unknown"', 0, 0, 1024),
 ]
-"""Where XLA counts something else, as the module of the table says."""
+"""Instructions whose cost XLA counts differently, as the docstring of the module with the table says."""
 
 CONVOLUTIONS = [
     ("a = f32[1,8,16,2] parameter(0)\n w = f32[3,3,2,5] parameter(1)\n ROOT r = f32[1,8,16,5] convolution(a, w), "
@@ -125,7 +125,7 @@ def test_xla_counts_the_same(line: str):
 
 
 @pytest.mark.parametrize(("lines", "flops"), CONVOLUTIONS)
-def test_convolutions_count_what_meets_the_input(lines: str, flops: int):
+def test_convolutions_count_only_positions_within_the_input(lines: str, flops: int):
     text = f"HloModule m\nENTRY main {{\n {lines}\n}}\n"
     assert cost(text).flops == flops
     assert xla_cost(text)["flops"] == flops

@@ -1,4 +1,4 @@
-"""Effects of instructions, those of called computations included."""
+"""Effects of instructions, including those of called computations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_strongest_effect_inside_counts() -> None:
 
 
 def test_a_long_chain_of_calls() -> None:
-    """Each computation calls the one before twice: looked at once, not a million times."""
+    """Each computation calls the previous one twice; every computation must be analyzed once, not a million times."""
     lines = ["f0 { p = f32[] parameter(0) ROOT a = f32[] negate(p) }"]
     lines += [
         f"f{i} {{ p{i} = f32[] parameter(0) a{i} = f32[] call(p{i}), to_apply=f{i - 1} "

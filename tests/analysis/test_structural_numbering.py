@@ -1,4 +1,4 @@
-"""Computations that are equal but for names have one number."""
+"""Computations that differ only in names get the same number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates of work: their order of magnitude."""
+"""Estimates of work have the right order of magnitude."""
 
 from __future__ import annotations
 

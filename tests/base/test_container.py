@@ -16,7 +16,7 @@ WHOLE = pack("thing", {"name": "ä", "numbers": [1, 2]}, SECTIONS)
 
 
 def sealed(header: bytes, rest: bytes = b"") -> bytes:
-    """A container with a right checksum, whatever is in it."""
+    """Returns a container with these contents and a correct checksum."""
     checked = struct.pack("<Q", len(header)) + header + rest
     return MAGIC + hashlib.sha256(checked).digest() + checked
 

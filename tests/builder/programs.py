@@ -1,4 +1,4 @@
-"""Runs built computations on the reference interpreter and lists their instructions."""
+"""Runs built computations on the interpreter and lists their instructions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from xlapy.interpreter import evaluate_computation
 from xlapy.interpreter.core import Context
 
 for _family in ("contraction", "control", "elementwise", "kernels.conversion", "movement", "sources", "tuples"):
-    import_module(f"xlapy.interpreter.{_family}")  # registers the rules
+    import_module(f"xlapy.interpreter.{_family}")  # registers the interpreter's rules
 
 
 def parameters(*shapes: str) -> list[XlaOp]:
-    """Parameters of a fresh builder, named p0, p1 ..."""
+    """Adds parameters of these shapes to a new builder, named p0, p1 ..."""
     builder = XlaBuilder("test")
     return [ops.parameter(builder, number, Shape.parse(text)) for number, text in enumerate(shapes)]
 
 
 def run(computation: XlaComputation, *arguments: Any) -> Any:
-    """The value of the computation for the arguments."""
+    """Returns the value of the computation for the arguments."""
     return evaluate_computation(Context(), computation.module.entry_computation, arguments)
 
 
@@ -34,19 +34,21 @@ def evaluate(op: XlaOp, *arguments: Any) -> Any:
 
 
 def opcode_names(op: XlaOp) -> list[str]:
-    """The ops of the builder so far, parameters aside."""
+    """Returns the opcodes in the builder so far, without parameters."""
     assert op.instruction.parent is not None
     return [i.op.name for i in op.instruction.parent if i.op is not opcodes.PARAMETER]
 
 
 def listing(computation: XlaComputation) -> str:
-    """The HLO text of the computations alone: no header, layouts, source lines or percent signs."""
+    """Returns the HLO text of the computations, without header, layouts, source lines and percent signs."""
     text = computation.as_hlo_text(print_metadata=False, print_percent=False, include_layout_in_shapes=False)
     return text.split("\n\n", 1)[1].strip()
 
 
 def instruction_texts(op: XlaOp) -> list[str]:
-    """The instructions of the computation with `op` as root, parameters aside, as HLO text without layouts."""
+    """Returns the HLO text of the computation with `op` as root, one instruction per entry, without parameters and
+    layouts.
+    """
     entry = listing(op.builder.build(op)).rpartition("ENTRY ")[2]
     lines = [line.strip().removeprefix("ROOT ") for line in entry.splitlines()[1:-1]]
     return [line for line in lines if " parameter(" not in line]

@@ -1,4 +1,4 @@
-"""Built programs on XLA:CPU: jaxlib prints the same text back and computes what the interpreter does."""
+"""Built programs on XLA:CPU: jaxlib prints the same text and computes the same values as the interpreter."""
 
 from __future__ import annotations
 

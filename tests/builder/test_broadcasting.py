@@ -1,4 +1,4 @@
-"""Every example and refusal of XLA's page on broadcasting, as values and as instructions."""
+"""Every example and every invalid case of XLA's page on broadcasting, as values and as instructions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def counted(*sizes: int, first: int = 1) -> np.ndarray:
 
 
 def added(lhs: np.ndarray, rhs: np.ndarray, dimensions: tuple[int, ...] = ()) -> np.ndarray:
-    """lhs + rhs through the builder and the interpreter; the builder's shape must be the value's."""
+    """Computes lhs + rhs with the builder and the interpreter; checks that the builder's shape is that of the value."""
     a, b = parameters(*[f"f32[{','.join(map(str, x.shape))}]" for x in (lhs, rhs)])
     result = ops.add(a, b, dimensions)
     value = evaluate(result, lhs, rhs)

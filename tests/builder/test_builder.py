@@ -1,4 +1,4 @@
-"""XlaBuilder itself: signatures, finishing, foreign ops, called computations, the user's line, failed calls."""
+"""XlaBuilder itself: signatures, building, ops of other builders, called computations, source lines, failed calls."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class TestCalledComputations:
         assert [c.name for c in module.computations] == ["test", "adder"]
         verify(module)
 
-    def test_nested_calls_come_along(self) -> None:
+    def test_nested_calls_are_copied(self) -> None:
         inner = adder()
         outer = XlaBuilder("outer")
         a = ops.parameter(outer, 0, Shape.scalar(F32))
@@ -167,7 +167,7 @@ class TestCalledComputations:
         assert not callee.module.entry_computation.callers
         assert callee.module.entry_computation.module is callee.module
 
-    def test_refused_call_leaves_no_computation(self) -> None:
+    def test_failed_call_leaves_no_computation(self) -> None:
         (x,) = parameters("f32[2]")
         with pytest.raises(
             ShapeError, match=r"call: parameter 0 of the called computation is f32\[\], operand 0 is f32\[2\]"

@@ -1,4 +1,4 @@
-"""The builder functions of collectives: what they append, infer and refuse."""
+"""The builder functions of collectives: appended instructions, inferred shapes, errors."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class TestAllReduce:
             ops.all_reduce(x, reducer(), shape_with_layout=Shape.parse("f32[3]"))
         with pytest.raises(ShapeError, match="needs a channel_id"):
             ops.all_reduce_tuple([x], reducer(), use_global_device_ids=True)
-        assert opcode_names(x) == []  # what a refused call appended is gone
+        assert opcode_names(x) == []  # the instructions that the failed call appended are removed
 
     @pytest.mark.parametrize(
         ("shape", "element", "op"),
@@ -245,7 +245,9 @@ class TestAllToAll:
         ]
 
     def test_blocks_are_where_a_concatenation_puts_them(self) -> None:
-        """On one replica nothing moves between replicas: the array form joins blocks as the tuple form does."""
+        """With one replica no data moves between replicas, and the array form concatenates blocks as the tuple form
+        does.
+        """
         x = np.arange(4 * 6, dtype=np.float32).reshape(4, 6)
         blocks = np.concatenate(np.split(x, 3, axis=1), axis=0)
         (p,) = parameters("f32[4,6]")
@@ -375,7 +377,7 @@ def test_identifiers_refused() -> None:
             function(builder)
 
 
-def test_jaxlib_reads_what_is_built() -> None:
+def test_jaxlib_reads_built_programs() -> None:
     x, pair = parameters("f32[4,8]", "(f32[2], f32[3])")
     total = reducer()
     results = [

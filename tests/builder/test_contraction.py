@@ -1,4 +1,4 @@
-"""The builder functions of contractions: what they append, infer and refuse."""
+"""The builder functions of contractions: appended instructions, inferred shapes, errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig, Ragg
 from xlapy.opcodes.attributes.dimensions import Precision
 from xlapy.opcodes.contraction import Algorithm, DotAttributes, RaggedDotAttributes
 
-import_module("xlapy.interpreter.contraction")  # registers the rules
+import_module("xlapy.interpreter.contraction")  # registers the interpreter's rules
 
 BATCHED = DotDimensionNumbers((2,), (1,), (0,), (0,))
 
@@ -66,7 +66,7 @@ def test_preferred_element_type(wanted: Any, text: str) -> None:
     assert ops.dot(*parameters("f32[2,3]", "f32[3]"), preferred_element_type=wanted).shape.to_text(layout=False) == text
 
 
-def test_of_two_types_without_a_higher_one_the_result_has_what_is_chosen() -> None:
+def test_types_without_a_common_one_use_the_preferred_type() -> None:
     operands = parameters("f8e4m3[2,3]", "f8e4m3fnuz[3]")
     assert ops.dot(*operands, preferred_element_type="f32").shape.to_text(layout=False) == "f32[2]"
     with pytest.raises(ShapeError, match="neither f8e4m3 nor f8e4m3fnuz is the more precise type"):

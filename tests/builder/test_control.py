@@ -1,4 +1,4 @@
-"""Calls, loops, branches, tokens, tuples."""
+"""The builder functions of calls, loops, branches, tokens and tuples."""
 
 from __future__ import annotations
 

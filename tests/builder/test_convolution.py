@@ -1,4 +1,4 @@
-"""The builder functions of convolutions: what they append, infer and refuse."""
+"""The builder functions of convolutions: appended instructions, inferred shapes, errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlapy.opcodes.attributes.dimensions import ConvDimensions, Precision, Windo
 from xlapy.opcodes.contraction import Algorithm
 from xlapy.opcodes.custom import PaddingType
 
-import_module("xlapy.interpreter.convolution")  # registers the rules
+import_module("xlapy.interpreter.convolution")  # registers the interpreter's rules
 
 NHWC = "b01f_01io->b01f"
 

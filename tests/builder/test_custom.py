@@ -1,4 +1,4 @@
-"""The builder functions of custom calls: what they append and refuse."""
+"""The builder functions of custom calls: appended instructions and errors."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_refused() -> None:
         )
 
 
-def test_jaxlib_reads_what_is_built() -> None:
+def test_jaxlib_reads_built_programs() -> None:
     (x,) = parameters("f32[2,3]")
     calls = [
         ops.custom_call(x.builder, "a", [x], x.shape, "{}", True, [((), (0, ()))], Literal.of(1)),

@@ -1,4 +1,4 @@
-"""The elementwise builder functions: which op each appends, its values on a few inputs, its refusals."""
+"""The elementwise builder functions: appended instructions, values on a few inputs, errors."""
 
 from __future__ import annotations
 

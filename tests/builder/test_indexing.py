@@ -1,4 +1,4 @@
-"""The builder functions gather and scatter: instructions, values, refusals."""
+"""The builder functions gather and scatter: instructions, values, errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTO_ROWS = ScatterDimensionNumbers(
 
 
 def sums(*types: str) -> XlaComputation:
-    """Adds N current values and N updates."""
+    """Builds an update computation that adds N current values and N updates."""
     builder = XlaBuilder("sums")
     values = [ops.parameter(builder, i, Shape.parse(f"{t}[]"), f"x{i}") for i, t in enumerate((*types, *types))]
     added = [values[i] + values[len(types) + i] for i in range(len(types))]

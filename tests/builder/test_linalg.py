@@ -1,4 +1,4 @@
-"""The builder functions of matrix factorization and transforms: what they append, infer and refuse."""
+"""The builder functions of matrix factorizations and transforms: appended instructions, inferred shapes, errors."""
 
 from __future__ import annotations
 

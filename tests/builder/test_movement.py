@@ -1,4 +1,4 @@
-"""The movement builder functions: instructions, shapes, values, refusals."""
+"""The builder functions of data movement: instructions, shapes, values, errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TestBroadcast:
 
 class TestBroadcastInDim:
     def test_the_example_of_the_specification(self) -> None:
-        """A vector onto rows and onto columns."""
+        """Broadcasts a vector to rows and to columns."""
         (x,) = parameters("f32[2]")
         rows, columns = ops.broadcast_in_dim(x, [2, 2], [0]), ops.broadcast_in_dim(x, [2, 2], [1])
         value = evaluate(ops.tuple(x.builder, [rows, columns]), np.float32([1, 2]))

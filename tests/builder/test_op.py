@@ -1,4 +1,4 @@
-"""XlaOp: Python's operators, indexing, and what a value that is not known yet refuses to be."""
+"""XlaOp: Python's operators, indexing, and conversions that fail because the value is not known yet."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class TestIndexing:
         assert result.shape.dimensions == expected.shape
         np.testing.assert_array_equal(evaluate(result, A), expected)
 
-    def test_whole_array_is_the_op_itself(self) -> None:
+    def test_indexing_the_whole_array_returns_the_op(self) -> None:
         (x,) = parameters("s32[2,3,4]")
         assert x[...] is x
         assert x[:, :] is x

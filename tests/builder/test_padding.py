@@ -1,4 +1,4 @@
-"""SAME, VALID and pairs."""
+"""Padding given as SAME, VALID or pairs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from xlapy.opcodes.attributes.dimensions import Window
         (1, 4, 9, (1, 2)),
     ],
 )
-def test_same_gives_the_input_size_divided_by_the_stride(
+def test_same_padding_gives_the_input_size_divided_by_the_stride(
     size: int, window: int, stride: int, pair: tuple[int, int]
 ) -> None:
     assert make_padding([size], [window], [stride], Padding.SAME) == (pair,)
@@ -37,7 +37,7 @@ def test_same_gives_the_input_size_divided_by_the_stride(
         assert made.output_sizes([size]) == (-(-size // stride),)
 
 
-def test_valid_adds_nothing() -> None:
+def test_valid_padding_is_zero() -> None:
     assert make_padding([10, 1], [3, 9], [1, 2], Padding.VALID) == ((0, 0), (0, 0))
     assert make_padding([], [], [], "SAME") == ()
 

@@ -1,4 +1,4 @@
-"""Reductions, windows, maps and scans, built and run."""
+"""The builder functions of reductions, windows, maps and scans: instructions and values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def binary(name: str, t: str = "f32") -> XlaComputation:
 
 
 def larger() -> XlaComputation:
-    """Value and index of the larger of two; of equal ones the later."""
+    """Selects value and index of the larger of two elements; of equal ones, the later."""
 
     def make(max: XlaOp, argmax: XlaOp, value: XlaOp, index: XlaOp) -> None:
         wins = ops.ge(value, max)
@@ -112,7 +112,7 @@ class TestReduce:
         refused("reduce: takes arrays, operand tuple is (f32[2,3])", ops.reduce, pair, 0, binary("add"), [0])
         refused("reduce: needs an XlaOp among its operands, given nothing", ops.reduce, [], [], binary("add"), [0])
 
-    def test_a_refused_call_leaves_nothing_behind(self) -> None:
+    def test_a_failed_call_appends_nothing(self) -> None:
         (x,) = parameters("f32[2,3]")
         with pytest.raises(ShapeError):
             ops.reduce(x, 0, binary("add"), [5])
@@ -152,7 +152,7 @@ class TestReduceWindow:
         assert evaluate(result, np.float32([1, 2, 4])).tolist() == [0, 1, 3]
 
     def test_dilations(self) -> None:
-        """Example 2 of the specification."""
+        """The second example of the specification."""
         (x,) = parameters("s32[3,2]")
         result = ops.reduce_window_with_general_padding(
             x, 0, binary("add", "s32"), [2, 1], [4, 1], [2, 1], [3, 1], [(2, 1), (0, 0)]
@@ -271,7 +271,7 @@ class TestMap:
         return computation("f", ["f32[]"] * 4, lambda a, b, c, par1: a * b + c * par1)
 
     def test_example_of_the_specification(self) -> None:
-        """`Map(op1, op2, op3, computation, par1)`, the parameter once as the last operand, once as a static one."""
+        """`Map(op1, op2, op3, computation, par1)`, with the parameter as the last operand and as a static operand."""
         arrays = [np.float32([1, 2]), np.float32([3, 4]), np.float32([5, 6])]
         a, b, c = parameters("f32[2]", "f32[2]", "f32[2]")
         last = ops.map([a, b, c, 10.0], self.three_and_a_parameter(), [0])
@@ -286,7 +286,7 @@ class TestMap:
         assert opcode_names(result) == ["broadcast", "map"]
         assert evaluate(result, np.float32(10), MATRIX).tolist() == [[9, 8, 7], [6, 5, 4]]
 
-    def test_scalars_alone(self) -> None:
+    def test_only_scalars(self) -> None:
         a, b = parameters("f32[]", "f32[]")
         result = ops.map([a, b], binary("sub"), [])
         assert opcode_names(result) == ["map"]

@@ -1,4 +1,4 @@
-"""The services of XlaBuilder beside ops: annotations, constants, aliases, static builds, partitioning by hand."""
+"""Functions of XlaBuilder other than ops: annotations, constants, aliases, static builds, manual partitioning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def value_of(computation: XlaComputation, *arguments: Any) -> Any:
 
 
 def read_by_xla(computation: XlaComputation) -> str:
-    """The program as XLA prints it after reading it: both say the same."""
+    """Returns the text that XLA prints for the program, after checking that xlapy reads its own text back."""
     verify(computation.module)
     text = computation.as_hlo_text()
     assert xla.parse_hlo(text).to_text() == text
@@ -69,13 +69,13 @@ class TestSharding:
             pair = ops.tuple(x.builder, [x, x])
         assert str(pair.instruction.sharding) == "{{maximal device=1}, {maximal device=1}}"
 
-    def test_tokens_take_any(self) -> None:
+    def test_tokens_accept_any_sharding(self) -> None:
         builder = XlaBuilder("t")
         with builder.sharding(ROWS):
             token = ops.create_token(builder)
         assert str(builder.get_op_sharding(token)) == ROWS
 
-    def test_that_does_not_fit_leaves_nothing_behind(self) -> None:
+    def test_an_invalid_sharding_appends_nothing(self) -> None:
         (x,) = parameters("f32[4,2]")
         with x.builder.sharding(ROWS):
             with pytest.raises(BuilderError, match=r"services.py:\d+: reshape: .* splits 2 dimensions, f32\[8\] has"):
@@ -163,7 +163,7 @@ class TestFrontendAttributes:
         assert given == [None, {"b": "x y"}, {"a": "1"}, None]
         assert 'frontend_attributes={b="x y"}' in read_by_xla(builder.build())
 
-    def test_the_mapping_given_is_copied(self) -> None:
+    def test_the_given_mapping_is_copied(self) -> None:
         (x,) = parameters("f32[]")
         given = {"a": "1"}
         x.builder.set_frontend_attributes(given)
@@ -219,7 +219,7 @@ class TestMetadata:
         assert z.instruction.metadata == OpMetadata(source_file=str(HERE), source_line=metadata.source_line + 2)
         assert 'op_type="Neg" op_name="jit(f)/layer/neg"' in read_by_xla(x.builder.build())
 
-    def test_a_source_file_given_stays(self) -> None:
+    def test_a_given_source_file_is_preserved(self) -> None:
         (x,) = parameters("f32[]")
         given = OpMetadata(source_file="model.py", source_line=7)
         with x.builder.op_metadata(given):
@@ -245,7 +245,7 @@ class TestMetadata:
         x, y = parameters("f32[2]", "f32[3]")
         x.builder.set_one_shot_op_metadata(OpMetadata(op_name="once"))
         with pytest.raises(BuilderError, match="clamp"):
-            ops.clamp(1.0, x, y)  # a constant is made before it fails
+            ops.clamp(1.0, x, y)  # the constant is appended before the call fails
         assert x.builder.annotations.one_shot_op_metadata == OpMetadata(op_name="once")
 
 
@@ -341,7 +341,7 @@ class TestConstants:
         with pytest.raises(BuilderError, match=r"test_services.py:\d+: build_constant_sub_graph: .* depends on how"):
             x.builder.build_constant_sub_graph(root)
 
-    def test_holds_only_what_is_needed(self) -> None:
+    def test_contains_only_the_needed_computations(self) -> None:
         (x,) = parameters("f32[4]")
         b = x.builder
         ops.call(b, computation_of(lambda p: -p), [ops.constant(b, 1.0)])
@@ -380,7 +380,7 @@ class TestAliases:
         assert "input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {0}, must-alias) }" in text
         assert "buffer_donor={ (1, {1}), (2, {}) }" in text
 
-    def test_result_takes_the_place_of_a_parameter(self) -> None:
+    def test_result_may_alias_a_parameter(self) -> None:
         (x,) = parameters("f32[4]")
         x.builder.set_up_alias([], 0)
         computation = (x + 1.0).builder.build()
@@ -478,7 +478,7 @@ BY_HAND = [
 
 class TestPartitioningByHand:
     @pytest.mark.parametrize(("sharding", "dimension", "shard", "manual"), BY_HAND)
-    def test_there_and_back(self, sharding: str, dimension: int, shard: str, manual: str) -> None:
+    def test_round_trip(self, sharding: str, dimension: int, shard: str, manual: str) -> None:
         (x,) = parameters("f32[8,6]")
         b = x.builder
         mine = ops.convert_spmd_full_to_shard_shape(b, x, dimension, sharding, [0])

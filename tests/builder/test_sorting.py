@@ -1,4 +1,4 @@
-"""The builder functions sort and top_k: instructions, values, refusals."""
+"""The builder functions sort and top_k: instructions, values, errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 
 
 def comparator(compare: Callable[[XlaOp, XlaOp], XlaOp], *types: str) -> XlaComputation:
-    """Compares the elements of the first operand."""
+    """Builds a computation that compares the elements of the first operand."""
     builder = XlaBuilder("comparator")
     for i in range(2 * len(types)):
         ops.parameter(builder, i, Shape.parse(f"{types[i // 2]}[]"), f"p{i}")

@@ -1,4 +1,4 @@
-"""Parameters, constants, iota."""
+"""The builder functions of parameters, constants and iota."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TestParameter:
         with pytest.raises(ShapeError, match=r"parameter numbers start at 0, given -1"):
             ops.parameter(builder, -1, Shape.scalar(F32))
 
-    def test_no_shape(self, builder: XlaBuilder) -> None:
+    def test_missing_shape(self, builder: XlaBuilder) -> None:
         with pytest.raises(
             BuilderError, match=r"parameter: takes a Shape, given str 'f32\[2\]'; Shape.parse reads one"
         ):
@@ -99,7 +99,7 @@ class TestConstant:
         x = ops.constant(builder, np.float32([np.nan, np.nan]))
         assert opcode_names(x) == ["constant", "broadcast"]
 
-    def test_nothing_that_makes_an_array(self, builder: XlaBuilder) -> None:
+    def test_values_that_are_not_arrays(self, builder: XlaBuilder) -> None:
         with pytest.raises(BuilderError, match=r"constant: None cannot be converted to an array"):
             ops.constant(builder, None)
 

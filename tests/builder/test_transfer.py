@@ -1,4 +1,4 @@
-"""The builder functions of transfers: what they append, how they are ordered, what they refuse."""
+"""The builder functions of transfers: appended instructions, their order, errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TestInfeed:
             ops.infeed(x.builder, BARE)
         with pytest.raises(ShapeError, match=r"without further nesting, declared \(\(f32\[2\]\)\)"):
             ops.infeed(x.builder, Shape.parse("((f32[2]))"))
-        assert opcode_names(x) == []  # the tokens of refused calls are gone
+        assert opcode_names(x) == []  # the tokens of failed calls are removed
 
 
 class TestOutfeed:
@@ -173,7 +173,7 @@ class TestSendAndRecv:
         assert opcode_names(x) == []
 
 
-def test_jaxlib_reads_what_is_built() -> None:
+def test_jaxlib_reads_built_programs() -> None:
     (x,) = parameters("f32[3]")
     builder = x.builder
     ops.outfeed(x, x.shape)

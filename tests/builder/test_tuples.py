@@ -1,4 +1,4 @@
-"""The builder functions of tuples: what they append, infer and refuse."""
+"""The builder functions of tuples: appended instructions, inferred shapes, errors."""
 
 from __future__ import annotations
 

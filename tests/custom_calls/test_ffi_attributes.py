@@ -1,4 +1,4 @@
-"""The dictionary of attributes of calls of the typed interface: what it may hold, and where errors point."""
+"""The attribute dictionary of typed FFI calls: allowed values, and the positions of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native custom-call targets of the typed interface: frames, attributes, errors, stages, states, XLA's own kernels."""
+"""Native custom-call targets of XLA's typed FFI: frames, attributes, errors, stages, states, XLA's own kernels."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_bundle_of_handlers_needs_no_version() -> None:
         (handler(double), {"api_version": 0}, "must not be API_VERSION_UNSPECIFIED"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_registered(target: Any, options: dict[str, Any], message: str) -> None:
+def test_invalid_registrations(target: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         xla.register_custom_call_target("target", target, **options)
 
@@ -81,7 +81,7 @@ def test_calls_of_another_version_are_refused() -> None:
         run(call().replace("TYPED_FFI", "ORIGINAL"), X)
 
 
-# -- what a handler is given
+# -- what a handler receives
 
 
 def test_buffers_of_every_kind() -> None:
@@ -148,7 +148,7 @@ def test_attributes_of_every_kind() -> None:
     with registered(handler(lambda frame: met.append(frame.attributes()) or double(frame)), **TYPED):
         run(call(CONFIG), X)
     (found,) = met
-    assert list(found) == sorted(found)  # handlers search by halving
+    assert list(found) == sorted(found)  # handlers search attributes by bisection
     wanted = {
         "i8": np.int8(-1), "i16": np.int16(2), "i32": np.int32(3), "i64": np.int64(4), "u8": np.uint8(255),
         "u16": np.uint16(6), "u32": np.uint32(7), "u64": np.uint64(2**64 - 1), "f32": np.float32(1.5),
@@ -179,7 +179,7 @@ def test_malformed_attributes_are_refused_when_the_program_is_compiled() -> None
         assert run(call('"axis=1"'), X).tolist() == X.tolist()
 
 
-def test_python_targets_are_given_the_attributes_too() -> None:
+def test_python_targets_receive_the_attributes() -> None:
     def scaled(x: Any, *, ffi_attributes: dict[str, Any]) -> Any:
         return x * ffi_attributes["by"]
 
@@ -217,7 +217,7 @@ def test_errors_are_created_read_and_destroyed() -> None:
     def look(frame: Frame) -> int | None:
         error = frame.error(11, b"beyond")
         assert error is not None
-        met.append((frame.message(error), frame.message(error)))  # the second time it is gone
+        met.append((frame.message(error), frame.message(error)))  # the second call finds it removed
         old = c.ErrorDetailsArgs(c.size_up_to(c.ErrorDetailsArgs, "message"), None, frame.error(99, b"?"), None, 77)
         frame._procedure("Error_GetDetails", old)
         met.append((ctypes.string_at(old.message), old.errc))

@@ -1,4 +1,4 @@
-"""Custom calls of API_VERSION_TYPED_FFI: the stages of a target and the states between them."""
+"""Custom calls of API_VERSION_TYPED_FFI: the stages of a target and the states they share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPE = ctypes.c_int64(0)
 
 
 def state_type() -> Any:
-    """The number of the type of this test's states."""
+    """Registers the type of this test's states, once, and returns a pointer to its id."""
     if not _TYPE.value:
         xla.register_custom_call_type("test state", ctypes.addressof(_TYPE), ctypes.addressof(_INFO))
     assert _TYPE.value > 0
@@ -30,7 +30,7 @@ def state_type() -> Any:
 
 
 def staged(met: list[Any]) -> dict[str, Any]:
-    """A bundle of all stages: each sets a state and execute reads them."""
+    """Builds a handler bundle of all stages; each sets a state, and execute reads them."""
 
     def start(frame: Frame) -> int | None:
         met.append((frame.stage, frame.attributes(), len(frame.arguments())))
@@ -56,7 +56,7 @@ def test_stages_run_in_order_and_states_have_the_right_lifetimes() -> None:
         executable(X)
         executed = (3, [100, 101, 102], 100)
         assert met[1:] == [(1, {"n": 1}, 1), (2, {"n": 1}, 1), executed]
-        assert sorted(_deleted) == [101, 102]  # the run is over
+        assert sorted(_deleted) == [101, 102]  # the run has ended
         executable(X)
         assert met[4:] == met[1:4]
     del executable

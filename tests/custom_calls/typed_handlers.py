@@ -1,4 +1,4 @@
-"""Handlers of XLA's typed interface, written in Python: what native code would do with a call frame."""
+"""Handlers of XLA's typed FFI, written in Python: they use a call frame as native code would."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FIRST_FUNCTION = 16 + ctypes.sizeof(c.ApiVersion) + 8
 
 
 class Frame:
-    """A call frame as its handler sees it."""
+    """A call frame, as its handler receives it."""
 
     def __init__(self, address: int) -> None:
         self.structure = c.CallFrame.from_address(address)
@@ -59,14 +59,14 @@ class Frame:
         return _dictionary(self.structure.attrs)
 
     def call(self, name: str, structure: type[ctypes.Structure], **fields: Any) -> tuple[Any, int | None]:
-        """Calls a function of the interface; its structure afterwards, and the error."""
+        """Calls a function of the interface; returns its argument structure after the call, and the error."""
         address = self.structure.api + _FIRST_FUNCTION + 8 * FUNCTIONS.index(name)
         fields.setdefault("struct_size", c.size_up_to(structure, c.last_field(structure)))
         args = structure(**fields)
         return args, HANDLER(c_void_p.from_address(address).value)(ctypes.addressof(args))
 
     def ask(self, name: str, structure: type[ctypes.Structure], **fields: Any) -> Any:
-        """The same for a function that must succeed, of this call."""
+        """Calls a function that must succeed, for this call; returns its argument structure."""
         args, error = self.call(name, structure, ctx=self.structure.ctx, **fields)
         assert error is None, self.message(error)
         return args
@@ -75,7 +75,7 @@ class Frame:
         return self.call("Error_Create", c.ErrorCreateArgs, message=message, errc=code)[1]
 
     def message(self, error: int) -> tuple[int, str]:
-        """The code and text of an error, which is destroyed."""
+        """Returns the code and text of an error, and destroys the error."""
         args = c.ErrorDetailsArgs(c.size_up_to(c.ErrorDetailsArgs, "errc"), None, error)
         self._procedure("Error_GetDetails", args)
         text = ctypes.string_at(args.message).decode()
@@ -93,7 +93,7 @@ class Token:
 
 
 def handler(function: Callable[[Frame], int | None], version: Sequence[int] = (0, 3)) -> Any:
-    """A native handler that answers the question for its version, and calls `function` otherwise."""
+    """Makes a native handler that answers the version query itself and otherwise calls `function`."""
 
     def call(address: int) -> int | None:
         frame = Frame(address)

@@ -116,16 +116,16 @@ def on(platform: str, text: str, arguments: list[Any]) -> str:
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_row(what: str) -> None:
+def test_row_states_the_measured_results(what: str) -> None:
     rows = {row[0]: row[1:] for row in ROW.findall(PAGE)}
     text, arguments = CASES[what]
     printed = xla.parse_hlo(text).to_text(print_large_constants=True)  # XLA's parser requires spaces around `=`
     measured = (on("interpreter", text, arguments), on("cpu", text, arguments))
-    peer = shown(lambda: run_hlo(printed, arguments))
+    xla_result = shown(lambda: run_hlo(printed, arguments))
     if what == "uniform numbers of `rng`":
-        assert measured[0] == measured[1] != peer
-        peer = "others"
-    assert rows[what] == (*measured, peer)
+        assert measured[0] == measured[1] != xla_result
+        xla_result = "others"
+    assert rows[what] == (*measured, xla_result)
 
 
 def test_every_row_has_a_case() -> None:

@@ -1,4 +1,4 @@
-"""Changes to the IR keep users, callers, parameters and names true."""
+"""Edits of the IR keep users, callers, parameters and names consistent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def find(module: Module, name: str) -> Instruction:
 
 
 def assert_edges_are_true(module: Module) -> None:
-    """What `users`, `callers` and `parameters` keep is what operands, calls and numbers say."""
+    """Checks that `users`, `callers` and `parameters` agree with operands, called computations and parameter
+    numbers."""
     for computation in module.computations:
         callers = [i for i in module.instructions() if computation in i.computations]
         assert set(computation.callers) == set(callers)
@@ -72,7 +73,7 @@ def test_create_infers_the_shape_and_links(module: Module):
     assert_edges_are_true(module)
 
 
-def test_create_refuses_what_the_op_refuses(module: Module):
+def test_create_raises_the_errors_of_the_op(module: Module):
     with pytest.raises(ShapeError, match="takes 2 operands, given 1"):
         edit.create(module.entry_computation, opcodes.ADD, [find(module, "a")])
     assert len(module.entry_computation) == 6
@@ -86,7 +87,7 @@ def test_names_become_unique_in_the_module(module: Module):
     assert edit.add_computation(module, "square").name == "square.1"
 
 
-def test_parameters_stand_in_the_order_of_their_numbers():
+def test_parameters_are_in_the_order_of_their_numbers():
     module = Module("m")
     main = edit.add_computation(module, "main", entry=True)
     for number in (2, 0, 1):
@@ -138,7 +139,7 @@ def test_replace_uses_moves_the_root(module: Module):
     assert_edges_are_true(module)
 
 
-def test_a_replacement_may_use_what_it_replaces(module: Module):
+def test_a_replacement_may_use_the_replaced_instruction(module: Module):
     s = find(module, "s")
     twice = edit.create(module.entry_computation, opcodes.ADD, [s, s])
     edit.replace_uses(s, twice)
@@ -163,7 +164,7 @@ def test_replace_one_operand(module: Module):
     assert_edges_are_true(module)
 
 
-def test_what_cannot_be_removed(module: Module):
+def test_instructions_that_cannot_be_removed(module: Module):
     main = module.entry_computation
     for name, reason in {"s": "it has users", "r": "is the root", "b": "it has users"}.items():
         with pytest.raises(InvalidArgumentError, match=f"cannot remove {name}: .*{reason}"):
@@ -196,7 +197,7 @@ def test_calls(module: Module):
     assert_edges_are_true(module)
 
 
-def test_removing_a_caller_frees_what_it_calls(module: Module):
+def test_removing_a_caller_removes_it_from_callers(module: Module):
     free = edit.add_computation(module, "user")
     x = edit.create(
         free, opcodes.PARAMETER, (), opcodes.PARAMETER.attributes.make(number=0), shape=Shape.parse("f32[2]")

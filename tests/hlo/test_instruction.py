@@ -1,4 +1,4 @@
-"""What an instruction, a computation and a module tell about themselves."""
+"""Properties of instructions, computations and modules."""
 
 from __future__ import annotations
 

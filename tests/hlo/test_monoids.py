@@ -29,11 +29,11 @@ def test_a_monoid_op_of_both_parameters_is_a_monoid(root: str) -> None:
 
 
 @pytest.mark.parametrize("root", ["subtract(a, b)", "add(a, a)", "negate(a)"])
-def test_anything_else_is_no_monoid(root: str) -> None:
+def test_anything_else_is_not_a_monoid(root: str) -> None:
     assert monoid(reducer(root)) is None
 
 
-def test_commutative_operations_that_are_not_associative_are_no_monoids() -> None:
+def test_commutative_operations_that_are_not_associative_are_not_monoids() -> None:
     assert monoid(reducer("mulhi(a, b)", "u32")) is None
 
 

@@ -1,4 +1,4 @@
-"""Unique names: our rules against what jaxlib calls the same instructions."""
+"""Unique names, compared with those that jaxlib gives to the same instructions."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ def test_the_bare_name_can_come_after_its_numbers() -> None:
         ("f8e4m3fn", "f8e4m3fn_"),
     ],
 )
-def test_names_become_legal(name: str, clean: str) -> None:
+def test_names_are_made_valid(name: str, clean: str) -> None:
     assert sanitize(name) == clean

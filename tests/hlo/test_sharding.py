@@ -1,4 +1,4 @@
-"""Shardings: text both ways, the canonical forms against XLA's, and what is refused."""
+"""Shardings: parsing and printing, canonical forms compared with XLA's, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole-module verification: each rule with a module that breaks it, and the message."""
+"""Verification of modules: for each rule, a module that breaks it and the message."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_a_sound_module(module: Module):
     verify(module)
 
 
-def test_no_entry():
+def test_missing_entry():
     assert refusal(Module("empty")) == "module empty has no entry computation"
 
 
-def test_no_root(module: Module):
+def test_missing_root(module: Module):
     module.find("square").root = None
     assert refusal(module) == "computation square has no root"
 
@@ -230,7 +230,7 @@ def test_donors(module: Module, donor: BufferDonor, message: str):
 
 
 def test_a_long_computation_out_of_order_takes_no_time():
-    """One search for a cycle, not one an instruction."""
+    """The verifier searches for cycles once, not once per instruction."""
     lines = "\n".join(f"  v{i + 1} = f32[] negate(v{i})" for i in range(5000))
     module = parse_hlo(f"HloModule deep\nENTRY main {{\n  v0 = f32[] parameter(0)\n{lines}\n}}\n")
     edit.reorder(module.entry_computation, reversed(module.entry_computation.instructions))

@@ -1,4 +1,4 @@
-"""What instructions carry beside their op: threads, shardings, original values, composite calls, device numbers."""
+"""Verification of annotations: threads, shardings, original values, composite calls, device numbers."""
 
 from __future__ import annotations
 
@@ -127,5 +127,5 @@ def test_all_reduces_have_constrained_layouts_or_none_has() -> None:
         "f32[4] collective-permute(p), channel_id=1, source_target_pairs={{2,1}}",
     ],
 )
-def test_what_is_legal(line: str) -> None:
+def test_valid_examples(line: str) -> None:
     parse_hlo(f"{HEAD}  ROOT r = {line}\n}}")

@@ -1,4 +1,5 @@
-"""What is started must be finished, once and by its own kind; chains and channels agree with what they start."""
+"""Verification of asynchronous chains: every start has one done of its kind, and chains and channels match their
+start."""
 
 from __future__ import annotations
 
@@ -132,7 +133,7 @@ def test_channels(lines: str, message: str) -> None:
     assert message in refusal(f"{lines} ROOT n = f32[4] negate(p)")
 
 
-def test_what_is_legal() -> None:
+def test_valid_examples() -> None:
     lines = (
         f'{START}twice, frontend_attributes={{_collectives_group="g"}}\n d = f32[4] async-done(s)\n'
         " ss = ((f32[4]), (), u32[]) async-start(d), calls=sum\n"
@@ -147,15 +148,15 @@ def test_what_is_legal() -> None:
 
 
 def test_long_chains_take_no_time() -> None:
-    """Nothing may walk from every update back to the start: 20,000 updates would take minutes."""
+    """The verifier must not walk from every update back to the start: 20,000 updates would take minutes."""
     updates = "\n".join(f" s{i} = ((f32[4]), f32[4], u32[]) async-update(s{i - 1})" for i in range(1001, 21_000))
     lines = f"s1000 = ((f32[4]), f32[4], u32[]) async-start(p), calls=negate\n{updates}\n"
     with time_limit(60):
         module = parse_hlo(f"{COMPUTATIONS}  {lines} ROOT d = f32[4] async-done(s20999)\n}}", verify=False)
         verify(module)
-        assert print_module(module).count("async-update") == 0  # the short form: negate-update
+        assert print_module(module).count("async-update") == 0  # the short form of async-update is negate-update
 
 
-def test_a_chain_that_begins_with_something_else() -> None:
+def test_a_chain_must_begin_with_a_start() -> None:
     lines = "t = ((f32[4]), f32[4], u32[]) parameter(1)\n ROOT d = f32[4] async-done(t)"
     assert "d (async-done): operand 0 must be async-start or async-update, it is t (parameter)" in refusal(lines)

@@ -1,4 +1,4 @@
-"""Values of buffer type: who may have them, and that each is written once."""
+"""Verification of values of buffer type: the ops that may have them, and that each buffer is written once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def refusal(lines: str, back: str = "y") -> str:
         'ROOT c = b(f32[2]) call(b), to_apply=same, frontend_attributes={_xla_stream_annotation="1"}',
     ],
 )
-def test_what_is_legal(lines: str) -> None:
+def test_valid_examples(lines: str) -> None:
     judge(lines)
 
 
@@ -93,7 +93,7 @@ def test_refusals(lines: str, message: str) -> None:
     assert message in refusal(lines)
 
 
-def test_what_a_loop_hands_on_is_written_by_it() -> None:
+def test_a_loop_writes_the_buffers_that_it_forwards() -> None:
     lines = f"{LOOP}\n ROOT v = f32[2] custom-call(c), {UNPIN}"
     assert "the buffer b(f32[2]) at [1] is written 2 times, by y, u" in refusal(lines, back="x")
 

@@ -1,4 +1,4 @@
-"""Collectives: the specification's examples and every form of groups."""
+"""Collectives: the specification's examples and every form of replica groups."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_participants(groups: Any, mode: GroupMode, replicas: int, partitions: i
         (GroupMode.FLATTENED_ID, "name id 3, there are 2 devices"),
     ],
 )
-def test_participants_beyond_the_devices_are_refused(mode: GroupMode, message: str) -> None:
+def test_participants_beyond_the_device_count_are_rejected(mode: GroupMode, message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         participants(PAIRED, mode, 2, 1, 0)
 
@@ -179,7 +179,7 @@ def test_a_collective_in_a_generic_asynchronous_pair() -> None:
     assert lists(results) == [[11, 22], [33, 44]]
 
 
-def test_reduce_scatter_gives_each_position_in_the_group_its_block() -> None:
+def test_reduce_scatter_distributes_blocks_by_group_position() -> None:
     text = module(
         """p = f32[2,4] parameter(0) q = f32[1,2] parameter(1)
         ROOT r = (f32[2,2], f32[1,1]) reduce-scatter(p, q), replica_groups={{1,0}}, dimensions={1}, to_apply=add""",
@@ -260,7 +260,9 @@ def test_all_reduce_in_another_type_than_that_of_the_operands() -> None:
     text = module("p = bf16[] parameter(0) ROOT r = bf16[] all-reduce(p), replica_groups={}, to_apply=add", 2)
     bf16 = parse_hlo(text).entry_computation.parameters[0].shape.dtype
     results = run_on_devices(text, [[np.array(256, bf16)], [np.array(3, bf16)]])
-    assert [(float(r), r.dtype) for r in results] == [(260.0, bf16)] * 2  # rounded once, as 259 is no bf16
+    assert [(float(r), r.dtype) for r in results] == [
+        (260.0, bf16)
+    ] * 2  # rounded once, because 259 is not a bf16 number
     with pytest.raises(ExecutionError, match="c64 is reduced with f32, which loses imaginary parts"):
         run_on_devices(text.replace("bf16", "c64"), [[np.array(1j, np.complex64)]] * 2)
 
@@ -327,7 +329,7 @@ def test_collective_permute_of_several_slices_of_several_buffers() -> None:
         ]
         for d in range(3)
     ]
-    # a ring forward with the first slice, and backward, but for the pair (1, 0), with the second
+    # one ring sends the first slice forward, the other sends the second slice backward, without the pair (1, 0)
     assert lists(run_on_devices(text, arguments)) == [
         ([2, -1, -1], [-1, 20]),
         ([0, -1, 2.5], [25, 0]),

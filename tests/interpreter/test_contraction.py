@@ -1,4 +1,4 @@
-"""The values of dot, ragged-dot and scaled-dot, by constants and against XLA:CPU."""
+"""The values of dot, ragged-dot and scaled-dot, compared with constants and with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MATMUL = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 INNER = "lhs_contracting_dims={0}, rhs_contracting_dims={0}"
 BATCHED = "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}"
 
-PEER_TYPES = [t for t in ARRAY_TYPES if t.text not in ("f6e3m2fn", "f6e2m3fn", "s1", "u1", "s2", "u2")]
+XLA_TYPES = [t for t in ARRAY_TYPES if t.text not in ("f6e3m2fn", "f6e2m3fn", "s1", "u1", "s2", "u2")]
 """The element types of dots that XLA:CPU compiles."""
 
 
 def inner(lhs: Any, rhs: Any, result: str, attributes: str = INNER) -> Any:
-    """The dot product of two vectors, as an array of shape []."""
+    """Returns the dot product of two vectors, as an array of shape []."""
     return evaluate("dot", (lhs, rhs), f"{result}[]", attributes)
 
 
@@ -156,7 +156,7 @@ def test_sums_are_rounded_once() -> None:
 
 @pytest.mark.parametrize("t", ["f32", "f64", "c64", "c128"])
 def test_small_products_are_added_term_by_term(t: str) -> None:
-    """Rounds like XLA: the second term is lost beside the first, the third is not."""
+    """Rounds like XLA: added to the first, the second term is rounded away; the third is not."""
     large = 2.0 ** (25 if t in ("f32", "c64") else 54)
     assert inner(typed(t, [large, 1, -large, 1]), typed(t, [1, 1, 1, 1]), t) == 1
     rng = np.random.default_rng(5)
@@ -226,7 +226,7 @@ def test_precision_and_algorithm_change_nothing() -> None:
 
 
 def _arrays(lhs: str, rhs: str, sizes: tuple[tuple[int, ...], ...], seed: int) -> tuple[Array, ...]:
-    """Integers of the whole range where only integers meet, else numbers whose sums float32 holds."""
+    """Returns integers of the whole range if all types are integers, else numbers whose sums are exact in float32."""
     rng = np.random.default_rng(seed)
     types = [PrimitiveType.from_text(lhs), PrimitiveType.from_text(rhs)]
     if F8E8M0FNU in types:  # powers of two only, the smallest of which are float32 denormals
@@ -235,10 +235,10 @@ def _arrays(lhs: str, rhs: str, sizes: tuple[tuple[int, ...], ...], seed: int) -
     return tuple(random_array(size, t.dtype, rng, special=whole) for t, size in zip(types, sizes, strict=True))
 
 
-def test_every_element_type_like_xla() -> None:
+def test_every_element_type_agrees_with_xla() -> None:
     cases = [
         Case("dot", _arrays(t.text, t.text, sizes, 1), f"{t}{list(shape)}".replace(" ", ""), attributes, terms)
-        for t in PEER_TYPES
+        for t in XLA_TYPES
         for sizes, shape, attributes, terms in (
             (((5, 7), (7, 3)), (5, 3), MATMUL, 7),
             (((2, 3, 4), (2, 4, 5)), (2, 3, 5), BATCHED, 4),
@@ -277,14 +277,14 @@ MIXED = [
 ]
 
 
-def test_mixed_element_types_like_xla() -> None:
+def test_mixed_element_types_agree_with_xla() -> None:
     cases = [
         Case("dot", _arrays(lhs, rhs, ((3, 6), (6, 4)), 2), f"{result}[3,4]", MATMUL, 6) for lhs, rhs, result in MIXED
     ]
     assert_like_xla(cases)
 
 
-def test_dimension_numbers_like_xla() -> None:
+def test_dimension_numbers_agree_with_xla() -> None:
     rng = np.random.default_rng(3)
     layouts = [
         ((7,), (7,), (), INNER),
@@ -324,7 +324,7 @@ def test_dimension_numbers_like_xla() -> None:
     assert_like_xla(cases)
 
 
-def test_not_finite_like_xla() -> None:
+def test_nonfinite_values_agree_with_xla() -> None:
     rng = np.random.default_rng(4)
     cases: list[Case] = []
     for name in ("f32", "f64", "bf16", "f16", "f8e5m2"):
@@ -371,13 +371,13 @@ def test_ragged_rows_are_multiplied_by_the_matrix_of_their_group() -> None:
     assert value.tolist() == [[1, 2], [30, 40], [40, 60], [0, 0]]
 
 
-def test_ragged_contraction_gives_a_result_a_group() -> None:
+def test_ragged_contraction_gives_one_result_per_group() -> None:
     attributes = "lhs_contracting_dims={1}, rhs_contracting_dims={0}, lhs_ragged_dims={1}"
     value = evaluate("ragged-dot", ([[1, 2, 3, 4]], [[1], [10], [100], [1000]], [1, 0, 2]), "s32[3,1,1]", attributes)
     assert value.tolist() == [[[1]], [[0]], [[320]]]
 
 
-def test_ragged_batches_beyond_the_groups_are_zero() -> None:
+def test_ragged_batches_outside_the_groups_are_zero() -> None:
     attributes = f"{BATCHED}, lhs_ragged_dims={{0}}"
     lhs, rhs = np.ones((4, 2, 3), np.float32), np.ones((4, 3, 1), np.float32)
     value = evaluate("ragged-dot", (lhs, rhs, [1, 2]), "f32[4,2,1]", attributes)

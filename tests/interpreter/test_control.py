@@ -1,4 +1,4 @@
-"""Control flow and tuples: values, and partly comparison with XLA:CPU."""
+"""Control flow and tuples: values, some of them compared with XLA:CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values of convolutions, by constants and against XLA:CPU."""
+"""The values of convolutions, compared with constants and with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xlapy.testing.random_values import random_array
 
 
 def case(lhs: Array, rhs: Array, window: str, labels: str, more: str = "", result: str = "") -> Case:
-    """A convolution with the shape it infers, its element type `result` if given."""
+    """Makes the case of a convolution with its inferred shape, and with the element type `result` if it is given."""
     attributes = f"window={{{window}}}, dim_labels={labels}{more}"
     shape = inferred_shape(Shape.of(lhs), Shape.of(rhs), window, labels, more)
     numbers = ConvDimensions.parse(labels)
@@ -45,7 +45,7 @@ def inferred_shape(lhs: Shape, rhs: Shape, window: str, labels: str, more: str) 
 
 
 def line(lhs: Any, rhs: Any, window: str, more: str = "") -> list[Any]:
-    """The values of a convolution of one line of f32 (or given) elements by another."""
+    """Returns the values of a 1-d convolution of f32 (or given) elements."""
     left, right = (np.asarray(v, np.float32).reshape(1, 1, -1) for v in (lhs, rhs))
     (value,) = evaluate_all([case(left, right, f"size={right.size} {window}", "bf0_oi0->bf0", more)])
     return value.reshape(-1).tolist()
@@ -186,7 +186,7 @@ def sparse(x: Any, values: Any, positions: Any, sparsity: str, result: str, more
     ],
 )
 def test_sparse_kernels(x: list[int], values: list[int], positions: list[int], sparsity: str, expected: float) -> None:
-    """The first three are those of XLA's evaluator."""
+    """The first three cases are those of XLA's evaluator."""
     assert sparse([x], [[v] for v in values], [[p] for p in positions], sparsity, "1,1").tolist() == [[expected]]
 
 
@@ -253,7 +253,7 @@ def test_a_sparse_kernel_needs_valid_positions() -> None:
 # -- against XLA:CPU
 
 
-def test_every_element_type_like_xla() -> None:
+def test_every_element_type_agrees_with_xla() -> None:
     rng = np.random.default_rng(1)
     cases: list[Case] = []
     for t in ARRAY_TYPES:
@@ -287,7 +287,7 @@ PREFERRED = [
 ]
 
 
-def test_preferred_element_types_like_xla() -> None:
+def test_preferred_element_types_agree_with_xla() -> None:
     rng = np.random.default_rng(2)
     cases: list[Case] = []
     for operand, result in PREFERRED:
@@ -315,7 +315,7 @@ WINDOWS = [
 ]
 
 
-def test_windows_like_xla() -> None:
+def test_windows_agree_with_xla() -> None:
     rng = np.random.default_rng(3)
     cases: list[Case] = []
     for window in WINDOWS:
@@ -326,7 +326,8 @@ def test_windows_like_xla() -> None:
 
 
 def _labelled(labels: str, sizes: dict[str, int], rng: np.random.Generator) -> tuple[Array, Array]:
-    """Operands whose dimensions have the sizes of their labels; kernel spatial ones of labels in upper case."""
+    """Makes operands whose dimensions have the sizes of their labels; spatial kernel dimensions have uppercase
+    labels."""
     lhs, rhs = labels.split("->")[0].split("_")
     return (
         random_array([sizes[label] for label in lhs], np.float32, rng, special=False),
@@ -347,7 +348,7 @@ LABELS = [
 ]
 
 
-def test_labels_and_groups_like_xla() -> None:
+def test_labels_and_groups_agree_with_xla() -> None:
     rng = np.random.default_rng(4)
     cases: list[Case] = []
     for labels, window in LABELS:
@@ -369,7 +370,7 @@ ZERO_SIZES = [
 ]
 
 
-def test_zero_sizes_like_xla() -> None:
+def test_zero_sizes_agree_with_xla() -> None:
     cases = [
         case(np.ones(lhs, dtype), np.ones(rhs, dtype), window, "bf0_oi0->bf0")
         for lhs, rhs, window in ZERO_SIZES
@@ -378,8 +379,8 @@ def test_zero_sizes_like_xla() -> None:
     assert_like_xla(cases)
 
 
-def test_not_finite_like_xla() -> None:
-    """Without padding or holes, where XLA:CPU multiplies by zeros in some cases and skips in others."""
+def test_nonfinite_values_agree_with_xla() -> None:
+    """Without padding or holes: there, XLA:CPU multiplies by zeros in some cases and skips them in others."""
     rng = np.random.default_rng(5)
     cases: list[Case] = []
     for name in ("f32", "f64", "bf16", "f16"):

@@ -1,4 +1,4 @@
-"""Custom calls on the interpreter: native code by C conventions, layouts, side effects, and built-in targets."""
+"""Custom calls on the interpreter: native code with C calling conventions, layouts, side effects, built-in targets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def floats(address: int | None, count: int) -> Any:
 
 @ORIGINAL
 def myfunc(out: int, operands: Any) -> None:
-    """The specification's: out[0][0] = x[1] + y[1][0] of f32[2] x and f32[2,3] y."""
+    """The example of the specification: out[0][0] = x[1] + y[1][0] for f32[2] x and f32[2,3] y."""
     x, y = floats(operands[0], 2), floats(operands[1], 6)
     floats(out, 9)[0] = x[1] + y[3]
 
@@ -80,7 +80,7 @@ def test_native_code_in_a_capsule(name: bytes | None) -> None:
 
 @ORIGINAL
 def leaves(out: int, operands: Any) -> None:
-    """(a, (b, token), c) of one element each -> (b, (c, token), a): a pointer a leaf, none for a token."""
+    """Maps (a, (b, token), c) of one element each to (b, (c, token), a): one pointer per leaf, none for a token."""
     results = (c_void_p * 4).from_address(out)
     assert operands[2] is None and results[2] is None
     floats(results[0], 1)[0] = floats(operands[1], 1)[0]
@@ -139,7 +139,7 @@ def test_without_constraints_operands_are_row_major() -> None:
 
 @ORIGINAL
 def rotate(out: int, operands: Any) -> None:
-    """(a, b, c) -> (c, a, b) of six elements each, in the order of memory."""
+    """Maps (a, b, c) to (c, a, b), each of six elements in memory order."""
     results = (c_void_p * 3).from_address(out)
     for number in range(3):
         floats(results[number], 6)[:] = floats(operands[(number + 2) % 3], 6)[:]
@@ -176,7 +176,7 @@ def test_native_code_is_called_as_xla_calls_it(lines: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["{1,0:T(2,2)}", "{1,0:E(4)}"])
-def test_layouts_beyond_an_order_are_refused_to_native_code(layout: str) -> None:
+def test_native_targets_reject_layouts_with_more_than_an_order(layout: str) -> None:
     text = entry(f'ROOT r = s4[2,2]{layout} custom-call(), custom_call_target="target"')
     with registered(copy_six), pytest.raises(UnsupportedError, match=r"r \(custom-call\): native code cannot be given"):
         make_client().compile(text)
@@ -184,7 +184,7 @@ def test_layouts_beyond_an_order_are_refused_to_native_code(layout: str) -> None
 
 @ORIGINAL
 def add_to_first_result(out: int, operands: Any) -> None:
-    """Reads its operand from the buffer of the result."""
+    """Adds its operand, which is also the buffer of the result, to the first result."""
     assert operands[0] == out and out % 64 == 0 and operands[1] % 64 == 0
     floats(out, 2)[0] += floats(operands[1], 2)[0]
 
@@ -403,7 +403,7 @@ def top_k(result: str) -> str:
     return entry(f"x = f32[3,9] parameter(0)\nROOT {line}", COMPARATOR)
 
 
-def test_top_k_gives_what_xla_gives() -> None:
+def test_top_k_agrees_with_xla() -> None:
     x = np.array([[3, -0.0, 0.0, 7, np.inf, 7, -np.inf, 1, 2], [0] * 9, [*range(8), 0.5]], np.float32)
     text = top_k("(f32[3,5], s32[3,5])")
     values, places = run(text, x)

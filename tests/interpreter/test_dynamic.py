@@ -289,7 +289,9 @@ def _scalar(function: Any) -> xla.XlaComputation:
 
 
 def test_sizes_outside_of_the_bounds_are_refused():
-    """Refuses such sizes. XLA computes with them: reductions stop at the bound, get-dimension-size returns the size."""
+    """The interpreter rejects such sizes. XLA computes with them: reductions stop at the bound, get-dimension-size
+    returns the size.
+    """
     text = module(VECTORS + "ROOT r = f32[] reduce(d, zero), dimensions={0}, to_apply=add")
     for size in (-2, 9):
         message = (
@@ -377,8 +379,8 @@ def test_arguments_take_the_dimensions_of_parameters():
 # -- inside scalar computations
 
 
-def test_a_body_with_sizes_of_its_own():
-    """Sums as many ones as each element says, so that sizes differ from element to element."""
+def test_a_body_with_dynamic_sizes_per_element():
+    """Sums as many ones as the value of each element, so that sizes differ between elements."""
     computations = """
 count {
   p = s32[] parameter(0)

@@ -1,4 +1,4 @@
-"""Values of the elementwise operations on PRED, integers and real numbers: corners, and functions by accuracy."""
+"""Values of the elementwise operations on PRED, integers and real numbers: corner cases, and accuracy of functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of(element_type: str, *values: Any) -> Array:
 
 
 def values(array: Array) -> list[Any]:
-    """Elements as Python numbers; narrow types by way of a native one."""
+    """Returns the elements as Python numbers; narrow types are first converted to a native one."""
     if array.dtype.kind in "biufc":
         return array.tolist()
     native = np.int64 if array.dtype.name.startswith(("int", "uint")) else np.float64
@@ -315,7 +315,7 @@ def test_the_error_function() -> None:
 
 @pytest.mark.parametrize("t", NARROW, ids=str)
 def test_narrow_types_round_once(t: PrimitiveType) -> None:
-    """Every value of the type through functions computed in float64 and rounded by hand to the nearest value."""
+    """Checks every value of the type against functions computed in float64 and rounded by hand to the nearest value."""
     storage = np.arange(1 << t.bits, dtype=np.uint8).view(t.dtype)
     wide = storage.astype(np.float64)
     table = np.unique(wide[np.isfinite(wide)])
@@ -362,7 +362,7 @@ def test_total_order(t: str) -> None:
     infinity = [INF] if t != "f8e4m3fn" else []
     positive = [0.0, 1.0, 2.5, largest, *infinity, NAN]
     up = np.concatenate([of(t, *positive)[::-1], of(t, *positive)])
-    # negative half: same magnitudes with the sign bit set
+    # the negative half: the same magnitudes with the sign bit set
     bits = up.view(f"u{up.itemsize}")
     bits[: len(positive)] |= bits.dtype.type(1 << (8 * up.itemsize - 1))
     key = total_order_key(up)

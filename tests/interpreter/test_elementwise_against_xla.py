@@ -1,15 +1,15 @@
-"""The elementwise operations against XLA:CPU, on random values with NaN, infinities, zeros and extremes among them.
+"""The elementwise operations compared with XLA:CPU, on random values that include NaN, infinities, zeros and extremes.
 
-What XLA:CPU does differently on purpose or by mistake is kept out by class:
-- denormals are flushed: read as zero here;
-- its cbrt, its log1p and tanh of f64, its expm1 and logistic of f16 stray further from the truth than the table allows;
-- 8-bit and narrower floats are computed in f16 and rounded again: off by one ULP at most;
+The following differences of XLA:CPU, intended or not, are excluded:
+- denormals are flushed: they are read as zero;
+- its cbrt, its log1p and tanh of f64, and its expm1 and logistic of f16 are less accurate than the table allows;
+- 8-bit and narrower floats are computed in f16 and rounded again, which is off by one ULP at most;
 - fnuz types: results that round to -0 become NaN, and f8e5m2fnuz's smallest normal number doubles; f8e8m0fnu's
-  smallest number is a denormal f32: small magnitudes are left out;
-- integer power reads six bits of the exponent, and takes large unsigned ones as negative: exponents are small;
+  smallest number is a denormal f32: the tests omit small magnitudes;
+- integer power reads six bits of the exponent, and takes large unsigned ones as negative: the exponents are small;
 - popcnt of s4 and s2 counts the bits of the number widened to s8;
-- complex atan2 is noise on its branch cuts, and neither it nor complex power is accurate: both are compared loosely;
-- not executable: acos acosh asin asinh atanh cosh sinh mulhi, what jaxlib does not know, and the element types s1, u1
+- complex atan2 is inaccurate on its branch cuts, and neither it nor complex power is accurate: the tolerance is larger;
+- not executable: acos acosh asin asinh atanh cosh sinh mulhi, ops unknown to jaxlib, and the element types s1, u1
   and the 6-bit floats.
 """
 
@@ -61,7 +61,7 @@ SIZE = 203  # odd, so that vector code has a tail
 
 
 def is_fragile(t: PrimitiveType) -> bool:
-    """Whether XLA:CPU mistreats the numbers of a type that are close to zero."""
+    """Tells whether XLA:CPU computes wrong results for the numbers of a type that are close to zero."""
     return t is F8E8M0FNU or t.name.endswith("FNUZ")
 
 
@@ -74,7 +74,7 @@ def draw(t: PrimitiveType, rng: np.random.Generator, size: int = SIZE) -> Array:
 
 
 def loosened(op: str, operand: PrimitiveType) -> str:
-    """The rule of an operation, where XLA:CPU does not round twice."""
+    """Returns the comparison rule of an operation, looser where XLA:CPU rounds twice."""
     rule = rule_of_operation(op, operand.dtype)
     return "elementwise" if rule == "exact" and operand.is_floating and operand.bits <= 8 else rule
 
@@ -185,13 +185,13 @@ def test_convert(source: PrimitiveType) -> None:
     rng = np.random.default_rng(14)
     operand = draw(source, rng)
     if source.is_floating and source.bits > 16:
-        # values that the detours of XLA:CPU, by f16 or by f32, do not round
+        # values that XLA:CPU's intermediate types, f16 and f32, represent exactly
         with np.errstate(all="ignore"):
             operand = np.concatenate([operand.astype(np.float16).astype(source.dtype), draw(source, rng)])
     targets = [t for t in RUNNABLE if t.is_complex or not source.is_complex]
     with_detour = [t for t in targets if t.bits < 8 or t is F8E8M0FNU]
     cases = [Case("convert", (operand[:SIZE] if t in with_detour else operand,), target=t) for t in targets]
-    # the sign of a zero made of a NaN or a tiny number differs
+    # the sign of a zero that results from a NaN or a tiny number differs
     narrow = [source.bits <= 8 or target.bits <= 8 for target in targets]
     compare_with_xla([case for case, is_narrow in zip(cases, narrow, strict=True) if is_narrow], "exact")
     compare_with_xla([case for case, is_narrow in zip(cases, narrow, strict=True) if not is_narrow], "bits")
@@ -209,7 +209,7 @@ def test_reduce_precision(t: PrimitiveType) -> None:
 
 
 def bitcast_operand(source: PrimitiveType, target: PrimitiveType, rng: np.random.Generator) -> Array | None:
-    """An operand of the right shape; None for pairs that XLA:CPU refuses or crashes on."""
+    """Returns an operand of the right shape, or None for pairs of types that XLA:CPU rejects or crashes on."""
     narrow, wide = sorted((source.bits, target.bits))
     packed_float = narrow != wide and any(t.is_floating and t.bits < 8 for t in (source, target))
     if source is target or PRED in (source, target) or wide % narrow or packed_float:

@@ -1,4 +1,4 @@
-"""Values of gather and scatter: the specification's examples, corners, speed, and XLA:CPU."""
+"""Values of gather and scatter: the specification's examples, corner cases, speed, and comparison with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pair_scatter(index_type: str) -> str:
 
 
 def scatter_of_rows(t: str, cells: int, count: int, body: str, columns: int = 0) -> str:
-    """Into `cells` scalars, or rows of `columns`."""
+    """Returns a scatter into `cells` scalars, or rows of `columns`."""
     more, window = (f",{columns}", "1") if columns else ("", "")
     return f"""HloModule m
         f {{
@@ -147,7 +147,7 @@ def test_a_batching_dimension_ignores_an_index_for_it():
     assert rows == [[10, 11, 12], [20, 21, 22], [20, 21, 22]]  # row 2 is moved into the operand
 
 
-def test_gather_of_nothing_gives_zeros():
+def test_gather_from_empty_operand_gives_zeros():
     text = gather_of_rows("f32", 4, 3, "s32", 2).replace("slice_sizes={1,3}", "slice_sizes={0,3}")
     assert evaluate(text, np.ones((4, 3), np.float32), np.int32([1, 9])).tolist() == [[0, 0, 0], [0, 0, 0]]
     empty = gather_of_rows("f32", 0, 3, "s32", 2).replace("slice_sizes={1,3}", "slice_sizes={0,3}")
@@ -209,7 +209,7 @@ def test_scatter_drops_a_window_that_is_partly_outside():
     assert value.tolist() == [[1, 1, 0], [1, 2, 1], [0, 1, 1]]
 
 
-def test_scatter_is_window_by_window_even_if_window_dimensions_come_first():
+def test_scatter_proceeds_window_by_window_even_if_window_dimensions_are_first():
     text = """HloModule m
         f {
           a = f32[] parameter(0)

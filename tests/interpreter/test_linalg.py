@@ -1,4 +1,4 @@
-"""Cholesky, triangular-solve and fft: values, corners, and against XLA:CPU."""
+"""Cholesky, triangular-solve and fft: values, corner cases, and comparison with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAN = float("nan")
 
 
 def values(element_type: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Normally distributed numbers, in float64 or complex128 first."""
+    """Returns normally distributed numbers, drawn in float64 or complex128."""
     rng = np.random.default_rng(seed)
     numbers = rng.standard_normal(shape)
     if element_type.startswith("c"):
@@ -92,7 +92,7 @@ def test_the_rest_of_the_batch_is_not_affected() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3, 3), (3, 0, 0)])
-def test_cholesky_of_nothing(shape: tuple[int, ...]) -> None:
+def test_cholesky_of_empty_arrays(shape: tuple[int, ...]) -> None:
     text = f"f32{list(shape)}".replace(" ", "")
     assert cholesky(np.zeros(shape, np.float32), text).shape == shape
 
@@ -133,7 +133,7 @@ def transposed(a: Array, transpose: str) -> Array:
 
 
 def triangular(element_type: str, shape: tuple[int, ...], seed: int) -> Array:
-    """A well-conditioned matrix, both triangles full."""
+    """Returns a well-conditioned matrix in which both triangles have elements."""
     size = shape[-1]
     return typed(element_type, wide(values(element_type, shape, seed)) / max(size, 1) + 1.5 * np.eye(size))
 
@@ -214,7 +214,7 @@ def test_solutions_agree_with_xla(element_type: str) -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), [((0, 0), (0, 2)), ((3, 3), (3, 0)), ((0, 3, 3), (0, 3, 2))])
-def test_solving_for_nothing(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+def test_solve_of_empty_arrays(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     operands = [np.ones(a, np.float32), np.ones(b, np.float32)]
     shape = str(Shape.of(operands[1]))
     assert evaluate("triangular-solve", operands, shape, solve_attributes(True, True, False, "TRANSPOSE")).shape == b
@@ -249,7 +249,7 @@ def test_values_of_transforms() -> None:
 
 
 def definition(x: Array, dimension: int, sign: int) -> Array:
-    """The sum of the definition over one dimension."""
+    """Computes the sum of the definition over one dimension."""
     size = x.shape[dimension]
     angles = sign * 2j * np.pi * np.outer(np.arange(size), np.arange(size)) / size
     return np.moveaxis(np.tensordot(np.exp(angles), x, (1, dimension)), 0, dimension)
@@ -292,7 +292,7 @@ def test_infinite_elements_make_infinite_sums() -> None:
 
 
 def fft_cases(real: str, seed: int) -> list[Case]:
-    """Every kind over odd, even and prime sizes; IRFFT of spectra that no real array has, too."""
+    """Returns every kind of transform over odd, even and prime sizes, including IRFFT of spectra of no real array."""
     pair = {"f32": "c64", "f64": "c128"}[real]
     cases: list[Case] = []
     for batch, length in [

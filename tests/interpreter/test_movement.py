@@ -1,4 +1,4 @@
-"""Values of the movement operations: the specification's examples, corners, and XLA:CPU."""
+"""Values of data movement: the specification's examples, corner cases, and comparison with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_pad_corners():
 
 @pytest.mark.parametrize("interior", [0, 1, 2])
 def test_pad_of_every_small_edge(interior):
-    """Against the definition: interior padding first, then the edges, one after the other."""
+    """Compares with the definition: interior padding first, then the low and the high edge."""
     spread: list[int] = []
     for element in (1, 2, 3):
         spread += [element] + [0] * interior
@@ -292,16 +292,16 @@ ENTRY e {
 
 # XLA:CPU
 
-RUNS_ON_NO_PEER = re.compile(r"shuffle\(|<=|vector_index|bitcast_|copy_tuple|dynamic_slice_scalar")
+NOT_RUN_BY_XLA = re.compile(r"shuffle\(|<=|vector_index|bitcast_|copy_tuple|dynamic_slice_scalar")
 
 
 def runnable_samples() -> list[Sample]:
-    return [sample for sample in samples_of("movement") if not RUNS_ON_NO_PEER.search(sample.name + sample.text)]
+    return [sample for sample in samples_of("movement") if not NOT_RUN_BY_XLA.search(sample.name + sample.text)]
 
 
 @pytest.mark.parametrize("sample", runnable_samples(), ids=lambda sample: sample.name)
 def test_samples_equal_xla_cpu(sample):
-    """XLA:CPU changes fnuz numbers close to zero when it moves them by way of f16; they are no special values here."""
+    """XLA:CPU moves fnuz numbers through f16, which changes those close to zero; they are not special values here."""
     entry = parse_hlo(sample.text).entry_computation
     for seed in range(3):
         arguments = random_arguments([p.shape for p in entry.parameters], seed, special="fnuz" not in sample.text)

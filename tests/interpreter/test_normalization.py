@@ -1,4 +1,4 @@
-"""Batch normalization: the specification's formulas by constants, and against XLA:CPU."""
+"""Batch normalization: the specification's formulas, compared with constants and with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xlapy.testing.comparison import assert_close
 TYPES = ["f16", "bf16", "f32", "f64"]
 SHAPES = [((2, 3, 4, 5), 3), ((4, 7), 1), ((3, 2, 5), 0), ((6,), 0), ((2, 5, 3), 1)]
 PER_FEATURE = {"training": 2, "inference": 4, "grad": 3}
-"""How many vectors of one number a feature follow the operand."""
+"""The number of operands after the first, each a vector with one element per feature."""
 
 
 def batch_norm(kind: str, operands: list[Any], shape: str, feature_index: int, epsilon: float = 0) -> Any:
@@ -95,7 +95,7 @@ def test_no_features() -> None:
     assert y.shape == (4, 0) and mean.shape == variance.shape == (0,)
 
 
-def test_mixed_types_take_that_of_the_operand() -> None:
+def test_mixed_types_use_that_of_the_operand() -> None:
     operand = typed("f32", [[1.0], [3.0]])
     scale, offset = typed("bf16", [2.0]), typed("f64", [1.0])
     y, mean, variance = batch_norm("training", [operand, scale, offset], "(f32[2,1], f32[1], f32[1])", 1)
@@ -121,9 +121,9 @@ def case_of(kind: str, element_type: str, dimensions: tuple[int, ...], feature_i
 
 
 def magnitudes(case: Case, feature_index: int) -> tuple[Array, ...]:
-    """The sums of absolute terms that the results are made of.
+    """Returns the sums of the absolute values of the terms that the results consist of.
 
-    XLA subtracts the square of the mean from the mean of the squares, and this variance divides the result.
+    XLA subtracts the square of the mean from the mean of the squares, and divides the result by this variance.
     """
     x, *rest = (np.abs(operand.astype(np.float64)) for operand in case.operands)
     reduced = tuple(d for d in range(x.ndim) if d != feature_index)

@@ -1,4 +1,4 @@
-"""Random bits equal to XLA's, numbers of the right distribution, and stochastic rounding."""
+"""Random bits equal XLA's, numbers have the right distribution, and stochastic rounding."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def bit_case(algorithm: str, state: Array, shape: str) -> Case:
 
 
 def random_bits(algorithm: str, state: list[int], shape: str) -> tuple[list[int], Array]:
-    """The next state and the bits, from the interpreter."""
+    """Returns the next state and the bits, from the interpreter."""
     next_state, bits = evaluate_all([bit_case(algorithm, np.array(state, np.uint64), shape)])[0]
     return next_state.tolist(), bits
 
@@ -84,12 +84,12 @@ def test_bits_and_states_equal_those_of_xla(algorithm: str, words: int) -> None:
     cases += [bit_case(algorithm, states[0], shape) for shape in ("u32[17]", "u64[9]", "u16[3,3]")]
     for case, ours, theirs in zip(cases, evaluate_all(cases), evaluate_on_xla(cases), strict=True):
         assert np.array_equal(ours[0], theirs[0]), case.title
-        # XLA's result holds unsigned integers, whatever the declared type
+        # XLA's result has unsigned integers, whatever the declared type
         assert ours[1].shape == theirs[1].shape and ours[1].tobytes() == unsigned_bytes(theirs[1], case), case.title
 
 
 def unsigned_bytes(bits: Array, case: Case) -> bytes:
-    """The bytes of the declared type; those of signed integers of 4 bits repeat the sign."""
+    """Returns the bytes of the declared type; bytes of 4-bit signed integers are sign-extended."""
     declared = Shape.parse(case.shape).tuple_shapes[1].element_type
     if declared.is_signed and declared.bits < 8:
         return bits.astype(np.uint8).astype(declared.dtype).tobytes()
@@ -159,7 +159,7 @@ def test_refusals(shape: str, state: list[int], message: str) -> None:
     assert str(caught.value) == f"r0 (rng-bit-generator) {message}"
 
 
-def test_three_fry_takes_two_words() -> None:
+def test_three_fry_state_has_two_words() -> None:
     with pytest.raises(UnsupportedError, match=r"with rng_three_fry takes a state of u64\[2\], given u64\[3\]"):
         random_bits("rng_three_fry", [1, 2, 3], "u32[3]")
 
@@ -275,7 +275,7 @@ def test_each_instruction_of_a_run_draws_its_own_numbers() -> None:
 # -- rng-get-and-update-state
 
 
-def test_the_state_starts_like_xlas_and_advances_by_delta() -> None:
+def test_the_state_starts_as_in_xla_and_advances_by_delta() -> None:
     context = Context()
     cases = [Case("rng-get-and-update-state", (), "u64[2]", f"delta={delta}") for delta in (3, 2**62, 1)]
     states = [value.tolist() for value in evaluate_all(cases, context)]

@@ -1,4 +1,4 @@
-"""Reduce: the specification's examples, its corners, and XLA:CPU."""
+"""Reduce: the specification's examples, corner cases, and comparison with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TestExamplesOfTheSpecification:
         value, index = evaluate(
             "reduce", [values, indices, float("-inf"), -1], "(f32[], s32[])", "dimensions={0}, to_apply=last_max"
         )
-        assert (value, index) == (5, 3)  # `value >= max` takes the later of equal ones
+        assert (value, index) == (5, 3)  # `value >= max` selects the later of equal ones
 
 
 class TestInitialValue:
@@ -88,7 +88,7 @@ class TestInitialValue:
 class TestOrder:
     @pytest.mark.parametrize("count", [2, 3, 5, 7, 8, 13, 64, 100])
     def test_an_associative_computation_need_not_be_commutative(self, count: int):
-        """Affine maps x -> p x + q, composed from left to right, each after the one before."""
+        """Affine maps x -> p x + q, composed from left to right, each applied after the previous one."""
         rng = np.random.default_rng(count)
         scales, offsets = (rng.integers(-3, 4, count).astype(np.int32) for _ in range(2))
         scale, offset = 1, 0
@@ -141,7 +141,7 @@ class TestElementTypes:
 
     @pytest.mark.parametrize("t", ["bf16", "f16", "f8e4m3fn"])
     def test_long_sums_are_those_of_blocks(self, t: str):
-        """Added one by one, ones would be lost beside a large sum: bf16 would stay at 256."""
+        """If ones were added one by one, a bf16 sum would stay at 256, because adding 1 to it rounds to 256."""
         for size in (64, 1000) if t != "f8e4m3fn" else (256,):
             ones = typed(t, np.full(size, 1))
             assert float(reduce(ones, typed(t, 0), f"{t}[]", "0", f"add.{t}")) == (size if size != 256 else 128)
@@ -180,7 +180,7 @@ class TestTuples:
         (result,) = evaluate("reduce", [[1.0, 2.0], 4.0], "(f32[])", "dimensions={0}, to_apply=boxed_add")
         assert result == 7
 
-    def test_argmax_takes_the_first_of_equal_ones_and_nan_first(self):
+    def test_argmax_selects_the_first_maximum_and_prefers_nan(self):
         values = np.array([[1, 3, 3], [2, np.nan, 5], [-np.inf, -np.inf, -np.inf]], np.float32)
         indices = np.broadcast_to(np.arange(3, dtype=np.int32), (3, 3))
         operands = [values, indices, np.float32(-np.inf), 0]
@@ -199,7 +199,7 @@ class TestTuples:
 
 
 def _reduce_cases(t: str, op: str, special: bool) -> list[Case]:
-    """Odd and empty sizes, each set of dimensions, initial values that are identities where they may be left out."""
+    """Returns cases of odd and empty sizes, every set of dimensions, and initial values, some of them identities."""
     rng = np.random.default_rng(len(t) + len(op))
     dtype = PrimitiveType.from_text(t).dtype
     identity = {"add": 0, "or": 0, "xor": 0, "multiply": 1}.get(op)
@@ -339,7 +339,7 @@ ENTRY main {
 
 
 def test_large_reductions():
-    """Sixteen million elements; a loop over them would take minutes."""
+    """Reduces sixteen million elements; a loop over them would take minutes."""
     operand = np.ones((4096, 4096), np.float32)
     assert reduce(operand, 0.0, "f32[]", "0,1", "add.f32") == 2.0**24
     assert reduce(operand, 0.0, "f32[4096]", "1", "maximum.f32").sum() == 4096

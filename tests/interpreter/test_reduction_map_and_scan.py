@@ -1,4 +1,4 @@
-"""Map and scan: values, and XLA:CPU."""
+"""Map and scan: values, and comparison with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TestScan:
 
 
 @pytest.mark.parametrize("name", RUN_BY_XLA)
-def test_samples_give_what_xla_gives(name: str):
+def test_samples_agree_with_xla(name: str):
     parameters = [p.shape for p in parse_hlo(SAMPLES[name]).entry_computation.parameters]
     arguments = random_arguments(parameters, seed=5)
     ours, theirs = run_text(SAMPLES[name], *arguments), xla_reference.run_hlo(SAMPLES[name], arguments, fast=True)

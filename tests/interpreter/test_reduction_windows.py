@@ -1,4 +1,4 @@
-"""Reduce-window and select-and-scatter: the specification's examples, their corners, and XLA:CPU."""
+"""Reduce-window and select-and-scatter: the specification's examples, corner cases, and comparison with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def select_and_scatter(
 
 class TestExamplesOfTheSpecification:
     def test_maximum_of_windows_side_by_side(self):
-        """Example 1: a 4x6 matrix, windows of 2x3 with the same strides."""
+        """The first example: a 4x6 matrix, windows of 2x3 with the same strides."""
         result = reduce_window(MATRIX, -LARGEST, "f32[2,2]", "size=2x3 stride=2x3", "maximum.f32")
         assert result.tolist() == [[9, 10], [7, 8]]
 
@@ -49,7 +49,9 @@ class TestExamplesOfTheSpecification:
         assert same.tolist() == [1000, 10, 1]
 
     def test_dilations_padding_and_stride_together(self):
-        """Example 2: base dilation 2x1, padding of 2 rows above and 1 below, window 2x1 dilated 3x1, stride 4x1."""
+        """The second example: base dilation 2x1, padding of 2 rows above and 1 below, window 2x1 dilated 3x1, stride
+        4x1.
+        """
         window = "size=2x1 stride=4x1 pad=2_1x0_0 lhs_dilate=2x1 rhs_dilate=3x1"
         assert reduce_window([[1, 2], [3, 4], [5, 6]], 0, "s32[2,2]", window, "add.s32").tolist() == [[0, 0], [3, 4]]
 
@@ -59,7 +61,7 @@ class TestExamplesOfTheSpecification:
         assert result.tolist() == [[0, 0, 0, 0, 6, 0], [0, 0, 2, 0, 0, 0], [0, 0, 3, 0, 0, 0], [0, 0, 0, 0, 0, 1]]
 
     def test_select_and_scatter_sums_what_overlaps(self):
-        """The element 9 is the largest of two windows, which scatter 2 and 6 to it."""
+        """The element 9 is the largest of two windows, which add 2 and 6 to it."""
         operand = np.array([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]], np.float32)
         source = [[2.0, 6], [3, 1]]
         result = select_and_scatter(operand, source, 0.0, "f32[4,5]", "size=2x3 stride=2x2")
@@ -104,7 +106,7 @@ class TestReduceWindow:
 
     @pytest.mark.parametrize("size", [1, 2, 3, 6, 7, 16, 23])
     def test_windows_of_any_length_combine_in_order(self, size: int):
-        """Affine maps x -> p x + q, composed from left to right; long windows are put together from shorter runs."""
+        """Affine maps x -> p x + q, composed from left to right; long windows combine shorter runs."""
         rng = np.random.default_rng(size)
         scales, offsets = (rng.integers(-2, 3, 40).astype(np.int32) for _ in range(2))
         count = 41 - size
@@ -134,7 +136,7 @@ class TestReduceWindow:
         assert result.tolist() == [256, 256]
 
     def test_elements_come_one_by_one_in_row_major_order(self):
-        """Padding is skipped; the initial value comes first."""
+        """Padding is skipped, and the initial value is the first argument."""
         values = np.arange(1, 5, dtype=np.float32).reshape(2, 2)
         differences = reduce_window(values, 10.0, "f32[2,1]", "size=2x2 pad=1_0x0_0", "subtract.f32")
         assert differences.tolist() == [[7], [0]]

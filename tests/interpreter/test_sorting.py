@@ -1,4 +1,4 @@
-"""Values of sort and topk: the specification's examples, orders, corners, speed, and XLA:CPU."""
+"""Values of sort and topk: the specification's examples, orders, corner cases, speed, and comparison with XLA:CPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIFFERENCE = """
 
 
 def sort(types: Sequence[str], sizes: str, comparator: str, dimension: int) -> str:
-    """A stable sort; `comparator` reads p0 and p1, the elements of operand 0, p2 and p3 of operand 1, ..."""
+    """Runs a stable sort; `comparator` reads p0 and p1, the elements of operand 0, p2 and p3 of operand 1, ..."""
     parameters = "\n".join(f"p{i} = {types[i // 2]}[] parameter({i})" for i in range(2 * len(types)))
     arrays = "\n".join(f"a{i} = {t}[{sizes}] parameter({i})" for i, t in enumerate(types))
     shapes = ", ".join(f"{t}[{sizes}]" for t in types)
@@ -91,7 +91,7 @@ def test_merge_sort_handles_rows_of_any_length(rows: int, length: int):
     np.testing.assert_array_equal(value, np.sort(keys, axis=1))
 
 
-def test_a_comparator_that_contradicts_itself_still_gives_a_permutation():
+def test_an_inconsistent_comparator_still_gives_a_permutation():
     values = random_array((500,), np.float32, np.random.default_rng(3))
     for comparator in (
         LESS,  # with NaN among the values
@@ -241,7 +241,7 @@ PLAIN_LESS_THAN = ("sort_descending", "sort_middle")
 @pytest.mark.parametrize(
     "sample", [s for s in samples_of("sorting") if s.name not in NOT_ON_XLA], ids=lambda sample: sample.name
 )
-def test_samples_give_what_xla_gives(sample: Any):
+def test_samples_agree_with_xla(sample: Any):
     rng = np.random.default_rng(6)
     parameters = parse_hlo(sample.text).entry_computation.parameters
     special = sample.name not in PLAIN_LESS_THAN

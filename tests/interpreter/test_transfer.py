@@ -29,7 +29,7 @@ ENTRY main {
 
 def test_copy_start_gives_the_copy_the_operand_and_a_context() -> None:
     operand = np.array([1, -0.0, np.nan], np.float32)
-    module = parse_hlo(COPY, verify=False)  # a copy under way is read by its copy-done alone
+    module = parse_hlo(COPY, verify=False)  # the verifier lets only copy-done read the result of copy-start
     done, context, start = evaluate_computation(Context(), module.entry_computation, [operand])
     for value in (done, start[0], start[1]):
         assert value.tobytes() == operand.tobytes() and value.dtype == np.float32
@@ -37,7 +37,7 @@ def test_copy_start_gives_the_copy_the_operand_and_a_context() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instruction", "peer"),
+    ("instruction", "connection"),
     [
         ("(f32[2], token[]) infeed(t)", "a host"),
         ("token[] outfeed(x, t)", "a host"),
@@ -47,10 +47,10 @@ def test_copy_start_gives_the_copy_the_operand_and_a_context() -> None:
         ("(f32[2], u32[], token[]) send(x, t), channel_id=1, is_host_transfer=true", "a host"),
     ],
 )
-def test_an_evaluation_without_a_client_has_neither_host_nor_other_devices(instruction: str, peer: str) -> None:
+def test_an_evaluation_without_a_client_has_neither_host_nor_other_devices(instruction: str, connection: str) -> None:
     text = module(f"t = token[] after-all() x = f32[2] constant({{1, 2}}) ROOT i = {instruction}")
     with pytest.raises(
-        ExecutionError, match=rf"i \(.*\): the program runs without a connection to {peer}; run it with"
+        ExecutionError, match=rf"i \(.*\): the program runs without a connection to {connection}; run it with"
     ):
         evaluate_computation(Context(), parse_hlo(text, verify=False).entry_computation, [])
 
@@ -75,7 +75,7 @@ def test_infeed_and_outfeed() -> None:
     fed = np.array([1, 2], np.float32)
     device.transfer_to_infeed((fed, 7))
     device.transfer_to_infeed([3, 4])
-    fed[:] = 9  # fed in as it was
+    fed[:] = 9  # the values that were fed in
     executable()
     assert np.asarray(device.transfer_from_outfeed()).tolist() == [2, 4]
     assert len(device.infeed) == len(device.outfeed) == 0

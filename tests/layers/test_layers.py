@@ -123,7 +123,7 @@ def _is_import_call(function: ast.expr) -> bool:
 
 
 def _literal_names(argument: ast.expr) -> Iterator[str]:
-    """A literal name; for a formatted one its literal start and `*`: `xlapy.testing.samples.*`."""
+    """Returns a literal name; for a formatted string its literal start and `*`: `xlapy.testing.samples.*`."""
     formatted = isinstance(argument, ast.JoinedStr) and argument.values
     if isinstance(argument, ast.JoinedStr) and argument.values:
         argument = argument.values[0]
@@ -132,19 +132,19 @@ def _literal_names(argument: ast.expr) -> Iterator[str]:
 
 
 def layer_of(module: str) -> str | None:
-    """The layer that a module of xlapy belongs to; None for the package itself and for other packages."""
+    """Returns the layer that a module of xlapy belongs to, or None for the package itself and for other packages."""
     parts = module.split(".")
     return parts[1] if parts[0] == "xlapy" and len(parts) > 1 else None
 
 
 @pytest.fixture(scope="module")
 def imports() -> dict[str, set[str]]:
-    """The modules that each module imports."""
+    """Returns the modules that each module imports."""
     return {name: set(imported_modules(file)) - {name} for name, file in MODULES.items()}
 
 
 def cycles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
-    """The strongly connected components of more than one module (Tarjan's algorithm without recursion)."""
+    """Returns the strongly connected components of more than one module (Tarjan's algorithm without recursion)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -208,7 +208,7 @@ def test_modules_do_not_import_each_other_in_a_cycle(imports):
 
 
 def _within(modules: frozenset[str], folders: tuple[str, ...]) -> bool:
-    """Whether each module is one of the folders or in one of them."""
+    """Tells whether each module is one of the folders or in one of them."""
     inside = tuple(f"{folder}." for folder in folders)
     return all(module in folders or module.startswith(inside) for module in modules)
 

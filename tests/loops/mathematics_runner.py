@@ -22,7 +22,7 @@ def type_of(array: Array) -> ScalarType:
 
 
 def kernel(name: str, type: ScalarType, size: int, operands: int, lanes: int) -> Kernel:
-    """A kernel that applies a function to each element; with lanes = 1, it is scalar code."""
+    """Builds a kernel that applies a function to each element; with lanes = 1, it is scalar code."""
     builder = Builder("mathematics")
     given = [builder.buffer(f"x{number}", type, size) for number in range(operands)]
     result = builder.buffer("result", type, size, written=True)
@@ -33,7 +33,7 @@ def kernel(name: str, type: ScalarType, size: int, operands: int, lanes: int) ->
 
 
 def complex_kernel(name: str, type: ScalarType, size: int, operands: int) -> Kernel:
-    """A kernel that applies a function to each complex element, whose parts are adjacent."""
+    """Builds a kernel that applies a function to complex elements, stored as adjacent real and imaginary parts."""
     builder = Builder("mathematics")
     given = [builder.buffer(f"x{number}", type, 2 * size) for number in range(operands)]
     result = builder.buffer("result", type, size if name == "abs" else 2 * size, written=True)

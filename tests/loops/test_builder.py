@@ -1,4 +1,4 @@
-"""The placement of values by the builder, and the text of kernels."""
+"""Where the builder places values, and the text of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Affine functions, and their simplification when positions are split over dimensions and combined again."""
+"""Affine functions, and their simplification when an index is delinearized and linearized again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_index_of_a_position_simplifies_to_the_position(dimensions):
 
 
 def test_the_index_in_another_shape_simplifies_too():
-    """A reshape of f32[4,6] to f32[8,3] that is read row by row is one contiguous access."""
+    """Reading f32[4,6] row by row through a reshape to f32[8,3] is one contiguous access."""
     b = Builder("k")
     with b.loop(8) as row, b.loop(3) as column:
         position = linear((row, column), (8, 3))

@@ -1,4 +1,5 @@
-"""Mathematical functions as machine code and in the evaluator: errors, special values, denormals, complex corners."""
+"""Mathematical functions as machine code and in the evaluator: errors, special values, denormals, complex corner
+cases."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def points(dtype: Any, count: int = POINTS) -> Array:
 
 
 def pairs(dtype: Any, count: int = POINTS) -> tuple[Array, Array]:
-    """All pairs of special values, random bits, and numbers whose power is neither 0 nor infinite."""
+    """Returns all pairs of special values, random bits, and pairs for which x to the power y is finite and not 0."""
     generator = np.random.default_rng(8)
     left, right = (grid.ravel() for grid in np.meshgrid(specials(dtype), specials(dtype)))
     base = np.exp(generator.uniform(-5, 5, count // 4))
@@ -158,7 +159,7 @@ def test_arguments_next_to_multiples_of_half_pi() -> None:
 
 
 def test_the_hardest_arguments_of_the_sine() -> None:
-    """The f32 and f64 numbers that are nearest to a multiple of pi/2."""
+    """The f32 and f64 numbers that are nearest to a multiple of pi/2 have the largest errors."""
     single, double = np.float32(16367173 * 2.0**72), np.float64(6381956970095103 * 2.0**797)
     assert float(run("cosine", np.array([single]))[0]) == pytest.approx(float(np.cos(np.float64(single))), rel=1e-7)
     assert float(run("cosine", np.array([double]))[0]) == -4.6871659242546276e-19
@@ -211,7 +212,7 @@ def test_cold_paths_are_not_hoisted() -> None:
 
 
 def test_a_cold_path_in_the_combination_of_lanes() -> None:
-    """A reducer with a sine: each lane is combined, whether or not the argument of another lane is large."""
+    """A reducer with a sine combines lanes, each of which may or may not have a large argument."""
     x = np.array([1e30, *range(1, 40)], np.float32)
     builder = Builder("k")
     given, out = builder.buffer("x", F32, x.size), builder.buffer("out", F32, 1, written=True)
@@ -239,7 +240,8 @@ def test_a_cold_path_in_the_combination_of_lanes() -> None:
 # -- complex functions
 
 PARTS = [0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 0.5, -2.5, 1e-5, 30.0, -88.5]
-# Rounding errors that no formula on parts avoids, and that XLA has, too: compared where the result is regular
+# Multiples of the error limit, for rounding errors that XLA has too: no formula on real and imaginary parts avoids
+# them.
 LOOSE = {"atan2": 1e3, "power": 100.0}
 
 
@@ -298,7 +300,7 @@ def test_complex_functions_of_large_numbers() -> None:
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_corners_of_complex_powers(dtype: Any) -> None:
-    """Powers that do not depend on the rounding of a multiple of pi."""
+    """The powers here do not depend on the rounding of a multiple of pi."""
     cases = [
         ((0, 0), (0, 0)), ((NAN, INF), (0, 0)), ((1, 0), (NAN, INF)), ((0, 0), (2, 0)), ((0, 0), (2, 1)),
         ((0, 0), (-2, 0)), ((INF, 0), (2, 0)), ((INF, 0), (-2, 0)), ((INF, 1), (1, 0)), ((NAN, 0), (1, 0)),

@@ -1,4 +1,4 @@
-"""Which applied computations a kernel can contain."""
+"""Called computations that a kernel can contain."""
 
 from __future__ import annotations
 

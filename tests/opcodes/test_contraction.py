@@ -234,15 +234,15 @@ def test_table_of_floating_types_agrees_with_their_formats() -> None:
             assert (t.float_format.overflow_exponent, t.float_format.precision) == (info.maxexp, info.nmant + 1), t
 
 
-PEER_TYPES = [t for t in ARRAY_TYPES if t.text not in ("f6e3m2fn", "f6e2m3fn")]
+XLA_TYPES = [t for t in ARRAY_TYPES if t.text not in ("f6e3m2fn", "f6e2m3fn")]
 
 
 def test_higher_precision_type_is_that_of_xla() -> None:
-    """The peer infers the type where the text leaves the shape out; on a tie it would end the process."""
-    parameters = [f"  p{i} = {t.text}[] parameter({i})" for i, t in enumerate(PEER_TYPES)]
+    """XLA infers the type if the text omits the shape; on a tie its parser would crash the process."""
+    parameters = [f"  p{i} = {t.text}[] parameter({i})" for i, t in enumerate(XLA_TYPES)]
     dots: list[str] = []
     expected: list[PrimitiveType] = []
-    for (i, a), (j, b) in itertools.product(enumerate(PEER_TYPES), repeat=2):
+    for (i, a), (j, b) in itertools.product(enumerate(XLA_TYPES), repeat=2):
         try:
             expected.append(higher_precision_type(a, b))
         except ShapeError:

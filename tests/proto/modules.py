@@ -1,4 +1,4 @@
-"""The modules that go through protocol buffers: every sample, the programs, random ones."""
+"""The modules for the tests of protocol buffers: every sample, the corpus of programs, random modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUPS = (*FAMILIES, "programs", "random modules")
 
 
 def modules_of(group: str) -> Iterator[tuple[str, str, Module]]:
-    """(name, text, module) of a family of samples, of the programs, or of random modules."""
+    """Returns (name, text, module) of a family of samples, of the programs, or of random modules."""
     if group == "random modules":
         for seed in range(40):
             module = random_module(seed)

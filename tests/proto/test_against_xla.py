@@ -1,4 +1,4 @@
-"""Messages against jaxlib: XLA reads what we write as what it wrote itself, and we read what XLA writes."""
+"""XLA reads the protos that xlapy writes as its own, and xlapy reads the protos that XLA writes."""
 
 from __future__ import annotations
 

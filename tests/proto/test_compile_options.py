@@ -1,4 +1,4 @@
-"""Compile options: round trips, jaxlib both ways, refusals."""
+"""Compile options: round trips, exchange with jaxlib in both directions, errors."""
 
 from __future__ import annotations
 

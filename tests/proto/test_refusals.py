@@ -1,4 +1,4 @@
-"""Bytes that hold no module: an error that names the place, never anything else."""
+"""Invalid protos give an error with the position in the message; no other exception is raised."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def message() -> Any:
 
 
 @pytest.mark.parametrize(("change", "complaint"), [case[1:] for case in CHANGES], ids=[case[0] for case in CHANGES])
-def test_what_is_wrong_is_told(message: Any, change: Change, complaint: str):
+def test_errors_describe_the_mistake(message: Any, change: Change, complaint: str):
     entry = next(c for c in message.computations if c.name == "e")
     change(message, entry, next(i for i in entry.instructions if i.name == "r"))
     with pytest.raises(ProtoError, match=complaint):
@@ -96,7 +96,7 @@ def test_nesting_has_a_limit(message: Any):
         Module.from_proto(encode(message))
 
 
-def test_what_is_no_message():
+def test_bytes_that_are_not_a_message():
     with pytest.raises(ProtoError, match="5 bytes are no HloModuleProto"):
         Module.from_proto(b"\x0a\xffxyz")
     with pytest.raises(ProtoError, match="the entry is computation 0, which is not there"):
@@ -109,7 +109,7 @@ def test_what_is_no_message():
         Snapshot.from_proto(b"\xff")
 
 
-def test_what_cannot_be_written():
+def test_modules_that_cannot_be_written():
     with pytest.raises(ProtoError, match="module m has no entry computation"):
         Module("m").to_proto()
     module = xlapy.parse_hlo(TEXT)

@@ -1,4 +1,4 @@
-"""Text, message and text again: nothing is lost, and equal modules have equal bytes."""
+"""Text to proto to text loses nothing, and equal modules have equal bytes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_everything_that_a_module_carries():
     assert [i.name for i in read.entry_computation][:3] == ["q", "p", "k"]
 
 
-def test_a_schedule_gives_the_order():
+def test_a_schedule_determines_the_order():
     module = xlapy.parse_hlo(EVERYTHING, verify=False)
     message = decode("HloModuleProto", module.to_proto())
     (number,) = [c.id for c in message.computations if c.name == "e"]
@@ -88,7 +88,7 @@ def test_a_schedule_gives_the_order():
     assert [i.name for i in read.entry_computation][:3] == ["p", "q", "k"]
 
 
-def test_fields_that_the_ir_does_not_know_survive():
+def test_unknown_fields_are_preserved():
     module = xlapy.parse_hlo("HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p) }")
     message = decode("HloModuleProto", module.to_proto())
     message.profile_info.add(fingerprint="abc")
@@ -113,7 +113,7 @@ def test_backend_configurations_may_be_any_bytes():
     assert read.entry_computation.root_instruction.backend_config.encode("utf-8", "surrogateescape") == b"\xff\x00"
 
 
-def test_payloads_may_stand_in_the_table_of_the_module():
+def test_payloads_can_be_in_the_module_table():
     module = xlapy.parse_hlo("HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p) }")
     message = decode("HloModuleProto", module.to_proto())
     message.payloads.append(b"{}")

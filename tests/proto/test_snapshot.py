@@ -1,4 +1,4 @@
-"""Programs with the arguments and the result of a run."""
+"""Snapshots: programs with the arguments and the result of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partitioner: what the devices compute together is the result of the whole program."""
+"""The results of all devices together are the result of the unpartitioned program."""
 
 from __future__ import annotations
 

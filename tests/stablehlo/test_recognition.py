@@ -1,4 +1,4 @@
-"""StableHLO programs are recognized by how they begin."""
+"""StableHLO programs are recognized by their first characters."""
 
 from __future__ import annotations
 

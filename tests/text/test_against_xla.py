@@ -41,7 +41,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", MODULES)
-def test_prints_what_xla_prints(name: str, form: str) -> None:
+def test_printed_text_equals_that_of_xla(name: str, form: str) -> None:
     theirs, ours = FORMS[form]
     module = parse_hlo(MODULES[name])
     assert print_module(module, ours) == xla_reference.parse_and_print(MODULES[name], **theirs)

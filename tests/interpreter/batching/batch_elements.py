@@ -48,7 +48,7 @@ def assert_batched_equals_one_by_one(
 
 
 def assert_alike(ours: Any, theirs: Any, shape: Shape) -> None:
-    """Equal, up to the order in which a sum or product of floating-point numbers is taken."""
+    """Compares values, allowing for the order of additions and multiplications of floating-point numbers."""
     if shape.is_tuple:
         for part, other, part_shape in zip(ours, theirs, shape.tuple_shapes, strict=True):
             assert_alike(part, other, part_shape)
@@ -61,7 +61,7 @@ def assert_alike(ours: Any, theirs: Any, shape: Shape) -> None:
 
 
 def assert_close(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
-    """Numbers of f32 and f64 (or their complex ones) within a few roundings of the largest; NaN equals NaN."""
+    """Compares f32 and f64 numbers (and their complex types) within a few roundings of the largest; NaN equals NaN."""
     wide = np.complex128 if ours.dtype.kind == "c" else np.float64
     eps = np.finfo(ours.dtype).eps if ours.dtype.char in "fdFD" else 0.0
     finite = np.abs(theirs.astype(wide))

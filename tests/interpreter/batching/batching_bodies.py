@@ -1,4 +1,4 @@
-"""Computations of scalars with every kind of op on arrays inside, and a module that maps such a computation."""
+"""Scalar computations that use every kind of op on arrays inside, and a module that maps such a computation."""
 
 from __future__ import annotations
 
@@ -217,7 +217,9 @@ BODIES = {
 
 
 def applied_by_map(lines: str) -> Module:
-    """A module that maps f32[6] and s32[6] by a body: `lines` make `v`, f32[4], of which the root is a weighted sum."""
+    """Returns a module that maps f32[6] and s32[6] by a computation whose root is a weighted sum of `v`, f32[4],
+    computed by `lines`.
+    """
     return parse_hlo(f"""HloModule m
 {CALLED}
 body {{{PARAMETERS}

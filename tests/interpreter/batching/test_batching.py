@@ -31,7 +31,7 @@ def test_a_map_body_with(lines: str):
 
 
 @pytest.mark.parametrize("lines", BODIES.values(), ids=BODIES)
-def test_small_batches_give_the_same(lines: str, monkeypatch: pytest.MonkeyPatch):
+def test_small_batches_agree(lines: str, monkeypatch: pytest.MonkeyPatch):
     module = applied_by_map(lines)
     counts: list[set[int]] = []
     evaluate = scalar_computations.evaluate_batch
@@ -50,7 +50,7 @@ def test_small_batches_give_the_same(lines: str, monkeypatch: pytest.MonkeyPatch
 
 
 def largest(computation: Computation) -> int:
-    """The size of the largest array that a computation, or one that it calls, makes."""
+    """Returns the size of the largest array that a computation, or one that it calls, creates."""
     called = [largest(c) for i in computation for c in i.computations]
     return max([leaf.size for i in computation for _, leaf in i.shape.leaves() if leaf.is_array] + called)
 
@@ -182,7 +182,7 @@ ENTRY main { x = s32[40] parameter(0) ROOT r = s32[40] map(x), dimensions={0}, t
 
 
 class TestArraysAsArguments:
-    """Forms that samples do not cover, with every choice of batched operands."""
+    """Operand forms that the samples do not cover, with every combination of batched operands."""
 
     def check(self, entry: str, *rows: Any, called: str = "") -> None:
         module = parse_hlo(f"HloModule m\n{called}\nENTRY main {{\n{entry}\n}}\n")
@@ -215,7 +215,7 @@ class TestArraysAsArguments:
             *[[np.array([[n, -n], [3, 0]])] for n in (1, 2, 7)],
         )
 
-    def test_scales_that_mean_no_scale(self):
+    def test_dummy_scales(self):
         entry = """
           x = bf16[2,4] parameter(0)
           y = bf16[4,2] parameter(1)

@@ -62,7 +62,7 @@ def test_a_sample(computation: Computation):
         assert_batched_equals_one_by_one(computation, rows, pattern)
 
 
-def test_every_op_has_batching_rules_or_says_why_not():
+def test_every_op_has_batching_rules_or_a_reason():
     assert [name for name, op in REGISTRY.items() if (op in BATCHING_RULES) == (op in BATCHING_RULES.refusals)] == []
 
 
@@ -71,4 +71,4 @@ def test_every_op_with_a_batching_rule_has_a_sample():
     assert set(BATCHING_RULES) - seen == {
         opcodes.PARTITION_ID,
         opcodes.REPLICA_ID,
-    }  # of the device, whose samples read nothing else
+    }  # they read only the device number, so that their samples have no operand to batch

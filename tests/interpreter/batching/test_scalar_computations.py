@@ -1,4 +1,4 @@
-"""A computation of scalars on whole arrays gives what it gives for each element alone."""
+"""A scalar computation on whole arrays gives the results that it gives for each element alone."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ swap {
 
 
 def computation(body: str) -> Computation:
-    """The entry computation of a module whose other computations are the helpers."""
+    """Returns the entry computation of a module whose other computations are the helpers."""
     lines = "\n".join(f"  {line.strip()}" for line in body.strip().splitlines())
     return parse_hlo(f"HloModule m\n{HELPERS}\nENTRY main {{\n{lines}\n}}\n").entry_computation
 
 
 def one_by_one(called: Computation, *arguments: Any) -> Any:
-    """The same, by evaluating every instance on its own."""
+    """Returns the same results by evaluating every batch element on its own."""
     arrays = np.broadcast_arrays(*arguments)
     rows = [
         evaluate_computation(Context(), called, [a[i : i + 1].reshape(()) for a in arrays])
@@ -151,7 +151,7 @@ class TestApplication:
 
 
 class TestBranches:
-    def test_each_batch_element_takes_its_branch(self):
+    def test_each_batch_element_runs_its_branch(self):
         called = computation(
             """
             n = s32[] parameter(0)

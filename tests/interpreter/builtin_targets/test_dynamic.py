@@ -1,4 +1,4 @@
-"""XLA's own custom calls about dynamic dimensions: padding to static and back, SAME windows, convolutions."""
+"""XLA's own custom calls for dynamic dimensions: padding to static and back, SAME windows, convolutions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_sharding_annotations_keep_dynamic_sizes():
     np.testing.assert_array_equal(dynamic_result(body, [V8, np.int32(3)]), [1, 2, 3])
 
 
-# -- windows: what the builder makes of a dynamic array is what it makes of a static one of the actual size
+# -- windows: the builder computes for a dynamic array what it computes for a static one of the actual size
 
 
 def program(build: Any, *shapes: str) -> xla.Executable:
@@ -111,7 +111,7 @@ def test_select_and_scatter_with_same_padding(size: int):
     np.testing.assert_array_equal(dynamic(values, V8[:count]), static(values, V8[:count]))
 
 
-# -- convolutions: the gradients are those of the convolution, <conv(x, k), g> = <x, dx(g)> = <k, dk(g)>
+# -- convolutions: gradients satisfy <conv(x, k), g> = <x, dx(g)> = <k, dk(g)>
 
 STRIDE = 2
 
@@ -126,7 +126,7 @@ def same(size: int) -> tuple[int, int]:
 
 
 def forward(size: int, padding: str) -> Array:
-    """The dynamic convolution of the first elements, which must be the static one."""
+    """Returns the dynamic convolution of the first elements, after checking that it equals the static one."""
 
     def build(x: xla.XlaOp, k: xla.XlaOp) -> None:
         pairs = [same(8) if padding == "SAME" else (0, 0)]

@@ -1,4 +1,4 @@
-"""Ordered updates combined into targets: all ways of computing them agree with one update after the other."""
+"""Every algorithm that combines ordered updates agrees with applying the updates one after the other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_last_update_wins_if_the_computation_returns_it():
     assert result.tolist() == [2, 0, 4]
 
 
-def test_a_computation_of_two_values_gets_both():
+def test_a_computation_of_two_values_receives_both():
     text = """HloModule m
         ENTRY f {
           a = s32[] parameter(0)

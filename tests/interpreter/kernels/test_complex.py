@@ -17,7 +17,7 @@ INF, NAN = np.inf, np.nan
 
 
 def c(*parts: tuple[float, float], dtype: Any = np.complex128) -> Array:
-    """Complex numbers by their parts: `complex(0, inf) * 1` would already be NaN."""
+    """Makes complex numbers from their parts: `complex(0, inf) * 1` would already be NaN."""
     array = np.empty(len(parts), dtype)
     array.real, array.imag = [p[0] for p in parts], [p[1] for p in parts]
     return array
@@ -28,7 +28,7 @@ def parts(array: Array) -> list[tuple[float, float]]:
 
 
 def same(actual: Array, expected: list[tuple[float, float]]) -> None:
-    """Equal parts, NaN like NaN, zeros of either sign alike (their signs are unspecified)."""
+    """Compares real and imaginary parts: NaN equals NaN, and 0 equals -0, because the sign of zeros is unspecified."""
     np.testing.assert_array_equal(np.array(parts(actual)), np.array(expected))
 
 
@@ -106,7 +106,7 @@ def test_no_part_overflows_on_the_way() -> None:
     assert evaluate(opcodes.ABS, c((3e300, 4e300))).tolist() == [5e300]
     root = evaluate(opcodes.RSQRT, c((1.7e308, 1.7e308)))
     np.testing.assert_allclose(root, 1 / np.sqrt(Z(1.7e308 + 1.7e308j)).astype(complex), rtol=1e-14)
-    e = evaluate(opcodes.EXPONENTIAL, c((709.9, np.pi / 2 - 1e-3)))  # e^709.9 alone is infinite
+    e = evaluate(opcodes.EXPONENTIAL, c((709.9, np.pi / 2 - 1e-3)))  # e^709.9 alone overflows
     np.testing.assert_allclose(e.real, [float(np.exp(np.longdouble(709.9)) * np.sin(np.longdouble(1e-3)))], rtol=1e-10)
     assert np.isinf(e.imag[0])
 

@@ -148,7 +148,7 @@ def test_bitcast_convert(source: str, values: list[Any], target: str, expected: 
 
 
 @pytest.mark.parametrize("source", [t for t in ARRAY_TYPES if t is not PRED], ids=str)
-def test_bitcast_convert_there_and_back(source: PrimitiveType) -> None:
+def test_bitcast_convert_round_trip(source: PrimitiveType) -> None:
     operand = random_array((4, 8), source.dtype, np.random.default_rng(8))
     for target in ARRAY_TYPES:
         narrower = target is not PRED and source.bits % target.bits == 0

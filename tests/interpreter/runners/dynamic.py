@@ -41,12 +41,12 @@ def plain(value: Any) -> Any:
 
 
 def dynamic_result(body: str, arguments: Sequence[Any], computations: str = "") -> Array:
-    """`r` on the interpreter."""
+    """Returns `r` on the interpreter."""
     return run(module(f"{body}\nROOT result = {shape_of(body).to_text(layout=False)} copy(r)", computations), arguments)
 
 
 def xla_result(body: str, arguments: Sequence[Any], computations: str = "") -> Array:
-    """`r` on XLA:CPU."""
+    """Returns `r` on XLA:CPU."""
     whole, *sizes = xla_reference.run_hlo(
         module(f"{body}\n{_as_static(shape_of(body))}", computations), arguments, fast=True
     )

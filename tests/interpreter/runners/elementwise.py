@@ -1,4 +1,4 @@
-"""Evaluates single elementwise operations on both sides: by the interpreter, and as one module on XLA:CPU.
+"""Evaluates single elementwise operations on the interpreter, and many as one module on XLA:CPU.
 
 Responsible for evaluating (op, arrays); does not contain expected values.
 """
@@ -38,14 +38,14 @@ class Case:
 
     @property
     def spelled(self) -> instruction.Case:
-        """The same case in text."""
+        """Returns the case as text."""
         values = [(f, getattr(self.attributes, f.name)) for f in self.attributes.fields]
         written = ", ".join(f"{f.key}={f.codec.write(value)}" for f, value in values if f.is_printed(value))
         return instruction.Case(self.op, self.operands, str(self.result_shape), written)
 
 
 def evaluate(op: OpDef, *operands: Any, attributes: Attributes = NO_ATTRIBUTES, shape: Shape | None = None) -> Array:
-    """The interpreter's value of one operation."""
+    """Returns the interpreter's value of one operation."""
     arrays = [np.asarray(operand) for operand in operands]
     computation = instruction.one_instruction(op, [Shape.of(array) for array in arrays], attributes, shape)
     root = computation.root_instruction
@@ -60,5 +60,5 @@ def evaluate_case(case: Case) -> Array:
 
 
 def run_on_xla(cases: Sequence[Case], fast: bool = True) -> list[Array]:
-    """The peer's value of every case, computed by one module."""
+    """Returns XLA:CPU's value of every case, computed by one module."""
     return list(instruction.evaluate_on_xla([case.spelled for case in cases], fast=fast))

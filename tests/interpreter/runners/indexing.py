@@ -1,4 +1,4 @@
-"""Random legal gathers and scatters."""
+"""Generates random valid gathers and scatters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def braces(values: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """The dimension numbers that a gather and a scatter share; `many` is the gather's result, and the updates."""
+    """The dimension numbers of a gather and a scatter; `many` is the gather's result and the scatter's updates."""
 
     operand: list[int]
     indices: list[int]
@@ -47,7 +47,9 @@ class Case:
             }}"""
 
     def scatter(self, t: str, index_type: str, body: str) -> str:
-        """`body` defines the root of the update computation by `a`, the current value, and `b`, the update."""
+        """Returns the scatter's text. `body` defines the root of the update computation from `a`, the current value,
+        and `b`, the update.
+        """
         pairs = (
             f"input_batching_dims={braces(self.batching)}, "
             f"scatter_indices_batching_dims={braces(self.indices_batching)}, "
@@ -69,7 +71,9 @@ class Case:
 
 
 def random_case(rng: np.random.Generator) -> Case:
-    """Operands of rank 1 to 4; windows whole, partial and empty; batching, implicit and permuted index vectors."""
+    """Generates a case: operands of rank 1 to 4; whole, partial and empty windows; batching, implicit and permuted
+    index vectors.
+    """
     rank = int(rng.integers(1, 5))
     operand = [int(rng.integers(1, 5)) for _ in range(rank)]
     batching = sorted(int(d) for d in range(rank) if rng.random() < 0.2)
@@ -80,7 +84,7 @@ def random_case(rng: np.random.Generator) -> Case:
     for d in kept:
         slice_sizes[d] = int(rng.integers(0 if rng.random() < 0.1 else 1, operand[d] + 1))
     index_map = [int(d) for d in rng.permutation(free) if rng.random() < 0.7]
-    if not index_map:  # XLA:CPU simplifies scatters without index vectors to something else
+    if not index_map:  # XLA:CPU changes the result of scatters without index vectors when it simplifies them
         index_map = [int(d) for d in free[:1]]
     extra = int(rng.integers(0 if index_map else 1, 3)) if index_map else 0
     batch = [int(rng.integers(1, 4)) for _ in range(len(batching) + extra)]

@@ -1,4 +1,4 @@
-"""Evaluates single instructions on both sides: as one module, by the interpreter and on XLA:CPU.
+"""Evaluates single instructions on the interpreter and on XLA:CPU, many cases as one module.
 
 Responsible for evaluating cases; does not contain expected values or tolerances.
 """
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One instruction on given arrays, its shape and attributes as in HLO text."""
+    """One instruction on given arrays, with its shape and attributes as in HLO text."""
 
     op: str
     operands: tuple[Array, ...]
@@ -45,9 +45,10 @@ class Case:
 
 
 def module_text(cases: Sequence[Case], computations: Sequence[str] = ()) -> str:
-    """A module of one parameter an operand of a case, and one instruction a case; their tuple is the result.
+    """Returns a module with one parameter per operand and one instruction per case; the root is the tuple of their
+    results.
 
-    `computations`: the texts of those that instructions call.
+    `computations`: the texts of the called computations.
     """
     parameters: list[str] = []
     instructions: list[str] = []
@@ -65,7 +66,7 @@ def module_text(cases: Sequence[Case], computations: Sequence[str] = ()) -> str:
 
 
 def run_text(text: str, *arguments: Any, context: Context | None = None) -> Any:
-    """The interpreter's value of a module."""
+    """Returns the interpreter's value of a module."""
     entry = parse_hlo(text).entry_computation
     return evaluate_computation(context or Context(), entry, [np.asarray(argument) for argument in arguments])
 
@@ -73,7 +74,7 @@ def run_text(text: str, *arguments: Any, context: Context | None = None) -> Any:
 def evaluate_all(
     cases: Sequence[Case], context: Context | None = None, computations: Sequence[str] = ()
 ) -> tuple[Any, ...]:
-    """The interpreter's values, each of its declared shape."""
+    """Returns the interpreter's values, after checking that each has its declared shape."""
     values = run_text(module_text(cases, computations), *_arguments(cases), context=context)
     for value, case in zip(values, cases, strict=True):
         assert_conforms(value, Shape.parse(case.shape), case.title)
@@ -81,7 +82,7 @@ def evaluate_all(
 
 
 def assert_conforms(value: Any, shape: Shape, title: str) -> None:
-    """A value is an array of the element type and sizes of `shape`, or a tuple of such values."""
+    """Checks that a value is an array of the element type and sizes of `shape`, or a tuple of such values."""
     if shape.is_tuple:
         assert isinstance(value, tuple), title
         for part, part_shape in zip(value, shape.tuple_shapes, strict=True):
@@ -92,7 +93,7 @@ def assert_conforms(value: Any, shape: Shape, title: str) -> None:
 
 
 def evaluate(op: str, operands: Sequence[Any], shape: str, attributes: str = "", context: Context | None = None) -> Any:
-    """The interpreter's value of one instruction; lists of numbers are f32."""
+    """Returns the interpreter's value of one instruction; lists of numbers are f32."""
     arrays = tuple(np.asarray(o, None if isinstance(o, np.ndarray | np.generic) else np.float32) for o in operands)
     return evaluate_all([Case(op, arrays, shape, attributes)], context)[0]
 
@@ -102,14 +103,14 @@ def _arguments(cases: Sequence[Case]) -> list[Array]:
 
 
 def evaluate_on_xla(cases: Sequence[Case], computations: Sequence[str] = (), fast: bool = True) -> tuple[Any, ...]:
-    """XLA:CPU's values."""
+    """Returns XLA:CPU's values."""
     return xla_reference.run_hlo(module_text(cases, computations), _arguments(cases), fast=fast)
 
 
 def one_instruction(
     op: OpDef, operands: Sequence[Shape], attributes: Attributes, result: Shape | None = None
 ) -> Computation:
-    """A computation of parameters and one instruction on them, made without text."""
+    """Builds a computation of parameters and one instruction on them, without parsing text."""
     computation = edit.add_computation(Module("m"), "main", entry=True)
     parameters = [
         edit.create(computation, PARAMETER, (), ParameterAttributes.make(number=number), shape=shape)
@@ -122,7 +123,7 @@ def one_instruction(
 
 
 def as_array(value: Any) -> Array:
-    """An array as it is; lists of integers are s32, of other numbers f32."""
+    """Converts a list to an array: integers to s32, other numbers to f32; arrays are returned as they are."""
     array = np.asarray(value)
     if isinstance(value, np.ndarray | np.generic):
         return array
@@ -130,5 +131,5 @@ def as_array(value: Any) -> Array:
 
 
 def typed(element_type: str, values: Any) -> Array:
-    """An array of an element type given by its text."""
+    """Makes an array of the element type that the text names."""
     return np.asarray(values).astype(PrimitiveType.from_text(element_type).dtype)

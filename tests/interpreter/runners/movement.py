@@ -1,4 +1,4 @@
-"""Evaluates one instruction on the interpreter, without text: for the tests of sources and movement."""
+"""Evaluates one instruction on the interpreter without parsing text, for the tests of sources and data movement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def evaluate(
     operand_shapes: Sequence[str] | None = None,
     **values: Any,
 ) -> Any:
-    """The value of `op` on arrays (or lists: s32, f32); `result` and `operand_shapes` in HLO text where needed."""
+    """Returns the value of `op` on arrays (or lists: s32, f32). `result` and `operand_shapes` are HLO text, where
+    needed.
+    """
     arrays = [as_array(operand) for operand in operands]
     shapes = [Shape.of(a) for a in arrays] if operand_shapes is None else [Shape.parse(s) for s in operand_shapes]
     declared = None if result is None else Shape.parse(result)

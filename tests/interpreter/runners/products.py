@@ -1,4 +1,4 @@
-"""Compares sums of products on both sides.
+"""Compares sums of products on the interpreter and on XLA:CPU.
 
 Responsible for the bound of their rounding errors; does not contain expected values.
 """
@@ -20,18 +20,18 @@ from xlapy.testing.comparison import assert_close
 
 @dataclass(frozen=True)
 class Case(instruction.Case):
-    """One sum of products; terms: how many products are summed."""
+    """One sum of products; `terms` is the number of products per sum."""
 
     terms: int = 1
 
 
 def evaluate(op: str, operands: Sequence[Any], shape: str, attributes: str) -> Array:
-    """The interpreter's value of one instruction; lists of integers are s32, of other numbers f32."""
+    """Returns the interpreter's value of one instruction; lists of integers are s32, of other numbers f32."""
     return evaluate_all([Case(op, tuple(map(as_array, operands)), shape, attributes)])[0]
 
 
 def assert_like_xla(cases: Sequence[Case]) -> None:
-    """Both sides agree: integers exactly, others within the rounding errors of their sums."""
+    """Checks that integers are equal and that other numbers agree within the rounding errors of their sums."""
     expected = evaluate_on_xla(cases)
     magnitudes = evaluate_all([_absolute(case) for case in cases])
     for case, ours, theirs, magnitude in zip(cases, evaluate_all(cases), expected, magnitudes, strict=True):
@@ -52,7 +52,7 @@ def _finite(values: Array) -> Array:
 
 
 def _absolute(case: Case) -> Case:
-    """The case that sums the absolute values of the products."""
+    """Returns the case that sums the absolute values of the products."""
     operands = tuple(np.abs(_finite(operand)) for operand in case.operands)
     shape = Shape.parse(case.shape)
     return replace(case, operands=operands, shape=shape.with_element_type(F64).to_text())

@@ -1,6 +1,6 @@
-"""Evaluates reductions on both sides, as `instruction_runner` does, with the computations that they call.
+"""Evaluates reductions on the interpreter and on XLA:CPU, with the computations that they call.
 
-Owns the scalar computations that cases call by name (`add.f32`, `argmax`); knows no expected values.
+Responsible for the scalar computations that cases call by name (`add.f32`, `argmax`). Does not contain expected values.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ NAMED = {
         y = f32[] abs(b)
         ROOT r = pred[] compare(x, y), direction=GE""",
 }
-"""Computations by name; others are written `<op>.<element type>` or `<direction>.<element type>`."""
+"""Computations by name; all others are written `<op>.<element type>` or `<direction>.<element type>`."""
 
 
 _CALLED = re.compile(r"(?:to_apply|select|scatter)=([\w.-]+)")
@@ -89,18 +89,18 @@ def _computation(name: str) -> str:
 
 
 def _called(cases: Sequence[Case]) -> list[str]:
-    """The texts of the computations that the cases call."""
+    """Returns the texts of the computations that the cases call."""
     return [_computation(name) for name in sorted({n for case in cases for n in _CALLED.findall(case.attributes)})]
 
 
 def evaluate(op: str, operands: Sequence[Any], shape: str, attributes: str) -> Any:
-    """The interpreter's value of one instruction; lists of integers are s32, of other numbers f32."""
+    """Returns the interpreter's value of one instruction; lists of integers are s32, of other numbers f32."""
     cases = [Case(op, tuple(map(as_array, operands)), shape, attributes)]
     return evaluate_all(cases, computations=_called(cases))[0]
 
 
 def on_both_sides(cases: Sequence[Case]) -> list[tuple[Case, Any, Any]]:
-    """Each case with the interpreter's value and that of XLA:CPU."""
+    """Returns each case with the interpreter's value and XLA:CPU's."""
     called = _called(cases)
     ours = evaluate_all(cases, computations=called)
     return list(zip(cases, ours, evaluate_on_xla(cases, called), strict=True))

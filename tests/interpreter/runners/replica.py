@@ -1,4 +1,4 @@
-"""Runs HLO text on as many devices as its header says: of the interpreter, or of the platform that a test sets."""
+"""Runs HLO text on the number of devices in its header: on the interpreter, or on the platform that a test sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ subtract { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] subtract
 
 
 def module(entry: str, replicas: int = 1, partitions: int = 1, computations: str = REDUCERS) -> str:
-    """A module of one entry; the word MANUAL in it stands for the sharding that XLA's partitioner leaves alone."""
+    """Returns a module with this entry; the word MANUAL in it stands for the sharding that XLA's partitioner does not
+    change.
+    """
     header = f"HloModule m, replica_count={replicas}, num_partitions={partitions}\n"
     manual = ", sharding={manual}" if partitions > 1 else ""
     return header + computations + f"ENTRY e {{ {entry.replace(' MANUAL', manual)} }}\n"
@@ -35,13 +37,13 @@ def compile_on_devices(text: str) -> Executable:
 
 
 def run_on_devices(text: str, arguments: Sequence[Sequence[Any]] = ()) -> list[Any]:
-    """The result of each device; without arguments for none of them."""
+    """Returns the result of each device; without `arguments`, the devices have none."""
     executable = compile_on_devices(text)
     return executable.execute_sharded(arguments or [[] for _ in executable.devices])
 
 
 def lists(results: Sequence[Any]) -> list[Any]:
-    """Results as nested lists, tuples as tuples."""
+    """Converts results to nested lists, and keeps tuples."""
     return [tuple(lists(r)) if isinstance(r, tuple) else np.asarray(r).tolist() for r in results]
 
 

@@ -1,4 +1,6 @@
-"""A program gives the same objects from text, from a portable artifact and from bytecode, and after it was written."""
+"""A program gives the same objects when read from text, from a portable artifact, from bytecode, and after it was
+written.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_jaxlib_reads_what_xlapy_writes(name: str) -> None:
+def test_jaxlib_reads_the_output_of_xlapy(name: str) -> None:
     text = f"""module @m attributes {{mhlo.num_replicas = 2 : i32, jax.flag = true, jax.note = "a"}} {{
       func.func public @main(%a: tensor<4xf32> {{mhlo.sharding = "{{replicated}}", tf.aliasing_output = 0 : i32}}) {{
         {BODIES[name]}

@@ -1,4 +1,4 @@
-"""Information beside the instructions is exported if StableHLO can express it, else dropped with a warning."""
+"""Information other than instructions is exported if StableHLO can express it, and otherwise dropped with a warning."""
 
 from __future__ import annotations
 
