@@ -22,8 +22,11 @@ ops.addd(x, x)
 xla.ops.mull(x, x)
 xla.Instrution
 ops.add(x)
+x + "1"
+x.astype("f32")
+x[0].shapes
 """
-"""Lines 7 to 10 each have one error."""
+"""Lines 7 to 13 each have one error."""
 
 
 def mypy_lines(file: Path, tmp_path: Path) -> list[int]:
@@ -70,7 +73,7 @@ def test_a_correct_program_has_no_errors(checker, tmp_path: Path):
 def test_unknown_names_and_missing_arguments_are_errors(checker, tmp_path: Path):
     file = tmp_path / "wrong.py"
     file.write_text(WRONG)
-    assert checker(file, tmp_path) == [7, 8, 9, 10]
+    assert checker(file, tmp_path) == [7, 8, 9, 10, 11, 12, 13]
 
 
 def test_the_program_runs():

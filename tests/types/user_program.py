@@ -21,6 +21,25 @@ def axpy() -> xla.XlaComputation:
     return builder.build()
 
 
+def with_operators() -> xla.XlaComputation:
+    """Builds a computation with Python's operators; each of them gives an XlaOp."""
+    builder = xla.XlaBuilder("operators")
+    x = ops.parameter(builder, 0, xla.Shape.parse("f32[4]"), "x")
+    assert_type(x.builder, xla.XlaBuilder)
+    assert_type(x + x, xla.XlaOp)
+    assert_type(2 * x - np.ones(4, np.float32), xla.XlaOp)
+    assert_type(-abs(x) / x % x**2, xla.XlaOp)
+    assert_type(x @ x, xla.XlaOp)
+    assert_type((x < 1) & ~(x == x) | (x != 0), xla.XlaOp)
+    assert_type(x[0], xla.XlaOp)
+    assert_type(x[None, 1:3], xla.XlaOp)
+    bits = x.astype(xla.PrimitiveType.from_text("s32"))
+    assert_type(bits << 1 >> 2 ^ bits, xla.XlaOp)
+    for element in x:
+        assert_type(element, xla.XlaOp)
+    return builder.build()
+
+
 def opcode_names(module: xla.Module) -> list[str]:
     """The opcodes of the entry computation, in order."""
     entry = module.entry_computation
@@ -38,6 +57,7 @@ def first_device(client: xla.Client) -> xla.Device:
 
 
 computation = axpy()
+with_operators()
 text: str = computation.as_hlo_text()
 module = xla.parse_hlo(text)
 print(opcode_names(module), module.to_text() == text, xla.__version__ != "")

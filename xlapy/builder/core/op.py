@@ -1,13 +1,14 @@
 """`XlaOp`: a value of a computation under construction, with Python operators.
 
-Responsible for the handle and for mapping operators to builder functions. Does not depend on how instructions are
-created.
+Responsible for the handle and for its operators, which call the builder functions of a table that `xlapy.builder`
+provides. Does not depend on the families of builder functions or on how instructions are created.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -19,24 +20,7 @@ from xlapy.builder.core.source import located
 from xlapy.hlo.instruction import Instruction
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from xlapy.builder.core.builder import XlaBuilder
-
-
-def _functions() -> Any:
-    """Returns the builder functions. They accept and return XlaOps, so this module can only import them when an
-    operator runs.
-    """
-    from xlapy import ops
-
-    return ops
-
-
-def _subscript() -> ModuleType:
-    from xlapy.builder.core import subscript
-
-    return subscript
 
 
 class XlaOp:
@@ -48,6 +32,8 @@ class XlaOp:
     """
 
     __slots__ = ("builder", "instruction")
+
+    _functions: ClassVar[OperatorFunctions]
 
     __array_ufunc__ = None  # NumPy leaves `array + op` to XlaOp
 
@@ -74,84 +60,84 @@ class XlaOp:
     # -- arithmetic (`/` truncates integers toward zero; `%` has the sign of the dividend)
 
     def __add__(self, other: Operand) -> XlaOp:
-        return _functions().add(self, other)
+        return self._functions.add(self, other)
 
     def __radd__(self, other: Operand) -> XlaOp:
-        return _functions().add(other, self)
+        return self._functions.add(other, self)
 
     def __sub__(self, other: Operand) -> XlaOp:
-        return _functions().sub(self, other)
+        return self._functions.sub(self, other)
 
     def __rsub__(self, other: Operand) -> XlaOp:
-        return _functions().sub(other, self)
+        return self._functions.sub(other, self)
 
     def __mul__(self, other: Operand) -> XlaOp:
-        return _functions().mul(self, other)
+        return self._functions.mul(self, other)
 
     def __rmul__(self, other: Operand) -> XlaOp:
-        return _functions().mul(other, self)
+        return self._functions.mul(other, self)
 
     def __truediv__(self, other: Operand) -> XlaOp:
-        return _functions().div(self, other)
+        return self._functions.div(self, other)
 
     def __rtruediv__(self, other: Operand) -> XlaOp:
-        return _functions().div(other, self)
+        return self._functions.div(other, self)
 
     def __mod__(self, other: Operand) -> XlaOp:
-        return _functions().rem(self, other)
+        return self._functions.rem(self, other)
 
     def __rmod__(self, other: Operand) -> XlaOp:
-        return _functions().rem(other, self)
+        return self._functions.rem(other, self)
 
     def __pow__(self, other: Operand) -> XlaOp:
-        return _functions().pow(self, other)
+        return self._functions.pow(self, other)
 
     def __rpow__(self, other: Operand) -> XlaOp:
-        return _functions().pow(other, self)
+        return self._functions.pow(other, self)
 
     def __matmul__(self, other: Operand) -> XlaOp:
-        return _functions().dot(self, other)
+        return self._functions.dot(self, other)
 
     def __rmatmul__(self, other: Operand) -> XlaOp:
-        return _functions().dot(other, self)
+        return self._functions.dot(other, self)
 
     def __neg__(self) -> XlaOp:
-        return _functions().neg(self)
+        return self._functions.neg(self)
 
     def __pos__(self) -> XlaOp:
         return self
 
     def __abs__(self) -> XlaOp:
-        return _functions().abs(self)
+        return self._functions.abs(self)
 
     # -- bitwise and logical operators (`>>` keeps the sign of signed integers)
 
     def __and__(self, other: Operand) -> XlaOp:
-        return _functions().and_(self, other)
+        return self._functions.and_(self, other)
 
     def __rand__(self, other: Operand) -> XlaOp:
-        return _functions().and_(other, self)
+        return self._functions.and_(other, self)
 
     def __or__(self, other: Operand) -> XlaOp:
-        return _functions().or_(self, other)
+        return self._functions.or_(self, other)
 
     def __ror__(self, other: Operand) -> XlaOp:
-        return _functions().or_(other, self)
+        return self._functions.or_(other, self)
 
     def __xor__(self, other: Operand) -> XlaOp:
-        return _functions().xor(self, other)
+        return self._functions.xor(self, other)
 
     def __rxor__(self, other: Operand) -> XlaOp:
-        return _functions().xor(other, self)
+        return self._functions.xor(other, self)
 
     def __invert__(self) -> XlaOp:
-        return _functions().not_(self)
+        return self._functions.not_(self)
 
     def __lshift__(self, other: Operand) -> XlaOp:
-        return _functions().shift_left(self, other)
+        return self._functions.shift_left(self, other)
 
     def __rlshift__(self, other: Operand) -> XlaOp:
-        return _functions().shift_left(other, self)
+        return self._functions.shift_left(other, self)
 
     def __rshift__(self, other: Operand) -> XlaOp:
         return self._shift_right(self, other)
@@ -161,28 +147,28 @@ class XlaOp:
 
     def _shift_right(self, lhs: Operand, rhs: Operand) -> XlaOp:
         if self.element_type.is_unsigned:
-            return _functions().shift_right_logical(lhs, rhs)
-        return _functions().shift_right_arithmetic(lhs, rhs)
+            return self._functions.shift_right_logical(lhs, rhs)
+        return self._functions.shift_right_arithmetic(lhs, rhs)
 
     # -- comparison
 
     def __eq__(self, other: object) -> XlaOp:  # type: ignore[override]
-        return _functions().eq(self, other)
+        return self._functions.eq(self, other)
 
     def __ne__(self, other: object) -> XlaOp:  # type: ignore[override]
-        return _functions().ne(self, other)
+        return self._functions.ne(self, other)
 
     def __lt__(self, other: Operand) -> XlaOp:
-        return _functions().lt(self, other)
+        return self._functions.lt(self, other)
 
     def __le__(self, other: Operand) -> XlaOp:
-        return _functions().le(self, other)
+        return self._functions.le(self, other)
 
     def __gt__(self, other: Operand) -> XlaOp:
-        return _functions().gt(self, other)
+        return self._functions.gt(self, other)
 
     def __ge__(self, other: Operand) -> XlaOp:
-        return _functions().ge(self, other)
+        return self._functions.ge(self, other)
 
     __hash__ = object.__hash__
 
@@ -223,7 +209,7 @@ class XlaOp:
         An XlaOp as an index reads at a run-time position (dynamic-slice: clamped to the bounds). For a tuple, an
         integer selects an element. Raises BuilderError for an index out of bounds or of another type.
         """
-        return _subscript().subscript(self, index)
+        return self._functions.subscript(self, index)
 
     def __iter__(self) -> Iterator[XlaOp]:
         """Iterates over the slices along dimension 0, or over the elements of a tuple."""
@@ -231,8 +217,46 @@ class XlaOp:
 
     def astype(self, element_type: PrimitiveType) -> XlaOp:
         """Converts the elements to another type (ConvertElementType)."""
-        return _functions().convert_element_type(self, element_type)
+        return self._functions.convert_element_type(self, element_type)
 
 
 Operand: TypeAlias = XlaOp | Literal | bool | int | float | complex | np.ndarray[Any, Any] | np.generic
 """The values that operators and functions accept: an XlaOp, or a value that becomes a constant."""
+
+UnaryFunction: TypeAlias = Callable[[XlaOp], XlaOp]
+BinaryFunction: TypeAlias = Callable[[Operand, Operand], XlaOp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorFunctions:
+    """The builder functions that the operators of `XlaOp` call, under their names in `xlapy.ops`."""
+
+    add: BinaryFunction
+    sub: BinaryFunction
+    mul: BinaryFunction
+    div: BinaryFunction
+    rem: BinaryFunction
+    pow: BinaryFunction
+    dot: BinaryFunction
+    neg: UnaryFunction
+    abs: UnaryFunction
+    and_: BinaryFunction
+    or_: BinaryFunction
+    xor: BinaryFunction
+    not_: UnaryFunction
+    shift_left: BinaryFunction
+    shift_right_arithmetic: BinaryFunction
+    shift_right_logical: BinaryFunction
+    eq: Callable[[Any, Any], XlaOp]
+    ne: Callable[[Any, Any], XlaOp]
+    lt: BinaryFunction
+    le: BinaryFunction
+    gt: BinaryFunction
+    ge: BinaryFunction
+    subscript: Callable[[XlaOp, Any], XlaOp]
+    convert_element_type: Callable[[XlaOp, PrimitiveType], XlaOp]
+
+
+def define_operators(functions: OperatorFunctions) -> None:
+    """Sets the functions that the operators of every XlaOp call."""
+    XlaOp._functions = functions
