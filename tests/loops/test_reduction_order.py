@@ -9,6 +9,7 @@ from xlapy.loops.reduction_order import (
     accumulators_for_body,
     combine_halves,
     combine_pairwise,
+    contraction_block,
     rows_per_step,
 )
 
@@ -43,3 +44,19 @@ def test_long_bodies_have_fewer_accumulators():
 
 def test_rows_of_a_step_of_a_column_reduction():
     assert [rows_per_step(instructions) for instructions in (1, 8, 16, 100)] == [8, 8, 4, 2]
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "rows_are_contiguous", "block"),
+    [
+        (1, 1000, False, (1, 250)),
+        (1, 1000, True, (1, 125)),
+        (1, 256, False, (1, 256)),
+        (9, 64, False, (3, 64)),
+        (9, 300, False, (1, 150)),
+    ],
+)
+def test_terms_of_a_packed_matmul_form_blocks_of_about_equal_size(
+    outer: int, inner: int, rows_are_contiguous: bool, block: tuple[int, int]
+) -> None:
+    assert contraction_block(outer, inner, rows_are_contiguous=rows_are_contiguous) == block

@@ -1,15 +1,19 @@
-"""The order in which reductions combine their terms. Every decision about that order is made here.
+"""The order in which reductions combine their terms: the numbers and rules that decide it.
 
 Floating-point addition is not associative, so the order decides the bits of a result. The functions of this module
 derive it from the shapes of a program and from the width of the vector registers, never from the number of threads:
 
 - a reduction in vectors has `accumulator_vectors` partial results in each lane, combined by `combine_halves`;
-- a column reduction combines `rows_per_step` rows of a column by `combine_pairwise`, then adds them to the column;
+- a column reduction combines `rows_per_step` rows of a column and its partial result by `combine_pairwise`;
 - a large reduction becomes two by `split_dimensions`: partial results over a part of the terms, then their reduction;
-- a matrix multiplication adds the terms of a block of `CONTRACTION_BLOCK_TERMS` in order, then the blocks in order.
+- a packed matrix multiplication adds the terms of a block of `contraction_block` in order, then the blocks in order.
 
-Whether a reduction may be reordered at all is asked of `lower.reduction`. `docs/reduction-order.md` states what users
-can rely on.
+Two orders are fixed by the code that emits them: `cpu/llvm/kernels.py` combines the lanes of one vector
+(`reduce_lanes`, by the rule of `combine_halves`) and scans the lanes of one vector (`scan`, for cumulative sums).
+
+Which of these orders applies to an instruction depends on the kernel that computes it; `docs/reduction-order.md` names
+the deciding function of each and states what users can rely on. `lower.reduction.can_be_reordered` decides whether a
+reduction may be reordered at all.
 """
 
 from __future__ import annotations
@@ -21,19 +25,25 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 ACCUMULATOR_VECTORS: Final = 4
-"""Vectors of partial results that one reduction keeps at most: enough to hide the latency of an addition."""
+"""The largest number of vectors of partial results of one reduction: enough to hide the latency of an addition."""
 
 MAX_ACCUMULATOR_REGISTERS: Final = 8
-"""Vectors of partial results that all reductions of one loop keep together, so that they stay in registers."""
+"""The largest number of vectors of partial results of all reductions in one loop, so that they stay in registers."""
+
+INNER_PRODUCT_ACCUMULATOR_VECTORS: Final = MAX_ACCUMULATOR_REGISTERS
+"""The largest number of vectors of partial results of one sum in a dot that is computed by inner products."""
 
 MAX_UNROLLED_STATEMENTS: Final = 64
-"""Statements of the bodies of all accumulators of a loop. More of them do not hide more latency and compile slowly."""
+"""The largest number of statements in the bodies of all accumulators of a loop. More statements do not hide more
+latency and compile slowly."""
 
 MIN_VECTOR_TERMS: Final = 16
-"""Terms along contiguous memory: sums of fewer terms run one per lane, with the vectors along the result."""
+"""The smallest number of terms along contiguous memory for which vectors run along the terms. With fewer terms, each
+lane computes a sum of its own, and vectors run along the result."""
 
 CONTRACTION_BLOCK_TERMS: Final = 256
-"""Terms that a packed matrix multiplication adds up in registers before it adds them to the sum in memory (KC)."""
+"""The largest number of terms that a packed matrix multiplication adds up in registers before it adds them to the sum
+in memory (KC). It is half as large if rows of the left operand are contiguous."""
 
 
 # -- vectors
@@ -70,8 +80,10 @@ def combine_halves(partial: Sequence[T], combine: Callable[[T, T], T]) -> T:
 # -- columns
 
 _MAX_ROWS_PER_STEP: Final = 8
+"""The largest number of rows that a column reduction combines at once."""
+
 _MAX_UNROLLED_COLUMN_INSTRUCTIONS: Final = 64
-"""Instructions of the unrolled rows of one step together: longer code takes long to compile."""
+"""The largest number of instructions in the unrolled rows of one step; longer code takes long to compile."""
 
 
 def rows_per_step(instructions: int) -> int:
@@ -91,22 +103,42 @@ def combine_pairwise(terms: Sequence[T], combine: Callable[[T, T], T]) -> T:
     return items[0]
 
 
+# -- matrix multiplications
+
+
+def contraction_block(outer: int, inner: int, *, rows_are_contiguous: bool) -> tuple[int, int]:
+    """Returns the block of terms that a packed matrix multiplication adds up in registers: positions of the outer and
+    of the inner loop over terms.
+
+    rows_are_contiguous: whether rows of the left operand are contiguous in memory. Example: 1 x 1000 terms form blocks
+    of 1 x 250.
+    """
+    most = CONTRACTION_BLOCK_TERMS // 2 if rows_are_contiguous else CONTRACTION_BLOCK_TERMS
+    return balanced_size(outer, max(1, most // inner)), balanced_size(inner, most)
+
+
+def balanced_size(size: int, most: int) -> int:
+    """Splits `size` in the fewest pieces of at most `most`, about equally; returns the size of a piece."""
+    pieces = -(-size // most)
+    return -(-size // pieces)
+
+
 # -- two steps
 
 MIN_SPLIT_ELEMENTS: Final = 1 << 17
-"""Elements of an operand: smaller reductions are not split in two steps."""
+"""The smallest number of operand elements of a reduction that is split in two steps."""
 
 _MIN_ROWS: Final = 16
-"""About so many rows are combined in one pass over columns, at least."""
+"""The smallest number of rows, about, that one pass over columns combines."""
 
 _MAX_ROWS: Final = 2048
-"""Rows that are combined in one pass over columns, at most: longer sums round more often."""
+"""The largest number of rows that one pass over columns combines; longer sums round more often."""
 
 _MIN_TASKS: Final = 16
-"""Blocks of columns, counted over all parts of the rows, that keep threads busy."""
+"""The smallest number of blocks of columns, counted over all parts of the rows, that keeps threads busy."""
 
 _PARTIAL_RESULTS: Final = 64
-"""Partial results, about, that a reduction of a vector to a scalar is split into."""
+"""The number of partial results, about, into which a reduction along the last dimension is split."""
 
 
 def rows_of_first_step(rows: int | None, blocks: int) -> int:

@@ -20,7 +20,6 @@ from xlapy.codegen.emitters.matmul.dot_problem import DotProblem
 from xlapy.codegen.emitters.matmul.gemv import skinny_gemm_kernel
 from xlapy.codegen.emitters.matmul.micro_kernel import (
     Tile,
-    balanced,
     choose_tile,
     clamped_position,
     emit_micro_kernel,
@@ -29,7 +28,7 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
 from xlapy.codegen.emitters.matmul.packed_gemm import packed_gemm_kernel
 from xlapy.codegen.region import Region
 from xlapy.loops import Affine, AxisKind, Kernel, Value
-from xlapy.loops.reduction_order import MAX_ACCUMULATOR_REGISTERS
+from xlapy.loops.reduction_order import INNER_PRODUCT_ACCUMULATOR_VECTORS, balanced_size
 from xlapy.lower import Element
 from xlapy.lower.contraction import multiply_add, sums_in_lanes, zero_element
 from xlapy.lower.core import Index, delinear, linear
@@ -123,7 +122,7 @@ class _InnerProducts:
 
     def kernel(self) -> tuple[Kernel, int]:
         dot, builder = self.dot, self.dot.builder
-        tile_rows, tile_columns = balanced(dot.rows, 4), balanced(dot.columns, 4)
+        tile_rows, tile_columns = balanced_size(dot.rows, 4), balanced_size(dot.columns, 4)
         row_tiles, column_tiles = -(-dot.rows // tile_rows), -(-dot.columns // tile_columns)
         with builder.loop(dot.batches * row_tiles * column_tiles, AxisKind.PARALLEL) as task:
             batch, tile_row, tile_column = delinear(builder, task, (dot.batches, row_tiles, column_tiles))
@@ -157,5 +156,5 @@ class _InnerProducts:
 
         zero = zero_element(builder, dot.type)
         assert isinstance(zero, Value)
-        options = sums_in_lanes(builder, dot.type, dot.terms, count=count, limit=MAX_ACCUMULATOR_REGISTERS)
+        options = sums_in_lanes(builder, dot.type, dot.terms, count=count, limit=INNER_PRODUCT_ACCUMULATOR_VECTORS)
         return builder.reduce(dot.terms, [zero] * count, step, **options)

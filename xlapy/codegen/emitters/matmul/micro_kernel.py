@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.target import Target
 from xlapy.loops import I1, Affine, AxisKind, Builder, Value
+from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, zero_element
 from xlapy.lower.core import ComplexElement, Index
@@ -24,10 +25,10 @@ from xlapy.lower.element_types import register_type
 from xlapy.lower.reduction import flatten_elements, unflatten_elements
 
 MAX_UNROLLED_TERMS = 8
-"""Terms of a sum, at most, that are unrolled instead of looped over."""
+"""The largest number of terms of a sum that are unrolled; more terms are a loop."""
 
 _MAX_TILE_VECTORS = 8
-"""Vectors of columns in a tile, at most."""
+"""The largest number of vectors of columns in a tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,7 @@ def choose_tile(target: Target, builder: Builder, t: PrimitiveType, rows: int, c
     sums = target.vector_registers // 2 // (2 if t.is_complex else 1)
     most = max(2, min(_MAX_TILE_VECTORS, sums // min(rows, sums)))
     vectors = max(1, min(most, columns // lanes))
-    return Tile(balanced(rows, max(1, sums // vectors)), vectors, lanes)
-
-
-def balanced(size: int, most: int) -> int:
-    """Splits `size` in the fewest pieces of at most `most`, about equally; returns the size of a piece."""
-    pieces = -(-size // most)
-    return -(-size // pieces)
+    return Tile(balanced_size(rows, max(1, sums // vectors)), vectors, lanes)
 
 
 Left = Callable[[Index, int], Element]

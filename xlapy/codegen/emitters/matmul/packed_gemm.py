@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import (
     add_elements,
-    balanced,
     choose_tile,
     clamped_position,
     emit_micro_kernel,
@@ -29,17 +28,17 @@ from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.ir import tile_shape
-from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS
+from xlapy.loops.reduction_order import balanced_size, contraction_block
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
 
 MC_ROWS = 128
-"""Rows of a block of the result (MC), at most."""
+"""The largest number of rows in a block of the result (MC)."""
 
 NC_BYTES = 512
-"""Bytes of the columns of a block of the result (NC), at most: one row of a packed block of the right operand."""
+"""The largest width in bytes of a block of the result (NC): one row of a packed block of the right operand."""
 
 
 def packed_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:
@@ -60,11 +59,11 @@ class _PackedGemm:
         self.tile = tile = choose_tile(problem.region.target, builder, t, problem.rows, problem.columns)
         size = register_type(t).byte_size * (2 if t.is_complex else 1)
         # the tiles of a block along rows (MC / MR) and along columns (NC / NR)
-        self.mc_tiles = balanced(-(-problem.rows // tile.rows), max(1, MC_ROWS // tile.rows))
-        self.nc_tiles = balanced(-(-problem.columns // tile.columns), max(1, NC_BYTES // size // tile.columns))
-        kc = CONTRACTION_BLOCK_TERMS // 2 if rows_are_contiguous else CONTRACTION_BLOCK_TERMS
-        self.kc_inner = balanced(problem.inner, kc)
-        self.kc_outer = balanced(problem.outer, max(1, kc // problem.inner))
+        self.mc_tiles = balanced_size(-(-problem.rows // tile.rows), max(1, MC_ROWS // tile.rows))
+        self.nc_tiles = balanced_size(-(-problem.columns // tile.columns), max(1, NC_BYTES // size // tile.columns))
+        self.kc_outer, self.kc_inner = contraction_block(
+            problem.outer, problem.inner, rows_are_contiguous=rows_are_contiguous
+        )
         terms = self.kc_inner * self.kc_outer
         plain_size = register_type(t).byte_size
         registers = tile_shape(builder.vector_bytes, plain_size)
