@@ -1,4 +1,4 @@
-"""Fuzzing: what differs is found, named and reduced; whatever dies or hangs is an answer."""
+"""Fuzzing finds, names and reduces differences; crashes and hangs of the worker are results."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ from xlapy.tools.fuzz.command import _examined
 
 @pytest.fixture(autouse=True)
 def memory_limit() -> Iterator[None]:
-    """Workers limit the memory of their process; here that is the process of the tests, and of what they start."""
+    """Keeps workers from limiting the memory of the process, because here it is the process of the tests."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     yield
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 class TestWorker:
-    def test_results_and_exceptions_come_through(self) -> None:
+    def test_results_and_exceptions_are_passed_on(self) -> None:
         with Worker("operator:truediv") as worker:
             assert worker.call(np.float32(3), 2) == 1.5
             with pytest.raises(WorkerError, match="ZeroDivisionError: division by zero"):
                 worker.call(1, 0)
             assert worker.call(1, 4) == 0.25
 
-    def test_a_death_is_told_and_another_process_started(self) -> None:
+    def test_a_crash_is_reported_and_another_process_started(self) -> None:
         with Worker("os:abort") as worker:
             for _ in range(2):
                 with pytest.raises(WorkerDied, match="died by SIGABRT"):
                     worker.call()
 
-    def test_an_exit_is_a_death(self) -> None:
+    def test_an_exit_counts_as_a_crash(self) -> None:
         with Worker("os:_exit") as worker, pytest.raises(WorkerDied, match="ended with exit code 3: it said nothing"):
             worker.call(3)
 
@@ -62,7 +62,7 @@ class TestWorker:
             worker.call(60)
         assert time.monotonic() - start < 20
 
-    def test_what_is_printed_does_not_disturb(self) -> None:
+    def test_printed_text_does_not_disturb_the_protocol(self) -> None:
         with Worker("builtins:print") as worker:
             assert worker.call("noise") is None
 
@@ -74,12 +74,12 @@ class TestImplementations:
         with pytest.raises(InvalidArgumentError, match="no implementation 'tpu'; there are xla, cpu, interpreter"):
             find_implementation("tpu")
 
-    def test_a_missing_jaxlib_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_jaxlib_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("xlapy.debugging.fuzzing.implementations.find_spec", lambda name: None)
         with pytest.raises(InvalidArgumentError, match=r"pip install 'xlapy\[xla\]'"):
             find_implementation("xla")
 
-    def test_a_platform_gives_plain_arrays(self) -> None:
+    def test_a_platform_returns_plain_arrays(self) -> None:
         text = """HloModule m
             ENTRY e { p = f32[2] parameter(0)  k = token[] after-all()  ROOT t = (f32[2], (), token[]) tuple(p, n, k)
             }""".replace("k = token", "n = () tuple()\n k = token")
@@ -146,7 +146,7 @@ class TestCampaign:
         assert faults or SMALL.module(seed).entry_computation.find("tanh").shape.is_scalar
         assert all("the interpreter gives float32[] for" in fault.message for fault in faults)
 
-    def test_arguments_of_reduced_modules_are_parts_of_the_given_ones(self) -> None:
+    def test_arguments_of_reduced_modules_are_cropped_original_arguments(self) -> None:
         module = parse_hlo("HloModule m\nENTRY e { x = f32[2,1] parameter(0)  ROOT r = f32[2,1] negate(x) }")
         given = {"x": np.arange(6, dtype=np.float32).reshape(3, 2)}
         assert arguments_for(module, given)[0].tolist() == [[0], [2]]
@@ -161,7 +161,7 @@ def xla() -> Iterator[Worker]:
 
 
 class TestComparison:
-    def test_what_the_implementation_refuses_is_named_alone(self, xla: Worker) -> None:
+    def test_only_the_refused_instruction_is_named(self, xla: Worker) -> None:
         text = """HloModule m
             ENTRY e {
               p = f32[2] parameter(0)
@@ -178,7 +178,7 @@ class TestComparison:
         verdicts = {o.step.instruction.name: o.verdict for o in compared(replaced, XLA_CPU, xla)}
         assert verdicts == {"a": Verdict.AGREES, "c": Verdict.REFUSED, "b": Verdict.AGREES}
 
-    def test_asynchronous_chains_are_compared_at_their_end(self) -> None:
+    def test_asynchronous_chains_are_compared_at_their_done(self) -> None:
         text = """HloModule m
             f { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }
             ENTRY e {
@@ -200,17 +200,17 @@ class TestComparison:
 
 
 class TestSurvival:
-    def test_texts_are_refused_or_run(self) -> None:
+    def test_texts_are_rejected_or_run(self) -> None:
         good = "HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }"
         large = "HloModule m\nENTRY e { ROOT p = f32[99999999] parameter(0) }"
         assert outcomes([good, "HloModule", large]) == [("ran", ""), ("refused", ""), ("not run", "")]
 
-    def test_what_else_comes_out_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_unexpected_exceptions_are_recorded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("xlapy.debugging.fuzzing.survival.parse_hlo", lambda text: {}[text])
         ((end, trouble),) = outcomes(["x"])
         assert end == "" and "KeyError: 'x'" in trouble
 
-    def test_the_text_that_kills_is_found(self) -> None:
+    def test_the_text_that_crashes_the_process_is_found(self) -> None:
         with Worker("tests.debugging.killer:outcomes") as worker:
             survival = try_texts(["a", "kill", "b"], worker)
         assert survival.counts == {"ran": 2} and survival.tried == 3
@@ -223,7 +223,7 @@ class TestSurvival:
 
 
 ELSEWHERE = {"parameter", "constant", "iota", "dynamic-reshape", "set-dimension-size"}
-"""Sources, which every module has, and operations of dynamic dimensions."""
+"""Sources, which every module has, and operations on dynamic dimensions."""
 ANY = (
     "add-dependency async-done bitcast broadcast call compare concatenate conditional constant convert convolution "
     "copy copy-done custom-call domain dot dynamic-slice dynamic-update-slice fusion gather get-dimension-size "
@@ -234,7 +234,7 @@ KINDS = {"pred", "signed", "unsigned", "floating", "complex", "narrow"}
 
 
 def test_every_op_is_drawn() -> None:
-    """All but collectives and transfers, which take several devices or a host."""
+    """All ops except collectives and transfers, which need several devices or a host."""
     drawn = {op for _, op_generators in FAMILIES.values() for op, _ in op_generators}
     single = {op for op in REGISTRY.values() if op.family not in ("collectives", "transfer")}
     assert {op.name for op in single - drawn} == ELSEWHERE
@@ -277,14 +277,14 @@ def _kind(t: Any) -> str:
     return "narrow" if t.bits < 8 else next((kind for kind, holds in kinds.items() if holds), "pred")
 
 
-def test_a_process_that_does_not_survive_is_a_fault_of_its_seed() -> None:
+def test_a_crash_is_recorded_as_a_fault_of_the_seed() -> None:
     with Worker("os:abort") as worker:
         report = _examined(7, worker, SMALL)
     assert [(f.seed, f.verdict) for f in report.faults] == [(7, Verdict.FAILED)]
 
 
 @pytest.mark.parametrize(
-    ("line", "values", "known divergence"),
+    ("line", "values", "is_known"),
     [
         ("rsqrt(x)", [np.array([1e-38 + 1j], np.complex64)], True),
         ("rsqrt(x)", [np.array([0, 1], np.complex64)], False),
@@ -298,15 +298,15 @@ def test_a_process_that_does_not_survive_is_a_fault_of_its_seed() -> None:
         ("power(x, x)", [np.array([1 + 1j], np.complex64)], False),
     ],
 )
-def test_cpu_is_excused_where_rounding_tells(line, values, excused):
+def test_known_divergences_of_cpu(line, values, is_known):
     size = ",".join(map(str, values[0].shape))
     text = f"HloModule m\nENTRY e {{\n  x = c64[{size}] parameter(0)\n  ROOT r = c64[{size}] {line}\n}}\n"
     root = parse_hlo(text).entry_computation.root_instruction
     reason = find_implementation("cpu").known_divergence(Step(root, tuple(values * len(root.operands)), values[0]))
-    assert (reason is not None) == excused
+    assert (reason is not None) == is_known
 
 
-def test_numbers_behind_those_that_are_excused_come_from_the_same_state():
+def test_random_numbers_after_a_known_divergence_use_the_same_state():
     text = """
 HloModule m
 

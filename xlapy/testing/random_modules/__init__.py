@@ -1,4 +1,4 @@
-"""Random legal modules: `random_module(seed)` draws one; equal seeds give equal modules."""
+"""Generates random valid modules. `random_module(seed)` returns one; equal seeds give equal modules."""
 
 from xlapy.testing.random_modules.module import random_module
 

@@ -111,7 +111,7 @@ def call(generator: ModuleGenerator, devices: Devices) -> None:
     inner = generator.nested("called", [operand.shape])
     if operand in devices.large_values:
         devices.large_values.update(inner.pool)
-    inner.grow(generator.integer(1, 2))
+    inner.add_random_instructions(generator.integer(1, 2))
     _mark_if_large(devices, inner, generator.add(CALL, (operand,), None, (inner.finish(inner.pool[-1]),)))
 
 
@@ -128,7 +128,7 @@ def loop(generator: ModuleGenerator, devices: Devices) -> None:
     inner = generator.nested("body", [state])
     counter, value = add_tuple_element(inner, inner.pool[0], 0), add_tuple_element(inner, inner.pool[0], 1)
     inner.pool[:] = [value]
-    inner.grow(2)
+    inner.add_random_instructions(2)
     fitting = [i for i in inner.pool if i.shape == operand.shape and i not in devices.large_values]
     step = inner.add(ADD, (counter, inner.constant(np.array(1, np.int32))))
     body = inner.finish(inner.add(TUPLE, (step, fitting[-1])))
@@ -184,7 +184,7 @@ def random_collective_module(
     generator = ModuleGenerator(module, entry, np.random.default_rng(seed), choices, ("collectives", "local"))
     for _ in range(2):
         generator.parameter(Shape.array(generator.type(), [4 * replicas * partitions // generator.choice((1, 2)), 2]))
-    generator.grow(instructions)
+    generator.add_random_instructions(instructions)
     generator.finish(generator.add(TUPLE, [i for i in generator.pool if not i.has_users and i.shape.is_array]))
     module.config.entry_computation_layout = entry.program_shape
     if partitions > 1:

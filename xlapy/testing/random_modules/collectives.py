@@ -32,14 +32,14 @@ EXACT_TYPES = (PRED, S8, S16, S32, S64, U8, U16, U32)
 
 
 def random_operand(
-    generator: ModuleGenerator, least_rank: int = 0, types: Callable[[PrimitiveType], bool] = lambda _: True
+    generator: ModuleGenerator, min_rank: int = 0, types: Callable[[PrimitiveType], bool] = lambda _: True
 ) -> Instruction:
     """Draws an available array that is not empty and has an accepted rank and element type."""
     return generator.choice(
         [
             i
             for i in generator.pool
-            if i.shape.is_array and i.shape.size and i.shape.rank >= least_rank and types(i.shape.element_type)
+            if i.shape.is_array and i.shape.size and i.shape.rank >= min_rank and types(i.shape.element_type)
         ]
     )
 
@@ -49,9 +49,9 @@ def random_operand_like(generator: ModuleGenerator, value: Instruction) -> Instr
     return generator.choice([i for i in generator.pool if i.shape == value.shape])
 
 
-def _random_operands(generator: ModuleGenerator, devices: Devices, least_rank: int = 0) -> list[Instruction]:
+def _random_operands(generator: ModuleGenerator, devices: Devices, min_rank: int = 0) -> list[Instruction]:
     """Draws one array, or several of equal dimensions, which XLA:CPU accepts only in programs of one partition."""
-    first = random_operand(generator, least_rank)
+    first = random_operand(generator, min_rank)
     if generator.chance(0.7) or (devices.portable and devices.partitions > 1):
         return [first]
     same = [i for i in generator.pool if i.shape.is_array and i.shape.dimensions == first.shape.dimensions]
@@ -193,7 +193,7 @@ def collective_reduce(generator: ModuleGenerator, devices: Devices) -> None:
 
 def all_gather(generator: ModuleGenerator, devices: Devices) -> None:
     """Adds an all-gather, unless its result would be too large."""
-    operands = _random_operands(generator, devices, least_rank=1)
+    operands = _random_operands(generator, devices, min_rank=1)
     dimension = generator.integer(0, operands[0].shape.rank - 1)
     if devices.portable and len(operands) > 1:
         dimension = 0  # XLA:CPU concatenates several arrays along dimension 0, whatever the attribute says
@@ -207,7 +207,7 @@ def all_gather(generator: ModuleGenerator, devices: Devices) -> None:
 
 def reduce_scatter(generator: ModuleGenerator, devices: Devices) -> None:
     """Adds a reduce-scatter along a dimension that the devices of a group divide."""
-    operands = _same_type_operands(_random_operands(generator, devices, least_rank=1))[: 1 if devices.portable else 3]
+    operands = _same_type_operands(_random_operands(generator, devices, min_rank=1))[: 1 if devices.portable else 3]
     chosen, members = random_group_attributes(generator, devices)
     dimension = generator.choice([d for d, size in enumerate(operands[0].shape.dimensions) if size % members == 0])
     computation, may_be_large = _random_reducer(generator, devices, operands)
@@ -239,7 +239,7 @@ def collective_permute(generator: ModuleGenerator, devices: Devices) -> None:
     """Adds a collective-permute from some ids to the same number of ids."""
     mode = generator.choice(MODES_WITHOUT_GLOBAL_IDS)
     ids = range(devices.ids(mode))
-    sources = generator.some(generator.shuffled(ids), 0.8)
+    sources = generator.random_subset(generator.shuffled(ids), 0.8)
     pairs = tuple(zip(sources, generator.shuffled(ids), strict=False))
     attributes = ops.CollectivePermuteAttributes.make(
         channel_id=devices.channel(mode), source_target_pairs=pairs or ((0, 0),)

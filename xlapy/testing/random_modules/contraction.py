@@ -1,4 +1,5 @@
-"""Generators of dots and convolutions: any dimension numbers, groups, windows, precisions, mixed element types."""
+"""Op generators for dots and convolutions: any dimension numbers, groups, windows, precisions and mixed element
+types."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from xlapy.opcodes.attributes.dimensions import ConvDimensions, Precision, Windo
 from xlapy.opcodes.contraction import DOT, RAGGED_DOT, SCALED_DOT, DotAttributes, RaggedDotAttributes
 from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
 from xlapy.opcodes.registry import OpDef
-from xlapy.testing.random_modules.generator import MOST_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
+from xlapy.testing.random_modules.generator import MAX_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
 
 
 def _types(generator: ModuleGenerator) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType]:
-    """Of lhs, rhs and result: mostly one, at times a wider result or mixed operands."""
+    """Returns the element types of lhs, rhs and result: mostly equal, sometimes with a wider result or mixed
+    operands."""
     if generator.exact:
         t = generator.type(lambda t: t.is_integral)
         return t, t, t
@@ -35,18 +37,18 @@ def _precision(generator: ModuleGenerator) -> tuple[Precision, ...]:
 
 
 def dot(generator: ModuleGenerator) -> None:
-    """Up to two batch, contracting and free dimensions a side, at any places."""
+    """Adds a dot with up to two batch, two contracting and two free dimensions per side, in any order."""
     lhs_type, rhs_type, result_type = _types(generator)
     batch, contracting, left, right = (
         [generator.size() for _ in range(generator.choice(counts))]
         for counts in ((0, 0, 1, 2), (0, 1, 1, 2), (0, 1, 2), (0, 1, 2))
     )
-    if prod(batch) * prod(contracting) * prod(left) * prod(right) > 8 * MOST_ELEMENTS:
+    if prod(batch) * prod(contracting) * prod(left) * prod(right) > 8 * MAX_ELEMENTS:
         raise SkipDraw
     result = [*batch, *left, *right]
-    lhs, lhs_places = _scattered(generator, [*batch, *contracting, *left])
-    rhs, rhs_places = _scattered(generator, [*batch, *contracting, *right])
-    if max(prod(lhs), prod(rhs), prod(result)) > MOST_ELEMENTS:
+    lhs, lhs_places = _permuted(generator, [*batch, *contracting, *left])
+    rhs, rhs_places = _permuted(generator, [*batch, *contracting, *right])
+    if max(prod(lhs), prod(rhs), prod(result)) > MAX_ELEMENTS:
         raise SkipDraw
     # free dimensions keep their order
     left_sizes = [lhs[d] for d in sorted(lhs_places[len(batch) + len(contracting) :])]
@@ -59,21 +61,21 @@ def dot(generator: ModuleGenerator) -> None:
         rhs_contracting_dims=tuple(rhs_places[paired]),
         operand_precision=_precision(generator),
     )
-    operands = (generator.values(lhs, lhs_type), generator.values(rhs, rhs_type))
+    operands = (generator.array_of(lhs, lhs_type), generator.array_of(rhs, rhs_type))
     generator.add(DOT, operands, attributes, shape=Shape.array(result_type, [*batch, *left_sizes, *right_sizes]))
 
 
-def _scattered(generator: ModuleGenerator, sizes: list[int]) -> tuple[list[int], list[int]]:
-    """The sizes in random order, and where each went."""
-    places = generator.shuffled(range(len(sizes)))
+def _permuted(generator: ModuleGenerator, sizes: list[int]) -> tuple[list[int], list[int]]:
+    """Returns the sizes in random order, and the new index of each."""
+    positions = generator.shuffled(range(len(sizes)))
     result = [0] * len(sizes)
-    for size, place in zip(sizes, places, strict=True):
-        result[place] = size
-    return result, places
+    for size, index in zip(sizes, positions, strict=True):
+        result[index] = size
+    return result, positions
 
 
 def ragged_dot(generator: ModuleGenerator) -> None:
-    """The ragged dimension is a free, a contracting or a batch one; the groups may leave some of it over."""
+    """Adds a ragged dot. The ragged dimension is free, contracting or batch; the groups may not cover all of it."""
     types = _types(generator)
     batch, rows, inner, columns, groups = (generator.positive(3) for _ in range(5))
     mode = generator.choice(("free", "contracting", "batch"))
@@ -97,12 +99,12 @@ def ragged_dot(generator: ModuleGenerator) -> None:
         result = [groups, *result]
     lists = [batch, groups] if batched and mode != "batch" and generator.chance(0.5) else [groups]
     sizes = generator.constant(generator.rng.integers(0, 3, lists).astype(generator.choice((S32, S64)).dtype))
-    operands = (generator.values(left, types[0]), generator.values(right, types[1]), sizes)
+    operands = (generator.array_of(left, types[0]), generator.array_of(right, types[1]), sizes)
     generator.add(RAGGED_DOT, operands, attributes, shape=Shape.array(types[2], result))
 
 
 def scaled_dot(generator: ModuleGenerator) -> None:
-    """A scale a block of either operand, or of one of them."""
+    """Adds a scaled dot with a scale per block of one or both operands."""
     if generator.exact or F8E8M0FNU not in generator.choices.types:
         raise SkipDraw
     narrow = generator.type(lambda t: t.is_floating and t.bits <= 8 and t is not F8E8M0FNU)
@@ -116,15 +118,15 @@ def scaled_dot(generator: ModuleGenerator) -> None:
     attributes = DotAttributes.make(
         lhs_contracting_dims=(1,), rhs_contracting_dims=(0,), operand_precision=_precision(generator)
     )
-    operands = [generator.values(sizes, t) for sizes, t, _, _ in sides] + [
-        generator.values(b, t) for _, _, b, t in sides
+    operands = [generator.array_of(sizes, t) for sizes, t, _, _ in sides] + [
+        generator.array_of(b, t) for _, _, b, t in sides
     ]
     t = generator.type(lambda t: t in (BF16, F32))
     generator.add(SCALED_DOT, operands, attributes, shape=Shape.array(t, [rows, columns]))
 
 
 def window_dimension(generator: ModuleGenerator, base: int, size: int) -> WindowDimension:
-    """A window of a size over `base` elements, of which negative padding removes no more than there are."""
+    """Returns a window dimension of a size over `base` elements. Negative padding removes at most all of them."""
     entry = WindowDimension(
         size,
         stride=generator.choice((1, 1, 2, 3)),
@@ -150,10 +152,10 @@ def convolution(generator: ModuleGenerator) -> None:
     if generator.chance(0.3):
         windows = [_reversed(generator, w) for w in windows]
     result = [w.output_size(size) for w, size in zip(windows, base, strict=True)]
-    lhs, lhs_places = _scattered(generator, [batch, features, *base])
-    rhs, rhs_places = _scattered(generator, [kernel_features, out, *kernel])
-    shape, places = _scattered(generator, [batch // (groups if by_batch else 1), out, *result])
-    if max(prod(lhs), prod(rhs), prod(shape)) > MOST_ELEMENTS:
+    lhs, lhs_places = _permuted(generator, [batch, features, *base])
+    rhs, rhs_places = _permuted(generator, [kernel_features, out, *kernel])
+    shape, positions = _permuted(generator, [batch // (groups if by_batch else 1), out, *result])
+    if max(prod(lhs), prod(rhs), prod(shape)) > MAX_ELEMENTS:
         raise SkipDraw
     lhs_type, rhs_type, result_type = _types(generator)
     attributes = ConvolutionAttributes.make(
@@ -165,15 +167,15 @@ def convolution(generator: ModuleGenerator) -> None:
             rhs_places[0],
             rhs_places[1],
             tuple(rhs_places[2:]),
-            places[0],
-            places[1],
-            tuple(places[2:]),
+            positions[0],
+            positions[1],
+            tuple(positions[2:]),
         ),
         feature_group_count=1 if by_batch else groups,
         batch_group_count=groups if by_batch else 1,
         operand_precision=_precision(generator),
     )
-    operands = (generator.values(lhs, lhs_type), generator.values(rhs, rhs_type))
+    operands = (generator.array_of(lhs, lhs_type), generator.array_of(rhs, rhs_type))
     generator.add(CONVOLUTION, operands, attributes, shape=Shape.array(result_type, shape))
 
 

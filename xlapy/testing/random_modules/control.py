@@ -1,6 +1,6 @@
-"""Generators of tuples and of instructions that call computations: calls, fusions, bounded loops, conditionals.
+"""Op generators for tuples and for instructions that call computations: calls, fusions, bounded loops, conditionals.
 
-The called computations are random themselves, and exact.
+The called computations are random too, and contain only exact operations.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FUSIBLE = ("elementwise", "movement")
 
 
 def _values(generator: ModuleGenerator, least: int, most: int) -> list[Instruction]:
-    """Values from the pool, tuples among them, tokens not."""
+    """Returns values from the pool, including tuples but not tokens."""
     values = [i for i in generator.pool if not i.shape.is_token]
     return [generator.choice(values) for _ in range(generator.integer(least, most))]
 
@@ -50,7 +50,7 @@ def opt_barrier(generator: ModuleGenerator) -> None:
 
 
 def after_all(generator: ModuleGenerator) -> None:
-    """Waits for tokens, and for values, as XLA lets it."""
+    """Adds an after-all of tokens and of other values, which XLA accepts too."""
     waited = [i for i in generator.pool if i.shape.is_token or i.shape.is_array]
     generator.add(opcodes.AFTER_ALL, generator.shuffled(waited)[: generator.integer(0, 3)])
 
@@ -61,7 +61,7 @@ def domain(generator: ModuleGenerator) -> None:
 
 
 def asynchronous(generator: ModuleGenerator) -> None:
-    """One operation on all operands, often a call, that is started, perhaps updated, and waited for."""
+    """Adds an asynchronous start, possibly updates, and a done of one operation, often a call."""
     operands = [generator.array(lambda _: True, lambda _: True) for _ in range(generator.integer(1, 3))]
     shapes = [operand.shape for operand in operands]
     if len(operands) == 1 and shapes[0].element_type is not PRED and generator.chance(0.5):
@@ -73,15 +73,15 @@ def asynchronous(generator: ModuleGenerator) -> None:
         computation = wrapper.finish(wrapper.add(opcodes.CALL, tuple(wrapper.pool), None, (called,)))
     whole = [Shape.tuple([operand.shape for operand in operands]), computation.program_shape.result, Shape.scalar(U32)]
     chain = generator.add(opcodes.ASYNC_START, operands, None, (computation,), Shape.tuple(whole))
-    generator.set_aside()
+    generator.remove_last_from_pool()
     for _ in range(generator.choice((0, 0, 1, 2))):
         chain = generator.add(opcodes.ASYNC_UPDATE, (chain,), shape=chain.shape)
-        generator.set_aside()
+        generator.remove_last_from_pool()
     generator.add(opcodes.ASYNC_DONE, (chain,))
 
 
 def add_dependency(generator: ModuleGenerator) -> None:
-    """A value that waits for others."""
+    """Adds an add-dependency of a value on another."""
     value = generator.array(lambda _: True, lambda _: True)
     tokens = [i for i in generator.pool if i.shape.is_token]
     token = generator.choice(tokens) if tokens else edit.create(generator.computation, opcodes.AFTER_ALL, ())
@@ -91,19 +91,20 @@ def add_dependency(generator: ModuleGenerator) -> None:
 def _inside(
     generator: ModuleGenerator, name: str, parameters: Sequence[Shape], families: Sequence[str] = ()
 ) -> ModuleGenerator:
-    """A computation of a few instructions; its tuple parameters are taken apart first."""
+    """Returns a generator for a computation with a few instructions. Elements of its tuple parameters are in the
+    pool."""
     if generator.depth >= _DEEPEST or generator.scalars:
         raise SkipDraw
     inner = generator.nested(name, parameters, families)
     for parameter in tuple(inner.pool):
         for index in range(len(parameter.shape.tuple_shapes)):
             element(inner, parameter, index)
-    inner.grow(generator.integer(1, 6))
+    inner.add_random_instructions(generator.integer(1, 6))
     return inner
 
 
 def _result(inner: ModuleGenerator) -> Computation:
-    """One value, or a tuple of some; the last made is among them."""
+    """Returns a value, or a tuple of values that includes the last one added."""
     last = inner.pool[-1]
     if inner.chance(0.6):
         return inner.finish(last)
@@ -117,7 +118,7 @@ def call(generator: ModuleGenerator) -> None:
 
 
 def fusion(generator: ModuleGenerator) -> None:
-    """Every value inside is used or returned, as XLA's verifier demands."""
+    """Adds a fusion. Every value in it is used or returned, because XLA's verifier demands it."""
     operands = [generator.array(lambda _: True, lambda _: True) for _ in range(generator.integer(1, 3))]
     inner = _inside(generator, "fused", [operand.shape for operand in operands], _FUSIBLE)
     unused = [i for i in inner.pool if not i.has_users]
@@ -126,7 +127,9 @@ def fusion(generator: ModuleGenerator) -> None:
 
 
 def while_(generator: ModuleGenerator) -> None:
-    """A counter goes from a constant to a limit, at most four times; it stands anywhere among the other values."""
+    """Adds a loop that counts from a constant to a limit, for at most four iterations. The counter's index in the tuple
+    is random.
+    """
     values = [generator.array(lambda _: True, lambda _: True) for _ in range(generator.integer(0, 3))]
     counter = generator.integer(0, len(values))
     start = generator.constant(np.array(generator.integer(0, 2), np.int32))
@@ -147,7 +150,7 @@ def while_(generator: ModuleGenerator) -> None:
 
 
 def conditional(generator: ModuleGenerator) -> None:
-    """On a pred, with two branches, or on a number that may be out of range, with one to four."""
+    """Adds a conditional on a pred, with two branches, or on a number that may be out of range, with one to four."""
     by_pred = generator.chance(0.5)
     operands = _values(generator, *((2, 2) if by_pred else (1, 4)))
     first = _inside(generator, "branch", [operands[0].shape])

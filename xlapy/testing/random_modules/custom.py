@@ -1,4 +1,4 @@
-"""Generators of custom calls of XLA's own marks, which return their operand."""
+"""Op generators for custom calls of XLA's own markers, which return their operand."""
 
 from __future__ import annotations
 

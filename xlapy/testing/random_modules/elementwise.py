@@ -1,4 +1,4 @@
-"""Generators of elementwise instructions: one for all ops with operands of equal shape, one for each special op."""
+"""Op generators for elementwise instructions: one for all ops with operands of equal shape, one per other op."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlapy.opcodes.elementwise import (
     bitcast_convert_shape,
 )
 from xlapy.opcodes.registry import OpDef
-from xlapy.testing.random_modules.generator import MOST_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
+from xlapy.testing.random_modules.generator import MAX_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
 
 UNARY = (
     opcodes.ABS,
@@ -86,12 +86,14 @@ _EXACT_FOR_FLOATS = frozenset(
         opcodes.CEIL,
     }
 )
-"""Among floats of 32 and 64 bits: the same bits everywhere, and no product that could be rounded with a sum."""
+"""Ops on f32 and f64 that give the same bits everywhere and contain no product that could be rounded together with a
+sum.
+"""
 
 
 @lru_cache(maxsize=4096)
 def _result(op: OpDef, t: PrimitiveType) -> PrimitiveType | None:
-    """The element type that an op makes of operands of type `t`; None if it refuses them."""
+    """Returns the element type of the result for operands of type `t`; None if the op refuses them."""
     try:
         return op.result_shape([Shape.scalar(t)] * op.arity.minimum).element_type
     except ShapeError:
@@ -108,7 +110,7 @@ def _is_exact(op: OpDef, t: PrimitiveType) -> bool:
 
 
 def uniform(op: OpDef) -> OpGenerator:
-    """A op generator of an op whose operands all have one shape."""
+    """Returns an op generator for an op whose operands all have the same shape."""
 
     def make(generator: ModuleGenerator) -> None:
         first = generator.array(lambda _: True, lambda t: _takes(generator, op, t))
@@ -131,7 +133,7 @@ def compare(generator: ModuleGenerator) -> None:
 def select(generator: ModuleGenerator) -> None:
     on_true = generator.array(lambda _: True, lambda t: True)
     dimensions = () if generator.chance(0.3) else on_true.shape.dimensions
-    generator.add(opcodes.SELECT, (generator.values(dimensions, PRED), on_true, generator.value(on_true.shape)))
+    generator.add(opcodes.SELECT, (generator.array_of(dimensions, PRED), on_true, generator.value(on_true.shape)))
 
 
 def clamp(generator: ModuleGenerator) -> None:
@@ -151,7 +153,7 @@ def convert(generator: ModuleGenerator) -> None:
 
 
 def bitcast_convert(generator: ModuleGenerator) -> None:
-    """Of one width to another too; exact computations do without, as the bits of a NaN vary."""
+    """Adds a bitcast-convert, also to other widths. Exact computations avoid it, because the bits of a NaN vary."""
     if generator.exact:
         raise SkipDraw
     operand = generator.array(lambda _: True, lambda t: True)
@@ -161,12 +163,12 @@ def bitcast_convert(generator: ModuleGenerator) -> None:
             shape = bitcast_convert_shape(operand.shape, t)
         except ShapeError:
             continue
-        if shape.size <= MOST_ELEMENTS and t.is_complex == operand.shape.element_type.is_complex:
+        if shape.size <= MAX_ELEMENTS and t.is_complex == operand.shape.element_type.is_complex:
             shapes.append(shape)
     other_widths = [shape for shape in shapes if shape.rank != operand.shape.rank]
     chosen = generator.choice(other_widths if other_widths and generator.chance(0.5) else shapes)
     if PRED in (chosen.element_type, operand.shape.element_type):
-        raise SkipDraw  # a pred of other bits than 0 and 1 has no meaning
+        raise SkipDraw  # a pred with bits other than 0 and 1 is undefined
     generator.add(opcodes.BITCAST_CONVERT, (operand,), shape=chosen)
 
 
@@ -189,4 +191,4 @@ OP_GENERATORS: tuple[tuple[OpDef, OpGenerator], ...] = (
     *((opcodes.BITCAST_CONVERT, bitcast_convert) for _ in range(3)),
     *((opcodes.REDUCE_PRECISION, reduce_precision) for _ in range(2)),
 )
-"""Generators with the op each makes; a op generator that stands there several times is drawn as often."""
+"""Op generators with the op of each. An op generator that occurs several times is drawn more often."""

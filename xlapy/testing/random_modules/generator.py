@@ -3,7 +3,7 @@
 Responsible for random choices, for the pool of values that later instructions may use, and for new values (constants,
 iotas, parameters). Does not depend on other ops.
 
-An op generator is a function `op generator(generator) -> None` that adds one instruction and the operands it lacks; it
+An op generator is a function `op_generator(generator) -> None` that adds one instruction and the operands it lacks. It
 raises `SkipDraw` if it finds nothing valid to add.
 """
 
@@ -33,12 +33,12 @@ from xlapy.testing.random_values import random_array
 T = TypeVar("T")
 ShapeTest = Callable[[Shape], bool]
 
-MOST_ELEMENTS = 256
-"""The largest array in a random module."""
+MAX_ELEMENTS = 256
+"""The maximum number of elements of an array in a random module."""
 
-_RANKS = (0.12, 0.26, 0.28, 0.18, 0.09, 0.04, 0.03)
-_SIZES = (0.04, 0.16, 0.26, 0.26, 0.16, 0.12)
-_COMMON = ("PRED", "S8", "S32", "S32", "S64", "U8", "U32", "F16", "BF16", "F32", "F32", "F32", "F64", "C64")
+_RANK_PROBABILITIES = (0.12, 0.26, 0.28, 0.18, 0.09, 0.04, 0.03)
+_SIZE_PROBABILITIES = (0.04, 0.16, 0.26, 0.26, 0.16, 0.12)
+_COMMON_TYPE_NAMES = ("PRED", "S8", "S32", "S32", "S64", "U8", "U32", "F16", "BF16", "F32", "F32", "F32", "F64", "C64")
 """Element types that are drawn more often than others."""
 
 
@@ -48,7 +48,7 @@ class SkipDraw(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a module may contain: element types, and the op generators of each family with the family's weight."""
+    """What a module may contain: element types, and for each family its op generators and its weight."""
 
     types: tuple[PrimitiveType, ...]
     op_generators: Mapping[str, Sequence[OpGenerator]]
@@ -57,10 +57,11 @@ class Choices:
 
 @dataclass(slots=True)
 class ModuleGenerator:
-    """One computation while it is drawn.
+    """Generates one computation.
 
-    exact: only operations that every implementation computes to the same bits, also when it computes several of them at
-    once (a product and a sum rounded once, say). families: whose op generators may be used. scalars: rank 0 only.
+    exact: only operations for which every implementation computes the same bits, even if it fuses several of them, such
+    as a multiply and an add into one FMA. families: the families whose op generators may be used. scalars: only arrays
+    of rank 0.
     """
 
     module: Module
@@ -76,7 +77,7 @@ class ModuleGenerator:
     # -- choices
 
     def integer(self, low: int, high: int) -> int:
-        """A number from low to high, both included."""
+        """Returns a random number from low to high, inclusive."""
         return int(self.rng.integers(low, high, endpoint=True))
 
     def chance(self, probability: float) -> bool:
@@ -87,52 +88,54 @@ class ModuleGenerator:
             raise SkipDraw
         return options[int(self.rng.integers(len(options)))]
 
-    def some(self, options: Sequence[T], probability: float = 0.5) -> list[T]:
-        """Each option with a probability, in order."""
+    def random_subset(self, options: Sequence[T], probability: float = 0.5) -> list[T]:
+        """Returns each option with a probability, in order."""
         return [option for option in options if self.chance(probability)]
 
     def shuffled(self, options: Sequence[T]) -> list[T]:
-        return [options[int(place)] for place in self.rng.permutation(len(options))]
+        return [options[int(index)] for index in self.rng.permutation(len(options))]
 
     def type(self, test: Callable[[PrimitiveType], bool] = lambda _: True) -> PrimitiveType:
-        """An element type that passes a test; common ones more often."""
+        """Returns an element type that passes a test; the common types are more likely."""
         allowed = [t for t in self.choices.types if test(t) and self.allows(t)]
-        common = [t for name in _COMMON for t in allowed if t.name == name]
+        common = [t for name in _COMMON_TYPE_NAMES for t in allowed if t.name == name]
         return self.choice(common if common and self.chance(0.6) else allowed)
 
-    def partner(self, t: PrimitiveType) -> PrimitiveType:
-        """An element type to go with another; of floats only itself, as XLA's verifier allows no mixture by default."""
+    def compatible_type(self, t: PrimitiveType) -> PrimitiveType:
+        """Returns an element type for a second operand. A float gets the same float, because XLA's verifier rejects
+        mixed floats.
+        """
         return self.type(lambda other: other is t or not (t.is_floating and other.is_floating))
 
-    def partners(self, first: PrimitiveType, count: int) -> list[PrimitiveType]:
-        """That many types beside the first, of which no two are different floats."""
+    def compatible_types(self, first: PrimitiveType, count: int) -> list[PrimitiveType]:
+        """Returns `count` types for the operands after the first. All floats among them and `first` are equal."""
         types: list[PrimitiveType] = []
         for _ in range(count):
             floats = [t for t in (first, *types) if t.is_floating]
-            types.append(self.partner(floats[0] if floats else PRED))
+            types.append(self.compatible_type(floats[0] if floats else PRED))
         return types
 
     def allows(self, t: PrimitiveType) -> bool:
-        """Whether an element type may occur: exact computations do without those whose arithmetic varies."""
+        """Whether an element type may occur. Exact computations use only types with the same arithmetic everywhere."""
         return not self.exact or t is PRED or (t.bits >= 8 and not t.is_complex and not (t.is_floating and t.bits < 32))
 
     def size(self) -> int:
-        """The size of a dimension; rarely 0."""
-        return int(self.rng.choice(len(_SIZES), p=_SIZES))
+        """Returns the size of a dimension, rarely 0."""
+        return int(self.rng.choice(len(_SIZE_PROBABILITIES), p=_SIZE_PROBABILITIES))
 
-    def positive(self, most: int = 5) -> int:
-        return self.integer(1, most)
+    def positive(self, maximum: int = 5) -> int:
+        return self.integer(1, maximum)
 
-    def dimensions(self, least_rank: int = 0, most_rank: int = 6) -> tuple[int, ...]:
-        """Sizes of an array of at most MOST_ELEMENTS elements."""
+    def dimensions(self, min_rank: int = 0, max_rank: int = 6) -> tuple[int, ...]:
+        """Returns the dimensions of an array with at most MAX_ELEMENTS elements."""
         if self.scalars:
-            if least_rank:
+            if min_rank:
                 raise SkipDraw
             return ()
         while True:
-            rank = int(self.rng.choice(len(_RANKS), p=_RANKS))
+            rank = int(self.rng.choice(len(_RANK_PROBABILITIES), p=_RANK_PROBABILITIES))
             sizes = tuple(self.size() for _ in range(rank))
-            if least_rank <= rank <= most_rank and prod(sizes) <= MOST_ELEMENTS:
+            if min_rank <= rank <= max_rank and prod(sizes) <= MAX_ELEMENTS:
                 return sizes
 
     # -- adding instructions
@@ -145,13 +148,13 @@ class ModuleGenerator:
         computations: Sequence[Computation] = (),
         shape: Shape | None = None,
     ) -> Instruction:
-        """A new instruction, put into the pool."""
-        made = edit.create(self.computation, op, operands, attributes, computations, shape=shape)
-        self.pool.append(made)
-        return made
+        """Adds an instruction to the computation and the pool."""
+        added = edit.create(self.computation, op, operands, attributes, computations, shape=shape)
+        self.pool.append(added)
+        return added
 
-    def set_aside(self) -> None:
-        """Keeps the instruction made last from the others: its value is not for them."""
+    def remove_last_from_pool(self) -> None:
+        """Removes the last instruction from the pool, so that no other instruction uses its value."""
         self.pool.pop()
 
     def constant(self, array: np.ndarray[Any, Any]) -> Instruction:
@@ -165,34 +168,34 @@ class ModuleGenerator:
     # -- operands
 
     def value(self, shape: Shape) -> Instruction:
-        """A value of a shape (layout aside): one there is, or a fresh one."""
+        """Returns a value of a shape (ignoring the layout): an existing one, or a new one."""
         fitting = [i for i in self.pool if i.shape.compatible(shape)]
-        return self.choice(fitting) if fitting and self.chance(0.8) else self.fresh(shape)
+        return self.choice(fitting) if fitting and self.chance(0.8) else self.new_array(shape)
 
-    def values(self, dimensions: Sequence[int], t: PrimitiveType) -> Instruction:
-        """A value of some dimensions and element type."""
+    def array_of(self, dimensions: Sequence[int], t: PrimitiveType) -> Instruction:
+        """Returns a value with the given dimensions and element type."""
         return self.value(Shape.array(t, dimensions))
 
-    def array(self, test: ShapeTest, types: Callable[[PrimitiveType], bool], least_rank: int = 0) -> Instruction:
-        """An array that passes a test: one there is, or a fresh one, of an element type that passes `types`."""
+    def array(self, test: ShapeTest, types: Callable[[PrimitiveType], bool], min_rank: int = 0) -> Instruction:
+        """Returns an array that passes a test and whose element type passes `types`: an existing one, or a new one."""
         fitting = [
             i
             for i in self.pool
             if i.shape.is_array
-            and i.shape.rank >= least_rank
+            and i.shape.rank >= min_rank
             and types(i.shape.element_type)
             and self.allows(i.shape.element_type)
             and test(i.shape)
         ]
         if fitting and self.chance(0.85):
             return self.choice(fitting)
-        fresh = Shape.array(self.type(types), self.dimensions(least_rank))
+        fresh = Shape.array(self.type(types), self.dimensions(min_rank))
         if not test(fresh):
             raise SkipDraw
-        return self.fresh(fresh)
+        return self.new_array(fresh)
 
-    def fresh(self, shape: Shape) -> Instruction:
-        """A new array: a parameter (of the entry only), a constant, an iota, or one scalar everywhere."""
+    def new_array(self, shape: Shape) -> Instruction:
+        """Returns a new array: a parameter (only in the entry), a constant, an iota, or a broadcast scalar."""
         if not shape.is_array:
             raise SkipDraw
         how = self.rng.random()
@@ -202,14 +205,15 @@ class ModuleGenerator:
             dimension = self.integer(0, shape.rank - 1)
             return self.add(IOTA, (), IotaAttributes.make(iota_dimension=dimension), shape=shape)
         if how < 0.65 and shape.rank:
-            scalar = self.constant(self.random((), shape.element_type))
+            scalar = self.constant(self.random_elements((), shape.element_type))
             return self.add(BROADCAST, (scalar,), BroadcastAttributes.make(dimensions=()), shape=shape)
-        return self.constant(self.random(shape.dimensions, shape.element_type))
+        return self.constant(self.random_elements(shape.dimensions, shape.element_type))
 
-    def random(self, dimensions: Sequence[int], t: PrimitiveType) -> np.ndarray[Any, Any]:
-        """Elements with special ones (NaN, infinities, extremes) among them, half of the time.
+    def random_elements(self, dimensions: Sequence[int], t: PrimitiveType) -> np.ndarray[Any, Any]:
+        """Returns random elements, in half of the calls mixed with special values (NaN, infinities, extremes).
 
-        Complex parts are never the largest numbers, and NaN both or not at all: XLA misreads what it prints for them.
+        Complex parts are never the largest number, and either both or neither are NaN, because XLA misreads its own
+        output for them.
         """
         array = random_array(dimensions, t.dtype, self.rng, special=self.chance(0.5))
         if t.is_complex:
@@ -220,7 +224,7 @@ class ModuleGenerator:
         return array
 
     def indices(self, dimensions: Sequence[int], highest: int) -> Instruction:
-        """Integers of any type, most of them from 0 to `highest`: an array there is, or a constant."""
+        """Returns integers of any type, most of them from 0 to `highest`: an existing array, or a constant."""
         fitting = [
             i
             for i in self.pool
@@ -237,7 +241,7 @@ class ModuleGenerator:
     def nested(
         self, name: str, parameters: Sequence[Shape], families: Sequence[str] = (), *, scalars: bool = False
     ) -> ModuleGenerator:
-        """A new computation of the module with parameters of the given shapes, still without instructions."""
+        """Returns the generator of a new computation with parameters of the given shapes and no other instructions."""
         computation = edit.add_computation(self.module, name)
         chosen = tuple(families) or self.families
         inner = ModuleGenerator(self.module, computation, self.rng, self.choices, chosen, True, scalars, self.depth + 1)
@@ -245,8 +249,8 @@ class ModuleGenerator:
             inner.parameter(shape)
         return inner
 
-    def grow(self, instructions: int) -> None:
-        """Draws that many op generators of the permitted families that find something to do."""
+    def add_random_instructions(self, instructions: int) -> None:
+        """Adds `instructions` instructions, each by a random op generator of the permitted families."""
         weights = np.array([self.choices.weights[family] for family in self.families])
         while instructions:
             family = self.families[int(self.rng.choice(len(weights), p=weights / weights.sum()))]
@@ -258,7 +262,7 @@ class ModuleGenerator:
                 self._remove_computations_since(before)
 
     def _remove_computations_since(self, before: Sequence[Computation]) -> None:
-        """Drops what a op generator drew before it gave up, callers first."""
+        """Removes the computations that an op generator added before it raised `SkipDraw`, callers first."""
         left = self.module.computations[len(before) :]
         while left:
             for computation in left:
@@ -267,7 +271,7 @@ class ModuleGenerator:
             left = self.module.computations[len(before) :]
 
     def finish(self, root: Instruction) -> Computation:
-        """Sets the root, and puts the instructions into the order in which they print."""
+        """Sets the root, and orders the instructions as they are printed."""
         edit.set_root(self.computation, root)
         edit.reorder(self.computation, post_order(self.computation))
         return self.computation

@@ -1,6 +1,6 @@
-"""Generators of factorizations, solutions and Fourier transforms: well-conditioned matrices, any batch, every option.
+"""Op generators for factorizations, triangular solves and Fourier transforms, with every option.
 
-The matrices are constants: those that other instructions happen to make are mostly singular, and say nothing.
+Matrices are well-conditioned constants, because those that other instructions compute are mostly singular.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
 from xlapy.opcodes.registry import OpDef
-from xlapy.testing.random_modules.generator import MOST_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
+from xlapy.testing.random_modules.generator import MAX_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
 from xlapy.testing.random_values import random_array
 
 
@@ -27,7 +27,9 @@ def _batch(generator: ModuleGenerator) -> tuple[int, ...]:
 
 
 def _dominant(generator: ModuleGenerator, t: PrimitiveType, batch: tuple[int, ...], size: int) -> Instruction:
-    """Matrices whose real diagonals outweigh their rows; half of them are Hermitian, of which one triangle is read."""
+    """Returns matrices whose diagonals are real and dominate their rows. Half of them are Hermitian; one triangle of
+    these is read.
+    """
     part = np.complex128 if t.is_complex else np.float64
     a = random_array((*batch, size, size), part, generator.rng, special=False)
     a = np.clip(a.real, -2, 2) + (1j * np.clip(a.imag, -2, 2) if t.is_complex else 0)
@@ -39,13 +41,13 @@ def _dominant(generator: ModuleGenerator, t: PrimitiveType, batch: tuple[int, ..
 
 def _sizes(generator: ModuleGenerator) -> tuple[tuple[int, ...], int]:
     batch, size = _batch(generator), generator.size()
-    if prod(batch) * size * size > MOST_ELEMENTS or generator.exact:
+    if prod(batch) * size * size > MAX_ELEMENTS or generator.exact:
         raise SkipDraw
     return batch, size
 
 
 def cholesky(generator: ModuleGenerator) -> None:
-    """Now and then of a matrix that is not positive definite, which gives NaN."""
+    """Adds a Cholesky factorization, sometimes of a matrix that is not positive definite, which gives NaN."""
     batch, size = _sizes(generator)
     t = generator.type(_takes)
     if generator.chance(0.1):
@@ -61,7 +63,7 @@ def triangular_solve(generator: ModuleGenerator) -> None:
     batch, size = _sizes(generator)
     t = generator.type(_takes)
     left, others = generator.chance(0.5), generator.size()
-    if prod(batch) * size * others > MOST_ELEMENTS:
+    if prod(batch) * size * others > MAX_ELEMENTS:
         raise SkipDraw
     b = random_array((*batch, size, others) if left else (*batch, others, size), t.dtype, generator.rng, special=False)
     unit = generator.chance(0.3)
@@ -78,14 +80,14 @@ def triangular_solve(generator: ModuleGenerator) -> None:
 
 
 def _unit(generator: ModuleGenerator, a: Instruction, size: int) -> Instruction:
-    """The matrix over the weight of its diagonal, so that 1 in its place outweighs the rows too."""
+    """Divides a matrix by the magnitude of its diagonal, so that a unit diagonal dominates the rows too."""
     array = a.literal.array
     wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     return generator.constant((wide / (4 * max(1, size))).astype(array.dtype))
 
 
 def fft(generator: ModuleGenerator) -> None:
-    """Over one to three dimensions; lengths of every parity, primes and 0 among them."""
+    """Adds an FFT over one to three dimensions, with even, odd and prime lengths, and 0."""
     if generator.exact:
         raise SkipDraw
     kind = generator.choice(list(FftType))
@@ -94,7 +96,7 @@ def fft(generator: ModuleGenerator) -> None:
     sizes = [*_batch(generator), *length]
     if kind is FftType.IRFFT:
         sizes[-1] = length[-1] // 2 + 1 if length[-1] else 0
-    if prod(sizes) > MOST_ELEMENTS or prod(length) > MOST_ELEMENTS or (real and not length[-1]):
+    if prod(sizes) > MAX_ELEMENTS or prod(length) > MAX_ELEMENTS or (real and not length[-1]):
         raise SkipDraw
     t = generator.type(lambda t: t.name in ("F32", "F64") if kind is FftType.RFFT else t.is_complex)
     operand = random_array(sizes, t.dtype, generator.rng, special=False)

@@ -1,6 +1,7 @@
-"""`random_module`: puts the op generators of all families together.
+"""Generates random modules with the op generators of all families.
 
-Owns: how often each family is drawn, and the entry computation. Must not know: evaluation, other implementations.
+Responsible for how often each family is drawn, and for the entry computation. Does not depend on evaluation or on other
+implementations.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ FAMILIES: dict[str, tuple[float, Sequence[tuple[OpDef, OpGenerator]]]] = {
     "transfer": (1, transfer.OP_GENERATORS),
     "custom": (1, custom.OP_GENERATORS),
 }
-"""Weight and op generators of each family. To add a family, add a file of op generators and an entry here."""
+"""The weight and the op generators of each family. To add a family, add a file of op generators and an entry here."""
 
 
 def random_module(
@@ -56,17 +57,18 @@ def random_module(
     families: Collection[str] = tuple(FAMILIES),
     without: Collection[OpDef] = (),
 ) -> Module:
-    """A legal module whose entry holds `instructions` drawn ones, and the sources of operands that they lack.
+    """Returns a valid module whose entry contains `instructions` drawn instructions and the constants and parameters
+    that they need.
 
     Equal arguments give equal modules. Arrays have rank 0 to 6 and at most 256 elements; sizes of 0 occur. Called
-    computations hold a few instructions each, loops run at most four times. Results are determined by the arguments:
-    ties of sorts are stable, reducers are associative (rounding aside), and called computations use only operations
-    that every implementation computes to the same bits. The entry returns every value that nothing else uses, in a
-    tuple.
+    computations contain a few instructions each; loops have at most four iterations. The arguments determine the
+    results: ties of sorts are stable, reducers are associative except for rounding, and called computations contain
+    only operations for which every implementation computes the same bits. The entry returns a tuple of every value that
+    nothing else uses.
 
-    element_types: what arrays may hold; PRED and S32 occur in any case, as predicates, counters and positions.
-    families: names of `FAMILIES` to draw from; alone, "tuples" and "control" find nothing to work on. without: ops that
-    must not be drawn.
+    element_types: the element types of arrays; PRED and S32 always occur, as predicates, counters and positions.
+    families: names of `FAMILIES` to draw from; "tuples" and "control" need another family. without: ops that must not
+    be drawn.
     """
     rng = np.random.default_rng(seed)
     module = Module(f"random_{seed}")
@@ -74,7 +76,7 @@ def random_module(
     generator = ModuleGenerator(
         module, entry, rng, _choices(element_types, without), tuple(f for f in FAMILIES if f in families)
     )
-    generator.grow(instructions)
+    generator.add_random_instructions(instructions)
     generator.finish(generator.add(TUPLE, [i for i in generator.pool if not i.has_users]))
     module.config.entry_computation_layout = entry.program_shape
     return module

@@ -1,4 +1,4 @@
-"""Generators of instructions that move elements: every attribute form, sizes of 0, negative padding, any positions."""
+"""Op generators for data movement: every attribute form, sizes of 0, negative padding, any positions."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from xlapy.opcodes.movement import (
     SliceAttributes,
 )
 from xlapy.opcodes.registry import OpDef
-from xlapy.testing.random_modules.generator import MOST_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
+from xlapy.testing.random_modules.generator import MAX_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
 
 
-def _operand(generator: ModuleGenerator, least_rank: int = 0) -> Instruction:
-    return generator.array(lambda _: True, lambda _: True, least_rank)
+def _operand(generator: ModuleGenerator, min_rank: int = 0) -> Instruction:
+    return generator.array(lambda _: True, lambda _: True, min_rank)
 
 
 def broadcast(generator: ModuleGenerator) -> None:
-    """New dimensions anywhere, and those of the operand in any order."""
+    """Adds a broadcast with new dimensions anywhere and the operand's dimensions in any order."""
     operand = _operand(generator)
     rank = operand.shape.rank + generator.integer(0, 2)
-    places = generator.shuffled(range(rank))[: operand.shape.rank]
+    positions = generator.shuffled(range(rank))[: operand.shape.rank]
     sizes = [generator.size() for _ in range(rank)]
-    for size, place in zip(operand.shape.dimensions, places, strict=True):
-        sizes[place] = size
-    if prod(sizes) > MOST_ELEMENTS:
+    for size, index in zip(operand.shape.dimensions, positions, strict=True):
+        sizes[index] = size
+    if prod(sizes) > MAX_ELEMENTS:
         raise SkipDraw
     shape = Shape.array(operand.shape.element_type, sizes)
-    generator.add(opcodes.BROADCAST, (operand,), BroadcastAttributes.make(dimensions=tuple(places)), shape=shape)
+    generator.add(opcodes.BROADCAST, (operand,), BroadcastAttributes.make(dimensions=tuple(positions)), shape=shape)
 
 
 def factored(generator: ModuleGenerator, count: int) -> list[int]:
-    """Sizes whose product is `count`, in random order, with ones among them."""
+    """Returns sizes, including ones, whose product is `count`, in random order."""
     if count == 0:
         return generator.shuffled([0, *(generator.positive(4) for _ in range(generator.integer(0, 3)))])
     sizes: list[int] = []
@@ -66,7 +66,7 @@ def reshape(generator: ModuleGenerator) -> None:
 
 
 def bitcast(generator: ModuleGenerator) -> None:
-    """Between row-major shapes of one element type: a reshape."""
+    """Adds a bitcast between row-major shapes with the same element type, which is a reshape."""
     operand = generator.array(lambda s: s == s.with_default_layout(), lambda _: True)
     shape = Shape.array(operand.shape.element_type, factored(generator, operand.shape.size))
     generator.add(opcodes.BITCAST, (operand,), shape=shape)
@@ -80,7 +80,7 @@ def transpose(generator: ModuleGenerator) -> None:
 
 def reverse(generator: ModuleGenerator) -> None:
     operand = _operand(generator)
-    dimensions = generator.shuffled(generator.some(range(operand.shape.rank)))
+    dimensions = generator.shuffled(generator.random_subset(range(operand.shape.rank)))
     generator.add(opcodes.REVERSE, (operand,), DimensionsAttributes.make(dimensions=tuple(dimensions)))
 
 
@@ -89,9 +89,9 @@ def concatenate(generator: ModuleGenerator) -> None:
     dimension = generator.integer(0, first.shape.rank - 1)
     before, after = first.shape.dimensions[:dimension], first.shape.dimensions[dimension + 1 :]
     sizes = [generator.size() for _ in range(generator.integer(0, 3))]
-    if prod((*before, *after)) * (first.shape.dimensions[dimension] + sum(sizes)) > MOST_ELEMENTS:
+    if prod((*before, *after)) * (first.shape.dimensions[dimension] + sum(sizes)) > MAX_ELEMENTS:
         raise SkipDraw
-    others = [generator.values((*before, size, *after), first.shape.element_type) for size in sizes]
+    others = [generator.array_of((*before, size, *after), first.shape.element_type) for size in sizes]
     generator.add(
         opcodes.CONCATENATE, generator.shuffled([first, *others]), DimensionAttributes.make(dimension=dimension)
     )
@@ -110,7 +110,7 @@ def slice_(generator: ModuleGenerator) -> None:
 
 
 def pad(generator: ModuleGenerator) -> None:
-    """Of rank 1 or more: without dimensions there is no text that XLA reads."""
+    """Adds a pad of an array of rank 1 or more. XLA cannot parse the padding of a scalar."""
     operand = _operand(generator, 1)
     entries: list[PaddingDimension] = []
     for size in operand.shape.dimensions:
@@ -118,19 +118,19 @@ def pad(generator: ModuleGenerator) -> None:
         entries.append(entry if entry.output_size(size) >= 0 else PaddingDimension(0, 0))
     config = PaddingConfig(tuple(entries))
     sizes = zip(entries, operand.shape.dimensions, strict=True)
-    if prod(entry.output_size(size) for entry, size in sizes) > MOST_ELEMENTS:
+    if prod(entry.output_size(size) for entry, size in sizes) > MAX_ELEMENTS:
         raise SkipDraw
-    value = generator.values((), operand.shape.element_type)
+    value = generator.array_of((), operand.shape.element_type)
     generator.add(opcodes.PAD, (operand, value), PadAttributes.make(padding=config))
 
 
 def _positions(generator: ModuleGenerator, dimensions: Sequence[int]) -> list[Instruction]:
-    """One scalar a dimension, all of one integer type, often out of range."""
+    """Returns one scalar per dimension, all of the same integer type. They are often out of range."""
     if not dimensions:
         return []
     first = generator.indices((), max(dimensions))
     t: PrimitiveType = first.shape.element_type
-    return [first, *(generator.values((), t) for _ in dimensions[1:])]
+    return [first, *(generator.array_of((), t) for _ in dimensions[1:])]
 
 
 def dynamic_slice(generator: ModuleGenerator) -> None:
@@ -145,19 +145,19 @@ def dynamic_slice(generator: ModuleGenerator) -> None:
 def dynamic_update_slice(generator: ModuleGenerator) -> None:
     operand = _operand(generator, 1)
     sizes = [generator.integer(0 if generator.chance(0.1) else min(1, size), size) for size in operand.shape.dimensions]
-    update = generator.values(sizes, operand.shape.element_type)
+    update = generator.array_of(sizes, operand.shape.element_type)
     generator.add(opcodes.DYNAMIC_UPDATE_SLICE, (operand, update, *_positions(generator, operand.shape.dimensions)))
 
 
 def copy(generator: ModuleGenerator) -> None:
-    """Often into another layout."""
+    """Adds a copy, often with another layout."""
     operand = _operand(generator)
     order = generator.shuffled(range(operand.shape.rank))
     generator.add(opcodes.COPY, (operand,), shape=operand.shape.with_layout(Layout(order)))
 
 
 def shuffle(generator: ModuleGenerator) -> None:
-    """Rotations by any distance, and permutations by coordinates in one or two dimensions, shared or not."""
+    """Adds rotations by any distance, or permutations by coordinates along one or two dimensions, shared or not."""
     operand = generator.array(lambda s: 0 not in s.dimensions, lambda _: True, 1)
     sizes = operand.shape.dimensions
     chosen = tuple(generator.shuffled(range(len(sizes)))[: generator.choice((1, 1, 2))])
@@ -166,8 +166,8 @@ def shuffle(generator: ModuleGenerator) -> None:
         attributes = ShuffleAttributes.make(dimensions=chosen, mode=ShuffleMode.ROTATE, shifts=shifts)
     else:
         shared = tuple(1 if generator.chance(0.2) else size for size in sizes)
-        places = [generator.rng.integers(0, sizes[d], shared) for d in chosen]
-        indices = places[0] if len(chosen) == 1 else np.stack(places, axis=-1)
+        positions = [generator.rng.integers(0, sizes[d], shared) for d in chosen]
+        indices = positions[0] if len(chosen) == 1 else np.stack(positions, axis=-1)
         literal = Literal.of(indices.astype(generator.choice((np.int32, np.int64))))
         attributes = ShuffleAttributes.make(dimensions=chosen, mode=ShuffleMode.PERMUTE, indices=literal)
     generator.add(opcodes.SHUFFLE, (operand,), attributes)

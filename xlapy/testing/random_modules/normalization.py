@@ -1,4 +1,5 @@
-"""Generators of batch normalizations: any feature dimension, empty features, operands with moderate constants."""
+"""Op generators for batch normalizations: any feature dimension, empty features, operands that are moderate
+constants."""
 
 from __future__ import annotations
 

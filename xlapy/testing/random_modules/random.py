@@ -1,4 +1,4 @@
-"""Generators of instructions that create or use random bits. The values of `rng` are unspecified, others are not."""
+"""Op generators for instructions that create or use random bits. Only the values of `rng` are unspecified."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from xlapy.testing.random_modules.generator import ModuleGenerator, OpGenerator,
 
 
 def _entry_only(generator: ModuleGenerator) -> None:
-    """Elsewhere a value that is not specified would reach one that is compared."""
+    """Skips called computations, in which an unspecified value could reach one that is compared."""
     if generator.depth:
         raise SkipDraw
 
 
 def rng(generator: ModuleGenerator) -> None:
-    """An interval, or a mean and a deviation, of moderate constants; nothing is computed from what comes."""
+    """Adds an rng with an interval, or a mean and a deviation, of moderate constants. No other instruction uses its
+    value.
+    """
     _entry_only(generator)
     normal = generator.chance(0.4)
     t = generator.type(lambda t: t.is_floating or (not normal and not t.is_complex))
@@ -36,7 +38,7 @@ def rng(generator: ModuleGenerator) -> None:
     generator.add(
         opcodes.RNG, operands, RngAttributes.make(distribution=kind), shape=Shape.array(t, generator.dimensions())
     )
-    generator.set_aside()
+    generator.remove_last_from_pool()
 
 
 def rng_get_and_update_state(generator: ModuleGenerator) -> None:
@@ -44,7 +46,7 @@ def rng_get_and_update_state(generator: ModuleGenerator) -> None:
     generator.add(
         opcodes.RNG_GET_AND_UPDATE_STATE, (), RngGetAndUpdateStateAttributes.make(delta=generator.integer(1, 5))
     )
-    generator.set_aside()
+    generator.remove_last_from_pool()
 
 
 def _has_bits(t: PrimitiveType) -> bool:
@@ -52,12 +54,12 @@ def _has_bits(t: PrimitiveType) -> bool:
 
 
 def rng_bit_generator(generator: ModuleGenerator) -> None:
-    """With the state or without, from any state, of every width."""
+    """Adds an rng-bit-generator of any width, with or without the state in its result."""
     algorithm = generator.choice(list(RandomAlgorithm))
     words = 2 if algorithm is RandomAlgorithm.THREE_FRY or generator.chance(0.5) else 3
     if generator.scalars:
         raise SkipDraw
-    state = generator.values((words,), U64)
+    state = generator.array_of((words,), U64)
     bits = Shape.array(generator.type(_has_bits), generator.dimensions())
     shape = Shape.tuple([state.shape, bits]) if generator.chance(0.8) else bits
     generator.add(opcodes.RNG_BIT_GENERATOR, (state,), RngBitGeneratorAttributes.make(algorithm=algorithm), shape=shape)
@@ -68,7 +70,7 @@ def stochastic_convert(generator: ModuleGenerator) -> None:
     source = operand.shape.element_type
     unsigned = generator.type(lambda t: t.is_unsigned and t.bits == source.bits)
     target = generator.type(lambda t: t.is_signed and t.bits >= 8)
-    random = generator.values(operand.shape.dimensions, unsigned)
+    random = generator.array_of(operand.shape.dimensions, unsigned)
     generator.add(opcodes.STOCHASTIC_CONVERT, (operand, random), shape=operand.shape.with_element_type(target))
 
 

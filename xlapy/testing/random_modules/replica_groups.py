@@ -98,7 +98,7 @@ def _mesh_groups(generator: ModuleGenerator, count: int) -> MeshGroups:
     sizes = random_factors(generator, count)
     names = [chr(ord("a") + number) for number in range(len(sizes))]
     order = Iota.make(sizes, generator.shuffled(range(len(sizes)))) if generator.chance(0.5) else None
-    axes = generator.shuffled(generator.some(range(len(sizes)), 0.6)) or [0]
+    axes = generator.shuffled(generator.random_subset(range(len(sizes)), 0.6)) or [0]
     references = [AxisRef(axis) for axis in axes]
     if len(axes) == 1 and sizes[axes[0]] % 4 == 0 and generator.chance(0.5):
         references = [AxisRef(axes[0], generator.choice((1, 2)), 2)]

@@ -1,4 +1,6 @@
-"""Scalar computations for reductions, scatters and sorts: reducers that any grouping serves, orders without cycles."""
+"""Generates scalar computations: reducers that are independent of grouping for reductions and scatters, orders for
+sorts.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,16 @@ def is_ordered(t: PrimitiveType) -> bool:
     return not t.is_complex
 
 
-def _monoids(t: PrimitiveType, exact: bool) -> tuple[OpDef, ...]:
-    """Operations that are associative and commutative, rounding aside; exact ones for floats only choose."""
+def _reducer_opcodes(t: PrimitiveType, exact: bool) -> tuple[OpDef, ...]:
+    """Returns operations that are associative and commutative, except for rounding. Exact ones on floats are only min
+    and max.
+    """
     if t.is_complex:
         return opcodes.ADD, opcodes.MULTIPLY
     if not t.is_floating:
         return opcodes.ADD, opcodes.MULTIPLY, opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.AND, opcodes.OR, opcodes.XOR
-    choosing = (opcodes.MAXIMUM, opcodes.MINIMUM)
-    return choosing if exact else (*choosing, opcodes.ADD, opcodes.ADD, opcodes.MULTIPLY)
+    exact_opcodes = (opcodes.MAXIMUM, opcodes.MINIMUM)
+    return exact_opcodes if exact else (*exact_opcodes, opcodes.ADD, opcodes.ADD, opcodes.MULTIPLY)
 
 
 def _scalars(types: Sequence[PrimitiveType]) -> list[Shape]:
@@ -34,35 +38,39 @@ def _scalars(types: Sequence[PrimitiveType]) -> list[Shape]:
 
 
 def reducer(generator: ModuleGenerator, types: Sequence[PrimitiveType]) -> Computation:
-    """Accumulators, then values, each in the order of `types`; the result is a tuple if there are several."""
+    """Returns a reducer of accumulators, then values, each in the order of `types`. If there are several, its root is a
+    tuple.
+    """
     inner = generator.nested("reducer", _scalars([*types, *types]), scalars=True)
     if len(types) == 2 and is_ordered(types[0]) and types[1].is_integral and generator.chance(0.5):
-        return inner.finish(inner.add(TUPLE, _greater(inner, *inner.pool)))
+        return inner.finish(inner.add(TUPLE, _greater_pair(inner, *inner.pool)))
     results: list[Instruction] = []
     for number, t in enumerate(types):
         pair = generator.shuffled((inner.pool[number], inner.pool[len(types) + number]))
-        results.append(inner.add(generator.choice(_monoids(t, generator.exact)), pair))
+        results.append(inner.add(generator.choice(_reducer_opcodes(t, generator.exact)), pair))
     return inner.finish(results[0] if len(results) == 1 else inner.add(TUPLE, results))
 
 
-def _greater(
-    generator: ModuleGenerator, value: Instruction, place: Instruction, other: Instruction, other_place: Instruction
+def _greater_pair(
+    generator: ModuleGenerator, value: Instruction, index: Instruction, other: Instruction, other_index: Instruction
 ) -> tuple[Instruction, Instruction]:
-    """The pair with the greater value, NaN the greatest; of equal ones, as all NaN are, that with the lower place."""
+    """Returns the pair with the greater value; NaN is the greatest. Of equal values (all NaN are equal), the one with
+    the lower index.
+    """
     nan, other_nan = (_compare(generator, v, v, ComparisonDirection.NE) for v in (value, other))
     greater = generator.add(opcodes.OR, (_compare(generator, value, other, ComparisonDirection.GT), nan))
     wins = generator.add(opcodes.AND, (greater, generator.add(opcodes.NOT, (other_nan,))))
     equal = _compare(generator, value, other, ComparisonDirection.EQ)
     tied = generator.add(opcodes.OR, (equal, generator.add(opcodes.AND, (nan, other_nan))))
-    lower = _compare(generator, place, other_place, ComparisonDirection.LT)
+    lower = _compare(generator, index, other_index, ComparisonDirection.LT)
     stays = generator.add(opcodes.OR, (wins, generator.add(opcodes.AND, (tied, lower))))
     return generator.add(opcodes.SELECT, (wins, value, other)), generator.add(
-        opcodes.SELECT, (stays, place, other_place)
+        opcodes.SELECT, (stays, index, other_index)
     )
 
 
-def combiner(generator: ModuleGenerator, types: Sequence[PrimitiveType]) -> Computation:
-    """For a scatter: a reducer, or the choice of the current value or of the update, a type each."""
+def scatter_computation(generator: ModuleGenerator, types: Sequence[PrimitiveType]) -> Computation:
+    """Returns the computation of a scatter: a reducer, or for each type either the current value or the update."""
     if generator.chance(0.6):
         return reducer(generator, types)
     inner = generator.nested("combiner", _scalars([*types, *types]), scalars=True)
@@ -72,7 +80,7 @@ def combiner(generator: ModuleGenerator, types: Sequence[PrimitiveType]) -> Comp
 
 
 def selector(generator: ModuleGenerator, t: PrimitiveType) -> Computation:
-    """For a select-and-scatter: whether the first of two elements is to be preferred."""
+    """Returns the selector of a select-and-scatter: whether the first of two elements is selected."""
     inner = generator.nested("selector", _scalars([t, t]), scalars=True)
     lhs, rhs = inner.pool
     direction = ComparisonDirection(generator.choice(("GE", "GT", "LE", "LT")))
@@ -80,7 +88,7 @@ def selector(generator: ModuleGenerator, t: PrimitiveType) -> Computation:
 
 
 def comparator(generator: ModuleGenerator, types: Sequence[PrimitiveType], total: bool) -> Computation:
-    """A lexicographic order by one or two of the operands; `total` orders floats totally."""
+    """Returns a comparator by one or two of the operands, lexicographic. `total` uses the total order of floats."""
     inner = generator.nested("comparator", _scalars([t for t in types for _ in range(2)]), scalars=True)
     keys = generator.shuffled([number for number, t in enumerate(types) if is_ordered(t)])[
         : generator.choice((1, 1, 2))
@@ -101,6 +109,6 @@ def _compare(
     generator: ModuleGenerator, lhs: Instruction, rhs: Instruction, direction: ComparisonDirection, total: bool = False
 ) -> Instruction:
     order = ComparisonType.TOTALORDER if total and lhs.shape.element_type.is_floating else None
-    made = generator.add(opcodes.COMPARE, (lhs, rhs), CompareAttributes.make(direction=direction, type=order))
-    assert made.shape.element_type is PRED
-    return made
+    added = generator.add(opcodes.COMPARE, (lhs, rhs), CompareAttributes.make(direction=direction, type=order))
+    assert added.shape.element_type is PRED
+    return added

@@ -1,4 +1,6 @@
-"""Generators of sorts and topks: results that the operands determine, so ties are stable or cannot be told apart."""
+"""Op generators for sorts and topks whose operands determine the result: ties are stable, or their order is not
+observable.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from xlapy.testing.random_modules.scalar_computations import comparator, is_orde
 
 
 def sort(generator: ModuleGenerator) -> None:
-    """Mostly by the total order of floats; a plain less-than now and then, which NaNs break."""
+    """Adds a sort, mostly by the total order of floats, sometimes by less-than, which NaN makes inconsistent."""
     first = generator.array(lambda s: s.rank > 0, lambda _: True)
     others = [generator.type() for _ in range(generator.choice((0, 0, 1, 2)))]
-    operands = [first, *(generator.values(first.shape.dimensions, t) for t in others)]
+    operands = [first, *(generator.array_of(first.shape.dimensions, t) for t in others)]
     total = generator.chance(0.8)
     attributes = SortAttributes.make(
         dimension=generator.integer(0, first.shape.rank - 1),

@@ -1,4 +1,4 @@
-"""Generators of what one device transfers to itself: copies that start and end apart."""
+"""Op generators for transfers of a device to itself: asynchronous copies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlapy.testing.random_modules.generator import ModuleGenerator, OpGenerator
 def copy(generator: ModuleGenerator) -> None:
     operand = generator.array(lambda _: True, lambda _: True)
     started = generator.add(COPY_START, (operand,))
-    generator.set_aside()
+    generator.remove_last_from_pool()
     generator.add(COPY_DONE, (started,))
 
 
