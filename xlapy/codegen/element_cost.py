@@ -12,7 +12,7 @@ from xlapy.base.element_types import BF16, F16, F32, F64
 from xlapy.hlo.instruction import Instruction
 
 MAX_RECOMPUTED_COST: Final = 4
-"""An element that costs at most this is computed again rather than stored to memory and loaded."""
+"""The largest cost of an element that is computed again rather than stored to memory and loaded."""
 
 _NO_ARITHMETIC = frozenset(
     {

@@ -22,13 +22,14 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 
 MIN_VECTOR_ROW_LENGTH = 16
-"""Elements: rows shorter than this do not fill vectors along the row; with many rows, vectors run across rows."""
+"""The smallest length of a row that fills vectors along the row. With many shorter rows, vectors run across rows."""
 
 MAX_CHEAP_UNROLLED_COST = 256
-"""Cost of one short row (`element_cost` of all its elements) up to which its unrolled code always compiles fast."""
+"""The largest cost of one short row (`element_cost` of all its elements) whose unrolled code always compiles fast."""
 
 MIN_ELEMENTS_FOR_LONG_UNROLLING = 1 << 14
-"""Elements of a domain from which on longer unrolled code gains more run time than its compilation takes."""
+"""The smallest number of elements of a domain for which longer unrolled code gains more run time than its compilation
+takes."""
 
 
 class AccessPattern(Enum):

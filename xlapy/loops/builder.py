@@ -50,7 +50,7 @@ from xlapy.loops.reduction_order import accumulators_for_body
 from xlapy.loops.types import I1, I64, ScalarType
 
 MAX_SCRATCH_BYTES = 1 << 18
-"""Bytes of scratch memory of one kernel, at most: it is on the stack, and should stay in the cache."""
+"""The largest number of bytes of scratch memory of one kernel. It is on the stack and should stay in the cache."""
 
 Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 

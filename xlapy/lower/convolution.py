@@ -34,17 +34,17 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
         source: list[Affine] = [Affine()] * lhs.shape.rank
         source[numbers.input_batch_dimension] = batch
         source[numbers.input_feature_dimension] = feature + input_feature
-        kernel: list[Affine] = [Affine()] * rhs.shape.rank
-        kernel[numbers.kernel_input_feature_dimension] = input_feature
-        kernel[numbers.kernel_output_feature_dimension] = output
+        filter_index: list[Affine] = [Affine()] * rhs.shape.rank
+        filter_index[numbers.kernel_input_feature_dimension] = input_feature
+        filter_index[numbers.kernel_output_feature_dimension] = output
         for d, position in zip(numbers.input_spatial_dimensions, base_index, strict=True):
             source[d] = position
         window = attrs.window.dimensions
         for d, offset, w in zip(numbers.kernel_spatial_dimensions, offsets, window, strict=True):
-            kernel[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
-        # padding contributes nothing, even if the kernel element is infinite
+            filter_index[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
+        # padding contributes nothing, even if the filter element is infinite
         left = masked_element(lowering, lhs, tuple(source), condition, zero_element(builder, lhs.shape.element_type))
-        right = lowering.element(rhs, tuple(kernel))
+        right = lowering.element(rhs, tuple(filter_index))
         if condition is not None:
             right = select_element(builder, condition, right, zero_element(builder, rhs.shape.element_type))
         return (

@@ -26,7 +26,7 @@ from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.reduction import WindowAttributes
 
 MAX_UNROLLED_WINDOW = 8
-"""Elements along the innermost dimension of a window, at most, that are unrolled."""
+"""The largest number of elements along the innermost dimension of a window that are unrolled; more are a loop."""
 
 Carried = Sequence[Value]
 

@@ -26,7 +26,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Parts: TypeAlias = tuple[Array, ...]
 
 MAX_TUPLE_SIZE = 2
-"""Values in a tuple, at most: with two values, the number of triples is the sixth power of that of numbers tried."""
+"""The largest number of values in a tuple. With two values, the number of triples is already the sixth power of the
+number of values tried."""
 
 _FLOATS: Final = np.array([np.copysign(np.nan, -1), -1.0, -0.0, 0.0, 1.0, 2.0, np.nan])
 _INTEGERS: Final = np.array([0, 1, 2])

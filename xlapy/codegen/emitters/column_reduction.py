@@ -32,10 +32,11 @@ from xlapy.lower.element_types import register_type
 from xlapy.lower.reduction import combine_elements, insert_components
 
 COLUMN_BLOCK_BYTES = 1 << 11
-"""Bytes of a row that one task reads: the width of a block of columns."""
+"""The width in bytes of a block of columns: the part of each row that one task reads."""
 
 MIN_COLUMN_ROWS = 32
-"""Rows: with fewer of them, the loop emitter keeps the partial results of a vector of columns in registers."""
+"""The smallest number of rows of a column reduction with a kernel of its own. Below it, the loop emitter keeps the
+partial results of a vector of columns in registers."""
 
 
 def column_reduction_kernel(region: Region) -> tuple[Kernel, int] | None:

@@ -17,16 +17,18 @@ from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import delinear
 
 MIN_RESULT_ELEMENTS = 1 << 12
-"""Elements of the result: smaller concatenations are one kernel."""
+"""The smallest number of elements of a result with one kernel per operand; smaller concatenations are one kernel."""
 
 MIN_RUN_BYTES = 256
-"""Contiguous bytes that an operand writes: with shorter runs, several kernels would write to the same cache lines."""
+"""The smallest number of contiguous bytes that an operand writes. With shorter runs, several kernels would write to the
+same cache lines."""
 
 MIN_ELEMENTS_PER_SHORT_RUN_ELEMENT = 16
-"""Of so many elements of the result, at most one comes from an operand with shorter runs, such as a border."""
+"""The smallest number of elements of the result for each element that comes from an operand with shorter runs, such as
+a border."""
 
 MAX_OPERANDS = 16
-"""Operands of a concatenation, at most: each gets a kernel."""
+"""The largest number of operands of a concatenation with one kernel per operand; above it, it is one kernel."""
 
 
 def concatenate_kernels(region: Region) -> list[tuple[Kernel, int]] | None:

@@ -36,10 +36,12 @@ from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, delinear, linear
 
 MAX_INTERLEAVED_VECTORS = 4
-"""Elements of a short last dimension of the result, at most: so many vectors are interleaved for a store."""
+"""The largest number of elements of a short last dimension of the result, whose vectors are interleaved for a store.
+Longer dimensions are stored in vectors along themselves."""
 
 MAX_UNROLLED_INSTRUCTIONS = 200
-"""Instructions of one iteration, at most: longer code takes long to compile."""
+"""The largest number of instructions of one unrolled iteration. Above it, the loop emitter computes the region, because
+longer code takes long to compile."""
 
 
 def interleaved_kernel(region: Region) -> tuple[Kernel, int] | None:

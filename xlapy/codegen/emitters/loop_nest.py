@@ -25,7 +25,8 @@ from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 
 TASK_ELEMENTS = 1 << 13
-"""Elements of one task (one iteration of the parallel loop) where a kernel runs through elements as one dimension."""
+"""The number of elements of one task (one iteration of the parallel loop) in a kernel that treats all elements as one
+dimension."""
 
 
 @dataclass(frozen=True, slots=True)

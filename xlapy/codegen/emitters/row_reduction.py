@@ -44,7 +44,8 @@ from xlapy.lower.reduction import combine_elements
 Body = Callable[[Affine, Sequence[Value]], Sequence[Value]]
 
 MAX_SCRATCH_BYTES_PER_ROW = 1 << 16
-"""Bytes of scratch memory for the values of one row, at most; more values are computed again in each sweep."""
+"""The largest number of bytes of scratch memory for the values of one row. Values beyond it are computed again in each
+sweep."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from xlapy.lower.element_types import ComplexElement, storage_type
 from xlapy.lower.reduction import Carried, combine_elements, flatten_elements, neutral_elements, unflatten_elements
 
 STRIP_ELEMENTS = 256
-"""Elements of a row that one task computes, if the running values form a row."""
+"""The number of elements of a row that one task computes if the running values form a row."""
 
 
 def scan_kernel(region: Region) -> tuple[Kernel, int] | None:

@@ -40,19 +40,22 @@ from xlapy.lower import Lowering, Source, components, load_element, storage_type
 from xlapy.lower.core import Element, Index, delinear, linear
 
 MAX_TRANSPOSED_BLOCK_BYTES = 1 << 14
-"""Bytes of the block of one transposed operand: it stays in the L1 cache together with the block of the result."""
+"""The largest size in bytes of the block of one transposed operand. Such a block stays in the L1 cache together with
+the block of the result."""
 
 MAX_BLOCKS_BYTES = 1 << 16
-"""Bytes of the blocks of all transposed operands together."""
+"""The largest size in bytes of the blocks of all transposed operands together."""
 
 MIN_TILE_COLUMNS = 8
-"""Elements: if operands are contiguous for less, most of each register tile would be empty."""
+"""The smallest number of elements along which transposed operands are contiguous. Below it, most of each register tile
+would be empty."""
 
 MIN_RESULT_ELEMENTS = 1024
-"""Elements of a result: for smaller ones, compiling the transposition of tiles takes longer than it saves."""
+"""The smallest number of elements of a result that is transposed in tiles. Below it, compiling takes longer than tiles
+save."""
 
 MIN_NONTEMPORAL_BYTES = 1 << 24
-"""Bytes of a result from which on its stores bypass the caches, which could not hold it anyway."""
+"""The smallest size in bytes of a result whose stores bypass the caches, which could not hold it anyway."""
 
 
 def transpose_kernel(region: Region) -> tuple[Kernel, int] | None:
@@ -113,7 +116,7 @@ def _plan(region: Region, dimensions: tuple[int, ...]) -> _TransposePlan | None:
 
 @dataclass(frozen=True, slots=True)
 class _BlockSizes:
-    """The size of a block, at most."""
+    """The largest size of a block of a transposed operand."""
 
     columns: int
     rows: int

@@ -31,7 +31,7 @@ from xlapy.opcodes.tuples import GetTupleElementAttributes
 from xlapy.passes.rewrite import update_schedule
 
 MAX_FUSION_INSTRUCTIONS = 120
-"""Instructions of one fusion, at most: compile time grows faster than the length of a function."""
+"""The largest number of instructions of one fusion, because compile time grows faster than the length of a function."""
 
 _CALLERS = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
 _NEVER_FUSED = frozenset(

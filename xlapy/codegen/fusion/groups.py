@@ -34,25 +34,28 @@ NON_FUSIBLE_PRODUCERS = frozenset({opcodes.DOT, opcodes.CONVOLUTION, opcodes.RED
 """Opcodes that always get a kernel of their own. Only cheap producers (reshapes, converts) are fused into them."""
 
 MAX_RESULTS = 8
-"""Results of a kernel, at most: each is a separate stream of stores."""
+"""The largest number of results of one kernel; each is a separate stream of stores."""
 
 MIN_PARALLEL_ROWS = 64
-"""Rows of a large kernel, at least: the parallel loop runs over rows, and fewer of them leave threads idle."""
+"""The smallest number of rows of a large kernel. Its parallel loop runs over rows, so fewer rows leave threads idle."""
 
 MIN_PARALLEL_ELEMENTS = 1 << 17
-"""Elements of a kernel from which on several threads are faster than one."""
+"""The number of elements of a kernel above which several threads are faster than one."""
 
 MAX_REPEATED_COST = 1 << 10
-"""Cost of all repeated evaluations in a kernel that is always acceptable: another kernel would take longer to start."""
+"""The largest cost of all repeated evaluations in a kernel that is always acceptable, because another kernel would take
+longer to start."""
 
 MAX_REPEATED_COST_PER_ELEMENT = 6
-"""Cost of repeated evaluations per element of a kernel: storing an element to memory and loading it costs as much."""
+"""The largest acceptable cost of repeated evaluations per element of a kernel: storing an element to memory and loading
+it costs as much."""
 
 MAX_CHAIN_INSTRUCTIONS = 64
-"""Instructions that `_chain_cost` visits, at most."""
+"""The largest number of instructions that `_chain_cost` visits."""
 
 MAX_UNROLLED_INSTRUCTIONS = 512
-"""Elements of a short row times instructions of the kernel, at most: the row is unrolled."""
+"""The largest product of the elements of an unrolled short row and the instructions of its kernel. Above it, the
+instructions are not fused into one kernel."""
 
 
 @dataclass(eq=False)

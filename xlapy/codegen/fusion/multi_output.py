@@ -22,16 +22,17 @@ from xlapy.codegen.iteration_domain import AccessPattern, join_patterns, operand
 from xlapy.hlo.instruction import Instruction
 
 MAX_DISTANCE = 1000
-"""Positions in the execution order: groups farther apart than this are not merged. Bounds compile time."""
+"""The largest distance of two merged groups in the execution order, which bounds compile time."""
 
 MAX_DEPENDENCE_STEPS = 200_000
-"""Steps of all searches for a dependence between two groups of a computation. Bounds compile time."""
+"""The largest number of steps of all searches for dependences between groups of a computation, which bounds compile
+time."""
 
 MAX_CANDIDATES = 8
-"""Groups that are tried as partners of one group."""
+"""The largest number of groups that are tried as partners of one group."""
 
 MIN_SHARED_BYTES = 4096
-"""Bytes of an operand that two groups both read, from which on they are candidates because of it."""
+"""The smallest size in bytes of an operand that makes two groups candidates for merging because both read it."""
 
 
 @dataclass(eq=False, slots=True)

@@ -3,15 +3,15 @@
 The last dimension of the result runs in vectors:
 
 - features: rows are positions of the result, terms are window offsets and input features, columns are the output
-  features of a group. The input under the window is packed as rows, the kernel as columns;
+  features of a group. The input under the window is packed as rows, the filter as columns;
 - positions along the last dimension: rows are output features, columns are positions.
 
 Positions that are not rows, and groups, form the batch of the matmul problem. A depthwise convolution (one input
 feature per group) has nothing to share between columns: its kernel iterates over the window for a few positions and a
 vector of features at once.
 
-An infinite kernel element contributes nothing where it meets padding, but its product with a packed zero is NaN. So a
-block whose part of the kernel is not finite is computed element by element, as the operation is defined.
+An infinite filter element contributes nothing where it meets padding, but its product with a packed zero is NaN. So a
+block whose part of the filter is not finite is computed element by element, as the operation is defined.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
 
 MIN_PRODUCTS = 1 << 12
-"""Products (rows x columns x terms) of a convolution, at least: the loop emitter does as well for fewer."""
+"""The smallest number of products (rows x columns x terms) of a convolution that is a matrix multiplication. Below it,
+the loop emitter is as fast."""
 
 MIN_VECTOR_FEATURES = 16
-"""Input features that fill a vector."""
+"""The smallest number of contiguous input features that get a loop of their own, because they fill a vector."""
 
 Coordinates = Mapping[str, Affine]
 
@@ -68,8 +69,8 @@ class ConvolutionProblem(MatmulProblem):
         super().__init__(region)
         attrs: ConvolutionAttributes = self.root.attributes_as(ConvolutionAttributes)
         self.attrs, self.numbers = attrs, attrs.dim_labels
-        self.input, self.kernel = self.root.operands
-        lhs, rhs, result = self.input.shape.dimensions, self.kernel.shape.dimensions, self.root.shape.dimensions
+        self.input, self.filter = self.root.operands
+        lhs, rhs, result = self.input.shape.dimensions, self.filter.shape.dimensions, self.root.shape.dimensions
         numbers = self.numbers
         groups = attrs.feature_group_count * attrs.batch_group_count
         self.sizes = {
@@ -105,7 +106,7 @@ class ConvolutionProblem(MatmulProblem):
             )
         else:
             self.column_names, rows = [last], ["f"]
-            self.outer_names, self.inner_names = [], [name for name in self._kernel_order() if name != "f"]
+            self.outer_names, self.inner_names = [], [name for name in self._filter_order() if name != "f"]
         self.row_names = rows
         phases = [name for name in self.sizes if name[0] == "r"]
         self.batch_names = ["g", *phases, *(name for name in positions if name not in rows)]
@@ -116,7 +117,7 @@ class ConvolutionProblem(MatmulProblem):
     def _has_contiguous_runs(self) -> bool:
         """Whether the input under the window is contiguous along the last dimension and features, and worth one loop.
 
-        One loop is not worth it if the input features of the kernel are contiguous by themselves.
+        One loop is not worth it if the input features of the filter are contiguous by themselves.
         """
         last = len(self.input_sizes) - 1
         plain = all(
@@ -125,8 +126,8 @@ class ConvolutionProblem(MatmulProblem):
         )
         if last < 0 or not plain or self.sizes["g"] > 1 or self._input_order()[-2:] != [f"p{last}", "i"]:
             return False
-        kernel = self._kernel_order()
-        return kernel[-1] != "i" or kernel[-2] == f"k{last}" or self.sizes["i"] < MIN_VECTOR_FEATURES
+        order = self._filter_order()
+        return order[-1] != "i" or order[-2] == f"k{last}" or self.sizes["i"] < MIN_VECTOR_FEATURES
 
     def _minor_most(self, names: Sequence[str]) -> str:
         """The minor-most coordinate that has more than one value."""
@@ -142,7 +143,7 @@ class ConvolutionProblem(MatmulProblem):
         n = self.numbers
         return _ordered("b", n.input_batch_dimension, "i", n.input_feature_dimension, "p", n.input_spatial_dimensions)
 
-    def _kernel_order(self) -> list[str]:
+    def _filter_order(self) -> list[str]:
         n = self.numbers
         features = "i", n.kernel_input_feature_dimension, "f", n.kernel_output_feature_dimension
         return _ordered(*features, "k", n.kernel_spatial_dimensions)
@@ -160,10 +161,10 @@ class ConvolutionProblem(MatmulProblem):
     def _terms(self, term: Affine) -> tuple[Sequence[str], Affine]:
         return [*self.outer_names, *self.inner_names], term
 
-    # -- infinite elements of the kernel
+    # -- infinite elements of the filter
 
     def fast_path_condition(self, batch: Affine, rows: tuple[Affine, int], columns: tuple[Affine, int]) -> Value | None:
-        """Whether all elements of the kernel that the block meets are finite, or there is nothing else to meet."""
+        """Whether all elements of the filter that the block meets are finite, or there is nothing else to meet."""
         window = self.attrs.window.dimensions
         if self.type.is_integral or not any(w.padding_low or w.padding_high or w.base_dilation > 1 for w in window):
             return None
@@ -175,7 +176,7 @@ class ConvolutionProblem(MatmulProblem):
                 return self.right_element(batch, term, first + feature, mask)
             return self.left_element(batch, first + feature, term, mask)
 
-        if self._minor_most(self._kernel_order()) == "f":
+        if self._minor_most(self._filter_order()) == "f":
             return all_finite(self.builder, self.type, lambda term, feature: element(feature, term), (self.terms, size))
 
         def in_run(line: Affine, lane: Affine) -> Element:
@@ -188,11 +189,11 @@ class ConvolutionProblem(MatmulProblem):
 
     def left_element(self, batch: Affine, row: Affine, term: Affine, mask: Value | None = None) -> Element:
         at = self._coordinates((self.batch_names, batch), (self.row_names, row), self._terms(term))
-        return self._input_element(at, mask) if self.features_in_lanes else self._kernel_element(at, mask)
+        return self._input_element(at, mask) if self.features_in_lanes else self._filter_element(at, mask)
 
     def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
         at = self._coordinates((self.batch_names, batch), (self.column_names, column), self._terms(term))
-        return self._kernel_element(at, mask) if self.features_in_lanes else self._input_element(at, mask)
+        return self._filter_element(at, mask) if self.features_in_lanes else self._input_element(at, mask)
 
     def _input_element(self, at: Coordinates, mask: Value | None) -> Element:
         """The input element under the window; zero for padding and holes."""
@@ -248,7 +249,7 @@ class ConvolutionProblem(MatmulProblem):
         low = self.attrs.window.dimensions[d].padding_low % phases
         return at[f"k{d}"] * phases + self.builder.remainder(at[f"r{d}"] * -1 + (low + phases), phases)
 
-    def _kernel_element(self, at: Coordinates, mask: Value | None) -> Element:
+    def _filter_element(self, at: Coordinates, mask: Value | None) -> Element:
         n = self.numbers
         index: list[Affine] = [Affine()] * (len(self.input_sizes) + 2)
         index[n.kernel_input_feature_dimension] = at["i"]
@@ -258,7 +259,7 @@ class ConvolutionProblem(MatmulProblem):
             if w.size % self.phases[number]:
                 mask = conjunction(self.builder, mask, self.lowering.in_bounds((offset,), [(0, w.size)]))
             index[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
-        return self.load_factor(self.kernel, tuple(index), mask)
+        return self.load_factor(self.filter, tuple(index), mask)
 
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
         at = self._coordinates((self.batch_names, batch), (self.row_names, row), (self.column_names, column))

@@ -19,7 +19,7 @@ MAX_PRIME_FACTOR = 31
 """The largest prime factor of a length that a kernel transforms; other lengths take another algorithm."""
 
 MIN_SPLIT_POINTS = 64
-"""Points from which on a few contiguous transforms are split in two, so that all lanes have work."""
+"""The smallest number of points for which a few contiguous transforms are split in two, so that all lanes have work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,19 +36,22 @@ from xlapy.lower.element_types import register_type
 from xlapy.lower.movement import conjunction
 
 MAX_CACHED_OPERAND_BYTES = 1 << 17
-"""Bytes of an operand that stays in the cache, so that every tile loads it without packing."""
+"""The largest size in bytes of a right operand that stays in the cache, so that every tile loads it without packing."""
 
 MIN_PACKED_ROWS = 16
-"""Rows: with fewer of them, an element of the right operand is used too rarely to be packed."""
+"""The smallest number of rows for which the right operand is packed. With fewer rows, each of its elements is used too
+rarely."""
 
 MIN_TILE_SIDE = 2
-"""Rows and columns of a small result: with fewer, a tile would use each loaded number only once."""
+"""The smallest number of rows and of columns of a small result that is computed in tiles. Below it, a tile would use
+each loaded number only once."""
 
 MIN_PACKED_PRODUCTS = 1 << 12
-"""Products (rows x columns x terms) of a packed GEMM; packing costs more than it saves for fewer."""
+"""The smallest number of products (rows x columns x terms) of a packed GEMM. Below it, packing costs more than
+it saves."""
 
 MIN_PRODUCTS = 8
-"""Products of a dot that gets a kernel of its own kind; the loop emitter does as well for fewer."""
+"""The smallest number of products of a dot with a kernel of its own. Below it, the loop emitter is as fast."""
 
 
 def dot_kernel(region: Region) -> tuple[Kernel, int] | None:

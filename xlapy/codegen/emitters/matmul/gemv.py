@@ -19,13 +19,13 @@ from xlapy.lower.core import delinear
 from xlapy.lower.element_types import register_type
 
 ACCUMULATOR_BLOCK_BYTES = 1 << 14
-"""Bytes of the sums of one task: all rows of a block of columns."""
+"""The size in bytes of the sums of one task, which are all rows of a block of columns."""
 
 MIN_COLUMN_RUN_BYTES = 512
-"""Contiguous bytes of one term that a task reads, at least: shorter runs use memory bandwidth badly."""
+"""The smallest number of contiguous bytes that a task reads of each term; shorter runs use memory bandwidth badly."""
 
 TERMS_PER_STEP = 8
-"""Terms that are added to a vector of sums while it is in a register."""
+"""The number of terms that are added to a vector of sums while it is in a register."""
 
 
 def skinny_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:

@@ -17,10 +17,10 @@ from xlapy.lower import Element, register_type
 from xlapy.lower.sort_keys import SortKey
 
 DIGIT_BITS = 8
-"""Bits of a digit."""
+"""The number of bits of a digit."""
 
 DIGIT_VALUES = 1 << DIGIT_BITS
-"""Values of a digit: entries of its histogram."""
+"""The number of values of a digit, which is the number of entries of its histogram."""
 
 
 class RadixSort(SliceSorter):

@@ -11,10 +11,11 @@ from xlapy.loops import Kernel
 from xlapy.lower.sort_keys import sort_key
 
 RADIX_MIN_LENGTH = 128
-"""Elements of a slice: shorter slices use merge sort, because building histograms costs more than it saves."""
+"""The smallest length of a slice that uses radix sort. Shorter slices use merge sort, because building histograms costs
+more than it saves."""
 
 RADIX_MAX_LENGTH = 1 << 31
-"""Elements of a slice: the entries of histograms have 32 bits."""
+"""The length from which on a slice uses merge sort, because the entries of histograms have 32 bits."""
 
 
 def sort_kernel(instruction: Instruction, target: Target) -> Kernel:
