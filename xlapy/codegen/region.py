@@ -22,7 +22,7 @@ from xlapy.lower.core import Index, delinear
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What one kernel computes: `instructions` in post order, which read `operands` from memory."""
+    """The computation of one kernel: `instructions` in post order, which read `operands` from memory."""
 
     name: str
     root: Instruction
@@ -37,7 +37,7 @@ class Region:
 
 
 def region_of(instruction: Instruction, target: Target) -> Region:
-    """The region of a fusion is its fused computation; any other instruction is a region by itself."""
+    """Returns the fused computation of a fusion as a region; any other instruction is a region by itself."""
     if instruction.op is not opcodes.FUSION:
         operands = tuple(dict.fromkeys(instruction.operands))
         return Region(instruction.name, instruction, operands, (instruction,), target)
@@ -47,12 +47,12 @@ def region_of(instruction: Instruction, target: Target) -> Region:
 
 
 def kernel_builder(name: str, target: Target) -> Builder:
-    """A builder of a kernel whose vectors fill the target's registers."""
+    """Returns a builder of a kernel whose vectors fill the target's registers."""
     return Builder(name, target.vector_bytes)
 
 
 def operand_source(builder: Builder, operand: Instruction, name: str) -> Source:
-    """A new buffer that holds the value of an operand."""
+    """Adds a buffer to the kernel and returns it as the source of an operand's elements."""
     t = operand.shape.element_type
     return Source(builder.buffer(name, storage_type(t), operand.shape.size * components(t)), operand.shape)
 

@@ -119,7 +119,7 @@ class Builder:
 
     def op(self, op: str, type: ScalarType, *args: Value, attribute: Any = None) -> Value:
         """The result of an operation without side effects; its range of integers is unknown."""
-        return self._value(op, type, args, attribute, self._home(args))
+        return self._value(op, type, args, attribute, self._outermost_block(args))
 
     def constant(self, type: ScalarType, value: float) -> Value:
         """A constant; integers are wrapped to the width as signed numbers, floats are rounded to the type."""
@@ -187,14 +187,14 @@ class Builder:
         if not position.constant and len(position.terms) == 1 and position.terms[0][1] == 1:
             return position.terms[0][0]
         args = tuple(v for v, _ in position.terms)
-        return self._value("affine", I64, args, position, self._home(args), range=position.bounds())
+        return self._value("affine", I64, args, position, self._outermost_block(args), range=position.bounds())
 
     def clamped(self, value: Value, high: int) -> Affine:
         """An I64 value clamped, as a signed integer, to the range from 0 to `high`."""
         raised = self.binary("smax", value, self.constant(I64, 0))
         limit = self.constant(I64, high)
         args = (raised, limit)
-        return Affine.of(self._value("smin", I64, args, None, self._home(args), range=(0, high)))
+        return Affine.of(self._value("smin", I64, args, None, self._outermost_block(args), range=(0, high)))
 
     def quotient(self, dividend: Affine, divisor: int) -> Affine:
         """dividend div divisor; the dividend must not be negative."""
@@ -224,7 +224,7 @@ class Builder:
 
     def _divided(self, op: str, dividend: Affine, divisor: int, limits: tuple[int, int] | None) -> Value:
         args = tuple(v for v, _ in dividend.terms)
-        return self._value(op, I64, args, (dividend, divisor), self._home(args), range=limits)
+        return self._value(op, I64, args, (dividend, divisor), self._outermost_block(args), range=limits)
 
     # -- loops and branches
 
@@ -431,14 +431,14 @@ class Builder:
 
     @property
     def innermost_branch(self) -> Block | None:
-        """The innermost open branch: its loads are not available outside. None if there is no open branch."""
+        """The innermost open branch, outside of which its loads are not available; None outside of branches."""
         block: Block | None = self.block
         while block is not None and not block.is_conditional:
             block = block.parent
         return block
 
-    def _home(self, args: Sequence[Value]) -> Block:
-        """The outermost block in which all arguments are available, but not outside of a cold path."""
+    def _outermost_block(self, args: Sequence[Value]) -> Block:
+        """Returns the outermost block in which all arguments are available, within the current cold path if any."""
         home = max((arg.block for arg in args), key=lambda block: block.depth, default=self.kernel.body)
         block = self.block
         while block.depth > home.depth and block.parent is not None:
@@ -448,8 +448,8 @@ class Builder:
         return home
 
     def _unguarded_block(self, args: Sequence[Value]) -> Block:
-        """As `_home`, but not outside of a branch."""
-        home, block = self._home(args), self.block
+        """Returns the outermost block in which all arguments are available, within the current branch if any."""
+        home, block = self._outermost_block(args), self.block
         while block is not home and not block.is_conditional and block.parent is not None:
             block = block.parent
         return block

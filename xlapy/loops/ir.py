@@ -34,17 +34,17 @@ class AxisKind(Enum):
 
     SERIAL = "serial"
     PARALLEL = "parallel"
-    """In any order, on any thread: the runtime splits this loop of a kernel into tasks."""
+    """Iterations run in any order, on any thread: the runtime splits this loop of a kernel into tasks."""
     VECTOR = "vector"
-    """`width` consecutive iterations at once, in the lanes of a register."""
+    """`width` consecutive iterations run at once, in the lanes of a register."""
     UNROLL = "unroll"
-    """One after the other, fully unrolled."""
+    """Iterations run one after the other, fully unrolled."""
 
 
 class Value:
     """A scalar in a register. `op` is one of the operations that `loops.builder` lists.
 
-    attribute: what the op needs besides its arguments (a constant's value, a comparison's predicate ...).
+    attribute: data of the op besides its arguments (a constant's value, a comparison's predicate ...).
     range: the minimum and the maximum of an integer, if known.
     """
 
@@ -281,8 +281,8 @@ class Combiner:
 class Scan:
     """The running values of a loop: `combine` of each carry and an input is the result, and the carry's next value.
 
-    A VECTOR axis combines its positions in the same order, but in another grouping. carries: those of the loop whose
-    body contains the scan; their identities are neutral elements of `combine`.
+    On a VECTOR axis, the order of the positions is the same, but their grouping differs. carries: the carries of the
+    loop that contains the scan; their identities are identities of `combine`.
     """
 
     carries: list[Carry]

@@ -117,7 +117,7 @@ def _lanes(lowering: Lowering, computation: Computation, initial: Sequence[Eleme
 
 
 def neutral_elements(builder: Builder, computation: Computation, initial: Sequence[Element]) -> list[Value]:
-    """What lanes of a computation that can_be_reordered begin with."""
+    """Returns the initial values of additional lanes of a reducer that can be reordered."""
     values = flatten_elements(initial)
     if monoid(computation) is None:
         return values  # a selection may see its initial values any number of times

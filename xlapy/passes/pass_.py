@@ -1,4 +1,4 @@
-"""What a pass is, and how its options are read from text and written.
+"""The protocol of passes, and the parsing and printing of their options.
 
 Responsible for the protocol, the types of options, and the grammar `name{option=1,other=x},fixpoint(name,name)`.
 Does not depend on any particular pass (`catalog.py` has the names) or on how passes are run (`pipeline.py`).
@@ -19,10 +19,10 @@ from xlapy.hlo.module import Module
 
 
 class Pass(Protocol):
-    """A change of a whole module that keeps what it computes.
+    """A transformation of a whole module that preserves its results.
 
     A pass is a frozen dataclass; its fields are its options, of type bool, int, str or tuple[str, ...], each with a
-    default. `run` returns whether the module is another than before, no more and no less.
+    default. `run` returns True if and only if it changed the module.
     """
 
     name: ClassVar[str]
@@ -32,7 +32,7 @@ class Pass(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PassText:
-    """One pass as text names it: `name{option=value}(inner, inner)`."""
+    """One pass in the text of a pipeline: `name{option=value}(inner, inner)`."""
 
     name: str
     options: Mapping[str, str]

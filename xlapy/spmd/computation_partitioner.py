@@ -324,7 +324,7 @@ class _ComputationPartitioner:
             self.values[instruction] = [self._reduced(leaf, sharding) for leaf, sharding in pairs]
 
     def _strategy(self, instruction: Instruction) -> Strategy | None:
-        """Returns the strategy of an operation; None if an operand or result is no array."""
+        """Returns the strategy of an operation; None if an operand or result is not an array."""
         shapes = [operand.shape for operand in instruction.operands] + [leaf for _, leaf in instruction.shape.leaves()]
         if not all(shape.is_array for shape in shapes):
             return None

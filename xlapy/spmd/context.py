@@ -1,4 +1,4 @@
-"""What the partitioners of all computations of one module share.
+"""The state that the partitioners of all computations of one module share.
 
 Responsible for the options of a partitioning and for channel numbers. Does not depend on how instructions are split.
 """

@@ -63,7 +63,7 @@ class IndexedDimension:
 
 @dataclass(frozen=True)
 class LocalOperation:
-    """What a device computes of one operation.
+    """The operation that each device executes for one operation on whole arrays.
 
     instruction: the operation on whole arrays. operands, attributes, shape: those of the local operation.
     operand_shardings: the shardings of the operands.

@@ -1,7 +1,7 @@
 """Partitions a module: from a program with shardings to the program that each device runs, with collectives.
 
-XLA's counterpart is SpmdPartitioner. Shardings come from the program; there is no sharding propagation here beyond what
-`strategy.py` decides for each operation.
+XLA's counterpart is SpmdPartitioner. Shardings come from the program; `strategy.py` chooses missing
+shardings operation by operation, without sharding propagation over the program.
 
 Responsible for `partition`, for the shardings of the entry computation and for the module's configuration. Does not
 depend on how single instructions are split (`computation_partitioner.py`).

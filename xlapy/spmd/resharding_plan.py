@@ -39,7 +39,7 @@ class Step:
     after: ArraySharding
 
     def bytes_per_local_byte(self) -> float:
-        """Returns how many bytes a device receives for each byte of the array that it holds before the step."""
+        """Returns the number of bytes that a device receives per byte of the array that it holds before the step."""
         return 0.0
 
 

@@ -38,8 +38,8 @@ class Strategy:
     """How an operation is split.
 
     factor_tilings: the tiling of each factor that is split. operands, results: the shardings of the operands that the
-    local operation takes, and of its results. all_reduced: the reduction factors whose results are no partial sums, but
-    are combined at once by an all-reduce with the operation's reducer.
+    local operation takes, and of its results. all_reduced: the reduction factors whose partial results are
+    combined immediately by an all-reduce with the operation's reducer.
     """
 
     factor_tilings: FactorTilings
@@ -49,7 +49,7 @@ class Strategy:
 
     @property
     def is_split(self) -> bool:
-        """Whether devices compute different things."""
+        """Whether devices compute different parts of the operation."""
         return bool(self.factor_tilings) or any(sharding.partial_sums for sharding in self.operands)
 
 
@@ -78,7 +78,7 @@ def _parallelism(strategy: Strategy) -> int:
 
 
 class _StrategyChooser:
-    """What all candidates for one operation depend on."""
+    """Chooses the strategy of one operation; holds the data that all candidates depend on."""
 
     def __init__(
         self,

@@ -198,7 +198,7 @@ def limit_range(position: Affine, size: int) -> None:
 
 
 def block_extent(builder: Builder, start: Affine, size: int, block: int) -> int | Value:
-    """How many positions of a block that begins at `start` lie below `size`; `block` if every block is whole."""
+    """Returns the number of positions below `size` in a block at `start`; `block` if all blocks are complete."""
     if size % block == 0:
         return block
     left = builder.value_of(Affine((), size) - start)

@@ -62,7 +62,7 @@ class _ScatterEmitter:
         return sizes
 
     def starts(self, batch: Index, sizes: list[int]) -> tuple[list[Affine], Value | None]:
-        """Where a window begins, and the condition that it is inside the operand; None if it always is."""
+        """Returns the start of a window and the condition that it is inside the operand; None if it always is."""
         attrs, starts, condition = self.attrs, [Affine()] * len(self.shape), None
         for component, dimension in enumerate(attrs.scatter_dims_to_operand_dims):
             component_index = vector_component(batch, attrs.index_vector_dim, component, self.indices.shape.rank)

@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class DecisionKind(Enum):
-    """What fusion decides about one instruction or, in the last two kinds, about two kernels."""
+    """The kinds of decisions about one instruction; the last two are about two kernels."""
 
     KERNEL = "kernel"
     """The instruction gets a kernel of its own."""
@@ -20,7 +20,7 @@ class DecisionKind(Enum):
     DUPLICATED = "duplicated"
     """Several kernels compute the instruction, because that is cheaper than memory traffic."""
     ALWAYS_DUPLICATED = "always duplicated"
-    """Every user computes the instruction, because an element of it costs nothing."""
+    """Every user computes the instruction, because computing an element is as cheap as loading it."""
     MULTI_OUTPUT = "multi-output"
     """Two kernels become one kernel, with the results of both."""
     SEPARATE = "separate"

@@ -1,13 +1,13 @@
-"""Argument reduction of trigonometric functions: subtracts whole quarter turns, for arguments of any size.
+"""Argument reduction of trigonometric functions: subtracts multiples of pi/2, for arguments of any size.
 
 x = q pi/2 + r with |r| about pi/4 at most. Near multiples of pi/2 almost all digits of x cancel, so that r needs pi
 with many more digits than r has, and is itself returned in two parts. There are three methods, by the size of x:
 
 - small: x - q P1 is exact, for P1 the first digits of pi/2; two further parts of pi/2 follow;
 - large, f32: in double precision, from x 2^-a (2^a mod 2 pi) for one of a few a for which x 2^-a is an integer;
-- large, f64 (after Payne and Hanek): from the digits of 2/pi whose product with x is not a multiple of whole turns.
+- large, f64 (after Payne and Hanek): from the digits of 2/pi whose product with x is not a multiple of 4.
 
-The last two are cold paths: elements need them if they are large, or very near a multiple of pi/2.
+The last two are cold paths, for elements that are large or very near a multiple of pi/2.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, cold_path, fma, where
 from xlapy.loops.mathematics.pairs import two_product, two_sum
 
-_TURNS: Final = 0.6366197723675814  # 2 / pi
+_QUARTERS_PER_RADIAN: Final = 0.6366197723675814  # 2 / pi
 _HALF_PI: Final = {
     SINGLE: (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     DOUBLE: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
@@ -50,20 +50,20 @@ _DIGITS_NEEDED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Angle:
-    """quarters * pi/2 + (rest - tail)"""
+    """The angle quarters * pi/2 + (rest - tail)."""
 
     quarters: Expression
     """An integer of the same width, correct at least modulo 4."""
     rest: Expression
     tail: Expression
-    """At most an ULP of `rest`."""
+    """The rounding error of `rest`: at most one ULP of it."""
 
 
 def reduce(x: Expression) -> Angle:
-    """The angle x in radians; NaN for infinities and NaN."""
+    """Reduces an angle x in radians; NaN for infinities and NaN."""
     precision = x.precision
     first, second, third = _HALF_PI[precision]
-    shifted = fma(x, _TURNS, precision.rounder)
+    shifted = fma(x, _QUARTERS_PER_RADIAN, precision.rounder)
     whole = shifted - precision.rounder
     start = fma(whole, -first, x)
     rest = fma(whole, -second, start)
@@ -82,7 +82,7 @@ def _large_single(x: Expression) -> Sequence[Expression]:
     product = two_product(n, _of_range(x, [n.like(high) for high in highs]))
     error = fma(n, _of_range(x, [n.like(low) for low in lows]), product.low)
     first, second, _ = _HALF_PI[DOUBLE]
-    shifted = fma(product.high, _TURNS, DOUBLE.rounder)
+    shifted = fma(product.high, _QUARTERS_PER_RADIAN, DOUBLE.rounder)
     whole = shifted - DOUBLE.rounder
     angle = fma(whole, -first, product.high) + fma(whole, -second, error)
     rest = angle.as_single()

@@ -317,7 +317,7 @@ def sine(operand: Complex) -> Complex:
 
 
 def hyperbolic_tangent(operand: Complex) -> Complex:
-    """tanh z by Kahan's formula; undefined for a finite real part beside an infinite or NaN imaginary one."""
+    """tanh z by Kahan's formula; unspecified if the real part is finite and the imaginary part is not."""
     operand = _above_cut(operand)
     real, imaginary = operand.real, operand.imaginary
     steep = abs(real) > (12.0 if real.is_single else 23.0)

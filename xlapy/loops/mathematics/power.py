@@ -27,7 +27,7 @@ _TAIL: Final = {
 
 
 def power(base: Expression, exponent: Expression) -> Expression:
-    """As C's pow: 1 for the exponent 0 and for the base 1, even if the other operand is NaN."""
+    """Returns what C's pow returns: 1 if the exponent is 0 or the base is 1, even if the other operand is NaN."""
     size = abs(base)
     result = _power_of_size(size, exponent)
     whole = exponent.apply("trunc").equals(exponent)

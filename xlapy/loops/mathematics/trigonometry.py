@@ -1,4 +1,4 @@
-"""Sine, cosine and tangent, whose arguments `angles` reduces to at most an eighth of a turn."""
+"""Sine, cosine and tangent, after `angles` reduces their arguments to at most about pi/4."""
 
 from __future__ import annotations
 

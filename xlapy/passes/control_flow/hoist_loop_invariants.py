@@ -134,7 +134,7 @@ def _is_element(view: TupleLoop, instruction: Instruction) -> bool:
 
 
 def _rebuild_with_carried(view: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]) -> None:
-    """Repositions the loop by one whose state has the carried values as further elements."""
+    """Replaces the loop by one whose state also contains the carried values."""
     loop = view.loop
     write = Writer(loop)
     values = tuple_elements(write, loop.operands[0])
