@@ -1,4 +1,4 @@
-"""Runs one kernel of loop IR as machine code, all iterations of its parallel loop on this thread."""
+"""Runs one kernel of loop IR as machine code; all iterations of its parallel loop run on this thread."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from xlapy.loops import Kernel
 
 
 def run_kernel(kernel: Kernel, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-    """The kernel's buffers are the arrays, in order; those that it writes are changed."""
+    """Runs the kernel on these arrays, one per buffer in order; buffers that it writes are changed."""
     code = compile_text(module_text(kernel), ["main"], {})
     block = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.addresses["main"])(ctypes.addressof(block))
 
 
 def module_text(kernel: Kernel) -> str:
-    """LLVM text of `main(ptr %block)`, which calls the kernel with the pointers in the block."""
+    """Returns the LLVM text of `main(ptr %block)`, which calls the kernel with the pointers in the block."""
     function, declarations = emit_kernel(kernel, "kernel")
     loads: list[str] = []
     arguments: list[str] = []

@@ -1,4 +1,4 @@
-"""Custom-call targets in machine code, one for each signature: each writes x + 1 for the f32 x that it is given."""
+"""Custom-call targets in machine code, one for each calling convention: each writes x + 1 for its operand x, an f32."""
 
 from __future__ import annotations
 
@@ -74,6 +74,7 @@ def _code() -> Code:
 
 
 def targets() -> Mapping[str, int]:
-    """The addresses of `original`, `status` (it fails above 2.5), `unified` (it adds the length of the opaque text) and
-    `typed`."""
+    """Returns the addresses of `original`, `status` (it fails above 2.5), `unified` (it adds the length of the opaque
+    text) and `typed`.
+    """
     return _code().addresses

@@ -1,4 +1,4 @@
-"""Makes the tests of a module run on cpu that run on the interpreter elsewhere."""
+"""Makes the tests of a module run on cpu instead of the interpreter."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.interpreter.runners import replica
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To be imported by the module."""
+    """A fixture that applies to all tests of the module that imports it."""
     monkeypatch.setattr(replica, "platform", "cpu")

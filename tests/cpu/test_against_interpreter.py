@@ -1,6 +1,7 @@
-"""Programs on cpu give what they give on the interpreter: samples, programs that JAX printed, random modules.
+"""Programs on cpu agree with the interpreter: samples, programs that JAX printed, random modules.
 
-What it has no native form for is left to the host, by name; what has no meaning is refused when it is compiled.
+Operations without a native form fall back to the host; the test lists them by name. Invalid programs are rejected when
+they are compiled.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ def leaves(value: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("sample", list(all_samples()), ids=lambda sample: sample.name)
 def test_a_sample_gives_what_the_interpreter_gives(sample: Sample, monkeypatch: pytest.MonkeyPatch):
     module = xla.parse_hlo(sample.text)
-    monkeypatch.setattr(flags, "current", lambda: flags.Flags({"collective_timeout": 0}))  # no host feeds it
+    monkeypatch.setattr(flags, "current", lambda: flags.Flags({"collective_timeout": 0}))  # there is no host to feed it
     try:
         executable = CPU.compile(module)
     except (InvalidArgumentError, VerificationError) as error:
-        assert "devices" in str(error) or "replicas" in str(error)  # the sample is for several
+        assert "devices" in str(error) or "replicas" in str(error)  # the sample needs several devices
         return
     except UnsupportedError:
         with pytest.raises(UnsupportedError):
@@ -54,7 +55,7 @@ def test_a_sample_gives_what_the_interpreter_gives(sample: Sample, monkeypatch: 
     try:
         expected = INTERPRETER.compile(module)(*arguments)
     except XlaError:
-        return  # the interpreter's own tests say why
+        return  # the tests of the interpreter give the reason
     for ours, theirs in zip(leaves(executable(*arguments)), leaves(expected), strict=True):
         assert_close(ours, theirs, rule="program", flush_denormals=True, where=sample.name)
 
@@ -75,7 +76,7 @@ LEFT_TO_THE_HOST = {
     "send_and_recv_without_channel",
     "send_to_host",
 }
-"""Samples with operations that have no native form, but for calls of Python."""
+"""Samples with operations that have no native form, except calls of Python."""
 
 
 def test_only_what_is_known_to_be_left_to_the_host_is():

@@ -1,4 +1,4 @@
-"""The passes of the CPU compiler: what they make of programs, and that results stay the interpreter's."""
+"""The passes of the CPU compiler: the kernels of programs, and that results agree with the interpreter's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 
 
 def checked(text: str) -> int:
-    """The kernels of a program, whose results equal the interpreter's."""
+    """Returns the kernels of a program, after checking that its results equal the interpreter's."""
     module = parse_hlo(text)
     shapes = [parameter.shape for parameter in module.entry_computation.parameters]
     random = np.random.default_rng(0)
@@ -113,7 +113,7 @@ def test_polls_and_tasks_are_functions_of_the_whole_process():
 
 
 def test_addresses_are_read_where_they_are_needed():
-    """Registers that hold hundreds of them would all be kept on the stack."""
+    """If hundreds of addresses were loaded at the start, registers would spill them all to the stack."""
     parameters = [f"p{n} = f32[{1000 + n}] parameter({n})" for n in range(20)]
     results = [f"r{n} = f32[{1000 + n}] sine(p{n})" for n in range(20)]
     shapes, names = (
@@ -126,7 +126,7 @@ def test_addresses_are_read_where_they_are_needed():
 
 
 def test_a_program_with_many_arguments_and_results_is_outlined_into_short_functions():
-    """LLVM's time grows with the square of the accesses in one."""
+    """LLVM's compile time grows with the square of the number of memory accesses in a function."""
     count = 200
     parameters = [f"p{n} = f32[16] parameter({n})" for n in range(count)]
     results = [f"r{n} = f32[16] multiply(p{n}, p{(n + 1) % count})" for n in range(count)]
@@ -138,7 +138,9 @@ def test_a_program_with_many_arguments_and_results_is_outlined_into_short_functi
 
 
 def test_equal_instructions_share_a_kernel_whatever_memory_they_overwrite():
-    """The first layer reads an argument, which it must not overwrite; each other one what dies with it."""
+    """The first layer reads an argument, which it must not overwrite; each later one may overwrite a value that it uses
+    last.
+    """
     layer = """
   sine{m} = f32[4096] sine(sorted{n})
   cosine{m} = f32[4096] cosine(sine{m})
@@ -159,7 +161,9 @@ def test_equal_instructions_share_a_kernel_whatever_memory_they_overwrite():
 
 @pytest.mark.parametrize("name", ["nbody_step", "mapped_loops", "sorts"])
 def test_scheduled_modules_stay_sound(name: str):
-    """What XLA printed behind its own passes is scheduled: fusions are taken apart and made anew in that order."""
+    """A module that XLA printed after optimization is scheduled: its fusions are expanded and formed anew in that
+    order.
+    """
     module = parse_hlo((PROGRAMS / f"{name}.optimized.hlo").read_text())
     assert module.config.is_scheduled
     Pipeline(passes(), verify_each=True).run(module)

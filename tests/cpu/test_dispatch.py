@@ -1,4 +1,4 @@
-"""Calls of native programs: arguments of all kinds, results in each other's memory never, many at once."""
+"""Calls of native programs: arguments of all kinds, results that never share memory, many calls at once."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _resident() -> int:
 
 
 def test_one_executable_in_many_threads():
-    """24 executables from 8 threads; each has an arena and a table for every run at once."""
+    """Calls 24 executables from 8 threads; each executable has one arena and one table per concurrent run."""
     shape = "f32[64,300]"
     text = f"""
     HloModule m
@@ -215,7 +215,7 @@ def test_trim_gives_arenas_back():
 
 
 def test_consumers_of_dlpack_that_know_no_versions():
-    """They ask for a capsule without a version, which cannot say that elements are read-only."""
+    """They ask for a capsule without a version, which cannot mark elements as read-only."""
     result = CPU.compile(ADD.format("f32[6]"))(X, X)
 
     class Old:

@@ -25,7 +25,7 @@ ENTRY e {
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The texts of a dump by the ends of their names."""
+    """Returns the texts of a dump, by the suffix of the file name."""
     monkeypatch.setattr(flags, "current", lambda: flags.Flags({"dump_to": str(tmp_path)}))
     xla.Client("cpu").compile(PROGRAM)
     return {path.name.removeprefix("module_0000.shown."): path.read_text() for path in tmp_path.iterdir()}

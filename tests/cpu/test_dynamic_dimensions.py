@@ -1,4 +1,4 @@
-"""Dynamic dimensions on cpu: sizes of arguments, random programs, and forms that are not static."""
+"""Dynamic dimensions on cpu: sizes of arguments, random programs, and programs that stay dynamic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals while native code runs: Ctrl-C ends it, what it had is usable afterwards, other threads do not notice."""
+"""Signals while native code runs: Ctrl-C ends the run, its arguments stay usable, and other threads continue."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ENDLESS = 10**15
 
 
 class Interrupted(BaseException):
-    """What the handler of these tests raises, as Ctrl-C's raises KeyboardInterrupt."""
+    """The exception that the signal handler of these tests raises, as that of Ctrl-C raises KeyboardInterrupt."""
 
 
 @contextmanager
 def signalled(handler: Callable[[], None], seconds: float = 0.1, again: float = 0.0) -> Iterator[None]:
-    """Runs a handler, as those of Ctrl-C are run, some seconds from now."""
+    """Schedules a signal handler, called as that of Ctrl-C is, after some seconds."""
     before = signal.signal(signal.SIGALRM, lambda *_: handler())
     signal.setitimer(signal.ITIMER_REAL, seconds, again)
     try:
@@ -40,7 +40,7 @@ def interrupt() -> None:
 
 
 def interrupted(run: Callable[[], Any]) -> float:
-    """Interrupts a run that would last for hours; how many seconds it took to end."""
+    """Interrupts a run that would last for hours; returns the seconds until it ended."""
     met: list[float] = []
 
     def handler() -> None:
@@ -97,7 +97,7 @@ LONG = {
     "a window": "i = f32[1099511627776] iota(), iota_dimension=0"
     " ROOT r = f32[4] reduce-window(i, z), window={size=274877906944 stride=274877906944}, to_apply=add",
 }
-"""Kernels that take hours, and hardly any memory."""
+"""Kernels that take hours and need little memory."""
 
 REDUCERS = """
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -182,7 +182,7 @@ def test_a_device_that_waits_for_one_in_an_endless_loop_ends() -> None:
 
 
 def test_a_loop_that_calls_python_ends() -> None:
-    """Handlers run inside of what is called, or just when it begins."""
+    """The handler runs inside the called function, or just when it begins."""
     call = 'y = f32[K] custom-call(x), custom_call_target="target"'
     with registered(lambda x: x):
         executable = xla.Client("cpu").compile(loop(3, ENDLESS, step=call))

@@ -1,4 +1,4 @@
-"""Loops and long programs on cpu: state of every kind, in registers and in memory, against the interpreter."""
+"""Loops and long programs on cpu: state of every kind, in registers and in memory, compared with the interpreter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENTRY main {{ {entry} }}
 
 
 def counting(state: str, body: str, entry: str, trips: int = 7, before: str = "") -> str:
-    """A program with a loop whose state begins with a counter; the body has i and j = i + 1."""
+    """Returns a program with a loop whose state begins with a counter; the body defines i and j = i + 1."""
     return f"HloModule m\n{before}" + COUNT_TO.format(state=state, body=body, entry=entry, trips=trips)
 
 
@@ -228,7 +228,7 @@ def test_a_loop_of_small_arrays_runs_in_registers(name: str):
 
 
 def chain(length: int, shape: str) -> str:
-    """Operations in a row none of which may be fused with the next."""
+    """Returns a chain of operations in which no operation can be fused with the next."""
     lines = [f"  v{n + 1} = {shape} fusion(v{n}, x), kind=kLoop, calls=step" for n in range(length)]
     return f"""HloModule chain
 step {{ a = {shape} parameter(0)  b = {shape} parameter(1)  h = f32[] constant(0.5)

@@ -1,4 +1,6 @@
-"""Custom-call targets that compiled programs call themselves: every signature, in loops, in threads, from bytes."""
+"""Custom-call targets that compiled programs call directly: every calling convention, in loops, in threads,
+deserialized.
+"""
 
 from __future__ import annotations
 

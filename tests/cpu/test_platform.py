@@ -1,4 +1,4 @@
-"""Where cpu runs at all, and what its flags take."""
+"""The platform cpu: the machines that it supports, and its flags."""
 
 from __future__ import annotations
 

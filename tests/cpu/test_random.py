@@ -1,4 +1,4 @@
-"""Random numbers on cpu: those of the interpreter, drawn natively, in loops and branches as well."""
+"""Random numbers on cpu equal the interpreter's and are drawn natively, also in loops and branches."""
 
 from __future__ import annotations
 

@@ -68,7 +68,9 @@ def test_an_instruction_that_is_wrong_alone():
 
 
 def test_a_fault_of_several_instructions_together():
-    """The platform is wrong if the exponential of a negation is in the program, which no flat module contains."""
+    """The platform is wrong if the program contains the exponential of a negation, which no module of single
+    instructions does.
+    """
 
     def wrong(program: Any, arguments: Any) -> Any:
         together = "exponential(f32[3]{0} %n)" in text_of(program) or "exponential(%n)" in text_of(program)

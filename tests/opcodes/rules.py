@@ -1,6 +1,6 @@
-"""Shape rules in one line a test: shapes and program shapes as text, attributes as keywords.
+"""Helpers for testing shape rules in one line: shapes and program shapes as text, attributes as keywords.
 
-`inferred(op, "f32[2]", k=3)` is the text of the inferred shape; `refusal` is the message with which a rule refuses.
+`inferred(op, "f32[2]", k=3)` returns the text of the inferred shape; `refusal` returns the message of the error.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ def programs(texts: Sequence[str]) -> list[ProgramShape]:
 
 
 def inferred(op: OpDef, *operands: str, calls: Sequence[str] = (), **attributes: Any) -> str:
-    """The text, layouts left out, of the shape that the op infers."""
+    """Returns the text, without layouts, of the shape that the op infers."""
     return op.result_shape(shapes(operands), op.attributes.make(**attributes), programs(calls)).to_text(layout=False)
 
 
 def accepts(op: OpDef, shape: str, *operands: str, calls: Sequence[str] = (), **attributes: Any) -> bool:
-    """Judges a declared shape; raises ShapeError where it is refused."""
+    """Checks a declared shape; raises ShapeError if the op rejects it."""
     op.verify(Shape.parse(shape), shapes(operands), op.attributes.make(**attributes), programs(calls))
     return True
 
 
 def refusal(op: OpDef, shape: str | None, *operands: str, calls: Sequence[str] = (), **attributes: Any) -> str:
-    """The message with which the op refuses to infer (`shape` None) or the declared shape."""
+    """Returns the message of the error, for inference (`shape` is None) or for the declared shape."""
     with pytest.raises(ShapeError) as caught:
         if shape is None:
             inferred(op, *operands, calls=calls, **attributes)
@@ -52,7 +52,7 @@ def field(op: OpDef, key: str) -> Field:
 
 
 def read(op: OpDef, key: str, text: str) -> Any:
-    """The value of an attribute written as `text`, which must be read to its end."""
+    """Parses an attribute from `text` and checks that all of it is consumed."""
     cursor = HloCursor(text)
     value = field(op, key).codec.read(cursor)
     assert cursor.at_end(), f"{text!r} is not read to its end: {cursor.text[cursor.position :]!r} is left"
@@ -60,10 +60,10 @@ def read(op: OpDef, key: str, text: str) -> Any:
 
 
 def rewritten(op: OpDef, key: str, text: str) -> str:
-    """How an attribute written as `text` is printed."""
+    """Returns the printed form of an attribute that is parsed from `text`."""
     return field(op, key).codec.write(read(op, key, text))
 
 
 def written(op: OpDef, attributes: Attributes) -> list[str]:
-    """The keys of the attributes that are printed, in order."""
+    """Returns the keys of the printed attributes, in order."""
     return [f.key for f in op.attributes.fields if f.is_printed(getattr(attributes, f.name))]

@@ -1,6 +1,6 @@
-"""Text of control flow, collectives, transfers, random, linear algebra, normalization and custom calls.
+"""Text of control flow, collectives, transfers, random numbers, linear algebra, normalization and custom calls.
 
-Every line below is an instruction of XLA's own text; what we print for the parse of it is what jaxlib prints.
+Every line is an instruction as XLA prints it; xlapy's text after parsing must equal jaxlib's.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def module(line: str) -> str:
 
 @pytest.mark.parametrize("line", LINES)
 def test_prints_as_jaxlib_does(line: str) -> None:
-    parsed = parse_hlo(module(line), verify=False)  # halves of pairs stand alone here
+    parsed = parse_hlo(module(line), verify=False)  # one half of an asynchronous pair, without the other
     printed = print_module(parsed)
     assert printed == xla_reference.parse_and_print(module(line))
     assert print_module(parse_hlo(printed, verify=False)) == printed

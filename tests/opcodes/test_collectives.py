@@ -1,4 +1,4 @@
-"""Shape rules of collectives, replica groups in each of their forms, meshes; texts as jaxlib prints them."""
+"""Shape rules of collectives, replica groups in each of their forms, meshes; text as jaxlib prints it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADD = "(a: f32[], b: f32[]) -> f32[]"
 FOUR = GroupList(((0, 1, 2, 3),))
 TWO = GroupList(((0, 1), (2, 3)))
 
-# Each text of replica groups, what jaxlib 0.10.2 prints for it, and the groups it means.
+# Each text of replica groups, what jaxlib 0.10.2 prints for it, and the groups that it denotes.
 GROUP_TEXTS = [
     ("{}", "{}", ()),
     ("{{0,1},{2,3}}", "{{0,1},{2,3}}", ((0, 1), (2, 3))),
@@ -122,7 +122,9 @@ def test_group_modes() -> None:
 def test_all_gather() -> None:
     along = {"all_gather_dimension": 0}
     assert accepts(opcodes.ALL_GATHER, "f32[8,3]", "f32[2,3]", replica_groups=FOUR, **along)
-    assert accepts(opcodes.ALL_GATHER, "f32[8,3]", "f32[2,3]", **along)  # the module knows how many take part
+    assert accepts(
+        opcodes.ALL_GATHER, "f32[8,3]", "f32[2,3]", **along
+    )  # the number of participants depends on the module
     assert accepts(opcodes.ALL_GATHER, "(f32[4], s32[6])", "f32[2]", "s32[3]", replica_groups=TWO, **along)
     assert accepts(opcodes.ALL_GATHER, "f32[16]", "f32[2]", channel_id=1, replica_groups=FOUR, **along)
     assert accepts(opcodes.ALL_GATHER_START, "(f32[2], f32[4])", "f32[2]", replica_groups=TWO, **along)

@@ -1,4 +1,4 @@
-"""Shape rules and attributes of control flow: call, while, conditional, fusion, async-*, order."""
+"""Shape rules and attributes of control flow: call, while, conditional, fusion, async-*, ordering."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ PAIR = "(a: f32[2], b: s32[]) -> f32[3]"
 
 def test_async_start() -> None:
     assert accepts(opcodes.ASYNC_START, "((f32[2], s32[]), f32[3], u32[])", "f32[2]", "s32[]", calls=[PAIR])
-    assert accepts(opcodes.ASYNC_START, "((f32[2]), (), u32[])", "f32[2]", calls=[PAIR])  # s32[] is bound by an update
+    assert accepts(opcodes.ASYNC_START, "((f32[2]), (), u32[])", "f32[2]", calls=[PAIR])  # an update has the type s32[]
     attributes = AsyncStartAttributes.make(async_execution_thread="host")
     assert written(opcodes.ASYNC_START, attributes) == ["async_execution_thread"]
     assert written(opcodes.ASYNC_START, AsyncStartAttributes.make()) == []

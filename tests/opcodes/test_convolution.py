@@ -21,7 +21,7 @@ from xlapy.opcodes.convolution import (
 
 
 def attributes(window: str = "", labels: str = "bf0_oi0->bf0", **more: Any) -> dict[str, Any]:
-    """Attributes of a convolution; the window as in HLO text."""
+    """Returns the attributes of a convolution; the window as in HLO text."""
     return {"window": read(CONVOLUTION, "window", f"{{{window}}}"), "dim_labels": ConvDimensions.parse(labels), **more}
 
 

@@ -1,4 +1,4 @@
-"""Shape rules of the elementwise operations: which element types each takes, and one refusal a constraint."""
+"""Shape rules of the elementwise operations: the element types that each accepts, and one error for each constraint."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = {
     "c": [C64, C128],
 }
 
-# name -> the kinds of element that XLA's shape inference and its back ends take
+# name -> the kinds of element types that XLA's shape inference and its back ends accept
 UNARY = {
     "abs": "sfc",
     "acos": "fc",

@@ -1,4 +1,4 @@
-"""Shape rules of gather and scatter: values, and one refusal for each constraint."""
+"""Shape rules of gather and scatter: values, and one error for each constraint."""
 
 from __future__ import annotations
 

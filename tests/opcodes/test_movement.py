@@ -1,4 +1,4 @@
-"""Shape rules of the movement operations: values, and one refusal for each constraint."""
+"""Shape rules of data movement: values, and one error for each constraint."""
 
 from __future__ import annotations
 

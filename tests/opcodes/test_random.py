@@ -1,4 +1,4 @@
-"""Shape rules of the operations that make or use random bits."""
+"""Shape rules of the operations that generate or use random bits."""
 
 from __future__ import annotations
 

@@ -134,7 +134,8 @@ class TestReduceWindow:
         assert inferred(REDUCE_WINDOW, operand, "f32[]", calls=[ADD], window=window(2, 3, **columns)) == shape
 
     def test_padding_and_dilation_of_the_specification(self):
-        """Example 2: 3 rows dilated by 2 and padded by 2 and 1 are 8; windows of 4 rows at a stride of 4."""
+        """The second example: 3 rows, dilated by 2 and padded by 2 and 1, are 8; windows have 4 rows at a stride of
+        4."""
         dilated = Window.make([2, 1], [4, 1], [(2, 1), (0, 0)], [2, 1], [3, 1])
         assert (
             inferred(REDUCE_WINDOW, "s32[3,2]", "s32[]", calls=["(a: s32[], b: s32[]) -> s32[]"], window=dilated)

@@ -1,4 +1,4 @@
-"""Shape rules of sort and topk: values, and one refusal for each constraint."""
+"""Shape rules of sort and topk: values, and one error for each constraint."""
 
 from __future__ import annotations
 

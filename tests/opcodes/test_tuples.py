@@ -1,4 +1,4 @@
-"""Shape rules of making tuples and taking them apart."""
+"""Shape rules of tuple and get-tuple-element."""
 
 from __future__ import annotations
 

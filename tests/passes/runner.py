@@ -1,6 +1,6 @@
-"""Runs passes on modules and compares what the modules compute before and after, on the interpreter.
+"""Runs passes on modules and compares the results of the modules before and after, on the interpreter.
 
-Owns: how a module is run and compared. Must not know: any particular pass.
+Responsible for running and comparing modules. Does not depend on any particular pass.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ SHORT = PrintOptions.short().replace(include_layout_in_shapes=False)
 
 
 def run_passes(module: Module, passes: str | Sequence[Pass]) -> bool:
-    """Runs passes with every check on; whether they changed the module."""
+    """Runs passes with every check enabled; returns whether they changed the module."""
     chosen = parse_passes(passes) if isinstance(passes, str) else passes
     return Pipeline(chosen, verify_each=True, check_changes=True).run(module)
 
 
 def body(module: Module, computation: str | None = None) -> str:
-    """A computation (default: the entry) in short form, without layouts, the instructions' lines alone."""
+    """Returns a computation (by default the entry) in short form, without layouts, only the lines of the
+    instructions."""
     text = print_module(module, SHORT)
     head = "ENTRY " if computation is None else f"\n{computation} {{"
     lines = text[text.index(head) :].strip().splitlines()[1:]
@@ -57,7 +58,7 @@ def plain(value: Any) -> Any:
 
 
 def is_executable(module: Module) -> bool:
-    """Whether the interpreter runs the module at all, on one device."""
+    """Tells whether the interpreter runs the module on one device."""
     outward = {opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV}
     devices = module.config.replica_count * module.config.num_partitions
     if devices > 1 or any(i.op in outward for i in module.instructions()):
@@ -72,9 +73,9 @@ def is_executable(module: Module) -> bool:
 def assert_same_results(
     before: Module, after: Module, rule: str = "bits", seeds: Sequence[int] = range(3), special: bool = True
 ) -> None:
-    """Both modules give the same for random arguments.
+    """Checks that both modules give the same results for random arguments.
 
-    `special` arguments are among them: NaN, infinities, zeros of both signs, extremes.
+    `special` arguments include NaN, infinities, zeros of both signs, and extreme values.
     """
     if not is_executable(before):
         return
@@ -85,7 +86,8 @@ def assert_same_results(
 
 
 def rewritten(text: str, passes: str | Sequence[Pass], rule: str = "bits", computation: str | None = None) -> str:
-    """What passes make of a module's computation; asserts that results stay the same and that passes settle."""
+    """Returns a module's computation after the passes; checks that results stay the same and that the passes
+    converge."""
     before = parse_hlo(text)
     after = clone_module(before)
     assert run_passes(after, passes), "the passes change nothing"
@@ -95,11 +97,11 @@ def rewritten(text: str, passes: str | Sequence[Pass], rule: str = "bits", compu
 
 
 def assert_unchanged(text: str, passes: str | Sequence[Pass]) -> None:
-    """The passes do not fire, and say so."""
+    """Checks that the passes change nothing and report no change."""
     module = parse_hlo(text)
     assert not run_passes(module, passes), body(module)
 
 
 def program(*lines: str, name: str = "m", before: str = "") -> str:
-    """A module of one entry computation from its instructions; `before` holds further computations."""
+    """Returns a module with these instructions as entry computation; `before` holds further computations."""
     return f"HloModule {name}\n\n{before}\n\nENTRY main {{\n  " + "\n  ".join(lines) + "\n}\n"

@@ -1,4 +1,4 @@
-"""Operations that only CHLO has, in portable artifacts: composites for those who know them, StableHLO for others."""
+"""Operations that only CHLO has become composites in portable artifacts, which readers without CHLO can expand."""
 
 from __future__ import annotations
 

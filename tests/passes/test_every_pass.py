@@ -1,6 +1,6 @@
 """Each pass alone, over all samples, the programs of tests/programs and random modules.
 
-The module stays sound, computes what it computed, keeps its signature, and the pass rests on its own result.
+The module stays valid, computes the same values and keeps its signature, and a second run changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from xlapy.testing.samples import REFUSED_AT_RUN, all_samples
 from xlapy.text import parse_hlo
 
 APART = (Fixpoint, Expand, VerifyModule, ResolveDynamicDimensions)
-"""Passes that need options, change nothing, or change the signature and have tests of their own for that."""
+"""Passes that need options, change nothing, or change the signature; other tests cover them."""
 
 PASSES: list[Pass] = [kind() for kind in CATALOG.values() if kind not in APART]
 PASSES.append(Expand(ops=("all",)))
@@ -45,7 +45,7 @@ PASSES.append(
     )
 )
 INEXACT = {"expand"}
-"""Passes that may change the last bits of a result; and, in a Fourier transform, where infinities show."""
+"""Passes that may change the last bits of a result, and which elements of a Fourier transform are infinite."""
 
 every_pass = pytest.mark.parametrize("pass_", PASSES, ids=lambda pass_: pass_.name)
 
@@ -65,7 +65,7 @@ def expected_of(name: str, seed: int, special: bool, module: Module) -> Any:
 
 
 def check(pass_: Pass, name: str, module: Module, runs: bool, seed: int = 0) -> bool:
-    """Runs the pass on a copy; compares results if it changed something."""
+    """Runs the pass on a copy; compares results if the copy changed."""
     after = clone_module(module)
     changed = run_passes(after, [pass_])
     signature = after.entry_computation.program_shape
@@ -137,7 +137,7 @@ def check_programs(pass_: Pass, names: Sequence[str]) -> None:
 
 
 def long_module(count: int) -> Module:
-    """A chain of instructions of many kinds, with equal, dead, foldable and simple ones in it."""
+    """Returns a chain of instructions of many kinds, including equal, dead, foldable and simplifiable ones."""
     lines = ["x = f32[4] parameter(0)", "v0 = f32[4] negate(x)"]
     for i in range(1, count // 4):
         lines += [

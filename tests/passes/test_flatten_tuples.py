@@ -1,4 +1,4 @@
-"""flatten-tuples: tuples made and taken apart, nested tuples in loops, branches and calls."""
+"""flatten-tuples: tuples and their elements, nested tuples in loops, branches and calls."""
 
 from __future__ import annotations
 

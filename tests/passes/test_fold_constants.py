@@ -1,4 +1,4 @@
-"""fold-constants: what is evaluated, and what never is."""
+"""fold-constants: which instructions are evaluated, and which never are."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_options_are_checked() -> None:
 
 
 def doubling_calls(count: int) -> str:
-    """Computations that each call the one before twice: 2^count negations."""
+    """Returns computations that each call the previous one twice: 2^count negations."""
     lines = ["f0 { p = f32[] parameter(0) ROOT a = f32[] negate(p) }"]
     lines += [
         f"f{i} {{ p{i} = f32[] parameter(0) a{i} = f32[] call(p{i}), to_apply=f{i - 1} "

@@ -1,4 +1,4 @@
-"""merge-common-subexpressions: what is equal, and what must be computed twice."""
+"""merge-common-subexpressions: which instructions are equal, and which must be computed twice."""
 
 from __future__ import annotations
 

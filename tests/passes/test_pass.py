@@ -1,4 +1,4 @@
-"""Lists of passes as text: the grammar, the types of options, and what is said when they are wrong."""
+"""Lists of passes as text: the grammar, the types of options, and error messages."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Paint:
     name: ClassVar[str] = "paint"
     coats: int = 2
     thick: bool = False
-    colour: str = "red"
+    color: str = "red"
     rooms: tuple[str, ...] = ()
 
 
 def test_options_have_types():
-    options = {"coats": "-3", "thick": "true", "colour": "dark-blue", "rooms": "hall+attic"}
+    options = {"coats": "-3", "thick": "true", "color": "dark-blue", "rooms": "hall+attic"}
     made = make_pass(Paint, options)
     assert made == Paint(-3, True, "dark-blue", ("hall", "attic"))
-    assert pass_text(made) == "paint{coats=-3,thick=true,colour=dark-blue,rooms=hall+attic}"
+    assert pass_text(made) == "paint{coats=-3,thick=true,color=dark-blue,rooms=hall+attic}"
     assert pass_text(Paint()) == "paint"
 
 
@@ -38,7 +38,7 @@ def test_options_have_types():
     [
         ({"coats": "two"}, "option coats of pass paint takes an integer, not 'two'"),
         ({"thick": "very"}, "option thick of pass paint takes true or false, not 'very'"),
-        ({"coat": "1"}, "pass paint has no option 'coat'; did you mean coats?; it has coats, thick, colour, rooms"),
+        ({"coat": "1"}, "pass paint has no option 'coat'; did you mean coats?; it has coats, thick, color, rooms"),
     ],
 )
 def test_wrong_options(options, message):
@@ -105,7 +105,7 @@ def test_passes_of_users(monkeypatch):
         def run(self, module: Module) -> bool:
             return False
 
-    monkeypatch.setitem(catalog._known, "polish", Polish)  # gone again when the test is over
+    monkeypatch.setitem(catalog._known, "polish", Polish)  # the pass is unregistered when the test ends
     assert register_pass(Polish) is Polish
     (made,) = parse_passes("polish{times=3}")
     assert made == Polish(times=3)

@@ -1,4 +1,4 @@
-"""The pipeline: order, groups, checks of what passes say, statistics, scheduled modules."""
+"""The pipeline: order, groups of passes, checks of reported changes, statistics, scheduled modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = program("x = f32[2] parameter(0)", "dead = f32[2] negate(x)", "ROOT r = f
 
 @dataclass(frozen=True)
 class Rename:
-    """Renames the root `count` times, then rests."""
+    """A pass that renames the root `count` times and then changes nothing."""
 
     name: ClassVar[str] = "rename"
     count: int = 1

@@ -1,4 +1,4 @@
-"""remove-dead-code: what goes, and what keeps an instruction alive."""
+"""remove-dead-code: which instructions are removed, and what keeps an instruction alive."""
 
 from __future__ import annotations
 

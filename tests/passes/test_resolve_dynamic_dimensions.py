@@ -1,4 +1,4 @@
-"""Dynamic dimensions made static: the same elements and sizes as before, whatever lies beyond them."""
+"""Conversion of dynamic to static dimensions: the same elements and sizes as before, whatever the padding contains."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def resolved(module: Module) -> Module:
 
 
 def check(module: Module, arguments: list[Any]) -> None:
-    """The module and its resolved form give the same arrays of the same sizes."""
+    """Checks that the module and its resolved form give the same arrays of the same sizes."""
     shape = module.entry_computation.program_shape
     expected = leaves(plain(execute(module, arguments)))
     given = [packed(argument, part) for argument, part in zip(arguments, shape.parameters, strict=True)]
@@ -77,7 +77,7 @@ def check_text(text: str, *arguments: Any) -> None:
 
 
 REFUSED = ("all_gather_dynamic", "all_reduce_dynamic", "custom_call_dynamic")
-"""Samples that nothing runs on one device."""
+"""Samples that cannot run on one device."""
 
 DYNAMIC = [
     sample
@@ -145,7 +145,7 @@ def floats(*values: float) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("size", range(5))
 def test_a_loop_whose_state_shrinks(size: int):
-    """The body hands on an array with one element less, until none is left; the condition sees a static shape."""
+    """The body returns an array with one element less, until none is left; the shape in the condition is static."""
     check_text(
         """HloModule m
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
@@ -218,7 +218,7 @@ def test_sort_with_another_operand(size: int):
 
 @pytest.mark.parametrize("sizes", [(0, 3), (2, 3), (4, 0), (4, 5)])
 def test_a_reducer_without_identity_gets_no_padding(sizes: tuple[int, int]):
-    """a - 2b depends on the order and on every value: the padding of sevens must not enter."""
+    """a - 2b depends on the order and on every value, so the padding of sevens must not be used."""
     check_text(
         """HloModule m
 odd { a = s32[] parameter(0)  b = s32[] parameter(1)  two = s32[] constant(2)  c = s32[] multiply(b, two)
@@ -254,7 +254,7 @@ ENTRY main {
 @pytest.mark.parametrize("window", [1, 2, 4])
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_scatter_of_windows_that_are_there_in_part(rows: int, window: int):
-    """Indices of the first rows; whole windows outside the operand are dropped, their parts are not written either."""
+    """Only the first rows of indices exist. Windows that are partly out of bounds are skipped entirely."""
     check_text(
         """HloModule m
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }

@@ -1,4 +1,4 @@
-"""Tolerances and random inputs: what passes, what fails, and what a failure says."""
+"""Tolerances and random inputs: what passes, what fails, and the message of a failure."""
 
 from __future__ import annotations
 

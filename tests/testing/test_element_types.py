@@ -1,4 +1,4 @@
-"""Every element type that verification lets stand in an example runs there: the matrix of operations and types."""
+"""Every element type that verification accepts in an example runs there: the matrix of operations and types."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ REFUSED_AT_RUN = {
     "rng-bit-generator": "makes integers or floating-point numbers|takes a state of u64",
     "stochastic-convert": "converts to signed integers",
 }
-"""What XLA's verifier lets pass and no back end runs: a part of the message, as a pattern."""
+"""Types that XLA's verifier accepts and no back end runs: patterns of the message."""
 
 LEGAL = 4000
-"""So many combinations are legal, at least."""
+"""The minimum number of valid combinations."""
 
 
 def retyped(example: Example) -> Iterator[tuple[str, PrimitiveType, PrimitiveType]]:
-    """The module with each of its element types replaced by each other: (text, old type, new type)."""
-    text = example.module.replace("constant(1000)", "constant(3)")  # narrow types do not count to 1000
+    """Yields the module with each of its element types replaced by each other type: (text, old type, new type)."""
+    text = example.module.replace("constant(1000)", "constant(3)")  # narrow types cannot count to 1000
     old_types = [t for t in ARRAY_TYPES if t.text in TYPE.findall(text)]
     for old in old_types:
         for new in ARRAY_TYPES:
@@ -50,7 +50,7 @@ def is_legal(text: str) -> bool:
 
 
 def value(literal: Literal, old: PrimitiveType, new: PrimitiveType) -> np.ndarray:
-    """The literal; where its type is replaced by another, an array of 0 and 1 of that."""
+    """Returns the literal, or an array of 0 and 1 of its type if that is another one."""
     if old is new or literal.shape.element_type is not old:
         return literal.array
     assert new.dtype is not None

@@ -1,4 +1,4 @@
-"""The worked examples of docs/ops.md give the values they show, and every constraint listed there is enforced."""
+"""The examples in docs/ops.md have the values that the page shows, and every constraint listed there is enforced."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ every_example = pytest.mark.parametrize("example", EXAMPLES, ids=names(EXAMPLES)
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """The arrays of a result; tokens are left out."""
+    """Returns the arrays of a result, without tokens."""
     if isinstance(value, tuple):
         for part in value:
             yield from leaves(part)
@@ -129,7 +129,7 @@ OUT_OF_REACH = {
     "_with_dimension": "the shape of a scan in the builder",
     "scan_shape": "the shape of a scan in the builder",
 }
-"""Functions with checks that no module of text reaches, and why."""
+"""Functions with checks that no module text reaches, and the reason."""
 
 
 def family_modules() -> list[ModuleType]:
@@ -137,7 +137,7 @@ def family_modules() -> list[ModuleType]:
 
 
 def raises_of(module: ModuleType) -> Iterator[tuple[str, str, int]]:
-    """(file, function, last line) of every `raise ShapeError` in a module of definitions."""
+    """Returns (file, function, last line) of every `raise ShapeError` in a module of definitions."""
     for function in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(function, ast.FunctionDef) and function.name not in OUT_OF_REACH:
             for node in ast.walk(function):
@@ -146,7 +146,7 @@ def raises_of(module: ModuleType) -> Iterator[tuple[str, str, int]]:
 
 
 def raised_by(refusal: Refusal) -> set[tuple[str, int]]:
-    """(file, line) of the functions on the way to the error, of that and of those it comes from."""
+    """Returns (file, line) of the stack frames of the error and of the errors that caused it."""
     try:
         xla.parse_hlo(refusal.module, verify=True)
     except XlaError as error:

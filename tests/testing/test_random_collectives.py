@@ -46,7 +46,7 @@ def test_equal_seeds_give_equal_legal_modules() -> None:
             module = random_collective_module(seed, replicas, partitions, portable=False, asynchronous=seed % 2 == 0)
             verify(module)
             text = module.to_text(print_large_constants=True)
-            if seed % 2:  # the names in computations behind an asynchronous pair are not printed
+            if seed % 2:  # the names in the computations of an asynchronous pair are not printed
                 assert parse_hlo(text).to_text(print_large_constants=True) == text
             again = random_collective_module(seed, replicas, partitions, portable=False, asynchronous=seed % 2 == 0)
             assert again.to_text(print_large_constants=True) == text

@@ -1,4 +1,4 @@
-"""Random modules are legal and repeatable, and XLA:CPU and the interpreter agree on them."""
+"""Random modules are valid and reproducible, and XLA:CPU and the interpreter agree on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEEDS = range(60)
 SUMS = {name for name, rule in RULE_OF_OPERATION.items() if rule == "accumulation"}
 WHOLE = {"print_large_constants": True}
 JAXLIB_READS = [t for t in ARRAY_TYPES if t is not F8E8M0FNU]
-"""jaxlib reads the smallest number of f8e8m0fnu as the next one."""
+"""Element types whose values jaxlib reads correctly: it reads the smallest number of f8e8m0fnu as the next one."""
 
 
 def steps(seed: int) -> list[Step]:
@@ -72,7 +72,7 @@ class TestGenerator:
         assert any(0 in shape.dimensions for shape in arrays) and all(shape.size <= 256 for shape in arrays)
 
     def test_modules_verify_and_print_what_they_read(self) -> None:
-        """But for names inside of asynchronous calls, which the short form does not write."""
+        """Names inside asynchronous calls are excepted, because the short form does not print them."""
         for seed in SEEDS:
             module = random_module(seed, without=(opcodes.ASYNC_START, opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE))
             verify(module)
@@ -168,7 +168,7 @@ class TestInstructionByInstruction:
             assert_step(step, np.array(2.5, np.float32))
         huge = np.array([3e38, 3e38, -3e38], np.float32)
         (step,) = steps_of(parse_hlo(text), [huge, np.array(0, np.float32)])
-        assert_step(step, np.array(3e38, np.float32))  # another order overflows, or does not
+        assert_step(step, np.array(3e38, np.float32))  # whether there is an overflow depends on the order
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def xla() -> Iterator[Worker]:
 
 class TestAgainstXla:
     def test_jaxlib_prints_them_likewise(self) -> None:
-        """But for asynchronous calls, which jaxlib shortens also where it drops or reorders operands in doing so."""
+        """Asynchronous calls are excepted, because jaxlib also shortens those that drop or reorder operands."""
         left_out = (*NEWER_THAN_JAXLIB, opcodes.ASYNC_START, opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE)
         for seed in SEEDS:
             module = random_module(seed, element_types=JAXLIB_READS, without=left_out)

@@ -1,6 +1,6 @@
-"""Every sample is legal: it parses, verifies, prints as jaxlib prints it, and runs on the interpreter.
+"""Every sample is valid: it parses, verifies, prints as jaxlib prints it, and runs on the interpreter.
 
-Those that exchange data with other devices or the host are not run here, where there is neither.
+Samples that exchange data with other devices or the host are not run here, because there is neither.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OUTWARD = {opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV}
 
 
 def needs_company(sample: Sample) -> bool:
-    """Whether a module is for several devices, or transfers values to and from outside of its device."""
+    """Tells whether a module needs several devices, or exchanges data with the host or other devices."""
     module = parse_hlo(sample.text)
     devices = module.config.replica_count * module.config.num_partitions
     return devices > 1 or any(i.op in OUTWARD for i in module.instructions())
@@ -80,7 +80,7 @@ def test_it_runs_on_the_interpreter(sample: Sample):
 
 
 def reasons_not_to_run(module: Module) -> list[str]:
-    """Operations that the interpreter refuses, calls of targets that nobody registered, and sizes without bounds."""
+    """Returns the operations that the interpreter rejects, calls of unregistered targets, and unbounded sizes."""
     instructions = list(module.instructions())
     refused = [RULES.refusals[i.op] for i in instructions if i.op in RULES.refusals]
     refused += [i.custom_call_target for i in instructions if i.op is opcodes.CUSTOM_CALL]
@@ -95,7 +95,7 @@ def run(module: Module) -> Any:
 
 
 def assert_conforms(value: Any, shape: Shape) -> None:
-    """A value has the structure, sizes and element types that its shape declares."""
+    """Checks that a value has the structure, sizes and element types that its shape declares."""
     if shape.is_tuple:
         assert isinstance(value, tuple)
         for part, part_shape in zip(value, shape.tuple_shapes, strict=True):

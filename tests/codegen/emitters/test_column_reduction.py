@@ -36,7 +36,7 @@ def has_column_kernel(text: str) -> bool:
 )
 @pytest.mark.parametrize(("t", "dtype"), [("f32", np.float32), ("f64", np.float64), ("s32", np.int32)])
 def test_sums(t, dtype, sizes, result, dimensions):
-    """Sums of integers, which are the same in any order."""
+    """Sums integers, whose sums are the same in any order."""
     text = columns(t, ",".join(map(str, sizes)), result, dimensions)
     assert has_column_kernel(text)
     x = RNG.integers(-9, 9, sizes).astype(dtype)

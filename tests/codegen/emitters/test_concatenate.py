@@ -1,4 +1,4 @@
-"""Large concatenations with one kernel per operand: which they are, and that they equal the interpreter."""
+"""Large concatenations with one kernel per operand: which get one, and that results equal the interpreter's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 
 
 def check(text: str, kernels: int) -> None:
-    """Asserts that the result equals the interpreter's and takes this many kernels."""
+    """Checks that the result equals the interpreter's and takes this many kernels."""
     module = xla.parse_hlo(text)
     steps = walk_thunks(compile_module(module).program.thunks)
     assert sum(isinstance(thunk, KernelThunk) for thunk in steps) == kernels

@@ -1,4 +1,4 @@
-"""Compares Fourier transforms on cpu to NumPy in double precision, and tests the plans of their kernels."""
+"""Fourier transforms on cpu agree with NumPy in double precision; tests the plans of their kernels."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def numbers(kind: str, dimensions: tuple[int, ...], dtype: str) -> Array:
 
 
 def expected(kind: str, x: Array, lengths: tuple[int, ...]) -> Array:
-    """NumPy's transform of the numbers in double precision."""
+    """Returns NumPy's transform of the numbers in double precision."""
     axes = range(-len(lengths), 0)
     functions = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}
     return functions[kind](x.astype(np.float64 if kind == "RFFT" else np.complex128), lengths, axes)
 
 
 def error(actual: Array, wanted: Array) -> float:
-    """The relative error of all numbers together, in the Euclidean norm."""
+    """Returns the relative error of all numbers together, in the Euclidean norm."""
     return float(np.linalg.norm((actual - wanted).ravel()) / np.linalg.norm(wanted.ravel()))
 
 

@@ -1,4 +1,4 @@
-"""Regions with a dimension too short for vectors: their results, and that loads and stores are vectors."""
+"""Fusions with a dimension too short for vectors: their results, and that loads and stores are vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 
 
 def check(*lines: str, unrolled: bool = True) -> None:
-    """Asserts that the result equals the interpreter's, and whether the short dimension is unrolled."""
+    """Checks that the result equals the interpreter's, and whether the short dimension is unrolled."""
     module = xla.parse_hlo("\n".join(["HloModule m", "ENTRY e {", *lines, "}"]))
     loops = compile_module(module).loops()
     assert (loops.count("store ") > 1) == unrolled, loops

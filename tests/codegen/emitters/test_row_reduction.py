@@ -1,4 +1,4 @@
-"""Reductions fused with their consumers, row by row: which are one kernel, and that the results are right."""
+"""Reductions fused with their consumers, row by row: which become one kernel, and that results are right."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ IN_ORDER = """
 
 
 def program(body: str, t: str, rows: tuple[int, ...], row: tuple[int, ...]) -> str:
-    """A program on x, whose trailing dimensions are a row."""
+    """Returns a program on x, where each row consists of the trailing dimensions."""
     kept, all_dimensions = len(rows), (*rows, *row)
     names = {
         "t": t,
@@ -85,7 +85,7 @@ def kernels(text: str) -> list[Kernel]:
 
 
 def assert_same(text: str) -> None:
-    """Asserts that cpu and the interpreter give the same results."""
+    """Checks that cpu and the interpreter give the same results."""
     arguments = random_arguments(xla.parse_hlo(text).entry_computation.program_shape.parameters, 3)
     results = [client.compile(text)(*arguments) for client in (CPU, INTERPRETER)]
     ours, theirs = (result if isinstance(result, tuple) else (result,) for result in results)
@@ -130,7 +130,7 @@ def test_tasks_of_short_rows_are_whole_vectors():
     text = program(SOFTMAX, "f32", (2000,), (10,))
     (kernel,) = kernels(text)
     assert kernel.parallel_loop is not None
-    assert kernel.parallel_loop.extent == 3  # of 768 rows at most
+    assert kernel.parallel_loop.extent == 3  # of at most 768 rows
     assert_same(text)
 
 

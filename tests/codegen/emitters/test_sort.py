@@ -1,4 +1,4 @@
-"""Compares radix sorts, merge sorts and top-k to the interpreter."""
+"""Radix sorts, merge sorts and top-k agree with the interpreter."""
 
 from __future__ import annotations
 

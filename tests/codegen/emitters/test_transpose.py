@@ -1,4 +1,4 @@
-"""Regions with transposed operands: which are tiled, and that they equal the interpreter."""
+"""Fusions with transposed operands: which are tiled, and that they agree with the interpreter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entry(*lines: str) -> str:
 
 
 def transposed(shape: str, permutation: tuple[int, ...], after: str = "") -> str:
-    """A program that permutes x to `t`; `after` may add an operation on `t` and an array `y` of its shape."""
+    """Returns a program that permutes x to `t`; `after` may add an operation on `t` and an array `y` of its shape."""
     t, _, sizes = shape[:-1].partition("[")
     dimensions = [sizes.split(",")[d] for d in permutation]
     result = f"{t}[{','.join(dimensions)}]"
@@ -31,7 +31,8 @@ def transposed(shape: str, permutation: tuple[int, ...], after: str = "") -> str
 
 
 def check(text: str, *, tiles: int | None = None) -> None:
-    """Asserts that the result equals the interpreter's. tiles: how many operands are transposed in registers."""
+    """Checks that the result equals the interpreter's. tiles: the number of operands that are transposed in
+    registers."""
     module = xla.parse_hlo(text)
     executable = CPU.compile(module)
     if tiles is not None:
@@ -178,7 +179,7 @@ ENTRY e { x = f32[48,48] parameter(0)  zero = s32[] constant(0)
 
 
 def test_small_arrays_need_no_tiles():
-    """They are not unrolled either: that is more code than a loop."""
+    """They are not unrolled either, because the code would be larger than a loop."""
     compiled = compile_module(xla.parse_hlo(transposed("f32[16,8]", (1, 0))))
     assert "transpose " not in compiled.loops()
     assert not any(thunk.unrolled for thunk in walk_thunks(compiled.program.thunks) if isinstance(thunk, KernelThunk))
@@ -187,7 +188,7 @@ def test_small_arrays_need_no_tiles():
 
 @pytest.mark.parametrize("rows", [8, 256])
 def test_columns_of_large_arrays_in_loops_are_read_in_vectors(rows):
-    """Unrolled, as arrays that may become registers are, they would be too much code."""
+    """If they were unrolled, as arrays that may be kept in registers are, the code would be too large."""
     text = f"""HloModule m
 body {{ s = (s32[], f32[{rows},3]) parameter(0)
   n = s32[] get-tuple-element(s), index=0  x = f32[{rows},3] get-tuple-element(s), index=1

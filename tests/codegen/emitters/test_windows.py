@@ -1,4 +1,4 @@
-"""Compares windows at the edges of their base area to the interpreter, with and without vectors along them."""
+"""Windows at the edges of their base area agree with the interpreter, with and without vectors along them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] ad
 
 
 def fused(body: str) -> tuple[list[list[str]], str]:
-    """The opcodes of each fusion, without parameters, and the reasons."""
+    """Returns the opcodes of each fusion, without parameters, and the reasons."""
     module = xla.parse_hlo(f"HloModule m\n{ADD}ENTRY e {{ {body} }}")
     reasons: list[Decision] = []
     Fuse(explain=reasons.append).run(module)

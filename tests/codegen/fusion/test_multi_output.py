@@ -87,7 +87,7 @@ def test_rows_and_their_sums_are_results_of_one_kernel():
     )
     (kernel,) = kernels(text)
     assert sum(buffer.written for buffer in kernel.buffers) == 3
-    assert not kernel.scratch  # y is stored to its result, which later sweeps load
+    assert not kernel.scratch  # y is stored to its result, from which later loops load it
     assert_same(text)
 
 
@@ -97,7 +97,7 @@ def test_random_programs(seed: int):
 
 
 def random_program(rng: random.Random) -> str:
-    """A program of elementwise operations, sums along either dimension, broadcasts and transposes."""
+    """Generates a program of elementwise operations, sums along either dimension, broadcasts and transposes."""
     shapes = {"m": "f32[24,32]", "r": "f32[24]", "c": "f32[32]"}
     known = {"m": ["m0", "m1"], "r": ["r0"], "c": ["c0"]}
     lines = ["m0 = f32[24,32] parameter(0)", "m1 = f32[24,32] parameter(1)", "r0 = f32[24] parameter(2)"]
@@ -126,7 +126,7 @@ def random_program(rng: random.Random) -> str:
 
 
 def sums_and_products(length: int) -> str:
-    """A chain of instructions that all read one array."""
+    """Returns a chain of instructions that all read one array."""
     lines = ["HloModule m ENTRY e {", "x0 = f32[64] parameter(0)", "y = f32[64] parameter(1)"]
     for n in range(length):
         op, other = ("add", "multiply", "subtract")[n % 3], "y" if n % 4 else f"x{max(0, n - 7)}"
@@ -135,7 +135,7 @@ def sums_and_products(length: int) -> str:
 
 
 def python_calls_of_fusion(text: str) -> int:
-    """The number of Python calls that fusing a program takes: a measure of time that is the same on every machine."""
+    """Returns the number of Python calls in fusing a program: a measure of time that is the same on every machine."""
     module, calls = parse_hlo(text), 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:

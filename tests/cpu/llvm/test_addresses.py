@@ -1,4 +1,4 @@
-"""CSE of addresses: each term is computed once, outside the loops that it does not depend on."""
+"""CSE of addresses: each term is computed once, outside the loops on which it does not depend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def lines_with(kernel: Kernel, words: str) -> list[str]:
 
 
 def matrices(rows: int, columns: int) -> Kernel:
-    """out[i, j] = a[i, j] + a[i, j + 1], with rows of columns + 1 elements in a."""
+    """Computes out[i, j] = a[i, j] + a[i, j + 1], where rows of `a` have columns + 1 elements."""
     b = Builder("matrices")
     a = b.buffer("a", F32, rows * (columns + 1))
     out = b.buffer("out", F32, rows * columns, written=True)

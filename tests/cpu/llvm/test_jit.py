@@ -1,4 +1,4 @@
-"""Machine code in this process: it works as long as it is referenced, and all its memory is freed."""
+"""Machine code in this process works as long as it is referenced, and then all its memory is freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine code of kernels against their evaluation scalar by scalar."""
+"""Machine code of kernels agrees with their scalar evaluation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIZES = (1, 5, 16, 17, 64, 100, 131)
 
 
 def assert_same(kernel: Kernel, seed: int = 0) -> None:
-    """Random contents of all buffers; machine code and evaluation leave the same bits."""
+    """Checks that machine code and evaluation leave the same bits in all buffers, which start with random contents."""
     rng = np.random.default_rng(seed)
     arrays = [random_array(rng, buffer.type, buffer.size) for buffer in kernel.buffers]
     expected = {buffer.name: array.copy() for buffer, array in zip(kernel.buffers, arrays, strict=True)}
@@ -127,7 +127,7 @@ def test_conversions(source, how, target, width):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("accumulators", [1, 3])
 def test_a_sum_in_lanes_takes_every_element_once(size, accumulators):
-    """Whole numbers, so that the order of a sum does not matter."""
+    """Sums integers, because the order of their additions does not matter."""
     b = Builder("sum")
     x, out = b.buffer("x", F64, 3 * size), b.buffer("out", F64, 3, written=True)
     with b.loop(3, AxisKind.PARALLEL) as row:
@@ -146,7 +146,7 @@ def test_a_sum_in_lanes_takes_every_element_once(size, accumulators):
 
 
 def test_a_vector_axis_around_a_sum():
-    """Columns: the vector runs over results, the sum inside is a loop."""
+    """Sums columns: the vector runs over results, and the sum is a loop inside."""
     b = Builder("columns")
     x, out = b.buffer("x", F32, 9 * 37), b.buffer("out", F32, 37, written=True)
     with b.loop(37, AxisKind.VECTOR, width=16) as column:
@@ -168,7 +168,7 @@ def test_strides_and_reversed_runs(size):
 
 @pytest.mark.parametrize("width", [1, 8])
 def test_a_mask_keeps_memory_untouched(width):
-    """Lanes out of range are neither read nor written."""
+    """Masked lanes are neither read nor written."""
     b = Builder("mask")
     x, out = b.buffer("x", F32, 10), b.buffer("out", F32, 10, written=True)
     with b.loop(20, AxisKind.VECTOR, width=width) as i:
@@ -284,7 +284,7 @@ def test_strided_loads_do_not_read_past_the_last_element(type: ScalarType, apart
 @pytest.mark.parametrize("apart", [2, 3, 4, 6, 16])
 @pytest.mark.parametrize("order", [1, -1])
 def test_interleaved_elements_are_loaded_and_stored_as_vectors(apart: int, order: int):
-    """Vectors and a tail; one kernel puts arrays between each other, another takes them apart."""
+    """Vectors and a tail; one kernel interleaves arrays, another deinterleaves them."""
     size = 53
     for together in (True, False):
         b = Builder("between")
@@ -321,7 +321,9 @@ def test_stores_between_which_memory_is_read_keep_their_order():
 @pytest.mark.parametrize("count", [2, 3, 10, 16])
 @pytest.mark.parametrize("size", [32, 37])
 def test_stores_of_neighbours_leave_what_is_around_them(type: ScalarType, count: int, size: int):
-    """Each of `count` stores takes every `count`-th element; one element before and behind all of them stays."""
+    """Each of `count` stores writes every `count`-th element; one element before and one after all of them stay
+    unchanged.
+    """
     builder = Builder("neighbours")
     source = builder.buffer("in", type, size)
     target = builder.buffer("out", type, size * count + 2, written=True)
@@ -343,7 +345,7 @@ def test_stores_of_neighbours_leave_what_is_around_them(type: ScalarType, count:
     ("source", "target"), [("s64", "f64"), ("s64", "f16"), ("f64", "s64"), ("u64", "f32"), ("s16", "f64")]
 )
 def test_conversions_of_the_last_elements(source: str, target: str, count: int):
-    """As many as fill no vector, two of them above all, which LLVM has lost."""
+    """The remaining elements do not fill a vector. LLVM has miscompiled a remainder of two."""
     text = f"HloModule m\nENTRY e {{ x = {source}[{count}] parameter(0) ROOT r = {target}[{count}] convert(x) }}"
     x = np.arange(3, count + 3).astype(Shape.parse(f"{source}[]").dtype)
     assert np.asarray(Client("cpu").compile(text)(x)).tolist() == x.tolist()
@@ -352,7 +354,7 @@ def test_conversions_of_the_last_elements(source: str, target: str, count: int):
 @pytest.mark.parametrize("t", ["f8e4m3", "f8e4m3fn", "f8e5m2", "s8", "bf16", "f16"])
 @pytest.mark.parametrize("count", [1, 9, 17, 33, 65])
 def test_a_tail_of_one_element_does_not_overwrite_what_follows(t: str, count: int):
-    """LLVM has stored the bytes, too, by which a number was wider before."""
+    """LLVM has also stored the bytes that a number had before it was narrowed."""
     text = f"""HloModule m
 ENTRY e {{
   x = {t}[{count + 7}] parameter(0)

@@ -1,4 +1,4 @@
-"""Narrow floats in machine code: every code there is, and every float16 number and more on the way back."""
+"""Narrow floats in machine code: from every code, and to a code from every float16 number and others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NARROW = [t for t in ARRAY_TYPES if is_narrow(t)]
 
 
 def float32_numbers() -> np.ndarray:
-    """All float16 numbers as float32, their neighbours, and some beyond them."""
+    """Returns all float16 numbers as float32, their neighbors, and some numbers outside their range."""
     halves = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         near = [np.nextafter(halves, np.float32(np.inf)), np.nextafter(halves, np.float32(-np.inf))]
@@ -56,7 +56,8 @@ def test_every_number_is_rounded_as_ml_dtypes_rounds_it(t: PrimitiveType):
 
 @pytest.mark.parametrize("t", NARROW, ids=str)
 def test_float64_is_rounded_once(t: PrimitiveType):
-    """Beside the middle between two numbers, nearer to it than float32 can tell."""
+    """The numbers are so close to the midpoint between two narrow numbers that float32 cannot represent the
+    difference."""
     numbers = np.arange(1 << t.bits, dtype=np.uint8).view(t.dtype).astype(np.float64)
     numbers = np.unique(numbers[np.isfinite(numbers) & (numbers != 0) & (np.abs(numbers) > 1e-30)])
     middles = (numbers[1:] + numbers[:-1]) / 2

@@ -1,4 +1,4 @@
-"""Collectives in native code: the interpreter's bits in every form, no callbacks, and many rendezvous."""
+"""Collectives in native code return the interpreter's bits in every form, without callbacks, over many rendezvous."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ FORMS = {
     "broadcast to all": "ROOT r = f32[3,37] collective-broadcast(p), replica_groups={{2,0,1,3}}",
     "broadcast": "ROOT r = f32[3,37] collective-broadcast(p), replica_groups={{2,0}}",
 }
-"""Each ends a computation of p, f32[3,37], of zero, f32[], and of one, f32[1,37]."""
+"""Each ends a computation of p, f32[3,37], zero, f32[], and one, f32[1,37]."""
 
 
 def text_of(name: str) -> str:
@@ -87,7 +87,7 @@ def leaves(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def check_native(text: str, devices: int) -> None:
-    """All in meetings, with the interpreter's bits."""
+    """Checks that all collectives are native and return the interpreter's bits."""
     thunks = list(walk_thunks(compile_module(xla.parse_hlo(text), (), devices).program.thunks))
     assert any(isinstance(thunk, CollectiveThunk) for thunk in thunks)
     assert not any(isinstance(thunk, CallbackThunk) for thunk in thunks)
@@ -165,7 +165,7 @@ def test_many_devices(name: str, max_staged_bytes: int, monkeypatch: pytest.Monk
 
 
 def test_large_operands_are_summed_in_blocks_again_and_again() -> None:
-    """The sum takes the place of what was summed: nobody may write it before all have read that."""
+    """The sum reuses the memory of its operand, so no device may write it before all have read the operand."""
     devices, count, size = 3, 20, 200_003
     loop = rounds(devices, count).replace("s32[5]", f"s32[{size}]")
     values = np.arange(size, dtype=np.int32)[None] * np.array([[1], [2], [3]], np.int32)
@@ -187,7 +187,7 @@ def test_large_operands_in_loaded_programs() -> None:
 
 
 def test_whoever_sleeps_is_woken_when_the_run_fails() -> None:
-    """One of those who wait asks the host now and then, the others sleep without end."""
+    """One of the waiting threads polls the host, and the others sleep without a timeout."""
     branches = """
     calls { p = f32[2] parameter(0) ROOT r = f32[2] custom-call(p), custom_call_target="target" }
     meets { p = f32[2] parameter(0) ROOT r = f32[2] all-reduce(p), replica_groups={}, to_apply=add }
@@ -197,7 +197,7 @@ def test_whoever_sleeps_is_woken_when_the_run_fails() -> None:
       ROOT r = f32[2] all-reduce(c), replica_groups={}, to_apply=add"""
 
     def target(_: Any) -> Any:
-        time.sleep(0.3)  # the others wait meanwhile
+        time.sleep(0.3)  # meanwhile the others wait
         raise ValueError("not now")
 
     with registered(target):

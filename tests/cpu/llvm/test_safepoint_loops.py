@@ -38,7 +38,7 @@ def module(body: str) -> str:
 
 
 def kernels_poll(text: str) -> bool:
-    """Whether a kernel of a program polls."""
+    """Tells whether a kernel of a program polls."""
     (forms,) = [form for name, form in compile_module(parse_hlo(text), []).stages().items() if name == "ll"]
     functions = forms.split("define ")
     return any("@xlapy_poll" in function for function in functions if function.startswith("internal void @kernel"))

@@ -1,4 +1,4 @@
-"""Numbers of f8e8m0fnu, whose smallest is a denormal f32, and complex numbers as the bits of others."""
+"""Numbers of f8e8m0fnu, of which the smallest is a denormal f32, and complex numbers by bitcasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many programs from many threads at once, any number of threads to compute on, processes that fork."""
+"""Many programs in many threads at once, thread pools of any size, and processes that fork."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads():
 
 
 def test_a_forked_process_computes_too():
-    """Its pool has lost its threads: the caller does the work."""
+    """The child's pool has lost its threads, so the calling thread does the work."""
     executable, x, expected = compiled(500, 1000)
     np.testing.assert_allclose(np.asarray(executable(x)), expected, rtol=1e-5)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""PollEntries of temporaries: what they share, with each other and with results."""
+"""Buffer assignment of temporaries: the memory that they share, with each other and with results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENTRY main { zero = s32[] constant(0)  h = f32[] constant(0.5)  z = f32[500,9] b
 
 
 def compiled(text: str) -> Compiled:
-    """Compiled, and checked to give what the interpreter gives."""
+    """Compiles a module and checks that its results agree with the interpreter's."""
     module = xla.parse_hlo(text, verify=True)
     executable = xla.Client("cpu").compile(module)
     arguments = random_arguments(executable.program_shape.parameters, 5)

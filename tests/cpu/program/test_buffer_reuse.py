@@ -1,4 +1,4 @@
-"""Updates of windows in place: their values, and which go row by row."""
+"""Updates of windows in place: their values, and which updates copy row by row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CPU = xla.Client("cpu")
     ids=str,
 )
 def test_windows(whole: tuple[int, ...], window: tuple[int, ...], start: tuple[int, ...], tasks: int):
-    """`tasks`: pieces of rows, none where rows are together or shorter than a vector."""
+    """`tasks`: the number of parallel tasks; none if rows are adjacent or shorter than a vector."""
     x, u = (f"f32[{','.join(map(str, sizes))}]" for sizes in (whole, window))
     starts = [f"start{d}" for d in range(len(start))]
     lines = [f"{name} = s32[] parameter({d + 2})" for d, name in enumerate(starts)]
@@ -47,8 +47,9 @@ def test_windows(whole: tuple[int, ...], window: tuple[int, ...], start: tuple[i
 
 
 def test_a_result_does_not_overwrite_what_its_kernel_reads_later():
-    """Of several results, one may be stored before another is computed: their memory is not what that one
-    reads."""
+    """A kernel may store one result before it computes another, so a result may not reuse memory that the other result
+    reads.
+    """
     b = Builder("several results")
     first, second = (b.buffer(name, F32, 1) for name in ("first", "second"))
     made = b.buffer("made", F32, 1, written=True)

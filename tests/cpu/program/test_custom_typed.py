@@ -1,4 +1,4 @@
-"""Custom calls of the typed interface on cpu: the tests of the interpreter, run on native programs."""
+"""Custom calls of the typed FFI on cpu: runs the interpreter's tests on native programs."""
 
 from tests.cpu.platform_switch import on_cpu as on_cpu
 from tests.custom_calls.test_typed import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Callbacks of native programs: their order, what fails in them, programs that run inside of others."""
+"""Callbacks of native programs: their order, errors in them, and programs that run inside them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_branch_that_is_not_taken_calls_nothing() -> None:
     with registered(lambda x: x * np.float32(3)):
         executable = CPU.compile(text)
         assert np.asarray(executable(True, X)).tolist() == [3, 3, 3]
-    assert np.asarray(executable(False, X)).tolist() == [-1, -1, -1]  # without a target it would fail
+    assert np.asarray(executable(False, X)).tolist() == [-1, -1, -1]  # without the target, it fails
 
 
 def test_control_edges_and_the_order_of_the_text_hold() -> None:

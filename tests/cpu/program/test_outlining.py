@@ -11,7 +11,7 @@ from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
 
 
 def rotations(rows: int, columns: int) -> str:
-    """A loop that turns its state over by one row, ten times, and halves it."""
+    """Returns a loop that rotates its state by one row, ten times, and halves it."""
     shape = f"f32[{rows},{columns}]"
     return f"""HloModule rotations
 condition {{

@@ -1,4 +1,4 @@
-"""Instrumented programs: what they compute and count, and where the clock is read."""
+"""Instrumented programs: their results and counts, and where the clock is read."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_loops_branches_and_kernels_are_counted():
     counts, clocks = counted(instrumented(Instrument.COUNTS), runs=3)
     (loop,) = [clock for clock in clocks if isinstance(clock.thunks[0], WhileThunk)]
     condition, body = loop.nested
-    assert condition == []  # a short one: its time is the loop's own
+    assert condition == []  # a short condition: its time counts as the loop's
     assert counts.figures[loop.number, 1] == 3
     assert {int(counts.figures[clock.number, 1]) for clock in body} == {21}
     (branch,) = [clock for clock in body if isinstance(clock.thunks[0], ConditionalThunk)]

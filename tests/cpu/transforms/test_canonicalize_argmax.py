@@ -1,4 +1,6 @@
-"""Argmax and argmin: the computation is made one of any order where the indices ascend, and the result is the same."""
+"""Argmax and argmin: where indices ascend, the reducer is replaced by one that is independent of order, with the same
+result.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,8 @@ def test_the_computation_compares_the_indices_first():
 @pytest.mark.parametrize(
     "given",
     [
-        module("s32", "64,100", "64", 1),  # any order will do as it is
-        module("f32", "64,100", "64", 1, start=7),  # the initial index lies behind others
+        module("s32", "64,100", "64", 1),  # already independent of order
+        module("f32", "64,100", "64", 1, start=7),  # the initial index is larger than others
         module("f32", "64,100", "64", 1, counted=0),  # the same index for a whole row
     ],
 )

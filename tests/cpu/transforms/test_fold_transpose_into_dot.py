@@ -1,4 +1,4 @@
-"""Transposed products of matrices: which become products of operands changed over, and that they mean the same."""
+"""Transposed dots: which become dots with swapped operands, and that results are the same."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_rows_and_columns_change_places():
 @pytest.mark.parametrize(
     "text",
     [
-        program("2,1,0", "6,4,3", BATCHED),  # the batch does not stay in front
-        program("0,2,1", "3,6,4", BATCHED, further="n = f32[3,4,6] negate(d)"),  # something else needs the product
-        program("0,2,1", "3,6,4", BATCHED + ", algorithm=dot_tf32_tf32_f32_x3"),  # operands are not treated alike
+        program("2,1,0", "6,4,3", BATCHED),  # the batch dimension does not stay first
+        program("0,2,1", "3,6,4", BATCHED, further="n = f32[3,4,6] negate(d)"),  # the dot has another user
+        program("0,2,1", "3,6,4", BATCHED + ", algorithm=dot_tf32_tf32_f32_x3"),  # the algorithm is not symmetric
     ],
 )
 def test_others_stay(text: str):

@@ -50,12 +50,12 @@ def test_what_becomes_of_a_reduction(shape, result, dimensions, expected):
 @pytest.mark.parametrize(
     ("shape", "result", "dimensions", "body"),
     [
-        ("f32[100,100]", "f32[100]", "0", "add(a, b)"),  # too little
-        ("f32[512,1024]", "f32[512]", "1", "add(a, b)"),  # rows enough for all threads
+        ("f32[100,100]", "f32[100]", "0", "add(a, b)"),  # too small
+        ("f32[512,1024]", "f32[512]", "1", "add(a, b)"),  # enough rows for all threads
         ("f32[512,1024]", "f32[1024]", "0", "subtract(a, b)"),  # the order matters
-        ("f32[524287]", "f32[]", "0", "add(a, b)"),  # a prime
-        ("f32[64,4,64,64]", "f32[4,64]", "0,2", "add(a, b)"),  # columns not of neighbouring rows
-        ("f32[3,524287,2]", "f32[2]", "0,1", "add(a, b)"),  # again a prime
+        ("f32[524287]", "f32[]", "0", "add(a, b)"),  # a prime size
+        ("f32[64,4,64,64]", "f32[4,64]", "0,2", "add(a, b)"),  # the rows of a column are not adjacent
+        ("f32[3,524287,2]", "f32[2]", "0,1", "add(a, b)"),  # a prime size
     ],
 )
 def test_what_is_left_alone(shape, result, dimensions, body):
@@ -81,7 +81,7 @@ def test_the_result_is_the_same(shape, result, dimensions, body):
     given = module(shape, result, dimensions, body)
     parameter = given.entry_computation.parameters[0].shape
     rng = np.random.default_rng(0)
-    numbers = rng.integers(-1, 2, parameter.dimensions)  # whole sums that bf16 holds exactly, whatever their order
+    numbers = rng.integers(-1, 2, parameter.dimensions)  # integer sums that bf16 represents exactly, in any order
     x = numbers if parameter.dtype.itemsize < 4 else rng.integers(-9, 9, parameter.dimensions) / 8
     x = x.astype(parameter.dtype)
     expected = np.asarray(xla.Client("interpreter").compile(given)(x))

@@ -43,7 +43,9 @@ class Rewrites:
     after: str
 
     def check(self) -> None:
-        """Checks the text that the rule gives, bit-equal results of rule and pass, and that the pass converges."""
+        """Checks the text that the rule produces, that results of rule and pass are equal bit by bit, and that the pass
+        converges.
+        """
         original = parse_hlo(program(*self.before.strip().splitlines(), before=CALLED))
         once, whole = clone_module(original), clone_module(original)
         assert simplify_computation(once.entry_computation, rules=[RULES[self.rule]])

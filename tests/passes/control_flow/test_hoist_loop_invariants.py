@@ -1,4 +1,4 @@
-"""hoist-loop-invariants: what leaves a loop, and what must stay in it."""
+"""hoist-loop-invariants: which instructions are moved out of loops, and which must stay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ plus { left = f32[] parameter(0) right = f32[] parameter(1) ROOT sum = f32[] add
 
 
 def loop(*lines: str, result: str = "e") -> str:
-    """A loop that adds `result`, of shape f32[2], to a vector; `m` is an f32[2,2] that does not change."""
+    """Returns a loop that adds `result`, of shape f32[2], to a vector; `m` is an f32[2,2] that does not change."""
     inner = "\n  ".join(lines)
     return program(
         "n = s32[] parameter(0)",

@@ -1,4 +1,4 @@
-"""inline-calls: what is inlined, and what is kept."""
+"""inline-calls: which calls are inlined, and which are kept."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_composites_on_request() -> None:
 
 
 def test_growth_has_a_limit() -> None:
-    """Twenty computations that each call the one before twice would be a million instructions."""
+    """Twenty computations that each call the previous one twice would become a million instructions."""
     lines = ["f0 { p = f32[] parameter(0) a = f32[] negate(p) ROOT b = f32[] abs(a) }"]
     lines += [
         f"f{i} {{ p{i} = f32[] parameter(0) a{i} = f32[] call(p{i}), to_apply=f{i - 1} "

@@ -1,4 +1,4 @@
-"""simplify-conditionals: branches that are surely taken, elements that need no branch."""
+"""simplify-conditionals: branches that are known to be taken, and tuple elements that do not depend on the branch."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def simplified(text: str, passes: str = "simplify-conditionals") -> Module:
 
 
 def test_elements_leave_the_branches() -> None:
-    """Element 0 is x either way, 1 is 7, 2 is read by nobody; what is left depends on constants alone."""
+    """Element 0 is x in both branches, 1 is 7, 2 is unused; the others depend only on constants."""
     entry = simplified(TUPLES).entry_computation
     first, second, third = entry.root_instruction.operands
     assert first is entry.parameters[1]

@@ -1,4 +1,4 @@
-"""simplify-loops: loops that run at most once, elements that do not change, elements that nobody needs."""
+"""simplify-loops: loops that run at most once, state elements that do not change, and unused elements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xlapy.text import parse_hlo
 
 
 def counting(start: str, limit: int, step: str = "1", direction: str = "LT", extra: str = "") -> str:
-    """A loop that negates a vector as often as it counts."""
+    """Returns a loop that negates a vector once per iteration."""
     return program(
         "x = f32[2] parameter(0)",
         f"z = s32[] {start}",
@@ -131,7 +131,7 @@ step {
 
 
 def test_elements_that_are_constant_unchanged_or_unneeded_go() -> None:
-    """2 is x throughout, 3 a constant, 4 and 5 need only each other: the counter and 1 are left."""
+    """Element 2 is always x, 3 is a constant, 4 and 5 need only each other: the counter and element 1 remain."""
     module = simplified(WIDE)
     loop = loop_of(module)
     assert loop.shape.to_text(layout=False) == "(s32[], f32[2])"

@@ -1,4 +1,4 @@
-"""Ragged and scaled dots by dots."""
+"""Expansion of ragged and scaled dots into dots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asynchronous chains as calls, with the order that their control edges demand."""
+"""Expansion of asynchronous chains into calls, in the order that their control edges require."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""expand: which operations are expanded; every expansion computes what the operation computes, on all samples."""
+"""expand: which operations are expanded; every expansion computes the value of the operation, on all samples."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ TOLERANCES: dict[OpDef, str] = {
     **dict.fromkeys((opcodes.ASYNC_DONE, opcodes.COPY_DONE), "bits"),
     **dict.fromkeys((opcodes.CHOLESKY, opcodes.TRIANGULAR_SOLVE, opcodes.FFT), "program"),
 }
-"""The rule of comparison for an expansion; without an entry, that of the operation. Where the interpreter computes an
-operation in one rounding, its expansion rounds at every step."""
+"""The comparison rule for an expansion, by default that of the operation. An expansion rounds at every step where the
+interpreter computes the operation with one rounding.
+"""
 
 STATIC = {opcodes.CHOLESKY, opcodes.TRIANGULAR_SOLVE, opcodes.FFT}
 """Operations whose expansions leave dynamic dimensions to the pass that removes them."""
 
 FINITE = {opcodes.FFT}
-"""Operations of which it depends on the way that they are computed where infinities and overflow show."""
+"""Operations for which infinities and overflow depend on the algorithm; they get finite arguments."""
 
 CASES = [
     pytest.param(op, sample, id=f"{op.name}-{sample.name}")

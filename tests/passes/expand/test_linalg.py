@@ -1,4 +1,4 @@
-"""Matrix factorization and solution by loops, Fourier transforms by products with matrices."""
+"""Expansion of matrix factorizations and solvers into loops, and of Fourier transforms into dots."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_only_the_matrices_that_are_not_definite_have_no_factor(element_type, lo
     root = complex_normal(3, 9, 9) if element_type == "c64" else RNG.standard_normal((3, 9, 9))
     a = root @ root.conj().swapaxes(-1, -2)
     a[1, 4, 4] = -1
-    a[:, *(np.triu_indices(9, 1) if lower == "true" else np.tril_indices(9, -1))] = np.nan  # not read
+    a[:, *(np.triu_indices(9, 1) if lower == "true" else np.tril_indices(9, -1))] = np.nan  # this triangle is not read
     factor = assert_expanded("cholesky", text, a.astype(np.complex64 if element_type == "c64" else np.float32))
     assert np.isnan(factor).all(axis=(1, 2)).tolist() == [False, True, False]
 

@@ -1,4 +1,4 @@
-"""Shuffles and bitcasts by simpler operations."""
+"""Expansion of shuffles and bitcasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random bits and rounding at random by simpler operations: bit for bit the same."""
+"""Expansion of random bits and stochastic rounding, equal bit by bit."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_has_no_value_stays():
 
 
 def drawn(t: str, distribution: str, low: str, high: str) -> list[str]:
-    """Two draws and what the counter is behind them."""
+    """Returns two draws and the state of the counter after them."""
     draw = f"rng(a, b), distribution=rng_{distribution}"
     return [
         f"a = {t}[] constant({low})",

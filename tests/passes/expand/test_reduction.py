@@ -1,4 +1,4 @@
-"""select-and-scatter by windows and a scatter, scan by a loop."""
+"""Expansion of select-and-scatter into windows and a scatter, and of scan into a loop."""
 
 from __future__ import annotations
 

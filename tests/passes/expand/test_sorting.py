@@ -1,4 +1,4 @@
-"""topk by a sort of elements and indices."""
+"""Expansion of topk into a sort of elements and indices."""
 
 from __future__ import annotations
 

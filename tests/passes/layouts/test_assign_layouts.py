@@ -1,4 +1,4 @@
-"""assign-layouts: where layouts come from, what they cost, and what the strict verifier refuses."""
+"""assign-layouts: where layouts come from, how many copies they cost, and the errors of the strict verifier."""
 
 from __future__ import annotations
 

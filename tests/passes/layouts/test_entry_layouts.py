@@ -1,4 +1,4 @@
-"""Parameters and results in other orders of their dimensions: the same values, through transposes."""
+"""Parameters and results with layouts other than row-major: the same values, through transposes."""
 
 from __future__ import annotations
 

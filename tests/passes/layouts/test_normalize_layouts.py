@@ -1,4 +1,4 @@
-"""normalize-layouts: what stands for another layout, and whose layouts stay."""
+"""normalize-layouts: the transposes that replace layouts, and the instructions that keep their layouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlapy.text import parse_hlo
 
 
 def normalized(text: str) -> str:
-    """The entry after the pass, with layouts; it computes the same, and the pass rests on it."""
+    """Returns the entry after the pass, with layouts; checks that results are the same and that the pass converges."""
     before = parse_hlo(text)
     after = clone_module(before)
     assert run_passes(after, "normalize-layouts")

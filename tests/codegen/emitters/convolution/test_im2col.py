@@ -1,4 +1,4 @@
-"""Compares convolutions with all orders of dimensions to the interpreter, on integers, whose sums are exact."""
+"""Convolutions with all orders of dimensions agree with the interpreter, on integers, because their sums are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares dots with every form of kernel to NumPy, on integers, whose sums are the same in any order."""
+"""Dots with every form of kernel agree with NumPy, on integers, because their sums are the same in any order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def kernel_text(text: str) -> str:
 
 
 def product(rows: int, terms: int, columns: int, form: str, types: tuple[str, str, str] = ("f32", "f32", "f32")) -> str:
-    """HLO of a matrix multiplication; `form` says which operands are transposed: "nn", "nt" ..."""
+    """Returns the HLO of a matrix multiplication; `form` says which operands are transposed: "nn", "nt" ..."""
     left = f"{types[0]}[{rows},{terms}]" if form[0] == "n" else f"{types[0]}[{terms},{rows}]"
     right = f"{types[1]}[{terms},{columns}]" if form[1] == "n" else f"{types[1]}[{columns},{terms}]"
     contracting = f"lhs_contracting_dims={{{int(form[0] == 'n')}}}, rhs_contracting_dims={{{int(form[1] == 't')}}}"
@@ -105,7 +105,7 @@ def test_batch_dimensions_at_any_position(equation, numbers, left, right):
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
 def test_several_contracted_dimensions_in_any_order(order):
-    """In the second case, the terms are not equally spaced in memory."""
+    """In the second case, the strides of the contracted dimensions in memory are not uniform."""
     a, b = random_integers(np.float32, 40, 20, 17), random_integers(np.float32, 20, 17, 40)
     numbers = f"lhs_contracting_dims={{{order[0] + 1},{order[1] + 1}}}, rhs_contracting_dims={{{order[0]},{order[1]}}}"
     text = dot_text("f32[40,20,17]", "f32[20,17,40]", "f32[40,40]", numbers)
@@ -119,7 +119,7 @@ def test_rows_over_dimensions_that_are_not_adjacent():
 
 
 def test_infinities_and_nan_stay_in_their_rows_and_columns():
-    """The padding of tiles at the edges does not reach the result."""
+    """The padding of tiles at the edges does not affect the result."""
     a, b = np.ones((33, 300), np.float32), np.ones((300, 47), np.float32)
     a[32, 5], b[7, 46] = np.inf, np.nan
     result = np.asarray(CPU.compile(product(33, 300, 47, "nn"))(a, b))

@@ -87,7 +87,7 @@ def test_tuples_of_several_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sums(count: int, devices: int = 1) -> str:
-    """Adds up what is fed in, and feeds out each sum."""
+    """Adds up the values that are fed in, and feeds out each partial sum."""
     return module(
         """i = s32[] constant(0) x = s32[2] parameter(0) s = (s32[], s32[2]) tuple(i, x)
         w = (s32[], s32[2]) while(s), condition=less, body=step ROOT r = s32[2] get-tuple-element(w), index=1""",
@@ -142,7 +142,9 @@ def test_what_is_left_stays_for_the_next_run(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_arrays_alternate_with_lists() -> None:
-    """Lists take the type of the infeed, which the host knows: it is asked from then on."""
+    """Lists are converted to the type of the infeed, which only the host knows: after the first list, the program asks
+    it.
+    """
     executable = Client("cpu").compile(sums(6))
     device = executable.devices[0]
     for turn in range(6):

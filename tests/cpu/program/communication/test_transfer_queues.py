@@ -1,4 +1,4 @@
-"""Transfers between devices in native code: the interpreter's bits, no callbacks, any order and any number."""
+"""Transfers between devices in native code: the interpreter's bits, without callbacks, in any order and number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pairs(text: str) -> str:
 
 
 def handed_on(shape: str, made: str, replicas: int = 3) -> str:
-    """Each device but the last hands a value made of p, f32[3,5], on to the next one."""
+    """Returns a program in which each device sends a value computed from p, f32[3,5], to the next device."""
     ring = pairs("{" + ",".join(f"{{{d},{d + 1}}}" for d in range(replicas - 1)) + "}")
     return module(
         f"""p = f32[3,5] parameter(0) {made} k = token[] after-all()
@@ -74,7 +74,7 @@ def test_native_transfers_have_the_bits_of_the_interpreter(name: str) -> None:
 
 
 def loop(count: int, body: str, size: int) -> str:
-    """A loop whose state is a count and x; the body makes z of it and i."""
+    """Returns a loop over a counter and x; its body computes z from x and the counter i."""
     return f"""
     less {{ s = (s32[], s32[{size}]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant({count})
       ROOT r = pred[] compare(i, n), direction=LT }}
@@ -98,7 +98,7 @@ RING = """y = (s32[N], u32[], token[]) send(x, k), {pairs} v = (s32[N], u32[], t
 
 @pytest.mark.parametrize(("devices", "count", "size"), [(2, 5000, 5), (5, 2000, 5), (3, 400, 100_003)])
 def test_values_go_around_thousands_of_times(devices: int, count: int, size: int) -> None:
-    """Messages are given back on the way: all of them together would be more than the process may grow."""
+    """Messages are freed as they are received: together they would need more memory than the process may grow by."""
     around = pairs("{" + ",".join(f"{{{d},{(d + 1) % devices}}}" for d in range(devices)) + "}")
     body = RING.format(pairs=around).replace("[N]", f"[{size}]")
     executable = Client("cpu", devices=devices).compile(looped(count, body, devices, size))
@@ -121,7 +121,7 @@ add { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }""
 
 
 def test_a_sender_may_be_far_ahead() -> None:
-    """It has sent all when the receiver begins, which adds up what comes."""
+    """The sender has sent everything before the receiver begins, which adds up the values."""
     sending = """y = (s32[3], u32[], token[]) send(x, k), channel_id=1 e = token[] send-done(y), channel_id=1
       ones = s32[3] broadcast(one), dimensions={} z = s32[3] add(x, ones)"""
     receiving = """v = (s32[3], u32[], token[]) recv(k), channel_id=1

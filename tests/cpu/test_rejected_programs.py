@@ -1,4 +1,4 @@
-"""What cpu does not run is refused by name, and never ends the process."""
+"""Programs that cpu does not run are rejected with an error that names the reason; the process never ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CPU = xla.Client("cpu")
 
 
 def calls(depth: int, each: int) -> str:
-    """Computations that call each other, `each` times a level."""
+    """Returns a module with `depth` levels of computations, each of which calls the next lower one `each` times."""
     text = ["HloModule m", "f0 { x = f32[] parameter(0)\n ROOT r = f32[] negate(x) }"]
     for level in range(1, depth):
         lines = [f" c{n} = f32[] call({f'c{n - 1}' if n else 'x'}), to_apply=f{level - 1}" for n in range(each - 1)]
