@@ -10,7 +10,8 @@ import pytest
 
 from tests.builder.programs import evaluate, opcode_names, parameters, run
 from xlapy import ops
-from xlapy.base import F32, S32, Shape, ShapeError
+from xlapy.base import Shape, ShapeError
+from xlapy.base.element_types import F32, S32
 from xlapy.base.errors import BuilderError, InvalidArgumentError
 from xlapy.builder import XlaBuilder, XlaComputation
 from xlapy.hlo.module import Module

@@ -10,7 +10,8 @@ import pytest
 
 from tests.builder.programs import evaluate, opcode_names, parameters
 from xlapy import ops
-from xlapy.base import F64, S32, ShapeError
+from xlapy.base import ShapeError
+from xlapy.base.element_types import F64, S32
 from xlapy.base.errors import BuilderError
 from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig, RaggedDotDimensionNumbers
 from xlapy.opcodes.attributes.dimensions import Precision

@@ -8,7 +8,8 @@ import pytest
 from tests import xla_reference
 from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from xlapy import ops
-from xlapy.base import BF16, C64, F32, S8, S32, U8, PrimitiveType, ShapeError
+from xlapy.base import ShapeError
+from xlapy.base.element_types import BF16, C64, F32, S8, S32, U8, PrimitiveType
 from xlapy.base.errors import BuilderError
 from xlapy.builder import ResultAccuracy
 from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType

@@ -6,7 +6,8 @@ import pytest
 
 from tests.builder.programs import instruction_texts, parameters
 from xlapy import ops
-from xlapy.base import S8, Shape, ShapeError
+from xlapy.base import Shape, ShapeError
+from xlapy.base.element_types import S8
 from xlapy.base.errors import BuilderError
 from xlapy.opcodes.random import RandomAlgorithm
 

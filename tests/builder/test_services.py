@@ -14,7 +14,8 @@ import xlapy as xla
 from tests import xla_reference
 from tests.builder.programs import opcode_names, parameters
 from xlapy import OpMetadata, Sharding, ops
-from xlapy.base import F32, S32, Shape
+from xlapy.base import Shape
+from xlapy.base.element_types import F32, S32
 from xlapy.base.errors import BuilderError, ParseError, VerificationError
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 from xlapy.hlo.verify import verify

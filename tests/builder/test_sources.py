@@ -7,7 +7,8 @@ import pytest
 
 from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from xlapy import ops
-from xlapy.base import C64, F32, PRED, S8, S32, Shape, ShapeError
+from xlapy.base import Shape, ShapeError
+from xlapy.base.element_types import C64, F32, PRED, S8, S32
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
 from xlapy.builder import XlaBuilder

@@ -1,12 +1,14 @@
-"""The element types of XLA: names, proto numbers, widths, NumPy dtypes and floating-point formats.
+"""The element types of XLA: names, widths, NumPy dtypes, floating-point formats and protocol numbers.
 
-Responsible for `PrimitiveType` and its instances, one row of the table each. Does not depend on shapes or values.
-Source: xla_data.proto (PrimitiveType).
+Responsible for `PrimitiveType` and its instances, one row of the table each. The schema of protobuf messages, the PJRT
+types and the type codes of MLIR bytecode are derived from the table. Does not depend on shapes or values.
+Sources: xla_data.proto (PrimitiveType, LiteralProto); pjrt_c_api.h (PJRT_Buffer_Type); StableHLO's VhloBytecode.cpp;
+MLIR's BuiltinDialectBytecode.td.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -23,6 +25,20 @@ _BY_NUMBER: dict[int, PrimitiveType] = {}
 _BY_DTYPE: dict[np.dtype[Any], PrimitiveType] = {}
 
 
+class ProtocolNumbers(NamedTuple):
+    """The numbers that formats and APIs use for an element type; None where one of them does not have the type.
+
+    literal: the number of the LiteralProto field that holds the elements. pjrt: PJRT_Buffer_Type. vhlo: the type code
+    in VHLO bytecode. builtin: the type code in bytecode of MLIR's builtin dialect; None for integer types, which share
+    one code followed by their width and signedness.
+    """
+
+    literal: int | None = None
+    pjrt: int | None = None
+    vhlo: int | None = None
+    builtin: int | None = None
+
+
 class PrimitiveType:
     """An element type. Instances are singletons: compare with `is` or `==`.
 
@@ -31,6 +47,7 @@ class PrimitiveType:
     bits: width of an element in packed storage (PRED 8, S4 4, C64 64; 0 without a dtype).
     is_array: an array may have this element type. is_integral excludes PRED. is_signed and is_unsigned are true for
     integral types only. is_floating excludes complex types.
+    protocol_numbers: the numbers of the type in formats and APIs other than the enumeration PrimitiveType.
     """
 
     __slots__ = (
@@ -45,6 +62,7 @@ class PrimitiveType:
         "is_unsigned",
         "name",
         "number",
+        "protocol_numbers",
         "text",
     )
 
@@ -95,6 +113,7 @@ class PrimitiveType:
         kind: str,
         text: str | None,
         float_format: FloatFormat | None,
+        protocol_numbers: ProtocolNumbers,
     ) -> None:
         self.name: str = name
         self.number: int = number
@@ -108,6 +127,7 @@ class PrimitiveType:
         self.is_unsigned: bool = kind == "unsigned"
         self.is_integral: bool = kind in ("signed", "unsigned")
         self._float_format = float_format
+        self.protocol_numbers: ProtocolNumbers = protocol_numbers
 
     @property
     def float_format(self) -> FloatFormat:
@@ -192,57 +212,96 @@ def _define(
     kind: str = "",
     *,
     text: str | None = None,
-    float_format: FloatFormat | None = None,
+    **protocol_numbers: int,
 ) -> PrimitiveType:
-    result = PrimitiveType(name, number, bits, dtype, kind, text, float_format)
-    setattr(PrimitiveType, name, result)
-    _BY_NAME[name] = _BY_TEXT[result.text] = _BY_NUMBER[number] = result
-    if result.dtype is not None:
-        _BY_DTYPE[result.dtype] = result
-    return result
+    return _register(PrimitiveType(name, number, bits, dtype, kind, text, None, ProtocolNumbers(**protocol_numbers)))
 
 
-def _define_float(name: str, number: int, dtype: Any, float_format: FloatFormat) -> PrimitiveType:
-    return _define(name, number, float_format.bits, dtype, "floating", float_format=float_format)
+def _define_float(
+    name: str, number: int, dtype: Any, float_format: FloatFormat, **protocol_numbers: int
+) -> PrimitiveType:
+    numbers = ProtocolNumbers(**protocol_numbers)
+    return _register(PrimitiveType(name, number, float_format.bits, dtype, "floating", None, float_format, numbers))
+
+
+def _register(element_type: PrimitiveType) -> PrimitiveType:
+    name, dtype = element_type.name, element_type.dtype
+    setattr(PrimitiveType, name, element_type)
+    _BY_NAME[name] = _BY_TEXT[element_type.text] = _BY_NUMBER[element_type.number] = element_type
+    if dtype is not None:
+        _BY_DTYPE[dtype] = element_type
+    return element_type
 
 
 _FN, _FNUZ, _FINITE, _FNU = SpecialValues.FN, SpecialValues.FNUZ, SpecialValues.FINITE, SpecialValues.FNU
-PRIMITIVE_TYPE_INVALID = _define("PRIMITIVE_TYPE_INVALID", 0, 0)
-PRED = _define("PRED", 1, 8, np.bool_)
-S1 = _define("S1", 30, 1, ml_dtypes.int1, "signed")
-S2 = _define("S2", 26, 2, ml_dtypes.int2, "signed")
-S4 = _define("S4", 21, 4, ml_dtypes.int4, "signed")
-S8 = _define("S8", 2, 8, np.int8, "signed")
-S16 = _define("S16", 3, 16, np.int16, "signed")
-S32 = _define("S32", 4, 32, np.int32, "signed")
-S64 = _define("S64", 5, 64, np.int64, "signed")
-U1 = _define("U1", 31, 1, ml_dtypes.uint1, "unsigned")
-U2 = _define("U2", 27, 2, ml_dtypes.uint2, "unsigned")
-U4 = _define("U4", 22, 4, ml_dtypes.uint4, "unsigned")
-U8 = _define("U8", 6, 8, np.uint8, "unsigned")
-U16 = _define("U16", 7, 16, np.uint16, "unsigned")
-U32 = _define("U32", 8, 32, np.uint32, "unsigned")
-U64 = _define("U64", 9, 64, np.uint64, "unsigned")
-F16 = _define_float("F16", 10, np.float16, HALF)
-BF16 = _define_float("BF16", 16, ml_dtypes.bfloat16, FloatFormat(8, 7, 127))
-F32 = _define_float("F32", 11, np.float32, SINGLE)
-F64 = _define_float("F64", 12, np.float64, DOUBLE)
-F8E5M2 = _define_float("F8E5M2", 19, ml_dtypes.float8_e5m2, FloatFormat(5, 2, 15))
-F8E4M3 = _define_float("F8E4M3", 28, ml_dtypes.float8_e4m3, FloatFormat(4, 3, 7))
-F8E4M3FN = _define_float("F8E4M3FN", 20, ml_dtypes.float8_e4m3fn, FloatFormat(4, 3, 7, _FN))
-F8E4M3B11FNUZ = _define_float("F8E4M3B11FNUZ", 23, ml_dtypes.float8_e4m3b11fnuz, FloatFormat(4, 3, 11, _FNUZ))
-F8E3M4 = _define_float("F8E3M4", 29, ml_dtypes.float8_e3m4, FloatFormat(3, 4, 3))
-F8E5M2FNUZ = _define_float("F8E5M2FNUZ", 24, ml_dtypes.float8_e5m2fnuz, FloatFormat(5, 2, 16, _FNUZ))
-F8E4M3FNUZ = _define_float("F8E4M3FNUZ", 25, ml_dtypes.float8_e4m3fnuz, FloatFormat(4, 3, 8, _FNUZ))
-F8E8M0FNU = _define_float("F8E8M0FNU", 33, ml_dtypes.float8_e8m0fnu, FloatFormat(8, 0, 127, _FNU))
-F6E3M2FN = _define_float("F6E3M2FN", 35, ml_dtypes.float6_e3m2fn, FloatFormat(3, 2, 3, _FINITE))
-F6E2M3FN = _define_float("F6E2M3FN", 36, ml_dtypes.float6_e2m3fn, FloatFormat(2, 3, 1, _FINITE))
-F4E2M1FN = _define_float("F4E2M1FN", 32, ml_dtypes.float4_e2m1fn, FloatFormat(2, 1, 1, _FINITE))
-C64 = _define("C64", 15, 64, np.complex64, "complex")
-C128 = _define("C128", 18, 128, np.complex128, "complex")
+
+# The table. A row holds the name, the number in PrimitiveType, the width (of a floating-point type: the format, after
+# the dtype), the dtype, the kind, and the numbers of ProtocolNumbers.
+PRIMITIVE_TYPE_INVALID = _define("PRIMITIVE_TYPE_INVALID", 0, 0, pjrt=0)
+PRED = _define("PRED", 1, 8, np.bool_, literal=2, pjrt=1, vhlo=0)
+S1 = _define("S1", 30, 1, ml_dtypes.int1, "signed", literal=30, pjrt=30)
+S2 = _define("S2", 26, 2, ml_dtypes.int2, "signed", literal=26, pjrt=24, vhlo=31)
+S4 = _define("S4", 21, 4, ml_dtypes.int4, "signed", literal=21, pjrt=21, vhlo=10)
+S8 = _define("S8", 2, 8, np.int8, "signed", literal=15, pjrt=2, vhlo=11)
+S16 = _define("S16", 3, 16, np.int16, "signed", literal=17, pjrt=3, vhlo=12)
+S32 = _define("S32", 4, 32, np.int32, "signed", literal=4, pjrt=4, vhlo=13)
+S64 = _define("S64", 5, 64, np.int64, "signed", literal=5, pjrt=5, vhlo=14)
+U1 = _define("U1", 31, 1, ml_dtypes.uint1, "unsigned", literal=31, pjrt=31)
+U2 = _define("U2", 27, 2, ml_dtypes.uint2, "unsigned", literal=27, pjrt=25, vhlo=32)
+U4 = _define("U4", 22, 4, ml_dtypes.uint4, "unsigned", literal=22, pjrt=22, vhlo=15)
+U8 = _define("U8", 6, 8, np.uint8, "unsigned", literal=3, pjrt=6, vhlo=16)
+U16 = _define("U16", 7, 16, np.uint16, "unsigned", literal=16, pjrt=7, vhlo=17)
+U32 = _define("U32", 8, 32, np.uint32, "unsigned", literal=6, pjrt=8, vhlo=18)
+U64 = _define("U64", 9, 64, np.uint64, "unsigned", literal=7, pjrt=9, vhlo=19)
+F16 = _define_float("F16", 10, np.float16, HALF, literal=11, pjrt=10, vhlo=3, builtin=4)
+BF16 = _define_float("BF16", 16, ml_dtypes.bfloat16, FloatFormat(8, 7, 127), literal=13, pjrt=13, vhlo=2, builtin=3)
+F32 = _define_float("F32", 11, np.float32, SINGLE, literal=8, pjrt=11, vhlo=4, builtin=5)
+F64 = _define_float("F64", 12, np.float64, DOUBLE, literal=9, pjrt=12, vhlo=5, builtin=6)
+F8E5M2 = _define_float(
+    "F8E5M2", 19, ml_dtypes.float8_e5m2, FloatFormat(5, 2, 15), literal=19, pjrt=16, vhlo=7, builtin=22
+)
+F8E4M3 = _define_float(
+    "F8E4M3", 28, ml_dtypes.float8_e4m3, FloatFormat(4, 3, 7), literal=28, pjrt=26, vhlo=35, builtin=23
+)
+F8E4M3FN = _define_float(
+    "F8E4M3FN", 20, ml_dtypes.float8_e4m3fn, FloatFormat(4, 3, 7, _FN), literal=20, pjrt=17, vhlo=6, builtin=24
+)
+F8E4M3B11FNUZ = _define_float(
+    "F8E4M3B11FNUZ",
+    23,
+    ml_dtypes.float8_e4m3b11fnuz,
+    FloatFormat(4, 3, 11, _FNUZ),
+    literal=23,
+    pjrt=18,
+    vhlo=29,
+    builtin=27,
+)
+F8E3M4 = _define_float(
+    "F8E3M4", 29, ml_dtypes.float8_e3m4, FloatFormat(3, 4, 3), literal=29, pjrt=27, vhlo=36, builtin=28
+)
+F8E5M2FNUZ = _define_float(
+    "F8E5M2FNUZ", 24, ml_dtypes.float8_e5m2fnuz, FloatFormat(5, 2, 16, _FNUZ), literal=24, pjrt=19, vhlo=28, builtin=25
+)
+F8E4M3FNUZ = _define_float(
+    "F8E4M3FNUZ", 25, ml_dtypes.float8_e4m3fnuz, FloatFormat(4, 3, 8, _FNUZ), literal=25, pjrt=20, vhlo=27, builtin=26
+)
+F8E8M0FNU = _define_float(
+    "F8E8M0FNU", 33, ml_dtypes.float8_e8m0fnu, FloatFormat(8, 0, 127, _FNU), literal=33, pjrt=28, vhlo=40, builtin=32
+)
+F6E3M2FN = _define_float(
+    "F6E3M2FN", 35, ml_dtypes.float6_e3m2fn, FloatFormat(3, 2, 3, _FINITE), literal=35, pjrt=33, vhlo=39, builtin=31
+)
+F6E2M3FN = _define_float(
+    "F6E2M3FN", 36, ml_dtypes.float6_e2m3fn, FloatFormat(2, 3, 1, _FINITE), literal=36, pjrt=32, vhlo=38, builtin=30
+)
+F4E2M1FN = _define_float(
+    "F4E2M1FN", 32, ml_dtypes.float4_e2m1fn, FloatFormat(2, 1, 1, _FINITE), literal=32, pjrt=29, vhlo=37, builtin=29
+)
+C64 = _define("C64", 15, 64, np.complex64, "complex", literal=12, pjrt=14)
+C128 = _define("C128", 18, 128, np.complex128, "complex", literal=18, pjrt=15)
 TUPLE = _define("TUPLE", 13, 0)
 OPAQUE_TYPE = _define("OPAQUE_TYPE", 14, 0, text="opaque")
-TOKEN = _define("TOKEN", 17, 0)
+TOKEN = _define("TOKEN", 17, 0, pjrt=23)
 BUFFER = _define("BUFFER", 34, 0)
 
 ALL_TYPES: tuple[PrimitiveType, ...] = tuple(_BY_NAME.values())

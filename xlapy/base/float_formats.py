@@ -2,7 +2,7 @@
 
 `FloatFormat` describes a format by the widths of its fields, its bias and its special values; everything else (codes of
 infinity and NaN, ranges, digits) is derived from these. The element types hold their formats
-(`PrimitiveType.float_format`), so that a new floating-point type is one row of the table in `element_types`.
+(`PrimitiveType.float_format`): the row of a floating-point type in the table of `element_types` contains its format.
 Does not depend on NumPy or ml_dtypes.
 
 Sources: IEEE 754; the OCP formats for 8 bits and less; the type names of LLVM's APFloat, which XLA uses.

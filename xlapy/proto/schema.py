@@ -6,11 +6,51 @@ E: A=0 B=1` lists values. The names are XLA's, because text format shows them. M
 assignments, debug options) are omitted; their bytes are kept as unknown fields. XSpace and its messages, and
 ProfileOptions, are those of XLA's profiler.
 
+The values of PrimitiveType and the fields of LiteralProto that hold elements come from the table of element types.
+
 `text_attributes` is an extension: it holds, as text by key, what HLO text has and XLA's messages have no field for. XLA
 skips it.
 """
 
-SCHEMA = """\
+from __future__ import annotations
+
+from xlapy.base.element_types import ALL_TYPES, ARRAY_TYPES, PrimitiveType
+
+REPEATED_NUMBERS: dict[PrimitiveType, str] = {
+    PrimitiveType.PRED: "bool",
+    PrimitiveType.S32: "int32",
+    PrimitiveType.S64: "int64",
+    PrimitiveType.U32: "uint32",
+    PrimitiveType.U64: "uint64",
+    PrimitiveType.F32: "float",
+    PrimitiveType.F64: "double",
+    PrimitiveType.C64: "float",
+    PrimitiveType.C128: "double",
+}
+"""The element types whose elements a LiteralProto holds as repeated protobuf numbers, with the protobuf type. A complex
+element is two numbers. Elements of other types are stored as bytes, as in memory.
+"""
+
+
+def literal_field_of(element_type: PrimitiveType) -> str:
+    """Returns the name of the LiteralProto field that holds the elements of an array of this type."""
+    return f"{element_type.text}s"
+
+
+def _literal_fields() -> str:
+    """Returns the fields of LiteralProto that hold elements, such as `s32s=4:int32* f16s=11:bytes`."""
+    fields = [(t, f"{literal_field_of(t)}={t.protocol_numbers.literal}") for t in ARRAY_TYPES]
+    return " ".join(
+        [f"{field}:{REPEATED_NUMBERS[t]}*" if t in REPEATED_NUMBERS else f"{field}:bytes" for t, field in fields]
+    )
+
+
+def _element_type_values() -> str:
+    """Returns the values of the enumeration PrimitiveType, such as `PRED=1 S1=30`."""
+    return " ".join([f"{t.name}={t.number}" for t in ALL_TYPES])
+
+
+SCHEMA = f"""\
 message AxisRefProto: mesh_axis_index=1:int64 sub_axis_info=2:AxisRefProto.SubAxis
 message AxisRefProto.SubAxis: pre_size=1:int64 size=2:int64
 message CholeskyOptions: lower=1:bool
@@ -110,12 +150,8 @@ message LayoutProto: minor_to_major=1:int64* dim_level_types=9:DimLevelType* dim
   tiles=6:TileProto* tail_padding_alignment_in_elements=16:int64 element_size_in_bits=7:int64 memory_space=8:int64
   index_primitive_type=11:PrimitiveType pointer_primitive_type=12:PrimitiveType physical_shape=10:ShapeProto
   dynamic_shape_metadata_prefix_bytes=15:int64 split_configs=17:SplitConfigProto*
-message LiteralProto: shape=1:ShapeProto preds=2:bool* s1s=30:bytes s2s=26:bytes s4s=21:bytes s8s=15:bytes
-  u1s=31:bytes u2s=27:bytes u4s=22:bytes u8s=3:bytes s32s=4:int32* s64s=5:int64* u32s=6:uint32* u64s=7:uint64*
-  f32s=8:float* f64s=9:double* c64s=12:float* c128s=18:double* tuple_literals=10:LiteralProto* f16s=11:bytes
-  bf16s=13:bytes u16s=16:bytes s16s=17:bytes f4e2m1fns=32:bytes f8e3m4s=29:bytes f8e4m3b11fnuzs=23:bytes
-  f8e4m3fns=20:bytes f8e4m3fnuzs=25:bytes f8e4m3s=28:bytes f8e5m2fnuzs=24:bytes f8e5m2s=19:bytes f8e8m0fnus=33:bytes
-  f6e3m2fns=35:bytes f6e2m3fns=36:bytes sparse_indices=14:int64* dynamic_sizes=34:int32*
+message LiteralProto: shape=1:ShapeProto {_literal_fields()} tuple_literals=10:LiteralProto*
+  sparse_indices=14:int64* dynamic_sizes=34:int32*
 message MeshAxesReplicaGroupListProto: mesh=1:MeshProto axes=2:AxisRefProto*
 message MeshProto: axes=1:MeshProto.MeshAxis* device_ids=2:int64* iota_transform=3:MeshProto.IotaTransform
 message MeshProto.IotaTransform: reshape_dims=1:int64* transpose_perm=2:int64*
@@ -157,10 +193,7 @@ enum PrecisionConfig.Algorithm: ALG_UNSET=0 ALG_DOT_ANY_F8_ANY_F8_F32=1 ALG_DOT_
   ALG_DOT_BF16_BF16_F32_X3=7 ALG_DOT_BF16_BF16_F32_X6=8 ALG_DOT_TF32_TF32_F32=9 ALG_DOT_TF32_TF32_F32_X3=10
   ALG_DOT_F32_F32_F32=11 ALG_DOT_F64_F64_F64=12 ALG_DOT_BF16_BF16_F32_X9=13
 enum PrecisionConfig.Precision: DEFAULT=0 HIGH=1 HIGHEST=2
-enum PrimitiveType: PRIMITIVE_TYPE_INVALID=0 PRED=1 S1=30 S2=26 S4=21 S8=2 S16=3 S32=4 S64=5 U1=31 U2=27 U4=22 U8=6
-  U16=7 U32=8 U64=9 F16=10 F32=11 BF16=16 F64=12 F8E5M2=19 F8E4M3=28 F8E4M3FN=20 F8E4M3B11FNUZ=23 F8E3M4=29
-  F8E5M2FNUZ=24 F8E4M3FNUZ=25 F4E2M1FN=32 F8E8M0FNU=33 F6E3M2FN=35 F6E2M3FN=36 C64=15 C128=18 TUPLE=13 OPAQUE_TYPE=14
-  TOKEN=17 BUFFER=34
+enum PrimitiveType: {_element_type_values()}
 enum ProfileGenerationStrategy: PROFILE_GENERATION_STRATEGY_UNKNOWN=0 PROFILE_GENERATION_STRATEGY_GA=1
   PROFILE_GENERATION_STRATEGY_FANTA=2 PROFILE_GENERATION_STRATEGY_CFO=3 PROFILE_GENERATION_STRATEGY_EXHAUSTIVE=4
   PROFILE_GENERATION_STRATEGY_LCM_GNN=5 PROFILE_GENERATION_STRATEGY_LCM_MOE=6

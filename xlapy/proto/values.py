@@ -19,6 +19,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.base.shape_fields import MAX_TUPLE_DEPTH
 from xlapy.proto.messages import Message, message_class
+from xlapy.proto.schema import REPEATED_NUMBERS, literal_field_of
 
 _CACHE_LIMIT = 1 << 14
 _WRITTEN: dict[Shape, Message] = {}
@@ -136,25 +137,6 @@ def read_program_shape(source: Message) -> ProgramShape:
 
 # -- literals
 
-_REPEATED = {
-    "PRED": "preds",
-    "S32": "s32s",
-    "S64": "s64s",
-    "U32": "u32s",
-    "U64": "u64s",
-    "F32": "f32s",
-    "F64": "f64s",
-    "C64": "c64s",
-    "C128": "c128s",
-}
-"""The repeated field of each element type whose elements are protobuf numbers. Elements of other types are stored as
-bytes, as in memory.
-"""
-
-
-def _field_of(element_type: PrimitiveType) -> str:
-    return _REPEATED.get(element_type.name, f"{element_type.name.lower()}s")
-
 
 def write_literal(target: Message, literal: Literal) -> None:
     """Writes a literal to a LiteralProto; an elided literal has no elements there."""
@@ -165,12 +147,12 @@ def write_literal(target: Message, literal: Literal) -> None:
         return
     element_type = literal.shape.element_type
     target.dynamic_sizes.extend(literal.shape.dimensions if literal.shape.is_dynamic else ())
-    if element_type.name in _REPEATED:
+    if element_type in REPEATED_NUMBERS:
         flat = literal.flat()
         parts = flat.view(flat.real.dtype) if element_type.is_complex else flat
-        getattr(target, _field_of(element_type)).extend(parts.tolist())
+        getattr(target, literal_field_of(element_type)).extend(parts.tolist())
     else:
-        setattr(target, _field_of(element_type), literal.to_bytes())
+        setattr(target, literal_field_of(element_type), literal.to_bytes())
 
 
 def read_literal(source: Message) -> Literal:
@@ -186,7 +168,7 @@ def read_literal(source: Message) -> Literal:
         return Literal.token()
     if not shape.is_array:
         raise ProtoError(f"there is no literal of {shape.to_text(layout=False)}")
-    values = getattr(source, _field_of(shape.element_type))
+    values = getattr(source, literal_field_of(shape.element_type))
     if not len(values) and shape.size:
         return _elided(shape)
     return _array_literal(shape, values)

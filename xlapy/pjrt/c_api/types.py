@@ -1,20 +1,15 @@
-"""PJRT's numbers of element types.
+"""PJRT's numbers of element types (PJRT_Buffer_Type), which the table of element types holds.
 
-Responsible for the order of PJRT_Buffer_Type. Does not depend on buffers.
+Does not depend on buffers.
 """
 
 from __future__ import annotations
 
-from xlapy.base.element_types import PrimitiveType
+from xlapy.base.element_types import ALL_TYPES, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 
-_NAMES = """
-    PRIMITIVE_TYPE_INVALID PRED S8 S16 S32 S64 U8 U16 U32 U64 F16 F32 F64 BF16 C64 C128 F8E5M2 F8E4M3FN
-    F8E4M3B11FNUZ F8E5M2FNUZ F8E4M3FNUZ S4 U4 TOKEN S2 U2 F8E4M3 F8E3M4 F8E8M0FNU F4E2M1FN S1 U1 F6E2M3FN F6E3M2FN
-"""
-
-_TYPES = [PrimitiveType.from_name(name) for name in _NAMES.split()]
-_NUMBERS = {type: number for number, type in enumerate(_TYPES)}
+_NUMBERS = {type: number for type in ALL_TYPES if (number := type.protocol_numbers.pjrt) is not None}
+_ARRAY_TYPES = {number: type for type, number in _NUMBERS.items() if type.is_array}
 
 
 def number_of(element_type: PrimitiveType) -> int:
@@ -24,11 +19,12 @@ def number_of(element_type: PrimitiveType) -> int:
 
 def type_of(number: int) -> PrimitiveType:
     """The element type with one of PJRT's numbers; `UnsupportedError` if arrays cannot have it."""
-    if 0 <= number < len(_TYPES) and _TYPES[number].is_array:
-        return _TYPES[number]
-    raise UnsupportedError(f"arrays of PJRT's element type {number} are not known to xlapy")
+    element_type = _ARRAY_TYPES.get(number)
+    if element_type is None:
+        raise UnsupportedError(f"arrays of PJRT's element type {number} are not known to xlapy")
+    return element_type
 
 
 def element_sizes() -> dict[int, int]:
     """Bytes of one unpacked element of each array type, by PJRT's numbers."""
-    return {number: type.byte_size for number, type in enumerate(_TYPES) if type.is_array}
+    return {number: type.byte_size for number, type in sorted(_ARRAY_TYPES.items())}

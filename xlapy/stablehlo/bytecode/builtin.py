@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from xlapy.base.element_types import C64, C128, F32, F64, PRED, PrimitiveType
+from xlapy.base.element_types import ALL_TYPES, C64, C128, F32, F64, PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader, elements
@@ -30,11 +30,12 @@ def read_type(reader: DialectReader) -> Any:
     return _decode(reader, _TYPES, "type")
 
 
-def _decode(reader: DialectReader, table: tuple[Callable[[DialectReader], Any], ...], what: str) -> Any:
+def _decode(reader: DialectReader, table: dict[int, Callable[[DialectReader], Any]], what: str) -> Any:
     code = reader.varint()
-    if code >= len(table):
+    decoder = table.get(code)
+    if decoder is None:
         raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: unknown builtin {what} {code}")
-    return table[code](reader)
+    return decoder(reader)
 
 
 def sizes_of(numbers: list[int]) -> tuple[int | None, ...]:
@@ -136,31 +137,31 @@ def _sparse(reader: DialectReader) -> Any:
     raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: StableHLO has no sparse constants")
 
 
-_ATTRIBUTES: tuple[Callable[[DialectReader], Any], ...] = (
-    DialectReader.attributes,
-    DialectReader.dictionary,
-    DialectReader.text,
-    _typed_text,
-    _flat_symbol,
-    _symbol,
-    DialectReader.type,
-    lambda reader: ir.Unit(),
-    _integer,
-    float_attribute,
-    _call_site,
-    _file,
-    _fused,
-    _fused_with_metadata,
-    _name,
-    lambda reader: ir.UNKNOWN_LOCATION,
-    _resource,
-    _dense_array,
-    dense_elements,
-    _dense_strings,
-    _sparse,
-    DialectReader.attribute,
-    _range,
-)
+_ATTRIBUTES: dict[int, Callable[[DialectReader], Any]] = {
+    0: DialectReader.attributes,
+    1: DialectReader.dictionary,
+    2: DialectReader.text,
+    3: _typed_text,
+    4: _flat_symbol,
+    5: _symbol,
+    6: DialectReader.type,
+    7: lambda reader: ir.Unit(),
+    8: _integer,
+    9: float_attribute,
+    10: _call_site,
+    11: _file,
+    12: _fused,
+    13: _fused_with_metadata,
+    14: _name,
+    15: lambda reader: ir.UNKNOWN_LOCATION,
+    16: _resource,
+    17: _dense_array,
+    18: dense_elements,
+    19: _dense_strings,
+    20: _sparse,
+    21: DialectReader.attribute,
+    22: _range,
+}
 
 _SIGNLESS, _SIGNED = 0, 1
 
@@ -229,39 +230,30 @@ def _unsupported(what: str) -> Callable[[DialectReader], Any]:
     return fail
 
 
-def scalar(name: str) -> Callable[[DialectReader], ir.Type]:
-    """Returns the decoder of a number type, which has no fields."""
-    found = ir.ScalarType(PrimitiveType.from_name(name))
+def scalar(element_type: PrimitiveType) -> Callable[[DialectReader], ir.Type]:
+    """Returns the decoder of an element type, which has no fields."""
+    found = ir.ScalarType(element_type)
     return lambda reader: found
 
 
-_NARROW_FLOATS = (
-    *("F8E5M2", "F8E4M3", "F8E4M3FN", "F8E5M2FNUZ", "F8E4M3FNUZ", "F8E4M3B11FNUZ", "F8E3M4", "F4E2M1FN", "F6E2M3FN"),
-    *("F6E3M2FN", "F8E8M0FNU"),
-)
-
-_TYPES: tuple[Callable[[DialectReader], Any], ...] = (
-    _integer_type,
-    lambda reader: ir.IndexType(),
-    lambda reader: ir.FunctionType(reader.types(), reader.types()),
-    scalar("BF16"),
-    scalar("F16"),
-    scalar("F32"),
-    scalar("F64"),
-    _unsupported("f80"),
-    _unsupported("f128"),
-    complex_type,
-    _memref,
-    _memref_in_space,
-    lambda reader: ir.NoneType(),
-    tensor_type,
-    encoded_tensor_type,
-    lambda reader: ir.TupleType(reader.types()),
-    _unsupported("unranked buffers"),
-    _unsupported("unranked buffers"),
-    lambda reader: ir.UnrankedTensorType(reader.element_type()),
-    _unsupported("vectors"),
-    _unsupported("vectors"),
-    lambda reader: ir.OpaqueType("tf32"),
-    *[scalar(name) for name in _NARROW_FLOATS],
-)
+_TYPES: dict[int, Callable[[DialectReader], Any]] = {
+    0: _integer_type,
+    1: lambda reader: ir.IndexType(),
+    2: lambda reader: ir.FunctionType(reader.types(), reader.types()),
+    7: _unsupported("f80"),
+    8: _unsupported("f128"),
+    9: complex_type,
+    10: _memref,
+    11: _memref_in_space,
+    12: lambda reader: ir.NoneType(),
+    13: tensor_type,
+    14: encoded_tensor_type,
+    15: lambda reader: ir.TupleType(reader.types()),
+    16: _unsupported("unranked buffers"),
+    17: _unsupported("unranked buffers"),
+    18: lambda reader: ir.UnrankedTensorType(reader.element_type()),
+    19: _unsupported("vectors"),
+    20: _unsupported("vectors"),
+    21: lambda reader: ir.OpaqueType("tf32"),
+    **{code: scalar(t) for t in ALL_TYPES if (code := t.protocol_numbers.builtin) is not None},
+}

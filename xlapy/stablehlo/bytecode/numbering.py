@@ -17,9 +17,8 @@ from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.builtin import DYNAMIC
 from xlapy.stablehlo.bytecode.encoding_emitter import EncodingEmitter
 from xlapy.stablehlo.bytecode.legalize_to_vhlo import Case
-from xlapy.stablehlo.bytecode.vhlo import ENUMS, SCALARS
+from xlapy.stablehlo.bytecode.vhlo import ENUMS
 
-_CODES = {name: code for code, name in SCALARS.items()}
 _MODES = 19
 """The code of the enum of result accuracy modes."""
 _SIGNED_FLAG = 1
@@ -265,12 +264,11 @@ class IRNumbering:
         return self.type(ir.ScalarType(element) if isinstance(element, PrimitiveType) else element)
 
     def _encode_scalar(self, emitter: EncodingEmitter, element: PrimitiveType) -> None:
-        if element is PRED:
-            emitter.varint(0)
+        code = element.protocol_numbers.vhlo
+        if code is not None:
+            emitter.varint(code)
         elif element in (C64, C128):
             emitter.varints(1, self._element_type(element.component_type))
-        elif element.name in _CODES:
-            emitter.varint(_CODES[element.name])
         else:
             raise UnsupportedError(f"a portable artifact cannot hold elements of {element}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xlapy.base.element_types import PRED, S32
+from xlapy.base.element_types import ALL_TYPES, S32
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
@@ -171,38 +171,7 @@ def _buffer(reader: DialectReader) -> ir.BufferType:
     return buffer_type(reader.signed_varint_list(), reader.element_type(), reader)
 
 
-SCALARS = {
-    2: "BF16",
-    3: "F16",
-    4: "F32",
-    5: "F64",
-    6: "F8E4M3FN",
-    7: "F8E5M2",
-    10: "S4",
-    11: "S8",
-    12: "S16",
-    13: "S32",
-    14: "S64",
-    15: "U4",
-    16: "U8",
-    17: "U16",
-    18: "U32",
-    19: "U64",
-    27: "F8E4M3FNUZ",
-    28: "F8E5M2FNUZ",
-    29: "F8E4M3B11FNUZ",
-    31: "S2",
-    32: "U2",
-    35: "F8E4M3",
-    36: "F8E3M4",
-    37: "F4E2M1FN",
-    38: "F6E2M3FN",
-    39: "F6E3M2FN",
-    40: "F8E8M0FNU",
-}
-
 _TYPES: dict[int, Callable[[DialectReader], Any]] = {
-    0: lambda reader: ir.ScalarType(PRED),
     1: complex_type,
     8: lambda reader: ir.FunctionType(reader.types(), reader.types()),
     9: lambda reader: ir.IndexType(),
@@ -218,5 +187,5 @@ _TYPES: dict[int, Callable[[DialectReader], Any]] = {
     34: lambda reader: ir.OpaqueType("tf32"),
     41: _buffer,
     42: lambda reader: ir.FutureType(reader.types()),
-    **{code: scalar(name) for code, name in SCALARS.items()},
+    **{code: scalar(t) for t in ALL_TYPES if (code := t.protocol_numbers.vhlo) is not None},
 }

@@ -5,32 +5,31 @@ Element types that XLA:CPU does not run (s1, u1 and the 6-bit floats) have modul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB, Sample
 
-_PRED = ("pred",)
-_SIGNED = ("s2", "s4", "s8", "s16", "s32", "s64")
-_UNSIGNED = ("u2", "u4", "u8", "u16", "u32", "u64")
-_INTEGERS = _SIGNED + _UNSIGNED
-_FLOATS = (
-    "f4e2m1fn",
-    "f8e3m4",
-    "f8e4m3",
-    "f8e4m3b11fnuz",
-    "f8e4m3fn",
-    "f8e4m3fnuz",
-    "f8e5m2",
-    "f8e5m2fnuz",
-    "f8e8m0fnu",
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-)
-_COMPLEX = ("c64", "c128")
 _RARE_INTEGERS = ("s1", "u1")
 _RARE_FLOATS = ("f6e2m3fn", "f6e3m2fn")
+
+
+def _types(belongs: Callable[[PrimitiveType], bool]) -> tuple[str, ...]:
+    """Returns the spellings of the element types of one kind that XLA:CPU runs; narrower types come first."""
+    found = [t for t in ARRAY_TYPES if belongs(t) and t.text not in _RARE_INTEGERS + _RARE_FLOATS]
+    return tuple([t.text for t in sorted(found, key=_width_and_name)])
+
+
+def _width_and_name(t: PrimitiveType) -> tuple[int, int, str]:
+    return t.bits, t.float_format.exponent_bits if t.is_floating else 0, t.text
+
+
+_PRED = ("pred",)
+_SIGNED = _types(lambda t: t.is_signed)
+_UNSIGNED = _types(lambda t: t.is_unsigned)
+_INTEGERS = _SIGNED + _UNSIGNED
+_FLOATS = _types(lambda t: t.is_floating)
+_COMPLEX = _types(lambda t: t.is_complex)
 _REAL = _INTEGERS + _FLOATS
 _EVERY = _PRED + _REAL + _COMPLEX
 
