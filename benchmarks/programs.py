@@ -302,11 +302,11 @@ def _regression_arguments() -> Sequence[Any]:
 
 
 def _k_means(points: Any) -> Any:
-    def step(centres: Any, _: Any) -> Any:
-        distances = ((points**2).sum(1)[:, None] - 2 * points @ centres.T) + (centres**2).sum(1)
+    def step(centers: Any, _: Any) -> Any:
+        distances = ((points**2).sum(1)[:, None] - 2 * points @ centers.T) + (centers**2).sum(1)
         nearest = distances.argmin(1)
-        sums = jax.ops.segment_sum(points, nearest, len(centres))
-        counts = jax.ops.segment_sum(jnp.ones(len(points)), nearest, len(centres))
+        sums = jax.ops.segment_sum(points, nearest, len(centers))
+        counts = jax.ops.segment_sum(jnp.ones(len(points)), nearest, len(centers))
         return sums / jnp.maximum(counts, 1)[:, None], None
 
     return lax.scan(step, points[:32], length=10)[0]

@@ -94,8 +94,8 @@ def test_every_field_counts_in_equality(change):
 def test_immutable_and_replace_checks_names():
     with pytest.raises(AttributeError, match="immutable"):
         Layout.default(2).memory_space = 3
-    with pytest.raises(InvalidArgumentError, match="no field 'colour'"):
-        Layout.default(2).replace(colour=1)
+    with pytest.raises(InvalidArgumentError, match="no field 'color'"):
+        Layout.default(2).replace(color=1)
 
 
 @pytest.mark.parametrize(

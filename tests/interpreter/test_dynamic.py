@@ -126,7 +126,7 @@ CASES = [
     v("slice", "r = f32[<=3] slice(d), slice={[1:7:2]}", (4, 0), [2, 4]),
     v("slice that the elements do not fill", "r = f32[<=5] slice(d), slice={[0:5]}", (3, 0), [1, 2, 3]),
     v("slice that cuts elements off", "r = f32[<=5] slice(d), slice={[0:5]}", (7, 0), [1, 2, 3, 4, 5], on_xla=False),
-    v("slice behind the elements", "r = f32[<=4] slice(d), slice={[4:8]}", (2, 0), [], on_xla=False),
+    v("slice after the elements", "r = f32[<=4] slice(d), slice={[4:8]}", (2, 0), [], on_xla=False),
     v("pad", "r = f32[<=11] pad(d, zero), padding=1_2", (3, 0), [0, 1, 2, 3, 0, 0]),
     v("pad inside", "r = f32[<=15] pad(d, zero), padding=0_0_1", (3, 0), [1, 0, 2, 0, 3]),
     v("pad less", "r = f32[<=6] pad(d, zero), padding=-1_-1", (4, 0), [2, 3]),

@@ -38,7 +38,7 @@ def test_call_refuses(operands: list[str], calls: list[str], message: str) -> No
     assert refusal(opcodes.CALL, None, *operands, calls=calls) == message
 
 
-def test_composite_is_written_behind_the_computation() -> None:
+def test_composite_is_printed_after_the_computation() -> None:
     (field,) = opcodes.CALL.attributes.fields
     assert field.after_computations and not field.is_printed(False) and field.is_printed(True)
 

@@ -14,12 +14,12 @@ Array = Any
 
 
 @program("one step of k-means", f32(40, 2), f32(5, 2), optimized=True)
-def kmeans_step(points: Array, centres: Array) -> Any:
-    distance = ((points[:, None] - centres[None]) ** 2).sum(-1)
+def kmeans_step(points: Array, centers: Array) -> Any:
+    distance = ((points[:, None] - centers[None]) ** 2).sum(-1)
     nearest = jnp.argmin(distance, axis=1)
     member = jax.nn.one_hot(nearest, 5)
     count = member.sum(0)[:, None]
-    return jnp.where(count > 0, member.T @ points / jnp.maximum(count, 1), centres), nearest
+    return jnp.where(count > 0, member.T @ points / jnp.maximum(count, 1), centers), nearest
 
 
 @program("square and cube roots by Newton's iteration until convergence", f32(8))

@@ -25,9 +25,9 @@ def call(result: str = "f32[2,3]", more: str = "") -> str:
 
 
 def test_an_unknown_target_is_rejected_at_compile_time() -> None:
-    text = entry('ROOT r = f32[] custom-call(), custom_call_target="normalise"')
+    text = entry('ROOT r = f32[] custom-call(), custom_call_target="normalizes"')
     message = (
-        r"^r \(custom-call\): no custom-call target 'normalise' is registered for \w+ "
+        r"^r \(custom-call\): no custom-call target 'normalizes' is registered for \w+ "
         r"\(did you mean 'normalize'\?\); registered: 'normalize', 'other'; built in: Sharding, .*TopK, .*; "
     )
     with (

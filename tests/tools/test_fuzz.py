@@ -60,11 +60,11 @@ def test_mutated_texts_are_counted(capsys: pytest.CaptureFixture[str], tmp_path:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--seeds", "9-3"], "'9-3' is no range of seeds such as 0-99"),
+        (["--seeds", "9-3"], "'9-3' is not a range of seeds such as 0-99"),
         (["--seeds", "1-2", "--seed", "3"], "give --seeds, or --seed and --time"),
         (["--seed", "1", "--families", "nothing"], "no family 'nothing'; there are elementwise"),
         (["--seed", "1", "--types", "f31"], "f31"),
-        (["--seed", "1", "--types", "token"], "token is no type of array elements"),
+        (["--seed", "1", "--types", "token"], "token is not a type of array elements"),
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:

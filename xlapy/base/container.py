@@ -6,7 +6,7 @@
     from 48 on     the header, UTF-8: {"format": 1, "kind": "...", "sections": [3, 70], "header": {...}}
     after it       the sections, without gaps; "sections" holds their lengths
 
-The checksum detects damage, not tampering: anybody who can write a file can also write a matching checksum.
+The checksum detects damage, not tampering: any process that can write a file can also write a matching checksum.
 
 Does not depend on the meaning of headers and sections.
 """

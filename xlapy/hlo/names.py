@@ -36,7 +36,7 @@ def sanitize(name: str) -> str:
 
 
 class _Numbers:
-    """The numeric suffixes in use behind one root (0 is the bare root)."""
+    """The numeric suffixes that are in use for one root name; 0 stands for the bare root."""
 
     __slots__ = ("following", "used")
 

@@ -267,7 +267,7 @@ def _require_rows(instruction: Instruction, what: str, array: Array, start: int,
 
 @RULES.rule(opcodes.COLLECTIVE_PERMUTE)
 def collective_permute(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Returns the operands of the source whose target this device is; zeros if it is no target."""
+    """Returns the operands of the source whose target this device is; zeros if it is not a target."""
     group = group_members(context, ALL_REPLICAS, collective_group_mode(instruction))
     position = group.index(device_number(context))
     gathered = context.communicator.gather_operands(instruction, group, tuple(values))

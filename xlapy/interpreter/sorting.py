@@ -5,7 +5,7 @@ Source: Sort, TopK of the specification.
 
 If the comparator compares by keys (`kernels/sort_keys.py`), the keys are sorted instead. Any other comparator is
 evaluated on whole arrays by a merge sort: all merges of all rows run together, so that n elements per row take about
-log2(n)^2 / 2 evaluations, each of half the elements. A comparator that is no strict weak order (a plain less-than with
+log2(n)^2 / 2 evaluations, each of half the elements. A comparator that is not a strict weak order (a plain less-than with
 NaNs, for example) still gives a permutation of each row, but an unspecified one.
 """
 
@@ -112,7 +112,8 @@ def _comparison(
 def _merge_runs(precedes: Precedes, count: int, length: int, width: int) -> Array:
     """Merges neighboring runs of `width` elements in every row; returns the position that each element comes from.
 
-    A binary search finds how many elements of the right run precede an element of the left run; it moves behind them.
+    A binary search finds how many elements of the right run precede an element of the left run; the element moves after
+    them.
     The elements of the right runs fill the remaining positions in order.
     """
     row, place = np.divmod(np.arange(count * length), length)

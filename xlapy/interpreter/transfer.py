@@ -5,8 +5,8 @@ Responsible for the source and the target of each transfer. Does not depend on h
 Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone of the specification.
 
 The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},{1,2}}` of send and recv names the devices that take
-part: partitions if there is a channel, replicas without one (or with channel 0). A device that is no source sends
-nothing, and one that is no target receives zeros. Without pairs, one device sends on the channel and one receives. A
+part: partitions if there is a channel, replicas without one (or with channel 0). A device that is not a source sends
+nothing, and one that is not a target receives zeros. Without pairs, one device sends on the channel and one receives. A
 send never waits for its recv.
 """
 
@@ -80,7 +80,8 @@ def send_done(context: Context, instruction: Instruction, values: Sequence[Value
 
 @RULES.rule(opcodes.RECV)
 def recv(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Starts to receive; returns zeros for the buffer and the number for recv-done, 0 if this device is no target."""
+    """Starts to receive; returns zeros for the buffer and the number for recv-done, 0 if this device is not a
+    target."""
     communicator = context.communicator
     pairs = source_target_pairs(instruction)
     if instruction.attributes_as(ChannelAttributes).is_host_transfer:

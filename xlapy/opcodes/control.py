@@ -444,7 +444,7 @@ ASYNC_START = OpDef(
 
 
 def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramShapes) -> None:
-    """Operands behind the first are bound to further parameters of the computation that async-start calls."""
+    """Operands after the first are bound to further parameters of the computation that async-start calls."""
     before = operands[0]
     _require_async("async-update", "operand 0", before)
     _require_async("async-update", "the shape", shape)

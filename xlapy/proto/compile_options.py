@@ -162,7 +162,7 @@ def _write(target: Message, options: CompileOptions) -> None:
     for name, value in options.env_option_overrides.items():
         _write_override(target.env_option_overrides[name], value)
     if options.matrix_unit_operand_precision not in _PRECISIONS:
-        raise ValueError(f"matrix_unit_operand_precision {options.matrix_unit_operand_precision!r} is no precision")
+        raise ValueError(f"matrix_unit_operand_precision {options.matrix_unit_operand_precision!r} is not a precision")
     target.matrix_unit_operand_precision = _PRECISIONS.index(options.matrix_unit_operand_precision)
     if options.compiler_variant is not None:
         target.compiler_variant = options.compiler_variant

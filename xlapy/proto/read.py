@@ -187,7 +187,7 @@ class _Reader:
     @staticmethod
     def _instruction_of(number: int, found: dict[int, Instruction], what: str) -> Instruction:
         if number not in found:
-            raise ProtoError(f"{what} {number} is no instruction listed before it")
+            raise ProtoError(f"{what} {number} is not an instruction listed before it")
         return found[number]
 
     def _instruction(self, source: Message, found: dict[int, Instruction]) -> Instruction:

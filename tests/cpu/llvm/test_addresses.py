@@ -33,7 +33,7 @@ def test_the_part_of_the_outer_axis_is_computed_before_the_inner_loop() -> None:
     assert_same(kernel)
 
 
-def test_neighbours_share_what_their_addresses_have_in_common() -> None:
+def test_adjacent_addresses_share_common_terms() -> None:
     assert len(lines_with(matrices(3, 5), "getelementptr")) == 5
     assert not lines_with(matrices(3, 5), "mul i64")
 

@@ -129,7 +129,7 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
         ParseError,
         r"the sizes of f32\[2\] must be a vector of 1, but got s64\[1,1\]",
     ),
-    "a size that is no scalar": (
+    "a size that is not a scalar": (
         _body("stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<2xf32>, tensor<1xi32>) -> tensor<2xf32>").replace(
             "%x: tensor<2xf32>", "%x: tensor<2xf32>, %n: tensor<1xi32>", 1
         ),

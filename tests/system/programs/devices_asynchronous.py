@@ -81,7 +81,7 @@ with pytest.raises(jax.errors.JaxRuntimeError, match=r"can never finish: .* wait
     result.block_until_ready()
 assert np.array_equal(sweep(x), expected)
 
-# Waiting for a device that still executes earlier launches does not count towards the timeout.
+# Waiting for a device that still executes earlier launches does not count toward the timeout.
 busy = jax.jit(lambda v, rounds: lax.fori_loop(0, rounds, lambda i, c: jnp.sin(c), v))
 ones, rounds, waited = jax.device_put(jnp.ones(1000), devices[3]), 100_000, 0.0
 with mock.patch.object(watchdog, "collective_timeout", lambda: 0.1):

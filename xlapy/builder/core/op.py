@@ -190,8 +190,8 @@ class XlaOp:
         self._unknown("NumPy array; build the computation and run it")
 
     def _unknown(self, what: str) -> NoReturn:
-        who = f"{self.instruction.name} {self.shape.to_text(layout=False)}"
-        raise BuilderError(located(f"{who} has no value before the program runs, so it has no {what}"))
+        described = f"{self.instruction.name} {self.shape.to_text(layout=False)}"
+        raise BuilderError(located(f"{described} has no value before the program runs, so it has no {what}"))
 
     # -- indexing and element types
 

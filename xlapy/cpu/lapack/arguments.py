@@ -115,7 +115,7 @@ class _Layout:
             "rwork": np.dtype(self.part.dtype),
             "iwork": np.dtype(np.int32),
         }
-        self.top = 64  # for `info` where it is no result
+        self.top = 64  # for routines that do not return `info`
 
     def arguments(self) -> Arguments:
         sizes = self.sizes()

@@ -182,7 +182,7 @@ def _wrapped(cursor: Cursor, value: int, dtype: np.dtype[Any], start: int) -> An
 
 def _array(cursor: Cursor) -> Array:
     """Parses `array<i64: 2, 3>` after its first word."""
-    cursor.expect("<", "behind array")
+    cursor.expect("<", "after array")
     place = cursor.skip()
     dtype = _type(cursor, cursor.consume(_TYPE) or "", place)
     if dtype.kind == "u":
@@ -192,7 +192,7 @@ def _array(cursor: Cursor) -> Array:
         elements.append(_element(cursor, dtype))
         while cursor.accept(","):
             elements.append(_element(cursor, dtype))
-    cursor.expect(">", "behind array<")
+    cursor.expect(">", "after array<")
     return np.array(elements, dtype)
 
 
@@ -206,13 +206,13 @@ def _element(cursor: Cursor, dtype: np.dtype[Any]) -> Any:
 
 def _dense(cursor: Cursor) -> Array:
     """Parses `dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>` after its first word; returns all elements as a vector."""
-    cursor.expect("<", "behind dense")
+    cursor.expect("<", "after dense")
     start = cursor.skip()
     raw = _string(cursor) if cursor.peek('"') else None
     tokens: list[tuple[str, int]] = []
     if raw is None and not cursor.peek(">"):
         _nested(cursor, tokens, 1)
-    cursor.expect(">", "behind dense<")
+    cursor.expect(">", "after dense<")
     dtype, count = _tensor(cursor)
     if raw is not None:
         elements = _raw(cursor, raw, dtype, start)
@@ -251,14 +251,14 @@ def _raw(cursor: Cursor, raw: bytes, dtype: np.dtype[Any], start: int) -> Array:
 
 def _tensor(cursor: Cursor) -> tuple[np.dtype[Any], int]:
     """Parses `: tensor<2x2xi32>` and returns the element type and the number of elements."""
-    cursor.expect(":", "behind dense<...>")
+    cursor.expect(":", "after dense<...>")
     if not cursor.accept_word("tensor") and not cursor.accept_word("vector"):
-        cursor.fail("expected a type tensor<...> behind dense<...>")
-    cursor.expect("<", "behind tensor")
+        cursor.fail("expected a type tensor<...> after dense<...>")
+    cursor.expect("<", "after tensor")
     sizes = [int(size[:18]) for size in (cursor.consume(_SIZES) or "").split("x") if size]
     place = cursor.skip()
     dtype = _type(cursor, cursor.consume(_TYPE) or "", place)
-    cursor.expect(">", "behind tensor<")
+    cursor.expect(">", "after tensor<")
     count = prod(sizes)
     if count > 1 << 28:
         cursor.fail_at(place, f"an attribute of {count} elements is too large")

@@ -85,14 +85,14 @@ def _truncating_division(lhs: Array, rhs: Array) -> tuple[Array, Array]:
     safe = np.where(by_minus_one, one, safe)
     quotient = lhs // safe
     rest = lhs - quotient * safe
-    upwards = (rest != 0) & ((rest < 0) != (lhs < 0))  # NumPy rounds down, XLA towards zero
+    upwards = (rest != 0) & ((rest < 0) != (lhs < 0))  # NumPy rounds down, XLA toward zero
     quotient = np.where(upwards, quotient + one, quotient)
     rest = np.where(upwards, rest - safe, rest)
     return np.where(by_minus_one, np.negative(lhs), quotient), rest
 
 
 def power(base: Array, exponent: Array, bits: int) -> Array:
-    """Wrapping power; x^0 is 1, and a negative exponent rounds the reciprocal towards zero: 1^-n = 1, 2^-1 = 0."""
+    """Wrapping power; x^0 is 1, and a negative exponent rounds the reciprocal toward zero: 1^-n = 1, 2^-1 = 0."""
     remaining = unsigned_bits(exponent, bits)
     result = np.ones(np.broadcast_shapes(base.shape, exponent.shape), base.dtype)
     square = base

@@ -389,8 +389,8 @@ define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory,
   %tail = mul i64 %rank, 8
   %size = add i64 %tail, {SIZES["buffer"]}
   %record = call ptr @malloc(i64 %size)
-  %behind = getelementptr i8, ptr %record, i64 {SIZES["buffer"]}
-  %copied = call ptr @memcpy(ptr %behind, ptr %dims, i64 %tail)
+  %dims_copy = getelementptr i8, ptr %record, i64 {SIZES["buffer"]}
+  %copied = call ptr @memcpy(ptr %dims_copy, ptr %dims, i64 %tail)
   %devices = get ptr memory.devices of %memory
   %device = load ptr, ptr %devices
   put i64 0 buffer.zero of %record
@@ -404,7 +404,7 @@ define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory,
   put ptr %memory buffer.memory of %record
   put i64 %type buffer.type of %record
   put i64 %rank buffer.num_dims of %record
-  put ptr %behind buffer.dims of %record
+  put ptr %dims_copy buffer.dims of %record
   put i64 1 buffer.is_on_cpu of %record
   put i64 %size buffer.record_bytes of %record
   put ptr %layout buffer.layout of %record

@@ -353,10 +353,10 @@ shared:
   %there = load ptr, ptr %address_at
   br label %make
 new:
-  %behind = getelementptr i8, ptr %storage, i64 64
+  %new_data = getelementptr i8, ptr %storage, i64 64
   br label %make
 make:
-  %data = phi ptr [ %there, %shared ], [ %behind, %new ]
+  %data = phi ptr [ %there, %shared ], [ %new_data, %new ]
   %buffer = call ptr @make_buffer(ptr %output, ptr %storage, ptr %data)
   call void @retain_event(ptr %event)
   put ptr %event buffer.event of %buffer

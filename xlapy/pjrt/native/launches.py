@@ -100,12 +100,12 @@ entry:
   put i64 0 launch.is_open of %launch
   br label %header
 header:
-  %at = phi ptr [ @launches, %entry ], [ %behind, %on ]
+  %at = phi ptr [ @launches, %entry ], [ %next_at, %on ]
   %found = load ptr, ptr %at
   %here = icmp eq ptr %found, %launch
   br i1 %here, label %take, label %on
 on:
-  %behind = at launch.next of %found
+  %next_at = at launch.next of %found
   br label %header
 take:
   %next = get ptr launch.next of %launch

@@ -223,11 +223,11 @@ entry:
   %last = get ptr stream.last of %stream
   put ptr %frame stream.last of %stream
   %none = icmp eq ptr %last, null
-  br i1 %none, label %first, label %behind
+  br i1 %none, label %first, label %append
 first:
   put ptr %frame stream.first of %stream
   ret void
-behind:
+append:
   put ptr %frame launch_frame.next of %last
   ret void
 }

@@ -1,4 +1,4 @@
-"""The PJRT client of this process: its devices and memories behind handles.
+"""The PJRT client of this process, with the handles of its devices and memories.
 
 Responsible for what JAX sees as the platform. Does not depend on programs or buffers.
 """
@@ -49,7 +49,7 @@ class PlatformDevice:
 
 @dataclass(frozen=True)
 class Platform:
-    """The client behind the handles."""
+    """The client of this process with its devices and memories, and the handles that stand for them."""
 
     client: Client
     handle: int

@@ -78,7 +78,7 @@ class NativeInfeed(_Feed):
         super().__init__(thunks, shared, number)
         self._kinds = {_structure_key(thunk.instruction.shape.tuple_shapes[0]): thunk.shape_number for thunk in thunks}
         self._messages: deque[Any] = deque([None])
-        """The message that was taken last, which links to the next one, and the messages behind it."""
+        """The message that was taken last, which links to the next one, and the messages after it."""
         self._last = self.address
         self._taken_before = 0
 
@@ -160,7 +160,7 @@ def _leaves(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _read(shape: Shape, address: int) -> tuple[Value, int]:
-    """Reads a value of a shape from the arrays at an address; returns it with the address behind them."""
+    """Reads a value of a shape from the arrays at an address; returns it with the address after the last array."""
     if shape.is_tuple:
         parts: list[Value] = []
         for part in shape.tuple_shapes:

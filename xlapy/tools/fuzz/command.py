@@ -49,7 +49,7 @@ class _Seeds(click.ParamType[range]):
             return value
         first, dash, last = str(value).partition("-")
         if not (first.isdigit() and dash and last.isdigit() and int(first) <= int(last)):
-            self.fail(f"{value!r} is no range of seeds such as 0-99", param, ctx)
+            self.fail(f"{value!r} is not a range of seeds such as 0-99", param, ctx)
         return range(int(first), int(last) + 1)
 
 
@@ -77,7 +77,7 @@ def _family(name: str) -> str:
 def _type(name: str) -> PrimitiveType:
     found = PrimitiveType.from_text(name)
     if not found.is_array:
-        raise InvalidArgumentError(f"{name} is no type of array elements")
+        raise InvalidArgumentError(f"{name} is not a type of array elements")
     return found
 
 

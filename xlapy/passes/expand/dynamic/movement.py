@@ -71,7 +71,7 @@ def transpose(write: SizeWriter, instruction: Instruction, values: Sequence[Valu
 def reverse(write: SizeWriter, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Reverses the elements within the actual sizes.
 
-    The whole padded array is reversed and then shifted towards index 0 by the number of padding elements.
+    The whole padded array is reversed and then shifted toward index 0 by the number of padding elements.
     """
     sizes = sizes_of(values[0])
     result = write.like(instruction, [array_of(values[0])])
