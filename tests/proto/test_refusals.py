@@ -33,8 +33,16 @@ def constant_of(computation: Any) -> Any:
 Change = Callable[[Any, Any, Any], object]
 CHANGES: list[tuple[str, Change, str]] = [
     ("operand", lambda m, e, r: r.operand_ids.__setitem__(0, 77), r"instruction 'r' \(reduce\) in .*operand 77 is no"),
-    ("itself", lambda m, e, r: r.operand_ids.__setitem__(0, r.id), r"instruction 'r' .*operand \d+ is no instruction"),
-    ("control", lambda m, e, r: r.control_predecessor_ids.append(9), "control predecessor 9 is no instruction"),
+    (
+        "itself",
+        lambda m, e, r: r.operand_ids.__setitem__(0, r.id),
+        r"instruction 'r' .*operand \d+ is not an instruction listed before it",
+    ),
+    (
+        "control",
+        lambda m, e, r: r.control_predecessor_ids.append(9),
+        "control predecessor 9 is not an instruction listed before it",
+    ),
     ("callee", lambda m, e, r: r.called_computation_ids.__setitem__(0, 1), r"'r'.*calls computation 1, which is not"),
     ("calls", lambda m, e, r: r.called_computation_ids.append(0), r"calls 2 computations, it needs 1"),
     ("no call", lambda m, e, r: r.ClearField("called_computation_ids"), r"calls 0 computations, it needs 1"),

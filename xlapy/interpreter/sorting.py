@@ -5,8 +5,8 @@ Source: Sort, TopK of the specification.
 
 If the comparator compares by keys (`kernels/sort_keys.py`), the keys are sorted instead. Any other comparator is
 evaluated on whole arrays by a merge sort: all merges of all rows run together, so that n elements per row take about
-log2(n)^2 / 2 evaluations, each of half the elements. A comparator that is not a strict weak order (a plain less-than with
-NaNs, for example) still gives a permutation of each row, but an unspecified one.
+log2(n)^2 / 2 evaluations, each of half the elements. A comparator that is not a strict weak order (a plain less-than
+with NaNs, for example) still gives a permutation of each row, but an unspecified one.
 """
 
 from __future__ import annotations

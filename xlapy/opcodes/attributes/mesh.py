@@ -138,7 +138,8 @@ class Mesh:
 
 @dataclass(frozen=True, slots=True)
 class AxisRef:
-    """An axis of a mesh by number, or a part of it, `(pre_size)size`: the factor of extent `size` after the factors of extent `pre_size`."""
+    """An axis of a mesh by number, or a part of it, `(pre_size)size`: the factor of extent `size` after the factors of
+    extent `pre_size`."""
 
     axis: int
     pre_size: int = 1
