@@ -24,7 +24,7 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def signalled(handler: Callable[[], None], seconds: float = 0.1, again: float = 0.0) -> Iterator[None]:
+def signaled(handler: Callable[[], None], seconds: float = 0.1, again: float = 0.0) -> Iterator[None]:
     """Schedules a signal handler, called as that of Ctrl-C is, after some seconds."""
     before = signal.signal(signal.SIGALRM, lambda *_: handler())
     signal.setitimer(signal.ITIMER_REAL, seconds, again)
@@ -47,7 +47,7 @@ def interrupted(run: Callable[[], Any]) -> float:
         met.append(time.monotonic())
         interrupt()
 
-    with pytest.raises(Interrupted), signalled(handler):
+    with pytest.raises(Interrupted), signaled(handler):
         run()
     return time.monotonic() - met[0]
 
@@ -137,7 +137,7 @@ def test_what_was_donated_is_gone_and_the_program_runs_again() -> None:
 def test_handlers_that_raise_nothing_run_and_the_program_goes_on() -> None:
     met: list[int] = []
     executable = CPU.compile(loop(1, 200_000_000))
-    with signalled(lambda: met.append(1), 0.02, 0.02):
+    with signaled(lambda: met.append(1), 0.02, 0.02):
         assert float(np.asarray(executable(np.zeros(1, np.float32)))[0]) == 2**24
     assert len(met) > 1
 

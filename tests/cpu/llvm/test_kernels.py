@@ -242,7 +242,7 @@ def test_loops_of_unknown_length_and_branches():
 @pytest.mark.parametrize("columns", [5, 16, 37])
 def test_scratch_memory_holds_a_row(columns):
     rows = 6
-    b = Builder("normalised")
+    b = Builder("normalized")
     x, out = b.buffer("x", F32, rows * columns), b.buffer("out", F32, rows * columns, written=True)
     doubled = b.scratch("doubled", F32, columns)
     with b.loop(rows, AxisKind.PARALLEL) as row:
@@ -320,11 +320,11 @@ def test_stores_between_which_memory_is_read_keep_their_order():
 @pytest.mark.parametrize("type", [I8, F32, F64])
 @pytest.mark.parametrize("count", [2, 3, 10, 16])
 @pytest.mark.parametrize("size", [32, 37])
-def test_stores_of_neighbours_leave_what_is_around_them(type: ScalarType, count: int, size: int):
+def test_interleaved_stores_keep_the_elements_around_them(type: ScalarType, count: int, size: int):
     """Each of `count` stores writes every `count`-th element; one element before and one after all of them stay
     unchanged.
     """
-    builder = Builder("neighbours")
+    builder = Builder("neighbors")
     source = builder.buffer("in", type, size)
     target = builder.buffer("out", type, size * count + 2, written=True)
     with builder.loop(size, AxisKind.VECTOR, width=16) as position:
