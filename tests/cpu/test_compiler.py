@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xlapy as xla
-from xlapy.cpu.compiler import compile_module, passes
+from xlapy.cpu.compiler import MAX_SIMPLIFICATION_ROUNDS, compile_module, passes
 from xlapy.cpu.program.thunks import KernelThunk, WhileThunk, walk_thunks
 from xlapy.passes import Pipeline
+from xlapy.passes.pipeline import Fixpoint
 from xlapy.testing.comparison import assert_close
 from xlapy.text import parse_hlo
 
@@ -167,3 +169,16 @@ def test_scheduled_modules_stay_sound(name: str):
     module = parse_hlo((PROGRAMS / f"{name}.optimized.hlo").read_text())
     assert module.config.is_scheduled
     Pipeline(passes(), verify_each=True).run(module)
+
+
+def test_the_page_on_the_compiler_lists_its_passes() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cpu.md").read_text()
+    section = page.split("\n## Passes\n")[1].split("\n## ")[0]
+    items = re.findall(r"^\d+\. (.*(?:\n    .*)*)", section, re.MULTILINE)
+    assert len(items) == len(passes())
+    for pass_, item in zip(passes(), items, strict=True):
+        if isinstance(pass_, Fixpoint):
+            assert f"`MAX_SIMPLIFICATION_ROUNDS` ({MAX_SIMPLIFICATION_ROUNDS})" in item
+            assert re.findall(r"`([a-z-]+)`", item) == [inner.name for inner in pass_.passes]
+        else:
+            assert re.match(r"`([a-z-]+)`", item)[1] == pass_.name  # type: ignore[index]

@@ -1,10 +1,12 @@
-"""Alias analysis: which leaves of a computation's instructions are the same array, and which instruction reads it last.
+"""Alias analysis and schedule of a computation: which leaves of its instructions are the same array, in which order the
+instructions run, and which one reads an array last.
 
 A tuple, get-tuple-element, reshape or copy defines no array: its result is an array of an operand. `AliasAnalysis`
-resolves each leaf of each instruction to the `ArrayValue` that it denotes, orders the instructions, and answers which
-one reads a value last. XLA's counterparts are HloDataflowAnalysis and HloAliasAnalysis.
+resolves each leaf of each instruction to the `ArrayValue` that it denotes, schedules the instructions, and answers
+which one reads a value last. XLA's counterparts are HloDataflowAnalysis, HloAliasAnalysis and, for the schedule,
+HloMemoryScheduler.
 
-Responsible for aliases that follow from the meaning of operations, and for the order of evaluation. Does not depend on
+Responsible for aliases that follow from the meaning of operations, and for the schedule. Does not depend on
 memory slots or kernels.
 """
 
@@ -46,7 +48,7 @@ def array_leaves(shape: Shape) -> Iterator[tuple[ShapeIndex, Shape]]:
 class AliasAnalysis:
     """The array values of one computation, as it stood when the analysis was made.
 
-    order: the instructions in evaluation order; operations in `IN_PLACE_OPS` come as late as dependences allow.
+    order: the schedule of the instructions; operations in `IN_PLACE_OPS` come as late as dependences allow.
     result_values: the values that the computation returns.
     """
 
