@@ -110,7 +110,7 @@ def test_nan_equals_any_nan_and_nothing_else() -> None:
         assert_close(np.array([np.nan], np.float32), np.array([1.0], np.float32))
 
 
-def test_zero_signs_matter_by_bits_only() -> None:
+def test_only_the_bits_rule_compares_zero_signs() -> None:
     minus, plus = np.array([-0.0], np.float32), np.array([0.0], np.float32)
     assert_close(minus, plus, rule="exact")
     with pytest.raises(AssertionError, match=r"the same bits\n.*actual -0\.0, expected 0\.0"):
@@ -165,7 +165,7 @@ def test_complex_functions_are_compared_by_norm() -> None:
     assert_close(np.array([complex(np.inf, 0)]), np.array([complex(np.inf, 0)]))
 
 
-def test_a_finite_part_beside_an_infinite_one_is_rounded_too() -> None:
+def test_the_finite_part_of_an_infinite_complex_number_has_the_tolerance_too() -> None:
     infinite = np.array([complex(np.inf, 453.4578)], np.complex64)
     close, far = np.nextafter(infinite.imag, 500, dtype=np.float32), infinite.imag + 1
     near = np.array([complex(np.inf, close[0])], np.complex64)
@@ -230,7 +230,7 @@ def test_special_values_appear() -> None:
     assert special_values(np.uint8).tolist() == [0, 1, 254, 255]
 
 
-def test_random_arrays_of_no_and_one_element() -> None:
+def test_random_arrays_of_zero_and_one_element() -> None:
     rng = np.random.default_rng(1)
     assert random_array((0, 3), np.float32, rng).shape == (0, 3)
     assert random_array((), np.int64, rng).shape == ()

@@ -59,7 +59,7 @@ def value(literal: Literal, old: PrimitiveType, new: PrimitiveType) -> np.ndarra
 
 @pytest.mark.parametrize("platform", sorted(PLATFORMS))
 @pytest.mark.parametrize("name", sorted(REGISTRY))
-def test_what_is_legal_runs(name: str, platform: str) -> None:
+def test_legal_modules_run(name: str, platform: str) -> None:
     if refusal_of(platform, opcodes.lookup(name)):
         return
     for example in (each for each in EXAMPLES if each.op == name):

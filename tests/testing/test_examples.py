@@ -56,13 +56,13 @@ def same(actual: Any, expected: list[Any], where: str) -> None:
 
 
 @every_example
-def test_the_operation_stands_in_its_example(example: Example) -> None:
+def test_the_example_of_an_operation_contains_it(example: Example) -> None:
     assert example.op in {instruction.op.name for instruction in xla.parse_hlo(example.module).instructions()}
 
 
 @every_platform
 @every_example
-def test_a_platform_gives_the_values_or_the_reason_why_not(example: Example, platform: str) -> None:
+def test_a_platform_computes_the_values_or_says_why_not(example: Example, platform: str) -> None:
     client = xla.Client(platform, devices=example.devices)
     if refusal_of(platform, opcodes.lookup(example.op)):
         with pytest.raises(UnsupportedError):
@@ -83,12 +83,12 @@ ON_SEVERAL = [example for example in EXAMPLES if not example.xla_cpu and example
 
 
 @pytest.mark.parametrize("example", ON_ONE, ids=names(ON_ONE))
-def test_xla_cpu_gives_the_values(example: Example) -> None:
+def test_xla_cpu_computes_the_values(example: Example) -> None:
     arguments = [literal.array for literal in example.arguments[0]]
     same(xla_reference.run_hlo(example.module, arguments, fast=True), example.results[0], "XLA:CPU")
 
 
-def test_xla_cpu_gives_the_values_on_several_devices() -> None:
+def test_xla_cpu_computes_the_values_on_several_devices() -> None:
     cases = [
         Case(each.module, [[v.array for v in row] for row in each.arguments], each.replicas, each.partitions)
         for each in ON_SEVERAL
@@ -103,19 +103,19 @@ def test_xla_cpu_gives_the_values_on_several_devices() -> None:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=names(REFUSALS))
-def test_a_module_that_breaks_a_constraint_is_refused(refusal: Refusal) -> None:
+def test_a_module_that_violates_a_constraint_is_refused(refusal: Refusal) -> None:
     with pytest.raises(XlaError) as caught:
         xla.parse_hlo(refusal.module, verify=True)
     assert refusal.message in str(caught.value)
 
 
 @every_op
-def test_every_constraint_is_broken_by_some_module(op: OpDef) -> None:
+def test_every_constraint_is_violated_by_some_module(op: OpDef) -> None:
     broken = {refusal.constraint for refusal in REFUSALS if refusal.op == op.name}
     assert broken == set(range(1, len(op.constraints) + 1))
 
 
-OUT_OF_REACH = {
+UNREACHABLE_CHECKS = {
     "_check_constant": "text gives a literal the declared shape",
     "_check_parameter": "the numbers of a computation's parameters are checked first",
     "_check_constraints": "text gives every shape a layout",
@@ -139,7 +139,7 @@ def family_modules() -> list[ModuleType]:
 def raises_of(module: ModuleType) -> Iterator[tuple[str, str, int]]:
     """Returns (file, function, last line) of every `raise ShapeError` in a module of definitions."""
     for function in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(function, ast.FunctionDef) and function.name not in OUT_OF_REACH:
+        if isinstance(function, ast.FunctionDef) and function.name not in UNREACHABLE_CHECKS:
             for node in ast.walk(function):
                 if isinstance(node, ast.Raise) and "ShapeError" in ast.unparse(node):
                     yield Path(inspect.getfile(module)).name, function.name, node.lineno
@@ -177,8 +177,8 @@ def test_each_family_has_examples_and_refusals_of_its_operations() -> None:
 # -- the notation
 
 
-def test_a_line_that_is_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no argument, instruction or result: 'what'"):
+def test_a_line_outside_the_notation_is_refused() -> None:
+    with pytest.raises(ValueError, match="is not an argument, instruction or result: 'what'"):
         _ = Example("add", "what").module
     with pytest.raises(ValueError, match="3 values for 2 devices"):
         _ = Example("add", "x = f32[] 1 | 2 | 3\ny = f32[] negate(x)", replicas=2).module

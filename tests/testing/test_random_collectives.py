@@ -74,7 +74,7 @@ def test_every_collective_mode_and_form_of_groups_occurs() -> None:
 
 
 @pytest.mark.parametrize(("replicas", "partitions"), GRIDS)
-def test_both_halves_give_what_the_whole_gives(replicas: int, partitions: int) -> None:
+def test_asynchronous_collectives_compute_the_same(replicas: int, partitions: int) -> None:
     for seed in SEEDS:
         module = random_collective_module(seed, replicas, partitions, portable=False)
         halves = random_collective_module(seed, replicas, partitions, portable=False, asynchronous=True)

@@ -35,7 +35,7 @@ def cut(results: Any) -> list[np.ndarray[Any, Any]]:
     return arrays
 
 
-def test_they_are_legal_and_determined_by_the_seed():
+def test_modules_are_valid_and_determined_by_the_seed():
     for seed in SEEDS:
         module = random_dynamic_module(seed)
         verify(module)

@@ -71,7 +71,7 @@ class TestGenerator:
         assert {shape.rank for shape in arrays} >= set(range(7))
         assert any(0 in shape.dimensions for shape in arrays) and all(shape.size <= 256 for shape in arrays)
 
-    def test_modules_verify_and_print_what_they_read(self) -> None:
+    def test_modules_verify_and_round_trip_through_text(self) -> None:
         """Names inside asynchronous calls are excepted, because the short form does not print them."""
         for seed in SEEDS:
             module = random_module(seed, without=(opcodes.ASYNC_START, opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE))
@@ -81,7 +81,7 @@ class TestGenerator:
             verify(again)
             assert again.to_text(**WHOLE) == text
 
-    def test_they_run_on_the_interpreter(self) -> None:
+    def test_modules_run_on_the_interpreter(self) -> None:
         for seed in SEEDS:
             module = random_module(seed)
             result = InterpreterBackend().compile(module).execute(arguments_of(module, seed))
@@ -122,7 +122,7 @@ class TestInstructionByInstruction:
             found += 1
         assert found > 2
 
-    def test_adjusted_values_are_what_later_instructions_see(self) -> None:
+    def test_later_instructions_use_adjusted_values(self) -> None:
         module = parse_hlo("""HloModule m
             ENTRY e {
               p = f32[2] parameter(0)
@@ -136,7 +136,7 @@ class TestInstructionByInstruction:
         ]  # fmt: skip
         assert found[0].value.tolist() == [4, 6] and found[-1].value.tolist() == [6, 8]
 
-    def test_tokens_are_passed_over(self) -> None:
+    def test_tokens_are_not_compared(self) -> None:
         text = """HloModule m
             ENTRY e {
               p = f32[] parameter(0)
@@ -149,7 +149,7 @@ class TestInstructionByInstruction:
         results = InterpreterBackend().compile(module).execute(arguments)
         assert results[0] is TOKEN and results[1] == 3
 
-    def test_the_bound_of_a_sum_is_that_of_its_absolute_terms(self) -> None:
+    def test_the_bound_of_a_sum_depends_on_its_absolute_terms(self) -> None:
         text = """HloModule m
             f {
               a = f32[] parameter(0)
@@ -178,7 +178,7 @@ def xla() -> Iterator[Worker]:
 
 
 class TestAgainstXla:
-    def test_jaxlib_prints_them_likewise(self) -> None:
+    def test_jaxlib_prints_the_same_text(self) -> None:
         """Asynchronous calls are excepted, because jaxlib also shortens those that drop or reorder operands."""
         left_out = (*NEWER_THAN_JAXLIB, opcodes.ASYNC_START, opcodes.ASYNC_UPDATE, opcodes.ASYNC_DONE)
         for seed in SEEDS:

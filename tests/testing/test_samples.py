@@ -30,7 +30,7 @@ SAMPLES = list(all_samples())
 OUTWARD = {opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV}
 
 
-def needs_company(sample: Sample) -> bool:
+def needs_other_devices_or_host(sample: Sample) -> bool:
     """Tells whether a module needs several devices, or exchanges data with the host or other devices."""
     module = parse_hlo(sample.text)
     devices = module.config.replica_count * module.config.num_partitions
@@ -39,7 +39,7 @@ def needs_company(sample: Sample) -> bool:
 
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 every_sample_for_one_device = pytest.mark.parametrize(
-    "sample", [sample for sample in SAMPLES if not needs_company(sample)], ids=lambda sample: sample.name
+    "sample", [sample for sample in SAMPLES if not needs_other_devices_or_host(sample)], ids=lambda sample: sample.name
 )
 
 
@@ -49,7 +49,7 @@ def test_names_are_unique():
 
 
 @every_sample
-def test_it_parses_verifies_and_prints_what_it_reads(sample: Sample):
+def test_a_sample_parses_verifies_and_round_trips(sample: Sample):
     module = parse_hlo(sample.text)
     verify(module)
     printed = module.to_text(print_large_constants=True)
@@ -59,7 +59,7 @@ def test_it_parses_verifies_and_prints_what_it_reads(sample: Sample):
 
 
 @every_sample
-def test_jaxlib_prints_it_likewise(sample: Sample):
+def test_jaxlib_prints_the_same_text(sample: Sample):
     if sample.note == NEWER_THAN_JAXLIB:
         assert not xla_reference.accepts(sample.text)
         return
@@ -70,7 +70,7 @@ def test_jaxlib_prints_it_likewise(sample: Sample):
 
 
 @every_sample_for_one_device
-def test_it_runs_on_the_interpreter(sample: Sample):
+def test_a_sample_runs_on_the_interpreter(sample: Sample):
     module = parse_hlo(sample.text)
     if reasons_not_to_run(module) or sample.note == REFUSED_AT_RUN:
         with pytest.raises(UnsupportedError):

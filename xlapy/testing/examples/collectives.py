@@ -1,6 +1,6 @@
-"""Worked examples and refusals of the operations that exchange data among replicas and partitions.
+"""Worked examples and refusals of operations that exchange data among replicas and partitions.
 
-Values of several devices stand in the order of the devices, between `|`.
+Values of several devices are separated by `|`, in the order of the devices.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 
 _SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
 
-_GATHER_HALVES = """
+_GATHER_START_AND_DONE = """
         x = f32[2] {1, 2.5} | {3, 5.25}
         s = (f32[2], f32[4]) all-gather-start(x), replica_groups={{0,1}}, dimensions={0}
         y = f32[4] all-gather-done(s)
         => f32[4] {1, 2.5, 3, 5.25}
         """
-_REDUCE_HALVES = f"""
+_REDUCE_START_AND_DONE = f"""
         {_SUM}
         x = f32[2] {{1, 2.5}} | {{3, 5.25}}
         s = f32[2] all-reduce-start(x), replica_groups={{{{0,1}}}}, to_apply=sum
         y = f32[2] all-reduce-done(s)
         => f32[2] {{4, 7.75}}
         """
-_PERMUTE_HALVES = """
+_PERMUTE_START_AND_DONE = """
         x = f32[2] {1, 2} | {3, 4}
         s = (f32[2], f32[2]) collective-permute-start(x), source_target_pairs={{0,1}}
         y = f32[2] collective-permute-done(s)
@@ -42,7 +42,10 @@ EXAMPLES = [
         """,
         replicas=2,
     ),
-    *(Example(op, _GATHER_HALVES, replicas=2, xla_cpu=NO_MLIR) for op in ("all-gather-start", "all-gather-done")),
+    *(
+        Example(op, _GATHER_START_AND_DONE, replicas=2, xla_cpu=NO_MLIR)
+        for op in ("all-gather-start", "all-gather-done")
+    ),
     Example(
         "all-reduce",
         f"""
@@ -53,7 +56,10 @@ EXAMPLES = [
         """,
         replicas=2,
     ),
-    *(Example(op, _REDUCE_HALVES, replicas=2, xla_cpu=NO_MLIR) for op in ("all-reduce-start", "all-reduce-done")),
+    *(
+        Example(op, _REDUCE_START_AND_DONE, replicas=2, xla_cpu=NO_MLIR)
+        for op in ("all-reduce-start", "all-reduce-done")
+    ),
     Example(
         "reduce-scatter",
         f"""
@@ -100,7 +106,7 @@ replica_groups={{0,1}}
         => s32[4] {1, 10, 0, 0} | {2, 3, 20, 30}
         """,
         replicas=2,
-        xla_cpu="XLA:CPU of jaxlib 0.10.2 ends the process",
+        xla_cpu="XLA:CPU of jaxlib 0.10.2 crashes",
     ),
     Example(
         "collective-broadcast",
@@ -122,7 +128,7 @@ replica_groups={{0,1}}
         replicas=2,
     ),
     *(
-        Example(op, _PERMUTE_HALVES, replicas=2, xla_cpu=NO_MLIR)
+        Example(op, _PERMUTE_START_AND_DONE, replicas=2, xla_cpu=NO_MLIR)
         for op in ("collective-permute-start", "collective-permute-done")
     ),
     Example(
@@ -140,7 +146,7 @@ replica_groups={{0,1}}
         => u32[] 0 | 1
         """,
         partitions=2,
-        xla_cpu="XLA does not compile partition-id where its partitioner runs",
+        xla_cpu="XLA refuses partition-id in a program that its partitioner processes",
     ),
 ]
 
@@ -148,7 +154,7 @@ _ADD = ", to_apply=(f32[], f32[] -> f32[])"
 
 
 def _of_groups(op: str, result: str, more: str, *, mode: bool = True, uniform: bool = True) -> Iterator[Refusal]:
-    """What replica groups must be; `mode`: the op has use_global_device_ids."""
+    """Yields refusals for the constraints on replica groups. `mode`: the op has use_global_device_ids."""
     number = 1
 
     def refusal(attributes: str, message: str, operand: str = "f32[4]") -> Refusal:

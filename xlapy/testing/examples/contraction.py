@@ -55,7 +55,9 @@ _RAGGED = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={
 
 
 def _of_any_contraction(op: str, more: str, attributes: str) -> list[Refusal]:
-    """`more`: the shapes of the operands behind lhs and rhs."""
+    """Returns refusals for the constraints that all contractions share. `more`: the shapes of the operands after lhs
+    and rhs.
+    """
 
     def refusal(constraint: int, result: str, lhs: str, rhs: str, numbers: str, message: str) -> Refusal:
         return Refusal(op, constraint, f"{result} {op}({lhs}, {rhs}{more}), {numbers}{attributes}", message)

@@ -1,4 +1,4 @@
-"""Worked examples and refusals of the operations that call computations or order others."""
+"""Worked examples and refusals of operations that call computations or order other operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worked examples and refusals of custom-call; the target of the example returns its operand."""
+"""Worked examples and refusals of custom-call. The target of the example returns its operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worked examples and refusals of the elementwise operations."""
+"""Worked examples and refusals of elementwise operations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _UNARY: dict[str, tuple[str, str, str]] = {
     "tan": ("f32[2] {0, 0.78539819}", "f32[2]", "{0, 1}"),
     "tanh": ("f32[3] {0, 1, inf}", "f32[3]", "{0, 0.761594176, 1}"),
 }
-"""Argument, shape of the result, result."""
+"""For each op: its argument, the shape of its result, and its result."""
 
 _BINARY: dict[str, tuple[str, str, str]] = {
     "add": ("u8[3] {1, 2, 255}", "u8[3] {10, 20, 1}", "{11, 22, 0}"),
@@ -64,7 +64,7 @@ _BINARY: dict[str, tuple[str, str, str]] = {
     "subtract": ("u8[3] {5, 0, 7}", "u8[3] {3, 1, 7}", "{2, 255, 0}"),
     "xor": ("u8[3] {12, 240, 1}", "u8[3] {10, 15, 1}", "{6, 255, 0}"),
 }
-"""Both arguments and the result, which has their shape."""
+"""For each op: its arguments, and its result, whose shape is that of the arguments."""
 
 _NOT_ON_CPU = dict.fromkeys(["acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"], _COMPOSITE) | {
     "atan": NEWER_THAN_JAXLIB,
@@ -179,7 +179,7 @@ _OTHER_TYPES = {
     "Their elements are integer.": ("pred[2]", "takes integer elements, given operands pred[2]"),
     "Their elements are pred, integer or floating-point.": ("c64[2]", "takes pred, integer or floating-point elements"),
 }
-"""For a constraint on the element type: a shape that breaks it, and a part of the message."""
+"""For each constraint on the element type: a shape that violates it, and a part of the error message."""
 
 
 def _refusals_of_unary(op: str) -> list[Refusal]:

@@ -1,15 +1,16 @@
-"""The notation of worked examples: instructions as HLO text, arguments and results as literals.
+"""Parses worked examples: instructions as HLO text, arguments and results as literals.
 
-Owns: how an example and a refusal are written and made into modules. Must not know: any operation.
+Responsible for the notation of examples and refusals, and for the modules made of them. Does not depend on any
+operation.
 
-An example is read line by line; `|` separates the values of several devices:
+An example has one item per line; `|` separates the values of several devices:
 
     x = f32[3] {1, 2, 3}                     an argument: a name, a shape, its value (on each device)
-    infeed <- f32[2] {1, 2}                  what the host feeds in before the run
-    sum { ... }                              a computation, on one line or until a line `}`
+    infeed <- f32[2] {1, 2}                  data that the host feeds in before the run
+    sum { ... }                              a computation, on one line or up to a line `}`
     y = f32[] reduce(x, z), ...              an instruction; the last one is the result
-    => f32[] 6                               the result (a line an element if it is a tuple), on each device
-    outfeed -> f32[2] {1, 2}                 what the program feeds out
+    => f32[] 6                               the result (one line per element of a tuple), on each device
+    outfeed -> f32[2] {1, 2}                 data that the program feeds out
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ _ARGUMENT = re.compile(r"(\w+) = (\S+) (.+)")
 _HOST = re.compile(r"(infeed <-|outfeed ->) (\S+) (.+)")
 _RESULT = re.compile(r"=> (\S+) (.+)")
 
-NO_MLIR = "jaxlib takes MLIR only, which has no such operation"
-"""The note of examples that do not reach XLA:CPU."""
+NO_MLIR = "jaxlib accepts only MLIR, which has no such operation"
+"""Why some examples do not run on XLA:CPU."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One operation at work. `xla_cpu` says why XLA:CPU is not asked for the values, if it is not.
+    """An example of one operation. `xla_cpu`: why XLA:CPU does not run it, "" if it does.
 
-    Raises ValueError for a line that is none of those above.
+    Raises ValueError for a line that does not follow the notation.
     """
 
     op: str
@@ -62,7 +63,7 @@ class Example:
 
     @property
     def module(self) -> str:
-        """HLO text of the whole module: a parameter an argument."""
+        """The HLO text of the module, with one parameter per argument."""
         parts = self._parts
         name = self.op.replace("-", "_")
         counts = (("replica_count", self.replicas), ("num_partitions", self.partitions))
@@ -81,7 +82,7 @@ class Example:
 
     @property
     def results(self) -> list[list[Literal]]:
-        """What each device returns: the elements of a tuple, or the one result; empty if the result has no value."""
+        """The result of each device: the elements of a tuple, or the only result. Empty if the result has no value."""
         return [[row[device] for row in self._parts.results] for device in range(self.devices)]
 
     @property
@@ -95,10 +96,11 @@ class Example:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A module that breaks constraint number `constraint` (from 1) of an operation, and a part of the message.
+    """An invalid module that violates constraint number `constraint` (from 1) of an operation, and a part of the error
+    message.
 
-    `instruction` is an instruction with shapes in the place of operands, `f32[2] add(f32[2], f32[3])`; a called
-    computation may stand as its signature in parentheses, `to_apply=(f32[], f32[] -> f32[])`.
+    `instruction` has shapes instead of operands, as in `f32[2] add(f32[2], f32[3])`. A signature in parentheses stands
+    for a called computation: `to_apply=(f32[], f32[] -> f32[])`.
     """
 
     op: str
@@ -108,20 +110,21 @@ class Refusal:
 
     @property
     def module(self) -> str:
-        """HLO text of a module with this one instruction."""
+        """The HLO text of a module with this instruction only."""
         computations: list[str] = []
 
         def define(match: re.Match[str]) -> str:
-            computations.append(_computation(f"f{len(computations)}", match[1], match[2]))
+            computations.append(_computation_text(f"f{len(computations)}", match[1], match[2]))
             return f"f{len(computations) - 1}"
 
         text = re.sub(r"\(([^()=]*(?:\([^()]*\)[^()=]*)*) -> ((?:\([^()]*\)|[^()])*)\)", define, self.instruction)
         shape, op, rest = _split_call(text, self.op)
-        operands, attributes = _closing(rest)
-        shapes = [] if op in ("parameter", "constant") else _split(operands)
+        operands, attributes = _split_at_closing_parenthesis(rest)
+        shapes = [] if op in ("parameter", "constant") else _split_shapes(operands)
         names = [f"p{number}" for number in range(len(shapes))]
         parameters = [
-            f"  {name} = {given} parameter({n})" for n, (name, given) in enumerate(zip(names, shapes, strict=True))
+            f"  {name} = {parameter} parameter({n})"
+            for n, (name, parameter) in enumerate(zip(names, shapes, strict=True))
         ]
         root = f"  ROOT r = {shape} {op}({', '.join(names) if shapes else operands}){attributes}"
         return "\n".join(["HloModule refused", *computations, "ENTRY main {", *parameters, root, "}", ""])
@@ -143,9 +146,9 @@ def _read(lines: Sequence[str], devices: int) -> _Parts:
     rest = iter(lines)
     for line in rest:
         if re.match(r"\w+ \{", line):
-            parts.computations.append(_braced(line, rest))
+            parts.computations.append(_read_computation(line, rest))
         elif match := _RESULT.fullmatch(line):
-            parts.results.append(_values(match[1], match[2], devices))
+            parts.results.append(_values_per_device(match[1], match[2], devices))
         elif match := _HOST.fullmatch(line):
             queue = parts.infeed if match[1].startswith("infeed") else parts.outfeed
             queue.append(parse_literal(match[3], Shape.parse(match[2])))
@@ -153,52 +156,52 @@ def _read(lines: Sequence[str], devices: int) -> _Parts:
             parts.instructions.append(line)
         elif match := _ARGUMENT.fullmatch(line):
             parts.parameters.append((match[1], match[2]))
-            parts.arguments.append(_values(match[2], match[3], devices))
+            parts.arguments.append(_values_per_device(match[2], match[3], devices))
         else:
-            raise ValueError(f"a line of an example is no argument, instruction or result: {line!r}")
+            raise ValueError(f"a line of an example is not an argument, instruction or result: {line!r}")
     return parts
 
 
-def _braced(line: str, rest: Iterator[str]) -> str:
+def _read_computation(line: str, rest: Iterator[str]) -> str:
     text = [line]
     while not text[-1].endswith("}") or (len(text) > 1 and text[-1] != "}"):
         text.append(next(rest))
     return "\n".join(text)
 
 
-def _values(shape: str, text: str, devices: int) -> list[Literal]:
-    """A value a device; one value alone is that of all."""
+def _values_per_device(shape: str, text: str, devices: int) -> list[Literal]:
+    """Returns one value per device; a single value is used for all devices."""
     values = [parse_literal(part.strip(), Shape.parse(shape)) for part in text.split("|")]
     if len(values) not in (1, devices):
         raise ValueError(f"{len(values)} values for {devices} devices: {text!r}")
     return values if len(values) == devices else values * devices
 
 
-def _computation(name: str, parameters: str, result: str) -> str:
-    """A computation of this signature; what it computes does not matter."""
-    lines = [f"  a{n} = {shape} parameter({n})" for n, shape in enumerate(_split(parameters))]
+def _computation_text(name: str, parameters: str, result: str) -> str:
+    """Returns the text of a computation with a signature. What it computes does not matter."""
+    lines = [f"  a{n} = {shape} parameter({n})" for n, shape in enumerate(_split_shapes(parameters))]
     root = f'  ROOT r = {result.strip()} custom-call(), custom_call_target="any"'
     return "\n".join([f"{name} {{", *lines, root, "}"])
 
 
 def _split_call(text: str, op: str) -> tuple[str, str, str]:
     """`f32[2] add(f32[2], f32[3]), k=1` -> (`f32[2]`, `add`, `f32[2], f32[3]), k=1`)."""
-    place = text.index(f" {op}(")
-    return text[:place], op, text[place + len(op) + 2 :]
+    start = text.index(f" {op}(")
+    return text[:start], op, text[start + len(op) + 2 :]
 
 
-def _closing(text: str) -> tuple[str, str]:
-    """What stands before the parenthesis that closes, and what stands behind it."""
+def _split_at_closing_parenthesis(text: str) -> tuple[str, str]:
+    """Returns the text before and after the closing parenthesis."""
     depth = 1
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += (character == "(") - (character == ")")
         if not depth:
-            return text[:place], text[place + 1 :]
-    raise ValueError(f"no parenthesis closes {text!r}")
+            return text[:index], text[index + 1 :]
+    raise ValueError(f"{text!r} has no closing parenthesis")
 
 
-def _split(text: str) -> list[str]:
-    """Shapes separated by commas outside of brackets."""
+def _split_shapes(text: str) -> list[str]:
+    """Splits shapes at commas outside of brackets."""
     parts = [""]
     depth = 0
     for character in text:
@@ -211,12 +214,12 @@ def _split(text: str) -> list[str]:
 
 
 def examples_of(family: str) -> list[Example]:
-    """The examples of one family."""
+    """Returns the examples of one family."""
     return list(import_module(f"xlapy.testing.examples.{family}").EXAMPLES)
 
 
 def refusals_of(family: str) -> list[Refusal]:
-    """The refusals of one family."""
+    """Returns the refusals of one family."""
     return list(import_module(f"xlapy.testing.examples.{family}").REFUSALS)
 
 

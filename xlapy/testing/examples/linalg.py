@@ -1,4 +1,4 @@
-"""Worked examples and refusals of factorization, solution and Fourier transforms."""
+"""Worked examples and refusals of factorizations, triangular solves and Fourier transforms."""
 
 from __future__ import annotations
 

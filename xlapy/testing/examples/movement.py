@@ -1,11 +1,11 @@
-"""Worked examples and refusals of the operations that move elements."""
+"""Worked examples and refusals of data movement operations."""
 
 from __future__ import annotations
 
 from xlapy.testing.examples.example import Example, Refusal
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 
-_LAYOUTS = "jaxlib refuses a bitcast that is more than another layout"
+_LAYOUTS = "jaxlib accepts a bitcast only if it changes nothing but the layout"
 
 EXAMPLES = [
     Example(

@@ -50,12 +50,12 @@ EXAMPLES = [
 
 
 def _refusals(op: str, result: str) -> Iterator[Refusal]:
-    """Each broken shape stands in the place of one operand."""
+    """Yields a refusal for each operand that may have an invalid shape."""
     names = opcodes.lookup(op).operands.split()
     legal = ["f32[2,3]" if name in ("operand", "grad_output") else "f32[3]" for name in names]
 
-    def refusal(constraint: int, message: str, place: int = 0, shape: str = "f32[2,3]", feature: int = 1) -> Refusal:
-        operands = ", ".join([*legal[:place], shape, *legal[place + 1 :]])
+    def refusal(constraint: int, message: str, position: int = 0, shape: str = "f32[2,3]", feature: int = 1) -> Refusal:
+        operands = ", ".join([*legal[:position], shape, *legal[position + 1 :]])
         text = f"{result} {op}({operands}), epsilon=0.001, feature_index={feature}"
         return Refusal(op, constraint, text, f"{op}{message}")
 

@@ -1,4 +1,4 @@
-"""Worked examples and refusals of the operations that make or use random bits."""
+"""Worked examples and refusals of operations that create or use random bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worked examples and refusals of the operations that combine elements by a computation."""
+"""Worked examples and refusals of operations that combine elements with a computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worked examples and refusals of the operations that move data to and from hosts, devices and memories."""
+"""Worked examples and refusals of operations that move data between the host, devices and memory spaces."""
 
 from __future__ import annotations
 

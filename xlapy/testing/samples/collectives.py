@@ -1,6 +1,6 @@
-"""Samples of the operations that exchange data among replicas and partitions, and of those that name them.
+"""Samples of operations that exchange data among replicas and partitions, and of those that return their ids.
 
-Modules say how many replicas and partitions they are for; their groups fit that.
+Each module sets the numbers of replicas and partitions; its groups fit them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _module(
     layout: str = "",
     note: str = "",
 ) -> Sample:
-    """`layout`: that of the entry, which XLA takes for row-major in a module of several devices that does not say."""
+    """Returns a module. `layout` is the entry's; without it, XLA assumes row-major in a module for several devices."""
     header = f", entry_computation_layout={{{layout}}}" if layout else ""
     header += f", replica_count={replicas}" if replicas > 1 else ""
     header += f", num_partitions={partitions}" if partitions > 1 else ""
@@ -48,14 +48,14 @@ def _unary(
     layout: str = "",
     note: str = "",
 ) -> Sample:
-    """An op of one parameter `p`; `op` is that of its reducer, if it has one."""
+    """Returns a module with an op of one parameter `p`. `op` is the op of its reducer, if it has one."""
     entry = f"p = {operand} parameter(0)\nROOT r = {result} {instruction}"
     reducer = _reducer(op, operand.split("[")[0]) if op else ""
     return _module(name, entry, reducer, replicas, partitions, layout, note)
 
 
 def _of_type(t: str) -> Sample:
-    """Each exchange of two replicas once, of one element type."""
+    """Returns a module that contains each exchange between two replicas once, with one element type."""
     sum_ = "or" if t == "pred" else "add"
     shapes = ("[8,3]", "[4,3]", "[2,3]", "[4,3]", "[4,3]", "[4,3]")
     return _module(
@@ -84,7 +84,7 @@ _GROUPS = {
     "mesh_of_devices": "mesh['a'=2,'b'=2], device_ids=(3,2,1,0) {'a'}",
     "sub_axis": "mesh['a'=4] {'a':(1)2}",
 }
-"""Four replicas in every form that groups are written in."""
+"""Groups of four replicas in every textual form."""
 
 _GROUP_SAMPLES = [
     _unary(

@@ -1,4 +1,4 @@
-"""Samples of the contractions: dot, ragged-dot and scaled-dot."""
+"""Samples of contractions: dot, ragged-dot and scaled-dot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OUTER = "lhs_contracting_dims={}, rhs_contracting_dims={}"
 
 
 def _sample(name: str, operands: Sequence[str], instruction: str, note: str = "") -> Sample:
-    """A module of one instruction on parameters a, b, c, d of the given shapes."""
+    """Returns a module of one instruction on parameters a, b, c, d with the given shapes."""
     parameters = [f"  {x} = {shape} parameter({n})" for n, (x, shape) in enumerate(zip("abcd", operands, strict=False))]
     lines = [f"HloModule {name}", "", "ENTRY main {", *parameters, f"  ROOT r = {instruction}", "}", ""]
     return Sample(name, "\n".join(lines), note)

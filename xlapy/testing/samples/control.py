@@ -1,4 +1,4 @@
-"""Samples of the operations that call computations or order others."""
+"""Samples of operations that call computations or order other operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DOUBLED = _computation("doubled", "p = f32[4] parameter(0)\nROOT r = f32[4] add
 
 
 def _of_type(t: str) -> Sample:
-    """A value of one type through a call, a loop of three turns, a branch and a barrier."""
+    """Returns a module that passes a value through a call, a loop of three iterations, a conditional and a barrier."""
     state = f"(s32[], {t}[2,3])"
     return _module(
         f"control_{t}",

@@ -1,4 +1,4 @@
-"""Samples of the convolution."""
+"""Samples of convolution."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xlapy.testing.samples.sample import ELEMENT_TYPES, NEWER_THAN_JAXLIB, Sampl
 
 
 def _sample(name: str, lhs: str, rhs: str, result: str, attributes: str, note: str = "") -> Sample:
-    """A module of one convolution of two parameters."""
+    """Returns a module of one convolution of two parameters."""
     return Sample(
         name,
         f"HloModule {name}\n\nENTRY main {{\n"

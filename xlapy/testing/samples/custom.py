@@ -1,4 +1,4 @@
-"""Samples of calls of code outside of HLO, in every form of their attributes."""
+"""Samples of custom calls, with every form of their attributes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _module(name: str, body: str, computations: str = "") -> Sample:
 
 
 def _of_two(name: str, attributes: str, result: str = "f32[4]", computations: str = "") -> Sample:
-    """A call of `target` for a vector and a matrix."""
+    """Returns a call of `target` with a vector and a matrix."""
     return _module(
         f"custom_call_{name}",
         f"""

@@ -1,6 +1,6 @@
-"""Samples of the elementwise operations: each with every element type it takes, and the forms of its attributes.
+"""Samples of elementwise operations: each with every element type that it accepts, and every form of its attributes.
 
-Element types that XLA:CPU does not run (s1, u1 and the 6-bit floats) have modules of their own.
+Element types that XLA:CPU does not run (s1, u1 and the 6-bit floats) have separate modules.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _module(name: str, lines: Sequence[str], note: str = "") -> Sample:
 
 
 def _tuple_of(shapes: Sequence[str]) -> str:
-    """The root of a module whose results are r0, r1 ..."""
+    """Returns the root of a module with the results r0, r1 ..."""
     names = ", ".join(f"r{number}" for number in range(len(shapes)))
     return f"ROOT results = ({', '.join(shapes)}) tuple({names})"
 
@@ -74,7 +74,7 @@ def _result_type(op: str, operand: str) -> str:
 
 
 def _of_types(op: str, types: Sequence[str], arity: int, note: str = "") -> Sample:
-    """One operation on vectors of each type."""
+    """Returns a module with one operation on a vector of each type."""
     lines: list[str] = []
     for number, t in enumerate(types):
         operands = [f"p{number}_{k}" for k in range(arity)]
@@ -91,7 +91,7 @@ def _of_table(table: dict[tuple[str, ...], str], arity: int) -> Iterator[Sample]
 
 
 def _rare(t: str, ops: Sequence[tuple[str, int]]) -> Sample:
-    """Operations on a type that XLA:CPU does not run."""
+    """Returns a module with operations on a type that XLA:CPU does not run."""
     lines = [f"p = {t}[5] parameter(0)", f"q = {t}[5] parameter(1)"]
     results: list[str] = []
     for op, arity in ops:
@@ -134,7 +134,7 @@ _RARE_FLOAT_OPS = [
 
 
 def _shapes_of_operands() -> Sample:
-    """Ranks, a zero size, and layouts that are not row-major."""
+    """Returns modules with several ranks, a size of 0, and layouts that are not row-major."""
     return _module(
         "shapes",
         [
@@ -163,7 +163,7 @@ def _complex() -> Sample:
 
 
 def _comparison_orders(t: str) -> list[str]:
-    """The `type=` attributes that a comparison may write, the default left out or written."""
+    """Returns the `type=` attributes that a comparison may have, with the default written and omitted."""
     if t in _FLOATS:
         return ["", ", type=TOTALORDER", ", type=FLOAT"]
     if t in _COMPLEX:
@@ -172,7 +172,7 @@ def _comparison_orders(t: str) -> list[str]:
 
 
 def _compare(t: str) -> Sample:
-    """Every direction in every order."""
+    """Returns a module with every direction in every order."""
     lines = [f"p = {t}[9] parameter(0)", f"q = {t}[9] parameter(1)"]
     directions = ("EQ", "NE") if t in _COMPLEX else ("EQ", "NE", "GE", "GT", "LE", "LT")
     forms = [f", direction={direction}{order}" for direction in directions for order in _comparison_orders(t)]
@@ -181,7 +181,7 @@ def _compare(t: str) -> Sample:
 
 
 def _choices(t: str) -> Sample:
-    """Select and, where the type is ordered, clamp; with bounds and predicate as arrays and as scalars."""
+    """Returns a module with select and, if the type is ordered, clamp. Bounds and predicate are arrays and scalars."""
     lines = [
         f"p = {t}[2,3] parameter(0)",
         f"q = {t}[2,3] parameter(1)",
@@ -200,7 +200,7 @@ def _choices(t: str) -> Sample:
 
 
 def _convert(source: str) -> Sample:
-    """One type to every other; XLA:CPU crashes on a complex number that becomes pred."""
+    """Returns a module that converts one type to every other, except complex to pred, which crashes XLA:CPU."""
     targets = _REAL + _COMPLEX if source in _COMPLEX else _EVERY
     lines = [f"p = {source}[6] parameter(0)"]
     lines += [f"r{number} = {target}[6] convert(p)" for number, target in enumerate(targets)]
@@ -218,7 +218,7 @@ _WIDTHS = {
 
 
 def _bitcast_convert(width: int) -> Sample:
-    """From the first type of a width to every type of other bits: equal, narrower and wider ones."""
+    """Returns a module that converts the first type of a width to every type of equal, smaller and larger width."""
     source = _WIDTHS[width][-1]
     lines: list[str] = []
     results: list[str] = []

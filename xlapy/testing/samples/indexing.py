@@ -22,12 +22,12 @@ def _gather(name: str, operand: str, indices: str, result: str, attributes: str,
 
 
 def _binary(t: str, op: str) -> str:
-    """The body of a computation of a current value and an update."""
+    """Returns the text of a computation that combines a current value and an update."""
     return f"a = {t}[] parameter(0)\nb = {t}[] parameter(1)\nROOT r = {t}[] {op}"
 
 
 def _scatter(name: str, operand: str, indices: str, updates: str, body: str, attributes: str, note: str = "") -> Sample:
-    """A scatter of one operand; `body` is that of the update computation."""
+    """Returns a scatter of one operand. `body` is the text of the update computation."""
     entry = f"""
         p = {operand} parameter(0)
         i = {indices} parameter(1)
@@ -185,7 +185,7 @@ SAMPLES = [
         "f32[3,2,3]",
         _binary("f32", "add(a, b)"),
         _WINDOWS,
-        note="windows that may overlap in part",
+        note="windows that may overlap partly",
     ),
     _scatter(
         "scatter_window_dims_first",
@@ -211,7 +211,7 @@ SAMPLES = [
         "s32[3]",
         _binary("s32", "minimum(b, a)"),
         f"update_window_dims={{}}, {_INTO_ROWS}, index_vector_dim=1, indices_are_sorted=true, unique_indices=true",
-        note="the promises may be broken by random indices: a minimum does not care",
+        note="random indices may violate these attributes; a minimum does not depend on them",
     ),
     _scatter(
         "scatter_one_window",
@@ -229,5 +229,5 @@ SAMPLES = [
         _binary("f32", "add(a, b)"),
         f"update_window_dims={{}}, {_INTO_ROWS}, index_vector_dim=1",
     ),
-    Sample("scatter_variadic", _VARIADIC, note="two operands updated together"),
+    Sample("scatter_variadic", _VARIADIC, note="two operands with one update computation"),
 ]

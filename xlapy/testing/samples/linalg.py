@@ -1,4 +1,4 @@
-"""Samples of matrix factorization and solution, and of Fourier transforms."""
+"""Samples of matrix factorizations, triangular solves and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _of_type(t: str) -> list[Sample]:
 
 
 def _forms(left: bool) -> list[Sample]:
-    """Each combination of triangle, diagonal and transposition, on one side."""
+    """Returns modules with each combination of triangle, diagonal and transposition, for one side."""
     side, b = ("left_side=true, ", "f32[4,4,2]") if left else ("", "f32[4,2,4]")
     return [
         _solve(
@@ -60,7 +60,7 @@ def _forms(left: bool) -> list[Sample]:
 
 
 def _transforms(real: str, complex: str) -> list[Sample]:
-    """Each kind of transform over one to three dimensions, of even and odd lengths."""
+    """Returns modules with each kind of transform over one to three dimensions of even and odd lengths."""
     c, r = complex, real
     return [
         _fft(f"fft_{c}", f"{c}[2,8]", f"{c}[2,8]", "FFT", "8"),

@@ -1,4 +1,4 @@
-"""Samples of the operations that move elements and compute none."""
+"""Samples of data movement operations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def _module(name: str, body: str, note: str = "") -> Sample:
 
 
 def _unary(name: str, operand: str, result: str, instruction: str, note: str = "") -> Sample:
-    """An op of one parameter `p`."""
+    """Returns a module with an op of one parameter `p`."""
     return _module(name, f"p = {operand} parameter(0)\nROOT r = {result} {instruction}", note)
 
 
 def _of_every_type(t: str) -> Sample:
-    """Each op once, of one element type."""
+    """Returns a module that contains each op once, with one element type."""
     shapes = ("[2,4,3]", "[6]", "[3,2]", "[2,3]", "[2,6]", "[1,2]", "[4,6]", "[1,2]", "[2,3]", "[2,3]{0,1}")
     results = ", ".join(t + shape for shape in shapes)
     return _module(

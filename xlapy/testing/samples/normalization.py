@@ -57,7 +57,7 @@ feature_index={index}
 
 
 def _each(suffix: str, t: str, sizes: str, index: int, epsilon: str = "0.001") -> list[Sample]:
-    """The three operations on one operand."""
+    """Returns modules with the three operations on one operand."""
     return [
         _training(f"batch_norm_training_{suffix}", t, sizes, index, epsilon),
         _inference(f"batch_norm_inference_{suffix}", t, sizes, index, epsilon),

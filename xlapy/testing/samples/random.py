@@ -1,4 +1,4 @@
-"""Samples of the operations that make or use random bits."""
+"""Samples of operations that create or use random bits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def _generated(algorithm: str, words: int, t: str) -> Sample:
 
 
 def _stochastic(operand: str, random: str, result: str, sizes: str = "2,3") -> Sample:
-    """XLA accepts any result; it has a meaning for signed integers only."""
+    """Returns a stochastic-convert. XLA's verifier accepts any result type; the op is defined only for signed
+    integers."""
     note = "" if result in _SIGNED else REFUSED_AT_RUN
     return _module(
         f"stochastic_convert_{operand}_{result}",

@@ -1,4 +1,4 @@
-"""Samples of the operations that combine elements by a computation of scalars."""
+"""Samples of operations that combine elements with a scalar computation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _module(name: str, computations: Sequence[str], entry: str, note: str = "") 
 
 
 def _binary(name: str, t: str, op: str) -> str:
-    """A computation of two scalars of one type."""
+    """Returns the text of a computation of two scalars of one type."""
     return _computation(
         name,
         f"""
@@ -91,7 +91,7 @@ def _reduce(name: str, operand: str, result: str, dimensions: str, op: str = "ad
 
 
 def _reduce_of_type(t: str) -> Sample:
-    """Each reducer once, along one dimension of a matrix."""
+    """Returns a module that contains each reducer once, along one dimension of a matrix."""
     names = _REDUCERS[t]
     steps = "\n".join(
         f"{op}.1 = {t}[5]{{0}} reduce(p, i), dimensions={{{number % 2}}}, to_apply={op}_computation"
@@ -118,7 +118,7 @@ _REDUCE = [
     _reduce("reduce_middle_dimension", "s32[4,2,3]{2,1,0}", "s32[4,3]{1,0}", "{1}", "maximum"),
     _reduce("reduce_no_dimensions", "f32[4,2]{1,0}", "f32[4,2]{1,0}", "{}"),
     _reduce("reduce_scalar", "f32[]", "f32[]", "{}"),
-    _reduce("reduce_dimension_of_one", "s32[1,3]{1,0}", "s32[3]{0}", "{0}", note="the initial value does not enter"),
+    _reduce("reduce_dimension_of_one", "s32[1,3]{1,0}", "s32[3]{0}", "{0}", note="the initial value is not combined"),
     _reduce("reduce_nothing", "f32[0,3]{1,0}", "f32[3]{0}", "{0}"),
     _reduce("reduce_to_nothing", "f32[3,0]{1,0}", "f32[0]{0}", "{0}"),
     _reduce("reduce_odd_size", "bf16[1001]{0}", "bf16[]", "{0}"),

@@ -1,6 +1,6 @@
-"""A sample: one small, legal HLO module, and the road to all of them.
+"""A sample is one small valid HLO module; this file gives access to all of them.
 
-Samples feed the round-trip, verifier, fuzzing and differential tests. Must not know: what the tests do with them.
+The round-trip, verifier, fuzzing and differential tests use samples. Does not depend on these tests.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ FAMILIES = (
     "normalization",
     "custom",
 )
-"""The families of operations; each has a module of samples, and a file in the folder of every consumer."""
+"""The families of operations. Each has a file of samples, and a file in the folder of every consumer."""
 
 ELEMENT_TYPES = tuple(t.text for t in ARRAY_TYPES if t.text not in ("s1", "u1", "f6e2m3fn", "f6e3m2fn"))
-"""The types of array elements but those that jaxlib cannot carry as constants or XLA:CPU cannot run."""
+"""The array element types, except those that jaxlib cannot represent as constants or XLA:CPU cannot run."""
 
 NEWER_THAN_JAXLIB = "newer than jaxlib 0.10.2"
-"""The note of samples that the pinned jaxlib cannot read."""
+"""The note of samples that the installed jaxlib cannot parse."""
 
 REFUSED_AT_RUN = "refused when it runs"
-"""The note of samples that are legal, but that neither XLA:CPU nor the interpreter gives a value."""
+"""The note of samples that are valid, but that neither XLA:CPU nor the interpreter can run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A named HLO module; `note` says what is particular about it."""
+    """A named HLO module. `note` says what is special about it."""
 
     name: str
     text: str
@@ -51,12 +51,12 @@ class Sample:
 
 
 def samples_of(family: str) -> list[Sample]:
-    """The samples of one family."""
+    """Returns the samples of one family."""
     module = import_module(f"xlapy.testing.samples.{family}")
     return list(module.SAMPLES)
 
 
 def all_samples() -> Iterator[Sample]:
-    """Every sample, family by family; a family is loaded when its turn comes."""
+    """Yields every sample, family by family; the file of a family is loaded when its first sample is needed."""
     for family in FAMILIES:
         yield from samples_of(family)

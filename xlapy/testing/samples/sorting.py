@@ -14,7 +14,7 @@ def _lines(text: str) -> str:
 
 
 def _sort(name: str, types: Sequence[str], sizes: str, comparator: str, attributes: str, note: str = "") -> Sample:
-    """A sort of one array of `sizes` a type; `comparator` reads p0, p1 (operand 0), p2, p3 (operand 1) ..."""
+    """Returns a sort of one array of `sizes` per type. `comparator` uses p0, p1 (operand 0), p2, p3 (operand 1) ..."""
     parameters = "\n".join(f"p{i} = {types[i // 2]}[] parameter({i})" for i in range(2 * len(types)))
     arrays = "\n".join(f"a{i} = {t}[{sizes}] parameter({i})" for i, t in enumerate(types))
     shapes = ", ".join(f"{t}[{sizes}]" for t in types)

@@ -1,4 +1,4 @@
-"""Samples of parameter, constant and iota."""
+"""Samples of parameters, constants and iota."""
 
 from __future__ import annotations
 

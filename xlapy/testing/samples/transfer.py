@@ -1,4 +1,4 @@
-"""Samples of the operations that move data to and from the host, other devices and other memories."""
+"""Samples of operations that move data between the host, devices and memory spaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _module(name: str, body: str) -> Sample:
 
 
 def _of_type(t: str) -> Sample:
-    """An array of one type fed in, copied, sent, received and fed out."""
+    """Returns a module that feeds in, copies, sends, receives and feeds out an array of one type."""
     a = f"{t}[2,3]"
     return _module(
         f"transfer_{t}",

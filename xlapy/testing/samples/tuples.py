@@ -1,4 +1,4 @@
-"""Samples of making tuples and taking them apart."""
+"""Samples of tuple and get-tuple-element."""
 
 from __future__ import annotations
 
