@@ -145,7 +145,7 @@ class AllGatherAttributes(GroupedAttributes):
     use_global_device_ids: bool = attribute(BOOL, default=False)
 
 
-def _resized(name: str, operands: Sequence[Shape], dimension: int, size_of: Callable[[Shape], int]) -> Shape:
+def _infer_resized(name: str, operands: Sequence[Shape], dimension: int, size_of: Callable[[Shape], int]) -> Shape:
     """The operands with a new size of one dimension, unless it is unbounded: one shape, or a tuple of several."""
     require_arrays(name, operands)
     shapes: list[Shape] = []
@@ -160,14 +160,16 @@ def _resized(name: str, operands: Sequence[Shape], dimension: int, size_of: Call
 
 def all_gather_shape(operands: Sequence[Shape], dimension: int, shard_count: int) -> Shape:
     """The result of an all-gather over `shard_count` participants: one shape, or a tuple for several operands."""
-    return _resized("all-gather", operands, dimension, lambda operand: operand.dimensions[dimension] * shard_count)
+    return _infer_resized(
+        "all-gather", operands, dimension, lambda operand: operand.dimensions[dimension] * shard_count
+    )
 
 
-def _gathered(name: str, result: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes) -> None:
+def _check_gathered(name: str, result: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes) -> None:
     mode = _checked_group_mode(name, attrs)
     require_arrays(name, operands)
     dimension = attrs.all_gather_dimension
-    first = _first(name, result, operands, dimension)
+    first = _check_result_arrays(name, result, operands, dimension)
     small, large = operands[0].dimensions[dimension], first.dimensions[dimension]
     shards = -(-large // small) if small > 0 else max(attrs.replica_groups.group_size, 1)
     require_shape(name, result, all_gather_shape(operands, dimension, shards))
@@ -175,7 +177,7 @@ def _gathered(name: str, result: Shape, operands: Sequence[Shape], attrs: AllGat
         _check_shards(name, shards, attrs.replica_groups, mode)
 
 
-def _first(name: str, result: Shape, operands: Sequence[Shape], dimension: int) -> Shape:
+def _check_result_arrays(name: str, result: Shape, operands: Sequence[Shape], dimension: int) -> Shape:
     """Requires one result array per operand, all with the dimension; returns the first result array."""
     arrays = result.tuple_shapes if len(operands) > 1 else (result,)
     if len(arrays) != len(operands) or not all(a.is_array for a in arrays):
@@ -188,7 +190,7 @@ def _first(name: str, result: Shape, operands: Sequence[Shape], dimension: int) 
 
 
 def _check_all_gather(shape: Shape, operands: Sequence[Shape], attrs: AllGatherAttributes, _: ProgramShapes) -> None:
-    _gathered("all-gather", shape, operands, attrs)
+    _check_gathered("all-gather", shape, operands, attrs)
 
 
 ALL_GATHER = OpDef(
@@ -224,7 +226,7 @@ def _check_all_gather_start(
     if len(shape.tuple_shapes) != 2:
         raise ShapeError(f"all-gather-start has shape (operands, gathered), declared {shape.to_text(layout=False)}")
     require_shape("all-gather-start: the first element", shape.tuple_shapes[0], one_or_tuple(operands))
-    _gathered("all-gather-start", shape.tuple_shapes[1], operands, attrs)
+    _check_gathered("all-gather-start", shape.tuple_shapes[1], operands, attrs)
 
 
 ALL_GATHER_START = OpDef(
@@ -284,7 +286,7 @@ class AllReduceAttributes(GroupedAttributes):
     use_global_device_ids: bool = attribute(BOOL, default=False)
 
 
-def _reduced(name: str, operands: Sequence[Shape], attrs: AllReduceAttributes, programs: ProgramShapes) -> Shape:
+def _infer_reduced(name: str, operands: Sequence[Shape], attrs: AllReduceAttributes, programs: ProgramShapes) -> Shape:
     require_arrays(name, operands)
     _checked_group_mode(name, attrs, uniform=False)
     _check_reducer(name, operands, programs)
@@ -292,7 +294,7 @@ def _reduced(name: str, operands: Sequence[Shape], attrs: AllReduceAttributes, p
 
 
 def _infer_all_reduce(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: ProgramShapes) -> Shape:
-    return _reduced("all-reduce", operands, attrs, programs)
+    return _infer_reduced("all-reduce", operands, attrs, programs)
 
 
 ALL_REDUCE = OpDef(
@@ -319,7 +321,7 @@ ALL_REDUCE = OpDef(
 
 
 def _infer_all_reduce_start(operands: Sequence[Shape], attrs: AllReduceAttributes, programs: ProgramShapes) -> Shape:
-    return _reduced("all-reduce-start", operands, attrs, programs)
+    return _infer_reduced("all-reduce-start", operands, attrs, programs)
 
 
 ALL_REDUCE_START = OpDef(
@@ -382,7 +384,7 @@ def reduce_scatter_shape(operands: Sequence[Shape], dimension: int, shard_count:
             )
         return size // shard_count
 
-    return _resized("reduce-scatter", operands, dimension, block)
+    return _infer_resized("reduce-scatter", operands, dimension, block)
 
 
 def _check_reduce_scatter(
@@ -393,7 +395,7 @@ def _check_reduce_scatter(
     require_arrays(name, operands)
     _check_reducer(name, operands, programs)
     dimension = attrs.scatter_dimension
-    first = _first(name, shape, operands, dimension)
+    first = _check_result_arrays(name, shape, operands, dimension)
     large, small = operands[0].dimensions[dimension], first.dimensions[dimension]
     shards = -(-large // small) if small > 0 else max(attrs.replica_groups.group_size, 1)
     require_shape(name, shape, reduce_scatter_shape(operands, dimension, max(shards, 1)))
@@ -433,7 +435,7 @@ REDUCE_SCATTER = OpDef(
 )
 
 
-def _rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Shape:
+def _infer_rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) -> Shape:
     """The shapes of the data operands. A dynamic root is a last operand with the group position of each one's root."""
     require_arrays(name, operands)
     if not has_dynamic_root:
@@ -464,7 +466,7 @@ def _infer_collective_reduce(
     operands: Sequence[Shape], attrs: CollectiveReduceAttributes, programs: ProgramShapes
 ) -> Shape:
     _checked_group_mode("collective-reduce", attrs)
-    shape = _rooted("collective-reduce", operands, attrs.has_dynamic_root)
+    shape = _infer_rooted("collective-reduce", operands, attrs.has_dynamic_root)
     _check_reducer("collective-reduce", operands[:-1] if attrs.has_dynamic_root else operands, programs)
     return shape
 
@@ -515,7 +517,7 @@ def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: P
     _checked_group_mode("all-to-all", attrs)
     members = attrs.replica_groups.group_size  # 0 if the groups are implicit
     if attrs.split_dimension is not None:
-        return _split_all_to_all(operands, attrs.split_dimension, members)
+        return _infer_split_all_to_all(operands, attrs.split_dimension, members)
     if members and len(operands) != members:
         raise ShapeError(
             f"all-to-all takes one operand per member: {len(operands)} operands, "
@@ -534,7 +536,7 @@ def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: P
     return Shape.tuple(operands)
 
 
-def _split_all_to_all(operands: Sequence[Shape], dimension: int, members: int) -> Shape:
+def _infer_split_all_to_all(operands: Sequence[Shape], dimension: int, members: int) -> Shape:
     if len(operands) != 1:
         raise ShapeError(f"all-to-all along a dimension takes one operand, given {len(operands)}")
     (operand,) = operands
@@ -631,7 +633,7 @@ class CollectiveBroadcastAttributes(GroupedAttributes):
 def _infer_collective_broadcast(
     operands: Sequence[Shape], attrs: CollectiveBroadcastAttributes, _: ProgramShapes
 ) -> Shape:
-    return _rooted("collective-broadcast", operands, attrs.has_dynamic_root)
+    return _infer_rooted("collective-broadcast", operands, attrs.has_dynamic_root)
 
 
 COLLECTIVE_BROADCAST = OpDef(
@@ -678,7 +680,7 @@ def _check_pairs(name: str, pairs: IntegerLists, most: int) -> None:
                 )
 
 
-def _permuted(name: str, operands: Sequence[Shape], attrs: CollectivePermuteAttributes) -> tuple[Shape, Shape]:
+def _infer_permuted(name: str, operands: Sequence[Shape], attrs: CollectivePermuteAttributes) -> tuple[Shape, Shape]:
     """Returns the operands as the start form returns them, and the result."""
     if not attrs.slice_sizes:
         require_arrays(name, operands)
@@ -727,7 +729,7 @@ def _check_offsets(name: str, buffer: Shape, offsets: Shape) -> None:
 
 
 def _infer_collective_permute(operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: ProgramShapes) -> Shape:
-    return _permuted("collective-permute", operands, attrs)[1]
+    return _infer_permuted("collective-permute", operands, attrs)[1]
 
 
 COLLECTIVE_PERMUTE = OpDef(
@@ -757,7 +759,7 @@ def _check_collective_permute_start(
     shape: Shape, operands: Sequence[Shape], attrs: CollectivePermuteAttributes, _: ProgramShapes
 ) -> None:
     """Requires the result (operands, results, contexts...)."""
-    expected = _permuted("collective-permute-start", operands, attrs)
+    expected = _infer_permuted("collective-permute-start", operands, attrs)
     if len(shape.tuple_shapes) < 2:
         raise ShapeError(
             f"collective-permute-start has shape (operands, results, ...), declared {shape.to_text(layout=False)}"

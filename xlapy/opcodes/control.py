@@ -48,7 +48,7 @@ class CallAttributes(Attributes):
     is_composite: bool = attribute(BOOL, default=False, after_computations=True)
 
 
-def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShape, *, spare: bool = False) -> None:
+def _check_parameters(name: str, operands: Sequence[Shape], program: ProgramShape, *, spare: bool = False) -> None:
     """Requires one operand per parameter, of a compatible shape; additional operands are allowed if `spare`."""
     count = len(program.parameters)
     if len(operands) < count or (len(operands) > count and not spare):
@@ -63,7 +63,7 @@ def _match_parameters(name: str, operands: Sequence[Shape], program: ProgramShap
 
 def _infer_call(operands: Sequence[Shape], _: CallAttributes, programs: ProgramShapes) -> Shape:
     require_programs("call", programs, 1)
-    _match_parameters("call", operands, programs[0])
+    _check_parameters("call", operands, programs[0])
     return programs[0].result
 
 
@@ -219,7 +219,7 @@ class FusionAttributes(Attributes):
 
 def _infer_fusion(operands: Sequence[Shape], attrs: FusionAttributes, programs: ProgramShapes) -> Shape:
     require_programs("fusion", programs, 1)
-    _match_parameters("fusion", operands, programs[0], spare=True)
+    _check_parameters("fusion", operands, programs[0], spare=True)
     check_aliases("fusion", attrs.output_to_operand_aliasing, programs[0].result, operands)
     return programs[0].result
 

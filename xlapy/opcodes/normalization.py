@@ -24,7 +24,7 @@ class BatchNormAttributes(Attributes):
     feature_index: int = attribute(INTEGER)
 
 
-def _check(name: str, operands: Sequence[Shape], vectors: dict[str, int], feature_index: int) -> Shape:
+def _check_feature_vectors(name: str, operands: Sequence[Shape], vectors: dict[str, int], feature_index: int) -> Shape:
     """Checks the operand and the vectors with one value per feature (name -> operand number); returns their shape.
 
     Element types may differ among floating-point types, as in XLA.
@@ -55,19 +55,19 @@ def _check(name: str, operands: Sequence[Shape], vectors: dict[str, int], featur
 
 def _infer_batch_norm_training(operands: Sequence[Shape], attrs: BatchNormAttributes, _: ProgramShapes) -> Shape:
     vectors = {"scale": 1, "offset": 2}
-    feature = _check("batch-norm-training", operands, vectors, attrs.feature_index)
+    feature = _check_feature_vectors("batch-norm-training", operands, vectors, attrs.feature_index)
     return Shape.tuple((operands[0], feature, feature))
 
 
 def _infer_batch_norm_inference(operands: Sequence[Shape], attrs: BatchNormAttributes, _: ProgramShapes) -> Shape:
     vectors = {"scale": 1, "offset": 2, "mean": 3, "variance": 4}
-    _check("batch-norm-inference", operands, vectors, attrs.feature_index)
+    _check_feature_vectors("batch-norm-inference", operands, vectors, attrs.feature_index)
     return operands[0]
 
 
 def _infer_batch_norm_grad(operands: Sequence[Shape], attrs: BatchNormAttributes, _: ProgramShapes) -> Shape:
     vectors = {"scale": 1, "mean": 2, "variance": 3}
-    feature = _check("batch-norm-grad", operands, vectors, attrs.feature_index)
+    feature = _check_feature_vectors("batch-norm-grad", operands, vectors, attrs.feature_index)
     operand, gradient = operands[0], operands[4]
     if not gradient.element_type.is_floating:
         raise ShapeError(f"batch-norm-grad: grad_output must be floating-point, given {gradient.to_text(layout=False)}")
