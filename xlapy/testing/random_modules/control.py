@@ -16,7 +16,8 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes import control as ops
-from xlapy.opcodes.control import DomainSides, FusionAttributes, FusionKind
+from xlapy.opcodes.attributes.domain import DomainSides
+from xlapy.opcodes.control import FusionAttributes, FusionKind
 from xlapy.opcodes.elementwise import ADD, COMPARE, NEGATE, CompareAttributes, ComparisonDirection
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE, GetTupleElementAttributes
