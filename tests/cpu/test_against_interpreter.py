@@ -39,7 +39,7 @@ def leaves(value: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("sample", list(all_samples()), ids=lambda sample: sample.name)
-def test_a_sample_gives_what_the_interpreter_gives(sample: Sample, monkeypatch: pytest.MonkeyPatch):
+def test_a_sample_agrees_with_the_interpreter(sample: Sample, monkeypatch: pytest.MonkeyPatch):
     module = xla.parse_hlo(sample.text)
     monkeypatch.setattr(flags, "current", lambda: flags.Flags({"collective_timeout": 0}))  # there is no host to feed it
     try:
@@ -79,7 +79,7 @@ LEFT_TO_THE_HOST = {
 """Samples with operations that have no native form, except calls of Python."""
 
 
-def test_only_what_is_known_to_be_left_to_the_host_is():
+def test_only_listed_samples_fall_back_to_the_host():
     left: set[str] = set()
     for sample in all_samples():
         module = xla.parse_hlo(sample.text)
@@ -97,7 +97,7 @@ def test_only_what_is_known_to_be_left_to_the_host_is():
 
 
 @pytest.mark.parametrize("name", [*NAMES, *(f"{name}.optimized" for name in OPTIMIZED)])
-def test_a_program_gives_what_the_interpreter_gives(name: str):
+def test_a_program_agrees_with_the_interpreter(name: str):
     module = xla.parse_hlo(text_of(name))
     plain_name = name.removesuffix(".optimized")
     arguments = arguments_of(plain_name, xla.parse_hlo(text_of(plain_name)))

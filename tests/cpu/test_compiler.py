@@ -43,7 +43,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_layouts_and_bitcasts_mean_what_they_mean_on_the_interpreter(name: str):
+def test_layouts_and_bitcasts_agree_with_the_interpreter(name: str):
     assert checked(LAYOUTS[name]) <= 1
 
 
@@ -53,7 +53,7 @@ def test_movements_that_cancel_leave_no_kernel():
     assert checked(text) == 0
 
 
-def test_what_does_not_change_in_a_loop_is_computed_before_it():
+def test_loop_invariants_are_computed_before_the_loop():
     text = """HloModule m
       c { s = (s32[], f32[64], f32[64]) parameter(0)  i = s32[] get-tuple-element(s), index=0  n = s32[] constant(5)
         ROOT r = pred[] compare(i, n), direction=LT }
@@ -72,7 +72,7 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
     assert any(origin.startswith("f") for origin in outside), outside
 
 
-def test_a_large_computation_that_is_called_twice_stays_one():
+def test_a_large_computation_that_is_called_twice_is_compiled_once():
     lines = "  ".join(f"v{n + 1} = f32[8] sine(v{n})" for n in range(80))
     text = f"""HloModule m
       f {{ v0 = f32[8] parameter(0)  {lines}  ROOT r = f32[8] negate(v80) }}
@@ -162,7 +162,7 @@ def test_equal_instructions_share_a_kernel_whatever_memory_they_overwrite():
 
 
 @pytest.mark.parametrize("name", ["nbody_step", "mapped_loops", "sorts"])
-def test_scheduled_modules_stay_sound(name: str):
+def test_scheduled_modules_stay_valid(name: str):
     """A module that XLA printed after optimization is scheduled: its fusions are expanded and formed anew in that
     order.
     """

@@ -71,7 +71,7 @@ def test_results_are_the_arguments_of_the_next_call(shape: str):
     assert np.array_equal(np.asarray(add(once, value)), (value + value + value).astype(type.dtype))
 
 
-def test_what_does_not_fit_names_the_parameter():
+def test_mismatched_arguments_name_the_parameter():
     add = CPU.compile(ADD.format("f32[6]"))
     buffer = CPU.device_put(X)
     for wrong, message in (
@@ -206,7 +206,7 @@ def test_one_executable_in_many_threads():
     assert wrong == []
 
 
-def test_trim_gives_arenas_back():
+def test_trim_frees_arenas():
     program = CPU.compile(negations(1, "f32[2000000]"))
     result = program(np.ones(2_000_000, np.float32))
     del result
@@ -214,7 +214,7 @@ def test_trim_gives_arenas_back():
     assert np.asarray(program(np.ones(2_000_000, np.float32))[0])[5] == -1
 
 
-def test_consumers_of_dlpack_that_know_no_versions():
+def test_dlpack_consumers_without_versions():
     """They ask for a capsule without a version, which cannot mark elements as read-only."""
     result = CPU.compile(ADD.format("f32[6]"))(X, X)
 

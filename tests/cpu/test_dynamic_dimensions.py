@@ -37,7 +37,7 @@ def test_arguments_and_results_have_any_size_up_to_the_bound(size: int):
     np.testing.assert_array_equal(np.asarray(result), 4 * argument)
 
 
-def test_random_programs_give_what_the_interpreter_gives():
+def test_random_programs_agree_with_the_interpreter():
     for seed in range(25):
         module = random_dynamic_module(seed, instructions=8)
         arguments = random_arguments(module.entry_computation.program_shape.parameters, seed)
@@ -67,7 +67,7 @@ ENTRY main {
 """
 
 
-def test_what_has_no_static_form_is_evaluated_by_the_interpreter():
+def test_programs_without_a_static_form_fall_back_to_the_interpreter():
     values = np.arange(4, dtype=np.complex64)
     program = CPU.compile(FOURIER)
     assert "xlapy.interpret" in program.as_hlo_text(optimized=True)

@@ -124,7 +124,7 @@ def test_a_long_kernel_ends_while_another_thread_has_the_pool() -> None:
     other.join()
 
 
-def test_what_was_donated_is_gone_and_the_program_runs_again() -> None:
+def test_donated_arguments_are_deleted_and_the_program_runs_again() -> None:
     executable = CPU.compile(loop(1000, ENDLESS), donate=[0])
     given = CPU.device_put(np.zeros(1000, np.float32))
     interrupted(lambda: executable(given))

@@ -194,7 +194,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_loop_gives_what_the_interpreter_gives_again_and_again(name: str):
+def test_a_loop_agrees_with_the_interpreter_on_every_run(name: str):
     module = xla.parse_hlo(PROGRAMS[name], verify=True)
     executable = xla.Client("cpu").compile(module)
     arguments = random_arguments(executable.program_shape.parameters, 3)

@@ -66,7 +66,7 @@ def test_the_text_of_a_call_is_read_by_its_length() -> None:
         assert float(CPU.compile(text)(ONE)) == 4
 
 
-def test_a_failure_ends_the_loop_and_the_next_run_is_whole() -> None:
+def test_a_failure_ends_the_loop_and_the_next_run_is_correct() -> None:
     text = loop("status", 4).replace("constant(0.5)", "constant(1)")
     with native("status"):
         executable = CPU.compile(text)
@@ -78,7 +78,7 @@ def test_a_failure_ends_the_loop_and_the_next_run_is_whole() -> None:
             assert float(executable(np.float32(-4))) == 0
 
 
-def test_operands_that_lie_anywhere_are_given_as_targets_are_promised() -> None:
+def test_unaligned_operands_are_aligned_for_targets() -> None:
     met: list[int] = []
 
     def look(frame: Frame) -> int | None:

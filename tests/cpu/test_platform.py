@@ -11,7 +11,7 @@ from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 
 
-def test_another_machine_is_told_what_to_use(monkeypatch: pytest.MonkeyPatch):
+def test_an_unsupported_machine_is_rejected_with_an_alternative(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(UnsupportedError, match="this is Linux on riscv64; use the platform interpreter"):
         xla.Client("cpu")

@@ -170,6 +170,6 @@ def test_numbers_inside_of_computations_of_elements_go_on_with_the_same_counter(
         ),
     ],
 )
-def test_forms_without_a_meaning_are_refused_before_they_run(text: str, message: str):
+def test_undefined_forms_are_rejected_at_compile_time(text: str, message: str):
     with pytest.raises(UnsupportedError, match=message):
         CPU.compile(f"HloModule m\nENTRY e {{ {text} }}")

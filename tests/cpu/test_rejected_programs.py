@@ -44,7 +44,7 @@ def test_constants_left_out_are_not_zeros():
         CPU.compile("HloModule m\nENTRY e { ROOT c = f32[100] constant({...}) }")
 
 
-def test_a_program_larger_than_the_memory_says_so(monkeypatch: pytest.MonkeyPatch):
+def test_a_program_larger_than_the_memory_is_rejected(monkeypatch: pytest.MonkeyPatch):
     executable = CPU.compile(
         "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT r = f32[1024,1024,64] broadcast(x), dimensions={} }"
     )

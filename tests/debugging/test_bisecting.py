@@ -112,7 +112,7 @@ def test_a_pass_that_raises_dies_hangs_or_leaves_an_invalid_module(loaded, how, 
 
 
 @pytest.mark.slow
-def test_nothing_is_wrong():
+def test_no_difference():
     finding = run_bisect(IN_A_LOOP)
     assert finding.fault is None and finding.position is None and finding.notes == []
     assert finding.pass_runs > 20 and finding.changing_runs > 0

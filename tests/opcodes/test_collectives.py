@@ -97,7 +97,7 @@ def test_replica_groups_refused(text: str, message: str) -> None:
         read(opcodes.ALL_REDUCE, "replica_groups", text)
 
 
-def test_replica_groups_made_by_hand() -> None:
+def test_explicit_replica_groups() -> None:
     assert IotaGroups.make(2, 2).groups == ((0, 1), (2, 3))
     mesh = Mesh.make(("x", "y"), (2, 2), Iota.make((2, 2), (1, 0)))
     groups = MeshGroups.make(mesh, (AxisRef(0),))

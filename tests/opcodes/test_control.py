@@ -281,7 +281,7 @@ def test_async_update_refuses(shape: str, operands: list[str], message: str) -> 
     assert refusal(opcodes.ASYNC_UPDATE, shape, *operands).startswith(message)
 
 
-def test_async_done_refuses_what_was_not_started() -> None:
+def test_async_done_requires_a_start() -> None:
     message = "async-done: operand 0 must be ((operands...), result, context...), given f32[2]"
     assert refusal(opcodes.ASYNC_DONE, None, "f32[2]") == message
     message = "async-done: operand 0 ((f32[2]), f32[3]) has result f32[3], declared f32[4]"

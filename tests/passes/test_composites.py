@@ -50,7 +50,7 @@ def function_text(name: str, t: str, size: int) -> str:
     return f"HloModule m\nENTRY e {{\n  x = {t}[{size}] parameter(0)\n  ROOT r = {t}[{size}] {name}(x)\n}}\n"
 
 
-def test_those_who_know_them_read_the_operations_again() -> None:
+def test_readers_with_chlo_recover_the_operations() -> None:
     module = xlapy.parse_stablehlo(artifact(PROGRAM))
     names = [instruction.op.name for instruction in module.entry_computation]
     assert (names.count("topk"), names.count("erf"), names.count("call")) == (1, 2, 2)
@@ -62,7 +62,7 @@ def test_those_who_know_them_read_the_operations_again() -> None:
 
 @pytest.mark.parametrize("t", ["f32", "f64"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_others_run_what_they_are_made_of(name: str, t: str) -> None:
+def test_readers_without_chlo_run_the_decomposition(name: str, t: str) -> None:
     generator = np.random.default_rng(0)
     x = np.concatenate(
         [generator.uniform(-1, 1, 500), generator.standard_normal(500) * 5, [0, 1, -1, np.inf, 80, 1e-6]]

@@ -64,7 +64,7 @@ def test_a_loop_carries_leaves() -> None:
     assert len(module.computations) == 3
 
 
-def test_a_nested_result_is_put_together_again() -> None:
+def test_a_nested_result_is_reassembled() -> None:
     text = LOOP.replace("  e = (f32[2], s32[]) get-tuple-element(w), index=0\n", "").replace(
         "ROOT r = f32[2] get-tuple-element(e), index=0", "ROOT r = ((f32[2], s32[]), s32[]) tuple(g, h)"
     )
@@ -105,7 +105,7 @@ no {
     assert conditional.shape.to_text(layout=False) == "(f32[2], f32[2])"
 
 
-def test_a_call_takes_leaves_one_by_one() -> None:
+def test_a_call_passes_leaves_separately() -> None:
     text = program(
         "x = f32[2] parameter(0)",
         "a = (f32[2], f32[2]) tuple(x, x)",
@@ -148,7 +148,7 @@ out {
     assert [i.op for i in module.entry_computation].count(opcodes.CONDITIONAL) == 1
 
 
-def test_what_is_left() -> None:
+def test_loops_that_are_not_flattened() -> None:
     assert_unchanged(
         LOOP.replace("while(init),", "while(init), sharding={{replicated},{replicated},{replicated}},"),
         "flatten-tuples",

@@ -78,17 +78,17 @@ def test_a_tuple_becomes_a_tuple_of_constants() -> None:
         ("c = f32[2] constant({1, 2})", "t = (f32[2]) tuple(c)", "ROOT r = f32[2] get-tuple-element(t), index=0"),
     ],
 )
-def test_what_is_never_evaluated(lines: tuple[str, ...]) -> None:
+def test_instructions_that_are_never_evaluated(lines: tuple[str, ...]) -> None:
     assert_unchanged(program(*lines, before=CALLED), "fold-constants")
 
 
-def test_results_larger_than_what_is_stored_have_a_limit() -> None:
+def test_results_have_a_size_limit() -> None:
     lines = ("c = f32[2] constant({1, 2})", "z = f32[] constant(0)", "ROOT r = f32[100] pad(c, z), padding=0_98")
     assert_unchanged(program(*lines), "fold-constants{elements=99}")
     assert "pad" not in rewritten(program(*lines), "fold-constants{elements=100}")
 
 
-def test_a_large_iota_is_no_constant() -> None:
+def test_a_large_iota_is_not_folded() -> None:
     lines = ("i = s32[70000] iota(), iota_dimension=0", "ROOT r = s32[70000] negate(i)")
     assert_unchanged(program(*lines), "fold-constants")
 

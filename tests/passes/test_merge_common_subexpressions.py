@@ -78,7 +78,7 @@ def test_called_computations_are_compared_by_structure() -> None:
         ("f32[2] abs(x)", "f32[2] abs(x), control-predecessors={y}"),
     ],
 )
-def test_what_is_not_equal(first: str, second: str) -> None:
+def test_instructions_that_are_not_equal(first: str, second: str) -> None:
     text = program(
         "x = f32[2] parameter(0)",
         "l = f32[] parameter(1)",
@@ -91,7 +91,7 @@ def test_what_is_not_equal(first: str, second: str) -> None:
     assert_unchanged(text, "cse")
 
 
-def test_layouts_are_part_of_it() -> None:
+def test_instructions_with_different_layouts_are_not_merged() -> None:
     text = program(
         "x = f32[2,3] parameter(0)",
         "a = f32[2,3]{1,0} copy(x)",
@@ -101,7 +101,7 @@ def test_layouts_are_part_of_it() -> None:
     assert_unchanged(text, "cse")
 
 
-def test_metadata_is_no_part_of_it_and_is_kept() -> None:
+def test_instructions_with_different_metadata_are_merged() -> None:
     text = program(
         "x = f32[2] parameter(0)",
         "a = f32[2] abs(x)",

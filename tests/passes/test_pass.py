@@ -123,7 +123,7 @@ def test_passes_of_users(monkeypatch):
         ({"name": "odd", "__annotations__": {"size": int}}, r"pass odd: every option needs a default"),
     ],
 )
-def test_what_is_no_pass(body, message):
+def test_objects_that_are_not_passes(body, message):
     kind = dataclass(frozen=True)(type("Odd", (), {"run": lambda self, module: False, **body}))
     with pytest.raises(InvalidArgumentError, match=message):
         register_pass(kind)

@@ -71,7 +71,7 @@ def test_a_group_runs_until_nothing_changes():
     assert pipeline.statistics["verify-module"].runs == 4
 
 
-def test_runs_tell_the_round_of_their_group():
+def test_runs_report_the_iteration_of_their_group():
     started: list[tuple[int, str, int]] = []
     ended: list[tuple[int, int]] = []
     group = Fixpoint(passes=(Rename(count=1), Fixpoint(passes=tuple(parse_passes("cse")))))
@@ -86,7 +86,7 @@ def test_runs_tell_the_round_of_their_group():
     assert ended == [(number, round_) for number, _, round_ in started]
 
 
-def test_a_group_that_never_rests_is_stopped():
+def test_a_group_that_never_converges_is_stopped():
     module = parse_hlo(TEXT)
     group = Fixpoint(limit=5, passes=(Rename(count=100),))
     assert group.run(module)
@@ -113,7 +113,7 @@ def test_a_broken_module_names_the_pass():
         checked(Break()).run(parse_hlo(TEXT))
 
 
-def test_a_module_broken_before_is_no_pass_fault():
+def test_an_invalid_module_is_not_blamed_on_a_pass():
     module = parse_hlo(TEXT)
     Break().run(module)
     with pytest.raises(VerificationError):

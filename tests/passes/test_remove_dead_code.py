@@ -28,7 +28,7 @@ idle { p = f32[2] parameter(0) ROOT n = f32[2] call(p), to_apply=outer }
 """
 
 
-def test_computations_that_nothing_calls_go():
+def test_uncalled_computations_are_removed():
     text = program(
         "x = f32[2] parameter(0)", "d = f32[2] call(x), to_apply=outer", "ROOT r = f32[2] abs(x)", before=CALLEES
     )
@@ -38,7 +38,7 @@ def test_computations_that_nothing_calls_go():
     assert [c.name for c in module.computations] == ["main"]
 
 
-def test_a_tuple_of_instructions_without_users_goes_with_its_loop():
+def test_a_tuple_without_users_is_removed_with_its_loop():
     text = program(
         "x = s32[] parameter(0)",
         "w = s32[] while(x), condition=less, body=next",

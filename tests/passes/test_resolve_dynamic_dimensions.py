@@ -253,7 +253,7 @@ ENTRY main {
 
 @pytest.mark.parametrize("window", [1, 2, 4])
 @pytest.mark.parametrize("rows", [0, 1, 3])
-def test_scatter_of_windows_that_are_there_in_part(rows: int, window: int):
+def test_scatter_of_partial_windows(rows: int, window: int):
     """Only the first rows of indices exist. Windows that are partly out of bounds are skipped entirely."""
     check_text(
         """HloModule m
@@ -327,7 +327,7 @@ ENTRY main {
         ('ROOT r = f32[<=4] custom-call(x), custom_call_target="unknown"', "r .custom-call.*f32.<=4.*unknown"),
     ],
 )
-def test_what_has_no_static_form_is_refused(line: str, message: str):
+def test_programs_without_a_static_form_are_rejected(line: str, message: str):
     add = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }"
     module = parse_hlo(f"HloModule m\n{add}\nENTRY main {{\n  x = f32[<=4] parameter(0)\n  {line}\n}}\n")
     with pytest.raises(UnsupportedError, match=message):

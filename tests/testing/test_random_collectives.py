@@ -84,7 +84,7 @@ def test_asynchronous_collectives_compute_the_same(replicas: int, partitions: in
                 np.testing.assert_array_equal(a, b)
 
 
-def test_xla_gives_the_same_bits() -> None:
+def test_xla_computes_the_same_bits() -> None:
     modules = [(random_collective_module(seed, *grid), seed) for grid in GRIDS for seed in SEEDS]
     ours = [run(module, seed) for module, seed in modules]
     cases = [

@@ -68,7 +68,7 @@ def test_sums_in_a_loop_that_may_not_run_are_not_used_after_it() -> None:
     assert_same(b.kernel)
 
 
-def test_lanes_that_fall_or_lie_apart_are_read_from_the_first_ones_address() -> None:
+def test_descending_and_strided_lanes_are_loaded_from_the_address_of_the_first() -> None:
     b = Builder("apart")
     a, out = b.buffer("a", F32, 1200), b.buffer("out", F32, 300, written=True)
     with b.loop(3) as i, b.loop(37, AxisKind.VECTOR, width=16) as j:
@@ -103,7 +103,7 @@ def test_lanes_are_divided_in_as_many_bits_as_positions_need(factor: int) -> Non
 
 
 @pytest.mark.parametrize("most", [99, 1 << 31])
-def test_places_of_lanes_are_32_bits_where_they_fit(most: int) -> None:
+def test_lane_offsets_have_32_bits_where_possible(most: int) -> None:
     b = Builder("gathered")
     a, indices = b.buffer("a", F32, 300), b.buffer("indices", I64, 64)
     out = b.buffer("out", F32, 64, written=True)

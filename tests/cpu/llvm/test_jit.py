@@ -22,7 +22,7 @@ def resident() -> int:
         return int(file.read().split()[1]) * 4096
 
 
-def test_code_works_while_others_come_and_go():
+def test_code_works_while_other_code_is_added_and_removed():
     kept = [constant(0)]
     for value in range(1, 200):
         code = constant(value)

@@ -167,7 +167,7 @@ def test_strides_and_reversed_runs(size):
 
 
 @pytest.mark.parametrize("width", [1, 8])
-def test_a_mask_keeps_memory_untouched(width):
+def test_masked_lanes_leave_memory_unchanged(width):
     """Masked lanes are neither read nor written."""
     b = Builder("mask")
     x, out = b.buffer("x", F32, 10), b.buffer("out", F32, 10, written=True)
@@ -183,7 +183,7 @@ def test_a_mask_keeps_memory_untouched(width):
     assert_same(b.kernel)
 
 
-def test_one_element_for_those_lanes_that_want_it():
+def test_one_element_is_broadcast_to_active_lanes():
     b = Builder("conditional")
     x, flags, out = b.buffer("x", F32, 1), b.buffer("flags", I8, 20), b.buffer("out", F32, 20, written=True)
     with b.loop(20, AxisKind.VECTOR, width=16) as i:
@@ -298,7 +298,7 @@ def test_interleaved_elements_are_loaded_and_stored_as_vectors(apart: int, order
         assert_same(b.kernel)
 
 
-def test_stores_of_some_of_the_elements_leave_the_others():
+def test_partial_stores_leave_other_elements_unchanged():
     b = Builder("some")
     source, target = b.buffer("in", F32, 64), b.buffer("out", F32, 192, written=True)
     with b.loop(64, AxisKind.VECTOR, width=16) as i:

@@ -82,7 +82,7 @@ def test_numbers_beyond_a_narrow_integer_saturate(t: str):
     assert result.tolist() == [high, low, 0, high, low, least, 0, one, high, high]
 
 
-def test_a_half_is_made_of_a_double_without_a_library():
+def test_f64_converts_to_f16_without_a_library_call():
     text = "HloModule m\nENTRY e { x = f16[] parameter(0) y = f16[] parameter(1) ROOT r = f16[] remainder(x, y) }"
     x, y = np.float16(7.25), np.float16(-2.5)
     assert np.asarray(Client("cpu").compile(text)(x, y)) == 2.25

@@ -186,7 +186,7 @@ def test_large_operands_in_loaded_programs() -> None:
         assert np.asarray(result).tolist() == [3] * 200000
 
 
-def test_whoever_sleeps_is_woken_when_the_run_fails() -> None:
+def test_waiting_threads_wake_when_the_run_fails() -> None:
     """One of the waiting threads polls the host, and the others sleep without a timeout."""
     branches = """
     calls { p = f32[2] parameter(0) ROOT r = f32[2] custom-call(p), custom_call_target="target" }

@@ -41,7 +41,7 @@ def test_the_smallest_scale_does_not_make_products_0():
 
 
 @pytest.mark.parametrize(("source", "target"), [("c64[4,2]", "c128[4]"), ("c128[4]", "c64[4,2]")])
-def test_complex_numbers_are_the_bits_of_others(source: str, target: str):
+def test_complex_numbers_by_bitcasts(source: str, target: str):
     text = f"HloModule m ENTRY e {{ x = {source} parameter(0)  ROOT r = {target} bitcast-convert(x) }}"
     shape = xla.Shape.parse(source)
     parts = np.random.default_rng(0).standard_normal((2, *shape.dimensions))

@@ -168,7 +168,7 @@ print(drive(parallel_function(), (ctypes.c_int32 * 64)(), 600_000))
 """
 
 
-def test_threads_that_come_late_take_nothing_of_the_next_job():
+def test_late_threads_take_no_work_of_the_next_job():
     environment = {**os.environ, "XLAPY_FLAGS": "--num_threads=8"}
     given = subprocess.run(
         [sys.executable, "-c", DRIVE], env=environment, capture_output=True, text=True, timeout=120, check=True

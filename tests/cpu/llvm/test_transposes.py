@@ -50,7 +50,7 @@ def test_it_prints():
     assert "transpose 5 x 20 of 2 values from x[0] pitch 40 to s[0] pitch" in text
 
 
-def test_short_rows_of_the_target_overwrite_what_is_left_of_the_one_before():
+def test_short_rows_overwrite_the_tail_of_the_previous_row():
     b = Builder("t", vector_bytes())
     x, y = b.buffer("x", F32, 3 * 40), b.buffer("y", F32, 3 * 40, written=True)
     scratch = b.scratch("s", F32, 3 * 48 + 16)

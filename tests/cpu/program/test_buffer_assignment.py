@@ -41,7 +41,7 @@ def compiled(text: str) -> Compiled:
     return compile_module(module)
 
 
-def test_a_temporary_lies_where_a_result_will_be_if_it_is_gone_by_then():
+def test_a_temporary_shares_the_memory_of_a_result_that_is_written_later():
     program = compiled(PRODUCTS).program
     thunks = [thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk)]
     first, second = (thunk.slices[-1] for thunk in thunks[:2])
@@ -74,13 +74,13 @@ ENTRY main { x = f32[40,20] parameter(0)  y = f32[20,20] parameter(1)
   ROOT r = f32[40,20] dot(s, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
 
 
-def test_a_result_overwrites_what_dies_with_it():
+def test_a_result_overwrites_an_operand_in_its_last_use():
     program = compiled(UPDATE).program
     product = next(thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk)).slices[-1]
     assert (program.arena_size, str(product)) == (0, "temporary@result0+0:f32[64,64]")
 
 
-def test_rows_are_overwritten_when_they_have_been_gone_through():
+def test_rows_are_overwritten_after_their_last_use():
     program = compiled(SOFTMAX).program
     scores, softmax, _ = (thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk))
     assert scores.slices[-1] is softmax.slices[-1]
@@ -93,7 +93,7 @@ def test_rows_that_are_read_for_every_element_are_not_overwritten():
     assert first.slices[-1] is not second.slices[-1]
 
 
-def test_states_that_begin_alike_are_filled_where_they_lie():
+def test_states_with_equal_initial_values_are_filled_in_place():
     program = compiled(FILLED).program
     thunks = list(walk_thunks(program.thunks))
     assert program.arena_size == 0

@@ -39,7 +39,7 @@ def test_a_target_is_called_in_each_round_of_a_loop() -> None:
     assert met == [0, 1, 2, 3]
 
 
-def test_a_failure_ends_the_program_there_and_the_next_run_is_whole() -> None:
+def test_a_failure_ends_the_program_and_the_next_run_is_correct() -> None:
     calls = 0
 
     def target(y: Any, i: Any) -> Any:
@@ -89,7 +89,7 @@ def test_control_edges_and_the_order_of_the_text_hold() -> None:
     assert met == ["b", "c", "a"]
 
 
-def test_what_a_target_keeps_does_not_change() -> None:
+def test_arrays_that_a_target_keeps_do_not_change() -> None:
     kept: list[Any] = []
 
     def target(y: Any, i: Any) -> Any:

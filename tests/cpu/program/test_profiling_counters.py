@@ -94,7 +94,7 @@ def test_loops_branches_and_kernels_are_counted():
     assert all(clock.in_loop for clock in body) and not loop.in_loop
 
 
-def test_what_is_inside_takes_no_longer_than_what_it_is_in():
+def test_the_body_takes_no_longer_than_its_loop():
     counts, clocks = counted(instrumented(Instrument.COUNTS))
     ticks = counts.figures[:, 0]
     loop = next(clock for clock in clocks if isinstance(clock.thunks[0], WhileThunk))

@@ -50,7 +50,7 @@ def test_the_computation_compares_the_indices_first():
         module("f32", "64,100", "64", 1, counted=0),  # the same index for a whole row
     ],
 )
-def test_what_is_left_alone(given: xla.Module):
+def test_other_reductions_are_unchanged(given: xla.Module):
     before = given.to_text()
     assert not CanonicalizeArgmax().run(given)
     assert given.to_text() == before

@@ -22,7 +22,7 @@ def program(permutation: str, result: str, numbers: str, *, further: str = "") -
 BATCHED = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"
 
 
-def test_rows_and_columns_change_places():
+def test_a_transposed_dot_swaps_its_operands():
     module = xla.parse_hlo(program("0,2,1", "3,6,4", BATCHED))
     random = np.random.default_rng(0)
     arguments = [random.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 4, 5), (3, 5, 6))]

@@ -40,7 +40,7 @@ def reductions(changed: xla.Module) -> list[tuple[str, tuple[int, ...]]]:
         ("s32[1,300,1000]", "s32[1,1000]", "1", [("s32[1,10,30,1000]", (2,)), ("s32[1,10,1000]", (1,))]),
     ],
 )
-def test_what_becomes_of_a_reduction(shape, result, dimensions, expected):
+def test_large_reductions_are_split(shape, result, dimensions, expected):
     changed = module(shape, result, dimensions)
     assert SplitReductions().run(changed)
     verify(changed)
@@ -58,7 +58,7 @@ def test_what_becomes_of_a_reduction(shape, result, dimensions, expected):
         ("f32[3,524287,2]", "f32[2]", "0,1", "add(a, b)"),  # a prime size
     ],
 )
-def test_what_is_left_alone(shape, result, dimensions, body):
+def test_other_reductions_are_not_split(shape, result, dimensions, body):
     unchanged = module(shape, result, dimensions, body)
     before = unchanged.to_text()
     assert not SplitReductions().run(unchanged)

@@ -82,7 +82,7 @@ def test_a_chain_leaves_as_one_value() -> None:
     assert len(module.computations) == 4
 
 
-def test_what_others_need_is_carried_too() -> None:
+def test_operands_of_hoisted_instructions_are_passed_to_the_body_too() -> None:
     module = hoisted(
         loop(
             "f = f32[2,2] exponential(m)",
@@ -117,7 +117,7 @@ def test_what_others_need_is_carried_too() -> None:
         ),
     ],
 )
-def test_what_stays(lines: tuple[str, ...]) -> None:
+def test_instructions_that_are_not_hoisted(lines: tuple[str, ...]) -> None:
     assert_unchanged(loop(*lines), "hoist-loop-invariants")
 
 
@@ -133,7 +133,7 @@ LARGE = loop(
 )
 
 
-def test_what_is_larger_than_its_sources_has_a_limit() -> None:
+def test_results_larger_than_their_operands_have_a_limit() -> None:
     assert_unchanged(LARGE, "hoist-loop-invariants{elements=3999}")
     module = hoisted(LARGE, "hoist-loop-invariants{elements=4000}")
     assert "sine" not in ops_in(module, 1)

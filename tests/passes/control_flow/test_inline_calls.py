@@ -39,7 +39,7 @@ def test_a_parameter_as_result() -> None:
     assert rewritten(text, "inline-calls") == "x = f32[2] parameter(0)\nROOT y = f32[2] parameter(1)"
 
 
-def test_control_edges_and_annotations_are_handed_on() -> None:
+def test_control_edges_and_annotations_are_transferred() -> None:
     text = program(
         "x = f32[2] parameter(0)",
         "first = f32[2] abs(x)",
@@ -57,7 +57,7 @@ def test_control_edges_and_annotations_are_handed_on() -> None:
     assert inlined.frontend_attributes == {"k": "v"}
 
 
-def test_what_stays() -> None:
+def test_calls_that_are_not_inlined() -> None:
     for options in ('frontend_attributes={inlineable="false"}', COMPOSITE):
         line = f"ROOT r = f32[2] call(x), to_apply=once, {options}"
         assert_unchanged(program("x = f32[2] parameter(0)", line, before=CALLED.splitlines()[1]), "inline-calls")

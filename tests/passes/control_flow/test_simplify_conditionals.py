@@ -133,7 +133,7 @@ keep { q = f32[2] parameter(0) n = f32[2] negate(q) ROOT u = (f32[2], f32[2]) tu
     assert [i.op for i in module.entry_computation].count(opcodes.CONDITIONAL) == 1
 
 
-def test_a_result_taken_whole_stays() -> None:
+def test_a_result_used_as_a_tuple_stays() -> None:
     text = TUPLES.replace(
         "ROOT r = (f32[2], f32[], f32[]) tuple(d0, d1, d3)", "ROOT r = (f32[2], f32[], f32[2], f32[]) opt-barrier(d)"
     )

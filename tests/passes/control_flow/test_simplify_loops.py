@@ -141,7 +141,7 @@ def test_elements_that_are_constant_unchanged_or_unneeded_go() -> None:
     assert len(module.computations) == 3
 
 
-def test_a_state_taken_whole_keeps_its_elements() -> None:
+def test_a_state_used_as_a_tuple_keeps_its_elements() -> None:
     text = WIDE.replace(
         "ROOT r = f32[2] add(w1, w2)",
         "r = f32[2] add(w1, w2)\n  ROOT o = (s32[], f32[2], f32[2], f32[2], f32[2], f32[2]) opt-barrier(w)",
@@ -151,7 +151,7 @@ def test_a_state_taken_whole_keeps_its_elements() -> None:
     assert len(loop_of(module).shape.tuple_shapes) == 6
 
 
-def test_what_an_effect_needs_stays() -> None:
+def test_operands_of_side_effects_stay() -> None:
     text = WIDE.replace(
         "  ROOT t = (s32[], f32[2]",
         "  k = token[] after-all()\n  o = token[] outfeed(d, k), outfeed_shape=f32[2]\n  ROOT t = (s32[], f32[2]",

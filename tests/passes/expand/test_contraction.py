@@ -31,7 +31,7 @@ FORMS = {
 
 @pytest.mark.parametrize("mode", FORMS)
 @pytest.mark.parametrize("sizes", [[2, 0, 3], [4, 4, 4], [0, 0, 0], [[1, 2, 3], [3, 1, 0]]])
-def test_what_no_group_owns_counts_for_nothing(mode, sizes):
+def test_rows_outside_all_groups_are_ignored(mode, sizes):
     shapes, attributes = FORMS[mode]
     lhs, rhs, result = shapes.split()
     groups = np.asarray(sizes, np.int32)

@@ -53,7 +53,7 @@ def test_a_chain_is_a_call_in_the_order_of_its_parts():
     assert sorted(i.name for i in call.control_successors) == ["c", "e"]
 
 
-def test_what_runs_beside_an_operation_runs_before_it():
+def test_concurrent_instructions_run_before_the_done_operation():
     text = program(
         "p = f32[4] parameter(0)",
         "s = (f32[4], f32[4], u32[]) copy-start(p)",
@@ -71,6 +71,6 @@ def test_what_runs_beside_an_operation_runs_before_it():
 
 
 @pytest.mark.parametrize("name", ["async-start", "async-update", "copy-start"])
-def test_parts_of_a_chain_are_not_expanded_alone(name):
+def test_a_chain_is_expanded_only_as_a_whole(name):
     with pytest.raises(InvalidArgumentError, match=f"{name} has no expansion: it is expanded with the"):
         Expand(ops=(name,))

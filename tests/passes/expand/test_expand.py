@@ -60,7 +60,7 @@ def test_an_expansion_computes_the_same(op, sample):
     assert_same_results(before, after, rule, special=op not in FINITE)
 
 
-def test_every_expansion_has_a_sample_and_stands_in_the_file_of_its_family():
+def test_every_expansion_has_a_sample_and_is_in_the_file_of_its_family():
     assert {case.values[0] for case in CASES} == set(EXPANSIONS)
     for op in EXPANSIONS:
         assert EXPANSIONS.find(op).__module__ == import_module(f"xlapy.passes.expand.{op.family}").__name__
@@ -76,7 +76,7 @@ def test_an_expansion_keeps_metadata():
     assert body(module).splitlines()[-1] == "ROOT divide = f32[2] divide(broadcast, add)"
 
 
-def test_control_edges_are_handed_on():
+def test_control_edges_are_transferred():
     text = program(
         "x = f32[2] parameter(0)",
         "a = f32[2] negate(x)",
@@ -89,7 +89,7 @@ def test_control_edges_are_handed_on():
     assert [i.name for i in divide.control_predecessors] == ["a"]
 
 
-def test_what_a_platform_runs_is_left():
+def test_supported_operations_are_not_expanded():
     module = parse_hlo(LOGISTIC)
     assert not run_passes(module, "expand")
     assert not run_passes(module, [Expand(runs=frozenset({opcodes.LOGISTIC}))])

@@ -44,7 +44,7 @@ def test_only_the_matrices_that_are_not_definite_have_no_factor(element_type, lo
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
 @pytest.mark.parametrize("side", ["left_side=true, ", ""])
 @pytest.mark.parametrize("form", ["lower=true, ", "unit_diagonal=true, "])
-def test_what_lies_outside_the_triangle_is_not_read(transpose, side, form):
+def test_elements_outside_the_triangle_are_not_read(transpose, side, form):
     b = "c128[2,5,3]" if side else "c128[2,3,5]"
     text = program(
         "a = c128[2,5,5] parameter(0)",

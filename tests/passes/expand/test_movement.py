@@ -34,5 +34,5 @@ def test_bytes_are_read_as_other_elements(pair):
     assert "bitcast(" not in rewritten(text, "expand{ops=bitcast}")
 
 
-def test_bytes_that_are_no_whole_elements_stay():
+def test_bytes_that_are_not_whole_elements_stay():
     assert_unchanged(program("p = s4[4]{0} parameter(0)", "ROOT r = s8[4]{0} bitcast(p)"), "expand{ops=bitcast}")

@@ -49,7 +49,7 @@ def test_rounding_at_random(operand):
         )
 
 
-def test_what_has_no_value_stays():
+def test_undefined_operations_are_not_expanded():
     assert_unchanged(
         program("x = f32[2] parameter(0)", "u = u32[2] parameter(1)", "ROOT r = u8[2] stochastic-convert(x, u)"),
         "expand{ops=stochastic-convert}",
@@ -103,7 +103,7 @@ def test_normal_numbers(element_type):
     assert_expanded(*drawn(element_type, "normal", "3", "2"))
 
 
-def test_what_is_ordered_against_a_draw_is_ordered_against_its_counter():
+def test_control_edges_of_a_draw_are_transferred_to_its_counter():
     module = parse_hlo(program(*drawn("f32", "uniform", "0", "1")))
     assert run_passes(module, "expand{ops=rng}")
     counters = [i for i in module.entry_computation if i.op is opcodes.RNG_GET_AND_UPDATE_STATE]

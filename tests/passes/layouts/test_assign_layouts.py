@@ -44,7 +44,7 @@ def test_a_transpose_moves_nothing() -> None:
     ]
 
 
-def test_a_reshape_of_what_lies_otherwise_copies_first() -> None:
+def test_a_reshape_of_another_layout_copies_first() -> None:
     text = program(
         "x = f32[2,3] parameter(0)",
         "t = f32[3,2] transpose(x), dimensions={1,0}",
@@ -86,7 +86,7 @@ def test_a_value_is_copied_once_a_layout() -> None:
     assert [i.op for i in assigned(text).entry_computation].count(opcodes.COPY) == 1
 
 
-def test_loops_and_branches_are_row_major_at_their_doors() -> None:
+def test_loops_and_branches_have_row_major_parameters_and_results() -> None:
     text = program(
         "x = f32[2,3] parameter(0)",
         "c = pred[] parameter(1)",
@@ -107,7 +107,7 @@ no {
     assert [i.op for i in branch] == [opcodes.PARAMETER, opcodes.NEGATE, opcodes.BITCAST, opcodes.BITCAST]
 
 
-def test_what_others_rely_on_is_kept() -> None:
+def test_layouts_that_bitcasts_rely_on_are_kept() -> None:
     text = program(
         "x = f32[2,3] parameter(0)",
         "t = f32[3,2]{1,0} transpose(x), dimensions={1,0}",

@@ -24,7 +24,7 @@ ROWS, TURNED = (0, 1, 2), (2, 0, 1)
 
 @pytest.mark.parametrize("orders", [[ROWS, ROWS], [TURNED, ROWS], [ROWS, TURNED], [TURNED, (1, 2, 0)]])
 @pytest.mark.parametrize("results", [[ROWS, TURNED], [TURNED, TURNED], [(2, 1, 0), ROWS]])
-def test_what_lies_in_memory_is_the_same_array(orders, results):
+def test_transposed_entry_arrays_have_the_same_values(orders, results):
     before = parse_hlo(PROGRAM)
     after = clone_module(before)
     transpose_entry_arrays(after, orders, results)
@@ -41,7 +41,7 @@ def test_what_lies_in_memory_is_the_same_array(orders, results):
     assert all(leaf.dimensions == (2, 3, 4) for leaf in (*shape.parameters, *shape.result.tuple_shapes))
 
 
-def test_memory_is_shared_by_what_lies_alike():
+def test_memory_is_shared_between_values_of_one_layout():
     module = parse_hlo(PROGRAM)
     transpose_entry_arrays(module, [TURNED, ROWS], [TURNED, TURNED])
     assert [alias.parameter_number for alias in module.config.input_output_alias] == [0]

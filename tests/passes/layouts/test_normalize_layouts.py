@@ -19,7 +19,7 @@ def normalized(text: str) -> str:
     return after.to_text()
 
 
-def test_the_signature_keeps_its_layouts_and_copies_stand_between():
+def test_the_signature_keeps_its_layouts_through_copies():
     text = normalized("""HloModule m, entry_computation_layout={(f32[3,4]{0,1})->f32[3,4]{0,1}}
     ENTRY e { p = f32[3,4]{0,1} parameter(0)  ROOT n = f32[3,4]{0,1} negate(p) }""")
     assert "entry_computation_layout={(f32[3,4]{0,1})->f32[3,4]{0,1}}" in text

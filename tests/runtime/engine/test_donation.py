@@ -128,7 +128,7 @@ def test_a_buffer_cannot_be_donated_and_used_in_one_call(client: xla.Client):
     assert np.array_equal(both, X)
 
 
-def test_what_cannot_be_donated(client: xla.Client):
+def test_arguments_that_cannot_be_donated(client: xla.Client):
     pair = "HloModule m\nENTRY e { p = (f32[2], f32[2]) parameter(0)\n ROOT r = f32[2] get-tuple-element(p), index=0 }"
     assert refused(client, STEP, [2]) == "step: donate=[2] names parameter 2, the program has 2"
     assert refused(client, STEP, [-1]) == "step: donate=[-1] names parameter -1, the program has 2"

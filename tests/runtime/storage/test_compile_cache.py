@@ -272,7 +272,7 @@ def test_an_entry_with_the_name_of_another_key(folder, compiled):
     np.testing.assert_array_equal(xla.Client("cpu").compile(other)(X), X + 2)
 
 
-def test_a_directory_in_the_place_of_an_entry(folder, compiled, caplog):
+def test_a_directory_named_like_an_entry(folder, compiled, caplog):
     run()
     (path,) = programs(folder)
     path.unlink()

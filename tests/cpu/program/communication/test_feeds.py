@@ -128,7 +128,7 @@ def test_the_host_and_the_program_go_back_and_forth(devices: int, monkeypatch: p
     assert [(len(d.infeed), len(d.outfeed)) for d in executable.devices] == [(0, 0)] * devices
 
 
-def test_what_is_left_stays_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remaining_values_stay_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
     no_callbacks(monkeypatch)
     executable = Client("cpu").compile(sums(3))
     device = executable.devices[0]
