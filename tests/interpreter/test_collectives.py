@@ -59,9 +59,9 @@ def test_participants(groups: Any, mode: GroupMode, replicas: int, partitions: i
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
-        (GroupMode.CROSS_REPLICA, r"replica_groups \{\{0,1\},\{2,3\}\} name id 3, there are 2 replicas"),
-        (GroupMode.CROSS_PARTITION, "name id 3, there are 1 partitions"),
-        (GroupMode.FLATTENED_ID, "name id 3, there are 2 devices"),
+        (GroupMode.CROSS_REPLICA, r"replica_groups \{\{0,1\},\{2,3\}\} name id 3, but there are 2 replicas"),
+        (GroupMode.CROSS_PARTITION, "name id 3, but there are 1 partitions"),
+        (GroupMode.FLATTENED_ID, "name id 3, but there are 2 devices"),
     ],
 )
 def test_participants_beyond_the_device_count_are_rejected(mode: GroupMode, message: str) -> None:
@@ -69,7 +69,9 @@ def test_participants_beyond_the_device_count_are_rejected(mode: GroupMode, mess
         participants(PAIRED, mode, 2, 1, 0)
 
 
-@pytest.mark.parametrize(("ids", "message"), [((0, -1), "name id -1, there are 2"), ((0, 1, 0), "name an id twice")])
+@pytest.mark.parametrize(
+    ("ids", "message"), [((0, -1), "name id -1, but there are 2"), ((0, 1, 0), "name an id twice")]
+)
 def test_each_participant_is_listed_once(ids: tuple[int, ...], message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         participants(GroupList((ids,)), GroupMode.CROSS_REPLICA, 2, 1, 0)

@@ -270,8 +270,8 @@ def test_a_transfer_in_a_loop() -> None:
 @pytest.mark.parametrize(
     ("text", "devices", "message"),
     [
-        (exchange("{{0,2}}", replicas=2), 2, r"^[sv] \(.*\): .* name id 2, there are 2 replicas"),
-        (exchange("{{0,1}}", ", channel_id=1", replicas=2), 2, "name id 1, there are 1 partitions"),
+        (exchange("{{0,2}}", replicas=2), 2, r"^[sv] \(.*\): .* name id 2, but there are 2 replicas"),
+        (exchange("{{0,1}}", ", channel_id=1", replicas=2), 2, "name id 1, but there are 1 partitions"),
         (exchange("0,1", replicas=2), 2, r"must be pairs such as \{\{0,1\},\{1,0\}\}, it is "),
         (module(PLAIN, 2), 2, "device . and device . both (send|receive) on the channel, which joins two devices"),
     ],

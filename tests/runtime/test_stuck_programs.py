@@ -132,7 +132,7 @@ SAID = {
     "not received": "no device received what was sent by ",
     "another collective": r" meets .* of device ",
     "two senders": "both (send|receive) on the channel, which joins two devices only",
-    "no such id": "name id [0-9]+, there are [0-9]+ ",
+    "no such id": "name id [0-9]+, but there are [0-9]+ ",
     "left out": "leave out device ",
     "failed": "raised ValueError: not now$",
 }

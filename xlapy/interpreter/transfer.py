@@ -147,7 +147,7 @@ def find_partners(instruction: Instruction, pairs: Pairs, devices: Sequence[int]
     others = [other for own, other in pairs if own == position]
     if any(other >= len(devices) for other in others):
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} name id {max(others)}, there are "
+            f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} name id {max(others)}, but there are "
             f"{len(devices)} {transfer_group_mode(instruction).value.removeprefix('cross_')}s"
         )
     return [devices[other] for other in others]

@@ -143,7 +143,7 @@ def _check_ids(
     largest = max((max(pair) for pair in pairs), default=0)
     if largest >= limit:
         raise VerificationError(
-            f"{describe_instruction(instruction)}: {attribute} name id {largest}, there are {limit} {kind}"
+            f"{describe_instruction(instruction)}: {attribute} name id {largest}, but there are {limit} {kind}"
         )
 
 
