@@ -133,7 +133,7 @@ class TestForeignOps:
 
     def test_plain_value_where_an_op_is_needed(self) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(BuilderError, match=r"tuple: takes XlaOps, given int 3; ops.constant makes one"):
+        with pytest.raises(BuilderError, match=r"tuple: takes XlaOps, given int 3; ops.constant creates one"):
             ops.tuple(x.builder, [x, 3])  # type: ignore[list-item]
 
 
@@ -187,7 +187,7 @@ class TestCalledComputations:
 
     def test_no_computation(self) -> None:
         (x,) = parameters("f32[]")
-        with pytest.raises(BuilderError, match=r"call: calls an XlaComputation, given XlaBuilder; build.. makes one"):
+        with pytest.raises(BuilderError, match=r"call: calls an XlaComputation, given XlaBuilder; build.. creates one"):
             ops.call(x.builder, XlaBuilder("f"), [x])  # type: ignore[arg-type]
 
     def test_module_without_entry(self) -> None:

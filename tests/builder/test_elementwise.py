@@ -147,7 +147,7 @@ class TestPlainValues:
 
     def test_beside_a_tuple(self) -> None:
         (x,) = parameters("(f32[3])")
-        with pytest.raises(BuilderError, match=r"takes arrays beside plain values, operand p0 is \(f32\[3\]\)"):
+        with pytest.raises(BuilderError, match=r"takes arrays together with plain values, operand p0 is \(f32\[3\]\)"):
             ops.add(x, 1)
 
 

@@ -235,7 +235,7 @@ class TestReduceWindow:
     @pytest.mark.parametrize(
         ("sizes", "strides", "message"),
         [
-            ([2], [1, 1], "padding SAME takes one input size, window size and stride a dimension"),
+            ([2], [1, 1], "padding SAME takes one input size, window size and stride per dimension"),
             ([0, 1], [1, 1], "window dimension 0 has a non-positive size: 0"),
             ([2, 1], [1, 0], "window dimension 1 has a non-positive stride: 0"),
         ],

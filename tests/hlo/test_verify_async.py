@@ -42,7 +42,7 @@ def refusal(lines: str) -> str:
         ),
         (
             f"{START}negate\n t = (((f32[4]), f32[4], u32[])) tuple(s)\n ROOT r = f32[4] negate(p)",
-            "s (async-start): must be read by async-update or async-done, it is read by t (tuple)",
+            "s (async-start): must be read by async-update or async-done, but is read by t (tuple)",
         ),
         (
             f"{START}negate\n u = ((f32[4]), f32[4], u32[]) async-update(s)\n ROOT r = f32[4] negate(p)",
@@ -54,11 +54,11 @@ def refusal(lines: str) -> str:
         ),
         (
             "o = u32[] constant(1)\n t = (f32[4], f32[4], u32[]) tuple(p, p, o)\n ROOT d = f32[4] copy-done(t)",
-            "d (copy-done): operand 0 must be copy-start, it is t (tuple)",
+            "d (copy-done): operand 0 must be copy-start, but is t (tuple)",
         ),
         (
             "h = f32[4] all-reduce-start(p), to_apply=add\n ROOT n = f32[4] negate(h)",
-            "h (all-reduce-start): must be read by all-reduce-done, it is read by n (negate)",
+            "h (all-reduce-start): must be read by all-reduce-done, but is read by n (negate)",
         ),
         (
             "g = (f32[4], f32[4]) all-gather-start(p), dimensions={0}\n"
@@ -67,12 +67,12 @@ def refusal(lines: str) -> str:
         ),
         (
             "t = (f32[4], f32[4]) tuple(p, p)\n ROOT d = f32[4] collective-permute-done(t)",
-            "d (collective-permute-done): operand 0 must be collective-permute-start, it is t (tuple)",
+            "d (collective-permute-done): operand 0 must be collective-permute-start, but is t (tuple)",
         ),
         ("ROOT s = send(p, k), channel_id=1", "s (send): must be read exactly once, by send-done or tuple; it has 0"),
         (
             "r = (f32[4], u32[], token[]) recv(k), channel_id=1\n ROOT b = f32[4] get-tuple-element(r), index=0",
-            "r (recv): must be read by recv-done or tuple, it is read by b (get-tuple-element)",
+            "r (recv): must be read by recv-done or tuple, but is read by b (get-tuple-element)",
         ),
     ],
 )
@@ -159,4 +159,4 @@ def test_long_chains_take_no_time() -> None:
 
 def test_a_chain_must_begin_with_a_start() -> None:
     lines = "t = ((f32[4]), f32[4], u32[]) parameter(1)\n ROOT d = f32[4] async-done(t)"
-    assert "d (async-done): operand 0 must be async-start or async-update, it is t (parameter)" in refusal(lines)
+    assert "d (async-done): operand 0 must be async-start or async-update, but is t (parameter)" in refusal(lines)

@@ -254,7 +254,7 @@ def test_ragged_all_to_all_refuses_rows_that_do_not_exist(change: tuple[int, lis
 
 def test_ragged_all_to_all_takes_integers() -> None:
     text = module(RAGGED.replace("s32", "f32").replace("replica_groups={}", "replica_groups={{0}}"))
-    with pytest.raises(ExecutionError, match="offsets and sizes must be integers, they are f32"):
+    with pytest.raises(ExecutionError, match="offsets and sizes must be integers, given f32"):
         evaluate_computation(Context(), parse_hlo(text).entry_computation, floats([1] * 3, [0] * 4, *[[0, 0]] * 4))
 
 
@@ -371,7 +371,7 @@ def test_slices_must_be_within_their_buffers(offsets: list[tuple[int, int]], mes
         (
             "i = s32[] parameter(2)",
             "j = f32[] parameter(2) i = f32[] negate(j)",
-            "an offset must be an integer, it is f32",
+            "an offset must be an integer, given f32",
         ),
     ],
 )

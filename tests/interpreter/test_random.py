@@ -147,8 +147,8 @@ def test_bits_are_evenly_spread() -> None:
 @pytest.mark.parametrize(
     ("shape", "state", "message"),
     [
-        ("pred[3]", [1, 2], "makes integers or floating-point numbers, declared pred[3]"),
-        ("c64[3]", [1, 2], "makes integers or floating-point numbers, declared c64[3]"),
+        ("pred[3]", [1, 2], "returns integers or floating-point numbers, declared pred[3]"),
+        ("c64[3]", [1, 2], "returns integers or floating-point numbers, declared c64[3]"),
         ("u32[3]", [1, 2, 3, 4], "with rng_default takes a state of u64[2] or u64[3], given u64[4]"),
         ("u32[3]", [1], "with rng_default takes a state of u64[2] or u64[3], given u64[1]"),
     ],

@@ -272,7 +272,7 @@ def test_a_transfer_in_a_loop() -> None:
     [
         (exchange("{{0,2}}", replicas=2), 2, r"^[sv] \(.*\): .* name id 2, but there are 2 replicas"),
         (exchange("{{0,1}}", ", channel_id=1", replicas=2), 2, "name id 1, but there are 1 partitions"),
-        (exchange("0,1", replicas=2), 2, r"must be pairs such as \{\{0,1\},\{1,0\}\}, it is "),
+        (exchange("0,1", replicas=2), 2, r"must be pairs such as \{\{0,1\},\{1,0\}\}, given "),
         (module(PLAIN, 2), 2, "device . and device . both (send|receive) on the channel, which joins two devices"),
     ],
 )

@@ -23,7 +23,7 @@ TYPE = re.compile(r"(?<!\w)([a-z]+\d*\w*)\[")
 
 REFUSED_AT_RUN = {
     "ragged-all-to-all": "offsets and sizes must be integers|rows of member",  # a size of 1 is -1 in s1
-    "rng-bit-generator": "makes integers or floating-point numbers|takes a state of u64",
+    "rng-bit-generator": "returns integers or floating-point numbers|takes a state of u64",
     "stochastic-convert": "converts to signed integers",
 }
 """Types that XLA's verifier accepts and no back end runs: patterns of the message."""

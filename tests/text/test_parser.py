@@ -214,7 +214,7 @@ ERRORS = [
     (HEAD + "  q = f32[4] map(p), dimensions={0}\n}", 4, 14, "map needs the attribute 'to_apply', which is missing"),
     (HEAD + "  q = f32[4] call(p), to_apply=f\n}", 4, 32, "computation 'f' is not defined"),
     (HEAD + "  p = f32[4] negate(p)\n}", 4, 3, "instruction 'p' is defined twice in this computation"),
-    (HEAD + "  ROOT a = f32[4] negate(p)\n  ROOT b = f32[4] negate(p)\n}", 5, 3, "two roots, the other is 'a'"),
+    (HEAD + "  ROOT a = f32[4] negate(p)\n  ROOT b = f32[4] negate(p)\n}", 5, 3, "two roots; the other one is 'a'"),
     (HEAD + "  %u2 = f32[4] negate(p)\n}", 4, 4, "'u2' cannot name an instruction; rename it to 'u2_'"),
     (HEAD + "  __a = f32[4] negate(p)\n}", 4, 3, "rename it to 'a_a'"),
     (HEAD + "  c = f32[2] constant({1, 2, 3})\n}", 4, 30, "expected 2 elements"),

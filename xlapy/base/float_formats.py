@@ -27,7 +27,7 @@ class SpecialValues(Enum):
     FINITE = "finite only"
     """There are neither infinities nor NaN."""
     FNU = "finite, NaN, unsigned"
-    """There are no sign bit, no zero and no infinities. NaN has all bits set."""
+    """There is no sign bit, no zero and no infinity. NaN has all bits set."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class HloCursor(Cursor):
     __slots__ = ()
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """As `Cursor.match`, but refuses integers of more than 64 bits, so that callers need not check them."""
+        """Like `Cursor.match`, but refuses integers of more than 64 bits, so that callers need not check them."""
         found = self._match(pattern)
         if found is not None and found.end() - found.start() > _MAX_INTEGER_CHARACTERS:
             too_long = _TOO_LONG_INTEGER.search(self.text, found.start(), found.end())

@@ -31,5 +31,5 @@ def round_to_odd(array: Array, dtype: np.dtype[Any]) -> Array:
     back = near.astype(array.dtype)
     too_low, too_high = back < array, back > array
     even = (near.view(f"u{near.itemsize}") & 1) == 0
-    towards = np.where(too_low, dtype.type(np.inf), dtype.type(-np.inf))
-    return np.where(even & (too_low | too_high), np.nextafter(near, towards), near)
+    toward = np.where(too_low, dtype.type(np.inf), dtype.type(-np.inf))
+    return np.where(even & (too_low | too_high), np.nextafter(near, toward), near)

@@ -86,7 +86,7 @@ def _verify_users(instruction: Instruction) -> None:
         fail(instruction, f"must be read exactly once, by {_names(allowed)}; it has {len(readers)} readers{names}")
     (reader,) = readers
     if reader.op not in allowed:
-        fail(instruction, f"must be read by {_names(allowed)}, it is read by {reader.name} ({reader.op.name})")
+        fail(instruction, f"must be read by {_names(allowed)}, but is read by {reader.name} ({reader.op.name})")
     if instruction.op in (ASYNC_START, ASYNC_UPDATE) and instruction in reader.operands[1:]:
         fail(instruction, f"must be the first operand of {reader.name}")
 
@@ -95,7 +95,7 @@ def _verify_operand(instruction: Instruction) -> None:
     allowed = _ALLOWED_OPERANDS[instruction.op]
     source = instruction.operands[0]
     if source.op not in allowed:
-        fail(instruction, f"operand 0 must be {_names(allowed)}, it is {source.name} ({source.op.name})")
+        fail(instruction, f"operand 0 must be {_names(allowed)}, but is {source.name} ({source.op.name})")
 
 
 def _names(ops: tuple[OpDef, ...]) -> str:

@@ -235,7 +235,7 @@ def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequen
     numbers = PrimitiveType.from_dtype(starts.dtype)
     if not numbers.is_integral:
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: offsets and sizes must be integers, they are {numbers}"
+            f"{describe_instruction(instruction)}: offsets and sizes must be integers, given {numbers}"
         )
     gathered, position = _gather(context, instruction, values)
     result: Array = output.copy()

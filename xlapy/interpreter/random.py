@@ -144,7 +144,7 @@ def _check_bits(instruction: Instruction) -> None:
     where = f"{instruction.name} (rng-bit-generator)"
     if element_type.is_complex or not (element_type.is_floating or element_type.is_integral):
         raise UnsupportedError(
-            f"{where} makes integers or floating-point numbers, declared {bits_shape.to_text(layout=False)}"
+            f"{where} returns integers or floating-point numbers, declared {bits_shape.to_text(layout=False)}"
         )
     algorithm, given = instruction.attributes_as(RngBitGeneratorAttributes).algorithm, instruction.operands[0].shape
     words = (2,) if algorithm is RandomAlgorithm.THREE_FRY else (2, 3)

@@ -80,8 +80,7 @@ def send_done(context: Context, instruction: Instruction, values: Sequence[Value
 
 @RULES.rule(opcodes.RECV)
 def recv(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Starts to receive; returns zeros for the buffer and the number for recv-done, 0 if this device is not a
-    target."""
+    """Starts to receive; returns zeros for the buffer, and the number for recv-done (0 if not a target)."""
     communicator = context.communicator
     pairs = source_target_pairs(instruction)
     if instruction.attributes_as(ChannelAttributes).is_host_transfer:
@@ -112,7 +111,7 @@ def source_target_pairs(instruction: Instruction) -> Pairs | None:
     if pairs is None:
         raise ExecutionError(
             f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} must be pairs such as {{{{0,1}},{{1,0}}}}, "
-            f"it is {text}"
+            f"given {text}"
         )
     return pairs
 

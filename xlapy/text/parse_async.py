@@ -77,7 +77,7 @@ def read_async(
     if op.async_role is not AsyncRole.DONE and not _is_async_state(shape):
         parser.cursor.fail_at(
             opcode_position,
-            f"the shape of {op.name} must be ((operands...), result, context...), it is {shape.to_text(layout=False)}",
+            f"the shape of {op.name} must be ((operands...), result, context...), given {shape.to_text(layout=False)}",
         )
     operands = parser.read_operands(scope)
     if op.async_role is AsyncRole.START:
@@ -162,7 +162,7 @@ def _read_update_or_done(
     if computation is None or operands[0].op.async_role is AsyncRole.DONE or computation.root is None:
         parser.cursor.fail_at(
             opcode_position,
-            f"operand 0 of {op.name} must be an async-start or async-update, it is {operands[0].name!r}",
+            f"operand 0 of {op.name} must be an async-start or async-update, given {operands[0].name!r}",
         )
     root = computation.root
     if root.op is not wrapped:

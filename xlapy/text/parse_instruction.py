@@ -77,7 +77,7 @@ class InstructionReader:
         self._register(scope, instruction, head[2], head.start(2), head[1] is not None, head.start(1))
 
     def _read_step_by_step(self, scope: Scope) -> None:
-        """As `read`, one token after the other: for text that `_HEAD` does not match, and for precise errors."""
+        """Reads like `read`, but token by token: for text that `_HEAD` does not match, and for precise errors."""
         cursor = self.cursor
         root_position = cursor.skip()
         is_root = cursor.match(_ROOT) is not None
@@ -112,7 +112,9 @@ class InstructionReader:
         self.state.given_names.append(name)
         if is_root:
             if scope.root is not None:
-                self.cursor.fail_at(root_position, f"the computation has two roots, the other is {scope.root.name!r}")
+                self.cursor.fail_at(
+                    root_position, f"the computation has two roots; the other one is {scope.root.name!r}"
+                )
             scope.root = instruction
 
     def _read_after_opcode(

@@ -96,7 +96,7 @@ class _ModuleReader:
             computation = self._read_computation()
             if is_entry and entry is not None:
                 self.cursor.fail_at(
-                    entry_position, f"the module has two ENTRY computations, the other is {entry.name!r}"
+                    entry_position, f"the module has two ENTRY computations; the other one is {entry.name!r}"
                 )
             entry = computation if is_entry else entry
             if self.cursor.at_end():

@@ -73,7 +73,8 @@ def constants_like(builder: XlaBuilder, *values: Operand) -> list[XlaOp]:
     reference = given[0]
     if not reference.shape.is_array:
         raise ShapeError(
-            f"takes arrays beside plain values, operand {reference.name} is {reference.shape.to_text(layout=False)}"
+            f"takes arrays together with plain values, "
+            f"operand {reference.name} is {reference.shape.to_text(layout=False)}"
         )
     return [constant_of(builder, value, reference.element_type) for value in values]
 
@@ -137,8 +138,8 @@ def _merge_dimension(name: str, left: Shape, i: int, right: Shape, j: int) -> in
     if a == b:
         return a
     where = (
-        f"{name}: dimension {i} of {left.to_text(layout=False)} has size {a} "
-        f"and meets dimension {j} of {right.to_text(layout=False)}, of size {b}"
+        f"{name}: dimension {i} of {left.to_text(layout=False)} has size {a}, "
+        f"but dimension {j} of {right.to_text(layout=False)} has size {b}"
     )
     if a != 1 and b != 1:
         raise ShapeError(f"{where}; they must be equal, or one of them 1")

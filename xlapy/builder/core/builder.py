@@ -254,7 +254,9 @@ class XlaBuilder(Annotated):
 
     def _check_owned(self, name: str, operand: XlaOp) -> None:
         if not isinstance(operand, XlaOp):
-            fail(name, f"takes XlaOps, given {type(operand).__name__} {operand!r}; ops.constant makes one of a value")
+            fail(
+                name, f"takes XlaOps, given {type(operand).__name__} {operand!r}; ops.constant creates one from a value"
+            )
         if operand.builder is not self:
             fail(
                 name,
@@ -333,7 +335,7 @@ class Transaction:
 
 def _check_computation(name: str, computation: XlaComputation) -> None:
     if not isinstance(computation, XlaComputation):
-        fail(name, f"calls an XlaComputation, given {type(computation).__name__}; build() makes one")
+        fail(name, f"calls an XlaComputation, given {type(computation).__name__}; build() creates one")
 
 
 def _judged(

@@ -44,7 +44,7 @@ def make_padding(
     strides = list(window_strides) or [1] * len(window_dimensions)
     if not len(input_dimensions) == len(window_dimensions) == len(strides):
         raise ShapeError(
-            f"padding {chosen.value} takes one input size, window size and stride a dimension, given "
+            f"padding {chosen.value} takes one input size, window size and stride per dimension, given "
             f"{list(input_dimensions)}, {list(window_dimensions)} and {strides}"
         )
     for what, values in (("size", window_dimensions), ("stride", strides)):

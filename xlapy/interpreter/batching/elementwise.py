@@ -15,7 +15,7 @@ from xlapy.opcodes.registry import REGISTRY
 
 
 def elementwise(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Aligns scalars beside arrays (the predicate of select, the limits of clamp): one scalar per batch element."""
+    """Aligns scalar operands (predicate of select, limits of clamp) with arrays: one scalar per batch element."""
     rank = instruction.shape.rank
     pairs = zip(values, instruction.operands, strict=True)
     return apply_ordinary_rule(

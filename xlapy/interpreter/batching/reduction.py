@@ -84,7 +84,7 @@ def _batched_window(window: Window) -> Window:
 
 @BATCHING_RULES.rule(opcodes.MAP)
 def map_(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    """Aligns scalars beside arrays: one scalar per batch element."""
+    """Aligns scalar operands with array operands: one scalar per batch element."""
     rank = elements_of(instruction.shape)[0].rank
     pairs = zip(values, instruction.operands, strict=True)
     arguments = [align_scalar(value, operand.shape, rank) for value, operand in pairs]

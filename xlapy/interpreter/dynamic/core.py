@@ -109,8 +109,8 @@ def crop_paired_dimensions(left: Value, right: Value, pairs: Iterable[tuple[int,
 def broadcast_sizes(instruction: Instruction, values: Sequence[Value]) -> tuple[int, ...]:
     """Returns the sizes of an elementwise result.
 
-    Of two dynamic sizes the smaller counts, or the larger if the smaller is 1. Where one operand's dimension is
-    dynamic, static ones are ignored. Scalars beside arrays fit any size.
+    Of two dynamic sizes, the smaller one applies, or the larger one if the smaller is 1. Where one operand's dimension
+    is dynamic, static ones are ignored. A scalar operand fits any size.
     """
     rank = instruction.shape.rank
     pairs = list(zip(values, instruction.operand_shapes, strict=True))

@@ -48,7 +48,7 @@ def check_slices(instruction: Instruction) -> None:
             if not leaf.is_scalar or not leaf.element_type.is_integral:
                 raise VerificationError(
                     f"{describe_instruction(instruction)}: an offset must "
-                    f"be an integer, it is {leaf.to_text(layout=False)}"
+                    f"be an integer, given {leaf.to_text(layout=False)}"
                 )
 
 

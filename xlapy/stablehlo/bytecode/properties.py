@@ -3,8 +3,8 @@
 Responsible for the names of the properties of each operation of StableHLO, CHLO, VHLO and other dialects. Does not
 depend on what the attributes mean.
 
-In the table, `?` ends the name of an optional attribute, and a number ends the name of the sizes of so many segments of
-operands or results. `|` separates the encodings of different versions, which differ in the number of values.
+In the table, `?` ends the name of an optional attribute, and a number ends the name of the sizes of that many segments
+of operands or results. `|` separates the encodings of different versions, which differ in the number of values.
 
 Source: the definitions of the operations in StableHLO, Shardy and MLIR; MLIR's OpDefinitionsGen.cpp (the order).
 """
@@ -177,7 +177,7 @@ _ENCODINGS: dict[str, tuple[tuple[_Property, ...], ...]] = {
 """The encodings of the properties of each operation, oldest first."""
 
 _NATIVE_SEGMENT_SIZES = 6
-"""From this version of the format on, segment sizes are numbers after all attributes, not an attribute."""
+"""The first format version that stores segment sizes as numbers after all attributes instead of in an attribute."""
 
 
 def read_properties(reader: DialectReader, operation: str, version: int) -> dict[str, object] | None:
