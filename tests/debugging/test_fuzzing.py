@@ -15,7 +15,7 @@ from xlapy.base.element_types import ARRAY_TYPES, F32, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.debugging.fuzzing.campaign import Settings, arguments_for, examine, reduce_fault, replay
-from xlapy.debugging.fuzzing.differential import Verdict, compare, compared
+from xlapy.debugging.fuzzing.differential import Verdict, compare, compare_steps
 from xlapy.debugging.fuzzing.implementations import XLA_CPU, find_implementation, run_on_platform
 from xlapy.debugging.fuzzing.survival import OutOfTime, outcomes, time_limit, try_texts
 from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
@@ -175,7 +175,7 @@ class TestComparison:
         ])  # fmt: skip
         call = module.entry_computation.find("c")
         replaced = [s if s.instruction.name != "c" else type(s)(call, s.operands, s.value) for s in steps]
-        verdicts = {o.step.instruction.name: o.verdict for o in compared(replaced, XLA_CPU, xla)}
+        verdicts = {o.step.instruction.name: o.verdict for o in compare_steps(replaced, XLA_CPU, xla)}
         assert verdicts == {"a": Verdict.AGREES, "c": Verdict.REFUSED, "b": Verdict.AGREES}
 
     def test_asynchronous_chains_are_compared_at_their_done(self) -> None:

@@ -20,7 +20,7 @@ from xlapy import opcodes
 from xlapy.debugging.bisecting.session import BisectSession, find_result_fault, perturb_last_bit
 from xlapy.debugging.bisecting.signature import to_current_arguments
 from xlapy.debugging.first_difference import truncate_after
-from xlapy.debugging.fuzzing.differential import Verdict, compared
+from xlapy.debugging.fuzzing.differential import Verdict, compare_steps
 from xlapy.debugging.fuzzing.implementations import Implementation, find_implementation, plain
 from xlapy.debugging.fuzzing.worker import WorkerDied, WorkerError
 from xlapy.hlo import edit
@@ -88,7 +88,7 @@ def find_kernel(text: str, session: BisectSession, report_progress: ReportProgre
 
 class _GeneratedCodeCaller:
     """A `Caller` that runs programs as machine code without running passes. Takes the place of a worker in
-    `compared`."""
+    `compare_steps`."""
 
     def __init__(self, session: BisectSession) -> None:
         self._session = session
@@ -138,7 +138,7 @@ def _computations_with_kernels(computation: Computation) -> Iterator[Computation
 
 
 def _find_kernel_fault(step: Step, implementation: Implementation, caller: _GeneratedCodeCaller) -> KernelFault | None:
-    (outcome,) = compared([step], implementation, caller)
+    (outcome,) = compare_steps([step], implementation, caller)
     if outcome.verdict not in _WRONG_VERDICTS:
         return None
     is_fusion = step.instruction.op is opcodes.FUSION
@@ -173,7 +173,7 @@ def _find_wrong_instruction_alone(step: Step, implementation: Implementation, ca
     for inner in _steps_of_fusion(step):
         if inner.instruction.op in _WITHOUT_KERNEL or implementation.known_divergence(inner) is not None:
             continue
-        (outcome,) = compared([inner], implementation, caller)
+        (outcome,) = compare_steps([inner], implementation, caller)
         if outcome.verdict in _WRONG_VERDICTS:
             return describe(inner.instruction) + _ALONE_SUFFIX
     return ""
@@ -213,7 +213,7 @@ def _find_wrong_fusion_prefix(step: Step, implementation: Implementation, caller
         if instruction.op in _WITHOUT_KERNEL:
             continue
         truncated = _truncate_fusion(step, position)
-        (outcome,) = compared([truncated], implementation, caller)
+        (outcome,) = compare_steps([truncated], implementation, caller)
         if outcome.verdict in _WRONG_VERDICTS:
             return describe(instruction)
     return ""

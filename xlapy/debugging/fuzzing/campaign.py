@@ -205,9 +205,9 @@ def _combiners(module: Module) -> set[object]:
 
 def _content(computation: Computation) -> object:
     order = post_order(computation)
-    places = {instruction: place for place, instruction in enumerate(order)}
-    lines = [(i.op, i.shape, i.attributes, tuple(places[o] for o in i.operands)) for i in order]
-    return (*lines, places[computation.root_instruction])
+    positions = {instruction: position for position, instruction in enumerate(order)}
+    lines = [(i.op, i.shape, i.attributes, tuple(positions[o] for o in i.operands)) for i in order]
+    return (*lines, positions[computation.root_instruction])
 
 
 def _shows(outcome: Outcome, fault: Fault) -> bool:

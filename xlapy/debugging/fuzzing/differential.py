@@ -72,20 +72,20 @@ def compare(
     comparable: list[Step] = []
     for step in steps_of(module, arguments, implementation.adjust):
         reason = implementation.known_divergence(step)
-        mistake = misshapen(step.instruction.shape, step.value)
+        mistake = shape_mismatch(step.instruction.shape, step.value)
         if mistake:
             outcomes.append(Outcome(step, Verdict.FAILED, mistake))
         elif reason is None or step.instruction.op in implementation.draws:
             comparable.append(step)
         else:
             outcomes.append(Outcome(step, Verdict.KNOWN_DIVERGENCE, reason))
-    return [*outcomes, *compared(comparable, implementation, worker)]
+    return [*outcomes, *compare_steps(comparable, implementation, worker)]
 
 
-def misshapen(shape: Shape, value: Value) -> str:
+def shape_mismatch(shape: Shape, value: Value) -> str:
     """Returns how a value violates its declared shape; "" if it does not."""
     if shape.is_tuple and len(value) == len(shape.tuple_shapes):
-        parts = [misshapen(part, element) for part, element in zip(shape.tuple_shapes, value, strict=True)]
+        parts = [shape_mismatch(part, element) for part, element in zip(shape.tuple_shapes, value, strict=True)]
         return next(filter(None, parts), "")
     if not shape.is_array:
         return ""
@@ -94,7 +94,7 @@ def misshapen(shape: Shape, value: Value) -> str:
     return "" if fits else f"the interpreter gives {array.dtype}{list(array.shape)} for {shape.to_text(layout=False)}"
 
 
-def compared(steps: Sequence[Step], implementation: Implementation, worker: Caller) -> Iterator[Outcome]:
+def compare_steps(steps: Sequence[Step], implementation: Implementation, worker: Caller) -> Iterator[Outcome]:
     """Yields the outcome of each step. Runs steps together; if that fails, runs each half, to find the step that
     fails."""
     if not steps:
@@ -107,14 +107,14 @@ def compared(steps: Sequence[Step], implementation: Implementation, worker: Call
             yield Outcome(steps[0], verdict, str(error))
             return
         middle = len(steps) // 2
-        yield from compared(steps[:middle], implementation, worker)
-        yield from compared(steps[middle:], implementation, worker)
+        yield from compare_steps(steps[:middle], implementation, worker)
+        yield from compare_steps(steps[middle:], implementation, worker)
         return
     for step, result in zip(steps, results, strict=True):
-        yield _judged(step, result, implementation)
+        yield _outcome_of_result(step, result, implementation)
 
 
-def _judged(step: Step, result: Value, implementation: Implementation) -> Outcome:
+def _outcome_of_result(step: Step, result: Value, implementation: Implementation) -> Outcome:
     reason = implementation.known_divergence(step)
     if reason is not None:
         return Outcome(step, Verdict.KNOWN_DIVERGENCE, reason, result)

@@ -94,7 +94,7 @@ XLA_CPU = Implementation(
     known_divergences.without_small_numbers,
     known_divergences.comparable,
     known_divergences.known_divergence,
-    known_divergences.loosened,
+    known_divergences.replacement_rule,
     flushes_denormals=True,
 )
 

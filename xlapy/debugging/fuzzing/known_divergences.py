@@ -53,16 +53,18 @@ NOT_EXECUTABLE = frozenset(
     }
 )
 TYPES = tuple(t for t in ARRAY_TYPES if t.name not in ("S1", "U1", "F6E3M2FN", "F6E2M3FN"))
-"""What XLA:CPU computes with."""
+"""The element types that XLA:CPU computes with."""
 
 
 def known_divergence(step: Step) -> str | None:
-    """The first class that a step belongs to, if any."""
+    """Returns the first class that a step belongs to, if any."""
     return next((reason for reason, belongs in _classes(step) if belongs), None)
 
 
-def loosened(step: Step) -> str | None:
-    """The rule of comparison in place of the operation's own: floats of 8 bits and fewer are rounded twice, by f16."""
+def replacement_rule(step: Step) -> str | None:
+    """Returns the comparison rule that replaces the operation's own: floats of 8 bits and fewer are rounded twice,
+    through f16.
+    """
     instruction = step.instruction
     if not instruction.operands or not instruction.operands[0].shape.is_array:
         return None
@@ -179,7 +181,7 @@ def _types(instruction: Instruction) -> set[PrimitiveType]:
 
 
 def _refused(instruction: Instruction) -> Iterator[KnownDivergence]:
-    """What XLA:CPU does not compile, or dies of."""
+    """Yields the classes that XLA:CPU does not compile, or crashes on."""
     name, types = instruction.op.name, _types(instruction)
     shapes = [instruction.shape, *(operand.shape for operand in instruction.operands)]
     narrow = any(t.bits < 8 for t in types)
@@ -208,7 +210,7 @@ def _refused(instruction: Instruction) -> Iterator[KnownDivergence]:
 
 
 def _wrong(instruction: Instruction) -> Iterator[KnownDivergence]:
-    """What XLA:CPU computes wrongly, or less accurately than it might."""
+    """Yields the classes that XLA:CPU computes wrongly, or less accurately than it could."""
     name, types = instruction.op.name, _types(instruction)
     yield "power reads six bits of an integer exponent", name == "power" and any(t.is_integral for t in types)
     yield "popcnt counts the sign bits of a wider type", name == "popcnt" and any(t.name in ("S2", "S4") for t in types)
@@ -219,7 +221,9 @@ def _wrong(instruction: Instruction) -> Iterator[KnownDivergence]:
 
 
 def _misfolded(instruction: Instruction) -> Iterator[KnownDivergence]:
-    """What the compiler gets wrong where operands are constant: in called computations."""
+    """Yields the classes that XLA's compiler folds wrongly if operands are constant, as they may be in called
+    computations.
+    """
     name = instruction.op.name
     yield "the smallest f8e8m0fnu is a denormal f32", F8E8M0FNU in _types(instruction)
     integral = instruction.shape.is_array and instruction.shape.element_type.is_integral
@@ -231,7 +235,7 @@ def _misfolded(instruction: Instruction) -> Iterator[KnownDivergence]:
 
 
 def _undefined(step: Step) -> Iterator[KnownDivergence]:
-    """What depends on the order of evaluation, or on values that no road to XLA carries."""
+    """Yields the classes that depend on the order of evaluation, or on values that cannot be passed to XLA."""
     name, shape = step.instruction.op.name, step.instruction.shape
     arrays = [value for value in step.operands if isinstance(value, np.ndarray)]
     is_complex = any(array.dtype.kind == "c" for array in arrays)
@@ -239,21 +243,21 @@ def _undefined(step: Step) -> Iterator[KnownDivergence]:
     yield "a token in an argument", any(leaf.is_token for tuple_ in tuples for _, leaf in tuple_.leaves())
     constant = name == "constant" and shape.is_array
     lost = constant and shape.element_type.is_complex and not all_finite(step.value)
-    yield "complex constants that are not finite have no way through MLIR", lost
+    yield "complex constants that are not finite cannot be represented in MLIR", lost
     smallest = (constant or name == "iota") and shape.element_type is F8E8M0FNU
     yield "the smallest f8e8m0fnu is a denormal f32", smallest
     yield "padding multiplied by infinities", name == "convolution" and not all(map(all_finite, arrays))
     huge = name in ("tan", "exponential", "multiply", "divide") and is_complex and _is_huge(step.value)
     yield "complex parts that nearly overflow", huge
     unordered = name == "sort" and _is_plain(step.instruction.to_apply) and not all(map(all_finite, arrays))
-    yield "a comparator that is no strict weak order", unordered
+    yield "a comparator that is not a strict weak order", unordered
     cancels = name == "batch-norm-training" and _variance_cancels(step)
     yield "a variance that is the difference of larger numbers", cancels
     yield from order_classes(step)
 
 
 def order_classes(step: Step) -> Iterator[KnownDivergence]:
-    """What is infinite, 0 or no number in one order of evaluation and not in another."""
+    """Yields the classes that are infinite, 0 or NaN in one order of evaluation and not in another."""
     name = step.instruction.op.name
     arrays = [value for value in step.operands if isinstance(value, np.ndarray)]
     infinite = not all(all_finite(a) for a in arrays if a.dtype.kind == "c")

@@ -136,8 +136,8 @@ class Mutator:
         return rng.choice((text[:start] + text[end:], text[:end] + text[start:], text[:start]))
 
     def _stray(self, text: str, rng: random.Random) -> str:
-        place = rng.randrange(len(text) + 1)
-        return text[:place] + rng.choice(STRAY) * rng.choice((1, 1, 1, 2, 70)) + text[place + rng.randrange(2) :]
+        position = rng.randrange(len(text) + 1)
+        return text[:position] + rng.choice(STRAY) * rng.choice((1, 1, 1, 2, 70)) + text[position + rng.randrange(2) :]
 
     def _lines(self, text: str, rng: random.Random) -> str:
         """Drops, repeats or exchanges lines."""

@@ -59,27 +59,27 @@ class Worker:
 
     def call(self, *arguments: Any, **keywords: Any) -> Any:
         """Returns the function's result. Raises `WorkerError` if it raised, `WorkerDied` if the process died."""
-        return self._called(arguments, keywords, None)
+        return self._call(arguments, keywords, None)
 
-    def follow(self, told: Callable[[Any], None], *arguments: Any, **keywords: Any) -> Any:
-        """Calls a function that reports progress: `told` receives each value that it passes to its argument `emit`.
+    def follow(self, on_message: Callable[[Any], None], *arguments: Any, **keywords: Any) -> Any:
+        """Calls a function that reports progress: `on_message` receives each value that it emits.
 
         The time limit holds between two such values.
         """
-        return self._called(arguments, keywords, told)
+        return self._call(arguments, keywords, on_message)
 
-    def _called(self, arguments: Any, keywords: Any, told: Callable[[Any], None] | None) -> Any:
-        process = self._started()
+    def _call(self, arguments: Any, keywords: Any, on_message: Callable[[Any], None] | None) -> Any:
+        process = self._start_process()
         assert process.stdin is not None
         try:
-            write_frame(process.stdin, (arguments, keywords, told is not None))
+            write_frame(process.stdin, (arguments, keywords, on_message is not None))
             kind, value = "ready", None
             while kind in ("ready", "item"):
-                if kind == "item" and told is not None:
-                    told(value)
+                if kind == "item" and on_message is not None:
+                    on_message(value)
                 kind, value = self._answer(process)
         except (BrokenPipeError, EOFError):
-            raise WorkerDied(self._obituary(process)) from None
+            raise WorkerDied(self._death_message(process)) from None
         if kind == "error":
             raise WorkerError(str(value))
         return value
@@ -97,7 +97,7 @@ class Worker:
         self.close()
         self._noise.close()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start_process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             self._noise.seek(0)
             self._noise.truncate()
@@ -134,7 +134,7 @@ class Worker:
             data += piece
         return bytes(data)
 
-    def _obituary(self, process: subprocess.Popen[bytes]) -> str:
+    def _death_message(self, process: subprocess.Popen[bytes]) -> str:
         """Returns how the process ended, and its last line of output."""
         code = process.wait()
         self._process = None
