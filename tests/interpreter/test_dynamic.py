@@ -104,8 +104,8 @@ CASES = [
     v("binary", "r = f32[<=8] add(d, e)", (3, 3), [2, 4, 6]),
     v("the smaller size", "r = f32[<=8] multiply(d, e)", (5, 2), [1, 4]),
     v("a single element is repeated", "r = f32[<=8] add(d, e)", (1, 4), [2, 3, 4, 5]),
-    v("nothing beside a single element", "r = f32[<=8] add(d, e)", (0, 1), []),
-    v("a single element beside a static dimension", "r = f32[<=8] add(d, x)", (1, 0), [2]),
+    v("empty and single element", "r = f32[<=8] add(d, e)", (0, 1), []),
+    v("single element and static dimension", "r = f32[<=8] add(d, x)", (1, 0), [2]),
     v("compare and select", "c = pred[<=8] compare(d, e), direction=EQ\nr = f32[<=8] select(c, d, e)", (3, 3),
       [1, 2, 3]),
     v("clamp by scalars", "one = f32[] constant(2)\nr = f32[<=8] clamp(one, d, one)", (3, 0), [2, 2, 2]),
@@ -113,7 +113,7 @@ CASES = [
     v("bitcast-convert", "c = s32[<=8] bitcast-convert(d)\nr = f32[<=8] bitcast-convert(c)", (3, 0), [1, 2, 3]),
     v("bitcast-convert to parts", "c = s16[<=8,2] bitcast-convert(d)\nr = f32[<=8] bitcast-convert(c)", (3, 0),
       [1, 2, 3], on_xla=False),
-    m("rows beside columns", "a = f32[3,<=4] set-dimension-size(x, m), dimensions={1}\n"
+    m("rows and columns", "a = f32[3,<=4] set-dimension-size(x, m), dimensions={1}\n"
       "r = f32[<=3,<=4] add(rows, a)", (2, 3), [[0, 2, 4], [8, 10, 12]]),
     # movement
     v("broadcast", "r = f32[2,<=8] broadcast(d), dimensions={1}", (3, 0), [[1, 2, 3], [1, 2, 3]]),

@@ -1,4 +1,4 @@
-"""Where the builder places values, and the text of kernels."""
+"""The loops in which the builder places values, and the text of kernels."""
 
 from __future__ import annotations
 

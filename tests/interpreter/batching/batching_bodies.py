@@ -148,7 +148,7 @@ BODIES = {
       v = f32[4] select-and-scatter(d, s, a), window={size=2 stride=2}, select=at_least, scatter=sum""",
     "sort": "v = f32[4] sort(d), dimensions={0}, to_apply=less",
     "sort by any comparator": "v = f32[4] sort(d), dimensions={0}, to_apply=nearer",
-    "sort beside what all share": """
+    "sort of batched and shared operands": """
       n = f32[4] cosine(d)
       s = (f32[4], f32[4]) sort(n, c), dimensions={0}, to_apply=less_of_pairs
       v = f32[4] get-tuple-element(s), index=1""",
