@@ -14,8 +14,9 @@ class Target:
     """The properties of a machine that the choice and the shape of loops depend on."""
 
     vector_bytes: int
-    """Bytes of a vector register."""
+    """The size in bytes of a vector register."""
     vector_registers: int
-    """Vector registers that a kernel may use. A matrix-multiplication micro-kernel accumulates in half of them."""
+    """The number of vector registers that a kernel may use. A matrix-multiplication micro-kernel accumulates in half of
+    them."""
     cache_line_bytes: int = 64
-    """Bytes of a cache line."""
+    """The size in bytes of a cache line."""

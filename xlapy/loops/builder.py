@@ -61,7 +61,7 @@ class Builder:
     def __init__(self, name: str, vector_bytes: int = 64) -> None:
         self.kernel = Kernel(name)
         self.vector_bytes = vector_bytes
-        """Bytes of a vector register."""
+        """The size in bytes of a vector register."""
         self.block = self.kernel.body
         self._numbers = 0
         self._constants: dict[Any, Value] = {}

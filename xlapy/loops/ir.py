@@ -181,7 +181,7 @@ class Buffer:
     name: str
     type: ScalarType
     size: int
-    """Elements."""
+    """The number of elements."""
     written: bool = False
     """Whether the kernel writes the buffer. Loads from such a buffer keep their order among the stores."""
     exclusive: bool = True

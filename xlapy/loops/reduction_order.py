@@ -142,7 +142,7 @@ _PARTIAL_RESULTS: Final = 64
 
 
 def rows_of_first_step(rows: int | None, blocks: int) -> int:
-    """How many rows the first of two steps combines, at least about.
+    """Returns the smallest number of rows, about, that the first of two steps combines.
 
     rows: of a column reduction, whose columns form `blocks` blocks; None for any other reduction.
     """

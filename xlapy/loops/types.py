@@ -23,7 +23,7 @@ class ScalarType:
 
     @property
     def byte_size(self) -> int:
-        """Bytes of an element in memory; I1 takes a whole byte."""
+        """The size in bytes of an element in memory; I1 takes a whole byte."""
         return (self.bits + 7) // 8
 
     @property

@@ -36,9 +36,9 @@ class LoopNest:
     flat: bool
     """Whether all elements form one dimension, which is split into tasks of `TASK_ELEMENTS`."""
     lanes: int
-    """Lanes of the vector axis; 1 if there is none."""
+    """The number of lanes of the vector axis; 1 if there is none."""
     work: int
-    """Elements and terms that one iteration of the parallel loop computes."""
+    """The number of elements and terms that one iteration of the parallel loop computes."""
 
 
 # -- the choice of loops
@@ -59,7 +59,7 @@ def choose_loop_nest(region: Region, shape: Shape) -> LoopNest:
 
 
 def _lanes(region: Region) -> int:
-    """Lanes of a vector of the widest elements; 1 if lanes may have to branch differently."""
+    """Returns the number of lanes of a vector of the widest elements; 1 if lanes may have to branch differently."""
     if any(i.op not in LOWERINGS for i in region.instructions):
         return 1
     arrays = [i.shape for i in (*region.instructions, *region.operands) if i.shape.is_array and i.shape.rank]

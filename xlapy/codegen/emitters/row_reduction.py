@@ -142,7 +142,7 @@ def _is_expensive(plan: RowPlan, instruction: Instruction, written: set[Instruct
 
 
 def lanes_of_widest(builder: Builder, instructions: Sequence[Instruction]) -> int:
-    """Lanes of a vector of the widest elements among some arrays."""
+    """Returns the number of lanes of a vector of the widest elements among some arrays."""
     arrays = [i for i in instructions if i.shape.is_array and i.shape.rank]
     return builder.vector_bytes // max(register_type(i.shape.element_type).byte_size for i in arrays)
 

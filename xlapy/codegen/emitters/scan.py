@@ -80,7 +80,7 @@ class _ScanEmitter:
 
     @property
     def lanes(self) -> int:
-        """Lanes of a vector of the widest elements, in registers and in memory."""
+        """The number of lanes of a vector of the widest elements, in registers and in memory."""
         types = [value.type for value in flatten_elements(self.initial)]
         types += [storage_type(shape.element_type) for shape in self.shapes]
         return min(self.builder.lanes(t) for t in types)

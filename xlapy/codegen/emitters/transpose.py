@@ -87,7 +87,7 @@ class _TransposePlan:
     columns: int
     """The number of the group along which the transposed operands are contiguous."""
     element_bytes: tuple[int, ...]
-    """Bytes of an element of each transposed operand."""
+    """The size in bytes of an element of each transposed operand."""
 
     @property
     def sizes(self) -> list[int]:
@@ -140,7 +140,7 @@ def _blocks(builder: Builder, plan: _TransposePlan, lanes: int) -> _BlockSizes |
 
 
 def _round_down(number: int, step: int) -> int:
-    """The largest multiple of `step` up to a number, at least `step`."""
+    """Returns the largest multiple of `step` up to a number, but never less than `step`."""
     return max(step, number // step * step)
 
 

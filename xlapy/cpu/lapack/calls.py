@@ -23,13 +23,13 @@ from xlapy.custom_calls.lapack import FINITE_ONLY, LapackCall, lapack_call
 from xlapy.hlo.instruction import Instruction
 
 MAX_TASKS = 64
-"""The largest number of tasks of a batch: each has workspace of its own."""
+"""The largest number of tasks of a batch, because each task has workspace of its own."""
 
 MAX_SCRATCH_BYTES = 1 << 26
 """The largest workspace in bytes of all tasks together, unless a single task needs more."""
 
 MIN_TASK_OPERATIONS = 1 << 16
-"""The number of operations that a task has at least."""
+"""The smallest number of operations of a task."""
 
 
 def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:

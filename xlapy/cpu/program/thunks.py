@@ -186,7 +186,7 @@ class LibraryArray:
     slice_index: int
     size: int
     offset: int = 0
-    """Bytes to skip at the start of the array."""
+    """The number of bytes to skip at the start of the array."""
 
 
 @dataclass(frozen=True, slots=True)
