@@ -78,7 +78,7 @@ ENTRY e {
   ROOT s = f32[8] add(b, y)
 }""")
     found = {section.title: section.lines for section in explanation(module, find_instruction(module, "a"))}
-    assert found["passes"][0].endswith("simplify: a and what read it are replaced by")
+    assert found["passes"][0].endswith("simplify: a and its users are replaced by")
     assert found["passes"][1].strip() == "x = f32[8]{0} parameter(0)"
 
 
@@ -91,7 +91,7 @@ def test_an_inlined_instruction_is_followed_to_its_copies():
 
 def test_an_unused_instruction_has_no_thunks():
     found = sections("unused")
-    assert found["passes"][-1].endswith("unused is removed: nothing that is left needs it")
+    assert found["passes"][-1].endswith("unused is removed: no remaining instruction uses it")
     assert found["thunks"] == ["none: the instruction was removed"] and "fusion" not in found
 
 

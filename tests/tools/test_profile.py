@@ -94,7 +94,7 @@ def by_name(rows: list[Row]) -> dict[str, Row]:
     return {row.name: row for _, row in all_rows(rows)}
 
 
-def measured(text: str, seconds: float, runs: dict[str, float], stamp: float = 0.0) -> Measured:
+def measured(text: str, seconds: float, runs: dict[str, float], clock_reading_seconds: float = 0.0) -> Measured:
     """Builds a measurement in which every counter has this total; `runs` gives the executions of an instruction's
     thunks by name, by default 1.
     """
@@ -105,7 +105,7 @@ def measured(text: str, seconds: float, runs: dict[str, float], stamp: float = 0
         [seconds, max(runs.get(getattr(thunk, "op_name", ""), 1) for thunk in counter.thunks), 0.0]
         for counter in counters.all
     ])  # fmt: skip
-    return Measured(compiled, figures, 1.0, 1.0, stamp, 1)
+    return Measured(compiled, figures, 1.0, 1.0, clock_reading_seconds, 1)
 
 
 class TestRows:
@@ -124,8 +124,8 @@ class TestRows:
         dot = by_name(native_rows(measured(ROWS, 1e-2, {}), MACHINE))["d"]
         assert dot.memory_seconds == dot.read / 1e9 + dot.written / 5e8
         assert dot.arithmetic_seconds == pytest.approx(dot.operations["f32"] / 1e9, rel=0.1)
-        assert dot.least_seconds == max(dot.memory_seconds, dot.arithmetic_seconds)
-        assert (dot.limit, dot.bound) == (dot.least_seconds / 1e-2, "compute")
+        assert dot.minimum_seconds == max(dot.memory_seconds, dot.arithmetic_seconds)
+        assert (dot.limit, dot.bound) == (dot.minimum_seconds / 1e-2, "compute")
         slow = by_name(native_rows(measured(ROWS, 10.0, {}), MACHINE))["d"]
         assert slow.bound == "overhead"
 
@@ -153,7 +153,7 @@ class TestRows:
 
     def test_the_cost_of_reading_the_clock_is_subtracted(self):
         runs = {"p": 5.0, "m.fusion": 5.0, "t": 5.0, "m": 5.0}
-        taken = measured(LOOP, 1e-3, runs, stamp=1e-6)
+        taken = measured(LOOP, 1e-3, runs, clock_reading_seconds=1e-6)
         found = by_name(native_rows(taken, MACHINE))
         assert found["p"].seconds == pytest.approx(1e-3 - 5e-6)
         assert taken.compiled.program.counters is not None
@@ -236,7 +236,7 @@ class TestForms:
 
     def test_formatted_numbers(self):
         row = Row("a", "add", seconds=2e-3, executions=1, read=1e6, written=1e6, flops=4e6, memory_seconds=1e-3)
-        row.least_seconds = 1e-3
+        row.minimum_seconds = 1e-3
         assert figures_text(row) == "2 ms, 1 run, 1 GB/s, 2 GFLOP/s, 50% of the limit (memory)"
         assert [time_text(t) for t in (2.0, 0.0125, 3.25e-6)] == ["2 s", "12.5 ms", "3.25 us"]
 
@@ -357,10 +357,10 @@ class TestCommand:
         assert len(Page(page.read_text("ascii")).json("profile")["rows"]) == 2
         found = json.loads(trace.read_text())
         events = [event for event in found["traceEvents"] if event["ph"] == "X"]
-        steps = [event for event in events if event["cat"] == "step"]
-        assert [event["name"] for event in steps] == ["d", "s.fusion"]
-        assert steps[0]["args"]["source"] == "f.py:12" and steps[0]["tid"] == 1
-        assert steps[0]["ts"] >= 0 and steps[0]["ts"] + steps[0]["dur"] <= steps[1]["ts"] + 0.01
+        thunks = [event for event in events if event["cat"] == "thunk"]
+        assert [event["name"] for event in thunks] == ["d", "s.fusion"]
+        assert thunks[0]["args"]["source"] == "f.py:12" and thunks[0]["tid"] == 1
+        assert thunks[0]["ts"] >= 0 and thunks[0]["ts"] + thunks[0]["dur"] <= thunks[1]["ts"] + 0.01
         names = [event["args"]["name"] for event in found["traceEvents"] if event["ph"] == "M"]
         assert names[0] == "caller" and found["otherData"] == {"lost": False}
 

@@ -18,7 +18,7 @@ from xlapy.tools.native_forms import assembly_functions, llvm_functions, native_
 from xlapy.tools.profile import session
 from xlapy.tools.profile.session import profile_of, session_of
 from xlapy.tools.show.page import module_page
-from xlapy.tools.show.payload import MOST_LINES, clipped, module_payload
+from xlapy.tools.show.payload import MAX_LISTING_LINES, clip_lines, module_payload
 
 ROWS = """HloModule rows
 
@@ -192,8 +192,8 @@ class TestPage:
         assert all(form.llvm and form.optimized and form.assembly for form in native.functions.values())
 
     def test_long_listings_are_truncated(self):
-        lines = clipped("x\n" * (MOST_LINES + 7)).splitlines()
-        assert (len(lines), lines[-1]) == (MOST_LINES + 1, "... 7 more lines; --dump_to writes them all")
+        lines = clip_lines("x\n" * (MAX_LISTING_LINES + 7)).splitlines()
+        assert (len(lines), lines[-1]) == (MAX_LISTING_LINES + 1, "... 7 more lines; --dump_to writes them all")
 
     def test_the_page_is_written_to_the_file(self, tmp_path, capsys):
         (tmp_path / "rows.hlo").write_text(ROWS)

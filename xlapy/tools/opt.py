@@ -80,8 +80,8 @@ def opt(
     if output is not None:
         check_writable(output)
     module = read_program(file, verify=not no_verify)
-    watch = _Watch(module, print_changed, dump_to)
-    pipeline.on_pass = watch.note
+    dumper = _ModuleDumper(module, print_changed, dump_to)
+    pipeline.on_pass = dumper.dump_after
     pipeline.run(module)
     if statistics:
         _show_statistics(pipeline.statistics)
@@ -96,7 +96,7 @@ def opt(
         write_file(output, lambda sink: sink.write(text.encode("utf-8", "surrogateescape")))
 
 
-class _Watch:
+class _ModuleDumper:
     """Prints and dumps the module after passes."""
 
     def __init__(self, module: Module, print_changed: bool, dump_to: str | None) -> None:
@@ -106,7 +106,7 @@ class _Watch:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._write(module, 0, "before_passes")
 
-    def note(self, event: PassEvent) -> None:
+    def dump_after(self, event: PassEvent) -> None:
         if not event.changed:
             return
         if self.print_changed:

@@ -21,7 +21,7 @@ from xlapy.hlo.module import Module
 from xlapy.passes import Pipeline
 from xlapy.text.describe import framework_name_of, line_of, source_of
 from xlapy.tools.describe import kind_of
-from xlapy.tools.explain.following import Follower
+from xlapy.tools.explain.instruction_tracker import InstructionTracker
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.native_forms import KernelForm, NativeForms, native_forms
 
@@ -80,14 +80,14 @@ def explanation(module: Module, instruction: Instruction) -> list[Section]:
     cpu."""
     native = native_forms(module)
     copy = edit.clone_module(module)
-    follower = Follower(copy, [find_instruction(copy, instruction.name)])
-    Pipeline(passes(copied=follower.copied), on_pass=follower.note).run(copy)
+    tracker = InstructionTracker(copy, [find_instruction(copy, instruction.name)])
+    Pipeline(passes(copied=tracker.record_copy), on_pass=tracker.record_pass).run(copy)
     sections = [Section("instruction", _facts(instruction))]
-    sections.append(Section("passes", follower.story or ["no pass changed it"]))
-    decisions = dict.fromkeys(made for one in follower.now for made in native.decisions_on(one))
+    sections.append(Section("passes", tracker.history or ["no pass changed it"]))
+    decisions = dict.fromkeys(made for one in tracker.current for made in native.decisions_on(one))
     if decisions:
         sections.append(Section("fusion", [decision.text for decision in decisions]))
-    return [*sections, *_native_sections(follower.now, native)]
+    return [*sections, *_native_sections(tracker.current, native)]
 
 
 def _facts(instruction: Instruction) -> list[str]:

@@ -77,7 +77,7 @@ def _row(one: Instruction, watch: Stopwatch, runs: int, cost: Cost, found: dict[
         row.children += found.pop(called, [])
     row.seconds += sum(child.seconds for child in row.children)
     if row.children:
-        row.take_totals_of_children()
+        row.set_totals_of_children()
     else:
         row.read, row.written = row.executions * sum(cost.operands), row.executions * cost.result
         row.flops = row.executions * (cost.flops + cost.transcendentals)

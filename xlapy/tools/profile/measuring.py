@@ -27,15 +27,15 @@ Array = np.ndarray[Any, Any]
 Run = Callable[[Executable], None]
 """Runs an executable once on the user's arguments."""
 
-ENOUGH = 1.0
+DEFAULT_MEASUREMENT_SECONDS = 1.0
 """Seconds of measurement per program, if the number of runs is not given."""
 
-LEAST_RUNS, MOST_RUNS = 5, 1000
+MIN_RUNS, MAX_RUNS = 5, 1000
 
-PART = 10
-"""The lowest 1/PART of the times counts."""
+RUNS_PER_COUNTED_RUN = 10
+"""Of this many runs one counts: the mean is that of the lowest tenth."""
 
-DEAREST_STAMP = 60e-9
+MAX_CLOCK_READING_SECONDS = 60e-9
 """Upper bound in seconds of the cost of reading the clock and counting; a larger difference has another cause."""
 
 
@@ -49,7 +49,7 @@ class Measured:
     wall: float
     """A call of the program without instruments."""
     instrumented_wall: float
-    stamp: float
+    clock_reading_seconds: float
     """The cost of reading the clock and counting once."""
     runs: int
 
@@ -61,10 +61,11 @@ def compiled_form(program: CpuProgram) -> Compiled:
 
 
 def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
-    """Runs the program and its instrumented executable alternately after a warm-up run, `repeat` times or for `ENOUGH`
-    seconds.
+    """Runs the program and its instrumented executable alternately after a warm-up run.
+
+    Measures `repeat` runs or, if it is None, for about `DEFAULT_MEASUREMENT_SECONDS` each.
     """
-    clock = _Rate()
+    clock = _ClockRate()
     instrumented, program = compile_instrumented(executable, Instrument.COUNTS)
     run(executable)
     run(instrumented)
@@ -72,50 +73,50 @@ def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
     plain: list[float] = []
     slower: list[float] = []
     figures: list[Array] = []
-    while _is_worth(len(plain), repeat, time.perf_counter() - begin):
+    while _needs_another_run(len(plain), repeat, time.perf_counter() - begin):
         plain.append(_timed(executable, run))
         _clear(program.call.counter_tables())
         slower.append(_timed(instrumented, run))
         figures.append(np.sum([table.figures for table in program.call.counter_tables()], axis=0).astype(np.float64))
-    found = _least(figures) / len(executable.devices)
-    found[:, (0, 2)] /= clock.ticks_a_second()
-    wall, instrumented_wall = float(_least(plain)), float(_least(slower))
+    found = _mean_of_lowest(figures) / len(executable.devices)
+    found[:, (0, 2)] /= clock.ticks_per_second()
+    wall, instrumented_wall = float(_mean_of_lowest(plain)), float(_mean_of_lowest(slower))
     compiled = compiled_form(program)
-    stamp = _stamp(compiled, found, instrumented_wall - wall)
-    return Measured(compiled, found, wall, instrumented_wall, stamp, len(plain))
+    clock_reading_seconds = _clock_reading_seconds(compiled, found, instrumented_wall - wall)
+    return Measured(compiled, found, wall, instrumented_wall, clock_reading_seconds, len(plain))
 
 
-def _least(values: Sequence[Any]) -> Array:
+def _mean_of_lowest(values: Sequence[Any]) -> Array:
     """Returns the mean of the lowest tenth of each figure."""
     ordered = np.sort(np.stack(values), axis=0)
-    return np.asarray(ordered[: -(-len(values) // PART)].mean(axis=0))
+    return np.asarray(ordered[: -(-len(values) // RUNS_PER_COUNTED_RUN)].mean(axis=0))
 
 
-def _stamp(compiled: Compiled, figures: Array, slower: float) -> float:
+def _clock_reading_seconds(compiled: Compiled, figures: Array, slower: float) -> float:
     """Returns the cost of reading the clock once, given the total cost of all readings."""
     clocks = compiled.program.counters
     assert clocks is not None, "the program is instrumented"
     readings = sum(float(figures[clock.number, 1]) for clock in clocks.all if clock.is_timed)
-    return min(max(slower / max(readings, 1.0), 0.0), DEAREST_STAMP)
+    return min(max(slower / max(readings, 1.0), 0.0), MAX_CLOCK_READING_SECONDS)
 
 
 def traced(executable: Executable, run: Run) -> tuple[CpuProgram, Sequence[CounterTable], float]:
     """Returns one run, after a warm-up run, with the events of each device, and the clock's ticks per second."""
-    clock = _Rate()
+    clock = _ClockRate()
     instrumented, program = compile_instrumented(executable, Instrument.EVENTS)
     run(instrumented)
     _clear(program.call.counter_tables())
     run(instrumented)
-    return program, program.call.counter_tables(), clock.ticks_a_second()
+    return program, program.call.counter_tables(), clock.ticks_per_second()
 
 
-class _Rate:
+class _ClockRate:
     """The rate of the processor's clock, measured from now on; a longer measurement is more exact."""
 
     def __init__(self) -> None:
         self._ticks, self._begin = ticks(), time.perf_counter()
 
-    def ticks_a_second(self) -> float:
+    def ticks_per_second(self) -> float:
         return (ticks() - self._ticks) / (time.perf_counter() - self._begin)
 
 
@@ -124,10 +125,14 @@ def _clear(tables: Sequence[CounterTable]) -> None:
         table.clear()
 
 
-def _is_worth(runs: int, repeat: int | None, spent: float) -> bool:
+def _needs_another_run(runs: int, repeat: int | None, spent: float) -> bool:
     if repeat is not None:
         return runs < repeat
-    return runs < MOST_RUNS and (runs < LEAST_RUNS or spent < 2 * ENOUGH) and not (runs and spent > 10 * ENOUGH)
+    return (
+        runs < MAX_RUNS
+        and (runs < MIN_RUNS or spent < 2 * DEFAULT_MEASUREMENT_SECONDS)
+        and not (runs and spent > 10 * DEFAULT_MEASUREMENT_SECONDS)
+    )
 
 
 def _timed(executable: Executable, run: Run) -> float:

@@ -53,7 +53,7 @@ class _Reader:
 
     def rows_of(self, clock: ProfilingCounter) -> list[Row]:
         seconds, begun, busy = self.measured.figures[clock.number].tolist()
-        seconds = max(0.0, seconds - self.measured.stamp * self.stamps(clock))
+        seconds = max(0.0, seconds - self.measured.clock_reading_seconds * self.clock_readings(clock))
         seconds = self.divided.get(clock, seconds)
         total = sum(map(relative_duration, clock.thunks))
         rows = [self.row(thunk, seconds * relative_duration(thunk) / total, begun) for thunk in clock.thunks]
@@ -65,7 +65,7 @@ class _Reader:
             if any(not inner.is_timed for inner in inside):
                 self.divide(clock, seconds)
             first.children = self.rows(inside)
-            first.take_totals_of_children()
+            first.set_totals_of_children()
             if isinstance(clock.thunks[0], WhileThunk):
                 first.iterations = self.measured.figures[clock.nested[1][0].number, 1] if clock.nested[1] else 0.0
         return rows
@@ -77,10 +77,10 @@ class _Reader:
         own, inner = (sum(map(relative_duration, thunks)) for thunks in (thunk.condition, body.thunks))
         self.divided[body] = seconds * inner / (own + inner)
 
-    def stamps(self, clock: ProfilingCounter) -> float:
+    def clock_readings(self, clock: ProfilingCounter) -> float:
         """Returns how often the clock was read for this counter and those inside it."""
         own = float(self.measured.figures[clock.number, 1]) if clock.is_timed else 0.0
-        return own + sum(self.stamps(one) for part in clock.nested for one in part)
+        return own + sum(self.clock_readings(one) for part in clock.nested for one in part)
 
     def row(self, thunk: Thunk, seconds: float, executions: float) -> Row:
         if isinstance(thunk, CopyThunk):
@@ -88,7 +88,7 @@ class _Reader:
             row = Row(f"copy of {name}", "copy", self.instructions.get(name), seconds, executions)
             row.read = row.written = executions * thunk.source.size
             return row
-        assert not isinstance(thunk, OutlinedThunk), "parts have no clocks"
+        assert not isinstance(thunk, OutlinedThunk), "outlined thunks have no counters of their own"
         instruction = self.instructions.get(thunk.op_name)
         opcode = instruction.op.name if instruction is not None else "kernel"
         row = Row(thunk.op_name, opcode, instruction, seconds, executions)
@@ -115,7 +115,7 @@ class _Reader:
         footprint = row.moved / executions if executions else 0.0
         row.memory_seconds = limits.memory_seconds(row.read, row.written, footprint)
         row.arithmetic_seconds = limits.arithmetic_seconds(row.operations or {"f32": row.flops})
-        row.least_seconds = max(row.memory_seconds, row.arithmetic_seconds)
+        row.minimum_seconds = max(row.memory_seconds, row.arithmetic_seconds)
 
 
 def _runs_of_kernels(thunks: Sequence[Thunk], rows: Sequence[Row]) -> dict[str, float]:

@@ -191,7 +191,7 @@ def figures_text(row: Row) -> str:
     runs = f"{_count_text(count)} {noun}{'' if count == 1 else 's'}"
     parts = [time_text(row.seconds), runs]
     parts += [f"{rate / 1e9:.3g} {unit}" for rate, unit in rates(row) if rate]
-    if row.least_seconds and not row.children:
+    if row.minimum_seconds and not row.children:
         parts.append(f"{row.limit:.0%} of the limit ({row.bound})")
     return ", ".join(parts)
 

@@ -45,7 +45,7 @@ class Row:
     """Minimum time for the memory traffic on this machine."""
     arithmetic_seconds: float = 0.0
     """Minimum time for the arithmetic."""
-    least_seconds: float = 0.0
+    minimum_seconds: float = 0.0
     """Minimum time for both, overlapped."""
     threads: float = 1.0
     """Mean number of threads that run it."""
@@ -95,7 +95,7 @@ class Row:
     @property
     def limit(self) -> float:
         """The fraction of the machine's limit that it reaches; 1 is the fastest possible."""
-        return self.per_second(self.least_seconds)
+        return self.per_second(self.minimum_seconds)
 
     @property
     def bound(self) -> str:
@@ -111,7 +111,15 @@ class Row:
         self.threads = (self.threads * before + other.threads * other.seconds) / total if total else self.threads
         self.seconds = total
         self.is_parallel |= other.is_parallel
-        for name in ("executions", "read", "written", "flops", "memory_seconds", "arithmetic_seconds", "least_seconds"):
+        for name in (
+            "executions",
+            "read",
+            "written",
+            "flops",
+            "memory_seconds",
+            "arithmetic_seconds",
+            "minimum_seconds",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, count in other.operations.items():
             self.operations[name] = self.operations.get(name, 0.0) + count
@@ -119,10 +127,10 @@ class Row:
             self.iterations = (self.iterations or 0.0) + other.iterations
         self.children = merged([*self.children, *other.children])
 
-    def take_totals_of_children(self) -> None:
+    def set_totals_of_children(self) -> None:
         """Sets the memory traffic and arithmetic of a loop or branch to the totals of its children."""
         for child in self.children:
-            for name in ("read", "written", "flops", "memory_seconds", "arithmetic_seconds", "least_seconds"):
+            for name in ("read", "written", "flops", "memory_seconds", "arithmetic_seconds", "minimum_seconds"):
                 setattr(self, name, getattr(self, name) + getattr(child, name))
             for name, count in child.operations.items():
                 self.operations[name] = self.operations.get(name, 0.0) + count

@@ -16,7 +16,7 @@ from xlapy.runtime.engine.counters import CounterTable
 from xlapy.text.describe import framework_name_of, line_of, source_of
 
 
-def timeline(compiled: Compiled, tables: Sequence[CounterTable], ticks_a_second: float) -> str:
+def timeline(compiled: Compiled, tables: Sequence[CounterTable], ticks_per_second: float) -> str:
     """Returns JSON of complete events, in microseconds from the first one. A trace process is a device."""
     clocks = compiled.program.counters
     assert clocks is not None, "the program is instrumented"
@@ -34,9 +34,9 @@ def timeline(compiled: Compiled, tables: Sequence[CounterTable], ticks_a_second:
         for clock, is_piece, thread, start, end in events.tolist():
             name, about = described[clock]
             found.append({
-                "name": name, "cat": "piece" if is_piece else "step", "ph": "X", "pid": device,
-                "tid": threads[thread][0], "ts": round((start - begin) / ticks_a_second * 1e6, 3),
-                "dur": round((end - start) / ticks_a_second * 1e6, 3), "args": about,
+                "name": name, "cat": "piece" if is_piece else "thunk", "ph": "X", "pid": device,
+                "tid": threads[thread][0], "ts": round((start - begin) / ticks_per_second * 1e6, 3),
+                "dur": round((end - start) / ticks_per_second * 1e6, 3), "args": about,
             })  # fmt: skip
     notes = {"lost": any(len(events) >= MAX_EVENTS_WITH_CHUNKS for events in noted)}
     return json.dumps({"displayTimeUnit": "ns", "otherData": notes, "traceEvents": found}) + "\n"

@@ -18,7 +18,7 @@ from xlapy.runtime.storage.serialized import is_serialized, platform_and_device_
 from xlapy.tools.files import parse_program, read_bytes, read_infeeds
 
 _FOR_ONE = re.compile(r"(\d{1,6})=(.+)", re.DOTALL)
-MOST_DEVICES = 1024
+MAX_DEVICES = 1024
 """Maximum number of devices; each is a thread."""
 
 
@@ -33,7 +33,7 @@ def compile_for_devices(
     check_infs: bool | None = None,
 ) -> Executable:
     """Compiles a program for the requested number of devices, or its own; without a platform, for the default one."""
-    replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, MOST_DEVICES)
+    replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, MAX_DEVICES)
     return Client(platform, devices=replicas * partitions).compile(
         module, replicas, partitions, donate, check_nans=check_nans, check_infs=check_infs
     )
@@ -61,8 +61,8 @@ def executable_of(
         raise click.UsageError(f"{file} is compiled: it runs on the replicas and partitions that it was compiled for")
     try:
         made_for, devices = platform_and_device_count(data)
-        if devices > MOST_DEVICES:
-            raise InvalidArgumentError(f"it is for {devices} devices, at most {MOST_DEVICES} are run")
+        if devices > MAX_DEVICES:
+            raise InvalidArgumentError(f"it is for {devices} devices, at most {MAX_DEVICES} are run")
         return Client(platform or made_for, devices=devices).deserialize(data)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{file}: {error}") from error

@@ -1,16 +1,20 @@
-"""A module as the data of a page: lists of plain values that refer to each other by number.
+"""Converts a module to the JSON data of the interactive page: lists of plain values that refer to each other by index.
 
-    {"name", "summary", "times": what was measured,
+`module_payload` returns the data that every view needs:
+
+    {"name", "summary", "times": summary of the measurement, as lines,
      "computations": [[name, kind, signature, first instruction, count, root]],
      "instructions": [[name, op, shape, line, operands, called computations, control predecessors,
                        bytes, source line, framework's name, decisions, thunks, kernels, times]]}
 
-times: null, or [seconds, share of a run, its figures in words].
+`times` of an instruction is null, or [seconds, share of a run, its figures as text].
 
-and, for what is looked at rarely, `{"kernels": [[title, loops, function]], "functions": {name: [LLVM, optimized LLVM,
-assembly]}}`.
+`native_payload` returns the compiler's output, which the page reads only on request:
 
-Owns: what the page is told, in which form. Must not know: HTML.
+    {"kernels": [[title, loops, function]],
+     "functions": {name: [LLVM IR, optimized LLVM IR, assembly]}}
+
+Responsible for the contents and the format of the data. Does not depend on HTML.
 """
 
 from __future__ import annotations
@@ -27,24 +31,24 @@ from xlapy.tools.native_forms import NativeForms
 from xlapy.tools.profile.report import Profile, figures_text
 from xlapy.tools.profile.rows import Row, rows_by_instruction
 
-MOST_LINES = 1500
-"""Of a listing; the rest is left to `--dump_to`."""
+MAX_LISTING_LINES = 1500
+"""Maximum number of lines of one listing on the page; `--dump_to` writes listings in full."""
 
 
 def module_payload(module: Module, native: NativeForms | None, profile: Profile | None = None) -> dict[str, Any]:
-    """The module, every instruction a list; computations from the entry on."""
+    """Returns the data of a module, with one list per instruction. The entry computation comes first."""
     times = rows_by_instruction(profile.rows) if profile is not None else {}
     computations = print_order(module)[::-1]
     numbers = {computation: number for number, computation in enumerate(computations)}
     orders = [post_order(computation) for computation in computations]
     instructions = [instruction for order in orders for instruction in order]
-    places = {instruction: number for number, instruction in enumerate(instructions)}
+    positions = {instruction: number for number, instruction in enumerate(instructions)}
     kernels = _kernel_numbers(native)
     rows = []
     for computation, order in zip(computations, orders, strict=True):
         signature = computation.program_shape.to_text()
-        root = places[computation.root_instruction]
-        rows.append([computation.name, kind_of(computation), signature, places[order[0]], len(order), root])
+        root = positions[computation.root_instruction]
+        rows.append([computation.name, kind_of(computation), signature, positions[order[0]], len(order), root])
     return {
         "name": module.name,
         "summary": f"{len(computations)} computations, {len(instructions)} instructions",
@@ -53,9 +57,9 @@ def module_payload(module: Module, native: NativeForms | None, profile: Profile 
         "instructions": [
             [
                 *_described(instruction),
-                [places[operand] for operand in instruction.operands],
+                [positions[operand] for operand in instruction.operands],
                 [numbers[called] for called in instruction.computations],
-                [places[before] for before in instruction.control_predecessors],
+                [positions[before] for before in instruction.control_predecessors],
                 *_origins(instruction),
                 [one.text for one in native.decisions_on(instruction)] if native else [],
                 native.thunks.get(instruction.name, []) if native else [],
@@ -82,7 +86,7 @@ def _times(row: Row | None, profile: Profile | None) -> list[Any] | None:
 
 
 def _kernel_numbers(native: NativeForms | None) -> dict[str, list[int]]:
-    """The places in the list of kernels, by the name of the instruction."""
+    """Returns the indices in the list of kernels, by the name of the instruction."""
     found: dict[str, list[int]] = {}
     if native is not None:
         for origin, forms in native.kernels.items():
@@ -92,25 +96,27 @@ def _kernel_numbers(native: NativeForms | None) -> dict[str, list[int]]:
 
 
 def native_payload(native: NativeForms | None) -> dict[str, Any]:
-    """The loop IR of all kernels and the code of their functions."""
+    """Returns the loop IR of all kernels and the code of their functions."""
     if native is None:
         return {"kernels": [], "functions": {}}
     return {
         "kernels": [
-            [kernel.title, clipped(kernel.loops), kernel.function]
+            [kernel.title, clip_lines(kernel.loops), kernel.function]
             for forms in native.kernels.values()
             for kernel in forms
         ],
         "functions": {
-            name: [clipped(form.llvm), clipped(form.optimized), clipped(form.assembly)]
+            name: [clip_lines(form.llvm), clip_lines(form.optimized), clip_lines(form.assembly)]
             for name, form in native.functions.items()
         },
     }
 
 
-def clipped(text: str) -> str:
-    """At most so many lines, and how many more there are."""
+def clip_lines(text: str) -> str:
+    """Returns the first `MAX_LISTING_LINES` lines of a text and, if there are more, a line with their number."""
     lines = text.splitlines()
-    if len(lines) <= MOST_LINES:
+    if len(lines) <= MAX_LISTING_LINES:
         return text
-    return "\n".join([*lines[:MOST_LINES], f"... {len(lines) - MOST_LINES} more lines; --dump_to writes them all"])
+    return "\n".join(
+        [*lines[:MAX_LISTING_LINES], f"... {len(lines) - MAX_LISTING_LINES} more lines; --dump_to writes them all"]
+    )

@@ -15,7 +15,7 @@ from xlapy.text.describe import line_of
 
 
 @dataclass(slots=True)
-class _Place:
+class _Position:
     """The position of an instruction before a pass: its users, and whether it was the root."""
 
     parent: Computation | None
@@ -23,7 +23,7 @@ class _Place:
     reads: list[tuple[Instruction, int]]
 
     @classmethod
-    def of(cls, instruction: Instruction) -> _Place:
+    def of(cls, instruction: Instruction) -> _Position:
         reads = [
             (user, number)
             for user in instruction.users
@@ -34,45 +34,46 @@ class _Place:
 
 
 @dataclass(slots=True)
-class Follower:
-    """Follows an instruction of a module. The pipeline calls `note` after each pass; fusion calls `copied` for its
-    copies.
+class InstructionTracker:
+    """Follows an instruction of a module.
+
+    The pipeline calls `record_pass` after each pass. Fusion calls `record_copy` for each copy that it makes.
     """
 
     module: Module
-    now: list[Instruction]
+    current: list[Instruction]
     """The instructions that currently represent it: several if it was copied; none if it became dead."""
-    story: list[str] = field(default_factory=list[str])
+    history: list[str] = field(default_factory=list[str])
     """One line per pass that affected it, with the new form below."""
-    _places: dict[Instruction, _Place] = field(default_factory=dict["Instruction", "_Place"])
+    _positions: dict[Instruction, _Position] = field(default_factory=dict["Instruction", "_Position"])
     """The positions of all instructions before the pass."""
     _lines: dict[Instruction, str] = field(default_factory=dict["Instruction", str])
     _copies: dict[Instruction, list[Instruction]] = field(default_factory=dict["Instruction", "list[Instruction]"])
 
     def __post_init__(self) -> None:
-        self._look()
+        self._record_positions()
 
-    def copied(self, instruction: Instruction, copy: Instruction) -> None:
+    def record_copy(self, instruction: Instruction, copy: Instruction) -> None:
         self._copies.setdefault(instruction, []).append(copy)
 
-    def note(self, event: PassEvent) -> None:
+    def record_pass(self, event: PassEvent) -> None:
         if not event.changed:
             return
         alive = set(self.module.instructions())
         following: dict[Instruction, None] = {}
-        for instruction in self.now:
+        for instruction in self.current:
             what, successors = self._successors(instruction, alive)
             following.update(dict.fromkeys(successors))
             if what:
-                self.story.append(f"{event.number:03} {event.pass_.name}: {what}")
-                self.story += [f"      {line_of(successor)}" for successor in successors]
-        self.now = list(following)
+                self.history.append(f"{event.number:03} {event.pass_.name}: {what}")
+                self.history += [f"      {line_of(successor)}" for successor in successors]
+        self.current = list(following)
         self._copies.clear()
-        self._look()
+        self._record_positions()
 
-    def _look(self) -> None:
-        self._places = {instruction: _Place.of(instruction) for instruction in self.module.instructions()}
-        self._lines = {instruction: line_of(instruction) for instruction in self.now}
+    def _record_positions(self) -> None:
+        self._positions = {instruction: _Position.of(instruction) for instruction in self.module.instructions()}
+        self._lines = {instruction: line_of(instruction) for instruction in self.current}
 
     def _successors(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
         """Returns the instructions that represent an instruction after a pass, and how; the text is empty if nothing
@@ -88,36 +89,40 @@ class Follower:
         if found:
             return f"{instruction.name} is replaced by", found
         what, copies = self._copies_by_name(instruction, alive)
-        return (what, copies) if copies else self._with_its_readers(instruction, alive)
+        return (what, copies) if copies else self._replacements_of_users(instruction, alive)
 
     def _replacements(self, instruction: Instruction, alive: set[Instruction]) -> list[Instruction]:
         """Returns the operands that the users read now in place of the instruction."""
-        place = self._places[instruction]
+        place = self._positions[instruction]
         found = [user.operands[n] for user, n in place.reads if user in alive and n < len(user.operands)]
         if place.was_root and place.parent is not None and place.parent.module is self.module:
             found.append(place.parent.root_instruction)
         return list(dict.fromkeys(found))
 
-    def _with_its_readers(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
+    def _replacements_of_users(
+        self, instruction: Instruction, alive: set[Instruction]
+    ) -> tuple[str, list[Instruction]]:
         """Returns the replacements of the nearest users, if the same pass removed them; otherwise the instruction was
         dead.
         """
         seen = {instruction}
         edge = [instruction]
         while edge:
-            edge = list(dict.fromkeys(user for one in edge for user, _ in self._places[one].reads if user not in seen))
+            edge = list(
+                dict.fromkeys(user for one in edge for user, _ in self._positions[one].reads if user not in seen)
+            )
             seen.update(edge)
             found = [new for one in edge if one not in alive for new in self._replacements(one, alive)]
             if found:
-                return f"{instruction.name} and what read it are replaced by", list(dict.fromkeys(found))
-        return f"{instruction.name} is removed: nothing that is left needs it", []
+                return f"{instruction.name} and its users are replaced by", list(dict.fromkeys(found))
+        return f"{instruction.name} is removed: no remaining instruction uses it", []
 
     def _copies_by_name(self, instruction: Instruction, alive: set[Instruction]) -> tuple[str, list[Instruction]]:
         """Returns the copies made by a pass that clones computations: new, with the same op, and named after the
         instruction.
         """
         name = _root(instruction.name)
-        new = [i for i in alive - self._places.keys() if i.op is instruction.op and _root(i.name) == name]
+        new = [i for i in alive - self._positions.keys() if i.op is instruction.op and _root(i.name) == name]
         return f"{instruction.name} is copied", sorted(new, key=lambda i: i.name)
 
 
