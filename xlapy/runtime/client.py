@@ -6,12 +6,11 @@ Responsible for the forms of programs that can be compiled. Does not depend on h
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
-from xlapy.builder import XlaComputation
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.interpreter.checks import Checks
@@ -25,6 +24,9 @@ from xlapy.runtime.executable import Executable
 from xlapy.runtime.storage.serialized import read_executable
 from xlapy.stablehlo.recognition import is_bytecode, is_stablehlo_text
 from xlapy.text import parse_hlo
+
+if TYPE_CHECKING:
+    from xlapy.builder import XlaComputation
 
 _FALLBACK = "interpreter"
 """Platform for programs that the default platform does not support."""
@@ -139,14 +141,16 @@ class Client:
 
 
 def _to_module(program: XlaComputation | Module | str | bytes) -> Module:
-    if isinstance(program, XlaComputation):
-        return program.module
     if isinstance(program, Module):
         return program
     if isinstance(program, str):
         return _parse_stablehlo(program) if is_stablehlo_text(program) else parse_hlo(program, verify=False)
     if isinstance(program, bytes):
         return _parse_stablehlo(program) if is_bytecode(program) else Module.from_proto(program, verify=False)
+    from xlapy.builder import XlaComputation  # loads the builder, which programs in other forms do not need
+
+    if isinstance(program, XlaComputation):
+        return program.module
     raise InvalidArgumentError(
         f"compile takes an XlaComputation, a Module, HLO or StableHLO text, the bytes of an HloModuleProto or of "
         f"StableHLO's bytecode, given {type(program).__name__}"
