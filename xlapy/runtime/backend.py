@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
 from xlapy.hlo.module import Module
 from xlapy.interpreter.checks import NO_CHECKS, Checks
@@ -172,7 +173,8 @@ def load_backend(platform: str) -> Backend:
     name."""
     known = PLATFORMS.get(platform) or _registered.get(platform)
     if known is not None:
-        return known()
+        with gc_paused():  # importing a compiler creates many objects that stay alive
+            return known()
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name == platform:
             return _load_entry_point(entry)
