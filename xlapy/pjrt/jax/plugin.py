@@ -1,7 +1,7 @@
 """The plugin that JAX finds through the entry-point group `jax_plugins`.
 
-JAX calls `initialize` of every installed plugin when it first needs a back end. This module therefore imports only the
-standard library, and does nothing unless `JAX_PLATFORMS` names xlapy.
+JAX calls `initialize` of every installed plugin when it first needs a back end. This module therefore imports next to
+nothing, and does nothing unless `JAX_PLATFORMS` names xlapy.
 
 Responsible for registering the platform. Does not depend on what the platform does.
 """
@@ -30,13 +30,16 @@ def register(is_default: bool) -> None:
     from jax._src import xla_bridge
     from jax._src.lib import _profiler
 
-    from xlapy.pjrt.c_api.native_library import native
-    from xlapy.pjrt.compile.persistent_cache import patch_compilation_cache
-    from xlapy.pjrt.jax.dlpack import patch_dlpack
-    from xlapy.pjrt.jax.lowering import register_lowering
+    from xlapy.base.garbage_collection import gc_paused
 
+    with gc_paused():  # importing the compiler creates many objects that stay alive
+        from xlapy.pjrt.c_api.native_library import native
+        from xlapy.pjrt.compile.persistent_cache import patch_compilation_cache
+        from xlapy.pjrt.jax.dlpack import patch_dlpack
+        from xlapy.pjrt.jax.lowering import register_lowering
+
+        table = _capsule(native().table)
     xla_bridge._nonexperimental_plugins.add(PLATFORM_NAME)  # JAX warns about other plugins
-    table = _capsule(native().table)
     xla_bridge.register_plugin(PLATFORM_NAME, priority=-100, c_api=table)
     _profiler.register_plugin_profiler(table)
     register_lowering()
