@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.interpreter.runners.custom import registered
 from tests.interpreter.runners.replica import compile_on_devices, floats, lists, make_client, module, run_on_devices
 from tests.testing.test_samples import assert_conforms
 from xlapy import opcodes, ops
@@ -431,3 +432,13 @@ def feed(device: Device, parsed: Module) -> None:
             device.transfer_to_infeed(random_arguments([shape.tuple_shapes[0]], seed=1)[0])
         if instruction.op is opcodes.RECV and instruction.is_host_transfer:
             device.transfer_to_channel(instruction.channel_id, random_arguments([shape.tuple_shapes[0]], seed=1)[0])
+
+
+def test_a_custom_call_reads_the_id_of_its_device():
+    text = """HloModule m, num_partitions=2
+        ENTRY e { p = f32[3] parameter(0) i = u32[] partition-id()
+          ROOT r = f32[3] custom-call(i, p), custom_call_target="target" }"""
+    with registered(lambda i, p: p + np.float32(i)):
+        executable = make_client(2).compile(text)
+        results = executable.execute_sharded([[np.full(3, device, np.float32)] for device in (5, 7)])
+    assert [np.asarray(result).tolist() for result in results] == [[5.0] * 3, [8.0] * 3]

@@ -127,17 +127,16 @@ class CpuProgram:
         for number in self._donated:  # the caller still owns the values
             arrays[number] = arrays[number].copy()
             addresses[number] = array_address(arrays[number])
+        numbers = per_device_values(program.implicit_arguments, *ids)
+        arrays += numbers
+        addresses += map(array_address, numbers)
         self.call.refresh_targets()
         align_arguments(arrays, addresses, self._custom_call_arguments)
-        numbers = per_device_values(program.implicit_arguments, *ids)
         memories, result_addresses = self.call.results()
         if host is not None:
             host.memory = arrays, memories
-        implicit_addresses = map(array_address, numbers)
         device = ids[0] * self._partition_count + ids[1]
-        self.call(
-            *addresses, *implicit_addresses, *result_addresses, host=host, memory=(arrays, memories), device=device
-        )
+        self.call(*addresses, *result_addresses, host=host, memory=(arrays, memories), device=device)
         results = [
             arrays[program.aliases[slice_.number]]
             if slice_.number in program.aliases
