@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-all test-jax fuzz bench lint types check docs clean
+.PHONY: demo test test-all test-jax fuzz stress bench lint types check docs clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,11 @@ test-jax: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	$(BIN)/xlapy fuzz --seeds 0-249 --jobs $(JOBS) --output fuzz-output
 	$(BIN)/xlapy fuzz --mutate --seeds 0-99 --corpus tests/programs --jobs $(JOBS) --output fuzz-output
+
+# Stress tests in their long forms, which take hours: threads, long runs, random modules, damaged input. NAMES selects some,
+# FLAGS are options such as --short or --seed 2. `python -m tests.stress --list` shows them.
+stress: $(VENV)/.dev
+	$(BIN)/python -m tests.stress $(NAMES) $(FLAGS)
 
 # Compares with XLA:CPU: prints a table, and writes bench-output/cpu.md and cpu.svg. Takes some minutes, in which nothing
 # else may run on the machine.

@@ -81,6 +81,12 @@ def _same_type_operands(operands: Sequence[Instruction]) -> list[Instruction]:
     return [o for o in operands if o.shape.element_type is operands[0].shape.element_type]
 
 
+def _one_floating_type(operands: Sequence[Instruction]) -> list[Instruction]:
+    """Returns the operands without floats of another type than the first float's, which ops of one precision refuse."""
+    floats = [o.shape.element_type for o in operands if o.shape.element_type.is_floating]
+    return [o for o in operands if not o.shape.element_type.is_floating or o.shape.element_type is floats[0]]
+
+
 def _add_collective(
     generator: ModuleGenerator,
     devices: Devices,
@@ -254,7 +260,8 @@ def collective_broadcast(generator: ModuleGenerator, devices: Devices) -> None:
     if generator.chance(0.2):
         chosen["replica_groups"] = GroupList(((0,),))
     attributes = ops.CollectiveBroadcastAttributes.make(**chosen)
-    _add_collective(generator, devices, opcodes.COLLECTIVE_BROADCAST, _random_operands(generator, devices), attributes)
+    operands = _one_floating_type(_random_operands(generator, devices))
+    _add_collective(generator, devices, opcodes.COLLECTIVE_BROADCAST, operands, attributes)
 
 
 DeviceOpGenerator = Callable[[ModuleGenerator, Devices], None]
