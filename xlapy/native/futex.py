@@ -36,9 +36,9 @@ def sleep(address: int, seen: int, seconds: float) -> None:
     )
 
 
-def wake_text(word: str, machine: str = "x86_64") -> str:
-    """LLVM call that wakes all threads waiting on a word. word: a pointer value, such as `%word`."""
-    return _call_text(word, machine, f"i32 {_WAKE_PRIVATE}, i32 {_ALL_WAITERS}, ptr null")
+def wake_text(word: str, machine: str = "x86_64", count: int = _ALL_WAITERS) -> str:
+    """LLVM call that wakes threads waiting on a word, at most `count`. word: a pointer value, such as `%word`."""
+    return _call_text(word, machine, f"i32 {_WAKE_PRIVATE}, i32 {count}, ptr null")
 
 
 def wait_text(word: str, seen: str, timeout: str = "null", machine: str = "x86_64") -> str:

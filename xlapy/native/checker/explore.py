@@ -1,0 +1,284 @@
+"""Exploring all schedules of a few threads.
+
+    explore(setup, [writer, reader], finish)
+
+runs the native function `setup` alone, then the threads in every order of their steps, then `finish` alone. Every
+schedule must end: a state from which no end can be reached is a deadlock (threads sleep or wait for a lock) or endless
+(threads run in circles). Blocks that are never freed are leaks.
+
+Responsible for the order of exploration and what is reported. Must not know what instructions do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlapy.native.checker.code import prepare
+from xlapy.native.checker.machine import ASLEEP, FINISHED, Machine, Model, State
+from xlapy.native.checker.memory import Cell, Clock, Location, ScheduleError, Write
+from xlapy.native.function import NativeFunction
+
+MAX_STATES = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """What was explored. ends: number of states in which all threads have finished."""
+
+    states: int
+    ends: int
+    seconds: float
+
+
+def explore(
+    setup: NativeFunction[Any, Any] | None,
+    threads: Sequence[NativeFunction[Any, Any]],
+    finish: NativeFunction[Any, Any] | None = None,
+    *,
+    also: Sequence[NativeFunction[Any, Any]] = (),
+    models: Mapping[str, Model] | None = None,
+    exhausts_memory: bool = False,
+    allows_leaks: bool = False,
+    max_states: int = MAX_STATES,
+) -> Exploration:
+    """Explores all schedules; `ScheduleError` with the steps that lead to the first broken rule.
+
+    also: functions that are called by address only. models: what external functions do. exhausts_memory: whether each
+    allocation of the threads may fail, too.
+    """
+    begin = time.perf_counter()
+    named = [one for one in (setup, *threads, finish) if one is not None]
+    machine = Machine(prepare([*named, *also]), models or {}, exhausts_memory)
+    run = _Run(machine, [one.name for one in threads], finish.name if finish else "", allows_leaks)
+    state = machine.initial_state(len(threads) + 1)
+    if setup is not None:
+        state = run.alone(state, setup.name)
+        known = state.threads[-1].actor
+        for thread in state.threads[:-1]:
+            thread.actor.joins(known.released()[0], known.view)
+    for number, function in enumerate(threads):
+        state = machine.started(state, number, function.name, ())
+    states, ends = run.explore(state, max_states)
+    return Exploration(states, ends, time.perf_counter() - begin)
+
+
+class _Run:
+    """The exploration of one initial state."""
+
+    def __init__(self, machine: Machine, names: Sequence[str], finish: str, allows_leaks: bool) -> None:
+        self._machine, self._names, self._finish, self._allows_leaks = machine, names, finish, allows_leaks
+
+    def alone(self, state: State, name: str) -> State:
+        """Runs a function while no thread runs. Loads return the newest value."""
+        number = len(self._names)
+        state = self._machine.started(state, number, name, ())
+        while state.threads[number].status != FINISHED:
+            following = list(self._machine.steps(state, number))
+            if not following:
+                raise ScheduleError("deadlock", f"{name} waits, and no thread runs")
+            made = following[-1][1]
+            if isinstance(made, ScheduleError):
+                raise made
+            if made.threads[number].status == ASLEEP:
+                raise ScheduleError("deadlock", f"{name} sleeps, and no thread runs")
+            state = made
+        return state
+
+    def explore(self, first: State, max_states: int) -> tuple[int, int]:
+        """Explores all states that can be reached; returns how many there are, and how many of them are ends."""
+        number_of: dict[Any, int] = {self._key(first): 0}
+        reached_by: list[tuple[int, str]] = [(-1, "")]
+        predecessors: list[list[int]] = [[]]
+        ends: list[int] = []
+        stuck: dict[int, str] = {}
+        pending = [(0, first)]
+        while pending:
+            own, state = pending.pop()
+            if all(thread.status == FINISHED for thread in state.threads[:-1]):
+                ends.append(own)
+                self._end(state, reached_by, own)
+                continue
+            moved = False
+            for thread in range(len(self._names)):
+                for what, made in self._machine.steps(state, thread):
+                    moved = True
+                    text = f"thread {thread} ({self._names[thread]}): {what}"
+                    if isinstance(made, ScheduleError):
+                        raise self._with_trace(made, reached_by, own, text)
+                    key = self._key(made)
+                    found = number_of.get(key)
+                    if found is None:
+                        found = number_of[key] = len(reached_by)
+                        if found >= max_states:
+                            raise ScheduleError("limit", f"more than {max_states} states")
+                        reached_by.append((own, text))
+                        predecessors.append([])
+                        pending.append((found, made))
+                    predecessors[found].append(own)
+            if not moved:
+                stuck[own] = self._waiting(state)
+        self._check_all_end(predecessors, ends, stuck, reached_by)
+        return len(reached_by), len(ends)
+
+    def _check_all_end(
+        self,
+        predecessors: Sequence[Sequence[int]],
+        ends: Sequence[int],
+        stuck: Mapping[int, str],
+        reached_by: Sequence[tuple[int, str]],
+    ) -> None:
+        """Every state must lead to an end."""
+        for state, waiting in stuck.items():
+            raise self._with_trace(ScheduleError("deadlock", waiting), reached_by, state, "")
+        good = set(ends)
+        pending = list(ends)
+        while pending:
+            for before in predecessors[pending.pop()]:
+                if before not in good:
+                    good.add(before)
+                    pending.append(before)
+        for state in range(len(predecessors)):
+            if state not in good:
+                error = ScheduleError("endless", "from here on, the threads run for ever")
+                raise self._with_trace(error, reached_by, state, "")
+
+    def _end(self, state: State, reached_by: Sequence[tuple[int, str]], own: int) -> None:
+        """What must hold after all threads have finished."""
+        try:
+            made = state.copy(len(self._names))
+            actor = made.threads[-1].actor
+            for thread in state.threads[:-1]:
+                actor.joins(thread.actor.clock, thread.actor.view)
+            if self._finish:
+                made = self.alone(made, self._finish)
+            leaks = [name for name, block in made.blocks.items() if not block.is_freed and name[0] != "static"]
+            if leaks and not self._allows_leaks:
+                raise ScheduleError("leak", f"{len(leaks)} blocks are never freed, such as block {leaks[0]}")
+        except ScheduleError as error:
+            raise self._with_trace(error, reached_by, own, "(all threads have finished)") from None
+
+    def _waiting(self, state: State) -> str:
+        waiting = []
+        for name, thread in zip(self._names, state.threads, strict=False):
+            if thread.status != FINISHED:
+                frame = thread.frames[-1]
+                what = "sleeps" if thread.status == ASLEEP else "waits for a lock"
+                waiting.append(f"{name} {what} in {frame.name}")
+        return ", ".join(waiting)
+
+    def _with_trace(
+        self, error: ScheduleError, reached_by: Sequence[tuple[int, str]], state: int, last: str
+    ) -> ScheduleError:
+        steps = [last] if last else []
+        while state > 0:
+            state, text = reached_by[state]
+            steps.append(text)
+        error.trace = steps[::-1]
+        return error
+
+    def _key(self, state: State) -> Any:
+        """What distinguishes states: two with the same key have the same future. Views count from the oldest write that
+        may still be read; epochs are replaced by their rank, because only their order matters."""
+        program = self._machine.program
+        floors = self._floors(state)
+        cells = [
+            (location, cell, cell.writes[max(0, floors[location] - cell.first) :])
+            for location, cell in state.memory.cells.items()
+        ]
+        rank = _Ranks(state, cells)
+        threads = tuple(
+            (
+                thread.status,
+                thread.sleeps_on,
+                thread.allocations,
+                thread.held,
+                rank(thread.actor.clock),
+                _relative(thread.actor.view, floors),
+                tuple(frame.key(program) for frame in thread.frames),
+            )
+            for thread in state.threads
+        )
+        contents = frozenset(
+            (
+                location,
+                tuple(
+                    (
+                        one.value,
+                        one.writer,
+                        rank.epoch(one.writer, one.epoch),
+                        one.is_plain,
+                        rank(one.clock),
+                        _relative(dict(one.view), floors),
+                    )
+                    for one in writes
+                ),
+                rank(cell.plain_reads),
+                rank(cell.atomic_accesses),
+            )
+            for location, cell, writes in cells
+        )
+        locks = frozenset(
+            (location, lock.holder, rank(lock.clock), _relative(dict(lock.view), floors))
+            for location, lock in state.locks.items()
+        )
+        freed = frozenset(name for name, block in state.blocks.items() if block.is_freed)
+        return threads, contents, locks, freed, _relative(state.memory.sc_view, floors)
+
+    def _floors(self, state: State) -> dict[Location, int]:
+        """The number of the oldest write of each location that some thread may still read."""
+        running = [thread.actor.view for thread in state.threads[:-1] if thread.status != FINISHED]
+        floors: dict[Location, int] = {}
+        for location, cell in state.memory.cells.items():
+            last = cell.first + len(cell.writes) - 1
+            floors[location] = max(cell.first, min((view.get(location, 0) for view in running), default=last))
+        return floors
+
+
+class _Ranks:
+    """The rank of each epoch of each thread among those that the state mentions. An epoch that all running threads know
+    has the lowest rank."""
+
+    def __init__(self, state: State, cells: Sequence[tuple[Location, Cell, Sequence[Write]]]) -> None:
+        clocks = [thread.actor.clock for thread in state.threads]
+        known = [thread.actor.clock for thread in state.threads[:-1] if thread.status != FINISHED] or clocks[-1:]
+        clocks += [lock.clock for lock in state.locks.values() if lock.clock is not None]
+        found = [set(column) for column in zip(*clocks, strict=True)]
+        for _, cell, writes in cells:
+            for thread, column in enumerate(found):
+                column.add(cell.plain_reads[thread])
+                column.add(cell.atomic_accesses[thread])
+            for write in writes:
+                found[write.writer].add(write.epoch)
+                if write.clock is not None:
+                    for column, epoch in zip(found, write.clock, strict=True):
+                        column.add(epoch)
+        self._ranked: dict[Clock, Clock] = {}
+        self._maps = [
+            {epoch: index for index, epoch in enumerate(sorted(epoch for epoch in column if epoch > lowest), 1)}
+            for column, lowest in zip(found, map(min, zip(*known, strict=True)), strict=True)
+        ]
+
+    def __call__(self, clock: Clock | None) -> Clock | None:
+        if clock is None:
+            return None
+        found = self._ranked.get(clock)
+        if found is None:
+            found = self._ranked[clock] = tuple(
+                ranks.get(epoch, 0) for ranks, epoch in zip(self._maps, clock, strict=True)
+            )
+        return found
+
+    def epoch(self, thread: int, epoch: int) -> int:
+        return self._maps[thread].get(epoch, 0)
+
+
+def _relative(view: Mapping[Location, int], floors: Mapping[Location, int]) -> frozenset[tuple[Location, int]]:
+    """A view without what holds for all threads, counted from the oldest write that may be read."""
+    return frozenset(
+        (location, number - floors[location])
+        for location, number in view.items()
+        if location in floors and number > floors[location]
+    )

@@ -1,0 +1,530 @@
+"""The state of a few threads that run native functions, and the steps that lead from a state to the next ones.
+
+A step is one synchronizing instruction of one thread (an atomic access, a lock, a futex), and all that follows up to
+the next one. Other instructions need no schedules of their own: accesses that could conflict are races and reported.
+
+Responsible for executing instructions. Must not know in which order states are explored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from xlapy.native import ir
+from xlapy.native.checker.code import Code, Program
+from xlapy.native.checker.memory import UNINITIALIZED, Actor, Clock, Location, Memory, Pointer, ScheduleError
+from xlapy.native.records import SLOT
+
+MAX_LOCAL_STEPS = 100_000
+"""Instructions that a thread executes between two synchronizing ones, at most."""
+
+RUNNING, ASLEEP, FINISHED = "running", "asleep", "finished"
+
+_SYNCHRONIZING = (ir.ReadModifyWrite, ir.CompareExchange, ir.AcquireLock, ir.ReleaseLock, ir.FutexWait, ir.FutexWake)
+
+
+@dataclass(slots=True)
+class Frame:
+    """A call of a function: its next instruction and its registers."""
+
+    name: str
+    position: int
+    registers: dict[int, Any]
+
+    def key(self, program: Program) -> tuple[Any, ...]:
+        live = program.codes[self.name].live[self.position]
+        return self.name, self.position, tuple(sorted((r, v) for r, v in self.registers.items() if r in live))
+
+
+@dataclass(slots=True)
+class Thread:
+    """A thread. sleeps_on: the futex on which it sleeps."""
+
+    frames: tuple[Frame, ...]
+    actor: Actor
+    status: str = RUNNING
+    sleeps_on: Location | None = None
+    allocations: int = 0
+    held: tuple[Location, ...] = ()
+
+
+@dataclass(slots=True)
+class Block:
+    """Allocated memory. size in bytes."""
+
+    size: int
+    is_freed: bool = False
+    is_zeroed: bool = False
+    name: str = ""
+
+
+@dataclass(slots=True)
+class LockState:
+    """holder: the thread that holds the lock, or -1. clock, view: what the last holder knew."""
+
+    holder: int = -1
+    clock: Clock | None = None
+    view: tuple[tuple[Location, int], ...] = ()
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that the next steps depend on."""
+
+    threads: list[Thread]
+    memory: Memory
+    blocks: dict[Any, Block]
+    locks: dict[Location, LockState] = field(default_factory=dict)
+
+    def copy(self, changing: int) -> State:
+        """A copy whose thread `changing` may be changed."""
+        threads = list(self.threads)
+        threads[changing] = _copied(threads[changing])
+        return State(threads, self.memory.copy(), dict(self.blocks), dict(self.locks))
+
+
+Model: TypeAlias = Callable[["Execution", Sequence[Any]], Any]
+"""What an external function does in the checker: from its arguments to its result."""
+
+
+class Machine:
+    """Executes the functions of a program.
+
+    models: external functions by name. exhausts_memory: whether any allocation may fail.
+    """
+
+    def __init__(self, program: Program, models: Mapping[str, Model], exhausts_memory: bool = False) -> None:
+        self.program = program
+        self.models = {**_MODELS, **models}
+        self.exhausts_memory = exhausts_memory
+        unknown = sorted(name for name in program.externals if name not in self.models)
+        if unknown:
+            raise ValueError(f"the checker has no model of the external functions {', '.join(unknown)}")
+
+    def initial_state(self, thread_count: int) -> State:
+        """Static memory is zero, and no thread runs. The last of the threads sets up and finishes."""
+        blocks = {
+            ("static", name): Block(max(memory.kind.size(), 64), is_zeroed=True, name=name)
+            for name, memory in self.program.statics.items()
+        }
+        threads = [
+            Thread((), Actor(number, tuple(int(one == number) for one in range(thread_count)), {}), FINISHED)
+            for number in range(thread_count)
+        ]
+        return State(threads, Memory(thread_count), blocks)
+
+    def started(self, state: State, number: int, name: str, arguments: Sequence[Any]) -> State:
+        """The state after a thread has begun to run a function."""
+        made = state.copy(number)
+        thread = made.threads[number]
+        code = self.program.codes[name]
+        thread.frames = (Frame(name, 0, dict(zip(code.parameters, arguments, strict=True))),)
+        thread.status = RUNNING
+        Execution(self, made, thread).run()
+        return made
+
+    def steps(self, state: State, number: int) -> Iterator[tuple[str, State | ScheduleError]]:
+        """The next states if a thread executes its next step, with a description of each. An error ends the run."""
+        thread = state.threads[number]
+        if thread.status != RUNNING:
+            return
+        frame = thread.frames[-1]
+        instruction = self.program.codes[frame.name].instructions[frame.position]
+        for choice in self._choices(state, number, instruction):
+            made = state.copy(number)
+            execution = Execution(self, made, made.threads[number])
+            try:
+                execution.synchronize(instruction, choice)
+                execution.run()
+            except ScheduleError as error:
+                yield f"{frame.name}: {describe(instruction)}", error
+                continue
+            yield f"{frame.name}: {describe(instruction)}{execution.note}", made
+
+    def _choices(self, state: State, number: int, instruction: ir.Instruction) -> Sequence[Any]:
+        """What may happen when an instruction is executed: one element for each outcome; none if it must wait."""
+        thread = state.threads[number]
+        execution = Execution(self, state, thread)
+        match instruction:
+            case ir.Load(_, address, ordering) if ordering is not None:
+                probe = state.copy(number)
+                probed = Execution(self, probe, probe.threads[number])
+                location = probed.location(address)
+                try:
+                    initial = probed.initial(location)
+                except ScheduleError:
+                    return (0,)
+                return probe.memory.choices(probe.threads[number].actor, location, initial, ordering)
+            case ir.AcquireLock(address):
+                lock = state.locks.get(execution.location(address), LockState())
+                if lock.holder == number:
+                    return (0,)
+                return (0,) if lock.holder < 0 else ()
+            case ir.FutexWake(address, count):
+                location = execution.location(address)
+                sleepers = [one.actor.number for one in state.threads if one.sleeps_on == location]
+                if len(sleepers) <= count:
+                    return (tuple(sleepers),)
+                return tuple((one,) for one in sleepers) if count == 1 else (tuple(sleepers[:count]),)
+            case ir.Call():
+                return (True, False) if self.exhausts_memory else (True,)
+        return (0,)
+
+
+class Execution:
+    """A step of a thread. Changes the state it is given."""
+
+    def __init__(self, machine: Machine, state: State, thread: Thread) -> None:
+        self.machine, self.state, self.thread = machine, state, thread
+        self.note = ""
+
+    # --- instructions
+
+    def run(self) -> None:
+        """Executes instructions up to the next synchronizing one, or the end of the thread."""
+        for _ in range(MAX_LOCAL_STEPS):
+            if not self.thread.frames:
+                self.thread.status = FINISHED
+                if self.thread.held:
+                    raise ScheduleError("assertion", f"a thread ends and holds the lock {self.thread.held[0]}")
+                return
+            frame = self.thread.frames[-1]
+            instruction = self.code(frame).instructions[frame.position]
+            if self._is_synchronizing(instruction):
+                return
+            self.execute(frame, instruction)
+        raise ScheduleError("endless", f"{self.thread.frames[-1].name} loops without synchronizing")
+
+    def execute(self, frame: Frame, instruction: ir.Instruction) -> None:
+        """Executes an instruction that needs no schedules of its own."""
+        frame.position += 1
+        match instruction:
+            case ir.Compute(result, operation, operands):
+                frame.registers[result.number] = compute(operation, result.type, operands, [*map(self.value, operands)])
+            case ir.Assign(variable, value):
+                frame.registers[variable.number] = self.value(value)
+            case ir.Jump(target):
+                frame.position = self.code(frame).targets[target]
+            case ir.Branch(condition, if_true, if_false):
+                frame.position = self.code(frame).targets[if_true if self.value(condition) else if_false]
+            case ir.Return(value):
+                self.return_value(None if value is None else self.value(value))
+            case ir.Stack(result, size):
+                frame.registers[result.number] = self.allocate(self.value(size))
+            case ir.Load(result, address, _, place):
+                location = self.location(address)
+                initial = self.initial(location, place)
+                value = self.state.memory.read(self.thread.actor, location, initial, place)
+                frame.registers[result.number] = value
+            case ir.Store(address, value, _, place):
+                location = self.location(address)
+                initial = self.initial(location, place)
+                self.state.memory.write(self.thread.actor, location, initial, self.value(value), place)
+            case ir.Check(condition, message):
+                if not self.value(condition):
+                    raise ScheduleError("assertion", f"{frame.name}: {message}")
+            case ir.Call():
+                self.call(frame, instruction)
+
+    def synchronize(self, instruction: ir.Instruction, choice: Any) -> None:
+        """Executes a synchronizing instruction. choice: which of the possible outcomes."""
+        frame, actor, memory = self.thread.frames[-1], self.thread.actor, self.state.memory
+        frame.position += 1
+        match instruction:
+            case ir.Load(result, address, ordering, place) if ordering is not None:
+                location = self.location(address)
+                initial = self.initial(location, place)
+                memory.choices(actor, location, initial, ordering)
+                frame.registers[result.number] = memory.load(actor, location, initial, ordering, choice, place)
+                self.note = f" is {frame.registers[result.number]}"
+            case ir.Store(address, value, ordering, place) if ordering is not None:
+                location = self.location(address)
+                stored = self.value(value)
+                memory.store(actor, location, self.initial(location, place), ordering, stored, place)
+                self.note = f" := {stored}"
+            case ir.ReadModifyWrite(result, operation, address, value, ordering, place):
+                location = self.location(address)
+                initial = self.initial(location, place)
+                before, read = memory.modify(actor, location, initial, ordering, place)
+                after = modified(operation, result.type, before, self.value(value))
+                memory.store(actor, location, initial, ordering, after, place, read)
+                frame.registers[result.number] = before
+                self.note = f" from {before} to {after}"
+            case ir.CompareExchange():
+                self._compare_exchange(frame, instruction)
+            case ir.AcquireLock(address, place):
+                self._acquire(self.location(address), place)
+            case ir.ReleaseLock(address, place):
+                self._release(self.location(address), place)
+            case ir.FutexWait(address, expected, timeout, place):
+                self._futex_wait(frame, self.location(address), self.value(expected), timeout is not None, place)
+            case ir.FutexWake():
+                for number in choice:
+                    self.state.threads[number] = _copied(self.state.threads[number])
+                    self.state.threads[number].status = RUNNING
+                    self.state.threads[number].sleeps_on = None
+                self.note = f" wakes {list(choice)}"
+            case ir.Call(result, _, arguments):
+                size = self.value(arguments[0])
+                assert result is not None
+                frame.registers[result.number] = self.allocate(size) if choice else 0
+
+    def call(self, frame: Frame, instruction: ir.Call) -> None:
+        """Calls a function of the program, or the model of an external one."""
+        function = instruction.function
+        name = function.name if isinstance(function, ir.Symbol) else self._function_at(self.value(function))
+        arguments = [self.value(one) for one in instruction.arguments]
+        if name in self.machine.program.codes:
+            code = self.machine.program.codes[name]
+            made = Frame(name, 0, dict(zip(code.parameters, arguments, strict=True)))
+            self.thread.frames = (*self.thread.frames, made)
+            return
+        if name not in self.machine.models:
+            raise ScheduleError("assertion", f"call of {name}, of which the checker has no model")
+        value = self.machine.models[name](self, arguments)
+        if instruction.result is not None:
+            frame.registers[instruction.result.number] = value
+
+    def return_value(self, value: Any) -> None:
+        """Ends the innermost call."""
+        self.thread.frames = self.thread.frames[:-1]
+        if not self.thread.frames:
+            return
+        caller = self.thread.frames[-1]
+        call = self.code(caller).instructions[caller.position - 1]
+        assert isinstance(call, ir.Call)
+        if call.result is not None:
+            caller.registers[call.result.number] = value
+
+    # --- memory
+
+    def allocate(self, size: int) -> Pointer:
+        """A new block of uninitialized memory."""
+        self.thread.allocations += 1
+        name = (self.thread.actor.number, self.thread.allocations)
+        self.state.blocks[name] = Block(size)
+        return name, 0
+
+    def free(self, pointer: Any) -> None:
+        """Frees a block; nothing for null."""
+        if pointer == 0:
+            return
+        name, offset = pointer
+        block = self.block((name, offset), "free")
+        if offset:
+            raise ScheduleError("assertion", "free of an address inside of a block")
+        for location in list(self.state.memory.cells):
+            if location[0] == name:
+                self.state.memory.check_free(self.thread.actor, location, f"free of its block, at {location[1]}")
+                del self.state.memory.cells[location]
+        self.state.blocks[name] = replace(block, is_freed=True)
+
+    def block(self, location: Location, place: str) -> Block:
+        """The block of a location that may be accessed."""
+        block = self.state.blocks.get(location[0])
+        if block is None:
+            raise ScheduleError("bounds", f"access of {place} at {location}, which is not memory")
+        if block.is_freed:
+            raise ScheduleError("use after free", f"access of {place}")
+        if not 0 <= location[1] < block.size:
+            raise ScheduleError("bounds", f"access of {place} at byte {location[1]} of a block of {block.size}")
+        return block
+
+    def location(self, address: ir.Operand) -> Location:
+        """The location that an operand points to."""
+        pointer = self.value(address)
+        if not isinstance(pointer, tuple):
+            raise ScheduleError("bounds", f"access through the pointer {pointer}")
+        return pointer
+
+    def initial(self, location: Location, place: str = "memory") -> Any:
+        """What a location contains before it is written."""
+        return 0 if self.block(location, place).is_zeroed else UNINITIALIZED
+
+    def value(self, operand: ir.Operand) -> Any:
+        """The value of an operand."""
+        match operand:
+            case ir.Register(number, _):
+                return self.thread.frames[-1].registers[number]
+            case ir.Constant(value, _):
+                return value
+        name = operand.name
+        return (("static", name) if name in self.machine.program.statics else ("function", name)), 0
+
+    def code(self, frame: Frame) -> Code:
+        return self.machine.program.codes[frame.name]
+
+    def _is_synchronizing(self, instruction: ir.Instruction) -> bool:
+        if isinstance(instruction, ir.Load | ir.Store):
+            return instruction.ordering is not None
+        if isinstance(instruction, ir.Call):
+            return self.machine.exhausts_memory and instruction.function == ir.Symbol("malloc")
+        return isinstance(instruction, _SYNCHRONIZING)
+
+    def _function_at(self, pointer: Any) -> str:
+        if not (isinstance(pointer, tuple) and pointer[0][0] == "function"):
+            raise ScheduleError("assertion", f"call of {pointer}, which is not a function")
+        return str(pointer[0][1])
+
+    def _compare_exchange(self, frame: Frame, instruction: ir.CompareExchange) -> None:
+        actor, memory, place = self.thread.actor, self.state.memory, instruction.place
+        location = self.location(instruction.address)
+        initial = self.initial(location, place)
+        succeeds = memory.newest(location, initial) == self.value(instruction.expected)
+        ordering = instruction.success if succeeds else instruction.failure
+        before, read = memory.modify(actor, location, initial, ordering, place)
+        if succeeds:
+            memory.store(actor, location, initial, ordering, self.value(instruction.new), place, read)
+        frame.registers[instruction.result.number] = before
+        frame.registers[instruction.succeeded.number] = int(succeeds)
+        self.note = f" from {before}" + (f" to {self.value(instruction.new)}" if succeeds else " fails")
+
+    def _acquire(self, location: Location, place: str) -> None:
+        self.initial(location, place)
+        lock = self.state.locks.get(location, LockState())
+        number = self.thread.actor.number
+        if lock.holder == number:
+            raise ScheduleError("deadlock", f"a thread acquires {place}, which it holds already")
+        self.thread.actor.joins(lock.clock, lock.view)
+        self.state.locks[location] = replace(lock, holder=number)
+        self.thread.held = (*self.thread.held, location)
+
+    def _release(self, location: Location, place: str) -> None:
+        self.initial(location, place)
+        if location not in self.thread.held:
+            raise ScheduleError("assertion", f"a thread releases {place}, which it does not hold")
+        clock, view = self.thread.actor.released()
+        self.state.locks[location] = LockState(-1, clock, view)
+        self.thread.held = tuple(one for one in self.thread.held if one != location)
+
+    def _futex_wait(self, frame: Frame, location: Location, expected: int, is_timed: bool, place: str) -> None:
+        memory, actor = self.state.memory, self.thread.actor
+        initial = self.initial(location, place)
+        newest = memory.choices(actor, location, initial, ir.SEQ_CST)[-1]
+        memory.load(actor, location, initial, ir.RELAXED, newest, place)
+        if memory.newest(location, initial) == expected and not is_timed:
+            self.thread.status, self.thread.sleeps_on = ASLEEP, location
+            self.note = " sleeps"
+
+
+def describe(instruction: ir.Instruction) -> str:
+    """An instruction in a trace."""
+    match instruction:
+        case ir.Load(_, _, ordering, place) if ordering:
+            return f"load {place} ({ordering.name.lower()})"
+        case ir.Store(_, _, ordering, place) if ordering:
+            return f"store {place} ({ordering.name.lower()})"
+        case ir.ReadModifyWrite(_, operation, _, _, ordering, place):
+            return f"{operation} {place} ({ordering.name.lower()})"
+        case ir.CompareExchange(success=success, place=place):
+            return f"compare-exchange {place} ({success.name.lower()})"
+        case ir.AcquireLock(_, place):
+            return f"acquire {place}"
+        case ir.ReleaseLock(_, place):
+            return f"release {place}"
+        case ir.FutexWait(place=place):
+            return f"wait for {place}"
+        case ir.FutexWake(place=place):
+            return f"wake {place}"
+        case ir.Call(function=function):
+            return f"call {function}"
+    return type(instruction).__name__
+
+
+def compute(operation: str, type: str, operands: Sequence[ir.Operand], values: Sequence[Any]) -> Any:
+    """The result of arithmetic. Pointers are pairs of an object and an offset, or 0."""
+    match operation:
+        case "copy" | "zext" | "ptrtoint" | "inttoptr":
+            return values[0]
+        case "trunc":
+            return values[0] & _mask(type)
+        case "select":
+            return values[1] if values[0] else values[2]
+        case "offset":
+            if values[0] == 0:
+                raise ScheduleError("bounds", "an offset from the null pointer")
+            object, offset = values[0]
+            return object, offset + _signed(values[1], 64)
+        case "icmp eq":
+            return int(values[0] == values[1])
+        case "icmp ne":
+            return int(values[0] != values[1])
+        case "icmp slt":
+            bits = _BITS[operands[0].type]
+            return int(_signed(values[0], bits) < _signed(values[1], bits))
+    return _ARITHMETIC[operation](*values) & _mask(type)
+
+
+def modified(operation: str, type: str, before: Any, value: Any) -> Any:
+    """The value that a read-modify-write stores."""
+    match operation:
+        case "xchg":
+            return value
+        case "umax":
+            return max(before, value)
+    return _ARITHMETIC[operation](before, value) & _mask(type)
+
+
+_BITS = {"i1": 1, "i8": 8, "i32": 32, "i64": 64}
+
+_ARITHMETIC: Mapping[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "udiv": lambda a, b: a // b,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b,
+    "lshr": lambda a, b: a >> b,
+    "icmp ult": lambda a, b: int(a < b),
+    "icmp ule": lambda a, b: int(a <= b),
+    "icmp ugt": lambda a, b: int(a > b),
+    "icmp uge": lambda a, b: int(a >= b),
+}
+
+
+def _mask(type: str) -> int:
+    return (1 << _BITS.get(type, 64)) - 1
+
+
+def _signed(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _copied(thread: Thread) -> Thread:
+    frames = tuple(Frame(one.name, one.position, dict(one.registers)) for one in thread.frames)
+    actor = Actor(thread.actor.number, thread.actor.clock, dict(thread.actor.view))
+    return replace(thread, frames=frames, actor=actor)
+
+
+def _copy_memory(execution: Execution, arguments: Sequence[Any]) -> Any:
+    """memcpy: slots of 8 bytes, as plain accesses."""
+    target, source, size = arguments
+    actor, memory = execution.thread.actor, execution.state.memory
+    for offset in range(0, size, SLOT):
+        read, written = (source[0], source[1] + offset), (target[0], target[1] + offset)
+        value = memory.read(actor, read, execution.initial(read, "memcpy"), "the source of memcpy")
+        memory.write(actor, written, execution.initial(written, "memcpy"), value, "the target of memcpy")
+    return target
+
+
+def _set_memory(execution: Execution, arguments: Sequence[Any]) -> Any:
+    """memset: slots of 8 bytes, as plain accesses."""
+    target, value, size = arguments
+    for offset in range(0, size, SLOT):
+        written = target[0], target[1] + offset
+        initial = execution.initial(written, "memset")
+        execution.state.memory.write(execution.thread.actor, written, initial, value, "the target of memset")
+    return target
+
+
+_MODELS: Mapping[str, Model] = {
+    "malloc": lambda execution, arguments: execution.allocate(arguments[0]),
+    "aligned_alloc": lambda execution, arguments: execution.allocate(arguments[1]),
+    "free": lambda execution, arguments: execution.free(arguments[0]),
+    "memcpy": _copy_memory,
+    "memset": _set_memory,
+}

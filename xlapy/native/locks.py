@@ -1,0 +1,82 @@
+"""Locks and semaphores of native functions. Waiting threads sleep (futex).
+
+Responsible for mutual exclusion and counting. Must not know what is guarded or counted.
+"""
+
+from __future__ import annotations
+
+from xlapy.native.function import Function, native
+from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE, SEQ_CST
+from xlapy.native.records import Atomic, Record
+from xlapy.native.values import Int32
+
+SPINS = 40
+"""The number of times that a thread looks at a lock before it sleeps: most critical sections take less than that."""
+
+_FREE, _HELD, _CONTENDED = 0, 1, 2
+
+
+class LockWord(Record):
+    """The word of a lock. state: free, held, or held while threads may sleep."""
+
+    state: Atomic[Int32]
+
+
+@native
+def acquire_lock(f: Function, lock: LockWord) -> None:
+    """Waits until no thread holds the lock, and takes it."""
+    with f.count(SPINS) as spin:
+        _, is_taken = lock.state.compare_exchange(_FREE, _HELD, ACQUIRE, RELAXED)
+        with f.when(is_taken):
+            f.ret()
+        del spin
+    with f.loop():
+        before = lock.state.exchange(_CONTENDED, ACQUIRE)
+        with f.when(before == _FREE):
+            f.ret()
+        lock.state.wait(_CONTENDED)
+
+
+@native
+def release_lock(f: Function, lock: LockWord) -> None:
+    """Lets another thread take the lock."""
+    before = lock.state.exchange(_FREE, RELEASE)
+    with f.when(before == _CONTENDED):
+        lock.state.wake(1)
+
+
+class Semaphore(Record):
+    """A number of permits. sleepers: threads that sleep, or are about to."""
+
+    permits: Atomic[Int32]
+    sleepers: Atomic[Int32]
+
+
+@native
+def initialize_semaphore(f: Function, semaphore: Semaphore, permits: Int32) -> None:
+    """Sets the number of permits. No thread may wait."""
+    semaphore.sleepers.store(0, RELAXED)
+    semaphore.permits.store(permits, RELEASE)
+
+
+@native
+def acquire_permit(f: Function, semaphore: Semaphore) -> None:
+    """Waits until there is a permit, and takes it."""
+    with f.loop():
+        permits = semaphore.permits.load(ACQUIRE)
+        with f.when(permits != 0):
+            _, is_taken = semaphore.permits.compare_exchange(permits, permits - 1, ACQUIRE, RELAXED)
+            with f.when(is_taken):
+                f.ret()
+        with f.when(permits == 0):
+            semaphore.sleepers.fetch_add(1, SEQ_CST)
+            semaphore.permits.wait(0)
+            semaphore.sleepers.fetch_sub(1, RELAXED)
+
+
+@native
+def release_permit(f: Function, semaphore: Semaphore) -> None:
+    """Adds a permit, and wakes a thread that waits for one."""
+    semaphore.permits.fetch_add(1, SEQ_CST)
+    with f.when(semaphore.sleepers.load(SEQ_CST) != 0):
+        semaphore.permits.wake(1)
