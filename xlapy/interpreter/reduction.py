@@ -115,18 +115,25 @@ def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) 
     If one element is reduced to each result element, it is returned without the initial value: XLA requires initial
     values to be identities and leaves them out.
     """
+    operands = values[: len(values) // 2]
+    if math.prod(operands[0].shape[d] for d in instruction.dimensions) != 1:
+        return reduce_with_inits(context, instruction, values)
+    kept = [size for d, size in enumerate(operands[0].shape) if d not in instruction.dimensions]
+    return _packed(instruction, [operand.reshape(kept) for operand in operands])
+
+
+def reduce_with_inits(context: Context, instruction: Instruction, values: Sequence[Array]) -> Value:
+    """Folds the reduced dimensions, of which the initial values are the first elements."""
     operands, inits = values[: len(values) // 2], values[len(values) // 2 :]
     dimensions = sorted(instruction.dimensions)
     kept = [d for d in range(operands[0].ndim) if d not in dimensions]
     shape = tuple(operands[0].shape[d] for d in kept)
     count = math.prod(operands[0].shape[d] for d in dimensions)
-    if count == 1:
-        return _packed(instruction, [operand.reshape(shape) for operand in operands])
     if count == 0 or 0 in shape:
         return _packed(instruction, [np.broadcast_to(init, shape) for init in inits])
     reducer = Reducer(context, instruction.to_apply, inits)
     arranged = [operand.transpose(*dimensions, *kept) for operand in operands]
-    if reducer.ufunc is not None:
+    if reducer.ufunc is not None and count > 1:
         sizes = [operands[0].shape[d] for d in dimensions if operands[0].shape[d] > 1]
         arranged = [_fold_blocks(reducer.ufunc, arranged[0].reshape(*sizes, -1))]
     rows = [array.reshape(-1, *shape) for array in arranged]

@@ -5,6 +5,7 @@ Does not depend on what the called computations mean.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,15 +15,29 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, broadcast_sizes, crop_to_smallest_sizes, crop_value
-from xlapy.interpreter.dynamic_array import actual_array
+from xlapy.interpreter.dynamic_array import actual_array, pad_value_to_bounds
+from xlapy.interpreter.reduction import reduce_with_inits
 from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.reduction import WindowAttributes
 
 DYNAMIC_RULES.refuse("its body takes slices of the sizes of the bounds", opcodes.SCAN)
 
 
-@DYNAMIC_RULES.rule(opcodes.REDUCE, opcodes.REDUCE_WINDOW)
+@DYNAMIC_RULES.rule(opcodes.REDUCE)
 def reduce(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    """Crops the operands to the smallest sizes.
+
+    The initial value takes part, whatever the sizes, unless the bounds of the reduced dimensions hold a single element.
+    """
+    count, bounds = len(values) // 2, instruction.operands[0].shape.dimensions
+    given = [*crop_to_smallest_sizes(values[:count]), *values[count:]]
+    if math.prod(bounds[d] for d in instruction.dimensions) == 1:
+        return apply_at_actual_sizes(context, instruction, given)
+    return pad_value_to_bounds(reduce_with_inits(context, instruction, given), instruction.shape)
+
+
+@DYNAMIC_RULES.rule(opcodes.REDUCE_WINDOW)
+def reduce_window(context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
     """Crops the operands to the smallest sizes; the padding of a window surrounds the remaining elements."""
     count = len(values) // 2
     return apply_at_actual_sizes(context, instruction, [*crop_to_smallest_sizes(values[:count]), *values[count:]])

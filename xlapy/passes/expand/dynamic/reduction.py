@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
@@ -20,12 +22,18 @@ from xlapy.hlo.monoids import identity_value, monoid
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.passes.expand.blocks import new_computation
-from xlapy.passes.expand.dynamic.core import DYNAMIC_EXPANSIONS, Size, Sized, SizeWriter, Value, array_of, sizes_of
+from xlapy.passes.expand.dynamic.core import (
+    DYNAMIC_EXPANSIONS,
+    Size,
+    Sized,
+    SizeWriter,
+    Value,
+    array_of,
+    sizes_of,
+    static,
+)
 from xlapy.passes.expand.reduction import scatter_selected
 from xlapy.passes.rewrite import Writer
-
-_MIN_BITS_WITH_INFINITY = 16
-"""Narrower floating-point types are not padded with infinities, because some of them have none."""
 
 DYNAMIC_EXPANSIONS.refuse("its body takes slices of the padded size", opcodes.SCAN)
 
@@ -37,7 +45,28 @@ def reduce(write: SizeWriter, instruction: Instruction, values: Sequence[Value])
     sizes = write.smallest_sizes(values[:count])
     kept = tuple(size for d, size in enumerate(sizes) if d not in instruction.dimensions)
     reduced = [size if d in instruction.dimensions else bound for d, (size, bound) in _rows(values[0], sizes)]
-    return _sized(write, _reduced(write, instruction, values, reduced), kept)
+    bounds = array_of(values[0]).shape.dimensions
+    is_single = math.prod(bounds[d] for d in instruction.dimensions) == 1
+    write_elements = _single_elements if is_single else _reduced
+    return _sized(write, write_elements(write, instruction, values, reduced), kept)
+
+
+def _single_elements(
+    write: SizeWriter, instruction: Instruction, values: Sequence[Value], sizes: Sequence[Size]
+) -> list[Instruction]:
+    """Returns the result of reducing dimensions whose bounds hold one element: that element if it is within the sizes,
+    else the initial value.
+
+    A static reduce of one element leaves the initial value out, so it cannot stand for the element that may be missing.
+    """
+    count = len(values) // 2
+    pairs = list(zip(map(array_of, values[:count]), map(array_of, values[count:]), strict=True))
+    chosen = [write.masked(array, sizes, init) for array, init in pairs]
+    return [write.reshape(array, shape) for array, shape in zip(chosen, map(static, _leaves(instruction)), strict=True)]
+
+
+def _leaves(instruction: Instruction) -> Sequence[Shape]:
+    return instruction.shape.tuple_shapes if instruction.shape.is_tuple else [instruction.shape]
 
 
 @DYNAMIC_EXPANSIONS.rule(opcodes.REDUCE_WINDOW)
@@ -95,13 +124,18 @@ def _elements(write: SizeWriter, result: Instruction, count: int) -> list[Instru
 
 
 def _identity(computation: Computation) -> float | None:
-    """Returns the identity of a reducer; None if it has none or the element type cannot represent it."""
+    """Returns the identity of a reducer; None if it has none or the element type cannot represent it.
+
+    Of complex numbers, 1 is none: the product of infinity and 1 + 0i has a NaN. Nor is 0, for the signs of zeros.
+    """
     op = monoid(computation)
-    if op is None:
-        return None
     element_type = computation.parameters[0].shape.element_type
+    if op is None or element_type.is_complex:
+        return None
     identity = identity_value(op, element_type)
-    return None if math.isinf(identity) and element_type.bits < _MIN_BITS_WITH_INFINITY else identity
+    with np.errstate(all="ignore"):
+        held = np.asarray(identity).astype(Shape.scalar(element_type).dtype)
+    return identity if held.item() == identity else None
 
 
 def _flagged_reducer(write: SizeWriter, computation: Computation) -> Computation:
