@@ -442,3 +442,23 @@ def test_a_custom_call_reads_the_id_of_its_device():
         executable = make_client(2).compile(text)
         results = executable.execute_sharded([[np.full(3, device, np.float32)] for device in (5, 7)])
     assert [np.asarray(result).tolist() for result in results] == [[5.0] * 3, [8.0] * 3]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "ROOT r = u8[2,3]{0,1} all-reduce(t), replica_groups={{0,1},{2}}, to_apply=max",
+        """s = u8[2,3]{0,1} all-reduce-start(t), replica_groups={{0,1},{2}}, to_apply=max
+           ROOT r = u8[2,3]{0,1} all-reduce-done(s)""",
+    ],
+)
+def test_groups_of_different_sizes_reduce_arrays_of_any_layout(code: str):
+    """Such groups are left to the host, which reads and writes arrays where native code does."""
+    text = f"""HloModule m, replica_count=3
+        max {{ a = u8[] parameter(0) b = u8[] parameter(1) ROOT m = u8[] maximum(a, b) }}
+        ENTRY e {{ p = u8[3,2] parameter(0) t = u8[2,3]{{0,1}} transpose(p), dimensions={{1,0}} {code} }}"""
+    given = [[np.arange(6, dtype=np.uint8).reshape(3, 2) * (device + 1)] for device in range(3)]
+    results = make_client(3).compile(text).execute_sharded(given)
+    assert [np.asarray(result).tolist() for result in results] == [
+        [[0, 4, 8], [2, 6, 10]], [[0, 4, 8], [2, 6, 10]], [[0, 6, 12], [3, 9, 15]],
+    ]  # fmt: skip

@@ -32,8 +32,10 @@ class StorageClass(Enum):
 
 @dataclass(eq=False, slots=True)
 class BufferSlice:
-    """The memory of one array in row-major order. `number` is the index of the argument, result or constant.
+    """The memory of one array. `number` is the index of the argument, result or constant.
 
+    Elements are in row-major order, whatever layout the instruction declares, except in slices whose shape has a
+    layout: those that custom calls read and write.
     A temporary lies at `offset` in the arena or, before the result `number` is computed, at `offset` in the memory of
     that result.
     """

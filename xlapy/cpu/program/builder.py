@@ -187,7 +187,7 @@ class ProgramBuilder:
 
     def add_constant(self, array: np.ndarray[Any, Any], shape: Shape, name: str) -> BufferSlice:
         number, data = len(self.program.constants), np.ascontiguousarray(array)
-        slice_ = BufferSlice(shape, StorageClass.CONSTANT, number, data=data, name=name)
+        slice_ = BufferSlice(shape.without_layout(), StorageClass.CONSTANT, number, data=data, name=name)
         self.program.constants.append(slice_)
         return slice_
 
@@ -208,7 +208,7 @@ class ProgramBuilder:
         return self._random_state
 
     def _add_argument(self, shape: Shape) -> BufferSlice:
-        slice_ = BufferSlice(shape, StorageClass.ARGUMENT, len(self.program.arguments))
+        slice_ = BufferSlice(shape.without_layout(), StorageClass.ARGUMENT, len(self.program.arguments))
         self.program.arguments.append(slice_)
         return slice_
 
@@ -219,7 +219,7 @@ class ProgramBuilder:
 
         A result aliases a donated argument if it lies in the memory of that argument, or can be computed there.
         """
-        leaves = [leaf for _, leaf in array_leaves(shape)]
+        leaves = [leaf.without_layout() for _, leaf in array_leaves(shape)]
         for slice_ in dict.fromkeys(results):
             if slice_ in donated:
                 self.program.aliases[results.index(slice_)] = slice_.number
@@ -325,7 +325,8 @@ class LoweringContext:
 
     def allocate(self, instruction: Instruction) -> list[BufferSlice]:
         """Returns new temporaries for the arrays of an instruction."""
-        slices = [BufferSlice(leaf, name=instruction.name) for _, leaf in array_leaves(instruction.shape)]
+        leaves = [leaf.without_layout() for _, leaf in array_leaves(instruction.shape)]
+        slices = [BufferSlice(leaf, name=instruction.name) for leaf in leaves]
         self.define(instruction, slices)
         return slices
 
@@ -357,7 +358,7 @@ class LoweringContext:
         values = [self.alias_analysis.value(operand) for operand in operands]
         results: list[BufferSlice] = []
         for (index, leaf), written in zip(array_leaves(instruction.shape), kernel.buffers[len(values) :], strict=False):
-            slice_ = BufferSlice(leaf, name=instruction.name)
+            slice_ = BufferSlice(leaf.without_layout(), name=instruction.name)
             if ArrayValue(instruction, index) not in self.alias_analysis.result_values:
                 slice_ = self.reuse_operand(instruction, kernel, values, written) or slice_
             results.append(slice_)
