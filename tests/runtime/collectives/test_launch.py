@@ -462,3 +462,24 @@ def test_groups_of_different_sizes_reduce_arrays_of_any_layout(code: str):
     assert [np.asarray(result).tolist() for result in results] == [
         [[0, 4, 8], [2, 6, 10]], [[0, 4, 8], [2, 6, 10]], [[0, 6, 12], [3, 9, 15]],
     ]  # fmt: skip
+
+
+def test_a_collective_reduce_of_several_arrays_keeps_each_until_it_is_copied():
+    """The first member of a group receives its own sums, whose memory must not be reused before."""
+    text = """HloModule m, replica_count=4
+        max { a = u32[] parameter(0) b = u32[] parameter(1) ROOT m = u32[] maximum(a, b) }
+        ENTRY e { p = u32[32,2] parameter(0) n = u32[32,2] not(p)
+          c = (u32[32,2], u32[32,2], u32[32,2]) collective-reduce(n, p, p), replica_groups={{0,2},{1,3}},
+            has_dynamic_root=false, to_apply=max
+          x = u32[32,2] get-tuple-element(c), index=0
+          y = u32[32,2] get-tuple-element(c), index=1
+          z = u32[32,2] get-tuple-element(c), index=2
+          q = u32[32,2] collective-permute(x), source_target_pairs={{0,0},{1,1}}
+          ROOT t = (u32[32,2], u32[32,2], u32[32,2]) tuple(y, z, q) }"""
+    values = [np.arange(64, dtype=np.uint32).reshape(32, 2) * (device + 1) for device in range(4)]
+    results = make_client(4).compile(text).execute_sharded([[value] for value in values])
+    for device, result in enumerate(results):
+        largest = np.maximum(values[device], values[device + 2]) if device < 2 else np.zeros_like(values[0])
+        inverted = ~values[device] if device < 2 else np.zeros_like(values[0])
+        for got, expected in zip(result, (largest, largest, inverted), strict=True):
+            np.testing.assert_array_equal(np.asarray(got), expected)

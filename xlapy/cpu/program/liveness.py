@@ -6,14 +6,15 @@ Responsible for the first and last use of slices. Does not depend on what thunks
 from __future__ import annotations
 
 from xlapy.cpu.program.buffer_slices import BufferSlice
-from xlapy.cpu.program.thunks import Thunk, WhileThunk, nested_thunks, used_slices
+from xlapy.cpu.program.thunks import CollectiveThunk, Thunk, WhileThunk, nested_thunks, used_slices
 
 
 class LiveRanges:
     """The live range of each slice and the range of positions that each thunk covers.
 
     Positions number the thunks in program order; a loop has a second position after its body. A slice that is written
-    before a loop and used in the loop is live until the loop ends.
+    before a loop and used in the loop is live until the loop ends. What a direct rendezvous publishes is live until the
+    last use of what it receives, because a device may receive its own arrays.
     """
 
     def __init__(self, thunks: list[Thunk]) -> None:
@@ -23,6 +24,8 @@ class LiveRanges:
         self._loops: dict[BufferSlice, tuple[WhileThunk, ...]] = {}
         """The loops around the first use of each slice."""
         self._live_through: dict[WhileThunk, list[BufferSlice]] = {}
+        self._published: dict[BufferSlice, list[BufferSlice]] = {}
+        """For each slice that a direct rendezvous receives, what it publishes."""
         self._position = 0
         self._visit(thunks, ())
 
@@ -40,8 +43,11 @@ class LiveRanges:
             self._position += 1
             begin = self._position
             inner_loops = (*loops, thunk) if isinstance(thunk, WhileThunk) else loops
+            if isinstance(thunk, CollectiveThunk) and thunk.direct:
+                self._published |= dict.fromkeys(thunk.received, thunk.operands)
             for slice_ in used_slices(thunk):
-                self._use(slice_, inner_loops)
+                for used in (slice_, *self._published.get(slice_, ())):
+                    self._use(used, inner_loops)
             for nested in nested_thunks(thunk):
                 self._visit(nested, inner_loops)
             if isinstance(thunk, WhileThunk):
