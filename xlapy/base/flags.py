@@ -72,6 +72,7 @@ TABLE: tuple[Flag, ...] = (
     Flag(
         "check_infs", bool, False, "Stop with an error that names the first instruction whose result has an infinity."
     ),
+    Flag("check_bounds", bool, False, "Check each access of cpu's code to memory; one out of bounds ends the program."),
     Flag("rng_seed", int, 0, "Seed of rng. Every run starts from it: the same seed gives the same numbers."),
     Flag(
         "collective_timeout",

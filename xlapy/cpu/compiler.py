@@ -24,6 +24,7 @@ from xlapy.cpu.program import (  # noqa: F401 - importing these modules register
     host_callbacks,
     instruction_thunks,
 )
+from xlapy.cpu.program.bounds_checks import add_bounds_checks, place_bounds_record
 from xlapy.cpu.program.buffer_assignment import assign_buffers, print_buffers
 from xlapy.cpu.program.builder import build_program
 from xlapy.cpu.program.builder import native_opcodes as native_opcodes
@@ -227,10 +228,14 @@ def compile_module(
             hook = add_value_check if checks_values else None
             program = build_program(copy, donated, replica_count, partition_count, after_instruction=hook)
             outline_functions(program)
+            if flags.get("check_bounds"):
+                add_bounds_checks(program, copy.entry_computation.root_instruction)
             if instrument is not None:
                 program.counters = place_counters(program, records_events=instrument is Instrument.EVENTS)
         with trace.span("buffers", "stage"):
             assign_buffers(program)
+            if program.bounds_checks is not None:
+                place_bounds_record(program)
         with trace.span("LLVM text", "stage"):
             text = emit_program(program, flush_denormals=_flushes_denormals())
         with trace.span("machine code", "stage"):

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
 from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.operations import emit_operation
 from xlapy.cpu.llvm.safepoint_loops import LEAVE, PollEntries, emit_poll, loops_with_polls
@@ -26,12 +27,15 @@ from xlapy.loops.ir import Block, Carry, Combiner, Statement, inner_blocks
 from xlapy.loops.reduction_order import combine_halves
 
 
-def emit_kernel(kernel: Kernel, name: str, poll_entries: PollEntries | None = None) -> tuple[str, set[str]]:
+def emit_kernel(
+    kernel: Kernel, name: str, poll_entries: PollEntries | None = None, bounds: KernelBounds | None = None
+) -> tuple[str, set[str]]:
     """Returns the text of a kernel's function and the declarations that it needs.
 
-    poll_entries: the table entries for polls; None for a kernel without polls.
+    poll_entries: the table entries for polls; None for a kernel without polls. bounds: checks its accesses, if any.
     """
     emitter = Emitter(IrBuilder())
+    emitter.bounds = bounds
     if poll_entries is not None:
         emitter.poll_entries, emitter.polled_loops = poll_entries, loops_with_polls(kernel)
     parameters = [
@@ -41,7 +45,7 @@ def emit_kernel(kernel: Kernel, name: str, poll_entries: PollEntries | None = No
     for number, buffer in enumerate(kernel.scratch):
         emitter.buffers[buffer] = f"%scratch{number}"
         emitter.ir.emit(f"%scratch{number} = alloca [{buffer.size} x {llvm_type(buffer.type)}], align 64")
-    if emitter.polled_loops:
+    if emitter.polled_loops or bounds is not None:
         parameters.append("ptr %table")
     if kernel.parallel_loop is not None:
         parameters += ["i64 %begin", "i64 %end"]

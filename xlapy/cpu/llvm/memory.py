@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from xlapy.cpu.llvm.addresses import AddressCse
+from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
 from xlapy.cpu.llvm.jit import vector_bytes
 from xlapy.cpu.llvm.shuffles import deinterleave, interleave
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.cpu.llvm.transposes import emit_transpose, transpose_name
 from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, ScalarType, Store, TransposeStatement, Value
-from xlapy.loops.ir import Block
+from xlapy.loops.ir import Block, tile_shape
 
 _MAX_I32_INDEX = 1 << 31
 """Indices below this value are divided in lanes of 32 bits."""
@@ -42,6 +43,8 @@ class MemoryEmitter:
         self.varying: frozenset[Value] = frozenset()
         self.has_nontemporal_stores = False
         """Whether the kernel stores past the caches (nontemporal stores)."""
+        self.bounds: KernelBounds | None = None
+        """Checks every access, if they are checked."""
         self.contiguous_vectors: dict[tuple[Buffer, Affine], list[str]] = {}
         """The contiguous vectors, loaded in this block or around it, that contain elements with a stride."""
 
@@ -140,6 +143,16 @@ class MemoryEmitter:
         """Returns the address of an element, of lane 0 in a vector, plus a number of elements."""
         return self.address_cse.address(self.buffers[place.buffer], place.buffer.type, place.offset + elements)
 
+    def check(self, verb: str, place: Location, first: int = 0, count: int = 1) -> None:
+        """Checks an access of consecutive elements, if accesses are checked. verb: `loads` or `stores`."""
+        if self.bounds is not None:
+            self.bounds.check(self.ir, verb, place.buffer, self.address_cse.integer(place.offset + first), count)
+
+    def check_lanes(self, verb: str, place: Location, mask: str | None) -> None:
+        """Checks an access of one element in each active lane, if accesses are checked."""
+        if self.bounds is not None:
+            self.bounds.check_lanes(self.ir, verb, place.buffer, self.lane_indices(place.offset), self.lanes, mask)
+
     def stride(self, place: Location) -> int | None:
         """Returns the distance between the elements of consecutive lanes; None if it is not constant."""
         for value, _ in place.offset.terms:
@@ -167,12 +180,15 @@ class MemoryEmitter:
         if stride == 1:
             address = self.address(place)
             if lanes is None:
+                self.check("loads", place, 0, self.lanes)
                 return self.ir.assign(f"load {vector}, ptr {address}, align {value.type.byte_size}")
+            self.check_lanes("loads", place, lanes)
             return self.masked_load(value.type, address, lanes, otherwise)
         if lanes is None and stride is not None and 1 < stride <= _MAX_SHUFFLE_STRIDE:
             return self.load_strided(value.type, place, stride)
         if stride == -1 and lanes is None:
             address = self.address(place, 1 - self.lanes)
+            self.check("loads", place, 1 - self.lanes, self.lanes)
             return self.reverse_lanes(
                 vector, self.ir.assign(f"load {vector}, ptr {address}, align {value.type.byte_size}")
             )
@@ -201,6 +217,8 @@ class MemoryEmitter:
         """Loads contiguous vectors that start at the given offsets from lane 0."""
         place, vector = Location(buffer, start), llvm_type(type, self.lanes)
         addresses = [self.address(place, offset) for offset in offsets]
+        for offset in offsets:
+            self.check("loads", place, offset, self.lanes)
         return [self.ir.assign(f"load {vector}, ptr {address}, align {type.byte_size}") for address in addresses]
 
     def reverse_lanes(self, vector: str, register: str) -> str:
@@ -210,16 +228,20 @@ class MemoryEmitter:
     def load_scalar(self, value: Value, place: Location, mask: Value | None) -> str:
         type, address = llvm_type(value.type), self.address(place)
         if mask is None:
+            self.check("loads", place)
             return self.ir.assign(f"load {type}, ptr {address}")
         taken, after = self.ir.new_label("load"), self.ir.new_label("loaded")
         before = self.ir.label
         otherwise = self.scalar(value.args[-1])
         self.ir.cond_br(self.scalar(mask), taken, after)
-        self.ir.start_block(taken)
+        with self.address_cse.inside():
+            self.ir.start_block(taken)
+            self.check("loads", place)
         loaded = self.ir.assign(f"load {type}, ptr {address}")
+        end = self.ir.label
         self.ir.br(after)
         self.ir.start_block(after)
-        return self.ir.assign(f"phi {type} [ {otherwise}, %{before} ], [ {loaded}, %{taken} ]")
+        return self.ir.assign(f"phi {type} [ {otherwise}, %{before} ], [ {loaded}, %{end} ]")
 
     def masked_load(self, type: ScalarType, address: str, mask: str, otherwise: str) -> str:
         vector = llvm_type(type, self.lanes)
@@ -228,6 +250,7 @@ class MemoryEmitter:
         return self.intrinsic(vector, name, arguments)
 
     def gather(self, type: ScalarType, place: Location, mask: str | None, otherwise: str) -> str:
+        self.check_lanes("loads", place, mask)
         pointers = self.lane_addresses(place)
         vector, bits = llvm_type(type, self.lanes), llvm_type(I1, self.lanes)
         chosen = literal(I1, 1, self.lanes) if mask is None else mask
@@ -260,20 +283,24 @@ class MemoryEmitter:
         if self.stride(place) == 1:
             address = self.address(place)
             if mask is None:
-                self.store_vector(place, f"{vector} {value}, ptr {address}")
+                self.store_vector(place, 0, f"{vector} {value}, ptr {address}")
                 return
             if store.mask is None and self.tail == 1:
                 # LLVM 22 stores too many bytes of a truncated number under a mask of one lane
+                self.check("stores", place)
                 first = self.ir.assign(f"extractelement {vector} {value}, i64 0")
                 self.ir.emit(f"store {llvm_type(type)} {first}, ptr {address}, align {type.byte_size}")
                 return
+            self.check_lanes("stores", place, mask)
             name = f"llvm.masked.store.{suffix(type, self.lanes)}.p0"
             pointer = (f"ptr align {type.byte_size}", address)
         elif self.stride(place) == -1 and mask is None:
             address = self.address(place, 1 - self.lanes)
+            self.check("stores", place, 1 - self.lanes, self.lanes)
             self.ir.emit(f"store {vector} {self.reverse_lanes(vector, value)}, ptr {address}, align {type.byte_size}")
             return
         else:
+            self.check_lanes("stores", place, mask)
             mask = literal(I1, 1, self.lanes) if mask is None else mask
             name = f"llvm.masked.scatter.{suffix(type, self.lanes)}.v{self.lanes}p0"
             pointer = (f"<{self.lanes} x ptr> align {type.byte_size}", self.lane_addresses(place))
@@ -313,10 +340,15 @@ class MemoryEmitter:
         registers = [self.operand(store.value, self.lanes) for store in ordered]
         vector = llvm_type(type, self.lanes)
         for number, register in enumerate(interleave(self.ir, type, registers, self.lanes)):
-            self.store_vector(place, f"{vector} {register}, ptr {self.address(place, number * self.lanes)}")
+            offset = number * self.lanes
+            self.store_vector(place, offset, f"{vector} {register}, ptr {self.address(place, offset)}")
 
-    def store_vector(self, place: Location, store: str) -> None:
-        """Stores a vector, past the caches if the buffer asks for it and the vector is a whole cache line."""
+    def store_vector(self, place: Location, offset: int, store: str) -> None:
+        """Stores a vector, past the caches if the buffer asks for it and the vector is a whole cache line.
+
+        offset: the number of elements from the location to those that `store` names.
+        """
+        self.check("stores", place, offset, self.lanes)
         size = place.buffer.type.byte_size
         if place.buffer.nontemporal and size * self.lanes == 64:
             self.ir.declarations.add("!0 = !{i32 1}")
@@ -330,7 +362,11 @@ class MemoryEmitter:
         if store.mask is not None:
             taken, after = self.ir.new_label("store"), self.ir.new_label("stored")
             self.ir.cond_br(self.scalar(store.mask), taken, after)
-            self.ir.start_block(taken)
+            with self.address_cse.inside():
+                self.ir.start_block(taken)
+                self.check("stores", store.location)
+        else:
+            self.check("stores", store.location)
         self.ir.emit(f"store {llvm_type(store.location.buffer.type)} {self.scalar(store.value)}, ptr {address}")
         if after:
             self.ir.br(after)
@@ -341,10 +377,35 @@ class MemoryEmitter:
         bits, parts = statement.source.buffer.type.bits, statement.parts
         text, declarations = emit_transpose(bits, parts, vector_bytes())
         self.ir.declarations |= {text, *declarations}
+        self.check_transpose(statement)
         source, target = self.address(statement.source), self.address(statement.target)
         rows, columns = (str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.columns))
         given = f"ptr {source}, i64 {statement.source_pitch}, ptr {target}, i64 {statement.target_pitch}"
         self.ir.emit(f"call void @{transpose_name(bits, parts)}({given}, i64 {rows}, i64 {columns})")
+
+    def check_transpose(self, statement: TransposeStatement) -> None:
+        """Checks all that a transposition reads, and the whole tiles that it writes, if accesses are checked."""
+        if self.bounds is None:
+            return
+        ir, parts = self.ir, statement.parts
+        element_bytes = statement.source.buffer.type.byte_size * parts
+        tile = tile_shape(vector_bytes(), element_bytes)
+        counts = [str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.columns)]
+        stored = [
+            ir.assign(f"and i64 {ir.assign(f'add i64 {count}, {size - 1}')}, {-size}")
+            for count, size in zip(counts, tile, strict=True)
+        ]
+        for verb, place, pitch, (lines, length) in (
+            ("loads", statement.source, statement.source_pitch, counts),
+            ("stores", statement.target, statement.target_pitch, stored[::-1]),
+        ):
+            before = ir.assign(f"mul i64 {ir.assign(f'sub i64 {lines}, 1')}, {pitch}")
+            reach = ir.assign(f"add i64 {before}, {ir.assign(f'mul i64 {length}, {parts}')}")
+            some = ir.assign(
+                f"and i1 {ir.assign(f'icmp sgt i64 {lines}, 0')}, {ir.assign(f'icmp sgt i64 {length}, 0')}"
+            )
+            count = ir.assign(f"select i1 {some}, i64 {reach}, i64 0")
+            self.bounds.check(ir, verb, place.buffer, self.address_cse.integer(place.offset), count)
 
     def intrinsic(self, result: str, name: str, arguments: list[tuple[str, str]]) -> str:
         """Emits a call of an intrinsic. The types of its arguments may have attributes, which its declaration must not

@@ -16,7 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.cpu.llvm import safepoints
-from xlapy.cpu.llvm.counters import COUNTER_DECLARATIONS, READ_CLOCK, RECORD_EVENT, emit_add, emit_counter_update
+from xlapy.cpu.llvm.instrumentation import bounds
+from xlapy.cpu.llvm.instrumentation.counters import (
+    COUNTER_DECLARATIONS,
+    READ_CLOCK,
+    RECORD_EVENT,
+    emit_add,
+    emit_counter_update,
+)
 from xlapy.cpu.llvm.program_kernels import KernelCallEmitter
 from xlapy.cpu.llvm.program_memory import FunctionState
 from xlapy.cpu.llvm.shared_code import FLUSH_DENORMALS_BITS, MXCSR_DECLARATIONS
@@ -92,6 +99,10 @@ class _ProgramEmitter(KernelCallEmitter):
                 "  call void @llvm.x86.sse.ldmxcsr(ptr %new)",
             ]
             after = ["  call void @llvm.x86.sse.ldmxcsr(ptr %old)"]
+        if self.program.bounds_checks is not None:
+            self.need_host_callbacks()
+            self.functions.append(bounds.bounds_functions(self.program.bounds_checks))
+            before += bounds.clear_record(self.program.bounds_checks)
         if self.has_polls:
             before += safepoints.reset_poll_state(self.program)
             self.declarations |= safepoints.DECLARATIONS

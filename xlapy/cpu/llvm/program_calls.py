@@ -70,17 +70,17 @@ class CallEmitter(ProgramMemoryEmitter):
 
     def host_callback(self, function: FunctionState, number: int) -> str:
         """Emits a host callback, which runs in the default floating-point mode."""
-        self._need_host_callbacks()
+        self.need_host_callbacks()
         return function.ir.assign(f"call i32 @host_callback(ptr %table, i64 {number})")
 
-    def _need_host_callbacks(self) -> None:
+    def need_host_callbacks(self) -> None:
         if self._is_first_use("host callbacks"):
             self.import_shared(HOST_CALLBACK)
             self.functions.append(_HOST_CALLBACK_FUNCTION.format(index=self.program.callback_index))
 
     def custom_call(self, function: FunctionState, thunk: CallbackThunk) -> str:
         """Emits the call of a custom-call target."""
-        self._need_host_callbacks()
+        self.need_host_callbacks()
         if self._is_first_use("floating-point mode"):
             self.functions.append(RESET_MXCSR_FUNCTION)
             self.declarations |= MXCSR_DECLARATIONS
@@ -124,7 +124,7 @@ class CallEmitter(ProgramMemoryEmitter):
 
     def _need_waits(self) -> None:
         if self._is_first_use("waits"):
-            self._need_host_callbacks()
+            self.need_host_callbacks()
             self.functions.append(waits.await_text())
             self.declarations |= waits.DECLARATIONS
 

@@ -7,7 +7,8 @@ loops inside kernels or on control flow between them.
 from __future__ import annotations
 
 from xlapy.cpu.llvm import safepoints
-from xlapy.cpu.llvm.counters import timed_task_lines
+from xlapy.cpu.llvm.instrumentation.bounds import LEAVE_KERNEL, LEAVE_PROGRAM, KernelBounds
+from xlapy.cpu.llvm.instrumentation.counters import timed_task_lines
 from xlapy.cpu.llvm.kernels import emit_kernel
 from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text, library_declaration
 from xlapy.cpu.llvm.program_calls import CallEmitter
@@ -45,12 +46,15 @@ class KernelCallEmitter(CallEmitter):
     def kernel(self, function: FunctionState, thunk: KernelThunk) -> None:
         loop = thunk.kernel.parallel_loop
         pointers = [self.address(function, slice_) for slice_ in thunk.slices]
+        checks = self.program.bounds_checks
         if thunk.unrolled:
-            emit_unrolled_kernel(thunk.kernel, function.ir, function.prologue, pointers)
+            bounds = KernelBounds.of(checks, thunk, LEAVE_PROGRAM)
+            function.can_fail |= bounds is not None
+            emit_unrolled_kernel(thunk.kernel, function.ir, function.prologue, pointers, bounds)
             function.unrolled.append(thunk)
             return
-        name = self.kernel_functions[thunk] = self._kernel_name(thunk.kernel)
-        if name in self._polling_kernels:
+        name = self.kernel_functions[thunk] = self._kernel_name(thunk)
+        if name in self._polling_kernels or checks is not None:
             pointers.append("%table")
         extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
         if loop is None or extent < 2 or extent * thunk.work < MIN_PARALLEL_OPERATIONS:
@@ -63,6 +67,8 @@ class KernelCallEmitter(CallEmitter):
             grain = max(1, min(extent // 16 or 1, MIN_PARALLEL_OPERATIONS // thunk.work))
             task = self._kernel_task(len(pointers))
             self._run_in_parallel(function, thunk, task, [f"@{name}", *pointers], (extent, grain))
+        if checks is not None:
+            self.require_success(function, function.ir.assign("call i32 @bounds_status(ptr %table)"))
         if name in self._polling_kernels:
             self.poll(function)
 
@@ -121,11 +127,14 @@ class KernelCallEmitter(CallEmitter):
 
     # -- functions
 
-    def _kernel_name(self, kernel: Kernel) -> str:
-        """Returns the function of a kernel, which is emitted at its first use."""
-        found = self._kernels.get(kernel)
+    def _kernel_name(self, thunk: KernelThunk) -> str:
+        """Returns the function of a kernel, which is emitted at its first use, or at each use if its accesses are
+        checked."""
+        kernel, checks = thunk.kernel, self.program.bounds_checks
+        found = self._kernels.get(kernel) if checks is None else None
         if found is None:
-            text, declarations = emit_kernel(kernel, "kernel", self._poll_entries)
+            bounds = KernelBounds.of(checks, thunk, LEAVE_KERNEL)
+            text, declarations = emit_kernel(kernel, "kernel", self._poll_entries, bounds)
             found = self._names_by_text.get(text)
             if found is None:
                 found = self._names_by_text[text] = f"kernel{len(self._names_by_text)}"

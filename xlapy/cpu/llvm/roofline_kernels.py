@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 
-from xlapy.cpu.llvm.counters import READ_CLOCK
+from xlapy.cpu.llvm.instrumentation.counters import READ_CLOCK
 from xlapy.cpu.llvm.jit import Code, compile_text
 from xlapy.cpu.llvm.text import llvm_type, suffix
 from xlapy.loops import F32, F64, I8, I16, I32, I64, ScalarType

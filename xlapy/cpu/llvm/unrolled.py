@@ -10,17 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
 from xlapy.cpu.llvm.kernels import Emitter
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type
-from xlapy.loops import I64, Affine, AxisKind, For, Kernel, ScalarType, Store, Value
+from xlapy.loops import I64, Affine, AxisKind, Buffer, For, Kernel, ScalarType, Store, Value
 from xlapy.loops.ir import Block, Statement
 
 Lanes = tuple[int, ...]
 
 
-def emit_unrolled_kernel(kernel: Kernel, ir: IrBuilder, head: list[str], pointers: Sequence[str]) -> None:
-    """Appends a kernel to a function. pointers: the addresses of its buffers; head: the prologue of the function."""
+def emit_unrolled_kernel(
+    kernel: Kernel, ir: IrBuilder, head: list[str], pointers: Sequence[str], bounds: KernelBounds | None = None
+) -> None:
+    """Appends a kernel to a function. pointers: the addresses of its buffers; head: the prologue of the function;
+    bounds: checks its accesses, if any."""
     emitter = _UnrolledEmitter(ir)
+    emitter.bounds = bounds
     emitter.buffers = dict(zip(kernel.buffers, pointers, strict=True))
     for buffer in kernel.scratch:
         emitter.buffers[buffer] = name = ir.fresh_name("x")
@@ -114,6 +119,7 @@ class _UnrolledEmitter(Emitter):
         if active is None or found is None:
             return super().load(value)
         positions, base = found[:active], self.buffers[place.buffer]
+        self.check_positions("loads", place.buffer, positions)
         if _are_contiguous(positions):
             return self.load_contiguous_lanes(value.type, base, positions)
         vector, type = llvm_type(value.type, self.lanes), llvm_type(value.type)
@@ -125,6 +131,13 @@ class _UnrolledEmitter(Emitter):
             element = f"{type} {loaded[number]}, i64 {lane}"
             register = self.ir.assign(f"insertelement {vector} {register}, {element}")
         return register
+
+    def check_positions(self, verb: str, buffer: Buffer, positions: Lanes) -> None:
+        """Checks accesses of elements whose numbers are known, if accesses are checked."""
+        if self.bounds is None:
+            return
+        for number in (min(positions), max(positions)):
+            self.bounds.check(self.ir, verb, buffer, str(number), 1)
 
     def load_contiguous_lanes(self, type: ScalarType, base: str, positions: Lanes) -> str:
         """Loads contiguous elements to the first lanes of a vector.
@@ -162,6 +175,7 @@ class _UnrolledEmitter(Emitter):
             super().store(store)
             return
         value, base, positions = self.operand(store.value, self.lanes), self.buffers[place.buffer], found[:active]
+        self.check_positions("stores", place.buffer, positions)
         if _are_contiguous(positions):
             self.store_contiguous_lanes(type, value, base, positions)
             return

@@ -20,6 +20,7 @@ from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
+from xlapy.cpu.program.bounds_checks import bounds_error
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
 from xlapy.cpu.program.call_frames import FrameTargets
@@ -27,7 +28,7 @@ from xlapy.cpu.program.communication.wait_state import SharedMemory, Wait, wait_
 from xlapy.cpu.program.nan_checks import IterationThunk, ValueCheckThunk
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import HOST_WAIT_OFFSET
-from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, TransferThunk
+from xlapy.cpu.program.thunks import BoundsThunk, CallbackThunk, CollectiveThunk, TransferThunk
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import TOKEN, Context
 from xlapy.interpreter.checks import NO_CHECKS, Checks, ValueChecker
@@ -163,6 +164,8 @@ class HostCallbackHandler:
             self._monitor.check_host_wait(thunk.instruction, wait_count(self._shared, self._number))
         elif isinstance(thunk, ValueCheckThunk):
             self._check_value(thunk)
+        elif isinstance(thunk, BoundsThunk):
+            raise bounds_error(self._program, self._array(thunk.operands[0]))
         elif isinstance(thunk, IterationThunk):
             start = self._checker.enter_loop if thunk.starts_loop else self._checker.begin_iteration
             start(thunk.instruction)

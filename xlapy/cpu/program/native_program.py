@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from xlapy.cpu.program.bounds_records import BoundsChecks
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounters
 from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES, round_to_cache_lines
@@ -61,6 +62,8 @@ class NativeProgram:
     """The temporaries in the arena, the largest first."""
     counters: ProfilingCounters | None = None
     """Where the program is timed, if it is instrumented."""
+    bounds_checks: BoundsChecks | None = None
+    """The accesses that are checked, if the flag `check_bounds` is set."""
 
     def allocate_shared(self, size: int) -> int:
         """Reserves bytes in shared memory, after the wait records of the devices; returns their offset."""

@@ -110,6 +110,11 @@ class CallbackThunk:
 
 
 @dataclass(eq=False, slots=True)
+class BoundsThunk(CallbackThunk):
+    """Reports an access out of bounds to the host, from wherever it happened. The operand describes the access."""
+
+
+@dataclass(eq=False, slots=True)
 class TransferThunk(CallbackThunk):
     """Sends its operands to queues in the memory that devices share, or receives its results from such a queue.
 

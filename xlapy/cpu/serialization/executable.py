@@ -98,10 +98,12 @@ def compiler_identity() -> Mapping[str, str]:
 
 
 def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
-    """Serializes a program."""
+    """Serializes a program. Raises `UnsupportedError` for one that checks the bounds of accesses."""
     if isinstance(compiled, LoadedProgram):
         return compiled.image
     program, code = compiled.program, compiled.code
+    if program.bounds_checks is not None:
+        raise UnsupportedError(f"{program.name} checks bounds: such programs cannot be serialized")
     objects = imported_object_files(code.imports)
     header = {
         "name": program.name,

@@ -181,11 +181,12 @@ def compile_cached(
 ) -> Compiled | LoadedProgram:
     """Returns the program of a verified module from the cache, or compiles it and stores it there.
 
-    choices: what the program depends on besides the module, as JSON. Modules that are dumped are always compiled.
+    choices: what the program depends on besides the module, as JSON. Modules that are dumped, and programs that check
+    bounds, are always compiled.
     Problems with the cache are logged, never raised.
     """
     folder = str(flags.get("cache_dir"))
-    cache = _open_cache(folder) if folder and not flags.get("dump_to") else None
+    cache = _open_cache(folder) if folder and not (flags.get("dump_to") or flags.get("check_bounds")) else None
     if cache is None:
         return compile_new()
     _recall_sources(cache.folder)
