@@ -59,22 +59,13 @@ def total_is(expected: int):
     return finish
 
 
-@pytest.fixture
-def few_spins(monkeypatch):
-    """A thread that waits for a lock sleeps at once, which makes all schedules few."""
-    monkeypatch.setattr("xlapy.native.locks.SPINS", 1)
-    monkeypatch.setattr(acquire_lock, "_built", None)
-    yield
-    acquire_lock._built = None
-
-
-def test_a_lock_excludes_other_threads_under_all_schedules(few_spins):
+def test_a_lock_excludes_other_threads_under_all_schedules():
     result = explore(None, [add_one] * 2, total_is(2))
     assert result.ends >= 1
     explore(None, [add_one] * 3, total_is(3))
 
 
-def test_a_lock_that_does_not_wake_is_a_deadlock(few_spins):
+def test_a_lock_that_does_not_wake_is_a_deadlock():
     @native
     def release_without_waking(f: Function, lock: LockWord) -> None:
         lock.state.store(0, RELEASE)
@@ -91,7 +82,7 @@ def test_a_lock_that_does_not_wake_is_a_deadlock(few_spins):
     assert caught.value.kind == "deadlock"
 
 
-def test_a_lock_that_is_released_relaxed_is_a_race(few_spins):
+def test_a_lock_that_is_released_relaxed_is_a_race():
     @native
     def release_relaxed(f: Function, lock: LockWord) -> None:
         before = lock.state.exchange(0, RELAXED)

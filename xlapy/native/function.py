@@ -41,6 +41,7 @@ class Function(ir.Body):
         self.parameters = [kind(self, self.register(kind.llvm_type)) for _, kind in parameters]
         self.called: dict[str, NativeFunction[Any, Any] | ExternalFunction[Any, Any]] = {}
         self.statics: dict[str, Static[Any]] = {}
+        self.texts: dict[str, bytes] = {}
         self._lock_places: dict[tuple[ir.Operand, str], LockPlace] = {}
 
     # --- control flow
@@ -100,6 +101,14 @@ class Function(ir.Body):
             self._release(lock.key)
         self.held.pop()
 
+    def acquire(self, lock: LockPlace) -> None:
+        """Acquires a lock that the function still holds when it returns."""
+        self.emit(ir.AcquireLock(lock.address.operand, lock.place))
+
+    def release(self, lock: LockPlace) -> None:
+        """Releases a lock that this thread has acquired in another function."""
+        self.emit(ir.ReleaseLock(lock.address.operand, lock.place))
+
     def ret(self, value: Any = None) -> None:
         """Returns from the native function."""
         operand = None if self.result_class is None else operand_of(self, self.result_class, value)
@@ -117,6 +126,7 @@ class Function(ir.Body):
 
     def variable(self, kind: type[V], value: Any) -> Variable[V]:
         """A local variable with an initial value."""
+        kind = value_class(kind)
         register = self.register(kind.llvm_type)
         self.variables.add(register)
         made = Variable(self, kind, register)
@@ -125,7 +135,16 @@ class Function(ir.Body):
 
     def constant(self, kind: type[V], value: Any) -> V:
         """A number, or None for the null pointer."""
+        kind = value_class(kind)
         return kind(self, operand_of(self, kind, value))
+
+    def spins(self, count: int) -> Word:
+        """How often a thread repeats something before it sleeps."""
+        return Word(self, ir.SpinCount(count, Word.llvm_type))
+
+    def pause(self) -> None:
+        """Tells the processor that this thread spins."""
+        self.emit(ir.Pause())
 
     def null(self, kind: type[V]) -> Nullable[V]:
         """The null pointer."""
@@ -146,7 +165,7 @@ class Function(ir.Body):
     def allocate(self, kind: type[A], extra: Word | int = 0) -> Nullable[A]:
         """Allocates a record, and a number of bytes after it; null if memory is exhausted. The fields are not
         initialized."""
-        size = self.constant(Word, kind.size() if issubclass(kind, Record) else 0) + extra
+        size = self.constant(Word, kind.byte_size() if issubclass(kind, Record) else 0) + extra
         made = malloc(self, size)
         self.exclusive.add(made.operand)
         return nullable(kind)(self, made.operand)
@@ -161,6 +180,13 @@ class Function(ir.Body):
         """A record in static memory."""
         self.statics[memory.name] = memory
         return memory.kind(self, ir.Symbol(memory.name))
+
+    def text(self, value: str) -> tuple[Address, int]:
+        """The address of a constant text, and its length in bytes."""
+        data = value.encode()
+        name = f"{self.name}_text{len(self.texts)}"
+        self.texts[name] = data
+        return Address(self, ir.Symbol(name)), len(data)
 
     def address_of(self, function: NativeFunction[Any, Any]) -> Address:
         """The address of a native function, to be called by others."""
@@ -274,10 +300,17 @@ class Variable(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Static(Generic[A]):
-    """Memory that lives as long as the process: a record of zeros at the start. name: its symbol."""
+    """Memory that lives as long as the process: zeros at the start. name: its symbol. size: bytes, if it is larger than
+    the record."""
 
     name: str
     kind: type[A]
+    size: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """The size in bytes: whole cache lines."""
+        return max(self.size, self.kind.byte_size() if issubclass(self.kind, Record) else 0, 1) + 63 & ~63
 
     def guard(self, field: str) -> LockSource:
         """A lock of the record, which guards fields of other records."""

@@ -63,6 +63,11 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
+class SpinCount(Constant):
+    """How often a thread repeats something before it sleeps. The checker of interleavings takes 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Symbol:
     """The address of a function or of static memory."""
 
@@ -175,6 +180,11 @@ class FutexWake:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Tells the processor that this thread spins."""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """Calls a function: of this library or an external one (a symbol), or at an address (a register)."""
 
@@ -225,6 +235,7 @@ Instruction: TypeAlias = (
     | ReleaseLock
     | FutexWait
     | FutexWake
+    | Pause
     | Call
     | Check
     | Label

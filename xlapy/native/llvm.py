@@ -12,6 +12,10 @@ from xlapy.native import futex, ir
 from xlapy.native.function import ExternalFunction, Function, NativeFunction, Static
 from xlapy.native.locks import acquire_lock, release_lock
 
+_PAUSE = "call void @llvm.x86.sse2.pause()"
+_PAUSE_DECLARATION = "declare void @llvm.x86.sse2.pause()"
+_COUNT_ZEROS_DECLARATION = "declare i64 @llvm.ctlz.i64(i64, i1)"
+
 
 def reachable(functions: Iterable[NativeFunction[Any, Any]]) -> tuple[list[Function], list[Any], list[Static[Any]]]:
     """The functions that some functions call, themselves included; the external functions; and the static memory."""
@@ -47,13 +51,17 @@ def library_text(
     module declares or defines.
     """
     bodies, externals, statics = reachable(functions)
-    lines = [
-        f"@{one.name} = internal global [{max(one.kind.size(), 64)} x i8] zeroinitializer, align 64" for one in statics
-    ]
+    lines = [f"@{one.name} = internal global [{one.bytes} x i8] zeroinitializer, align 64" for one in statics]
+    for body in bodies:
+        lines += [_text(name, data) for name, data in body.texts.items()]
     own = {body.name for body in bodies} | set(defined)
     lines += [_declaration(one) for one in externals if one.name not in own]
-    if "syscall" not in own:
-        lines.append(futex.DECLARATION)
+    lines += [futex.DECLARATION] * ("syscall" not in own)
+    instructions = [one for body in bodies for one in body.instructions]
+    lines += [_PAUSE_DECLARATION] * any(isinstance(one, ir.Pause) for one in instructions)
+    lines += [_COUNT_ZEROS_DECLARATION] * any(
+        isinstance(one, ir.Compute) and one.operation == "ctlz" for one in instructions
+    )
     for body in bodies:
         lines += function_text(body, body.name in exports)
     return "\n".join(lines)
@@ -131,6 +139,8 @@ def _instruction(instruction: ir.Instruction, number: int) -> Iterator[str]:
             given = ", ".join(map(_typed, arguments))
             begin = f"  {_operand(called)} = call {called.type}" if called else "  call void"
             yield f"{begin} {_operand(target)}({given})"
+        case ir.Pause():
+            yield f"  {_PAUSE}"
         case ir.Check():
             pass
 
@@ -145,6 +155,9 @@ def _compute(instruction: ir.Compute) -> str:
             return f"  {result} = getelementptr i8, {_typed(operands[0])}, {_typed(operands[1])}"
         case "zext" | "trunc" | "ptrtoint" | "inttoptr":
             return f"  {result} = {instruction.operation} {_typed(operands[0])} to {instruction.result.type}"
+        case "ctlz":
+            type = instruction.result.type
+            return f"  {result} = call {type} @llvm.ctlz.{type}({_typed(operands[0])}, i1 false)"
         case "select":
             return f"  {result} = select {', '.join(map(_typed, operands))}"
     return f"  {result} = {instruction.operation} {_typed(operands[0])}, {_operand(operands[1])}"
@@ -158,6 +171,11 @@ def _futex_wait(number: int, address: str, expected: str, timeout: ir.Operand | 
         yield f"  {pointer}.nanoseconds = getelementptr i8, ptr {pointer}, i64 8"
         yield f"  store {_typed(timeout)}, ptr {pointer}.nanoseconds"
     yield f"  %slept{number} = {futex.wait_text(address, expected, pointer)}"
+
+
+def _text(name: str, data: bytes) -> str:
+    escaped = "".join(f"\\{byte:02X}" for byte in data)
+    return f'@{name} = internal constant [{len(data)} x i8] c"{escaped}"'
 
 
 def _declaration(function: ExternalFunction[Any, Any]) -> str:

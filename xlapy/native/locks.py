@@ -25,11 +25,11 @@ class LockWord(Record):
 @native
 def acquire_lock(f: Function, lock: LockWord) -> None:
     """Waits until no thread holds the lock, and takes it."""
-    with f.count(SPINS) as spin:
+    with f.count(f.spins(SPINS)):
         _, is_taken = lock.state.compare_exchange(_FREE, _HELD, ACQUIRE, RELAXED)
         with f.when(is_taken):
             f.ret()
-        del spin
+        f.pause()
     with f.loop():
         before = lock.state.exchange(_CONTENDED, ACQUIRE)
         with f.when(before == _FREE):

@@ -27,12 +27,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin, 
 
 from xlapy.native import ir
 from xlapy.native.ir import LoadOrdering, Operand, Ordering, StoreOrdering
-from xlapy.native.values import Address, Bool, Integer, Value, Word, operand_of, value_class
+from xlapy.native.values import Address, Bool, Byte, Integer, Value, Word, operand_of, value_class
 
 SLOT = 8
 """Bytes of a field."""
 
 V = TypeVar("V", bound=Value)
+U = TypeVar("U", bound=Value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,8 @@ class Owned(_PlainField[V]):
 
 
 class Trailing(Field[V]):
-    """An array that follows the record, of a size that the allocation decides."""
+    """An array that follows the record, of a size that the allocation decides. If the record has a lock, the array is
+    guarded by it."""
 
     @overload
     def __get__(self, record: None, owner: Any) -> Trailing[V]: ...
@@ -254,12 +256,41 @@ class Trailing(Field[V]):
     def __get__(self, record: Record | None, owner: Any) -> Trailing[V] | Array[V]:
         if record is None:
             return self
+        if record.lock_name and record.lock_key() not in record.body.held and not record.is_exclusive:
+            raise record.body.fail(f"{type(record).__name__}.{self.name} is guarded by a lock that is not held here")
         address = record.offset(self.offset)
         return Array(record.body, address.operand, self.kind, f"{type(record).__name__}.{self.name}")
 
 
+class AtomicTrailing(Field[V]):
+    """An array of atomic words that follows the record."""
+
+    @overload
+    def __get__(self, record: None, owner: Any) -> AtomicTrailing[V]: ...
+    @overload
+    def __get__(self, record: Record, owner: Any) -> AtomicArray[V]: ...
+    def __get__(self, record: Record | None, owner: Any) -> AtomicTrailing[V] | AtomicArray[V]:
+        if record is None:
+            return self
+        return AtomicArray(record, self.offset, self.kind, f"{type(record).__name__}.{self.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicArray(Generic[V]):
+    """Consecutive atomic words."""
+
+    record: Record
+    offset: int
+    kind: type[V]
+    place: str
+
+    def __getitem__(self, index: Integer | int) -> AtomicPlace[V]:
+        address = self.record.offset(index * SLOT + self.offset)  # type: ignore[arg-type]
+        return AtomicPlace(_Element(self.record.body, address.operand, self.place), self.place, self.kind)
+
+
 class Array(Address, Generic[V]):
-    """Consecutive slots of 8 bytes, accessed by index without synchronization."""
+    """Consecutive values, accessed by index without synchronization: slots of 8 bytes, or bytes."""
 
     __slots__ = ("kind", "place")
 
@@ -277,13 +308,12 @@ class Array(Address, Generic[V]):
         self.body.publish(operand)
         self.body.emit(ir.Store(self._address(index), operand, None, self.place))
 
-    def atomic(self, index: Integer | int) -> AtomicPlace[V]:
-        """An element that any thread accesses at any time."""
-        element = _Element(self.body, self._address(index), self.place)
-        return AtomicPlace(element, self.place, self.kind)
+    def after(self, count: Word | int, kind: type[U]) -> Array[U]:
+        """The array of another kind that begins behind a number of elements."""
+        return Array(self.body, self._address(count), kind, self.place)
 
     def _address(self, index: Integer | int) -> Operand:
-        scaled = index * SLOT
+        scaled = index if self.kind is Byte else index * SLOT
         return self.offset(scaled).operand  # type: ignore[arg-type]
 
 
@@ -321,10 +351,10 @@ class Record(Address):
         return cls._offsets or {}
 
     @classmethod
-    def size(cls) -> int:
+    def byte_size(cls) -> int:
         """The size in bytes, without the trailing array."""
         hints = inspect.get_annotations(cls)
-        trailing = sum(str(hint).startswith("Trailing[") for hint in hints.values())
+        trailing = sum(str(hint).startswith(("Trailing[", "AtomicTrailing[")) for hint in hints.values())
         return (len(cls.offsets()) - trailing) * SLOT
 
     @property

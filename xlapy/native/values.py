@@ -113,6 +113,10 @@ class Integer(Value):
         """Whether the number is negative if it is read as a signed one."""
         return Bool(self.body, self.body.compute("i1", "icmp slt", self.operand, Constant(0, self.llvm_type)))
 
+    def leading_zeros(self) -> Self:
+        """The number of zero bits before the first one."""
+        return type(self)(self.body, self.body.compute(self.llvm_type, "ctlz", self.operand))
+
     def to(self, kind: type[I]) -> I:
         """The number in another width: upper bits are zeros, or are cut off."""
         if kind.bits == self.bits:
@@ -182,6 +186,10 @@ class Address(Value):
         """The same address where null is allowed too."""
         return nullable(type(self))(self.body, self.operand)
 
+    def as_memory(self) -> Nullable[Address]:
+        """The same address as that of any memory."""
+        return nullable(Address)(self.body, self.operand)
+
 
 A = TypeVar("A", bound=Address)
 
@@ -211,6 +219,19 @@ class Nullable(Value, Generic[T]):
         return ~(self == other)
 
     __hash__ = object.__hash__
+
+    def cast(self, kind: type[A]) -> Nullable[A]:
+        """The same pointer, to another kind of memory."""
+        return nullable(kind)(self.body, self.operand)
+
+    def known(self, reason: str) -> T:
+        """The pointer. States that it is not null here, and why."""
+        assert reason
+        return self.target(self.body, self.operand)
+
+    def as_memory(self) -> Nullable[Address]:
+        """The same pointer, to any memory."""
+        return nullable(Address)(self.body, self.operand)
 
     @property
     def value(self) -> T:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.native import ir
-from xlapy.native.function import ExternalFunction, Function, NativeFunction, Static
+from xlapy.native.function import ExternalFunction, Function, NativeFunction
 
 
 @dataclass(slots=True)
@@ -31,10 +31,10 @@ class Code:
 
 @dataclass(slots=True)
 class Program:
-    """Functions and static memory by name."""
+    """Functions, the sizes of static memory and of texts in bytes, and external functions, by name."""
 
     codes: dict[str, Code]
-    statics: dict[str, Static[Any]]
+    statics: dict[str, int]
     externals: set[str]
 
 
@@ -50,7 +50,8 @@ def prepare(functions: Iterable[NativeFunction[Any, Any]]) -> Program:
                 raise ValueError(f"two native functions have the name {function.name}")
             continue
         program.codes[function.name] = _code(built)
-        program.statics |= built.statics
+        program.statics |= {name: memory.bytes for name, memory in built.statics.items()}
+        program.statics |= {name: len(data) for name, data in built.texts.items()}
         for called in built.called.values():
             if isinstance(called, ExternalFunction):
                 program.externals.add(called.name)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from xlapy.native import ir
+from xlapy.native.checker.arithmetic import compute, modified
 from xlapy.native.checker.code import Code, Program
+from xlapy.native.checker.describe import describe
 from xlapy.native.checker.memory import UNINITIALIZED, Actor, Clock, Location, Memory, Pointer, ScheduleError
 from xlapy.native.records import SLOT
 
@@ -106,8 +108,7 @@ class Machine:
     def initial_state(self, thread_count: int) -> State:
         """Static memory is zero, and no thread runs. The last of the threads sets up and finishes."""
         blocks = {
-            ("static", name): Block(max(memory.kind.size(), 64), is_zeroed=True, name=name)
-            for name, memory in self.program.statics.items()
+            ("static", name): Block(size, is_zeroed=True, name=name) for name, size in self.program.statics.items()
         }
         threads = [
             Thread((), Actor(number, tuple(int(one == number) for one in range(thread_count)), {}), FINISHED)
@@ -348,6 +349,8 @@ class Execution:
         match operand:
             case ir.Register(number, _):
                 return self.thread.frames[-1].registers[number]
+            case ir.SpinCount():
+                return 1
             case ir.Constant(value, _):
                 return value
         name = operand.name
@@ -407,91 +410,6 @@ class Execution:
         if memory.newest(location, initial) == expected and not is_timed:
             self.thread.status, self.thread.sleeps_on = ASLEEP, location
             self.note = " sleeps"
-
-
-def describe(instruction: ir.Instruction) -> str:
-    """An instruction in a trace."""
-    match instruction:
-        case ir.Load(_, _, ordering, place) if ordering:
-            return f"load {place} ({ordering.name.lower()})"
-        case ir.Store(_, _, ordering, place) if ordering:
-            return f"store {place} ({ordering.name.lower()})"
-        case ir.ReadModifyWrite(_, operation, _, _, ordering, place):
-            return f"{operation} {place} ({ordering.name.lower()})"
-        case ir.CompareExchange(success=success, place=place):
-            return f"compare-exchange {place} ({success.name.lower()})"
-        case ir.AcquireLock(_, place):
-            return f"acquire {place}"
-        case ir.ReleaseLock(_, place):
-            return f"release {place}"
-        case ir.FutexWait(place=place):
-            return f"wait for {place}"
-        case ir.FutexWake(place=place):
-            return f"wake {place}"
-        case ir.Call(function=function):
-            return f"call {function}"
-    return type(instruction).__name__
-
-
-def compute(operation: str, type: str, operands: Sequence[ir.Operand], values: Sequence[Any]) -> Any:
-    """The result of arithmetic. Pointers are pairs of an object and an offset, or 0."""
-    match operation:
-        case "copy" | "zext" | "ptrtoint" | "inttoptr":
-            return values[0]
-        case "trunc":
-            return values[0] & _mask(type)
-        case "select":
-            return values[1] if values[0] else values[2]
-        case "offset":
-            if values[0] == 0:
-                raise ScheduleError("bounds", "an offset from the null pointer")
-            object, offset = values[0]
-            return object, offset + _signed(values[1], 64)
-        case "icmp eq":
-            return int(values[0] == values[1])
-        case "icmp ne":
-            return int(values[0] != values[1])
-        case "icmp slt":
-            bits = _BITS[operands[0].type]
-            return int(_signed(values[0], bits) < _signed(values[1], bits))
-    return _ARITHMETIC[operation](*values) & _mask(type)
-
-
-def modified(operation: str, type: str, before: Any, value: Any) -> Any:
-    """The value that a read-modify-write stores."""
-    match operation:
-        case "xchg":
-            return value
-        case "umax":
-            return max(before, value)
-    return _ARITHMETIC[operation](before, value) & _mask(type)
-
-
-_BITS = {"i1": 1, "i8": 8, "i32": 32, "i64": 64}
-
-_ARITHMETIC: Mapping[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "udiv": lambda a, b: a // b,
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "shl": lambda a, b: a << b,
-    "lshr": lambda a, b: a >> b,
-    "icmp ult": lambda a, b: int(a < b),
-    "icmp ule": lambda a, b: int(a <= b),
-    "icmp ugt": lambda a, b: int(a > b),
-    "icmp uge": lambda a, b: int(a >= b),
-}
-
-
-def _mask(type: str) -> int:
-    return (1 << _BITS.get(type, 64)) - 1
-
-
-def _signed(value: int, bits: int) -> int:
-    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def _copied(thread: Thread) -> Thread:

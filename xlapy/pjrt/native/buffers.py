@@ -1,16 +1,15 @@
 """Entries of buffers, as LLVM text.
 
-A buffer is a record followed by its dimensions. Its elements are dense, in the order of its layout, in a storage that
-several buffers may own. A lock per buffer ensures that a thread that acquires the storage and a thread that deletes the
-buffer do not race.
+A buffer is a record followed by its dimensions. Its elements are dense, in the order of its layout. Who owns them is
+decided in `runtime.engine.core.buffers`.
 
-Responsible for making, reading and deleting buffers, and for transfers that copy dense arrays. Does not depend on
-programs.
+Responsible for these entries, and for transfers that copy dense arrays. Does not depend on programs.
 """
 
 from __future__ import annotations
 
 from xlapy.pjrt.objects.records import SIZES
+from xlapy.runtime.engine.core.memory import STORAGE_BYTES
 
 REGISTERED_RANKS = 64
 """Native code knows the row-major layouts of lower ranks."""
@@ -74,53 +73,6 @@ define void @set_element_size(i64 %type, i64 %size) {{
   ret void
 }}
 
-; --- lifetime
-
-; Makes a buffer that takes over the ownership of a storage. Its record starts as a copy of the template.
-define ptr @make_buffer(ptr %template, ptr %storage, ptr %data) {{
-  %bytes = get i64 buffer.record_bytes of %template
-  %buffer = call ptr @malloc(i64 %bytes)
-  %copied = call ptr @memcpy(ptr %buffer, ptr %template, i64 %bytes)
-  put ptr %data buffer.data of %buffer
-  put ptr %storage buffer.storage of %buffer
-  put i64 0 buffer.lock of %buffer
-  %dims = getelementptr i8, ptr %buffer, i64 {SIZES["buffer"]}
-  put ptr %dims buffer.dims of %buffer
-  ret ptr %buffer
-}}
-
-; Retains the storage of a buffer and returns it; null if the buffer was deleted.
-define ptr @acquire_hold(ptr %buffer) {{
-entry:
-  %lock = at buffer.lock of %buffer
-  call void @lock(ptr %lock)
-  %storage = get ptr buffer.storage of %buffer
-  %none = icmp eq ptr %storage, null
-  br i1 %none, label %out, label %take
-take:
-  call void @retain(ptr %storage)
-  br label %out
-out:
-  call void @unlock(ptr %lock)
-  ret ptr %storage
-}}
-
-define void @delete_buffer(ptr %buffer) {{
-entry:
-  %lock = at buffer.lock of %buffer
-  call void @lock(ptr %lock)
-  %storage = get ptr buffer.storage of %buffer
-  put ptr null buffer.storage of %buffer
-  call void @unlock(ptr %lock)
-  %none = icmp eq ptr %storage, null
-  br i1 %none, label %out, label %give
-give:
-  call void @release(ptr %storage)
-  br label %out
-out:
-  ret void
-}}
-
 define ptr @Buffer_Delete(ptr %args) {{
   %buffer = need Buffer_Delete.buffer of %args
   call void @delete_buffer(ptr %buffer)
@@ -133,10 +85,7 @@ entry:
   %none = icmp eq ptr %buffer, null
   br i1 %none, label %out, label %give
 give:
-  call void @delete_buffer(ptr %buffer)
-  %event = get ptr buffer.event of %buffer
-  call void @release_event(ptr %event)
-  call void @free(ptr %buffer)
+  call void @destroy_buffer(ptr %buffer)
   br label %out
 out:
   ret ptr null
@@ -144,9 +93,8 @@ out:
 
 define ptr @Buffer_IsDeleted(ptr %args) {{
   %buffer = need Buffer_IsDeleted.buffer of %args
-  %storage = get ptr buffer.storage of %buffer
-  %none = icmp eq ptr %storage, null
-  %byte = zext i1 %none to i8
+  %deleted = call i1 @is_deleted(ptr %buffer)
+  %byte = zext i1 %deleted to i8
   put i8 %byte Buffer_IsDeleted.is_deleted of %args
   ret ptr null
 }}
@@ -170,15 +118,10 @@ report:
 
 ; NumPy arrays that share the memory of a buffer keep it alive after deletion, and prevent its reuse by donation.
 define ptr @Buffer_IncreaseExternalReferenceCount(ptr %args) {{
-entry:
   %buffer = need Buffer_IncreaseExternalReferenceCount.buffer of %args
-  %storage = call ptr @acquire_hold(ptr %buffer)
-  %none = icmp eq ptr %storage, null
-  br i1 %none, label %deleted, label %count
-count:
-  %external = at storage.external of %storage
-  %before = atomicrmw add ptr %external, i64 1 monotonic, align 8
-  put ptr %storage buffer.external_storage of %buffer
+  %added = call i1 @add_external_reference(ptr %buffer)
+  br i1 %added, label %out, label %deleted
+out:
   ret ptr null
 deleted:
   %error = call ptr @deleted_error()
@@ -186,25 +129,19 @@ deleted:
 }}
 
 define ptr @Buffer_DecreaseExternalReferenceCount(ptr %args) {{
-entry:
   %buffer = need Buffer_DecreaseExternalReferenceCount.buffer of %args
-  %storage = get ptr buffer.external_storage of %buffer
-  %none = icmp eq ptr %storage, null
-  br i1 %none, label %out, label %count
-count:
-  %external = at storage.external of %storage
-  %before = atomicrmw sub ptr %external, i64 1 monotonic, align 8
-  call void @release(ptr %storage)
-  br label %out
+  %removed = call i1 @remove_external_reference(ptr %buffer)
+  br i1 %removed, label %out, label %refuse
 out:
   ret ptr null
+refuse:
+  %error = call ptr @no_reference_error()
+  ret ptr %error
 }}
 
 define ptr @Buffer_OpaqueDeviceMemoryDataPointer(ptr %args) {{
-entry:
   %buffer = need Buffer_OpaqueDeviceMemoryDataPointer.buffer of %args
-  %storage = get ptr buffer.storage of %buffer
-  %none = icmp eq ptr %storage, null
+  %none = call i1 @is_deleted(ptr %buffer)
   br i1 %none, label %deleted, label %report
 report:
   %data = get ptr buffer.data of %buffer
@@ -216,10 +153,8 @@ deleted:
 }}
 
 define ptr @Buffer_UnsafePointer(ptr %args) {{
-entry:
   %buffer = need Buffer_UnsafePointer.buffer of %args
-  %storage = get ptr buffer.storage of %buffer
-  %none = icmp eq ptr %storage, null
+  %none = call i1 @is_deleted(ptr %buffer)
   br i1 %none, label %deleted, label %report
 report:
   %data = get ptr buffer.data of %buffer
@@ -229,12 +164,6 @@ deleted:
   %error = call ptr @deleted_error()
   ret ptr %error
 }}
-
-define internal ptr @deleted_error() {{
-  %error = call ptr @make_error(i64 3, ptr @deleted_text, i64 28)
-  ret ptr %error
-}}
-@deleted_text = internal constant [28 x i8] c"the buffer has been deleted."
 
 ; --- transfers
 
@@ -318,6 +247,9 @@ fast:
   %count = call i64 @element_count(ptr %dims, i64 %rank)
   %bytes = mul i64 %count, %element
   %record = call ptr @new_record(i64 %type_word, ptr %dims, i64 %rank, i64 %bytes, ptr %memory, ptr %order)
+  %no_record = icmp eq ptr %record, null
+  br i1 %no_record, label %slow, label %place
+place:
   %may_lend = icmp uge i32 %semantics, {ZERO_COPY}
   %large = icmp uge i64 %bytes, {MIN_BORROWED_BYTES}
   %address = ptrtoint ptr %source to i64
@@ -328,20 +260,27 @@ fast:
   br i1 %borrowed, label %lend, label %copy
 lend:
   %event = call ptr @new_event(i64 2)
+  %no_event = icmp eq ptr %event, null
+  br i1 %no_event, label %fail, label %borrow
+borrow:
   %header = call ptr @borrow_host_memory(ptr %event)
-  br label %made
+  %no_header = icmp eq ptr %header, null
+  br i1 %no_header, label %drop_event, label %made
+drop_event:
+  call void @free(ptr %event)
+  br label %fail
 copy:
   %storage = call ptr @allocate(i64 %bytes)
   %missing = icmp eq ptr %storage, null
   br i1 %missing, label %fail, label %fill
 fill:
-  %place = getelementptr i8, ptr %storage, i64 64
-  %copied = call ptr @memcpy(ptr %place, ptr %source, i64 %bytes)
+  %elements = getelementptr i8, ptr %storage, i64 {STORAGE_BYTES}
+  %copied = call ptr @memcpy(ptr %elements, ptr %source, i64 %bytes)
   br label %made
 made:
-  %owner = phi ptr [ %header, %lend ], [ %storage, %fill ]
-  %data = phi ptr [ %source, %lend ], [ %place, %fill ]
-  %done = phi ptr [ %event, %lend ], [ @ready_event, %fill ]
+  %owner = phi ptr [ %header, %borrow ], [ %storage, %fill ]
+  %data = phi ptr [ %source, %borrow ], [ %elements, %fill ]
+  %done = phi ptr [ %event, %borrow ], [ @ready_event, %fill ]
   put ptr %owner buffer.storage of %record
   put ptr %data buffer.data of %record
   put ptr %done Client_BufferFromHostBuffer.done_with_host_buffer of %args
@@ -355,24 +294,42 @@ slow:
   ret ptr %result
 }}
 
-; Makes a buffer on foreign memory, and calls the callback when the buffer is released.
+; Makes a buffer on foreign memory, and calls the callback when the buffer is released. Null, without effect, if memory
+; is exhausted.
 define ptr @make_view(ptr %record, ptr %data, ptr %callback, ptr %argument) {{
 entry:
   %event = call ptr @new_event(i64 1)
+  %no_event = icmp eq ptr %event, null
+  br i1 %no_event, label %refuse, label %borrow
+borrow:
   %storage = call ptr @borrow_host_memory(ptr %event)
-  put ptr %storage buffer.storage of %record
-  put ptr %data buffer.data of %record
+  %no_storage = icmp eq ptr %storage, null
+  br i1 %no_storage, label %drop_event, label %prepare
+prepare:
   %no_callback = icmp eq ptr %callback, null
   br i1 %no_callback, label %out, label %report
 report:
   %owner = call ptr @malloc(i64 {SIZES["view_callback"]})
+  %no_owner = icmp eq ptr %owner, null
+  br i1 %no_owner, label %drop_storage, label %remember
+remember:
   put ptr %data view_callback.data of %owner
   put ptr %callback view_callback.callback of %owner
   put ptr %argument view_callback.argument of %owner
   call void @when_complete(ptr %event, ptr @notify_view_owner, ptr %owner)
   br label %out
 out:
+  put ptr %storage buffer.storage of %record
+  put ptr %data buffer.data of %record
   ret ptr %record
+drop_storage:
+  call void @free(ptr %storage)
+  br label %drop_event
+drop_event:
+  call void @free(ptr %event)
+  br label %refuse
+refuse:
+  ret ptr null
 }}
 
 define internal void @notify_view_owner(ptr %error, ptr %owner) {{
@@ -384,11 +341,17 @@ define internal void @notify_view_owner(ptr %error, ptr %owner) {{
   ret void
 }}
 
-; Makes the record of a buffer in a memory, without a storage.
+; Makes the record of a buffer in a memory, without a storage; null if memory is exhausted.
 define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory, ptr %layout) {{
+entry:
   %tail = mul i64 %rank, 8
   %size = add i64 %tail, {SIZES["buffer"]}
   %record = call ptr @malloc(i64 %size)
+  %missing = icmp eq ptr %record, null
+  br i1 %missing, label %refuse, label %fill
+refuse:
+  ret ptr null
+fill:
   %dims_copy = getelementptr i8, ptr %record, i64 {SIZES["buffer"]}
   %copied = call ptr @memcpy(ptr %dims_copy, ptr %dims, i64 %tail)
   %devices = get ptr memory.devices of %memory
@@ -398,6 +361,8 @@ define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory,
   put ptr null buffer.storage of %record
   put i64 0 buffer.lock of %record
   put ptr null buffer.external_storage of %record
+  put i64 0 buffer.external_references of %record
+  put i64 0 buffer.donation of %record
   put ptr @ready_event buffer.event of %record
   put i64 %bytes buffer.on_device_size_in_bytes of %record
   put ptr %device buffer.device of %record
@@ -446,46 +411,13 @@ now:
   ret ptr null
 later:
   %done = call ptr @copy_when_ready(ptr %buffer, ptr %storage, ptr %target)
+  %no_memory = icmp eq ptr %done, null
+  br i1 %no_memory, label %slow, label %pending
+pending:
   put ptr %done Buffer_ToHostBuffer.event of %args
   ret ptr null
 slow:
   %result = call ptr @Buffer_ToHostBuffer_in_python(ptr %args)
   ret ptr %result
-}}
-
-; Copies a buffer to the host when its elements are ready. Takes over the ownership of the storage; returns the
-; event of the copy.
-define internal ptr @copy_when_ready(ptr %buffer, ptr %storage, ptr %target) {{
-  %done = call ptr @new_event(i64 2)
-  %transfer = call ptr @malloc(i64 {SIZES["pending_copy"]})
-  %data = get ptr buffer.data of %buffer
-  %bytes = get i64 buffer.on_device_size_in_bytes of %buffer
-  put ptr %storage pending_copy.storage of %transfer
-  put ptr %data pending_copy.source of %transfer
-  put ptr %target pending_copy.target of %transfer
-  put i64 %bytes pending_copy.size of %transfer
-  put ptr %done pending_copy.event of %transfer
-  %event = get ptr buffer.event of %buffer
-  call void @when_complete(ptr %event, ptr @finish_copy, ptr %transfer)
-  ret ptr %done
-}}
-
-define internal void @finish_copy(ptr %error, ptr %transfer) {{
-entry:
-  %storage = get ptr pending_copy.storage of %transfer
-  %done = get ptr pending_copy.event of %transfer
-  %succeeded = icmp eq ptr %error, null
-  br i1 %succeeded, label %copy, label %out
-copy:
-  %source = get ptr pending_copy.source of %transfer
-  %target = get ptr pending_copy.target of %transfer
-  %bytes = get i64 pending_copy.size of %transfer
-  %copied = call ptr @memcpy(ptr %target, ptr %source, i64 %bytes)
-  br label %out
-out:
-  call void @release(ptr %storage)
-  call void @free(ptr %transfer)
-  call void @complete_event(ptr %done, ptr %error)
-  ret void
 }}
 """

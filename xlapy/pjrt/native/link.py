@@ -10,6 +10,7 @@ Responsible for which entries are native, and for the function table. Does not d
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,19 +26,9 @@ from xlapy.pjrt.c_api.structs import (
     PROFILER_ENTRIES,
     fields,
 )
-from xlapy.pjrt.native import (
-    buffers,
-    events,
-    executables,
-    execute,
-    launch_frames,
-    launch_times,
-    launches,
-    memory,
-    stream_queues,
-    streams,
-)
+from xlapy.pjrt.native import buffers, events, executables, execute
 from xlapy.pjrt.native.macros import expand_macros
+from xlapy.runtime.engine.core.library import engine_text
 
 _GETTERS: Mapping[str, str] = {
     "Error_Message": "error",
@@ -167,6 +158,8 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "make_buffer": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
     "make_view": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
     "acquire_hold": (ctypes.c_void_p, ctypes.c_void_p),
+    "take_storage": (ctypes.c_void_p, ctypes.c_void_p),
+    "give_storage_back": (None, ctypes.c_void_p, ctypes.c_void_p),
     "delete_buffer": (None, ctypes.c_void_p),
     "take_destroyed": (ctypes.c_void_p,),
     "free_spare_memory": (None, ctypes.c_void_p),
@@ -194,6 +187,20 @@ _BLOCKING = "await_event"
 """The function that blocks, so it releases the interpreter's lock. The others are short and keep it."""
 
 _COMMON = """
+declare i64 @llvm.readcyclecounter()
+declare ptr @llvm.thread.pointer.p0()
+
+; Reads the processor's tick counter.
+define i64 @ticks() {
+  %now = call i64 @llvm.readcyclecounter()
+  ret i64 %now
+}
+
+define internal ptr @thread_pointer() {
+  %pointer = call ptr @llvm.thread.pointer.p0()
+  ret ptr %pointer
+}
+
 @context = internal global [1 x i64] zeroinitializer
 
 define ptr @ExecuteContext_Create(ptr %args) {
@@ -241,6 +248,9 @@ go:
   ret ptr %error
 }
 """
+
+_DEFINED = re.compile(r"^(?:define|declare)[^@]*@(\w+)\(", re.MULTILINE)
+"""The functions that a text defines or declares."""
 
 _PYTHON = ("Py_AddPendingCall", "PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")
 
@@ -299,24 +309,13 @@ def function_of(entry: str, python: Mapping[str, Any]) -> str:
 
 def module_text(python: Mapping[str, Any]) -> str:
     """The LLVM module of all native functions."""
-    modules = (
-        memory,
-        events,
-        buffers,
-        launch_times,
-        launch_frames,
-        executables,
-        execute,
-        stream_queues,
-        launches,
-        streams,
-    )
-    pieces = [*(module.TEXT for module in modules), _COMMON]
+    pieces = [*(module.TEXT for module in (events, buffers, executables, execute)), _COMMON]
     pieces += [RESET_MXCSR_FUNCTION, *sorted(MXCSR_DECLARATIONS), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
     pieces += [_trampoline_text(name) for name in python]
     pieces += [_unimplemented_text(name) for name in _ALL if function_of(name, python).endswith("_is_unknown")]
-    return "\n".join(map(expand_macros, pieces))
+    text = "\n".join(map(expand_macros, pieces))
+    return f"{engine_text(_FUNCTIONS, _DEFINED.findall(text))}\n{text}"
 
 
 def _getter_text(entry: str, kind: str) -> str:

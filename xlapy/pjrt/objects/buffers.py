@@ -21,11 +21,11 @@ from xlapy.pjrt.c_api.types import number_of, type_of
 from xlapy.pjrt.native.buffers import HOST_BUFFER_SEMANTICS_COUNT
 from xlapy.pjrt.objects.layouts import inverse, layout_handle, order_at, physical, row_major
 from xlapy.pjrt.objects.platform import PlatformDevice, platform
-from xlapy.pjrt.objects.records import SIZES, Record, read_bytes, read_words
+from xlapy.pjrt.objects.records import Record, read_bytes, read_words
+from xlapy.runtime.engine.core.memory import STORAGE_BYTES
 
 Array = np.ndarray[Any, Any]
 
-_STORAGE_BYTES = SIZES["storage"]
 _TILED = 0
 """PJRT_Buffer_MemoryLayout_Type_Tiled."""
 
@@ -119,8 +119,8 @@ def new_buffer(
     if storage is None:
         raise MemoryError(f"out of memory for a buffer of {size} bytes")
     record = new_record(element_type, dimensions, memory, order)
-    record["storage"], record["data"] = storage, storage + _STORAGE_BYTES
-    return record.address, _array_in_order(storage + _STORAGE_BYTES, element_type, dimensions, order)
+    record["storage"], record["data"] = storage, storage + STORAGE_BYTES
+    return record.address, _array_in_order(storage + STORAGE_BYTES, element_type, dimensions, order)
 
 
 def new_token(memory: int) -> int:

@@ -17,6 +17,7 @@ from xlapy.pjrt.objects.records import SIZES, Record, read_words
 from xlapy.runtime.backends.cpu import CpuProgram
 from xlapy.runtime.collectives.launch import device_name
 from xlapy.runtime.collectives.watchdog import ActiveLaunch, Watchdog
+from xlapy.runtime.engine.core.memory import STORAGE_BYTES
 
 _MAX_LAUNCHES = 1 << 10
 """Launches that are checked at once. Streams hold far fewer."""
@@ -44,7 +45,7 @@ def _active_launch(record: Record, loaded: LoadedExecutable) -> ActiveLaunch:
     assert isinstance(program, CpuProgram)
     counts = loaded.assignment.num_replicas, loaded.assignment.num_partitions
     size = shared_memory_size(program.compiled.program)
-    data: Any = (ctypes.c_char * size).from_address(record["shared"] + SIZES["storage"])
+    data: Any = (ctypes.c_char * size).from_address(record["shared"] + STORAGE_BYTES)
     shared: SharedMemory = np.frombuffer(data, np.uint8)
     return ActiveLaunch(
         record["number"],

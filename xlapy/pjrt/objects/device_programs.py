@@ -60,7 +60,9 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
 
 def _device_program(loaded: LoadedExecutable, program: CpuProgram, results: Sequence[Shape], number: int) -> Record:
     native_program, donated = program.compiled.program, loaded.executable.donated
-    record = Record("device_program", number=number, stream=loaded.devices[number].stream)
+    record = Record(
+        "device_program", number=number, stream=loaded.devices[number].stream, device=loaded.devices[number].handle
+    )
     loaded.kept_addresses.append(record.address)
     table = _initial_table(loaded, program, number)
     record["entry"] = program.compiled.entry
@@ -68,7 +70,11 @@ def _device_program(loaded: LoadedExecutable, program: CpuProgram, results: Sequ
     record["shared_index"] = native_program.shared_index
     record["arena_bytes"] = native_program.arena_size
     parameters = zip(loaded.executable.program_shape.parameters, loaded.parameter_orders, strict=True)
-    rows = [(number_of(shape.element_type), _bytes(shape), layout_handle(order)) for shape, order in parameters]
+    overwritten = {leaf.parameter for leaf in donated}
+    rows = [
+        (number_of(shape.element_type), _bytes(shape), layout_handle(order), int(parameter in overwritten))
+        for parameter, (shape, order) in enumerate(parameters)
+    ]
     record["arguments"], record["argument_count"] = loaded.keep_words([word for row in rows for word in row]), len(rows)
     record["donated"], record["donated_count"] = loaded.keep_words([leaf.parameter for leaf in donated]), len(donated)
     outputs = [_result_template(loaded, number, result, shape) for result, shape in enumerate(results)]

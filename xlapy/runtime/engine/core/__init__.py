@@ -1,0 +1,1 @@
+"""The native core of the engine: events, memory and buffers, shared by threads that run without Python."""

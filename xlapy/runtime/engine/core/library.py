@@ -1,0 +1,86 @@
+"""The native functions of the engine as one LLVM text.
+
+Responsible for which functions other code may call by name. Must not know what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from xlapy.native.function import NativeFunction
+from xlapy.native.llvm import library_text
+from xlapy.runtime.engine.core import (
+    buffers,
+    events,
+    executables,
+    execute,
+    host_events,
+    launch_times,
+    launches,
+    memory,
+    streams,
+    watchdog,
+)
+
+FUNCTIONS: tuple[NativeFunction[Any, Any], ...] = (
+    events.make_error,
+    events.free_error,
+    events.null_handle_error,
+    events.deleted_error,
+    events.canceled_error,
+    events.new_event,
+    events.ready_event_handle,
+    events.retain_event,
+    events.release_event,
+    events.is_event_complete,
+    events.is_event_successful,
+    events.event_error,
+    events.when_complete,
+    events.await_event,
+    memory.allocate,
+    memory.borrow_host_memory,
+    memory.release,
+    memory.trim,
+    memory.set_cache_limit,
+    memory.memory_usage,
+    memory.reset_peak_memory,
+    buffers.make_buffer,
+    buffers.delete_buffer,
+    buffers.destroy_buffer,
+    buffers.is_deleted,
+    buffers.acquire_hold,
+    buffers.take_storage,
+    buffers.give_storage_back,
+    buffers.add_external_reference,
+    buffers.remove_external_reference,
+    buffers.copy_when_ready,
+    buffers.no_reference_error,
+    host_events.complete_host_event,
+    host_events.fill_when_ready,
+    executables.retain_executable,
+    executables.release_executable,
+    executables.take_destroyed,
+    executables.free_spare_memory,
+    executables.instrumented_executable,
+    execute.execute,
+    launches.active_launches,
+    launches.release_launch,
+    launches.fail_launch,
+    streams.initialize_streams,
+    streams.initialize_stream,
+    streams.stop_streams,
+    streams.are_streams_idle,
+    streams.set_canceled,
+    streams.canceled_word,
+    streams.before_fork,
+    streams.after_fork,
+    launch_times.set_time_table,
+    watchdog.request_deadlock_check,
+)
+"""The functions that entries and Python call."""
+
+
+def engine_text(exports: Collection[str], defined: Collection[str]) -> str:
+    """The LLVM text of the engine. exports, defined: see `library_text`."""
+    return library_text(FUNCTIONS, exports, defined)

@@ -1,0 +1,306 @@
+"""The stream of a device: a FIFO of launch frames and the thread that runs them.
+
+The launches of a call are queued in the same order on all of its devices. Therefore arguments that earlier launches
+write are ready, donated memory that only earlier launches use is free, and devices that synchronize run the same
+launch. A launch that fails leaves its error in the event of its results and marks their storages, so that launches that
+read them fail too.
+
+Streams never run Python: they do not wait for the interpreter's lock, so a thread that holds it may wait for streams.
+
+Responsible for the threads, for running and finishing queued frames, and for their state after a fork and at exit. Must
+not know what programs do.
+"""
+
+from __future__ import annotations
+
+from xlapy.native.function import Function, native, native_holding
+from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
+from xlapy.native.locks import acquire_permit, initialize_semaphore, release_permit
+from xlapy.native.values import Address, Bool, Int32, Nullable, Word
+from xlapy.runtime.engine.core.events import (
+    Error,
+    canceled_error,
+    copy_of_error,
+    forked_error,
+    known_error,
+    out_of_memory_error,
+    set_event_error,
+    signal_event,
+)
+from xlapy.runtime.engine.core.frames import allocate_arena, return_frame, run_frame
+from xlapy.runtime.engine.core.launch_records import (
+    CANCELLATION,
+    FINISHED,
+    LAUNCHES,
+    QUEUES,
+    RUNNING,
+    DeviceProgram,
+    Launch,
+    LaunchFrame,
+    Stream,
+    argument_storages,
+    result_storages,
+)
+from xlapy.runtime.engine.core.launches import (
+    add_failed_frame,
+    cancel_launches,
+    close_launch,
+    fail_launch,
+    is_launch_canceled,
+    launch_error,
+    release_launch,
+    set_device_state,
+)
+from xlapy.runtime.engine.core.memory import CACHE, failure, mark_failed, release_queued
+from xlapy.runtime.engine.core.queues import CAPACITY, pop_frame, semaphore
+from xlapy.runtime.engine.core.threads import start_thread
+from xlapy.runtime.engine.core.watchdog import initialize_watchdog
+
+# --- running
+
+
+@native
+def execute_frame(f: Function, frame: LaunchFrame) -> Nullable[Error]:
+    """Runs a frame; returns null or an error."""
+    program, launch = frame.program, frame.launch
+    failed = argument_error(f, program, frame)
+    with f.when(failed.is_present()):
+        f.ret(failed)
+    is_canceled = f.variable(Bool, False)
+    is_canceled.set(f.static(CANCELLATION).requested.load(RELAXED) != 0)
+    with f.when(launch.is_present()):
+        set_device_state(f, launch.value, program.number, f.constant(Word, RUNNING))
+        is_canceled.set(is_canceled.get() | is_launch_canceled(f, launch.value))
+    with f.when(~is_canceled.get()):
+        with f.when(~allocate_arena(f, program, frame)):
+            f.ret(out_of_memory_error(f).maybe())
+        with f.when(run_frame(f, program, frame) == 0):
+            f.ret(None)
+    with f.when(launch.is_present()):
+        reported = launch_error(f, launch.value)
+        with f.when(reported.is_present()):
+            f.ret(reported)
+    return canceled_error(f).maybe()
+
+
+@native
+def argument_error(f: Function, program: DeviceProgram, frame: LaunchFrame) -> Nullable[Error]:
+    """A copy of the error of the launch that failed to write an argument; null if none did."""
+    storages = argument_storages(frame)
+    with f.count(program.argument_count) as one:
+        failed = failure(f, storages[one.index])
+        with f.when(failed.is_present()):
+            f.ret(known_error(f, failed.value))
+    return f.null(Error)
+
+
+@native
+def finish_device(f: Function, frame: LaunchFrame, error: Nullable[Error]) -> None:
+    """Finishes the frame of one device. The frames of failed devices are released with the last device of their
+    launch. Takes ownership of the error."""
+    owner = frame.launch
+    with f.when(owner.is_null()):
+        finish_frame(f, frame, error)
+        f.ret()
+    launch = owner.value
+    set_device_state(f, launch, frame.program.number, f.constant(Word, FINISHED))
+    with f.when(error.is_present()):
+        fail_launch(f, launch, copy_of_error(f, error))
+        add_failed_frame(f, launch, frame, error)
+    is_last = launch.remaining.fetch_sub(1, ACQ_REL) == 1
+    with f.when(is_last):
+        close_launch(f, launch)
+    with f.when(error.is_null()):
+        finish_frame(f, frame, error)
+    with f.when(is_last):
+        finish_failed_frames(f, launch)
+        release_launch(f, launch)
+
+
+@native
+def finish_failed_frames(f: Function, launch: Launch) -> None:
+    """Finishes the frames of the devices that failed."""
+    with f.locked(f.static(LAUNCHES).lock):
+        first = launch.failed_frames
+        launch.failed_frames = None
+    following = f.variable(Nullable[LaunchFrame], first)
+    with f.loop() as loop:
+        found = following.get()
+        with f.when(found.is_null()):
+            loop.leave()
+        frame = found.value
+        following.set(frame.next)
+        finish_frame(f, frame, frame.error)
+
+
+@native
+def finish_frame(f: Function, frame: LaunchFrame, error: Nullable[Error]) -> None:
+    """Finishes a frame: gives up what it owns, then completes its event. Takes ownership of the error."""
+    program, event = frame.program, frame.event
+    arguments, results = argument_storages(frame), result_storages(program, frame)
+    set_event_error(f, event, error)
+    with f.count(program.result_count) as one:
+        with f.when(error.is_present()):
+            mark_failed(f, results[one.index], event)
+        release_queued(f, results[one.index])
+    with f.count(program.argument_count) as one:
+        release_queued(f, arguments[one.index])
+    return_frame(f, program, frame)
+    program.pending_launches.fetch_sub(1, RELEASE)
+    signal_event(f, event)
+
+
+@native
+def stream_main(f: Function, argument: Address) -> Nullable[Address]:
+    """The thread of a stream. Does not return."""
+    stream = argument.cast(Stream)
+    queued, slots = semaphore(stream.queued), semaphore(stream.free_slots)
+    lost = stream.running.load(ACQUIRE)
+    with f.when(lost.is_present()):
+        stream.running.store(None, RELAXED)
+        finish_device(f, lost.value, forked_error(f).maybe())
+        release_permit(f, slots)
+    with f.loop():
+        acquire_permit(f, queued)
+        found = pop_frame(f, stream)
+        with f.when(found.is_present()):
+            error = execute_frame(f, found.value)
+            stream.running.store(None, RELAXED)
+            finish_device(f, found.value, error)
+            release_permit(f, slots)
+    return f.null(Address)
+
+
+# --- lifetime
+
+
+@native
+def initialize_streams(f: Function) -> None:
+    """Prepares queues and the watchdog. No other thread uses them."""
+    enqueuing = semaphore(f.static(QUEUES).enqueuing)
+    initialize_semaphore(f, enqueuing, f.constant(Int32, 1))
+    initialize_watchdog(f)
+
+
+@native
+def initialize_stream(f: Function, stream: Stream) -> None:
+    """Adds the stream of a device."""
+    initialize_semaphore(f, semaphore(stream.free_slots), f.constant(Int32, CAPACITY))
+    initialize_semaphore(f, semaphore(stream.queued), f.constant(Int32, 0))
+    streams = f.static(QUEUES).streams
+    first = f.variable(Nullable[Stream], streams.load(ACQUIRE))
+    added = f.exclusive_access(stream, "the stream is not in the list yet")
+    with f.loop() as loop:
+        added.next = first.get()
+        found, is_added = streams.compare_exchange(first.get(), stream.maybe(), ACQ_REL, ACQUIRE)
+        with f.when(is_added):
+            loop.leave()
+        first.set(found)
+
+
+@native
+def start_stream(f: Function, stream: Stream) -> Bool:
+    """Starts the thread of a stream if it does not run; returns whether it runs."""
+    with f.when(stream.is_started.load(ACQUIRE) != 0):
+        f.ret(True)
+    with f.locked(f.static(QUEUES).lock):
+        return start_stream_locked(f, stream)
+
+
+@native_holding(QUEUES.guard("lock"))
+def start_stream_locked(f: Function, stream: Stream) -> Bool:
+    """As `start_stream`."""
+    with f.when(stream.is_started.load(ACQUIRE) != 0):
+        f.ret(True)
+    with f.when(~start_thread(f, f.address_of(stream_main), stream)):
+        f.ret(False)
+    stream.is_started.store(1, RELEASE)
+    return f.constant(Bool, True)
+
+
+@native
+def stop_streams(f: Function) -> None:
+    """Stops asynchronous launches: from now on, programs run in the threads of their callers."""
+    f.static(QUEUES).is_stopped.store(1, SEQ_CST)
+
+
+@native
+def are_streams_idle(f: Function) -> Word:
+    """Whether no stream has a launch that is queued or runs: 1 or 0."""
+    following = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(ACQUIRE))
+    with f.loop() as loop:
+        found = following.get()
+        with f.when(found.is_null()):
+            loop.leave()
+        with f.when(found.value.free_slots.load(ACQUIRE) < CAPACITY):
+            f.ret(0)
+        following.set(found.value.next)
+    return f.constant(Word, 1)
+
+
+@native
+def set_canceled(f: Function, value: Word) -> None:
+    """Cancels running launches and fails queued ones while the value is not 0."""
+    f.static(CANCELLATION).requested.store(value, SEQ_CST)
+    with f.when(value != 0):
+        cancel_launches(f)
+
+
+@native
+def canceled_word(f: Function) -> Address:
+    """The address of the word that programs poll for cancellation."""
+    return f.static(CANCELLATION).requested.address
+
+
+# --- forks
+
+
+@native
+def before_fork(f: Function) -> None:
+    """Acquires all locks, so that the child finds what they guard in order."""
+    for lock in (f.static(QUEUES).lock, f.static(LAUNCHES).lock, f.static(CACHE).lock):
+        f.acquire(lock)
+
+
+@native_holding(QUEUES.guard("lock"))
+def after_fork(f: Function, is_child: Word) -> None:
+    """Releases the locks. A child has only the thread that forked: running launches are lost; new threads run the
+    queued ones."""
+    queues = f.static(QUEUES)
+    f.release(f.static(CACHE).lock)
+    f.release(f.static(LAUNCHES).lock)
+    with f.when(is_child != 0):
+        initialize_streams(f)
+        restart_streams(f)
+    f.release(queues.lock)
+
+
+@native_holding(QUEUES.guard("lock"))
+def restart_streams(f: Function) -> None:
+    """Brings all streams into the state of a child."""
+    following = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(ACQUIRE))
+    with f.loop() as loop:
+        found = following.get()
+        with f.when(found.is_null()):
+            loop.leave()
+        restart_stream(f, found.value)
+        following.set(found.value.next)
+
+
+@native_holding(QUEUES.guard("lock"))
+def restart_stream(f: Function, stream: Stream) -> None:
+    """Counts the permits of a stream anew, and starts its thread if there is something to do."""
+    queued = f.variable(Int32, 0)
+    following = f.variable(Nullable[LaunchFrame], stream.first)
+    with f.loop() as loop:
+        found = following.get()
+        with f.when(found.is_null()):
+            loop.leave()
+        queued.set(queued.get() + 1)
+        following.set(found.value.next)
+    used = queued.get() + stream.running.load(RELAXED).is_present().to(Int32)
+    initialize_semaphore(f, semaphore(stream.free_slots), f.constant(Int32, CAPACITY) - used)
+    initialize_semaphore(f, semaphore(stream.queued), queued.get())
+    stream.is_started.store(0, RELAXED)
+    with f.when(used != 0):
+        start_stream_locked(f, stream)
