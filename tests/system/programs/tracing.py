@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.profiler import ProfileData
 
-from xlapy.cpu.llvm import counters
+from xlapy.cpu.llvm.instrumentation import counters
 
 PLANE = "/device:CUSTOM:xlapy:0"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.native import ir
-from xlapy.native.function import ExternalFunction, Function, NativeFunction
+from xlapy.native.function import Function, NativeFunction
 
 
 @dataclass(slots=True)
@@ -31,16 +31,15 @@ class Code:
 
 @dataclass(slots=True)
 class Program:
-    """Functions, the sizes of static memory and of texts in bytes, and external functions, by name."""
+    """Functions, and the sizes of static memory and of texts in bytes, by name."""
 
     codes: dict[str, Code]
     statics: dict[str, int]
-    externals: set[str]
 
 
 def prepare(functions: Iterable[NativeFunction[Any, Any]]) -> Program:
     """Prepares functions and all that they call."""
-    program = Program({}, {}, set())
+    program = Program({}, {})
     pending = list(functions)
     while pending:
         function = pending.pop()
@@ -52,11 +51,7 @@ def prepare(functions: Iterable[NativeFunction[Any, Any]]) -> Program:
         program.codes[function.name] = _code(built)
         program.statics |= {name: memory.bytes for name, memory in built.statics.items()}
         program.statics |= {name: len(data) for name, data in built.texts.items()}
-        for called in built.called.values():
-            if isinstance(called, ExternalFunction):
-                program.externals.add(called.name)
-            else:
-                pending.append(called)
+        pending += [called for called in built.called.values() if isinstance(called, NativeFunction)]
     return program
 
 

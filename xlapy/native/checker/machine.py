@@ -101,9 +101,6 @@ class Machine:
         self.program = program
         self.models = {**_MODELS, **models}
         self.exhausts_memory = exhausts_memory
-        unknown = sorted(name for name in program.externals if name not in self.models)
-        if unknown:
-            raise ValueError(f"the checker has no model of the external functions {', '.join(unknown)}")
 
     def initial_state(self, thread_count: int) -> State:
         """Static memory is zero, and no thread runs. The last of the threads sets up and finishes."""
@@ -170,7 +167,7 @@ class Machine:
                     return (tuple(sleepers),)
                 return tuple((one,) for one in sleepers) if count == 1 else (tuple(sleepers[:count]),)
             case ir.Call():
-                return (True, False) if self.exhausts_memory else (True,)
+                return (False, True) if self.exhausts_memory else (True,)
         return (0,)
 
 
@@ -424,7 +421,7 @@ def _copy_memory(execution: Execution, arguments: Sequence[Any]) -> Any:
     actor, memory = execution.thread.actor, execution.state.memory
     for offset in range(0, size, SLOT):
         read, written = (source[0], source[1] + offset), (target[0], target[1] + offset)
-        value = memory.read(actor, read, execution.initial(read, "memcpy"), "the source of memcpy")
+        value = memory.read(actor, read, execution.initial(read, "memcpy"), "the source of memcpy", copies=True)
         memory.write(actor, written, execution.initial(written, "memcpy"), value, "the target of memcpy")
     return target
 

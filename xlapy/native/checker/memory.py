@@ -118,7 +118,8 @@ class Memory:
 
     # --- plain accesses
 
-    def read(self, actor: Actor, location: Location, initial: Any, place: str) -> Any:
+    def read(self, actor: Actor, location: Location, initial: Any, place: str, copies: bool = False) -> Any:
+        """A plain read. copies: whether the value is only copied, so that it may be uninitialized."""
         cell = self.cell(location, initial)
         newest = cell.writes[-1]
         for write in cell.writes:
@@ -126,7 +127,7 @@ class Memory:
         reads = _at(cell.plain_reads, actor)
         if reads != cell.plain_reads:
             self.cells[location] = replace(cell, plain_reads=reads, reader=place)
-        if newest.value is UNINITIALIZED:
+        if newest.value is UNINITIALIZED and not copies:
             raise ScheduleError("uninitialized", f"read of {place}, which was never written")
         return newest.value
 

@@ -154,21 +154,26 @@ def finish_frame(f: Function, frame: LaunchFrame, error: Nullable[Error]) -> Non
 def stream_main(f: Function, argument: Address) -> Nullable[Address]:
     """The thread of a stream. Does not return."""
     stream = argument.cast(Stream)
-    queued, slots = semaphore(stream.queued), semaphore(stream.free_slots)
     lost = stream.running.load(ACQUIRE)
     with f.when(lost.is_present()):
         stream.running.store(None, RELAXED)
         finish_device(f, lost.value, forked_error(f).maybe())
-        release_permit(f, slots)
+        release_permit(f, semaphore(stream.free_slots))
     with f.loop():
-        acquire_permit(f, queued)
-        found = pop_frame(f, stream)
-        with f.when(found.is_present()):
-            error = execute_frame(f, found.value)
-            stream.running.store(None, RELAXED)
-            finish_device(f, found.value, error)
-            release_permit(f, slots)
+        run_next(f, stream)
     return f.null(Address)
+
+
+@native
+def run_next(f: Function, stream: Stream) -> None:
+    """Waits for a queued frame, runs it and finishes it."""
+    acquire_permit(f, semaphore(stream.queued))
+    found = pop_frame(f, stream)
+    with f.when(found.is_present()):
+        error = execute_frame(f, found.value)
+        stream.running.store(None, RELAXED)
+        finish_device(f, found.value, error)
+        release_permit(f, semaphore(stream.free_slots))
 
 
 # --- lifetime
