@@ -34,6 +34,10 @@ class StorageClass(Enum):
 class BufferSlice:
     """The memory of one array. `number` is the index of the argument, result or constant.
 
+    Only the size in bytes and the layout of `shape` hold for every array in the slice. Arrays that share memory may
+    have other dimensions (a reshape of f32[4,8] to f32[32]) or another element type (a convert of f32 to s32 in place),
+    so thunks of an instruction take the shapes of its operands and results from the instruction.
+
     Elements are in row-major order, whatever layout the instruction declares, except in slices whose shape has a
     layout: those that custom calls read and write.
     A temporary lies at `offset` in the arena or, before the result `number` is computed, at `offset` in the memory of

@@ -67,7 +67,10 @@ def allocate_received(context: LoweringContext, instruction: Instruction, shapes
     program = context.builder.program
     first = program.received_count
     program.received_count += len(shapes)
-    return [BufferSlice(shape, StorageClass.SHARED, first + n, name=instruction.name) for n, shape in enumerate(shapes)]
+    return [
+        BufferSlice(shape.without_layout(), StorageClass.SHARED, first + n, name=instruction.name)
+        for n, shape in enumerate(shapes)
+    ]
 
 
 def publish_addresses(
@@ -112,6 +115,7 @@ def _address_offset(view: PeerView, rank: int, published: int) -> int:
 
 
 def _operand_slices(context: LoweringContext, instruction: Instruction) -> list[BufferSlice]:
+    """Returns the memory of the operands. Their shapes are the instruction's `operand_shapes`, not those of slices."""
     return [context.slice_of(operand) for operand in instruction.operands]
 
 
@@ -128,7 +132,7 @@ def append_all_reduce(context: LoweringContext, instruction: Instruction, count:
     """Lowers an all-reduce of `count` members: every member reduces one block, and copies those of the others."""
     operands, results = _operand_slices(context, instruction), context.allocate(instruction)
     published = [*operands, *results]
-    blocks = [_BlockPartition(result.shape, count) for result in results]
+    blocks = [_BlockPartition(shape, count) for shape in instruction.operand_shapes]
     views: list[PeerView] = []
     for n, block in enumerate(blocks):
         result = n + len(operands)
@@ -170,11 +174,10 @@ class _BlockPartition:
 
 def append_reduce_to_root(context: LoweringContext, instruction: Instruction, count: int) -> None:
     """Lowers a collective-reduce: the first member keeps the result, all others receive zeros."""
-    operands = _operand_slices(context, instruction)
-    shapes = [operand.shape for operand in operands]
+    operands, shapes = _operand_slices(context, instruction), instruction.operand_shapes
     views = [PeerView(s, constant_index(m), constant_index(n)) for n, s in enumerate(shapes) for m in range(count)]
     slices = publish_addresses(context, instruction, operands, views)
-    totals = [BufferSlice(shape, name=instruction.name) for shape in shapes]
+    totals = [BufferSlice(shape.without_layout(), name=instruction.name) for shape in shapes]
     for together in operands_reduced_together(instruction):
         sources = [slice_ for n in together for slice_ in slices[n * count : (n + 1) * count]]
         results = [totals[n] for n in together]
@@ -195,17 +198,17 @@ def append_reduce_scatter(
     operands, results = _operand_slices(context, instruction), context.allocate(instruction)
     views = [
         PeerView(
-            operand.shape,
+            shape,
             constant_index(m),
             constant_index(n),
-            _strided_offset(stride * operand.shape.element_type.byte_size),
+            _strided_offset(stride * shape.element_type.byte_size),
         )
-        for n, (operand, stride) in enumerate(zip(operands, strides, strict=True))
+        for n, (shape, stride) in enumerate(zip(instruction.operand_shapes, strides, strict=True))
         for m in range(count)
     ]
     slices = publish_addresses(context, instruction, operands, views)
     for together in operands_reduced_together(instruction):
-        shapes = [operands[n].shape for n in together]
+        shapes = [instruction.operand_shapes[n] for n in together]
         sources = [slice_ for n in together for slice_ in slices[n * count : (n + 1) * count]]
         _append_reduction(context, instruction, sources, shapes, [results[n] for n in together], count)
     publish_addresses(context, instruction, operands)
@@ -291,22 +294,17 @@ def append_concatenation(
     block_count: the number of blocks that operands consist of along the dimension; a device receives from each member
     the block with the number of its rank.
     """
-    operands = _operand_slices(context, instruction)
-    blocks = [_block_of(operand.shape, dimension, block_count) for operand in operands]
+    operands, shapes = _operand_slices(context, instruction), instruction.operand_shapes
+    blocks = [_block_of(shape, dimension, block_count) for shape in shapes]
     views = [
-        PeerView(
-            operand.shape,
-            constant_index(m),
-            constant_index(n),
-            _strided_offset(stride if block_count > 1 else 0),
-        )
-        for n, (operand, (_, stride)) in enumerate(zip(operands, blocks, strict=True))
+        PeerView(shape, constant_index(m), constant_index(n), _strided_offset(stride if block_count > 1 else 0))
+        for n, (shape, (_, stride)) in enumerate(zip(shapes, blocks, strict=True))
         for m in range(count)
     ]
     slices = publish_addresses(context, instruction, operands, views)
-    for n, (operand, result, (block, _)) in enumerate(zip(operands, results, blocks, strict=True)):
+    for n, (shape, result, (block, _)) in enumerate(zip(shapes, results, blocks, strict=True)):
         for m in range(count if block.size else 0):
-            kernel, work = _block_copy_kernel(instruction, operand.shape, block, result.shape, dimension, m)
+            kernel, work = _block_copy_kernel(instruction, shape, block, result.shape, dimension, m)
             context.thunks.append(KernelThunk(kernel, [slices[n * count + m], result], work, instruction.name))
     publish_addresses(context, instruction, operands)
 
