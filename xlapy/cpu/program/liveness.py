@@ -12,15 +12,18 @@ from xlapy.cpu.program.thunks import CollectiveThunk, Thunk, WhileThunk, nested_
 class LiveRanges:
     """The live range of each slice and the range of positions that each thunk covers.
 
-    Positions number the thunks in program order; a loop has a second position after its body. A slice that is written
-    before a loop and used in the loop is live until the loop ends. What a direct rendezvous publishes is live until the
-    last use of what it receives, because a device may receive its own arrays.
+    Positions number the thunks in program order. A loop has two more positions: one after its condition, where it reads
+    its predicate, and one after its body. A slice that is written before a loop and used in the loop is live until the
+    loop ends. What a direct rendezvous publishes is live until the last use of what it receives, because a device may
+    receive its own arrays.
     """
 
     def __init__(self, thunks: list[Thunk]) -> None:
         self.first: dict[BufferSlice, int] = {}
         self.last: dict[BufferSlice, int] = {}
         self.extents: dict[Thunk, tuple[int, int]] = {}
+        self.decisions: dict[WhileThunk, int] = {}
+        """The position at which each loop reads its predicate."""
         self._loops: dict[BufferSlice, tuple[WhileThunk, ...]] = {}
         """The loops around the first use of each slice."""
         self._live_through: dict[WhileThunk, list[BufferSlice]] = {}
@@ -42,19 +45,31 @@ class LiveRanges:
         for thunk in thunks:
             self._position += 1
             begin = self._position
-            inner_loops = (*loops, thunk) if isinstance(thunk, WhileThunk) else loops
             if isinstance(thunk, CollectiveThunk) and thunk.direct:
                 self._published |= dict.fromkeys(thunk.received, thunk.operands)
-            for slice_ in used_slices(thunk):
-                for used in (slice_, *self._published.get(slice_, ())):
-                    self._use(used, inner_loops)
-            for nested in nested_thunks(thunk):
-                self._visit(nested, inner_loops)
             if isinstance(thunk, WhileThunk):
-                self._position += 1
-                for slice_ in self._live_through.pop(thunk, []):
-                    self.last[slice_] = self._position
+                self._visit_loop(thunk, loops)
+            else:
+                self._use_all(used_slices(thunk), loops)
+                for nested in nested_thunks(thunk):
+                    self._visit(nested, loops)
             self.extents[thunk] = begin, self._position
+
+    def _visit_loop(self, loop: WhileThunk, loops: tuple[WhileThunk, ...]) -> None:
+        inner_loops = (*loops, loop)
+        self._visit(loop.condition, inner_loops)
+        self._position += 1
+        self.decisions[loop] = self._position
+        self._use_all(used_slices(loop), inner_loops)
+        self._visit(loop.body, inner_loops)
+        self._position += 1
+        for slice_ in self._live_through.pop(loop, []):
+            self.last[slice_] = self._position
+
+    def _use_all(self, slices: list[BufferSlice], loops: tuple[WhileThunk, ...]) -> None:
+        for slice_ in slices:
+            for used in (slice_, *self._published.get(slice_, ())):
+                self._use(used, loops)
 
     def _use(self, slice_: BufferSlice, loops: tuple[WhileThunk, ...]) -> None:
         if slice_ not in self.first:
