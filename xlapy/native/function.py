@@ -332,7 +332,7 @@ class NativeFunction(Generic[P, R]):
 
     def __call__(self, f: Function, *arguments: P.args, **named: P.kwargs) -> R:
         """Appends a call to the function that is being built."""
-        parameters, result = self._signature()
+        parameters, result = self.signature()
         operands = _operands(f, self.name, parameters, arguments)
         for lock in self._holds:
             if lock.key not in f.held:
@@ -343,7 +343,7 @@ class NativeFunction(Generic[P, R]):
     def built(self) -> Function:
         """The instructions."""
         if self._built is None:
-            parameters, result = self._signature()
+            parameters, result = self.signature()
             function = Function(self.name, parameters, result)
             function.held += [lock.key for lock in self._holds]
             value = self._build(function, *function.parameters)  # type: ignore[call-arg, arg-type]
@@ -354,7 +354,8 @@ class NativeFunction(Generic[P, R]):
             self._built = function
         return self._built
 
-    def _signature(self) -> tuple[list[tuple[str, Any]], Any]:
+    def signature(self) -> tuple[list[tuple[str, Any]], Any]:
+        """Names and classes of the parameters, and the class of the result or None."""
         hints = get_type_hints(self._build)
         result = hints.pop("return", None)
         hints.pop("f", None)
@@ -373,6 +374,10 @@ class ExternalFunction(Generic[P, R]):
         hints.pop("f", None)
         self.parameters = [(name, value_class(hint)) for name, hint in hints.items()]
         self.result = None if result in (None, type(None)) else value_class(result)
+
+    def signature(self) -> tuple[list[tuple[str, Any]], Any]:
+        """Names and classes of the parameters, and the class of the result or None."""
+        return self.parameters, self.result
 
     def __call__(self, f: Function, *arguments: P.args, **named: P.kwargs) -> R:
         """Appends a call to the function that is being built."""

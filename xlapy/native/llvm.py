@@ -67,6 +67,11 @@ def library_text(
     return "\n".join(lines)
 
 
+def declaration_text(functions: Iterable[NativeFunction[Any, Any]]) -> str:
+    """Declarations of functions that another LLVM module defines."""
+    return "\n".join(map(_declaration, functions))
+
+
 def function_text(function: Function, is_exported: bool = False) -> list[str]:
     """The lines of a function."""
     result = function.result_class.llvm_type if function.result_class else "void"
@@ -178,9 +183,10 @@ def _text(name: str, data: bytes) -> str:
     return f'@{name} = internal constant [{len(data)} x i8] c"{escaped}"'
 
 
-def _declaration(function: ExternalFunction[Any, Any]) -> str:
-    result = function.result.llvm_type if function.result else "void"
-    return f"declare {result} @{function.name}({', '.join(kind.llvm_type for _, kind in function.parameters)})"
+def _declaration(function: ExternalFunction[Any, Any] | NativeFunction[Any, Any]) -> str:
+    parameters, result = function.signature()
+    kind = result.llvm_type if result else "void"
+    return f"declare {kind} @{function.name}({', '.join(kind.llvm_type for _, kind in parameters)})"
 
 
 def _typed(operand: ir.Operand) -> str:

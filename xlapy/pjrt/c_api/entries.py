@@ -1,4 +1,4 @@
-"""Entries of the C API that are implemented in Python: their table, and the conversion of exceptions to PJRT errors.
+"""Entries of the C API that are implemented in Python: their table, and their exceptions as PJRT errors.
 
 Responsible for checking arguments and for errors. Does not depend on what the entries do.
 """
@@ -9,16 +9,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xlapy.base.errors import (
-    ExecutionError,
-    InvalidArgumentError,
-    ParseError,
-    ProtoError,
-    ShapeError,
-    UnsupportedError,
-    VerificationError,
-)
+from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.structs import structure
+from xlapy.runtime.engine.launch_errors import error_record
 
 if TYPE_CHECKING:
     from xlapy.pjrt.native.link import NativeEntry, NativeLibrary
@@ -30,28 +23,6 @@ ArgumentRequirements = tuple[int, Sequence[str]]
 """The least size of the argument structure, without trailing padding, and the fields that must not be null."""
 
 _entries: dict[str, tuple[str, Entry]] = {}
-
-_CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (KeyboardInterrupt, 1),
-    (InvalidArgumentError, 3),
-    (ParseError, 3),
-    (ProtoError, 3),
-    (ShapeError, 3),
-    (VerificationError, 3),
-    (MemoryError, 8),
-    (UnsupportedError, 12),
-)
-"""PJRT's error codes: CANCELLED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED. All other errors are INTERNAL."""
-
-_INTERNAL = 13
-
-
-class FailedLaunchError(ExecutionError):
-    """The error of a launch that failed after its call had returned. code: PJRT's error code."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def entry(name: str, arguments: str = "") -> Callable[[Entry], Entry]:
@@ -88,7 +59,7 @@ def _call_entry(
         _check(values, *needs)
         return function(values) or 0
     except BaseException as error:
-        return error_of(native(), error)
+        return error_record(native(), error)
 
 
 _HANDLES = frozenset({"client", "device", "memory", "executable", "buffer", "src", "topology"})
@@ -122,17 +93,3 @@ def _check(values: Any, size: int, pointers: Sequence[str]) -> None:
     for pointer in pointers:
         if not getattr(values, pointer):
             raise InvalidArgumentError(f"{name}: {pointer} is null")
-
-
-def error_of(native: NativeLibrary, error: BaseException) -> int:
-    """Makes an error record; its receiver destroys it."""
-    code = (
-        error.code
-        if isinstance(error, FailedLaunchError)
-        else next((code for kind, code in _CODES if isinstance(error, kind)), _INTERNAL)
-    )
-    message = str(error) or type(error).__name__
-    if code == _INTERNAL and not type(error).__module__.startswith("xlapy"):
-        message = f"{type(error).__name__}: {message}"
-    data = message.encode("utf-8", "replace")
-    return int(native.make_error(code, data, len(data)))

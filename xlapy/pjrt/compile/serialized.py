@@ -98,7 +98,7 @@ def _orders(rows: Sequence[Sequence[int]]) -> tuple[Order, ...]:
 @entry("Executable_Serialize")
 def executable_serialize(args: Any) -> None:
     loaded = executable_at(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = loaded.keep_bytes(serialize_executable(loaded))
+    args.serialized_bytes, args.serialized_bytes_size = loaded.kept.bytes(serialize_executable(loaded))
     args.serialized_executable = args.executable
     args.serialized_executable_deleter = native().address("no_op")
 
@@ -106,7 +106,7 @@ def executable_serialize(args: Any) -> None:
 @entry("Executable_GetCompileOptions")
 def executable_get_compile_options(args: Any) -> None:
     loaded = executable_at(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = loaded.keep_bytes(loaded.options_bytes)
+    args.serialized_bytes, args.serialized_bytes_size = loaded.kept.bytes(loaded.options_bytes)
     args.serialized_compile_options = args.executable
     args.serialized_compile_options_deleter = native().address("no_op")
 

@@ -106,7 +106,8 @@ entry:
   %there = call i1 @is_event_successful(ptr %event)
   br i1 %there, label %known, label %report
 known:
-  put ptr @ready_event Buffer_ReadyEvent.event of %args
+  %ready = call ptr @ready_event_handle()
+  put ptr %ready Buffer_ReadyEvent.event of %args
   ret ptr null
 report:
   call void @retain_event(ptr %event)
@@ -276,11 +277,12 @@ copy:
 fill:
   %elements = getelementptr i8, ptr %storage, i64 {STORAGE_BYTES}
   %copied = call ptr @memcpy(ptr %elements, ptr %source, i64 %bytes)
+  %ready = call ptr @ready_event_handle()
   br label %made
 made:
   %owner = phi ptr [ %header, %borrow ], [ %storage, %fill ]
   %data = phi ptr [ %source, %borrow ], [ %elements, %fill ]
-  %done = phi ptr [ %event, %borrow ], [ @ready_event, %fill ]
+  %done = phi ptr [ %event, %borrow ], [ %ready, %fill ]
   put ptr %owner buffer.storage of %record
   put ptr %data buffer.data of %record
   put ptr %done Client_BufferFromHostBuffer.done_with_host_buffer of %args
@@ -363,7 +365,8 @@ fill:
   put ptr null buffer.external_storage of %record
   put i64 0 buffer.external_references of %record
   put i64 0 buffer.donation of %record
-  put ptr @ready_event buffer.event of %record
+  %ready = call ptr @ready_event_handle()
+  put ptr %ready buffer.event of %record
   put i64 %bytes buffer.on_device_size_in_bytes of %record
   put ptr %device buffer.device of %record
   put ptr %memory buffer.memory of %record
@@ -407,7 +410,8 @@ now:
   %data = get ptr buffer.data of %buffer
   %copied = call ptr @memcpy(ptr %target, ptr %data, i64 %bytes)
   call void @release(ptr %storage)
-  put ptr @ready_event Buffer_ToHostBuffer.event of %args
+  %ready = call ptr @ready_event_handle()
+  put ptr %ready Buffer_ToHostBuffer.event of %args
   ret ptr null
 later:
   %done = call ptr @copy_when_ready(ptr %buffer, ptr %storage, ptr %target)

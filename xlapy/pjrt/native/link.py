@@ -1,8 +1,6 @@
-"""Links the native library: native entries, trampolines to the entries in Python, and the function table.
+"""Links the entries of the plugin: native entries, trampolines to the entries in Python, and the function table.
 
-A trampoline to Python preserves the pending Python exception (JAX destroys objects while one propagates), enables
-denormal numbers (jaxlib compiles in a mode without them), and does nothing once the interpreter is shutting down.
-Native entries keep working then.
+Once the interpreter is shutting down, entries in Python do nothing; native entries keep working then.
 
 Responsible for which entries are native, and for the function table. Does not depend on what entries in Python do.
 """
@@ -15,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xlapy.cpu.llvm.jit import Code, compile_unoptimized
-from xlapy.cpu.llvm.shared_code import ATTRIBUTES, MXCSR_DECLARATIONS, RESET_MXCSR_FUNCTION
 from xlapy.pjrt.c_api.structs import (
     API_VERSION,
     ENTRIES,
@@ -28,7 +25,7 @@ from xlapy.pjrt.c_api.structs import (
 )
 from xlapy.pjrt.native import buffers, events, executables, execute
 from xlapy.pjrt.native.macros import expand_macros
-from xlapy.runtime.engine.core.library import engine_text
+from xlapy.runtime.engine.native_engine import NativeEngine, function_address, is_finalizing_address, leak
 
 _GETTERS: Mapping[str, str] = {
     "Error_Message": "error",
@@ -145,62 +142,16 @@ _ALL = (*ENTRIES, *(name for names in EXTENSIONS.values() for name in names), *P
 _WORD = ctypes.c_int64
 
 _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
-    "make_error": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64),
-    "allocate": (ctypes.c_void_p, ctypes.c_int64),
-    "release": (None, ctypes.c_void_p),
-    "trim": (ctypes.c_int64,),
-    "set_cache_limit": (None, ctypes.c_int64),
-    "memory_usage": (None, ctypes.c_void_p, ctypes.c_void_p),
-    "ready_event_handle": (ctypes.c_void_p,),
     "set_element_size": (None, ctypes.c_int64, ctypes.c_int64),
     "set_row_major_layout": (None, ctypes.c_int64, ctypes.c_void_p),
     "new_record": (ctypes.c_void_p, _WORD, ctypes.c_void_p, _WORD, _WORD, ctypes.c_void_p, ctypes.c_void_p),
-    "make_buffer": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
     "make_view": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
-    "acquire_hold": (ctypes.c_void_p, ctypes.c_void_p),
-    "take_storage": (ctypes.c_void_p, ctypes.c_void_p),
-    "give_storage_back": (None, ctypes.c_void_p, ctypes.c_void_p),
-    "delete_buffer": (None, ctypes.c_void_p),
-    "take_destroyed": (ctypes.c_void_p,),
-    "free_spare_memory": (None, ctypes.c_void_p),
-    "free_error": (None, ctypes.c_void_p),
-    "await_event": (ctypes.c_void_p, ctypes.c_void_p),
-    "initialize_streams": (None,),
-    "initialize_stream": (None, ctypes.c_void_p),
-    "active_launches": (ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64),
-    "release_launch": (None, ctypes.c_void_p),
-    "request_deadlock_check": (ctypes.c_int32, ctypes.c_int64),
-    "fail_launch": (None, ctypes.c_void_p, ctypes.c_void_p),
-    "canceled_word": (ctypes.c_void_p,),
-    "stop_streams": (None,),
-    "are_streams_idle": (ctypes.c_int64,),
-    "set_canceled": (None, ctypes.c_int64),
-    "before_fork": (None,),
-    "after_fork": (None, ctypes.c_int64),
-    "ticks": (ctypes.c_int64,),
-    "set_time_table": (None, ctypes.c_void_p),
     "LoadedExecutable_Execute": (ctypes.c_void_p, ctypes.c_void_p),
 }
-"""Native functions that Python calls: the type of the result, then those of the arguments."""
-
-_BLOCKING = "await_event"
-"""The function that blocks, so it releases the interpreter's lock. The others are short and keep it."""
+"""Native functions that Python calls besides those of the engine: the type of the result, then those of the
+arguments."""
 
 _COMMON = """
-declare i64 @llvm.readcyclecounter()
-declare ptr @llvm.thread.pointer.p0()
-
-; Reads the processor's tick counter.
-define i64 @ticks() {
-  %now = call i64 @llvm.readcyclecounter()
-  ret i64 %now
-}
-
-define internal ptr @thread_pointer() {
-  %pointer = call ptr @llvm.thread.pointer.p0()
-  ret ptr %pointer
-}
-
 @context = internal global [1 x i64] zeroinitializer
 
 define ptr @ExecuteContext_Create(ptr %args) {
@@ -218,60 +169,39 @@ define ptr @no_op(ptr %args) {
 }
 
 declare i32 @Py_IsFinalizing()
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
-declare void @PyErr_Fetch(ptr, ptr, ptr)
-declare void @PyErr_Restore(ptr, ptr, ptr)
-
-define internal ptr @call_python(ptr %function, ptr %args) {
-entry:
-  %ends = call i32 @Py_IsFinalizing()
-  %closed = icmp ne i32 %ends, 0
-  br i1 %closed, label %out, label %go
-out:
-  ret ptr null
-go:
-  %type = alloca ptr
-  %value = alloca ptr
-  %traceback = alloca ptr
-  %mode = alloca i32
-  %state = call i32 @PyGILState_Ensure()
-  call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
-  call void @reset_mxcsr(ptr %mode)
-  %error = call ptr %function(ptr %args)
-  call void @llvm.x86.sse.ldmxcsr(ptr %mode)
-  %set = load ptr, ptr %type
-  %by = load ptr, ptr %value
-  %from = load ptr, ptr %traceback
-  call void @PyErr_Restore(ptr %set, ptr %by, ptr %from)
-  call void @PyGILState_Release(i32 %state)
-  ret ptr %error
-}
+declare ptr @call_python(ptr, ptr)
+declare ptr @malloc(i64)
+declare void @free(ptr)
+declare ptr @memcpy(ptr, ptr, i64)
 """
 
 _DEFINED = re.compile(r"^(?:define|declare)[^@]*@(\w+)\(", re.MULTILINE)
 """The functions that a text defines or declares."""
-
-_PYTHON = ("Py_AddPendingCall", "PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")
 
 NativeEntry = Callable[[int], int]
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 class NativeLibrary:
-    """The native functions and the function table. There is one per process, which lives as long as the process.
+    """The entries and the function table; the engine's functions, too, are attributes. There is one per process, which
+    lives as long as the process.
 
     python: entries in Python by name, as functions from the address of the arguments to that of an error, or 0.
     """
 
-    def __init__(self, python: Mapping[str, NativeEntry]) -> None:
+    def __init__(self, python: Mapping[str, NativeEntry], engine: NativeEngine) -> None:
         self._thunks = {name: _ENTRY(function) for name, function in python.items()}
-        imports = {f"{name}_function": _address(thunk) for name, thunk in self._thunks.items()}
-        imports |= {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON}
-        imports["Py_IsFinalizing"] = _address(_is_finalizing())
+        imports = {f"{name}_function": function_address(thunk) for name, thunk in self._thunks.items()}
+        imports["Py_AddPendingCall"] = function_address(ctypes.pythonapi.Py_AddPendingCall)
+        imports["Py_IsFinalizing"] = is_finalizing_address()
         exports = [*_FUNCTIONS, *[function_of(name, python) for name in _ALL]]
-        self._code = compile_unoptimized(module_text(python), sorted(set(exports)), imports)
-        self._functions = {name: _function(self._code, name, *types) for name, types in _FUNCTIONS.items()}
+        text = module_text(python)
+        imports |= engine.addresses
+        text = f"{engine.declarations(_DEFINED.findall(text))}\n{text}"
+        self._code = compile_unoptimized(text, sorted(set(exports)), imports)
+        own = {name: _function(self._code, name, *types) for name, types in _FUNCTIONS.items()}
+        self._functions = {**engine.functions, **own}
+        self._addresses = {**engine.addresses, **self._code.addresses}
         self._extensions = _extensions(self._code, python)
         self._api = _table(self._code, python, self._extensions)
         leak(self._code, self._thunks, self._functions, self._extensions, self._api)
@@ -283,19 +213,13 @@ class NativeLibrary:
 
     def address(self, name: str) -> int:
         """The address of a native function."""
-        return self._code.addresses[name]
+        return self._addresses[name]
 
     def __getattr__(self, name: str) -> Any:
         try:
             return self._functions[name]
         except KeyError:
             raise AttributeError(name) from None
-
-
-def leak(*values: Any) -> None:
-    """Keeps objects alive beyond the interpreter's end, because native code still uses them then."""
-    for value in values:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 def function_of(entry: str, python: Mapping[str, Any]) -> str:
@@ -308,14 +232,12 @@ def function_of(entry: str, python: Mapping[str, Any]) -> str:
 
 
 def module_text(python: Mapping[str, Any]) -> str:
-    """The LLVM module of all native functions."""
+    """The LLVM text of all entries. It calls functions of the engine, which it does not declare."""
     pieces = [*(module.TEXT for module in (events, buffers, executables, execute)), _COMMON]
-    pieces += [RESET_MXCSR_FUNCTION, *sorted(MXCSR_DECLARATIONS), ATTRIBUTES]
     pieces += [_getter_text(name, kind) for name, kind in _GETTERS.items()]
     pieces += [_trampoline_text(name) for name in python]
     pieces += [_unimplemented_text(name) for name in _ALL if function_of(name, python).endswith("_is_unknown")]
-    text = "\n".join(map(expand_macros, pieces))
-    return f"{engine_text(_FUNCTIONS, _DEFINED.findall(text))}\n{text}"
+    return "\n".join(map(expand_macros, pieces))
 
 
 def _getter_text(entry: str, kind: str) -> str:
@@ -344,19 +266,8 @@ def _unimplemented_text(entry: str) -> str:
     )
 
 
-def _is_finalizing() -> Any:
-    """The function `Py_IsFinalizing`, which is private before Python 3.13."""
-    name = "Py_IsFinalizing" if hasattr(ctypes.pythonapi, "Py_IsFinalizing") else "_Py_IsFinalizing"
-    return getattr(ctypes.pythonapi, name)
-
-
-def _address(function: Any) -> int:
-    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
-
-
 def _function(code: Code, name: str, result: Any, *arguments: Any) -> Any:
-    kind = ctypes.CFUNCTYPE if name == _BLOCKING else ctypes.PYFUNCTYPE
-    return kind(result, *arguments)(code.addresses[name])
+    return ctypes.PYFUNCTYPE(result, *arguments)(code.addresses[name])
 
 
 def _extensions(code: Code, python: Mapping[str, Any]) -> list[Any]:

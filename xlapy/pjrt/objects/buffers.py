@@ -15,14 +15,15 @@ import numpy as np
 from xlapy.base.element_types import PRED, TOKEN, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.passes.layouts.entry_layouts import Order
-from xlapy.pjrt.c_api.entries import FailedLaunchError, entry
+from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.types import number_of, type_of
 from xlapy.pjrt.native.buffers import HOST_BUFFER_SEMANTICS_COUNT
 from xlapy.pjrt.objects.layouts import inverse, layout_handle, order_at, physical, row_major
 from xlapy.pjrt.objects.platform import PlatformDevice, platform
-from xlapy.pjrt.objects.records import Record, read_bytes, read_words
+from xlapy.pjrt.objects.records import Record, read_words
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES
+from xlapy.runtime.engine.launch_errors import take_error
 
 Array = np.ndarray[Any, Any]
 
@@ -72,10 +73,7 @@ def await_buffer(handle: int) -> None:
     address = native().await_event(Record("buffer", handle)["event"])
     if address is None:
         return
-    error = Record("error", address)
-    code, message = error["code"], read_bytes(error["message"], error["message_size"]).decode("utf-8", "replace")
-    native().free_error(address)
-    raise FailedLaunchError(message, code)
+    raise take_error(native(), address)
 
 
 def _array(buffer: Record) -> Array:

@@ -29,13 +29,13 @@ from xlapy.pjrt.compile.options import (
 )
 from xlapy.pjrt.compile.program_loader import Placement, load_program
 from xlapy.pjrt.compile.targets import adopt_targets
-from xlapy.pjrt.objects import records
 from xlapy.pjrt.objects.device_programs import add_device_programs, runs_natively
 from xlapy.pjrt.objects.layouts import layout_handle, logical
 from xlapy.pjrt.objects.loaded_executable import ExecutableTraits, LoadedExecutable, result_leaves
 from xlapy.pjrt.objects.platform import MEMORY_KINDS, platform
 from xlapy.pjrt.objects.records import Record, read_bytes
 from xlapy.runtime.backends.cpu import CpuProgram
+from xlapy.runtime.engine.device_programs import remove_runnable
 from xlapy.runtime.executable import Executable
 
 _FLOAT = 3
@@ -51,13 +51,6 @@ _is_tracing = False
 
 def executable_at(handle: int) -> LoadedExecutable:
     return _executables[handle]
-
-
-def running_at(handle: int) -> LoadedExecutable | None:
-    """The executable with a handle, including one that has been destroyed but still runs."""
-    with _lock:
-        destroyed = (one for one in _destroyed if one.record.address == handle)
-        return _executables.get(handle) or next(destroyed, None)
 
 
 def set_tracing(is_tracing: bool) -> None:
@@ -107,7 +100,7 @@ def load_executable(
             f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}"
         )
     loaded = LoadedExecutable(executable, assignment, options_bytes, traits, Record("executable"), placement=placement)
-    loaded.kept_addresses.append(loaded.record.address)
+    loaded.kept.add(loaded.record.address)
     _describe(loaded)
     program = executable.program
     if isinstance(program, CpuProgram) and runs_natively(program):
@@ -122,16 +115,16 @@ def _describe(loaded: LoadedExecutable) -> None:
     """Fills in the fields that PJRT entries hand out."""
     record, executable, assignment = loaded.record, loaded.executable, loaded.assignment
     record["executable"], record["owners"] = record.address, 1
-    record["executable_name"], record["executable_name_size"] = loaded.keep_text(executable.name)
+    record["executable_name"], record["executable_name_size"] = loaded.kept.text(executable.name)
     record["num_replicas"], record["num_partitions"] = assignment.num_replicas, assignment.num_partitions
-    record["addressable_devices"] = loaded.keep_words([device.handle for device in loaded.devices])
+    record["addressable_devices"] = loaded.kept.words([device.handle for device in loaded.devices])
     logical = (structure("LogicalDeviceIds") * len(assignment.devices))()
     for number, row in enumerate(logical):
         row.replica, row.partition = divmod(number, assignment.num_partitions)
-    record["addressable_device_logical_ids"] = loaded.keep(logical)
+    record["addressable_device_logical_ids"] = loaded.kept.keep(logical)
     record["num_addressable_devices"] = record["num_addressable_device_logical_ids"] = len(assignment.devices)
     record["size_in_bytes"] = executable.memory_analysis().generated_code_size_in_bytes
-    fingerprint, size = loaded.keep_text(loaded.traits.fingerprint)
+    fingerprint, size = loaded.kept.text(loaded.traits.fingerprint)
     record["executable_fingerprint"], record["executable_fingerprint_size"] = fingerprint, size
     _describe_results(loaded, result_leaves(executable))
 
@@ -140,19 +133,19 @@ def _describe_results(loaded: LoadedExecutable, shapes: list[Shape]) -> None:
     record, parameters = loaded.record, loaded.executable.program_shape.parameters
     record["num_outputs"] = record["num_output_types"] = len(shapes)
     types = (ctypes.c_int32 * max(1, len(shapes)))(*[number_of(shape.element_type) for shape in shapes])
-    record["output_types"] = loaded.keep(types)
+    record["output_types"] = loaded.kept.keep(types)
     dimensions = map(logical, [shape.dimensions for shape in shapes], loaded.result_orders)
-    record["dims"] = loaded.keep_words([size for row in dimensions for size in row])
-    record["output_layouts"] = loaded.keep_words(list(map(layout_handle, loaded.result_orders)))
-    record["parameter_layouts"] = loaded.keep_words(list(map(layout_handle, loaded.parameter_orders)))
-    record["dim_sizes"] = loaded.keep_words([shape.rank for shape in shapes])
+    record["dims"] = loaded.kept.words([size for row in dimensions for size in row])
+    record["output_layouts"] = loaded.kept.words(list(map(layout_handle, loaded.result_orders)))
+    record["parameter_layouts"] = loaded.kept.words(list(map(layout_handle, loaded.parameter_orders)))
+    record["dim_sizes"] = loaded.kept.words([shape.rank for shape in shapes])
     record["num_parameters"], record["argument_count"] = len(parameters), len(parameters)
-    kind, size = loaded.keep_text(MEMORY_KINDS[0])
-    record["memory_kinds"] = loaded.keep_words([kind] * len(parameters))
-    record["memory_kind_sizes"] = loaded.keep_words([size] * len(parameters))
-    kinds = [loaded.keep_text(loaded.memory_kind(number)) for number in range(len(shapes))]
-    record["output_memory_kinds"] = loaded.keep_words([kind for kind, _ in kinds])
-    record["output_memory_kind_sizes"] = loaded.keep_words([size for _, size in kinds])
+    kind, size = loaded.kept.text(MEMORY_KINDS[0])
+    record["memory_kinds"] = loaded.kept.words([kind] * len(parameters))
+    record["memory_kind_sizes"] = loaded.kept.words([size] * len(parameters))
+    kinds = [loaded.kept.text(loaded.memory_kind(number)) for number in range(len(shapes))]
+    record["output_memory_kinds"] = loaded.kept.words([kind for kind, _ in kinds])
+    record["output_memory_kind_sizes"] = loaded.kept.words([size for _, size in kinds])
 
 
 # -- entries
@@ -193,7 +186,8 @@ def sweep_destroyed(_: Any) -> None:
         _destroyed[:] = [one for one in _destroyed if one not in ended]
     for one in ended:
         native().free_spare_memory(one.record.address)
-        records.forget(*one.kept_addresses)
+        remove_runnable(one.record.address)
+        one.kept.forget()
 
 
 @entry("LoadedExecutable_Delete")
@@ -205,7 +199,7 @@ def loaded_executable_delete(args: Any) -> None:
 @entry("LoadedExecutable_GetDeviceAssignment")
 def loaded_executable_get_device_assignment(args: Any) -> None:
     loaded = _executables[args.executable]
-    args.serialized_bytes, args.serialized_bytes_size = loaded.keep_bytes(write_device_assignment(loaded.assignment))
+    args.serialized_bytes, args.serialized_bytes_size = loaded.kept.bytes(write_device_assignment(loaded.assignment))
     args.serialized_device_assignment = args.executable
     args.serialized_device_assignment_deleter = native().address("no_op")
 
@@ -222,7 +216,7 @@ def executable_optimized_program(args: Any) -> None:
             module.to_proto(), loaded.placement.parameter_shardings, loaded.placement.result_shardings
         )
     program = structure("Program").from_address(args.program)
-    format, size = loaded.keep_bytes(b"hlo_with_config")
+    format, size = loaded.kept.bytes(b"hlo_with_config")
     program.format, program.format_size = format, size
     if program.code:
         if program.code_size < len(loaded.program_bytes):
@@ -240,9 +234,9 @@ def executable_get_cost_analysis(args: Any) -> None:
     rows = (structure("NamedValue") * len(costs))()
     for row, (name, cost) in zip(rows, costs.items(), strict=True):
         row.struct_size, row.type, row.value_size = ctypes.sizeof(row), _FLOAT, 1
-        row.name, row.name_size = loaded.keep_text(name)
+        row.name, row.name_size = loaded.kept.text(name)
         row.value = int.from_bytes(struct.pack("<f", cost), "little")
-    args.num_properties, args.properties = len(costs), loaded.keep(rows)
+    args.num_properties, args.properties = len(costs), loaded.kept.keep(rows)
 
 
 @entry("Executable_GetCompiledMemoryStats")

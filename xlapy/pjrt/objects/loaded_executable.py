@@ -8,11 +8,9 @@ Responsible for the data of an executable. Does not depend on how executables ar
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
@@ -21,12 +19,13 @@ from xlapy.hlo.module import Module
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.compile.options import DeviceAssignment
 from xlapy.pjrt.compile.program_loader import Placement
-from xlapy.pjrt.objects import records
 from xlapy.pjrt.objects.layouts import rank_of_parameter, row_major
 from xlapy.pjrt.objects.platform import MEMORY_KINDS, PlatformDevice, platform
 from xlapy.pjrt.objects.records import Record
 from xlapy.runtime.backends.cpu import CpuProgram
 from xlapy.runtime.engine.counters import CounterTable
+from xlapy.runtime.engine.records import KeptObjects
+from xlapy.runtime.engine.records import Record as EngineRecord
 from xlapy.runtime.executable import Executable
 
 
@@ -44,17 +43,17 @@ class ExecutableTraits:
 
 @dataclass(eq=False)
 class LoadedExecutable:
-    """An executable behind its handle. kept_addresses: objects that its record points to, which are freed with it."""
+    """An executable behind its handle. kept: objects that its record points to, which are freed with it."""
 
     executable: Executable
     assignment: DeviceAssignment
     options_bytes: bytes
     traits: ExecutableTraits
     record: Record
-    kept_addresses: list[int] = field(default_factory=list[int])
+    kept: KeptObjects = field(default_factory=KeptObjects)
     program_bytes: bytes | None = None
     placement: Placement = field(default_factory=Placement)
-    device_programs: list[Record] = field(default_factory=list[Record])
+    device_programs: list[EngineRecord] = field(default_factory=list[EngineRecord])
     """One `device_program` record per device if native code runs the program, else empty."""
     instrumented: InstrumentedExecutable | None = None
     """The executable that runs instead while a trace is taken; None until a trace first needs it."""
@@ -81,26 +80,6 @@ class LoadedExecutable:
     def result_orders(self) -> Sequence[Order]:
         """The order of the dimensions of each result in memory."""
         return self.placement.result_orders or [row_major(shape.rank) for shape in result_leaves(self.executable)]
-
-    def keep_words(self, values: list[int]) -> int:
-        """Returns the address of an array of words that lives as long as the record."""
-        self.kept_addresses.append(records.words(values))
-        return self.kept_addresses[-1]
-
-    def keep_text(self, value: str) -> tuple[int, int]:
-        """Returns address and size of a string that lives as long as the record."""
-        address, size = records.text(value)
-        self.kept_addresses.append(address)
-        return address, size
-
-    def keep_bytes(self, data: bytes) -> tuple[int, int]:
-        """Returns address and size of a copy of `data` that lives as long as the record."""
-        return self.keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
-
-    def keep(self, value: Any) -> int:
-        """Keeps a `ctypes` object alive as long as the record; returns its address."""
-        self.kept_addresses.append(records.keep(value))
-        return self.kept_addresses[-1]
 
 
 @dataclass(eq=False)

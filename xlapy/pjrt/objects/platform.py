@@ -64,10 +64,8 @@ def platform() -> Platform:
     """Returns the client; makes it on first use."""
     count = _device_count()
     client = Client(devices=count)
-    native().set_cache_limit(int(flags.get("cache_limit")) << 20)
     for number, size in element_sizes().items():
         native().set_element_size(number, size)
-    native().initialize_streams()
     register_row_major_layouts()
     devices = tuple(_make_device(number) for number in range(count))
     return Platform(client, _client_record(devices).address, devices)

@@ -8,18 +8,12 @@ Responsible for the fields of each kind of record, and for the records that Pyth
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
 
-from xlapy.native.records import Record as NativeRecord
-from xlapy.runtime.engine.core.buffers import Buffer
-from xlapy.runtime.engine.core.events import Error, Event
-from xlapy.runtime.engine.core.launch_records import Argument, DeviceProgram, Executable, Launch, Stream
-from xlapy.runtime.engine.core.launch_times import TimeRow, TimeTable
-from xlapy.runtime.engine.core.memory import Storage
+from xlapy.runtime.engine.records import WORD, forget, keep, read_bytes, read_words, text, words
+from xlapy.runtime.engine.records import Record as EngineRecord
 
-WORD: Final = 8
+__all__ = ["OFFSETS", "SIZES", "WORD", "Record", "forget", "keep", "read_bytes", "read_words", "text", "words"]
 
 _PJRT_FIELDS = {
     # The callback that tells the owner of foreign memory that a view of it has ended.
@@ -39,21 +33,6 @@ _PJRT_FIELDS = {
 }
 """Records that only entries use."""
 
-_ENGINE_RECORDS: Mapping[str, type[NativeRecord]] = {
-    "error": Error,
-    "event": Event,
-    "buffer": Buffer,
-    "storage": Storage,
-    "executable": Executable,
-    "argument": Argument,
-    "device_program": DeviceProgram,
-    "launch": Launch,
-    "stream": Stream,
-    "time_table": TimeTable,
-    "time_row": TimeRow,
-}
-"""Records of the engine."""
-
 _EXECUTABLE_FIELDS = (
     "executable executable_name executable_name_size num_replicas num_partitions num_outputs addressable_devices "
     "num_addressable_devices addressable_device_logical_ids num_addressable_device_logical_ids is_deleted "
@@ -64,14 +43,13 @@ _EXECUTABLE_FIELDS = (
 """What PJRT returns of an executable: the fields after those of the engine."""
 
 
-def _offsets() -> dict[str, Mapping[str, int]]:
+def _offsets() -> Mapping[str, Mapping[str, int]]:
     made = {
         kind: {name: WORD * index for index, name in enumerate(names.split())} for kind, names in _PJRT_FIELDS.items()
     }
-    made |= {kind: dict(record.offsets()) for kind, record in _ENGINE_RECORDS.items()}
-    begin = Executable.byte_size()
-    made["executable"] |= {name: begin + WORD * index for index, name in enumerate(_EXECUTABLE_FIELDS.split())}
-    return dict(made)
+    begin = EngineRecord.sizes["executable"]
+    executable = {name: begin + WORD * index for index, name in enumerate(_EXECUTABLE_FIELDS.split())}
+    return {**made, **EngineRecord.offsets, "executable": {**EngineRecord.offsets["executable"], **executable}}
 
 
 OFFSETS: Mapping[str, Mapping[str, int]] = _offsets()
@@ -79,66 +57,14 @@ OFFSETS: Mapping[str, Mapping[str, int]] = _offsets()
 
 SIZES: Mapping[str, int] = {
     **{kind: WORD * len(offsets) for kind, offsets in OFFSETS.items()},
-    **{kind: record.byte_size() for kind, record in _ENGINE_RECORDS.items() if kind != "executable"},
+    **{kind: size for kind, size in EngineRecord.sizes.items() if kind != "executable"},
 }
 """Size of each kind of record in bytes, without what follows it."""
 
-_kept: dict[int, Any] = {}
-"""Objects that records point to, and records themselves, by address. They live as long as the process, or until
-`forget`."""
 
-
-def keep(value: Any) -> int:
-    """Keeps a `ctypes` object alive; returns its address."""
-    address = ctypes.addressof(value)
-    _kept[address] = value
-    return address
-
-
-def forget(*addresses: int) -> None:
-    """Releases objects that `keep` kept alive."""
-    for address in addresses:
-        _kept.pop(address, None)
-
-
-def words(values: Sequence[int]) -> int:
-    """Returns the address of an array of words, kept alive. An empty array has an address too."""
-    return keep((ctypes.c_int64 * max(1, len(values)))(*values))
-
-
-def text(value: str) -> tuple[int, int]:
-    """Returns the address of a string, kept alive, and its length in bytes."""
-    data = value.encode("utf-8", "replace")
-    return keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
-
-
-class Record:
+class Record(EngineRecord):
     """A record at an address, or a new one; fields are accessed by name."""
 
-    __slots__ = ("_offsets", "address")
-
-    def __init__(self, kind: str, address: int = 0, **values: int) -> None:
-        self._offsets = OFFSETS[kind]
-        self.address = address or keep((ctypes.c_int64 * (SIZES[kind] // WORD))())
-        for name, value in values.items():
-            self[name] = value
-
-    def __getitem__(self, name: str) -> int:
-        return int(ctypes.c_int64.from_address(self.address + self._offsets[name]).value)
-
-    def __setitem__(self, name: str, value: int) -> None:
-        ctypes.c_int64.from_address(self.address + self._offsets[name]).value = value
-
-    def set_text(self, name: str, value: str) -> None:
-        """Sets the fields `name` and `name`_size."""
-        self[name], self[f"{name}_size"] = text(value)
-
-
-def read_bytes(address: int, size: int) -> bytes:
-    """Returns the bytes at an address; none for a null pointer."""
-    return ctypes.string_at(address, size) if address else b""
-
-
-def read_words(address: int, count: int) -> list[int]:
-    """Returns the signed words at an address."""
-    return list((ctypes.c_int64 * count).from_address(address)) if count else []
+    __slots__ = ()
+    offsets = OFFSETS
+    sizes = SIZES

@@ -1,0 +1,58 @@
+"""What the engine calls when a device has waited long: passes the active launches to the watchdog."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import numpy as np
+
+from xlapy.cpu.program.communication.wait_state import SharedMemory, shared_memory_size
+from xlapy.runtime.collectives.launch import device_name
+from xlapy.runtime.collectives.watchdog import ActiveLaunch, Watchdog
+from xlapy.runtime.engine.core.memory import STORAGE_BYTES
+from xlapy.runtime.engine.device_programs import RunnableProgram, runnable_at
+from xlapy.runtime.engine.launch_errors import error_record
+from xlapy.runtime.engine.native_engine import engine
+from xlapy.runtime.engine.records import Record, read_words
+
+_MAX_LAUNCHES = 1 << 10
+"""Launches that are checked at once. Streams hold far fewer."""
+
+_watchdog = Watchdog()
+
+
+def check_deadlocks(_: int) -> int:
+    """Fails the active launches that can never finish and those that exceed the timeout for collectives. Returns 0."""
+    native = engine()
+    addresses = (ctypes.c_uint64 * _MAX_LAUNCHES)()
+    count = native.active_launches(ctypes.addressof(addresses), _MAX_LAUNCHES)
+    records = [Record("launch", address) for address in addresses[:count]]
+    try:
+        pairs = [(record, runnable_at(record["executable"])) for record in records]
+        _watchdog.check([_active_launch(record, program) for record, program in pairs if program is not None])
+    finally:
+        for record in records:
+            native.release(record["shared"])
+            native.release_launch(record.address)
+    return 0
+
+
+def _active_launch(record: Record, runnable: RunnableProgram) -> ActiveLaunch:
+    source, count = runnable.source, len(runnable.device_programs)
+    data: Any = (ctypes.c_char * shared_memory_size(source.program)).from_address(record["shared"] + STORAGE_BYTES)
+    shared: SharedMemory = np.frombuffer(data, np.uint8)
+    return ActiveLaunch(
+        record["number"],
+        [device_name(number, *source.counts) for number in range(count)],
+        source.program,
+        shared,
+        read_words(record.address + Record.sizes["launch"], count),
+        functools.partial(_fail, record.address),
+    )
+
+
+def _fail(launch: int, error: BaseException) -> None:
+    native = engine()
+    native.fail_launch(launch, error_record(native, error))

@@ -1,0 +1,211 @@
+"""The records from which the engine runs a program without Python: one `device_program` record per device.
+
+Responsible for deciding which programs run natively, and for their records. Does not depend on how launches are queued
+or run, or on the front end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.cpu.program.communication.wait_state import futex_offsets, shared_memory_size
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import CollectiveThunk
+from xlapy.runtime.engine.memory import UNCHECKED_BYTES
+from xlapy.runtime.engine.native_engine import engine
+from xlapy.runtime.engine.records import WORD, KeptObjects, Record
+
+
+@dataclass(frozen=True)
+class NativeSource:
+    """What the engine runs.
+
+    entry: address of the machine code. fixed_addresses: from replica and partition to the entries of the address table
+    that are the same in every run. shape: the program's. donated: the parameters whose memory it may overwrite.
+    counts: numbers of replicas and partitions. is_long_running: whether calls return before the program has run.
+    """
+
+    program: NativeProgram
+    entry: int
+    fixed_addresses: Callable[[int, int], dict[int, int]]
+    shape: ProgramShape
+    donated: Sequence[int]
+    counts: tuple[int, int]
+    is_long_running: bool
+
+
+@dataclass(frozen=True)
+class DevicePlace:
+    """A device of a program: its handle, the record of its stream, and the handle of the memory of each result."""
+
+    handle: int
+    stream: int
+    result_memories: Sequence[int]
+
+
+@dataclass(frozen=True)
+class ArrayForm:
+    """How the buffer of an argument or result is described: its logical dimensions, and the handle of its layout."""
+
+    dimensions: tuple[int, ...]
+    layout: int
+
+
+@dataclass(eq=False)
+class RunnableProgram:
+    """A program with the records from which the engine runs it. record: the executable."""
+
+    source: NativeSource
+    record: Record
+    device_programs: list[Record]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a launch has not finished on all of its devices."""
+        return any(program["pending_launches"] for program in self.device_programs)
+
+
+_runnable: dict[int, RunnableProgram] = {}
+_lock = threading.Lock()
+
+
+def runnable_at(record: int) -> RunnableProgram | None:
+    """The program of an executable record; None if it was removed."""
+    with _lock:
+        return _runnable.get(record)
+
+
+def remove_runnable(record: int) -> None:
+    """Forgets the program of an executable, whose records are about to be freed."""
+    with _lock:
+        _runnable.pop(record, None)
+
+
+def runs_natively(program: NativeProgram, shape: ProgramShape) -> bool:
+    """Whether native code can run the program without Python.
+
+    It can if all arrays are static, the program draws no random numbers, and its only callbacks are collectives for
+    which every device has a rendezvous.
+    """
+    results = shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
+    if not all(leaf.is_array and not leaf.is_dynamic for leaf in (*shape.parameters, *results)):
+        return False
+    if "rng-get-and-update-state" in program.implicit_arguments:
+        return False
+    return all(isinstance(thunk, CollectiveThunk) and _is_complete(thunk) for thunk in program.host_calling_thunks)
+
+
+def _is_complete(thunk: CollectiveThunk) -> bool:
+    """Whether every device takes part. A device without a rendezvous asks the host for the error."""
+    return all(row.rendezvous_offset >= 0 for row in thunk.participants)
+
+
+def add_device_programs(
+    record: Record,
+    kept: KeptObjects,
+    source: NativeSource,
+    places: Sequence[DevicePlace],
+    arguments: Sequence[ArrayForm],
+    results: Sequence[ArrayForm],
+) -> RunnableProgram:
+    """Fills in the fields of an executable's record from which the engine runs the program on all of its devices.
+
+    kept: what the records point to, which must live until `remove_runnable`.
+    """
+    program = source.program
+    programs = [_device_program(kept, source, places, arguments, results, number) for number in range(len(places))]
+    record["device_programs"] = kept.words([one.address for one in programs])
+    record["device_program_count"], record["donated_count"] = len(places), len(source.donated)
+    record["argument_count"] = len(source.shape.parameters)
+    record["has_collectives"] = int(bool(program.host_calling_thunks))
+    words = sorted(futex_offsets(program))
+    record["wait_words"], record["wait_word_count"] = kept.words(words), len(words)
+    record["shared_bytes"] = shared_memory_size(program)
+    record["is_asynchronous"] = int(bool(program.host_calling_thunks) or source.is_long_running)
+    needed = len(places) * (program.arena_size + sum(_bytes(shape) for shape in _result_shapes(source.shape)))
+    record["checks_memory"], record["runs_natively"] = int(needed > UNCHECKED_BYTES), 1
+    made = RunnableProgram(source, record, programs)
+    with _lock:
+        _runnable[record.address] = made
+    return made
+
+
+def _device_program(
+    kept: KeptObjects,
+    source: NativeSource,
+    places: Sequence[DevicePlace],
+    arguments: Sequence[ArrayForm],
+    results: Sequence[ArrayForm],
+    number: int,
+) -> Record:
+    program, place = source.program, places[number]
+    record = Record("device_program", number=number, stream=place.stream, device=place.handle)
+    kept.add(record.address)
+    table = _initial_table(source, number)
+    record["entry"] = source.entry
+    record["table"], record["table_bytes"] = kept.words(table), WORD * len(table)
+    record["shared_index"], record["arena_bytes"] = program.shared_index, program.arena_size
+    rows = [
+        (type_number(shape), _bytes(shape), form.layout, int(parameter in source.donated))
+        for parameter, (shape, form) in enumerate(zip(source.shape.parameters, arguments, strict=True))
+    ]
+    record["arguments"], record["argument_count"] = kept.words([word for row in rows for word in row]), len(rows)
+    record["donated"], record["donated_count"] = kept.words(source.donated), len(source.donated)
+    shapes = _result_shapes(source.shape)
+    outputs = [
+        buffer_template(kept, shape, form, place.handle, memory)
+        for shape, form, memory in zip(shapes, results, place.result_memories, strict=True)
+    ]
+    record["outputs"], record["result_count"] = kept.words(outputs), len(outputs)
+    record["aliases"] = kept.words([program.aliases.get(result, -1) for result in range(len(outputs))])
+    record["first_result"] = 1 + len(program.arguments)
+    return record
+
+
+def _initial_table(source: NativeSource, number: int) -> list[int]:
+    """The initial contents of the address table of every launch on a device."""
+    program = source.program
+    table = [0] * program.table_size
+    for index, address in source.fixed_addresses(*divmod(number, source.counts[1])).items():
+        table[index] = address
+    table[program.callback_index] = engine().addresses["request_deadlock_check"]
+    table[program.shared_index] = engine().canceled_word()
+    table[program.device_index] = number
+    return table
+
+
+def buffer_template(kept: KeptObjects, shape: Shape, form: ArrayForm, device: int, memory: int) -> int:
+    """A record of which buffers of a shape start as copies. device, memory: handles."""
+    rank = len(form.dimensions)
+    size = Record.sizes["buffer"] + WORD * rank
+    address = kept.keep((ctypes.c_char * size)())
+    template = Record("buffer", address)
+    template["on_device_size_in_bytes"], template["record_bytes"] = _bytes(shape), size
+    template["device"], template["memory"] = device, memory
+    template["type"], template["num_dims"] = type_number(shape), rank
+    template["dims"] = address + Record.sizes["buffer"]
+    template["is_on_cpu"], template["event"] = 1, engine().ready_event_handle()
+    template["layout"] = form.layout
+    dims = (ctypes.c_int64 * rank).from_address(address + Record.sizes["buffer"])
+    dims[:] = list(form.dimensions)
+    return address
+
+
+def type_number(shape: Shape) -> int:
+    """The number of an array's element type, as PJRT counts them."""
+    number = shape.element_type.protocol_numbers.pjrt
+    assert number is not None, f"arrays have no elements of type {shape.element_type}"
+    return number
+
+
+def _result_shapes(shape: ProgramShape) -> Sequence[Shape]:
+    return shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
+
+
+def _bytes(shape: Shape) -> int:
+    return shape.size * shape.element_type.byte_size

@@ -1,0 +1,168 @@
+"""The engine's native code, linked once per process: memory, events, buffers, streams and launches.
+
+The front ends, which are xlapy's own API and the PJRT plugin, share it. At the end of the interpreter, it waits for
+running launches; a fork finds its locks free.
+
+Responsible for linking the engine, for calling it from Python, and for the ends of processes. Does not depend on
+programs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from xlapy.base import flags
+from xlapy.cpu.llvm.jit import compile_unoptimized
+from xlapy.native.llvm import declaration_text
+from xlapy.runtime.engine.core import python_calls
+from xlapy.runtime.engine.core.library import FUNCTIONS, engine_text
+
+_WORD, _POINTER = ctypes.c_int64, ctypes.c_void_p
+
+_SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
+    "make_error": (_POINTER, _WORD, ctypes.c_char_p, _WORD),
+    "free_error": (None, _POINTER),
+    "ready_event_handle": (_POINTER,),
+    "retain_event": (None, _POINTER),
+    "release_event": (None, _POINTER),
+    "is_event_complete": (ctypes.c_bool, _POINTER),
+    "await_event": (_POINTER, _POINTER),
+    "allocate": (_POINTER, _WORD),
+    "release": (None, _POINTER),
+    "trim": (_WORD,),
+    "set_cache_limit": (None, _WORD),
+    "memory_usage": (None, _POINTER, _POINTER),
+    "make_buffer": (_POINTER, _POINTER, _POINTER, _POINTER),
+    "acquire_hold": (_POINTER, _POINTER),
+    "take_storage": (_POINTER, _POINTER),
+    "give_storage_back": (None, _POINTER, _POINTER),
+    "delete_buffer": (None, _POINTER),
+    "take_destroyed": (_POINTER,),
+    "free_spare_memory": (None, _POINTER),
+    "initialize_streams": (None,),
+    "initialize_stream": (None, _POINTER),
+    "active_launches": (_WORD, _POINTER, _WORD),
+    "release_launch": (None, _POINTER),
+    "request_deadlock_check": (ctypes.c_int32, _WORD),
+    "fail_launch": (None, _POINTER, _POINTER),
+    "canceled_word": (_POINTER,),
+    "stop_streams": (None,),
+    "are_streams_idle": (_WORD,),
+    "set_canceled": (None, _WORD),
+    "before_fork": (None,),
+    "after_fork": (None, _WORD),
+    "ticks": (_WORD,),
+    "set_time_table": (None, _POINTER),
+}
+"""Native functions that Python calls: the type of the result, then those of the arguments."""
+
+_BLOCKING = frozenset({"await_event"})
+"""The functions that block, so they release the interpreter's lock. The others are short and keep it."""
+
+_DEFINED = re.compile(r"^(?:define|declare)[^@]*@(\w+)\(", re.MULTILINE)
+"""The functions that a text defines or declares."""
+
+_POLL_SECONDS = 0.001
+"""Seconds between polls for running launches at interpreter exit."""
+
+CheckDeadlocks = Callable[[int], int]
+_CHECK = ctypes.CFUNCTYPE(_POINTER, _POINTER)
+
+
+class NativeEngine:
+    """The native functions of the engine, as attributes. There is one per process, which lives as long as the
+    process."""
+
+    def __init__(self, check_deadlocks: CheckDeadlocks) -> None:
+        """check_deadlocks: fails the launches that can never finish; called by a thread of the engine. Its argument has
+        no meaning, and it returns 0."""
+        self._check = _CHECK(check_deadlocks)
+        imports = {name: function_address(getattr(ctypes.pythonapi, name)) for name in python_calls.PYTHON_FUNCTIONS}
+        imports["Py_IsFinalizing"] = is_finalizing_address()
+        imports["check_deadlocks_function"] = function_address(self._check)
+        exports = sorted({*(function.name for function in FUNCTIONS), *_SIGNATURES, "call_python"})
+        defined = _DEFINED.findall(python_calls.TEXT)
+        text = f"{engine_text(exports, defined)}\n{python_calls.TEXT}"
+        self._code = compile_unoptimized(text, exports, imports)
+        self.addresses: Mapping[str, int] = self._code.addresses
+        """The address of each native function."""
+        self.functions: Mapping[str, Any] = {name: self._function(name, *types) for name, types in _SIGNATURES.items()}
+        leak(self._code, self._check, self.functions)
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        kind = ctypes.CFUNCTYPE if name in _BLOCKING else ctypes.PYFUNCTYPE
+        return kind(result, *arguments)(self.addresses[name])
+
+    def declarations(self, defined: list[str]) -> str:
+        """Declarations of the engine's functions for another LLVM module, without those that it defines or declares
+        itself."""
+        return declaration_text(one for one in FUNCTIONS if one.name not in defined)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.functions[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+_engine: NativeEngine | None = None
+_lock = threading.Lock()
+
+
+def engine() -> NativeEngine:
+    """Returns the engine; links it on first use."""
+    return _engine or _link()
+
+
+def _link() -> NativeEngine:
+    global _engine
+    from xlapy.runtime.engine.deadlock_check import check_deadlocks
+
+    with _lock:
+        if _engine is None:
+            linked = NativeEngine(check_deadlocks)
+            linked.set_cache_limit(int(flags.get("cache_limit")) << 20)
+            linked.initialize_streams()
+            atexit.register(_finish_launches, linked)
+            os.register_at_fork(
+                before=linked.before_fork,
+                after_in_parent=lambda: linked.after_fork(0),
+                after_in_child=lambda: linked.after_fork(1),
+            )
+            _engine = linked
+    return _engine
+
+
+def _finish_launches(linked: NativeEngine) -> None:
+    """Waits for running launches at interpreter exit. Ctrl-C cancels them."""
+    linked.stop_streams()
+    while not linked.are_streams_idle():
+        try:
+            time.sleep(_POLL_SECONDS)
+        except KeyboardInterrupt:
+            linked.set_canceled(1)
+    linked.set_canceled(0)
+
+
+def leak(*values: Any) -> None:
+    """Keeps objects alive beyond the interpreter's end, because native code still uses them then."""
+    for value in values:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+def function_address(function: Any) -> int:
+    """The address of a C function."""
+    return int(ctypes.cast(function, _POINTER).value or 0)
+
+
+def is_finalizing_address() -> int:
+    """The address of `Py_IsFinalizing`, which is private before Python 3.13."""
+    name = "Py_IsFinalizing" if hasattr(ctypes.pythonapi, "Py_IsFinalizing") else "_Py_IsFinalizing"
+    return function_address(getattr(ctypes.pythonapi, name))

@@ -1,0 +1,139 @@
+"""Records of the engine as Python reads and makes them: arrays of 8-byte words that native code and Python share.
+
+Responsible for access to fields by name, and for the records that Python makes. Does not depend on what records mean.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from xlapy.native.records import Record as NativeRecord
+from xlapy.runtime.engine.core.buffers import Buffer
+from xlapy.runtime.engine.core.events import Error, Event
+from xlapy.runtime.engine.core.launch_records import Argument, DeviceProgram, Executable, Launch, Stream
+from xlapy.runtime.engine.core.launch_times import TimeRow, TimeTable
+from xlapy.runtime.engine.core.memory import Storage
+
+WORD: Final = 8
+
+ENGINE_RECORDS: Mapping[str, type[NativeRecord]] = {
+    "error": Error,
+    "event": Event,
+    "buffer": Buffer,
+    "storage": Storage,
+    "executable": Executable,
+    "argument": Argument,
+    "device_program": DeviceProgram,
+    "launch": Launch,
+    "stream": Stream,
+    "time_table": TimeTable,
+    "time_row": TimeRow,
+}
+
+_kept: dict[int, Any] = {}
+"""Objects that records point to, and records themselves, by address. They live as long as the process, or until
+`forget`."""
+_kept_lock = threading.Lock()
+
+
+def keep(value: Any) -> int:
+    """Keeps a `ctypes` object alive; returns its address."""
+    address = ctypes.addressof(value)
+    with _kept_lock:
+        _kept[address] = value
+    return address
+
+
+def forget(*addresses: int) -> None:
+    """Releases objects that `keep` kept alive."""
+    with _kept_lock:
+        for address in addresses:
+            _kept.pop(address, None)
+
+
+def words(values: Sequence[int]) -> int:
+    """Returns the address of an array of words, kept alive. An empty array has an address too."""
+    return keep((ctypes.c_int64 * max(1, len(values)))(*values))
+
+
+def text(value: str) -> tuple[int, int]:
+    """Returns the address of a string, kept alive, and its length in bytes."""
+    data = value.encode("utf-8", "replace")
+    return keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
+
+
+class Record:
+    """A record at an address, or a new one; fields are accessed by name."""
+
+    __slots__ = ("_offsets", "address")
+
+    offsets: ClassVar[Mapping[str, Mapping[str, int]]] = {
+        kind: dict(record.offsets()) for kind, record in ENGINE_RECORDS.items()
+    }
+    """Offset of each field in bytes, by kind of record."""
+
+    sizes: ClassVar[Mapping[str, int]] = {kind: record.byte_size() for kind, record in ENGINE_RECORDS.items()}
+    """Size of each kind of record in bytes, without what follows it."""
+
+    def __init__(self, kind: str, address: int = 0, **values: int) -> None:
+        self._offsets = self.offsets[kind]
+        self.address = address or keep((ctypes.c_int64 * (self.sizes[kind] // WORD))())
+        for name, value in values.items():
+            self[name] = value
+
+    def __getitem__(self, name: str) -> int:
+        return int(ctypes.c_int64.from_address(self.address + self._offsets[name]).value)
+
+    def __setitem__(self, name: str, value: int) -> None:
+        ctypes.c_int64.from_address(self.address + self._offsets[name]).value = value
+
+    def set_text(self, name: str, value: str) -> None:
+        """Sets the fields `name` and `name`_size."""
+        self[name], self[f"{name}_size"] = text(value)
+
+
+class KeptObjects:
+    """Objects that records point to, which are freed together."""
+
+    def __init__(self) -> None:
+        self._addresses: list[int] = []
+
+    def keep(self, value: Any) -> int:
+        """Keeps a `ctypes` object alive; returns its address."""
+        self._addresses.append(keep(value))
+        return self._addresses[-1]
+
+    def words(self, values: Sequence[int]) -> int:
+        """Returns the address of an array of words."""
+        return self.keep((ctypes.c_int64 * max(1, len(values)))(*values))
+
+    def text(self, value: str) -> tuple[int, int]:
+        """Returns address and size of a string."""
+        return self.bytes(value.encode("utf-8", "replace"))
+
+    def bytes(self, data: bytes) -> tuple[int, int]:
+        """Returns address and size of a copy of `data`."""
+        return self.keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
+
+    def add(self, address: int) -> int:
+        """Frees an object that `keep` keeps alive together with the others; returns its address."""
+        self._addresses.append(address)
+        return address
+
+    def forget(self) -> None:
+        """Frees the objects."""
+        forget(*self._addresses)
+        self._addresses.clear()
+
+
+def read_bytes(address: int, size: int) -> bytes:
+    """Returns the bytes at an address; none for a null pointer."""
+    return ctypes.string_at(address, size) if address else b""
+
+
+def read_words(address: int, count: int) -> list[int]:
+    """Returns the signed words at an address."""
+    return list((ctypes.c_int64 * count).from_address(address)) if count else []
