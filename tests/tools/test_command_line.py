@@ -77,7 +77,7 @@ def test_unknown_flags_in_the_environment(tmp_path: Path):
         env={**environment(), "XLAPY_FLAGS": "--check_nan"}, capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr.decode() == "xlapy: there is no flag --check_nan; did you mean --check_nans or --check_infs?\n"
+    assert done.stderr.decode().startswith("xlapy: there is no flag --check_nan; did you mean --check_nans or --check_")
 
 
 # -- internal errors

@@ -73,6 +73,13 @@ TABLE: tuple[Flag, ...] = (
         "check_infs", bool, False, "Stop with an error that names the first instruction whose result has an infinity."
     ),
     Flag("check_bounds", bool, False, "Check each access of cpu's code to memory; one out of bounds ends the program."),
+    Flag(
+        "max_isa",
+        str,
+        "",
+        "The newest x86-64 instruction set that cpu's code uses, such as AVX2 or AVX512; empty: all of this processor.",
+        "xla_cpu_max_isa",
+    ),
     Flag("rng_seed", int, 0, "Seed of rng. Every run starts from it: the same seed gives the same numbers."),
     Flag(
         "collective_timeout",

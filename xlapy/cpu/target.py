@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import cache
 
 from xlapy.codegen.target import Target
-from xlapy.cpu.llvm.jit import vector_bytes
+from xlapy.cpu.llvm.processor import vector_bytes
+
+
+def host_target() -> Target:
+    """The processor that code is generated for: AVX-512 has 32 vector registers, AVX2 and SSE4.2 have 16."""
+    return _target(vector_bytes())
 
 
 @cache
-def host_target() -> Target:
-    """The CPU that this process runs on: AVX-512 has 32 vector registers, AVX2 and SSE2 have 16."""
-    width = vector_bytes()
-    return Target(vector_bytes=width, vector_registers=32 if width == 64 else 16)
+def _target(vector_bytes: int) -> Target:
+    return Target(vector_bytes=vector_bytes, vector_registers=32 if vector_bytes == 64 else 16)

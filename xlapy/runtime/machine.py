@@ -22,8 +22,8 @@ from pathlib import Path
 
 from xlapy.base import flags
 from xlapy.base.logging import logger
-from xlapy.cpu.llvm.jit import host_features, host_name
 from xlapy.cpu.llvm.pool import parallel_function, thread_count
+from xlapy.cpu.llvm.processor import host_processor, target_processor
 from xlapy.cpu.llvm.roofline_kernels import ARITHMETIC, BLOCK, OPERATIONS, STREAMS, lanes_of, roofline_kernels
 from xlapy.runtime.engine import allocator
 
@@ -105,7 +105,7 @@ def ticks() -> int:
 def _measure() -> Machine:
     threads = thread_count()
     one = _measure_roofline(1)
-    return Machine(host_name(), one, _at_least(_measure_roofline(threads), one) if threads > 1 else one)
+    return Machine(host_processor().name, one, _at_least(_measure_roofline(threads), one) if threads > 1 else one)
 
 
 def _at_least(many: Roofline, one: Roofline) -> Roofline:
@@ -171,9 +171,10 @@ def _best(run: Callable[[], None]) -> float:
 
 
 def _path() -> Path | None:
-    """The file for this processor, its features and number of threads; None without a private directory."""
+    """The file for this processor, the features that code uses and the number of threads; None if no directory is
+    private."""
     folder = Path(str(flags.get("cache_dir")) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "xlapy")
-    what = [host_name(), sorted(name for name, has in host_features().items() if has), os.cpu_count(), thread_count()]
+    what = [host_processor().name, sorted(target_processor().features), os.cpu_count(), thread_count()]
     digest = hashlib.sha256(json.dumps([_FORMAT, what]).encode()).hexdigest()
     try:
         folder = folder.expanduser()

@@ -6,17 +6,26 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.cpu.instruction_sets import compile_for
 from xlapy.cpu.compiler import compile_module
 from xlapy.testing.random_arguments import random_arguments
 
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 
 
+def module(*lines: str) -> str:
+    return "\n".join(["HloModule m", "ENTRY e {", *lines, "}"])
+
+
 def check(*lines: str, unrolled: bool = True) -> None:
     """Checks that the result equals the interpreter's, and whether the short dimension is unrolled."""
-    module = xla.parse_hlo("\n".join(["HloModule m", "ENTRY e {", *lines, "}"]))
-    loops = compile_module(module).loops()
+    text = module(*lines)
+    loops = compile_module(xla.parse_hlo(text)).loops()
     assert (loops.count("store ") > 1) == unrolled, loops
+    check_result(xla.parse_hlo(text))
+
+
+def check_result(module: xla.Module) -> None:
     executable = CPU.compile(module)
     arguments = random_arguments(executable.program_shape.parameters, 3)
     ours, theirs = executable(*arguments), INTERPRETER.compile(module)(*arguments)
@@ -53,13 +62,13 @@ def test_points_scaled_by_numbers_of_rows_and_columns():
     )
 
 
-@pytest.mark.parametrize("size", [64, 65])
-def test_a_short_dimension_is_unrolled_if_the_long_one_fills_vectors(size: int):
-    check(
-        f"x = f32[9,{size},3] parameter(0)",
-        f"ROOT r = f32[9,{size},3] reverse(x), dimensions={{1}}",
-        unrolled=size == 64,
-    )
+@pytest.mark.parametrize(("isa", "size"), [("AVX512", 64), ("AVX512", 33), ("AVX2", 64), ("AVX2", 17)])
+def test_a_short_dimension_is_unrolled_if_the_long_one_fills_vectors(isa: str, size: int):
+    """33 elements are 3 vectors of 16, and 17 are 3 of 8: a third of the lanes would be idle."""
+    text = module(f"x = f32[9,{size},3] parameter(0)", f"ROOT r = f32[9,{size},3] reverse(x), dimensions={{1}}")
+    loops = compile_for(isa, text).loops()
+    assert (loops.count("store ") > 1) == (size == 64), loops
+    check_result(xla.parse_hlo(text))
 
 
 def test_a_result_with_the_order_of_its_operands_is_one_flat_loop():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.cpu.instruction_sets import ISAS, compile_for
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.llvm import safepoint_loops, safepoints
 from xlapy.text import parse_hlo
@@ -37,10 +38,9 @@ def module(body: str) -> str:
     return f"HloModule m\n{COMPUTATIONS}ENTRY e {{ x = f32[3,1001] parameter(0) z = f32[] constant(0) {body} }}"
 
 
-def kernels_poll(text: str) -> bool:
-    """Tells whether a kernel of a program polls."""
-    (forms,) = [form for name, form in compile_module(parse_hlo(text), []).stages().items() if name == "ll"]
-    functions = forms.split("define ")
+def kernels_poll(llvm: str) -> bool:
+    """Tells whether a kernel of a program polls, given its LLVM text."""
+    functions = llvm.split("define ")
     return any("@xlapy_poll" in function for function in functions if function.startswith("internal void @kernel"))
 
 
@@ -51,22 +51,26 @@ def test_kernels_that_poll_compute_the_same(body: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(safepoint_loops, "MIN_POLLED_LOOP_STATEMENTS", 4)
     monkeypatch.setattr(safepoints, "MIN_POLLED_PARALLEL_OPERATIONS", 4)
     monkeypatch.setattr(safepoint_loops, "POLL_INTERVAL", 64)
-    assert kernels_poll(module(body))
+    assert kernels_poll(compile_module(parse_hlo(module(body))).llvm)
     np.testing.assert_array_equal(np.asarray(CPU.compile(module(body))(array)), expected)
 
 
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
         ("f32[] parameter(0) ROOT r = f32[1048576] broadcast(x), dimensions={}", False),
         ("f32[100000,100] parameter(0) ROOT r = f32[100000,100] sine(x)", False),
         ("f32[8192,8192] parameter(0) ROOT r = f32[8192,8192] transpose(x), dimensions={1,0}", False),
-        ("f32[4096,4096] parameter(0) ROOT r = f32[4096,4096] dot(x, x), lhs_contracting_dims={1}, "
+        ("f32[2048,2048] parameter(0) ROOT r = f32[2048,2048] dot(x, x), lhs_contracting_dims={1}, "
          "rhs_contracting_dims={0}", False),
+        ("f32[8192,8192] parameter(0) ROOT r = f32[8192,8192] dot(x, x), lhs_contracting_dims={1}, "
+         "rhs_contracting_dims={0}", True),
         ("f32[1048576] parameter(0) ROOT r = f32[1048576] sort(x), dimensions={0}, to_apply=less", True),
         ("f32[1024] parameter(0) ROOT r = f32[1024] sort(x), dimensions={0}, to_apply=less", False),
         ("f32[6400,1024] parameter(0) ROOT r = f32[6400,1024] sort(x), dimensions={1}, to_apply=strange", False),
     ],
 )  # fmt: skip
-def test_only_long_kernels_poll(body: str, expected: bool) -> None:
-    assert kernels_poll(f"HloModule m\n{COMPUTATIONS}ENTRY e {{ x = {body} }}") is expected
+def test_only_long_kernels_poll(body: str, expected: bool, isa: str) -> None:
+    compiled = compile_for(isa, f"HloModule m\n{COMPUTATIONS}ENTRY e {{ x = {body} }}")
+    assert kernels_poll(compiled.llvm) is expected

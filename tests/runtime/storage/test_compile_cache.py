@@ -20,6 +20,7 @@ import xlapy as xla
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.llvm import shared_code
+from xlapy.cpu.llvm.processor import Processor, target_processor
 from xlapy.cpu.serialization import executable, source_digest
 from xlapy.runtime.backends import cpu
 from xlapy.runtime.storage import compile_cache
@@ -170,9 +171,10 @@ def test_processor_and_compiler_are_part_of_the_key(monkeypatch, change):
     module = xla.parse_hlo(PROGRAM)
     before = cache_key(module, {})
     if change == "processor":
-        monkeypatch.setattr(compile_cache, "host_name", lambda: "i386")
+        monkeypatch.setattr(compile_cache, "target_processor", lambda: Processor("i386", target_processor().features))
     elif change == "features":
-        monkeypatch.setattr(compile_cache, "host_features", lambda: {"sse2": True})
+        features = frozenset({"sse2"})
+        monkeypatch.setattr(compile_cache, "target_processor", lambda: Processor(target_processor().name, features))
     else:
         monkeypatch.setattr(compile_cache, "compiler_identity", lambda: {"xlapy": "0"})
     assert cache_key(module, {}) != before

@@ -1,6 +1,6 @@
 """Compiles LLVM text to machine code in this process, through llvmlite.
 
-Responsible for the target machine of the host, optimization passes, and the JIT. Does not depend on HLO or loop IR.
+Responsible for LLVM's target machine, optimization passes, and the JIT. Does not depend on HLO or loop IR.
 """
 
 from __future__ import annotations
@@ -16,34 +16,9 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from xlapy.cpu.compile_trace import CompileTrace
+from xlapy.cpu.llvm.processor import Processor, initialize, target_processor
 
 _OPTIMIZATION_LEVEL = 2
-
-_DISABLED_STEPS = ("-disable-lsr", "-disable-post-ra")
-"""Steps of LLVM's code generator that are disabled. They take a third of its time and gain nothing here: addresses in
-loops are reduced before (`_optimize`), and such processors reorder instructions by themselves."""
-
-
-@functools.cache
-def _initialized() -> None:
-    for option in _DISABLED_STEPS:
-        llvm.set_option("xlapy", option)
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-
-
-@functools.cache
-def host_features() -> Mapping[str, bool]:
-    """Returns the features of the host CPU under LLVM's names."""
-    _initialized()
-    return dict(llvm.get_host_cpu_features())
-
-
-@functools.cache
-def host_name() -> str:
-    """Returns LLVM's name of the host CPU."""
-    _initialized()
-    return str(llvm.get_host_cpu_name())
 
 
 def llvm_version() -> str:
@@ -51,21 +26,16 @@ def llvm_version() -> str:
     return f"{'.'.join(map(str, llvm.llvm_version_info))}, llvmlite {llvmlite.__version__}"
 
 
-@functools.cache
-def vector_bytes() -> int:
-    """Returns the size of the widest vector registers of the host: 64 with AVX-512, 32 with AVX2, else 16."""
-    features = host_features()
-    if features.get("avx512f") and features.get("avx512vl"):
-        return 64
-    return 32 if features.get("avx2") else 16
-
-
-@functools.cache
 def _machine(level: int = _OPTIMIZATION_LEVEL) -> Any:
-    _initialized()
+    return _machine_of(target_processor(), level)
+
+
+@functools.cache
+def _machine_of(processor: Processor, level: int) -> Any:
+    initialize()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        cpu=processor.name,
+        features=processor.feature_text(),
         opt=level,
         reloc="pic",
         codemodel="small",
@@ -156,10 +126,12 @@ def listings(text: str) -> tuple[str, str]:
 
 class _Passes(threading.local):
     """A few light passes. Vectorization and loop order are decided already, so LLVM only cleans up. The passes are
-    created once per thread, because LLVM does not free their memory."""
+    created once per thread and processor, because LLVM does not free their memory."""
 
-    def __init__(self) -> None:
-        self.builder = llvm.create_pass_builder(_machine(), llvm.create_pipeline_tuning_options(speed_level=1))
+    def __init__(self, processor: Processor) -> None:
+        self.builder = llvm.create_pass_builder(
+            _machine_of(processor, _OPTIMIZATION_LEVEL), llvm.create_pipeline_tuning_options(speed_level=1)
+        )
         self.manager = llvm.create_new_function_pass_manager()
         self.manager.add_sroa_pass()  # promotes stack slots to registers
         self.manager.add_instruction_combine_pass()
@@ -168,12 +140,12 @@ class _Passes(threading.local):
 
 
 @functools.cache
-def _passes() -> _Passes:
-    return _Passes()
+def _passes(processor: Processor) -> _Passes:
+    return _Passes(processor)
 
 
 def _optimize(module: Any) -> None:
-    passes = _passes()
+    passes = _passes(target_processor())
     for function in module.functions:
         if not function.is_declaration:
             passes.manager.run(function, passes.builder)

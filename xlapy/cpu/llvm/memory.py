@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from xlapy.cpu.llvm.addresses import AddressCse
 from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
-from xlapy.cpu.llvm.jit import vector_bytes
+from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.shuffles import deinterleave, interleave
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.cpu.llvm.transposes import emit_transpose, transpose_name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xlapy.cpu.llvm.jit import vector_bytes
+from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.loops import F32, F64, I1, ScalarType, Value
 

@@ -36,7 +36,8 @@ from xlapy.base.shape import Shape
 from xlapy.base.version import VERSION
 from xlapy.codegen.fusion.decisions import Decision, decisions_text
 from xlapy.cpu.compiler import Compiled, passes
-from xlapy.cpu.llvm.jit import Code, host_features, link_object, llvm_version
+from xlapy.cpu.llvm.jit import Code, link_object, llvm_version
+from xlapy.cpu.llvm.processor import host_processor, target_processor
 from xlapy.cpu.llvm.shared_code import register_objects
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
@@ -117,7 +118,7 @@ def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
         "imports": sorted(code.imports),
         "objects": list(objects),
         "callbacks": callbacks_to_json(program),
-        "features": sorted(name for name, has in host_features().items() if has),
+        "features": sorted(target_processor().features),
         "compiler": dict(compiler_identity()),
     }
     data = [slice_.data.tobytes() for slice_ in program.constants if slice_.data is not None]
@@ -156,8 +157,7 @@ def _check_origin(header: Mapping[str, Any]) -> None:
         raise InvalidArgumentError(
             f"{header['name']} was compiled with {name} {made.get(name)}, this is {name} {here[name]}: compile it again"
         )
-    features = host_features()
-    lacking = [name for name in header["features"] if not features.get(name)]
+    lacking = [name for name in header["features"] if name not in host_processor().features]
     if lacking:
         raise UnsupportedError(
             f"{header['name']} was compiled for a processor with {', '.join(lacking)}, which this one lacks: "

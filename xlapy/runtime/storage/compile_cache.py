@@ -32,7 +32,7 @@ from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Compiled
-from xlapy.cpu.llvm.jit import host_features, host_name
+from xlapy.cpu.llvm.processor import target_processor
 from xlapy.cpu.serialization.executable import LoadedProgram, compiler_identity, deserialize_program, serialize_program
 from xlapy.cpu.serialization.source_digest import preset_source_digest, source_digest, source_files_state
 from xlapy.hlo import edit
@@ -269,9 +269,10 @@ def cache_key(module: Module, choices: Mapping[str, Any]) -> str:
 
 def compile_environment() -> dict[str, Any]:
     """What every program depends on, as JSON: flags, the processor, the compiler."""
+    processor = target_processor()
     return {
         "flags": {flag.name: flags.get(flag.name) for flag in flags.TABLE if flag.name not in _FLAGS_WITHOUT_EFFECT},
-        "processor": [host_name(), sorted(name for name, has in host_features().items() if has)],
+        "processor": [processor.name, sorted(processor.features)],
         "compiler": dict(compiler_identity()),
     }
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.cpu.instruction_sets import ISAS, compile_for
 from xlapy.cpu.compiler import compile_module
 
 CPU = xla.Client("cpu")
@@ -130,18 +131,26 @@ def test_infinities_and_nan_stay_in_their_rows_and_columns():
 FORMS = [
     ((8, 64, 64), "nn", r"\Akernel r\([^)]*\)\n  for \S+ in \d+ parallel\n", "scratch"),
     ((64, 257, 1), "nn", r"carrying", "scratch"),
-    ((6, 9, 5), "nt", r"for \S+ in 8 vector", "mod"),
     ((3, 700, 100), "nn", r"scratch sums", "scratch right"),
     ((150, 700, 150), "nn", r"scratch right.*\n  scratch sums", None),
     ((150, 100, 150), "tt", r"scratch right", "scratch sums"),
 ]
 
 
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(("shape", "form", "found", "missing"), FORMS, ids=[str(f[0]) for f in FORMS])
-def test_small_dots_read_operands_directly_and_large_dots_pack_them(shape, form, found, missing):
-    kernel = kernel_text(product(*shape, form))
+def test_small_dots_read_operands_directly_and_large_dots_pack_them(shape, form, found, missing, isa):
+    kernel = compile_for(isa, product(*shape, form)).loops()
     assert re.search(found, kernel), kernel
     assert missing is None or missing not in kernel
+
+
+@pytest.mark.parametrize(("isa", "lanes"), [("AVX512", 16), ("AVX2", 8)])
+def test_vectors_run_along_contiguous_terms_that_fill_a_vector_else_along_columns(isa, lanes):
+    along_columns = compile_for(isa, product(6, lanes - 1, 5, "nt")).loops()
+    assert "for %1 in 8 vector(8)" in along_columns, along_columns
+    along_terms = compile_for(isa, product(6, lanes, 5, "nt")).loops()
+    assert f"in {lanes} vector({lanes}) carrying" in along_terms, along_terms
 
 
 @pytest.mark.parametrize("sliced", ["slice={[1:2], [0:20], [3:43]}", "dynamic"])
