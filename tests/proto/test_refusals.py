@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 import xlapy
 from xlapy.base.errors import InvalidArgumentError, ProtoError, XlaError
 from xlapy.hlo.module import Module
+from xlapy.opcodes.attributes.dimensions import ConvDimensions
 from xlapy.proto import Snapshot, from_text_format
 from xlapy.proto.messages import decode, encode
+from xlapy.proto.write import module_message
 from xlapy.testing.samples.sample import all_samples
 
 TEXT = """HloModule m
@@ -148,3 +151,23 @@ def test_mutated_bytes_give_a_module_or_an_error_of_xlapy():
         assert Module.from_proto(module.to_proto()).to_text(print_large_constants=True) == text
     assert refused > 1000
     assert accepted > 50
+
+
+CONVOLUTION = """ENTRY main {
+  p = f32[2,3,8] parameter(0)
+  k = f32[4,3,2] parameter(1)
+  ROOT v = f32[2,4,7] convolution(p, k), window={size=2}, dim_labels=bf0_oi0->bf0
+}"""
+
+
+@pytest.mark.parametrize("number", [-1, 256, 2**31 - 1, 2**63 - 1])
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ConvDimensions)])
+def test_dimension_numbers_are_bounded(field: str, number: int):
+    message = module_message(xlapy.parse_hlo(CONVOLUTION))
+    numbers = message.computations[0].instructions[-1].convolution_dimension_numbers
+    if "spatial" in field:
+        getattr(numbers, field)[0] = number
+    else:
+        setattr(numbers, field, number)
+    with pytest.raises(ProtoError, match=rf"'v' \(convolution\).*{field} has the dimension {number}, which"):
+        Module.from_proto(encode(message))

@@ -248,3 +248,31 @@ def test_errors_have_a_position(text: str, line: int, column: int, message: str)
 def test_errors_name_the_file() -> None:
     with pytest.raises(ParseError, match=r"^model\.hlo:4:14: unknown operation"):
         parse_hlo(f"{HEAD}  q = f32[4] foo(p)\n}}", filename="model.hlo")
+
+
+def test_an_instruction_named_x_after_sizes_joined_by_x() -> None:
+    """`1_2` and `2x2` are whole tokens, as in XLA: an `x` on the next line begins a name."""
+    module = parse_hlo("""HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  p = f32[5,4] parameter(0)
+  z = f32[] constant(0)
+  d = f32[8,6] pad(p, z), padding=1_2x1_1
+  xor.1 = f32[8,6] pad(p, z), padding=1_2_0x1_1_0
+  x2 = f32[4,3] reduce-window(p, z), window={size=2x2}, to_apply=add
+  x = f32[5,4] negate(p)
+  ROOT t = (f32[8,6], f32[8,6], f32[4,3], f32[5,4]) tuple(d, xor.1, x2, x)
+}""")
+    text = module.to_text()
+    assert "%d = f32[8,6]{1,0} pad(%p, %z), padding=1_2x1_1\n" in text
+    assert "%xor.1 = f32[8,6]{1,0} pad(%p, %z), padding=1_2x1_1\n" in text
+    assert "%x = f32[5,4]{1,0} negate(%p)\n" in text
+
+
+@pytest.mark.parametrize("padding", ["1_2 x0_0", "1_2x 0_0", "1_2x", "1_2\n  x0_0"])
+def test_paddings_have_no_blanks(padding: str) -> None:
+    with pytest.raises(ParseError):
+        parse_hlo(
+            "ENTRY e { p = f32[2,2] parameter(0)  z = f32[] constant(0)\n"
+            f"ROOT d = f32[5,2] pad(p, z), padding={padding} }}"
+        )

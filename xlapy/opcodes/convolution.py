@@ -68,7 +68,7 @@ class SparsityConfig:
     rhs: TensorSparsity | None = None
 
 
-_SPARSITY_FIELD = re.compile(r"(sparsity|dimension|stride)\s*=\s*(\d+)(?:\s*x\s*(\d+))?")
+_SPARSITY_FIELD = re.compile(r"(sparsity|dimension|stride)\s*=\s*(\d+)(?:x(\d+))?")
 
 
 class SparsityConfigCodec(AttributeCodec[SparsityConfig]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
@@ -126,7 +126,8 @@ class Window:
         return tuple(d.output_size(size) for d, size in zip(self.dimensions, base, strict=True))
 
 
-_WINDOW_FIELD = re.compile(r"([a-z_]+)\s*=\s*(-?\d+(?:_-?\d+)?(?:\s*x\s*-?\d+(?:_-?\d+)?)*)")
+# The entries of one field are a single token, as in XLA: no blanks around `x`.
+_WINDOW_FIELD = re.compile(r"([a-z_]+)\s*=\s*(-?\d+(?:_-?\d+)?(?:x-?\d+(?:_-?\d+)?)*)")
 
 
 class WindowCodec(AttributeCodec[Window]):
@@ -143,7 +144,7 @@ class WindowCodec(AttributeCodec[Window]):
                 cursor.fail(f"unknown window field {match[1]!r}; expected one of {', '.join(_WINDOW_COLUMNS)}")
             if match[1] in columns:
                 cursor.fail(f"window field {match[1]!r} is given twice")
-            columns[match[1]] = re.split(r"\s*x\s*", match[2])
+            columns[match[1]] = match[2].split("x")
         try:
             return _window(columns)
         except (ShapeError, ValueError) as error:
@@ -213,24 +214,18 @@ class PaddingConfig:
     dimensions: tuple[PaddingDimension, ...]
 
 
-_PADDING = re.compile(r"(-?\d+)_(-?\d+)(?:_(-?\d+))?((?:\s*x\s*)?)")
+_PADDING_ENTRY = r"-?\d+_-?\d+(?:_-?\d+)?"
+# All entries are a single token, as in XLA: an `x` after a blank begins the name of the next instruction.
+_PADDING = re.compile(rf"{_PADDING_ENTRY}(?:x{_PADDING_ENTRY})*+")
 
 
 class PaddingConfigCodec(AttributeCodec[PaddingConfig]):
     """`padding=1_2x0_-1_1`: low and high padding per dimension, and interior padding if any is not 0."""
 
     def read(self, cursor: HloCursor) -> PaddingConfig:
-        dimensions: list[PaddingDimension] = []
-        more = True
-        while more:
-            match = cursor.match(_PADDING)
-            if match is None:
-                if dimensions:
-                    cursor.fail("expected low_high or low_high_interior after x")
-                return PaddingConfig(())
-            dimensions.append(PaddingDimension(*map(int64_from_text, (match[1], match[2], match[3] or "0"))))
-            more = bool(match[4])
-        return PaddingConfig(tuple(dimensions))
+        token = cursor.consume(_PADDING)
+        entries = [] if token is None else token.split("x")
+        return PaddingConfig(tuple([PaddingDimension(*map(int64_from_text, entry.split("_"))) for entry in entries]))
 
     def write(self, value: PaddingConfig) -> str:
         interior = any(d.interior for d in value.dimensions)
@@ -270,6 +265,10 @@ class SliceRangesCodec(AttributeCodec[SliceRanges]):
         return f"{{{', '.join(f'[{a}:{b}]' if unit else f'[{a}:{b}:{c}]' for a, b, c in rows)}}}"
 
 
+MAX_LABELED_DIMENSION = 255
+"""The largest dimension number of a convolution. The text of the numbers has a label for each dimension up to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConvDimensions:
     """The batch, feature and spatial dimensions of a convolution's operands and result.
@@ -286,6 +285,16 @@ class ConvDimensions:
     output_batch_dimension: int
     output_feature_dimension: int
     output_spatial_dimensions: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Raises `ShapeError` for a dimension that no label text shows: labels are as many as the largest dimension."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            for dimension in value if isinstance(value, tuple) else (value,):
+                if not 0 <= dimension <= MAX_LABELED_DIMENSION:
+                    raise ShapeError(
+                        f"{field.name} has the dimension {dimension}, which is not in [0, {MAX_LABELED_DIMENSION}]"
+                    )
 
     @staticmethod
     def default(spatial: int) -> ConvDimensions:
