@@ -13,7 +13,7 @@ from xlapy.base.element_types import ARRAY_TYPES, BF16, F32, PRED, S4, S32, TOKE
 from xlapy.base.errors import InvalidArgumentError, ParseError, ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape, parse_shape, read_shape
-from xlapy.base.shape_fields import MAX_TUPLE_DEPTH, UNBOUNDED
+from xlapy.base.shape_fields import MAX_TUPLE_DEPTH, MAX_TUPLE_NODES, UNBOUNDED
 from xlapy.base.shape_syntax import SHAPE_PATTERN
 
 TEXTS = [
@@ -211,6 +211,19 @@ def test_tuple_depth_is_bounded():
     for text in ["(" * 65 + ")" * 65, "(" * 100000, "b(" * 100000]:
         with pytest.raises(ParseError):
             Shape.parse(text)
+
+
+def test_tuples_that_share_elements_are_bounded():
+    shape = Shape.scalar(F32)
+    for level in range(16):
+        assert shape.node_count == 2 ** (level + 1) - 1
+        shape = Shape.tuple([shape, shape]) if level < 15 else shape
+    assert shape.byte_size == 4 << 15
+    with pytest.raises(ShapeError, match="a tuple holds 131071 tuples and leaves, and 65536 is the most"):
+        Shape.tuple([shape, Shape.tuple([shape])])
+    with pytest.raises(ShapeError, match="a tuple holds 65537 tuples and leaves"):
+        Shape.tuple([Shape.token()] * (MAX_TUPLE_NODES + 1))
+    assert Shape.tuple([Shape.token()] * MAX_TUPLE_NODES).node_count == MAX_TUPLE_NODES + 1
 
 
 @pytest.mark.parametrize(

@@ -313,3 +313,12 @@ ENTRY e {
         "w = f32[2] parameter(0)\n y = s32[] parameter(1)\n ROOT x = (f32[2], s32[]) tuple(w, y)",
     )
     assert "fusion has 1 operands" in broken(spare.replace("fusion(a, b)", "fusion(a)"))
+
+
+def test_large_tuples_of_many_instructions():
+    """16 lines double a tuple to 2**15 leaves; each further line has all of them."""
+    doubled = "".join(f"  t{k} = tuple({'p, p' if k == 1 else f't{k - 1}, t{k - 1}'})\n" for k in range(1, 16))
+    repeated = "".join(f"  v{k} = tuple(t15)\n" for k in range(80))
+    text = f"ENTRY e {{\n  p = f32[] parameter(0)\n{doubled}{repeated}  ROOT r = f32[] negate(p)\n}}"
+    with pytest.raises(VerificationError, match="more than 4194304, the most that a module may have"):
+        parse_hlo(text)

@@ -15,7 +15,14 @@ from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout, read_layout
-from xlapy.base.shape_fields import DEFAULT, MAX_TUPLE_DEPTH, DefaultLayout, check_array_fields, check_depth
+from xlapy.base.shape_fields import (
+    DEFAULT,
+    MAX_TUPLE_DEPTH,
+    DefaultLayout,
+    check_array_fields,
+    check_depth,
+    check_tuple_nodes,
+)
 from xlapy.base.shape_syntax import (
     BUFFER_START,
     LAYOUT_AHEAD,
@@ -53,6 +60,7 @@ class Shape:
     __slots__ = (
         "_depth",
         "_hash",
+        "_nodes",
         "_size",
         "_text",
         "_text_without_layout",
@@ -75,6 +83,7 @@ class Shape:
     _hash: int
     _size: int
     _depth: int
+    _nodes: int
     _text: str | None
     _text_without_layout: str | None
 
@@ -111,10 +120,11 @@ class Shape:
 
     @staticmethod
     def tuple(shapes: Iterable[Shape] = ()) -> Shape:
-        """The shape of a tuple. Raises ShapeError if it nests deeper than MAX_TUPLE_DEPTH."""
+        """The shape of a tuple. Raises ShapeError above MAX_TUPLE_DEPTH levels or MAX_TUPLE_NODES elements in all."""
         elements = _tuple(shapes)
         depth = 1 + max((shape._depth for shape in elements), default=0)
         check_depth(depth)
+        check_tuple_nodes(sum(shape._nodes for shape in elements))
         return _new(TUPLE, (), (), None, elements, None, depth=depth)
 
     @staticmethod
@@ -189,6 +199,11 @@ class Shape:
             reason = "has an unbounded dimension" if self.is_array else "is not an array"
             raise ShapeError(f"{self.to_text(layout=False)} {reason}, so it has no element count")
         return self._size
+
+    @property
+    def node_count(self) -> int:
+        """1 for an array, token, opaque object or buffer; for a tuple, 1 and the counts of its elements."""
+        return self._nodes
 
     @property
     def byte_size(self) -> int:
@@ -369,6 +384,7 @@ def _new(
     _set(shape, "is_dynamic", dynamic or (buffer_shape is not None and buffer_shape.is_dynamic))
     _set(shape, "_hash", hash(_fields(shape)))
     _set(shape, "_depth", depth)
+    _set(shape, "_nodes", 1 + sum(part._nodes for part in tuple_shapes))
     _set(shape, "_size", size)
     _set(shape, "_text", None)
     _set(shape, "_text_without_layout", None)

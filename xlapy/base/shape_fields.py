@@ -17,6 +17,12 @@ from xlapy.base.layout import Layout
 
 MAX_TUPLE_DEPTH = 64
 """Limit on the nesting of tuples and buffers in a shape."""
+MAX_TUPLE_NODES = 1 << 16
+"""Limit on the tuples and leaves inside a tuple, each counted as often as it occurs.
+
+A tuple of two references to one tuple doubles the number with each level of nesting, so that 64 short lines of a text
+would otherwise describe a shape of 2**64 arrays.
+"""
 
 UNBOUNDED = -(2**63)
 """The size of a dimension printed `?`: dynamic, without an upper bound."""
@@ -36,6 +42,12 @@ def check_depth(depth: int) -> None:
     """Raises ShapeError if tuples nest too deep."""
     if depth > MAX_TUPLE_DEPTH:
         raise ShapeError(f"tuples nest {depth} deep, and {MAX_TUPLE_DEPTH} is the most a shape may have")
+
+
+def check_tuple_nodes(nodes: int) -> None:
+    """Raises ShapeError if a tuple holds too many tuples and leaves."""
+    if nodes > MAX_TUPLE_NODES:
+        raise ShapeError(f"a tuple holds {nodes} tuples and leaves, and {MAX_TUPLE_NODES} is the most it may hold")
 
 
 def check_array_fields(

@@ -39,6 +39,12 @@ _UNIFORM_PRECISION_OPS = frozenset(
 )
 """Ops whose floating-point operands must have one element type, although their shape rules let the types differ."""
 
+MAX_MODULE_NODES = 1 << 22
+"""Limit on the sum of `Shape.node_count` over the tuples that the instructions of a module have as shapes.
+
+Compilation takes time in proportion to it. Instructions that repeat one large tuple reach it with a short text.
+"""
+
 
 def verify(module: Module) -> None:
     """Raises `VerificationError` at the first violated rule."""
@@ -50,6 +56,7 @@ def verify(module: Module) -> None:
     if module.entry.callers:
         raise VerificationError(f"entry computation {module.entry.name} is called by {module.entry.callers[0].name}")
     _verify_names(module)
+    _verify_tuples(module)
     for computation in module.computations:
         _verify_root(computation)  # first of all, because program shapes of called computations need the roots
     for computation in module.computations:
@@ -197,6 +204,19 @@ def _verify_names(module: Module) -> None:
             if instruction.name in local:
                 raise VerificationError(f"computation {computation.name} has two instructions named {instruction.name}")
             local.add(instruction.name)
+
+
+def _verify_tuples(module: Module) -> None:
+    nodes = 0
+    for instruction in module.instructions():
+        if instruction.shape.is_tuple:
+            nodes += instruction.shape.node_count
+            if nodes > MAX_MODULE_NODES:
+                fail(
+                    instruction,
+                    f"has a tuple of {instruction.shape.node_count} tuples and leaves as its shape; together with the "
+                    f"instructions before it, these are more than {MAX_MODULE_NODES}, the most that a module may have",
+                )
 
 
 def _verify_entry_layout(module: Module) -> None:
