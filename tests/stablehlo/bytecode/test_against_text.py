@@ -11,10 +11,10 @@ import pytest
 
 from tests.stablehlo.bytecode.artifacts import artifact, native, text_of
 from tests.stablehlo.text.comparison import same
-from tests.stablehlo.text.programs import FORMS
 from xlapy.base.errors import UnsupportedError, XlaError
 from xlapy.stablehlo.bytecode import read_bytecode, write_bytecode
 from xlapy.stablehlo.text import parse_text
+from xlapy.testing.stablehlo.forms import FORMS
 
 FLAG = re.compile(r"\bx\.\w(?=[,}])")
 """A unit attribute, which artifacts cannot hold."""

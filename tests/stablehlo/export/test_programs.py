@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import xlapy
-from tests.stablehlo.importing.programs import PROGRAMS
 from tests.stablehlo.importing.runner import arguments_of, run, run_with_xla
 from tests.stablehlo.text.comparison import same
-from tests.stablehlo.text.programs import FORMS
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo.text import parse_text
 from xlapy.stablehlo.text.custom_printers import CUSTOM_PRINTERS as PRINTED
 from xlapy.stablehlo.text.printer import print_text
 from xlapy.testing.comparison import assert_close
+from xlapy.testing.stablehlo.forms import FORMS
+from xlapy.testing.stablehlo.programs import PROGRAMS
 
 TAKEN = [name for name in PROGRAMS if not name.startswith("functions of")][::3]
 

@@ -16,11 +16,6 @@ from xlapy.testing.comparison import assert_close
 Array = np.ndarray[Any, Any]
 
 
-def function(signature: str, results: str, body: str) -> str:
-    """Returns a program with one function: its signature, its result types and its body with the return."""
-    return f"func.func @main({signature}) -> ({results}) {{\n{body}\n}}"
-
-
 def run(text: str, *arguments: Any, platform: str = "interpreter", **options: Any) -> Any:
     """Returns the result of a program as an array, or as a tuple of arrays if there are several results."""
     module = xlapy.parse_stablehlo(text, **options)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.stablehlo.importing.programs import PROGRAMS
-from tests.stablehlo.importing.runner import assert_matches_xla, function
+from tests.stablehlo.importing.runner import assert_matches_xla
+from xlapy.testing.stablehlo.programs import PROGRAMS, function
 
 _OWN_ARGUMENTS = {
     "one value in a loop": [np.int32(3)],

@@ -9,8 +9,9 @@ import pytest
 from jax import export
 
 import xlapy
-from tests.stablehlo.importing.runner import function, run
+from tests.stablehlo.importing.runner import run
 from xlapy.base.shape import Shape
+from xlapy.testing.stablehlo.programs import function
 
 
 def _exported(signature: str, body: object) -> str:

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import xlapy
-from tests.stablehlo.importing.runner import function, hlo_of, run
+from tests.stablehlo.importing.runner import hlo_of, run
 from xlapy.hlo.module import Alias, BufferDonor
+from xlapy.testing.stablehlo.programs import function
 
 PROGRAM = """
     module @jit_f attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 3 : i32,

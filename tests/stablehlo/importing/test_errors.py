@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import xlapy
-from tests.stablehlo.importing.runner import function
 from xlapy.base.errors import ParseError, UnsupportedError, VerificationError, XlaError
 from xlapy.stablehlo.importing import import_program
 from xlapy.stablehlo.text import parse_text
+from xlapy.testing.stablehlo.programs import function
 
 
 def _body(operation: str, result: str = "tensor<2xf32>", more: str = "") -> str:

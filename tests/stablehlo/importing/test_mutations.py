@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tests.stablehlo.importing import programs, test_sharding, test_structure
+from tests.stablehlo.importing import test_sharding, test_structure
 from xlapy.base.element_types import S64
 from xlapy.base.errors import XlaError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing import import_program
 from xlapy.stablehlo.text import parse_text
+from xlapy.testing.stablehlo import programs
 
 TEXTS = [*programs.PROGRAMS.values(), *test_structure.PROGRAMS.values(), test_sharding.PROGRAM]
 _STRANGE: list[Any] = [

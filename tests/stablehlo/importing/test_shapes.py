@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import xlapy
-from tests.stablehlo.importing.runner import function, run
+from tests.stablehlo.importing.runner import run
 from xlapy.base.shape import Shape
+from xlapy.testing.stablehlo.programs import function
 
 INTEGERS = np.array([0, 1, -1, 7, -7, 100, 2**31 - 1, -(2**31), 6], np.int32)
 OTHERS = np.array([1, 3, 3, -2, 2, -7, 2**31 - 1, 3, -3], np.int32)

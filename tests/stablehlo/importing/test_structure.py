@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import xlapy
-from tests.stablehlo.importing.runner import function, hlo_of
+from tests.stablehlo.importing.runner import hlo_of
 from xlapy.hlo.instruction import Instruction
+from xlapy.testing.stablehlo.programs import function
 
 _SUM = """({
         ^bb0(%a: tensor<f32>, %b: tensor<f32>):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import xlapy
-from tests.stablehlo.importing.runner import function, run
+from tests.stablehlo.importing.runner import run
+from xlapy.testing.stablehlo.programs import function
 
 QUANTIZED = "tensor<4x!quant.uniform<i8:f32, 0.5:-20>>"
 PER_AXIS = "tensor<2x2x!quant.uniform<i8:f32:1, {0.5:1, 0.25:-1}>>"

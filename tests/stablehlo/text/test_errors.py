@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from tests.stablehlo.text.programs import FORMS
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo.text import parse_text
+from xlapy.testing.stablehlo.forms import FORMS
 
 FUNCTION = "func.func @f(%a: tensor<4xf32>, %i: tensor<i32>) {{\n  {}\n  return\n}}"
 

@@ -11,12 +11,12 @@ from jaxlib.mlir import ir as mlir
 
 from tests.stablehlo.bytecode.artifacts import artifact
 from tests.stablehlo.text.comparison import same
-from tests.stablehlo.text.programs import FORMS
 from xlapy.base.element_types import BF16, C64, F32, F64, PRED, S4, S8, S32, S64, U8, Array, PrimitiveType
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import read_bytecode
 from xlapy.stablehlo.text import parse_text
+from xlapy.testing.stablehlo.forms import FORMS
 
 
 def spellings(text: str) -> list[str]:

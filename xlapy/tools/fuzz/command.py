@@ -27,8 +27,10 @@ from xlapy.debugging.fuzzing.implementations import XLA, find_implementation
 from xlapy.debugging.fuzzing.mutations import Mutator, both_forms, sample_texts, texts_in
 from xlapy.debugging.fuzzing.survival import Survival, try_texts
 from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
+from xlapy.debugging.hostile.formats import format_names
 from xlapy.testing.random_modules.module import FAMILIES
 from xlapy.tools.fuzz.folder import read_finding, write_finding
+from xlapy.tools.fuzz.hostile import replay_hostile, run_hostile
 
 T = TypeVar("T")
 
@@ -110,7 +112,13 @@ def _type(name: str) -> PrimitiveType:
     type=click.Path(exists=True),
     help="More texts to mutate besides the samples: .hlo, .cc, or a folder.",
 )
-@click.option("--replay", type=click.Path(exists=True, file_okay=False), help="Compare the module in a folder again.")
+@click.option(
+    "--hostile",
+    type=click.Choice(format_names()),
+    metavar="FORMAT",
+    help=f"Read damaged inputs of a format instead: {', '.join(format_names())}.",
+)
+@click.option("--replay", type=click.Path(exists=True, file_okay=False), help="Run what is in a folder again.")
 def fuzz(
     seeds: range | None,
     seed: int | None,
@@ -123,15 +131,26 @@ def fuzz(
     output: str,
     mutate: bool,
     corpus: tuple[str, ...],
+    hostile: str | None,
     replay: str | None,
 ) -> int:
     """Compare the interpreter with XLA (or another platform) on random modules.
+
+    With --hostile, reads damaged inputs of a format, each of which must be read, or rejected with an error of xlapy,
+    within a second and 200 MB.
 
     Every difference is reduced to a minimal module and saved in a folder with a script that reproduces it. Without
     --seeds, --seed or --time, runs for a minute from a new seed. Exit code 1 if a difference is found.
     """
     if seeds is not None and (seed is not None or seconds is not None):
         raise click.UsageError("give --seeds, or --seed and --time")
+    if hostile is not None:
+        if replay is not None:
+            return replay_hostile(hostile, Path(replay))
+        if seed is not None and seconds is None:
+            seeds = range(seed, seed + 1)
+        first = int(time.time()) if seed is None else seed
+        return run_hostile(hostile, seeds, first, _SECONDS if seconds is None else seconds, jobs, Path(output))
     if replay is not None:
         return _replay(Path(replay), against)
     numbers = _numbers(seeds, seed, seconds)

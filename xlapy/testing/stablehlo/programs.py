@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.stablehlo.importing.runner import function
+
+def function(signature: str, results: str, body: str) -> str:
+    """Returns a program with one function: its signature, its result types and its body with the return."""
+    return f"func.func @main({signature}) -> ({results}) {{\n{body}\n}}"
 
 
 def _unary(names: str, type_: str, dialect: str = "stablehlo") -> str:
