@@ -14,11 +14,11 @@ from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.loops.reduction_order import ACCUMULATOR_VECTORS, accumulator_vectors
-from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
+from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering, flatten_elements
 from xlapy.lower.element_types import register_type, rounded
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.narrow_floats import raise_to_smallest_positive
-from xlapy.lower.reduction import Carried, flatten_elements, unflatten_elements
+from xlapy.lower.reduction import Carried, unflatten_elements
 from xlapy.opcodes import contraction as ops
 from xlapy.opcodes.contraction import DotAttributes
 

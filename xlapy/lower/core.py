@@ -103,10 +103,15 @@ class Lowering:
 
     @contextmanager
     def hoisted(self, index: Index) -> Iterator[None]:
-        """Hoists what the context computes out of all loops on which neither the index nor the mask depends."""
+        """Hoists what the context computes out of all loops on which no operand, index or mask depends."""
         known = [value for position in index for value, _ in position.terms]
+        known += self.bound_values()
         with self.builder.hoisted(known if self.mask is None else [*known, self.mask]):
             yield
+
+    def bound_values(self) -> list[Value]:
+        """Returns the values that parameters are bound to, on which every element may depend."""
+        return flatten_elements(list(self._bindings.values()))
 
     def apply(self, computation: Computation, arguments: Sequence[Element]) -> Any:
         """Applies a computation on scalars; returns an element, or a list of elements if its result is a tuple."""
@@ -144,6 +149,17 @@ class _Inlined(Lowering):
         result = self._outer.elements(self._operands[instruction.parameter_number], index)
         self._outer.mask = before
         return result
+
+    def bound_values(self) -> list[Value]:
+        return self._outer.bound_values()
+
+
+def flatten_elements(elements: Sequence[Element]) -> list[Value]:
+    """Returns the values of elements: one per element, two per complex element."""
+    values: list[Value] = []
+    for element in elements:
+        values += [element.real, element.imaginary] if isinstance(element, ComplexElement) else [element]
+    return values
 
 
 def _bounds(builder: Builder, position: Affine, low: int, high: int) -> Iterator[Value]:

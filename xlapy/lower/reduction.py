@@ -17,7 +17,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.loops.reduction_order import accumulator_vectors
-from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
+from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering, flatten_elements
 from xlapy.lower.elementwise import select_element
 from xlapy.lower.movement import element_where
 from xlapy.lower.selections import is_selection
@@ -29,14 +29,6 @@ MAX_UNROLLED_WINDOW = 8
 """The largest number of elements along the innermost dimension of a window that are unrolled; more are a loop."""
 
 Carried = Sequence[Value]
-
-
-def flatten_elements(elements: Sequence[Element]) -> list[Value]:
-    """The values of elements: one per element, two per complex element."""
-    values: list[Value] = []
-    for element in elements:
-        values += [element.real, element.imaginary] if isinstance(element, ComplexElement) else [element]
-    return values
 
 
 def unflatten_elements(values: Carried, like: Sequence[Element]) -> list[Element]:

@@ -11,8 +11,8 @@ from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Value
 from xlapy.lower import Element, Lowering
-from xlapy.lower.core import Index, delinear
-from xlapy.lower.reduction import combine_elements, flatten_elements, insert_components, unflatten_elements
+from xlapy.lower.core import Index, delinear, flatten_elements
+from xlapy.lower.reduction import combine_elements, insert_components, unflatten_elements
 
 
 def horizontally_fused_reductions(

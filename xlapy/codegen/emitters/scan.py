@@ -15,10 +15,10 @@ from xlapy.codegen.emitters.loop_nest import limit_range
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.loops import I64, Affine, AxisKind, Builder, Kernel, Value
 from xlapy.lower import Element, Lowering, load_element, store_element
-from xlapy.lower.core import Index, delinear, linear
+from xlapy.lower.core import Index, delinear, flatten_elements, linear
 from xlapy.lower.cumulative import Cumulative, cumulative
 from xlapy.lower.element_types import ComplexElement, storage_type
-from xlapy.lower.reduction import Carried, combine_elements, flatten_elements, neutral_elements, unflatten_elements
+from xlapy.lower.reduction import Carried, combine_elements, neutral_elements, unflatten_elements
 
 STRIP_ELEMENTS = 256
 """The number of elements of a row that one task computes if the running values form a row."""

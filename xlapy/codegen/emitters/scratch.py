@@ -5,7 +5,7 @@ from __future__ import annotations
 from xlapy.base.element_types import PrimitiveType
 from xlapy.loops import I1, I8, Affine, Buffer, Builder, Value
 from xlapy.lower import ComplexElement, Element, register_type
-from xlapy.lower.reduction import flatten_elements
+from xlapy.lower.core import flatten_elements
 
 
 class ScratchArray:

@@ -135,8 +135,8 @@ def _aligned(size: int) -> int:
 def print_buffers(program: NativeProgram) -> str:
     """Returns a table of the temporaries of a program with assigned buffers, the largest first.
 
-    Positions number the thunks in program order. A loop has two more: after its condition, where it reads its predicate,
-    and after its body. A slice is in use from the first to the last position in its row.
+    Positions number the thunks in program order. A loop has two more: after its condition, where it reads
+    its predicate, and after its body. A slice is in use from the first to the last position in its row.
     """
     ranges = LiveRanges(program.thunks)
     names = _position_names(ranges)

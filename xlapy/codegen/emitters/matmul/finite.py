@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from xlapy.base.element_types import PrimitiveType
 from xlapy.loops import I1, Affine, AxisKind, Builder, Value
 from xlapy.lower import Element
+from xlapy.lower.core import flatten_elements
 from xlapy.lower.element_types import register_type
-from xlapy.lower.reduction import flatten_elements
 
 
 def all_finite(

@@ -20,9 +20,9 @@ from xlapy.loops import I1, Affine, AxisKind, Builder, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, zero_element
-from xlapy.lower.core import ComplexElement, Index
+from xlapy.lower.core import ComplexElement, Index, flatten_elements
 from xlapy.lower.element_types import register_type
-from xlapy.lower.reduction import flatten_elements, unflatten_elements
+from xlapy.lower.reduction import unflatten_elements
 
 MAX_UNROLLED_TERMS = 8
 """The largest number of terms of a sum that are unrolled; more terms are a loop."""

@@ -31,10 +31,10 @@ from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Value
 from xlapy.lower import Lowering, components, storage_type, store_element
-from xlapy.lower.core import Element, Index, linear
+from xlapy.lower.core import Element, Index, flatten_elements, linear
 from xlapy.lower.element_types import load_element, register_type
 from xlapy.lower.elementwise import convert_element
-from xlapy.lower.reduction import combine_elements, flatten_elements, unflatten_elements
+from xlapy.lower.reduction import combine_elements, unflatten_elements
 from xlapy.opcodes.collectives import (
     AllGatherAttributes,
     AllToAllAttributes,

@@ -26,10 +26,10 @@ from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.lower import Lowering, components, storage_type, store_element
-from xlapy.lower.core import Element, linear
+from xlapy.lower.core import Element, flatten_elements, linear
 from xlapy.lower.element_types import load_element, register_type
 from xlapy.lower.elementwise import convert_element
-from xlapy.lower.reduction import combine_elements, flatten_elements, unflatten_elements
+from xlapy.lower.reduction import combine_elements, unflatten_elements
 
 _ADDRESS_BYTES = 8
 _CACHE_LINE_ELEMENTS = 64
