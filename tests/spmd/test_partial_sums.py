@@ -156,6 +156,12 @@ OPERATIONS = {
                   "i = s32[8,1] constant({{3},{1},{4},{1},{5},{2},{6},{0}})\n"
                   "ROOT r = f32[8,8] scatter(t, i, x), update_window_dims={1}, inserted_window_dims={0}, "
                   "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, sharding={s}", SUMS_X, ""),
+    "convert of integers that wrap around":
+        (ROWS_X, "y = s8[8,8] convert(x)\nd = s8[8,8] dot(y, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
+                 "ROOT r = f32[8,8] convert(d), sharding={s}", SUMS_X, "all-reduce"),
+    "convert of integers to fewer bits":
+        (ROWS_X, "y = s32[8,8] convert(x)\nd = s32[8,8] dot(y, y), lhs_contracting_dims={0}, "
+                 "rhs_contracting_dims={0}\nROOT r = s8[8,8] convert(d), sharding={s}", SUMS_X, ""),
     "convert to integers":
         (SUMS_X, "y = s32[8,8] convert(x)\nROOT r = f32[8,8] convert(y), sharding={s}", WHOLE, "all-reduce"),
 }  # fmt: skip

@@ -1,13 +1,14 @@
 """Side effects: what instructions do besides computing their results, including the computations that they call.
 
-Responsible for `Effects`, which describes a whole module, and for the query about one instruction. Does not depend on
+Responsible for `Effects`, which describes a whole module, and for queries about one instruction. Does not depend on
 passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from xlapy import opcodes
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -17,6 +18,9 @@ from xlapy.opcodes.registry import Effect
 _SPECULATABLE = "elementwise movement contraction convolution reduction indexing sorting linalg normalization"
 SPECULATABLE_FAMILIES = frozenset(_SPECULATABLE.split())
 """Families whose operations may run even where the program would not run them: they terminate and never fail."""
+
+RANDOM_DRAWS = frozenset({opcodes.RNG, opcodes.RNG_GET_AND_UPDATE_STATE})
+"""The operations that advance the random counter of a run: equal operands give other results each time."""
 
 
 class Effects:
@@ -53,16 +57,29 @@ class Effects:
 
 def has_side_effect(instruction: Instruction) -> bool:
     """Returns whether an instruction or a computation that it calls has a side effect, as the module is now."""
+    return any(i.op.effect_of(i.attributes) is Effect.SIDE_EFFECT for i in _with_called_instructions(instruction))
+
+
+def draws_random_numbers(instruction: Instruction) -> bool:
+    """Returns whether an instruction, or one in a computation that it calls, advances the random counter of the run."""
+    return any(i.op in RANDOM_DRAWS for i in _with_called_instructions(instruction))
+
+
+def calls_collectives(instruction: Instruction) -> bool:
+    """Returns whether an instruction, or one in a computation that it calls, is a collective or the id of a device."""
+    return any(i.op.family == "collectives" for i in _with_called_instructions(instruction))
+
+
+def _with_called_instructions(instruction: Instruction) -> Iterator[Instruction]:
+    """Yields an instruction and those of the computations that it calls, directly or indirectly."""
     pending, visited = [instruction], set[Computation]()
     while pending:
         current = pending.pop()
-        if current.op.effect_of(current.attributes) is Effect.SIDE_EFFECT:
-            return True
+        yield current
         for called in current.computations:
             if called not in visited:
                 visited.add(called)
                 pending += called
-    return False
 
 
 def _strongest(effects: Iterable[Effect]) -> Effect:

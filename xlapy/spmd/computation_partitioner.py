@@ -3,7 +3,11 @@
 XLA's counterpart is SpmdPartitioningVisitor. An operation is split along the dimensions that its sharding names or that
 its operands are split along, if a factor of its sharding rule covers them; operands are resharded to fit. Anything else
 is computed by every device from replicated operands. Inside manual regions, arrays are local along the manual axes and
-are split along other axes only. An instruction with a maximal sharding runs on one device, as calls of the host must.
+are split along other axes only. Two rules keep the results those of the whole program:
+- Only linear operations (`partial_sums.py`) read partial sums. All others, and the index of a conditional and the
+  condition of a loop, read the sum.
+- Only deterministic instructions are executed by every device. Random draws, calls with side effects and instructions
+  with a maximal sharding run once (`single_execution.py`).
 
 Responsible for values, tuples, loops and branches, region boundaries and single operations. Does not depend on which
 dimensions may be split (`sharding_rules.py`), which strategy is chosen (`strategy.py`) or how arrays are resharded
@@ -16,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from xlapy import opcodes
+from xlapy.analysis.effects import calls_collectives
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -50,10 +55,10 @@ from xlapy.spmd.manual_regions import (
     manual_axes_of_uses,
     union_of_axes,
 )
-from xlapy.spmd.maximal_sharding import maximal_device, run_on_one_device
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
 from xlapy.spmd.resharding import PartitionedArray, Resharder
 from xlapy.spmd.sharding_rules import local_attributes, sharding_factors
+from xlapy.spmd.single_execution import DeviceGroups, groups_of_executions, is_deterministic, run_once
 from xlapy.spmd.strategy import Strategy, choose_strategy
 
 _SHARDING_CONSTRAINT, _INSPECT_SHARDING = "Sharding", "InspectSharding"
@@ -161,29 +166,30 @@ class _ComputationPartitioner:
         return _with_leaves(self.write, iter(leaves), shape)
 
     def _operands(
-        self, instruction: Instruction, sharding_of: Callable[[PartitionedArray], ArraySharding]
+        self, operands: Sequence[Instruction], sharding_of: Callable[[PartitionedArray], ArraySharding]
     ) -> list[Instruction]:
-        """Returns the operands of an instruction, their leaves resharded as a function of each leaf says."""
+        """Returns operands with their leaves resharded as a function of each leaf says."""
         return [
             self.with_leaves(
                 o.shape, [self.resharder.reshard(leaf, sharding_of(leaf)).instruction for leaf in self.values[o]]
             )
-            for o in instruction.operands
+            for o in operands
         ]
 
-    def _replicated_operands(self, instruction: Instruction) -> list[Instruction]:
-        return self._operands(instruction, lambda leaf: replicated(leaf.instruction.shape))
+    def _replicated(self, operands: Sequence[Instruction]) -> list[Instruction]:
+        return self._operands(operands, lambda leaf: replicated(leaf.instruction.shape))
 
     def _manual_axes_of(self, instruction: Instruction) -> ManualAxes:
         """Returns the manual axes of the region that an instruction is in.
 
-        They are those of its operands, or of the calling region. A collective without either takes those of the
-        regions that use it, because its result differs from device to device.
+        They are those of its operands, or of the calling region. Without either, an instruction whose result differs
+        from device to device in a region takes those of the regions that use it.
         """
         found = union_of_axes([leaf.manual_axes for operand in instruction.operands for leaf in self.values[operand]])
         if found or self.manual_axes:
             return found or self.manual_axes
-        return self.manual_axes_of_uses[instruction] if instruction.op.family == "collectives" else ()
+        differs = not is_deterministic(instruction) or calls_collectives(instruction)
+        return self.manual_axes_of_uses[instruction] if differs else ()
 
     # -- instructions
 
@@ -211,8 +217,8 @@ class _ComputationPartitioner:
             self._per_device_call(instruction)
         elif instruction.op is opcodes.OPT_BARRIER:
             self._barrier(instruction)
-        elif not self._manual_axes_of(instruction) and (device := maximal_device(instruction)) is not None:
-            self._on_one_device(instruction, device)
+        elif groups := groups_of_executions(instruction, self.devices, self._manual_axes_of(instruction)):
+            self._run_once(instruction, groups)
         else:
             self._operation(instruction)
 
@@ -224,7 +230,7 @@ class _ComputationPartitioner:
 
     def _barrier(self, instruction: Instruction) -> None:
         leaves = [leaf for operand in instruction.operands for leaf in self.values[operand]]
-        new = self.write.add(opcodes.OPT_BARRIER, *self._operands(instruction, lambda leaf: leaf.sharding))
+        new = self.write.add(opcodes.OPT_BARRIER, *self._operands(instruction.operands, lambda leaf: leaf.sharding))
         self._define(instruction, new, [leaf.sharding for leaf in leaves], self._manual_axes_of(instruction))
 
     # -- sharding constraints, boundaries of manual regions
@@ -298,9 +304,8 @@ class _ComputationPartitioner:
             partition_computation(self.context, computation, parameters, placements, manual_axes)
             for computation, parameters in zip(instruction.computations, per_computation, strict=True)
         ]
-        operands = [
-            self.with_leaves(o.shape, [leaf.instruction for leaf in self.values[o]]) for o in instruction.operands
-        ]
+        index = self._replicated(() if is_call else instruction.operands[:1])
+        operands = [*index, *self._operands(arguments, lambda leaf: leaf.sharding)]
         new = self.write.add(instruction.op, *operands, attributes=instruction.attributes, computations=called)
         self._define(instruction, new, placements, manual_axes)
 
@@ -311,7 +316,7 @@ class _ComputationPartitioner:
         strategy = self._strategy(instruction)
         manual_axes = self._manual_axes_of(instruction)
         if strategy is None or not strategy.is_split:
-            operands = self._replicated_operands(instruction)
+            operands = self._replicated(instruction.operands)
             new = edit.clone_instruction(instruction, self.write.computation, operands)
             new.sharding = None
             self._define(instruction, new, [replicated(leaf) for _, leaf in instruction.shape.leaves()], manual_axes)
@@ -380,15 +385,16 @@ class _ComputationPartitioner:
 
     def _per_device_call(self, instruction: Instruction) -> None:
         """Writes a custom call without results that each device runs on its own local operands."""
-        operands = self._operands(instruction, lambda leaf: leaf.sharding.with_partial_sums(None))
+        operands = self._operands(instruction.operands, lambda leaf: leaf.sharding.with_partial_sums(None))
         new = edit.clone_instruction(instruction, self.write.computation, operands)
         new.attributes = new.attributes.replace(operand_layout_constraints=None)
         new.sharding = None
         self.values[instruction] = []
 
-    def _on_one_device(self, instruction: Instruction, device: int) -> None:
-        leaves = run_on_one_device(self.resharder, instruction, self._replicated_operands(instruction), device)
-        placements = [replicated(leaf) for _, leaf in instruction.shape.leaves()]
+    def _run_once(self, instruction: Instruction, groups: DeviceGroups) -> None:
+        leaves = run_once(self.resharder, instruction, self._replicated(instruction.operands), groups)
+        manual_axes = self._manual_axes_of(instruction)
         self.values[instruction] = [
-            PartitionedArray(leaf, sharding) for leaf, sharding in zip(leaves, placements, strict=True)
+            PartitionedArray(leaf, replicated(shape), manual_axes)
+            for leaf, (_, shape) in zip(leaves, instruction.shape.leaves(), strict=True)
         ]

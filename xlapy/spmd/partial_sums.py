@@ -1,7 +1,8 @@
 """Decides which operations may be applied to partial sums (unreduced values) before these are added up.
 
-An operation that is linear in an operand may be: f(a + b) = f(a) + f(b). Reductions and contractions over a split
-dimension produce partial sums in the first place.
+Only an operation that is linear in an operand may be: f(a + b) = f(a) + f(b), where + wraps around for integers and is
+a logical or for pred. Operations that are not in the tables of this module read the sum. Reductions and contractions
+over a split dimension produce partial sums in the first place.
 
 Responsible for that decision, for operations and for reductions of parts. Does not depend on how arrays are
 distributed.
@@ -61,11 +62,17 @@ def partial_sum_operands(instruction: Instruction) -> Iterator[tuple[int, ...]]:
 
 
 def _is_linear(instruction: Instruction) -> bool:
-    """Returns False for conversions that drop fractions or high bits that a sum would carry over, as to pred."""
+    """Returns whether an operation with one operand is linear, which some conversions are not.
+
+    Conversions of fractions to integers and to pred round each part. Those of integers to fractions or to more bits,
+    and those of pred, carry what a sum of the operand's type drops: 100 + 100 is -56 in s8, but 200 in f32.
+    """
     if instruction.op is not opcodes.CONVERT:
         return True
     old, new = instruction.operands[0].shape.element_type, instruction.shape.element_type
-    return new.is_floating or new.is_complex or (old.is_integral and new.is_integral and new.bits <= old.bits)
+    if old.is_integral:
+        return new.is_integral and new.bits <= old.bits
+    return old is new or (old is not PRED and (new.is_floating or new.is_complex))
 
 
 def is_reducible_in_parts(reduce: Instruction) -> bool:

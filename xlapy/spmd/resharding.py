@@ -185,15 +185,12 @@ class Resharder:
         )
         return self.write.add(opcodes.ALL_REDUCE, value, attributes=attributes, computations=[combine])
 
-    def broadcast_from(self, device: int, values: Sequence[Instruction]) -> list[Instruction]:
-        """Sends the arrays of one device to all devices; tokens are returned as they are."""
-        order = (device, *[other for other in range(self.devices) if other != device])
-        return [self._broadcast_one(value, order) if value.shape.is_array else value for value in values]
+    def broadcast_from_first(self, groups: GroupList, values: Sequence[Instruction]) -> list[Instruction]:
+        """Sends the arrays of the first device of each group to the others; tokens are returned as they are."""
+        return [self._broadcast_one(value, groups) if value.shape.is_array else value for value in values]
 
-    def _broadcast_one(self, value: Instruction, order: tuple[int, ...]) -> Instruction:
-        attributes = CollectiveBroadcastAttributes.make(
-            channel_id=next(self.channels), replica_groups=GroupList((order,))
-        )
+    def _broadcast_one(self, value: Instruction, groups: GroupList) -> Instruction:
+        attributes = CollectiveBroadcastAttributes.make(channel_id=next(self.channels), replica_groups=groups)
         return self.write.add(opcodes.COLLECTIVE_BROADCAST, value, attributes=attributes)
 
 

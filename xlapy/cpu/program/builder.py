@@ -17,6 +17,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import OPERAND_FORWARDING_OPS, AliasAnalysis, ArrayValue, array_leaves, is_alias
+from xlapy.analysis.effects import draws_random_numbers
 from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
@@ -29,7 +30,6 @@ from xlapy.cpu.program.kernel_selection import select_kernels
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, CopyThunk, KernelThunk, Thunk
 from xlapy.cpu.target import host_target
-from xlapy.cpu.transforms.order_side_effects import draws_random_numbers
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex

@@ -8,18 +8,18 @@ Responsible for which instructions have side effects, and for the edges. Does no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.analysis.effects import RANDOM_DRAWS
 from xlapy.cpu.lapack.targets import calls_lapack
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.traverse import called_computations, computation_post_order, post_order
+from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.passes.rewrite import update_schedule
 
 _FAMILIES = frozenset({"collectives", "custom", "transfer"})
@@ -28,29 +28,9 @@ _FAMILIES = frozenset({"collectives", "custom", "transfer"})
 _PURE = frozenset({opcodes.COPY_DONE, opcodes.COPY_START, opcodes.PARTITION_ID, opcodes.REPLICA_ID})
 """The operations of these families that have none."""
 
-_RANDOM_DRAWS = frozenset({opcodes.RNG, opcodes.RNG_GET_AND_UPDATE_STATE})
-"""The operations that advance the random counter of a run."""
-
-
-def draws_random_numbers(instruction: Instruction) -> bool:
-    """Whether an instruction, or one in a computation that it calls, advances the random counter of the run."""
-    called = _called_instructions(instruction)
-    return instruction.op in _RANDOM_DRAWS or any(inner.op in _RANDOM_DRAWS for inner in called)
-
-
-def _called_instructions(instruction: Instruction) -> Iterator[Instruction]:
-    """Yields the instructions of the computations that an instruction calls, directly or indirectly."""
-    pending, visited = list(instruction.computations), set[Computation]()
-    while pending:
-        computation = pending.pop()
-        if computation not in visited:
-            visited.add(computation)
-            yield from computation
-            pending += called_computations(computation)
-
 
 def _has_side_effect(instruction: Instruction) -> bool:
-    if instruction.op in _RANDOM_DRAWS:
+    if instruction.op in RANDOM_DRAWS:
         return True
     return instruction.op.family in _FAMILIES and instruction.op not in _PURE and not calls_lapack(instruction)
 
