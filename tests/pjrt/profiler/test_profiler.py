@@ -10,7 +10,7 @@ import pytest
 from tests.pjrt.test_native import call, elements, host_buffer
 from xlapy.base.errors import UnsupportedError
 from xlapy.pjrt.c_api.native_library import native
-from xlapy.pjrt.c_api.structs import PROFILER_ENTRIES, structure
+from xlapy.pjrt.c_api.structs import PROFILER_ENTRIES, least_size, structure
 from xlapy.pjrt.compile.options import read_device_assignment
 from xlapy.pjrt.compile.program_loader import Placement
 from xlapy.pjrt.objects.executable import load_executable
@@ -44,7 +44,7 @@ def ask(name: str, **values: int):
     """Calls a function of the profiler's table; returns its arguments, or the error's code and message."""
     table = read_words(extension(), 5)[3]
     place = table + 16 + 8 * PROFILER_ENTRIES.index(f"Profiler_{name}")
-    args = structure(f"Profiler_{name}")(**values)
+    args = structure(f"Profiler_{name}")(struct_size=least_size(f"Profiler_{name}"), **values)
     error = ENTRY(read_words(place, 1)[0])(ctypes.addressof(args))
     if error is None:
         return args

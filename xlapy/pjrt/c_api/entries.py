@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.pjrt.c_api.structs import structure
+from xlapy.pjrt.c_api.structs import fields, structure
 from xlapy.runtime.engine.launch_errors import error_record
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 Entry = Callable[[Any], "int | None"]
 """A function from the arguments to the address of an error, or None. It may also raise."""
-
-ArgumentRequirements = tuple[int, Sequence[str]]
-"""The least size of the argument structure, without trailing padding, and the fields that must not be null."""
 
 _entries: dict[str, tuple[str, Entry]] = {}
 
@@ -43,7 +40,7 @@ def native_entries(native: Callable[[], NativeLibrary]) -> dict[str, NativeEntry
             _call_entry,
             native,
             structure(structure_name),
-            _argument_requirements(structure_name) if name == structure_name else (0, ()),
+            _required_fields(structure_name) if name == structure_name else (),
             body,
         )
         for name, (structure_name, body) in _entries.items()
@@ -51,12 +48,12 @@ def native_entries(native: Callable[[], NativeLibrary]) -> dict[str, NativeEntry
 
 
 def _call_entry(
-    native: Callable[[], NativeLibrary], arguments: Any, needs: ArgumentRequirements, function: Entry, address: int
+    native: Callable[[], NativeLibrary], arguments: Any, needed: Sequence[str], function: Entry, address: int
 ) -> int:
     """Calls an entry. Every exception becomes an error, because native code would lose it and report success."""
     try:
         values = arguments.from_address(address)
-        _check(values, *needs)
+        _check(values, needed)
         return function(values) or 0
     except BaseException as error:
         return error_record(native(), error)
@@ -75,21 +72,13 @@ _REQUIRED_FIELDS = {
 """Other fields that must not be null."""
 
 
-def _argument_requirements(name: str) -> ArgumentRequirements:
-    """The requirements on the arguments of an entry."""
-    arguments = structure(name)
-    names = [name for name, *_ in arguments._fields_]
-    if names[1:2] != ["extension_start"]:
-        return 0, ()
-    last = getattr(arguments, names[-1])
-    handles = [name for name in names[2:3] if name in _HANDLES]
-    return last.offset + last.size, (*handles, *_REQUIRED_FIELDS.get(name, ()))
+def _required_fields(name: str) -> Sequence[str]:
+    """The fields of an entry's arguments that must not be null."""
+    handles = [field for field in fields(name)[:1] if field in _HANDLES]
+    return (*handles, *_REQUIRED_FIELDS.get(name, ()))
 
 
-def _check(values: Any, size: int, pointers: Sequence[str]) -> None:
-    name = f"PJRT_{type(values).__name__}"
-    if size and values.struct_size < size:
-        raise InvalidArgumentError(f"{name}: the arguments have {values.struct_size} bytes, not {size} or more")
-    for pointer in pointers:
-        if not getattr(values, pointer):
-            raise InvalidArgumentError(f"{name}: {pointer} is null")
+def _check(values: Any, needed: Sequence[str]) -> None:
+    for field in needed:
+        if not getattr(values, field):
+            raise InvalidArgumentError(f"PJRT_{type(values).__name__}: {field} is null")

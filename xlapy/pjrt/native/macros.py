@@ -38,7 +38,10 @@ def expand_macros(text: str) -> str:
     """Expands the macros of an LLVM text."""
     numbers = itertools.count()
     loops: dict[str, str] = {}
-    return "\n".join(_expand_loop(line, loops) or _expand_field_access(line, numbers) for line in text.splitlines())
+    messages: dict[str, str] = {}
+    lines = [_expand_loop(line, loops) or _expand_field_access(line, numbers, messages) for line in text.splitlines()]
+    lines += [f'@{name} = internal constant [{len(message)} x i8] c"{message}"' for name, message in messages.items()]
+    return "\n".join(lines)
 
 
 def offset(kind: str, field: str) -> int:
@@ -71,7 +74,13 @@ def _expand_loop(line: str, loops: dict[str, str]) -> str:
     return ""
 
 
-def _expand_field_access(line: str, numbers: itertools.count[int]) -> str:
+_INVALID_ARGUMENT = 3
+"""The code of the error for a null pointer."""
+
+
+def _expand_field_access(line: str, numbers: itertools.count[int], messages: dict[str, str]) -> str:
+    """Expands an access to a field; other lines are unchanged. messages: texts of errors, by the name of their
+    constant."""
     match = _FIELD_ACCESS.match(line)
     if match is None:
         return line
@@ -80,13 +89,15 @@ def _expand_field_access(line: str, numbers: itertools.count[int]) -> str:
         return f"  {match['result']} = {address_of_field}"
     address = f"%at{next(numbers)}"
     if match["verb"] == "need":
-        name = match["result"][1:]
+        name, place = match["result"][1:], f"{match['kind']}.{match['field']}"
+        message = f"PJRT_{match['kind']}: {match['field']} is null"
+        messages[f"{place}.is_null"] = message
         return f"""  {address} = {address_of_field}
   %{name} = load ptr, ptr {address}, align 8
   %{name}.none = icmp eq ptr %{name}, null
   br i1 %{name}.none, label %{name}.missing, label %{name}.given
 {name}.missing:
-  %{name}.error = call ptr @null_handle_error()
+  %{name}.error = call ptr @make_error(i64 {_INVALID_ARGUMENT}, ptr @{place}.is_null, i64 {len(message)})
   ret ptr %{name}.error
 {name}.given:"""
     if match["verb"] == "get":

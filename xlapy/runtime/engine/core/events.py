@@ -126,12 +126,6 @@ def forked_error(f: Function) -> Error:
 
 
 @native
-def null_handle_error(f: Function) -> Error:
-    """The error of an entry whose handle is null."""
-    return error_of_text(f, INVALID_ARGUMENT, "a handle is null")
-
-
-@native
 def deleted_error(f: Function) -> Error:
     """The error for a buffer that was deleted."""
     return error_of_text(f, INVALID_ARGUMENT, "the buffer has been deleted.")

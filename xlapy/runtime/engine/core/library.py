@@ -26,7 +26,6 @@ from xlapy.runtime.engine.core import (
 FUNCTIONS: tuple[NativeFunction[Any, Any], ...] = (
     events.make_error,
     events.free_error,
-    events.null_handle_error,
     events.deleted_error,
     events.canceled_error,
     events.new_event,
