@@ -132,12 +132,13 @@ def _described(array: Any) -> str:
 
 def _results(executable: Any, arguments: Sequence[Sequence[Any]]) -> list[Any]:
     with np.errstate(all="ignore"):
-        return [leaf for result in executable.execute_sharded(arguments) for leaf in _leaves(result)]
+        return [leaf for result in executable.execute_sharded(arguments) for leaf in leaves(result)]
 
 
-def _leaves(value: Any) -> list[Any]:
+def leaves(value: Any) -> list[Any]:
+    """Returns the arrays of a result."""
     if isinstance(value, tuple):
-        return [leaf for element in value for leaf in _leaves(element)]
+        return [leaf for element in value for leaf in leaves(element)]
     return [np.asarray(value)] if hasattr(value, "__array__") else []
 
 

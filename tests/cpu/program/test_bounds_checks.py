@@ -59,6 +59,9 @@ PROGRAMS = {
         ROOT r = f32[150,170] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0} }""",
     "sort": """less { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }
         ENTRY e { p = s32[1000] parameter(0) ROOT r = s32[1000] sort(p), dimensions={0}, to_apply=less }""",
+    "fewer lanes than their stride": """less { a = s32[] parameter(0) b = s32[] parameter(1)
+          ROOT c = pred[] compare(a, b), direction=LT }
+        ENTRY e { p = s32[3,2,5] parameter(0) ROOT r = s32[3,2,5] sort(p), dimensions={1}, to_apply=less }""",
     "complex": "ENTRY e { p = c64[1000] parameter(0) ROOT r = c64[1000] exponential(p) }",
     "loop": """body { s = (s32[], s32[300]) parameter(0) i = s32[] get-tuple-element(s), index=0
           x = s32[300] get-tuple-element(s), index=1 one = s32[] constant(1) j = s32[] add(i, one)
@@ -173,6 +176,23 @@ def test_a_violation_on_one_device_ends_the_others(monkeypatch: pytest.MonkeyPat
           ROOT r = f32[700] all-reduce(n), replica_groups={{}}, to_apply=add }}""")
     with pytest.raises(ExecutionError, match="loads element"):
         executable.execute_sharded([[np.zeros(700, np.float32)]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("collective", "combine"),
+    [
+        ("ROOT r = s32[8,2] all-to-all(p), replica_groups={}, dimensions={0}", np.concatenate),
+        ("ROOT r = s32[2,2] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add", np.sum),
+    ],
+)
+def test_a_device_receives_from_its_own_block_on(collective: str, combine: Any):
+    executable = xla.Client("cpu", devices=4).compile(f"""HloModule m, replica_count=4
+        add {{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }}
+        ENTRY e {{ p = s32[8,2] parameter(0) {collective} }}""")
+    given = np.arange(64, dtype=np.int32).reshape(4, 8, 2)
+    results = executable.execute_sharded([[device] for device in given])
+    for rank, result in enumerate(results):
+        np.testing.assert_array_equal(result, combine(given[:, 2 * rank : 2 * rank + 2], axis=0))
 
 
 def test_copies_that_are_too_long_are_found_by_the_compiler(monkeypatch: pytest.MonkeyPatch):

@@ -199,7 +199,8 @@ class MemoryEmitter:
         offset, size = place.offset, place.buffer.size
         if size % stride or any(factor % stride for _, factor in offset.terms):
             # the last vector ends with the last element, so that nothing after it is read
-            offsets = [*range(0, (stride - 1) * self.lanes, self.lanes), (self.lanes - 1) * (stride - 1)]
+            last = (self.lanes - 1) * (stride - 1)
+            offsets = [*range(0, last, self.lanes), last]
             vectors = self.load_contiguous(type, place.buffer, offset, offsets)
             return deinterleave(self.ir, type, vectors, range(0, stride * self.lanes, stride), offsets)
         # the array consists of groups of `stride` elements: other loads use other elements of the same vectors

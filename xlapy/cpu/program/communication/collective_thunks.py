@@ -93,12 +93,15 @@ def _participant(
     return RendezvousParticipant(rendezvous.offsets[group], group, rank, send_offsets, receive_offsets)
 
 
-def _all_arrays(
-    instruction: Instruction, operand: int, count: int, offset: Callable[[int], int] = lambda _: 0
-) -> _Receive:
-    """Receives all members' arrays of an operand as one dimension, or what follows an offset in them."""
+def _all_arrays(instruction: Instruction, operand: int, count: int, stride: int = 0) -> _Receive:
+    """Receives all members' arrays of an operand as one dimension, from element `rank * stride` on.
+
+    The last rank has the fewest elements behind its offset: each receives as many.
+    """
     shape = instruction.operand_shapes[operand]
-    return _Receive(operand, offset, Shape.array(shape.element_type, [count * shape.size]))
+    size = max(0, count * shape.size - (count - 1) * stride)
+    offset = _strided_offset(stride * shape.element_type.byte_size)
+    return _Receive(operand, offset, Shape.array(shape.element_type, [size]))
 
 
 def _member_count(context: LoweringContext, instruction: Instruction) -> int:
@@ -151,16 +154,15 @@ def _lower_reduction(context: LoweringContext, instruction: Instruction, strides
         else:
             direct_collectives.append_all_reduce(context, instruction, count)
         return
-    receives = [
-        _all_arrays(instruction, n, count, _strided_offset(stride * shape.element_type.byte_size))
-        for n, (stride, shape) in enumerate(zip(strides, instruction.operand_shapes, strict=True))
-    ]
+    receives = [_all_arrays(instruction, n, count, stride) for n, stride in enumerate(strides)]
     sources = _append_rendezvous(context, instruction, receives)
     results = context.allocate(instruction)
     for chosen in direct_collectives.operands_reduced_together(instruction):
         if results[chosen[0]].shape.size:
-            kernel, work = _reduction_kernel(instruction, chosen, [results[n].shape for n in chosen], count)
-            slices = [*(sources[n] for n in chosen), *(results[n] for n in chosen)]
+            inputs, outputs = [sources[n] for n in chosen], [results[n] for n in chosen]
+            shapes = [[slice_.shape for slice_ in slices] for slices in (inputs, outputs)]
+            kernel, work = _reduction_kernel(instruction, chosen, *shapes, count)
+            slices = [*inputs, *outputs]
             context.thunks.append(KernelThunk(kernel, slices, work, instruction.name))
 
 
@@ -169,12 +171,13 @@ def _strided_offset(stride: int, start: int = 0) -> Callable[[int], int]:
 
 
 def _reduction_kernel(
-    instruction: Instruction, chosen: Sequence[int], shapes: Sequence[Shape], count: int
+    instruction: Instruction, chosen: Sequence[int], received: Sequence[Shape], shapes: Sequence[Shape], count: int
 ) -> tuple[Kernel, int]:
-    """Returns the kernel that reduces from the first member to the last. Buffers: the members' arrays, the results."""
+    """Returns the kernel that reduces from the first member to the last. Buffers: the members' arrays, of the shapes
+    `received`, and the results."""
     builder = kernel_builder(instruction.name, host_target())
     operands = [instruction.operand_shapes[n] for n in chosen]
-    sources = [_source(builder, shape, n, count) for n, shape in enumerate(operands)]
+    sources = [_source(builder, shape, n) for n, shape in enumerate(received)]
     outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
     reducer = instruction.to_apply
     types = [parameter.shape.element_type for parameter in reducer.parameters[: len(chosen)]]
@@ -208,9 +211,9 @@ def _reduction_kernel(
     return builder.kernel, axes.work
 
 
-def _source(builder: Builder, shape: Shape, number: int, count: int) -> Buffer:
-    t = shape.element_type
-    return builder.buffer(f"in{number}", storage_type(t), count * shape.size * components(t))
+def _source(builder: Builder, received: Shape, number: int) -> Buffer:
+    t = received.element_type
+    return builder.buffer(f"in{number}", storage_type(t), received.size * components(t))
 
 
 def _axes(builder: Builder, read: Sequence[Shape], result: Shape, work: int) -> LoopNest:
@@ -302,7 +305,7 @@ def _concatenate_blocks(
     builder = kernel_builder(instruction.name, host_target())
     t, size = shape.element_type, block[dimension]
     count = result.shape.dimensions[dimension] // size
-    source_buffer, target = _source(builder, shape, 0, count), result_buffer(builder, result.shape, "out0")
+    source_buffer, target = _source(builder, source.shape, 0), result_buffer(builder, result.shape, "out0")
     axes = _axes(builder, [shape], result.shape, 1)
     with element_loops(builder, axes, result.shape) as index:
         member = builder.quotient(index[dimension], size)
@@ -338,8 +341,8 @@ def _lower_all_to_all(context: LoweringContext, instruction: Instruction) -> Non
         return
     block = list(shape.dimensions)
     block[dimension] //= count
-    stride = block[dimension] * _dimension_stride(shape, dimension) * shape.element_type.byte_size
-    (source,) = _append_rendezvous(context, instruction, [_all_arrays(instruction, 0, count, _strided_offset(stride))])
+    stride = block[dimension] * _dimension_stride(shape, dimension)
+    (source,) = _append_rendezvous(context, instruction, [_all_arrays(instruction, 0, count, stride)])
     (result,) = context.allocate(instruction)
     _concatenate_blocks(context, instruction, source, result, shape, block, dimension)
 
