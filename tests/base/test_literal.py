@@ -9,7 +9,7 @@ import pytest
 from jax._src.lib import hlo
 
 from xlapy.base.element_types import ARRAY_TYPES, BF16, C64, F32, F64, PRED, S4, S8, S32, S64, TUPLE, U8, U64
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal
@@ -216,3 +216,16 @@ def test_numpy_protocol_and_pickle():
     assert pickle.loads(pickle.dumps(nested)) == copy.deepcopy(nested) == nested
     assert repr(nested) == "Literal((s4[2], token[], bf16[]) ( {1, -2}, token, nan(0x1) ))"
     assert repr(Literal.zeros(Shape.parse("f32[1000]"))) == "Literal(f32[1000] {...})"
+
+
+def test_elided_literals_take_no_memory():
+    shape = Shape.parse("f32[1000000,1000000,100]")
+    elided = Literal.elided(shape)
+    assert (elided.shape, elided.array.shape, elided.is_elided) == (shape, shape.dimensions, True)
+    again = pickle.loads(pickle.dumps(elided))
+    assert (again.shape, again.is_elided) == (shape, True)
+    assert copy.deepcopy(elided) is elided
+    pair = Literal.elided(Shape.parse("(f32[1000000,1000000,100], (token[]))"))
+    assert pair.elements[0].is_elided and pair.elements[1].elements == (Literal.token(),)
+    with pytest.raises(ShapeError, match="a value has at most 64"):
+        Literal.elided(Shape.parse(f"f32[{','.join('1' * 65)}]"))

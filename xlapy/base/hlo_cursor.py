@@ -100,7 +100,7 @@ class HloCursor(Cursor):
         if shape is None:
             return self._shaped_literal(start)
         if shape.is_tuple and self.match(_ELIDED):
-            return self._parse_literal(lambda: _elided(shape), start)
+            return self._parse_literal(Literal.elided, start, shape)
         end = self._skip_literal(shape.to_text(layout=False))
         token = self.text[start:end]
         if len(token) > _MAX_CACHED_CHARACTERS:
@@ -146,13 +146,6 @@ class HloCursor(Cursor):
             self.fail_at(start, str(error))
         except MemoryError:
             self.fail_at(start, "the literal does not fit in memory")
-
-
-def _elided(shape: Shape) -> Literal:
-    """The literal that `{...}` stands for: its elements are not in the text and are zeros."""
-    if shape.is_tuple:
-        return Literal.tuple(_elided(element) for element in shape.tuple_shapes)
-    return Literal.token() if shape.is_token else Literal.zeros(shape, elided=True)
 
 
 def json_end(text: str, position: int) -> int | None:

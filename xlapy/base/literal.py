@@ -109,9 +109,23 @@ class Literal:
         return _new(Shape.token(), None)
 
     @staticmethod
-    def zeros(shape: Shape, elided: bool = False) -> Literal:
-        """An array of zeros; `elided` marks its elements as unknown."""
-        return _new(shape, np.zeros(shape.dimensions, shape.dtype), elided=elided)
+    def zeros(shape: Shape) -> Literal:
+        """An array of zeros. Raises ShapeError if NumPy has no array of this shape."""
+        check_numpy_limits(shape)
+        return _new(shape, np.zeros(shape.dimensions, shape.dtype))
+
+    @staticmethod
+    def elided(shape: Shape) -> Literal:
+        """The literal that `{...}` stands for: an array or a tuple whose elements are not known.
+
+        The arrays are zeros that share one element, because a text can give any shape to constants without elements.
+        """
+        if shape.is_tuple:
+            return _new(shape, None, _tuple(Literal.elided(element) for element in shape.tuple_shapes))
+        if shape.is_token:
+            return Literal.token()
+        check_numpy_limits(shape)
+        return _new(shape, np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions), elided=True)
 
     @staticmethod
     def from_flat(shape: Shape, values: Array) -> Literal:
@@ -227,7 +241,15 @@ class Literal:
         return f"Literal({self.shape.to_text(layout=False)} {text})"
 
     def __reduce__(self) -> Any:
-        return _new, (self.shape, self._array, self.elements, self.is_elided)
+        if self.is_elided:
+            return Literal.elided, (self.shape,)  # its one element would be written as often as the shape says
+        return _new, (self.shape, self._array, self.elements, False)
+
+    def __copy__(self) -> Literal:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Literal:
+        return self
 
 
 def _new(shape: Shape, array: Array | None, elements: Literals = (), elided: bool = False) -> Literal:

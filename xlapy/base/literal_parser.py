@@ -174,7 +174,7 @@ class _ArrayParser:
             if self.level == 0:
                 break
         if self.elided:
-            return Literal.zeros(self.shape, elided=True)
+            return Literal.elided(self.shape)
         array = np.zeros(self.shape.dimensions, self.shape.dtype)
         array.reshape(-1)[: len(self.values)] = self._convert()
         # A read-only array is not copied by the literal. A copy would touch every page of a huge array.

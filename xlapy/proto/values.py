@@ -170,17 +170,8 @@ def read_literal(source: Message) -> Literal:
         raise ProtoError(f"there is no literal of {shape.to_text(layout=False)}")
     values = getattr(source, literal_field_of(shape.element_type))
     if not len(values) and shape.size:
-        return _elided(shape)
+        return Literal.elided(shape)
     return _array_literal(shape, values)
-
-
-_MOST_ELIDED_BYTES = 1 << 30
-
-
-def _elided(shape: Shape) -> Literal:
-    if shape.byte_size > _MOST_ELIDED_BYTES:
-        raise ProtoError(f"a literal of {shape.to_text(layout=False)} has no elements")
-    return Literal.zeros(shape, elided=True)
 
 
 def _array_literal(shape: Shape, values: Any) -> Literal:

@@ -9,8 +9,9 @@ import sys
 from types import FrameType
 
 from xlapy import opcodes
+from xlapy.analysis.constants import has_all_elements
 from xlapy.base.errors import ShapeError, UnsupportedError
-from xlapy.base.literal import Literal, check_numpy_limits
+from xlapy.base.literal import check_numpy_limits
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -24,7 +25,7 @@ MAX_RANK = 32
 def check_supported(module: Module, platform: str, call_depth_limit: int) -> None:
     """`UnsupportedError` if a module exceeds a limit. The message names the instruction and the `platform`."""
     _check_shapes(module, platform)
-    _check_constants(module)
+    check_constants(module)
     depth = call_depth(module)
     if depth > call_depth_limit:
         raise UnsupportedError(
@@ -51,18 +52,14 @@ def _check_array(instruction: Instruction, shape: Shape, platform: str) -> None:
         raise UnsupportedError(f"{instruction.name}: {error}: not executable by {platform}") from error
 
 
-def _check_constants(module: Module) -> None:
-    """Rejects elided constants: the program would run with zeros and return wrong results without an error."""
+def check_constants(module: Module) -> None:
+    """`UnsupportedError` for elided constants: with zeros, the program would return wrong results without an error."""
     for instruction in module.instructions():
-        if instruction.op is opcodes.CONSTANT and _is_elided(instruction.literal):
+        if instruction.op is opcodes.CONSTANT and not has_all_elements(instruction.literal):
             raise UnsupportedError(
                 f"{instruction.name} is written {{...}}, so its elements are unknown; print the program with all "
                 f"constants in full (print_large_constants=True)"
             )
-
-
-def _is_elided(literal: Literal) -> bool:
-    return literal.is_elided or any(map(_is_elided, literal.elements))
 
 
 def call_depth(module: Module) -> int:

@@ -29,6 +29,7 @@ from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client
 from xlapy.testing.random_arguments import random_arguments
+from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, parse_program, read_arguments, read_bytes, write_file
 
 SAMPLE_SECONDS = 5e-3
@@ -73,8 +74,15 @@ class Measured:
     help="What to compare with; by default XLA:CPU if jaxlib is installed.",
 )
 @click.option("--json", "output", type=click.Path(dir_okay=False), help="Write the figures, in seconds, to this file.")
+@elided_constants_option
 def bench(
-    files: tuple[str, ...], inputs: tuple[str, ...], seed: int, runs: int, against: str | None, output: str | None
+    files: tuple[str, ...],
+    inputs: tuple[str, ...],
+    seed: int,
+    runs: int,
+    against: str | None,
+    output: str | None,
+    elided_constants: str,
 ) -> None:
     """Time FILES (programs; - for standard input) on cpu and on XLA:CPU.
 
@@ -97,7 +105,7 @@ def bench(
         task = progress.add_task("")
         for file in files:
             progress.update(task, description=file)
-            measured.append(_measure_apart(file, inputs, seed, runs, with_xla))
+            measured.append(_measure_apart(file, inputs, seed, runs, with_xla, elided_constants))
     Console().print(_table(measured, with_xla))
     if output is not None:
         text = json.dumps([asdict(found) for found in measured], indent=2) + "\n"
@@ -115,9 +123,11 @@ def _has_xla(against: str | None) -> bool:
     raise UnsupportedError("XLA:CPU needs jax and jaxlib: pip install 'xlapy[xla]'")
 
 
-def _measure_apart(file: str, inputs: Sequence[str], seed: int, runs: int, with_xla: bool) -> Measured:
+def _measure_apart(
+    file: str, inputs: Sequence[str], seed: int, runs: int, with_xla: bool, elided_constants: str
+) -> Measured:
     """Measures in a child process, because XLA ends its process on some programs; then measures again without XLA."""
-    job = partial(_measure, file, read_bytes(file), inputs, seed, runs)
+    job = partial(_measure, file, read_bytes(file), inputs, seed, runs, elided_constants)
     try:
         found = _apart(partial(job, with_xla))
     except BrokenProcessPool:
@@ -134,8 +144,11 @@ def _apart(job: Callable[[], Measured]) -> Measured:
         return pool.submit(job).result()
 
 
-def _measure(file: str, data: bytes, inputs: Sequence[str], seed: int, runs: int, with_xla: bool) -> Measured:
+def _measure(
+    file: str, data: bytes, inputs: Sequence[str], seed: int, runs: int, elided_constants: str, with_xla: bool
+) -> Measured:
     module = parse_program(file, data)
+    provide_elided_constants(module, elided_constants)
     client = Client("cpu")
     compile_times, executable = _compiled(lambda: client.compile(module), runs)
     if len(executable.devices) > 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from xlapy.runtime.engine.memory import format_bytes
+from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.run.devices import compile_for_devices
 
@@ -30,8 +31,14 @@ from xlapy.tools.run.devices import compile_for_devices
 @click.option(
     "--donate", multiple=True, type=int, metavar="NUMBER", help="A parameter whose buffer the program may overwrite."
 )
+@elided_constants_option
 def compile(
-    file: str, output: str, num_replicas: int | None, num_partitions: int | None, donate: tuple[int, ...]
+    file: str,
+    output: str,
+    num_replicas: int | None,
+    num_partitions: int | None,
+    donate: tuple[int, ...],
+    elided_constants: str,
 ) -> None:
     """Compile FILE (HLO or StableHLO; - for standard input) for processors like this one.
 
@@ -39,7 +46,9 @@ def compile(
     from people you trust.
     """
     check_writable(output)
-    executable = compile_for_devices("cpu", read_program(file), num_replicas, num_partitions, donate)
+    module = read_program(file)
+    provide_elided_constants(module, elided_constants)
+    executable = compile_for_devices("cpu", module, num_replicas, num_partitions, donate)
     data = executable.serialize()
     write_file(output, lambda sink: sink.write(data))
     click.echo(f"compiled {executable.name} to {output}, {format_bytes(len(data))}")

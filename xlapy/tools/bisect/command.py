@@ -21,6 +21,7 @@ from xlapy.testing.random_arguments import random_arguments
 from xlapy.text import parse_hlo
 from xlapy.tools.bisect.folder import write_folder
 from xlapy.tools.diff import difference_lines
+from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import read_arguments, read_program
 
 LINES = 40
@@ -64,6 +65,7 @@ LINES = 40
     help="Maximum seconds for reducing.",
 )
 @click.option("-o", "--output", type=click.Path(file_okay=False), help="Output folder; default xlapy-bisect-NAME.")
+@elided_constants_option
 def bisect(
     file: str,
     inputs: tuple[str, ...],
@@ -76,6 +78,7 @@ def bisect(
     timeout: float,
     reducing: float,
     output: str | None,
+    elided_constants: str,
 ) -> int:
     """Find the first pass or kernel that makes FILE (HLO or StableHLO; - for standard input) wrong.
 
@@ -89,6 +92,7 @@ def bisect(
     if optimized and (passes is not None or only is not None):
         raise click.UsageError("--optimized runs no passes: it goes without --passes and --only")
     module = read_program(file)
+    provide_elided_constants(module, elided_constants)
     arguments = _arguments(module, inputs, seed or 0)
     settings = BisectSettings(passes, only, optimized, against, tuple(map(_absolute, loads)), timeout, reducing)
     console = Console(stderr=True)

@@ -21,6 +21,7 @@ from xlapy.hlo.module import Module
 from xlapy.passes import Pipeline
 from xlapy.text.describe import framework_name_of, line_of, source_of
 from xlapy.tools.describe import kind_of
+from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.explain.instruction_tracker import InstructionTracker
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.native_forms import KernelForm, NativeForms, native_forms
@@ -45,7 +46,8 @@ class Section:
     "--html", "page", type=click.Path(dir_okay=False), help="Write an HTML page with full listings instead of text."
 )
 @click.option("--full", is_flag=True, help=f"Print full listings instead of their first {LINES} lines.")
-def explain(name: str, file: str, page: str | None, full: bool) -> None:
+@elided_constants_option
+def explain(name: str, file: str, page: str | None, full: bool, elided_constants: str) -> None:
     """Explain what the CPU compiler does with the instruction NAME of FILE (HLO or StableHLO; - for standard input).
 
     Shows its source line, the passes that changed it, the fusion decisions with their reasons, the thunks that compute
@@ -54,6 +56,7 @@ def explain(name: str, file: str, page: str | None, full: bool) -> None:
     if page is not None:
         check_writable(page)
     module = read_program(file)
+    provide_elided_constants(module, elided_constants)
     instruction = find_instruction(module, name)
     sections = explanation(module, instruction)
     if page is not None:

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from xlapy.runtime import platform_names
+from xlapy.tools.elided_constants import elided_constants_option
 from xlapy.tools.files import check_writable, write_file
 from xlapy.tools.profile.measuring import compiled_form, traced
 from xlapy.tools.profile.page import profile_page
@@ -62,6 +63,7 @@ WIDTH = 160
     help="Write the timeline of one run, for ui.perfetto.dev or chrome://tracing.",
 )
 @click.option("--remeasure", is_flag=True, help="Measure the peak rates of the machine again.")
+@elided_constants_option
 def profile(
     file: str,
     inputs: tuple[str, ...],
@@ -77,6 +79,7 @@ def profile(
     page: str | None,
     perfetto: str | None,
     remeasure: bool,
+    elided_constants: str,
 ) -> None:
     """Profile FILE (HLO, StableHLO or a file of `xlapy compile`; - for standard input): show where the time of a run
     goes.
@@ -89,7 +92,7 @@ def profile(
     for path in (page, perfetto):
         if path is not None:
             check_writable(path)
-    executable = executable_of(platform, file, num_replicas, num_partitions)
+    executable = executable_of(platform, file, num_replicas, num_partitions, elided_constants)
     if perfetto is not None and executable.platform != "cpu":
         raise click.UsageError(f"--perfetto shows runs on cpu, {executable.name} runs on the {executable.platform}")
     session = session_of(executable, inputs, seed, infeeds)

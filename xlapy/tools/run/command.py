@@ -22,6 +22,7 @@ from xlapy.runtime.engine.memory import available_bytes, format_bytes, value_byt
 from xlapy.runtime.engine.observe import trace
 from xlapy.runtime.values import Observer
 from xlapy.testing.random_arguments import random_arguments
+from xlapy.tools.elided_constants import elided_constants_option
 from xlapy.tools.files import check_writable, read_arguments, save_arrays
 from xlapy.tools.loading import load_option
 from xlapy.tools.run.comparing import compare_platforms
@@ -90,6 +91,7 @@ class _TraceTakesItsNameWithEquals(click.Command):
 )
 @click.option("--check-nans", "nans", is_flag=True, help="Stop at the first instruction that produces a NaN.")
 @click.option("--check-infs", "infs", is_flag=True, help="Stop at the first instruction that produces an infinity.")
+@elided_constants_option
 def run(
     file: str,
     inputs: tuple[str, ...],
@@ -105,6 +107,7 @@ def run(
     compared: str | None,
     nans: bool,
     infs: bool,
+    elided_constants: str,
 ) -> int | None:
     """Run FILE (HLO text, or a file of `xlapy compile`; - for standard input) and show the results."""
     if inputs and seed is not None:
@@ -117,7 +120,13 @@ def run(
     if platform is None and (observer is not None or compared is not None):
         platform = "interpreter" if compared is None else "cpu"
     executable = executable_of(
-        platform, file, num_replicas, num_partitions, check_nans=nans or None, check_infs=infs or None
+        platform,
+        file,
+        num_replicas,
+        num_partitions,
+        elided_constants,
+        check_nans=nans or None,
+        check_infs=infs or None,
     )
     count = len(executable.devices)
     arguments = arguments_of(executable, inputs, seed)

@@ -15,6 +15,7 @@ from xlapy.runtime import Client, Executable
 from xlapy.runtime.collectives.launch import device_name, replica_and_partition_counts
 from xlapy.runtime.device import Device
 from xlapy.runtime.storage.serialized import is_serialized, platform_and_device_count
+from xlapy.tools.elided_constants import provide_elided_constants
 from xlapy.tools.files import parse_program, read_bytes, read_infeeds
 
 _FOR_ONE = re.compile(r"(\d{1,6})=(.+)", re.DOTALL)
@@ -44,14 +45,19 @@ def executable_of(
     file: str,
     num_replicas: int | None,
     num_partitions: int | None,
+    elided_constants: str,
     *,
     check_nans: bool | None = None,
     check_infs: bool | None = None,
 ) -> Executable:
-    """Loads the program in a file, in any format or compiled by `xlapy compile`, which records platform and devices."""
+    """Loads the program in a file, in any format or compiled by `xlapy compile`, which records platform and devices.
+
+    elided_constants: the choice of `provide_elided_constants`.
+    """
     data = read_bytes(file)
     if not is_serialized(data):
         module = parse_program(file, data)
+        provide_elided_constants(module, elided_constants)
         return compile_for_devices(
             platform, module, num_replicas, num_partitions, check_nans=check_nans, check_infs=check_infs
         )

@@ -7,6 +7,7 @@ import click
 from xlapy.cpu.compiler import Compiled
 from xlapy.runtime import Executable
 from xlapy.runtime.backends.cpu import CpuProgram
+from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.native_forms import NativeForms, forms_of, native_forms
 from xlapy.tools.profile.report import Profile
@@ -45,6 +46,7 @@ from xlapy.tools.show.tree import tree_lines
     metavar="SEED",
     help="Seed of random arguments; 0 if there is no input.",
 )
+@elided_constants_option
 def show(
     file: str,
     output: str | None,
@@ -53,6 +55,7 @@ def show(
     profiled: bool,
     inputs: tuple[str, ...],
     seed: int | None,
+    elided_constants: str,
 ) -> None:
     """Show FILE (HLO or StableHLO; - for standard input): as a tree of computations, or with -o as a page with its
     graph.
@@ -69,6 +72,8 @@ def show(
     platform = platform or ("cpu" if optimized or profiled else None)
     native: NativeForms | None = None
     found: Profile | None = None
+    if platform is not None:
+        provide_elided_constants(module, elided_constants)
     if profiled and platform is not None:
         executable = compile_for_devices(platform, module, None, None)
         found, native = profile_of(session_of(executable, inputs, seed), None), _forms_of(executable)
