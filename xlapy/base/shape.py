@@ -15,14 +15,7 @@ from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout, read_layout
-from xlapy.base.shape_fields import (
-    DEFAULT,
-    MAX_TUPLE_DEPTH,
-    DefaultLayout,
-    check_array_fields,
-    check_depth,
-    check_tuple_nodes,
-)
+from xlapy.base.shape_fields import DEFAULT, MAX_TUPLE_DEPTH, DefaultLayout, check_array_fields, check_tuple
 from xlapy.base.shape_syntax import (
     BUFFER_START,
     LAYOUT_AHEAD,
@@ -53,14 +46,13 @@ class Shape:
     element_type: the type of the elements; TUPLE, TOKEN, OPAQUE_TYPE or BUFFER if the shape is not an array.
     dimensions: sizes in elements; the bound of a dynamic dimension, or UNBOUNDED.
     dynamic_dimensions: one bool per dimension. layout: None if it has not been assigned. tuple_shapes: the shapes of a
-    tuple's elements. buffer_shape: the shape of the array that a buffer holds. `==` compares everything including
-    layouts; `compatible` ignores layouts.
+    tuple's elements. buffer_shape: the shape of the array that a buffer holds. node_count: 1, and for a tuple the
+    counts of its elements. `==` compares everything including layouts; `compatible` ignores layouts.
     """
 
     __slots__ = (
         "_depth",
         "_hash",
-        "_nodes",
         "_size",
         "_text",
         "_text_without_layout",
@@ -70,6 +62,7 @@ class Shape:
         "element_type",
         "is_dynamic",
         "layout",
+        "node_count",
         "tuple_shapes",
     )
 
@@ -80,10 +73,10 @@ class Shape:
     tuple_shapes: Shapes
     buffer_shape: Shape | None
     is_dynamic: bool
+    node_count: int
     _hash: int
     _size: int
     _depth: int
-    _nodes: int
     _text: str | None
     _text_without_layout: str | None
 
@@ -122,10 +115,8 @@ class Shape:
     def tuple(shapes: Iterable[Shape] = ()) -> Shape:
         """The shape of a tuple. Raises ShapeError above MAX_TUPLE_DEPTH levels or MAX_TUPLE_NODES elements in all."""
         elements = _tuple(shapes)
-        depth = 1 + max((shape._depth for shape in elements), default=0)
-        check_depth(depth)
-        check_tuple_nodes(sum(shape._nodes for shape in elements))
-        return _new(TUPLE, (), (), None, elements, None, depth=depth)
+        check_tuple([shape._depth for shape in elements], sum(shape.node_count for shape in elements))
+        return _new(TUPLE, (), (), None, elements, None)
 
     @staticmethod
     def token() -> Shape:
@@ -142,7 +133,7 @@ class Shape:
         """The shape of a buffer that holds an array, printed `b(f32[2])`. Raises ShapeError for other shapes."""
         if not shape.is_array:
             raise ShapeError(f"a buffer holds an array, not {shape.to_text(layout=False)}")
-        return _new(BUFFER, (), (), None, (), shape, depth=1)
+        return _new(BUFFER, (), (), None, (), shape)
 
     @staticmethod
     def of(array: Any) -> Shape:
@@ -199,11 +190,6 @@ class Shape:
             reason = "has an unbounded dimension" if self.is_array else "is not an array"
             raise ShapeError(f"{self.to_text(layout=False)} {reason}, so it has no element count")
         return self._size
-
-    @property
-    def node_count(self) -> int:
-        """1 for an array, token, opaque object or buffer; for a tuple, 1 and the counts of its elements."""
-        return self._nodes
 
     @property
     def byte_size(self) -> int:
@@ -281,8 +267,7 @@ class Shape:
         while pending:
             path, shape = pending.pop()
             if shape.is_tuple:
-                last = len(shape.tuple_shapes) - 1
-                pending.extend(((*path, last - i), s) for i, s in enumerate(reversed(shape.tuple_shapes)))
+                pending.extend(((*path, i), part) for i, part in reversed([*enumerate(shape.tuple_shapes)]))
             else:
                 yield path, shape
 
@@ -342,7 +327,7 @@ class Shape:
         return f"Shape.parse({self.to_text()!r})"
 
     def __reduce__(self) -> Any:
-        return _new, (*_fields(self), self._depth, self._size)
+        return _new, (*_fields(self), self._size)
 
     def __copy__(self) -> Shape:
         return self
@@ -369,7 +354,6 @@ def _new(
     layout: Layout | None,
     tuple_shapes: tuple[Shape, ...],
     buffer_shape: Shape | None,
-    depth: int = 0,
     size: int = -1,
 ) -> Shape:
     """Makes a shape of fields that were checked before."""
@@ -383,8 +367,8 @@ def _new(
     _set(shape, "buffer_shape", buffer_shape)
     _set(shape, "is_dynamic", dynamic or (buffer_shape is not None and buffer_shape.is_dynamic))
     _set(shape, "_hash", hash(_fields(shape)))
-    _set(shape, "_depth", depth)
-    _set(shape, "_nodes", 1 + sum(part._nodes for part in tuple_shapes))
+    _set(shape, "_depth", max([part._depth for part in tuple_shapes], default=0) + (element_type in (TUPLE, BUFFER)))
+    _set(shape, "node_count", 1 + sum(part.node_count for part in tuple_shapes))
     _set(shape, "_size", size)
     _set(shape, "_text", None)
     _set(shape, "_text_without_layout", None)

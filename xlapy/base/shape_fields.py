@@ -38,14 +38,12 @@ DEFAULT: Final = DefaultLayout.DEFAULT
 """Stands for the row-major layout of the rank of the shape."""
 
 
-def check_depth(depth: int) -> None:
-    """Raises ShapeError if tuples nest too deep."""
+def check_tuple(depths: Sequence[int], nodes: int) -> None:
+    """Raises ShapeError if a tuple nests too deep or holds too much. depths: of its elements."""
+    depth = 1 + max(depths, default=0)
     if depth > MAX_TUPLE_DEPTH:
         raise ShapeError(f"tuples nest {depth} deep, and {MAX_TUPLE_DEPTH} is the most a shape may have")
 
-
-def check_tuple_nodes(nodes: int) -> None:
-    """Raises ShapeError if a tuple holds too many tuples and leaves."""
     if nodes > MAX_TUPLE_NODES:
         raise ShapeError(f"a tuple holds {nodes} tuples and leaves, and {MAX_TUPLE_NODES} is the most it may hold")
 
