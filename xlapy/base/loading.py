@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
 from importlib import import_module
 from pathlib import Path
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
 
 
-@functools.cache
+@SingleFlight
 def load_user_code(name: str) -> None:
     """Runs the file `name` as a module if the name ends with `.py`, else imports the module; once per process.
 

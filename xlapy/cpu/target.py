@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.codegen.target import Target
 from xlapy.cpu.llvm.processor import vector_bytes
 
@@ -13,6 +12,6 @@ def host_target() -> Target:
     return _target(vector_bytes())
 
 
-@cache
+@SingleFlight
 def _target(vector_bytes: int) -> Target:
     return Target(vector_bytes=vector_bytes, vector_registers=32 if vector_bytes == 64 else 16)

@@ -7,10 +7,11 @@ where each function is; its module is imported when the conversion is first used
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+from xlapy.base.concurrency.single_flight import SingleFlight
 
 _LOCATIONS: dict[str, tuple[str, str]] = {}
 
@@ -20,7 +21,7 @@ def register_conversion(name: str, module: str, function: str) -> None:
     _LOCATIONS[name] = (module, function)
 
 
-@functools.cache
+@SingleFlight
 def find_conversion(name: str) -> Callable[..., Any]:
     """The function of a registered conversion; imports its module on first use."""
     module, function = _LOCATIONS[name]

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.native import ir
 from xlapy.native.records import LockPlace, LockSource, Record
 from xlapy.native.values import Address, Bool, Nullable, Value, Word, nullable, operand_of, value_class
@@ -328,7 +329,7 @@ class NativeFunction(Generic[P, R]):
         self.__doc__ = build.__doc__
         self._build = build
         self._holds = holds
-        self._built: Function | None = None
+        self._bodies = SingleFlight(self._make_body)
 
     def __call__(self, f: Function, *arguments: P.args, **named: P.kwargs) -> R:
         """Appends a call to the function that is being built."""
@@ -342,17 +343,18 @@ class NativeFunction(Generic[P, R]):
 
     def built(self) -> Function:
         """The instructions."""
-        if self._built is None:
-            parameters, result = self.signature()
-            function = Function(self.name, parameters, result)
-            function.held += [lock.key for lock in self._holds]
-            value = self._build(function, *function.parameters)  # type: ignore[call-arg, arg-type]
-            if not function.is_terminated:
-                if value is None and result is not None:
-                    raise function.fail("a path reaches the end without a return")
-                function.ret(value)
-            self._built = function
-        return self._built
+        return self._bodies()
+
+    def _make_body(self) -> Function:
+        parameters, result = self.signature()
+        function = Function(self.name, parameters, result)
+        function.held += [lock.key for lock in self._holds]
+        value = self._build(function, *function.parameters)  # type: ignore[call-arg, arg-type]
+        if not function.is_terminated:
+            if value is None and result is not None:
+                raise function.fail("a path reaches the end without a return")
+            function.ret(value)
+        return function
 
     def signature(self) -> tuple[list[tuple[str, Any]], Any]:
         """Names and classes of the parameters, and the class of the result or None."""

@@ -6,13 +6,13 @@ decoding with clear errors. Does not depend on the meaning of messages.
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import ProtoError
 from xlapy.proto.schema import SCHEMA
 
@@ -34,7 +34,7 @@ _SCALARS = {
 }
 
 
-@functools.cache
+@SingleFlight
 def message_class(name: str) -> Any:
     """Returns the class of a message such as `HloModuleProto`."""
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"xla.{name}"))
@@ -59,7 +59,7 @@ def encode(message: Message) -> bytes:
     return data
 
 
-@functools.cache
+@SingleFlight
 def _pool() -> descriptor_pool.DescriptorPool:
     file = descriptor_pb2.FileDescriptorProto(name="xlapy/hlo.proto", package="xla", syntax="proto3")
     entries = [entry.replace("\n", " ").partition(": ") for entry in re.split(r"\n(?! )", SCHEMA.strip())]

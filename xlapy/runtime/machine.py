@@ -150,7 +150,7 @@ def _run(name: str, block: ctypes.Array[ctypes.c_int64], pieces: int, threads: i
         return
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     parallel = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, pointer, number, number)
-    parallel(parallel_function())(address, ctypes.addressof(block), pieces, 1, None, 0, 0)
+    parallel(parallel_function().address)(address, ctypes.addressof(block), pieces, 1, None, 0, 0)
 
 
 def _best(run: Callable[[], None]) -> float:

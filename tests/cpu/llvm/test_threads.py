@@ -164,7 +164,7 @@ from xlapy.cpu.llvm.jit import compile_text
 from xlapy.cpu.llvm.pool import parallel_function
 code = compile_text({COUNTED!r}, ["drive"], {{}})
 drive = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(code.addresses["drive"])
-print(drive(parallel_function(), (ctypes.c_int32 * 64)(), 600_000))
+print(drive(parallel_function().address, (ctypes.c_int32 * 64)(), 600_000))
 """
 
 

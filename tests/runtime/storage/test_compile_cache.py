@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -401,3 +402,9 @@ def test_custom_calls_are_cached_with_the_names_of_their_targets(folder, compile
     finally:
         xla.unregister_custom_call_target("t")
     assert compiled == ["c"]
+
+
+def test_threads_compile_a_program_once(folder, compiled):
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: run(), range(8)))
+    assert compiled == ["cached"]

@@ -10,10 +10,10 @@ Does not depend on what the functions compute.
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib.util
 from pathlib import Path
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import UnsupportedError
 
 _PACKAGE = "scipy_openblas32"
@@ -25,7 +25,7 @@ def symbol_of(name: str) -> str:
     return f"{_PREFIX}{name}_"
 
 
-@functools.cache
+@SingleFlight
 def function_address(symbol: str) -> int:
     """Returns the address of a function. Raises `UnsupportedError` without the library, `ValueError` for an unknown
     symbol."""
@@ -41,7 +41,7 @@ def is_function(symbol: str) -> bool:
     return symbol.startswith(_PREFIX)
 
 
-@functools.cache
+@SingleFlight
 def _library() -> ctypes.CDLL:
     """Finds the library without running the package's own code, which would load it with global symbols."""
     package = importlib.util.find_spec(_PACKAGE)

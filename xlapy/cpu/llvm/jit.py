@@ -5,16 +5,16 @@ Responsible for LLVM's target machine, optimization passes, and the JIT. Does no
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import llvmlite
 import llvmlite.binding as llvm
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.llvm.processor import Processor, initialize, target_processor
 
@@ -30,7 +30,7 @@ def _machine(level: int = _OPTIMIZATION_LEVEL) -> Any:
     return _machine_of(target_processor(), level)
 
 
-@functools.cache
+@SingleFlight
 def _machine_of(processor: Processor, level: int) -> Any:
     initialize()
     return llvm.Target.from_default_triple().create_target_machine(
@@ -67,16 +67,30 @@ class _Linker:
 _linker = _Linker()
 
 
+class Symbol(NamedTuple):
+    """A function that machine code may call: its address, and the object that keeps the function alive."""
+
+    address: int
+    owner: object
+
+
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The machine code of one module, with the addresses of its functions. The code lives as long as this object."""
+    """The machine code of one module, with the addresses of its functions.
+
+    The code, and the functions that it imports, live as long as this object. Whoever may run the code refers to it.
+    """
 
     tracker: Any
     addresses: Mapping[str, int]
     image: bytes
     """The object file."""
-    imports: tuple[str, ...] = ()
+    imports: Mapping[str, Symbol] = field(default_factory=dict[str, Symbol])
     """The functions of other modules that the code calls."""
+
+    def symbol(self, name: str) -> Symbol:
+        """Returns a function of this code, for other code to import."""
+        return Symbol(self.addresses[name], self)
 
     @property
     def size(self) -> int:
@@ -84,10 +98,12 @@ class Code:
         return len(self.image)
 
 
-def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trace: CompileTrace | None = None) -> Code:
+def compile_text(
+    text: str, exports: list[str], imports: Mapping[str, Symbol], trace: CompileTrace | None = None
+) -> Code:
     """Compiles a module.
 
-    exports: the functions whose addresses are returned. imports: the addresses of functions that the module calls.
+    exports: the functions whose addresses are returned. imports: the functions of other modules that it calls.
     """
     trace, machine = trace or CompileTrace(), _machine()
     with trace.span("parse", "LLVM"):
@@ -100,20 +116,20 @@ def compile_text(text: str, exports: list[str], imports: Mapping[str, int], trac
         return link_object(image, exports, imports)
 
 
-def compile_unoptimized(text: str, exports: list[str], imports: Mapping[str, int]) -> Code:
+def compile_unoptimized(text: str, exports: list[str], imports: Mapping[str, Symbol]) -> Code:
     """Compiles a module without optimization, in a ninth of the time, for functions that no pass would make faster."""
     return link_object(_machine(0).emit_object(llvm.parse_assembly(text)), exports, imports)
 
 
-def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Code:
+def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, Symbol]) -> Code:
     """Links an object file that was compiled for this machine; raises LLVM's `RuntimeError` for invalid files."""
     builder = llvm.JITLibraryBuilder().add_object_img(image)
-    for name, address in imports.items():
-        builder = builder.import_symbol(name, address)
+    for name, symbol in imports.items():
+        builder = builder.import_symbol(name, symbol.address)
     for name in exports:
         builder = builder.export_symbol(name)
     tracker = _linker.link(builder.add_current_process())
-    return Code(tracker, {name: tracker[name] for name in exports}, image, tuple(imports))
+    return Code(tracker, {name: tracker[name] for name in exports}, image, dict(imports))
 
 
 def listings(text: str) -> tuple[str, str]:
@@ -139,7 +155,7 @@ class _Passes(threading.local):
         self.manager.add_loop_strength_reduce_pass()
 
 
-@functools.cache
+@SingleFlight
 def _passes(processor: Processor) -> _Passes:
     return _Passes(processor)
 

@@ -18,13 +18,13 @@ Responsible for the pool. Does not depend on what the functions do.
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import platform
 
 from xlapy.base import flags
-from xlapy.cpu.llvm.jit import Code
-from xlapy.cpu.llvm.shared_code import POLL, compile_shared_object, function_address
+from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.cpu.llvm.jit import Code, Symbol
+from xlapy.cpu.llvm.shared_code import POLL, compile_shared_object, shared_function
 from xlapy.native import futex
 
 _MAX_SPINS = 4000
@@ -34,15 +34,15 @@ POOL = "pool"
 """The name of the object file of the pool."""
 
 
-@functools.cache
-def parallel_function() -> int:
-    """Returns the address of `xlapy_parallel`. The first call starts the threads."""
+@SingleFlight
+def parallel_function() -> Symbol:
+    """Returns `xlapy_parallel`. The first call starts the threads."""
     code = _code()
     count = thread_count()
     start = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.addresses["xlapy_start"])
     if count > 1:
         start(count - 1)
-    return code.addresses["xlapy_parallel"]
+    return code.symbol("xlapy_parallel")
 
 
 def thread_count() -> int:
@@ -50,9 +50,9 @@ def thread_count() -> int:
     return int(flags.get("num_threads")) or len(os.sched_getaffinity(0))
 
 
-@functools.cache
+@SingleFlight
 def _code() -> Code:
-    imports = {POLL: function_address(POLL)}
+    imports = {POLL: shared_function(POLL)}
     return compile_shared_object(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"], imports)
 
 

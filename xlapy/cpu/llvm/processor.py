@@ -10,7 +10,6 @@ Responsible for the choice of a processor for LLVM. Does not depend on HLO or lo
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,6 +17,7 @@ from types import MappingProxyType
 import llvmlite.binding as llvm
 
 from xlapy.base import flags
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
 
 _DISABLED_STEPS = ("-disable-lsr", "-disable-post-ra")
@@ -72,7 +72,7 @@ LEVELS: Mapping[str, Processor] = _level_processors()
 """The processor of each level that `--max_isa` can name."""
 
 
-@functools.cache
+@SingleFlight
 def initialize() -> None:
     """Prepares LLVM for code generation. Called before any other function of LLVM that concerns a target."""
     for option in _DISABLED_STEPS:
@@ -81,13 +81,13 @@ def initialize() -> None:
     llvm.initialize_native_asmprinter()
 
 
-@functools.cache
+@SingleFlight
 def _known_features() -> Mapping[str, bool]:
     initialize()
     return dict(llvm.get_host_cpu_features())
 
 
-@functools.cache
+@SingleFlight
 def host_processor() -> Processor:
     """Returns the processor that this process runs on."""
     initialize()
@@ -99,7 +99,7 @@ def target_processor() -> Processor:
     return _limited(str(flags.get("max_isa")))
 
 
-@functools.cache
+@SingleFlight
 def _limited(max_isa: str) -> Processor:
     if not max_isa:
         return host_processor()

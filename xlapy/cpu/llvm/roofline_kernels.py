@@ -7,9 +7,9 @@ Responsible for the kernels. Does not decide how often they run or how the figur
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm.instrumentation.counters import READ_CLOCK
 from xlapy.cpu.llvm.jit import Code, compile_text
 from xlapy.cpu.llvm.text import llvm_type, suffix
@@ -43,7 +43,7 @@ def lanes_of(type: ScalarType) -> int:
     return _VECTOR // type.byte_size
 
 
-@functools.cache
+@SingleFlight
 def roofline_kernels() -> Code:
     """Returns the kernels by name, and `ticks`, which reads the clock."""
     functions = [_arithmetic(name, type) for name, type in ARITHMETIC.items()]

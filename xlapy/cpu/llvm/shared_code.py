@@ -14,12 +14,12 @@ Responsible for these functions and their object files. Does not depend on progr
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm import safepoints
-from xlapy.cpu.llvm.jit import Code, compile_text, link_object
+from xlapy.cpu.llvm.jit import Code, Symbol, compile_text, link_object
 
 HOST_CALLBACK, POLL = "xlapy_host_callback", "xlapy_poll"
 
@@ -49,12 +49,12 @@ def object_name(function: str) -> str | None:
     return function if _TASK.fullmatch(function) else None
 
 
-def function_address(function: str) -> int:
-    """Returns the address of a shared function."""
-    return _code(object_name(function) or function).addresses[function]
+def shared_function(function: str) -> Symbol:
+    """Returns a shared function."""
+    return _code(object_name(function) or function).symbol(function)
 
 
-@functools.cache
+@SingleFlight
 def _code(name: str) -> Code:
     if name == _HOST:
         return compile_shared_object(
@@ -68,7 +68,7 @@ def _code(name: str) -> Code:
 
 
 def compile_shared_object(
-    name: str, text: str, exports: Sequence[str], imports: Mapping[str, int] | None = None
+    name: str, text: str, exports: Sequence[str], imports: Mapping[str, Symbol] | None = None
 ) -> Code:
     """Links the object file of a name if it is known; else compiles the text and remembers its object file."""
     image, imports = _objects.get(name), imports or {}

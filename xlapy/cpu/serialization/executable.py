@@ -21,15 +21,16 @@ Responsible for this format. Does not depend on where programs are stored.
 
 from __future__ import annotations
 
-import functools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.container import Container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.shape import Shape
@@ -64,8 +65,10 @@ class LoadedProgram:
     image: bytes
     source: Callable[[], Module]
     """Returns the module that was compiled, to show how it was optimized."""
-    _module: Module | None = field(default=None, init=False)
-    _decisions: list[Decision] = field(default_factory=list[Decision], init=False)
+    _optimized: SingleFlight[[], tuple[Module, list[Decision]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._optimized = SingleFlight(partial(_optimize, self.source))
 
     @property
     def entry(self) -> int:
@@ -75,18 +78,21 @@ class LoadedProgram:
     @property
     def module(self) -> Module:
         """The module after optimization. The passes run when it is first requested."""
-        if self._module is None:
-            self._module = edit.clone_module(self.source())
-            Pipeline(passes(self._decisions.append)).run(self._module)
-        return self._module
+        return self._optimized()[0]
 
     def stages(self) -> dict[str, str]:
         """Returns the known intermediate forms of the program."""
         text = self.module.to_text(print_large_constants=True)
-        return {"after_optimizations.txt": text, "fusion.txt": decisions_text(self._decisions)}
+        return {"after_optimizations.txt": text, "fusion.txt": decisions_text(self._optimized()[1])}
 
 
-@functools.cache
+def _optimize(source: Callable[[], Module]) -> tuple[Module, list[Decision]]:
+    module, decisions = edit.clone_module(source()), list[Decision]()
+    Pipeline(passes(decisions.append)).run(module)
+    return module, decisions
+
+
+@SingleFlight
 def compiler_identity() -> Mapping[str, str]:
     """Returns what determines the compiled code: versions of libraries and a digest of the sources."""
     return {

@@ -9,19 +9,20 @@ from collections.abc import Iterable
 
 from xlapy.cpu.lapack.openblas import function_address, is_function
 from xlapy.cpu.llvm import shared_code
+from xlapy.cpu.llvm.jit import Symbol
 from xlapy.cpu.llvm.pool import POOL, parallel_function
 
 _PARALLEL = "xlapy_parallel"
 
 
-def resolve_symbol(name: str) -> int:
-    """Returns the address of a function by its symbol; raises `ValueError` for a symbol that no program imports."""
+def resolve_symbol(name: str) -> Symbol:
+    """Returns a function by its name; raises `ValueError` for a symbol that no program imports."""
     if name == _PARALLEL:
         return parallel_function()
     if shared_code.object_name(name) is not None:
-        return shared_code.function_address(name)
+        return shared_code.shared_function(name)
     if is_function(name):
-        return function_address(name)
+        return Symbol(function_address(name), owner=None)  # libraries are never unloaded
     raise ValueError(f"there is no function {name} for programs to call")
 
 

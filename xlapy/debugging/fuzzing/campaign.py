@@ -11,12 +11,12 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.debugging.fuzzing.differential import BAD, Outcome, Verdict, arguments_of, compare
@@ -102,7 +102,7 @@ class Finding:
     message: str
 
 
-@lru_cache(maxsize=1)
+@SingleFlight
 def _worker(function: str) -> Worker:
     """The process of the other implementation, kept for all seeds of this process."""
     return Worker(function)

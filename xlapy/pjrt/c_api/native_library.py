@@ -5,9 +5,9 @@ Responsible for when it is linked. Does not depend on what the entries do.
 
 from __future__ import annotations
 
-import functools
 import importlib
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.pjrt.c_api.entries import native_entries
 from xlapy.pjrt.native.link import NativeLibrary
 from xlapy.runtime.engine.native_engine import engine
@@ -24,7 +24,7 @@ _ENTRY_MODULES = (
 """The modules whose import registers entries that are implemented in Python."""
 
 
-@functools.cache
+@SingleFlight
 def native() -> NativeLibrary:
     """Returns the native library; links it on first use."""
     for name in _ENTRY_MODULES:

@@ -10,10 +10,10 @@ Responsible for names, order and C types. Does not depend on what the entries do
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Mapping
 from typing import Any
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.pjrt.c_api.argument_fields import FIELDS, WITHOUT_EXTENSIONS
 
 API_VERSION = (0, 112)
@@ -100,7 +100,7 @@ PJRT's, and their arguments have the same layout."""
 _TYPES: dict[str, type[Any]] = {"": ctypes.c_uint64, "i": ctypes.c_int32, "b": ctypes.c_bool}
 
 
-@functools.cache
+@SingleFlight
 def _parsed_fields() -> dict[str, list[tuple[str, str]]]:
     """Parses `FIELDS`: the fields of each structure, with their kinds."""
     structures: dict[str, list[tuple[str, str]]] = {}
@@ -120,7 +120,7 @@ def fields(name: str) -> list[str]:
     return [field for field, _ in _parsed_fields()[name]]
 
 
-@functools.cache
+@SingleFlight
 def structure(name: str) -> Any:
     """The structure as a `ctypes` class. Setting an unknown field is an error."""
     rows = [(field, _TYPES[kind]) for field, kind in _parsed_fields()[name]]

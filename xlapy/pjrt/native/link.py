@@ -25,7 +25,7 @@ from xlapy.pjrt.c_api.structs import (
 from xlapy.pjrt.native import buffers, events, executables, execute
 from xlapy.pjrt.native.implementations import ALL_ENTRIES, guard_of, implementations_text
 from xlapy.pjrt.native.macros import expand_macros
-from xlapy.runtime.engine.native_engine import NativeEngine, function_address, is_finalizing_address, leak
+from xlapy.runtime.engine.native_engine import NativeEngine, function_symbol, is_finalizing_symbol, leak
 
 _WORD = ctypes.c_int64
 
@@ -79,12 +79,12 @@ class NativeLibrary:
 
     def __init__(self, python: Mapping[str, NativeEntry], engine: NativeEngine) -> None:
         self._thunks = {name: _ENTRY(function) for name, function in python.items()}
-        imports = {f"{name}_function": function_address(thunk) for name, thunk in self._thunks.items()}
-        imports["Py_AddPendingCall"] = function_address(ctypes.pythonapi.Py_AddPendingCall)
-        imports["Py_IsFinalizing"] = is_finalizing_address()
+        imports = {f"{name}_function": function_symbol(thunk) for name, thunk in self._thunks.items()}
+        imports["Py_AddPendingCall"] = function_symbol(ctypes.pythonapi.Py_AddPendingCall)
+        imports["Py_IsFinalizing"] = is_finalizing_symbol()
         exports = [*_FUNCTIONS, *map(guard_of, ALL_ENTRIES), "no_op"]
         text = module_text(python)
-        imports |= engine.addresses
+        imports |= engine.symbols()
         text = f"{engine.declarations(_DEFINED.findall(text))}\n{text}"
         self._code = compile_unoptimized(text, sorted(set(exports)), imports)
         own = {name: _function(self._code, name, *types) for name, types in _FUNCTIONS.items()}

@@ -7,12 +7,12 @@ programs run.
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import struct
 import threading
 from typing import Any
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.passes.layouts.entry_layouts import with_declared_layouts
@@ -72,7 +72,7 @@ def _set_instrumented(loaded: LoadedExecutable, instrumented: int) -> None:
     loaded.record["instrumented"] = instrumented if _is_tracing and not loaded.record["is_deleted"] else 0
 
 
-@functools.cache
+@SingleFlight
 def _python_marker() -> int:
     """An empty record, which native code cannot run: an executable that it instruments runs through Python."""
     return Record("executable").address

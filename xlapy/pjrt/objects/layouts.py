@@ -8,10 +8,10 @@ Responsible for these records, and for what an order means for dimensions. Does 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.passes.layouts.entry_layouts import Order
@@ -25,7 +25,7 @@ def row_major(rank: int) -> Order:
     return tuple(range(rank))
 
 
-@functools.cache
+@SingleFlight
 def layout_handle(order: Order) -> int:
     """The record of an order."""
     record = Record("layout", minor_to_major=words(order[::-1]), rank=len(order))

@@ -6,7 +6,6 @@ Responsible for what JAX sees as the platform. Does not depend on programs or bu
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 from jax._src.xla_bridge import num_cpu_devices
 
 from xlapy.base import flags
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.version import VERSION
 from xlapy.pjrt.c_api.entries import entry
@@ -59,7 +59,7 @@ class Platform:
         return next(device for device in self.devices if device.handle == handle)
 
 
-@functools.cache
+@SingleFlight
 def platform() -> Platform:
     """Returns the client; makes it on first use."""
     count = _device_count()

@@ -199,11 +199,10 @@ class CpuProgram:
         """The entries of the address table that are the same in every run on a device: constants and the
         device's ids."""
         program = self.compiled.program
-        if (replica, partition) not in self._implicit_arrays:
-            self._implicit_arrays[replica, partition] = per_device_values(
-                program.implicit_arguments, replica, partition
-            )
-        arrays = self._implicit_arrays[replica, partition]
+        arrays = self._implicit_arrays.get((replica, partition))
+        if arrays is None:
+            new = per_device_values(program.implicit_arguments, replica, partition)
+            arrays = self._implicit_arrays.setdefault((replica, partition), new)  # native code keeps their addresses
         numbers = {program.implicit_arguments_index + index: array_address(array) for index, array in enumerate(arrays)}
         return numbers | self.call.constants()
 

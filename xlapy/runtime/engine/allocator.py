@@ -10,7 +10,6 @@ blocks are cached.
 from __future__ import annotations
 
 import ctypes
-import functools
 import sys
 import threading
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base import flags
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.runtime.engine.size_classes import MIN_CACHED_BYTES, round_up
 
 ALIGNMENT = 64
@@ -118,7 +118,7 @@ def _is_free(blocks: list[Block], index: int) -> bool:
     return sys.getrefcount(blocks[index]) == 2
 
 
-@functools.cache
+@SingleFlight
 def result_allocator() -> Allocator:
     """The allocator for the results of all programs in this process, limited by the flag `cache_limit`."""
     return Allocator(int(flags.get("cache_limit")) << 20)

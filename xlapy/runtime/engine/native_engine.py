@@ -13,13 +13,13 @@ import atexit
 import ctypes
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from xlapy.base import flags
-from xlapy.cpu.llvm.jit import compile_unoptimized
+from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.cpu.llvm.jit import Symbol, compile_unoptimized
 from xlapy.native.llvm import declaration_text
 from xlapy.runtime.engine.core import python_calls
 from xlapy.runtime.engine.core.library import FUNCTIONS, engine_text
@@ -84,9 +84,9 @@ class NativeEngine:
         """check_deadlocks: fails the launches that can never finish; called by a thread of the engine. Its argument has
         no meaning, and it returns 0."""
         self._check = _CHECK(check_deadlocks)
-        imports = {name: function_address(getattr(ctypes.pythonapi, name)) for name in python_calls.PYTHON_FUNCTIONS}
-        imports["Py_IsFinalizing"] = is_finalizing_address()
-        imports["check_deadlocks_function"] = function_address(self._check)
+        imports = {name: function_symbol(getattr(ctypes.pythonapi, name)) for name in python_calls.PYTHON_FUNCTIONS}
+        imports["Py_IsFinalizing"] = is_finalizing_symbol()
+        imports["check_deadlocks_function"] = function_symbol(self._check)
         exports = sorted({*(function.name for function in FUNCTIONS), *_SIGNATURES, "call_python"})
         defined = _DEFINED.findall(python_calls.TEXT)
         text = f"{engine_text(exports, defined)}\n{python_calls.TEXT}"
@@ -100,6 +100,10 @@ class NativeEngine:
         kind = ctypes.CFUNCTYPE if name in _BLOCKING else ctypes.PYFUNCTYPE
         return kind(result, *arguments)(self.addresses[name])
 
+    def symbols(self) -> dict[str, Symbol]:
+        """Every native function, for other machine code to import."""
+        return {name: self._code.symbol(name) for name in self.addresses}
+
     def declarations(self, defined: list[str]) -> str:
         """Declarations of the engine's functions for another LLVM module, without those that it defines or declares
         itself."""
@@ -112,32 +116,21 @@ class NativeEngine:
             raise AttributeError(name) from None
 
 
-_engine: NativeEngine | None = None
-_lock = threading.Lock()
-
-
+@SingleFlight
 def engine() -> NativeEngine:
     """Returns the engine; links it on first use."""
-    return _engine or _link()
-
-
-def _link() -> NativeEngine:
-    global _engine
     from xlapy.runtime.engine.deadlock_check import check_deadlocks
 
-    with _lock:
-        if _engine is None:
-            linked = NativeEngine(check_deadlocks)
-            linked.set_cache_limit(int(flags.get("cache_limit")) << 20)
-            linked.initialize_streams()
-            atexit.register(_finish_launches, linked)
-            os.register_at_fork(
-                before=linked.before_fork,
-                after_in_parent=lambda: linked.after_fork(0),
-                after_in_child=lambda: linked.after_fork(1),
-            )
-            _engine = linked
-    return _engine
+    linked = NativeEngine(check_deadlocks)
+    linked.set_cache_limit(int(flags.get("cache_limit")) << 20)
+    linked.initialize_streams()
+    atexit.register(_finish_launches, linked)
+    os.register_at_fork(
+        before=linked.before_fork,
+        after_in_parent=lambda: linked.after_fork(0),
+        after_in_child=lambda: linked.after_fork(1),
+    )
+    return linked
 
 
 def _finish_launches(linked: NativeEngine) -> None:
@@ -157,12 +150,12 @@ def leak(*values: Any) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
-def function_address(function: Any) -> int:
-    """The address of a C function."""
-    return int(ctypes.cast(function, _POINTER).value or 0)
+def function_symbol(function: Any) -> Symbol:
+    """A C function, for machine code to import."""
+    return Symbol(int(ctypes.cast(function, _POINTER).value or 0), function)
 
 
-def is_finalizing_address() -> int:
-    """The address of `Py_IsFinalizing`, which is private before Python 3.13."""
+def is_finalizing_symbol() -> Symbol:
+    """The function `Py_IsFinalizing`, which is private before Python 3.13."""
     name = "Py_IsFinalizing" if hasattr(ctypes.pythonapi, "Py_IsFinalizing") else "_Py_IsFinalizing"
-    return function_address(getattr(ctypes.pythonapi, name))
+    return function_symbol(getattr(ctypes.pythonapi, name))

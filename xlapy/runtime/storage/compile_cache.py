@@ -12,7 +12,6 @@ Responsible for the names, times and number of the files. Does not depend on how
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -27,6 +26,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base import flags
+from xlapy.base.concurrency.single_flight import Flights, SingleFlight
 from xlapy.base.container import pack, unpack
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
@@ -191,7 +191,11 @@ def compile_cached(
         return compile_new()
     _recall_sources(cache.folder)
     key = cache_key(module, choices)
-    return _load(cache, key, module) or _store(cache, key, compile_new())
+    return _programs.run((folder, key), lambda: _load(cache, key, module), lambda: _store(cache, key, compile_new()))
+
+
+_programs = Flights("the compile cache ")
+"""The programs that threads of this process load or compile now. Other processes may compile the same ones."""
 
 
 def _open_cache(folder: str) -> CompileCache | None:
@@ -202,7 +206,7 @@ def _open_cache(folder: str) -> CompileCache | None:
         return None
 
 
-@functools.cache
+@SingleFlight
 def _warn_once(message: str) -> None:
     logger.warning("%s", message)
 
@@ -211,7 +215,7 @@ _SOURCES = ".sources"
 """The file that caches the digest of the compiler's source files, with the state for which it is valid."""
 
 
-@functools.cache
+@SingleFlight
 def _recall_sources(folder: Path) -> None:
     """Reuses the digest of the compiler's source files if they have not changed since another process computed it."""
     state, path = source_files_state(), folder / _SOURCES
@@ -224,16 +228,17 @@ def _recall_sources(folder: Path) -> None:
         _write_whole(path, f"{state} {source_digest()}\n".encode())
 
 
-def _load(cache: CompileCache, key: str, module: Module) -> LoadedProgram | None:
+def _load(cache: CompileCache, key: str, module: Module) -> Compiled | LoadedProgram:
+    """Loads a program; `KeyError` if there is none that can be used."""
     try:
         program = cache.get(key)
         if program is None:
-            return None
+            raise KeyError(key)
         compiled = edit.clone_module(module)  # users may modify their module
         loaded = deserialize_program(program, lambda: compiled)
     except (XlaError, OSError) as error:
         logger.warning("%s is compiled again, %s cannot be used: %s", module.name, cache.folder / key, error)
-        return None
+        raise KeyError(key) from error
     logger.info("%s was compiled before: %s", module.name, key)
     return loaded
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import XlaError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -23,13 +24,14 @@ class LazyModule:
     name: str
     program_shape: ProgramShape
     read: Callable[[], Module]
-    _module: Module | None = field(default=None, init=False)
+    _read_once: SingleFlight[[], Module] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._read_once = SingleFlight(self.read)
 
     @property
     def module(self) -> Module:
-        if self._module is None:
-            self._module = self.read()
-        return self._module
+        return self._read_once()
 
 
 def describe_module(module: Module) -> dict[str, Any]:
