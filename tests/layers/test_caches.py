@@ -23,6 +23,8 @@ HARMLESS: dict[str, str] = dict.fromkeys(
         "codegen.emitters.fft.plan._factors",
         "codegen.emitters.fft.plan.is_smooth",
         "codegen.emitters.fft.plan.radices",
+        "debugging.hostile.formats.corpus_of",
+        "debugging.hostile.formats.find_format",
         "hlo.names._parts",
         "interpreter.transfer.parse_pairs",
         "loops.mathematics.expression.integer",
