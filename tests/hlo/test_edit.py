@@ -9,6 +9,7 @@ from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
@@ -283,12 +284,12 @@ def test_cloning_a_deep_chain_needs_no_recursion():
 def test_inline(module: Module):
     main = module.entry_computation
     c = find(module, "c")
-    result = edit.inline_call(c)
+    result = inline_call(c)
     assert (result.op, names(result.operands), names(result.users)) == (opcodes.MULTIPLY, ["s", "s"], ["d"])
     assert c not in main
     assert module.find("square").callers == (find(module, "d"),)
     assert_edges_are_true(module)
-    edit.inline_call(find(module, "d"))
+    inline_call(find(module, "d"))
     edit.remove_computation(module.find("square"))
     assert_edges_are_true(module)
     assert "call" not in module.to_text()
@@ -298,7 +299,7 @@ def test_inline_hands_control_edges_on(module: Module):
     a, c, root = (find(module, name) for name in "acr")
     edit.add_control_edge(a, c)
     edit.add_control_edge(c, root)
-    product = edit.inline_call(c)
+    product = inline_call(c)
     assert (product.control_predecessors, product.control_successors) == ((a,), (root,))
     assert_edges_are_true(module)
 
@@ -311,11 +312,11 @@ def test_inline_of_a_computation_that_returns_its_parameter():
         "  ROOT r = f32[] abs(a), control-predecessors={c}\n}\n"
     )
     n = find(module, "n")
-    assert edit.inline_call(find(module, "c")) is n
+    assert inline_call(find(module, "c")) is n
     assert find(module, "r").control_predecessors == (find(module, "a"),)
     assert_edges_are_true(module)
 
 
 def test_only_calls_are_inlined(module: Module):
     with pytest.raises(InvalidArgumentError, match="s is not a call inside a computation"):
-        edit.inline_call(find(module, "s"))
+        inline_call(find(module, "s"))

@@ -6,12 +6,13 @@ passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from xlapy import opcodes
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.hlo.ordering import with_called_instructions
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.opcodes.registry import Effect
 
@@ -57,29 +58,17 @@ class Effects:
 
 def has_side_effect(instruction: Instruction) -> bool:
     """Returns whether an instruction or a computation that it calls has a side effect, as the module is now."""
-    return any(i.op.effect_of(i.attributes) is Effect.SIDE_EFFECT for i in _with_called_instructions(instruction))
+    return any(i.op.effect_of(i.attributes) is Effect.SIDE_EFFECT for i in with_called_instructions(instruction))
 
 
 def draws_random_numbers(instruction: Instruction) -> bool:
     """Returns whether an instruction, or one in a computation that it calls, advances the random counter of the run."""
-    return any(i.op in RANDOM_DRAWS for i in _with_called_instructions(instruction))
+    return any(i.op in RANDOM_DRAWS for i in with_called_instructions(instruction))
 
 
 def calls_collectives(instruction: Instruction) -> bool:
     """Returns whether an instruction, or one in a computation that it calls, is a collective or the id of a device."""
-    return any(i.op.family == "collectives" for i in _with_called_instructions(instruction))
-
-
-def _with_called_instructions(instruction: Instruction) -> Iterator[Instruction]:
-    """Yields an instruction and those of the computations that it calls, directly or indirectly."""
-    pending, visited = [instruction], set[Computation]()
-    while pending:
-        current = pending.pop()
-        yield current
-        for called in current.computations:
-            if called not in visited:
-                visited.add(called)
-                pending += called
+    return any(i.op.family == "collectives" for i in with_called_instructions(instruction))
 
 
 def _strongest(effects: Iterable[Effect]) -> Effect:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from itertools import product
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
@@ -189,18 +188,23 @@ def add_control_edge(before: Instruction, after: Instruction) -> None:
     """Adds a control edge: `after` runs after `before`, which is in the same computation."""
     if before.parent is not after.parent:
         raise InvalidArgumentError(f"{before.name} and {after.name} are in different computations")
-    if before not in after._control_predecessors:
-        after._control_predecessors += (before,)
-        before._control_successors += (after,)
+    if after._control_predecessors is None:
+        after._control_predecessors = {}
+    if before._control_successors is None:
+        before._control_successors = {}
+    after._control_predecessors[before] = None
+    before._control_successors[after] = None
 
 
 def remove_control_edges(instruction: Instruction) -> None:
     """Removes all control edges to and from an instruction."""
-    for before in instruction._control_predecessors:
-        before._control_successors = tuple(i for i in before._control_successors if i is not instruction)
-    for after in instruction._control_successors:
-        after._control_predecessors = tuple(i for i in after._control_predecessors if i is not instruction)
-    instruction._control_predecessors = instruction._control_successors = ()
+    for before in instruction._control_predecessors or ():
+        assert before._control_successors is not None
+        del before._control_successors[instruction]
+    for after in instruction._control_successors or ():
+        assert after._control_predecessors is not None
+        del after._control_predecessors[instruction]
+    instruction._control_predecessors = instruction._control_successors = None
 
 
 def remove(instruction: Instruction) -> None:
@@ -215,7 +219,7 @@ def remove(instruction: Instruction) -> None:
         )
     if is_parameter(instruction):
         raise InvalidArgumentError(f"cannot remove parameter {instruction.name}: it is part of the signature")
-    if instruction._control_predecessors or instruction._control_successors:
+    if instruction.has_control_edges:
         raise InvalidArgumentError(f"cannot remove {instruction.name}: it has control edges")
     set_operands(instruction, ())
     set_computations(instruction, ())
@@ -329,36 +333,3 @@ def clone_module(module: Module) -> Module:
     reorder_computations(copy, [made[c] for c in module.computations])
     copy.entry = made[module.entry_computation]
     return copy
-
-
-def inline_call(call: Instruction) -> Instruction:
-    """Replaces a call or fusion by copies of the instructions of the called computation.
-
-    Moves the control edges of the call to each of the copies. Returns the copy of the called computation's root.
-    """
-    computation = call.parent
-    if computation is None or len(call.computations) != 1:
-        raise InvalidArgumentError(f"{call.name} is not a call inside a computation")
-    callee = call.computations[0]
-    made: dict[Instruction, Instruction] = {}
-    for instruction in post_order(callee):
-        if is_parameter(instruction):
-            made[instruction] = call.operands[instruction.parameter_number]
-        else:
-            made[instruction] = clone_instruction(instruction, computation, [made[o] for o in instruction.operands])
-    for original in callee:
-        if not is_parameter(original):
-            for before in original.control_predecessors:
-                add_control_edge(made[before], made[original])
-    result = made[callee.root_instruction]
-    replace_uses(call, result)
-    _transfer_control_edges(call, [made[i] for i in callee if not is_parameter(i)])
-    remove(call)
-    return result
-
-
-def _transfer_control_edges(call: Instruction, copies: Sequence[Instruction]) -> None:
-    before, after = call.control_predecessors, call.control_successors
-    remove_control_edges(call)
-    for first, second in [*product(before, copies or after), *product(copies, after)]:
-        add_control_edge(first, second)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Attributes)
 
-_NO_INSTRUCTIONS: tuple[Any, ...] = ()
-
 
 class Instruction:
     """An operation applied to operands; a node of a `Computation`.
@@ -84,8 +82,8 @@ class Instruction:
         self.result_accuracy: str = ""
         self.proto_fields: bytes = b""  # fields of the HloInstructionProto it was read from that have no attribute here
         self._users: dict[Instruction, None] | None = None
-        self._control_predecessors: tuple[Instruction, ...] = _NO_INSTRUCTIONS
-        self._control_successors: tuple[Instruction, ...] = _NO_INSTRUCTIONS
+        self._control_predecessors: dict[Instruction, None] | None = None
+        self._control_successors: dict[Instruction, None] | None = None
 
     @property
     def users(self) -> tuple[Instruction, ...]:
@@ -103,11 +101,16 @@ class Instruction:
     @property
     def control_predecessors(self) -> tuple[Instruction, ...]:
         """Instructions that must run before this one although it does not read their results."""
-        return self._control_predecessors
+        return tuple(self._control_predecessors) if self._control_predecessors else ()
 
     @property
     def control_successors(self) -> tuple[Instruction, ...]:
-        return self._control_successors
+        """Instructions that must run after this one although they do not read its result."""
+        return tuple(self._control_successors) if self._control_successors else ()
+
+    @property
+    def has_control_edges(self) -> bool:
+        return bool(self._control_predecessors or self._control_successors)
 
     @property
     def operand_shapes(self) -> tuple[Shape, ...]:

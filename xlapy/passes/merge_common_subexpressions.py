@@ -20,7 +20,6 @@ from xlapy.hlo.traverse import post_order
 from xlapy.passes.rewrite import (
     can_replace,
     editable_computations,
-    has_control_edges,
     replace_with_existing,
     update_schedule,
 )
@@ -48,7 +47,7 @@ def _merge(computation: Computation, effects: Effects, numbering: StructuralNumb
     first: dict[Hashable, Instruction] = {}
     changed = False
     for instruction in post_order(computation):
-        if has_control_edges(instruction) or not effects.is_pure(instruction) or _has_unknown_value(instruction):
+        if instruction.has_control_edges or not effects.is_pure(instruction) or _has_unknown_value(instruction):
             continue
         key = (numbering.instruction_key(instruction), _operands_key(instruction))
         equal = first.setdefault(key, instruction)

@@ -6,6 +6,7 @@ values, and for the module's signature. Does not depend on what an op does to si
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.inlining import order_copies
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.traverse import computation_post_order, post_order
@@ -94,7 +96,7 @@ class _ResolvedComputation:
         self.copy = edit.add_computation(module, computation.name)
         self.copy.execution_thread = computation.execution_thread
         self.values: dict[Instruction, Value] = {}
-        self.effects: dict[Instruction, list[Instruction]] = {}
+        self.last: dict[Instruction, Sequence[Instruction]] = {}
         parameters, result = _signature(computation)
         for parameter, shape in zip(computation.parameters, parameters, strict=True):
             self.values[parameter] = self.parameter(parameter, shape)
@@ -149,12 +151,10 @@ class _ResolvedComputation:
         return write.conform(value, instruction.shape)
 
     def keep_order(self, instruction: Instruction, made: list[Instruction]) -> None:
-        """Moves the control edges of an instruction to all instructions that replace it."""
-        self.effects[instruction] = made
-        for before in instruction.control_predecessors:
-            for first in self.effects[before]:
-                for second in made:
-                    edit.add_control_edge(first, second)
+        """Moves the control edges of an instruction to those instructions of its replacement that act."""
+        if instruction.has_control_edges:
+            before = [last for predecessor in instruction.control_predecessors for last in self.last[predecessor]]
+            self.last[instruction] = order_copies(before, made, len(instruction.control_successors))
 
     def call(self, write: SizeWriter, instruction: Instruction) -> Value:
         called = [self.replaced.get(computation, computation) for computation in instruction.computations]

@@ -58,15 +58,10 @@ def editable_computations(module: Module) -> list[Computation]:
     return [c for c in alive if not any(i.op in _WRAPPERS for i in c.callers)]
 
 
-def has_control_edges(instruction: Instruction) -> bool:
-    """Returns whether an instruction has control predecessors or successors."""
-    return bool(instruction.control_predecessors or instruction.control_successors)
-
-
 def is_dead(instruction: Instruction) -> bool:
     """Returns whether an instruction has no users and no control edges, and is neither a root nor a parameter."""
     return not (
-        instruction.has_users or instruction.is_root or is_parameter(instruction) or has_control_edges(instruction)
+        instruction.has_users or instruction.is_root or is_parameter(instruction) or instruction.has_control_edges
     )
 
 
@@ -89,7 +84,7 @@ def can_replace(replacement: Instruction, instruction: Instruction, layout_sensi
     It may not if the instruction has control edges, has annotations that would be lost, or has another layout that its
     users depend on.
     """
-    if has_control_edges(instruction) or not instruction.shape.compatible(replacement.shape):
+    if instruction.has_control_edges or not instruction.shape.compatible(replacement.shape):
         return False
     if instruction.sharding is not None and instruction.sharding != replacement.sharding:
         return False

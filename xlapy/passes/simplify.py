@@ -21,7 +21,6 @@ from xlapy.passes.rewrite import (
     Writer,
     can_replace,
     editable_computations,
-    has_control_edges,
     is_dead,
     replace_with_existing,
     replace_with_new,
@@ -99,7 +98,7 @@ class _Worklist:
 
 def _may_change(instruction: Instruction) -> bool:
     """Returns whether rules may be tried; dead code, control edges and dynamic dimensions are left unchanged."""
-    if instruction.parent is None or is_dead(instruction) or has_control_edges(instruction):
+    if instruction.parent is None or is_dead(instruction) or instruction.has_control_edges:
         return False
     if instruction.op in (opcodes.PARAMETER, opcodes.CONSTANT):
         return False

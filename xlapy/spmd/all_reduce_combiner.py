@@ -15,7 +15,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
-from xlapy.passes.rewrite import Writer, has_control_edges, remove_uncalled_computations
+from xlapy.passes.rewrite import Writer, remove_uncalled_computations
 from xlapy.spmd.partial_sums import reducer_op
 
 MAX_COMBINED_BYTES = 32 << 20
@@ -43,7 +43,7 @@ def combine_all_reduces(computation: Computation) -> None:
 
 def _combine_key(instruction: Instruction) -> Hashable:
     """Returns what must be equal for all-reduces to be combined; None for an instruction that cannot be."""
-    if instruction.op is not opcodes.ALL_REDUCE or instruction.shape.is_tuple or has_control_edges(instruction):
+    if instruction.op is not opcodes.ALL_REDUCE or instruction.shape.is_tuple or instruction.has_control_edges:
         return None
     op = reducer_op(instruction)
     if op is None:

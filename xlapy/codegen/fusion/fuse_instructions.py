@@ -19,6 +19,7 @@ from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup, is_profi
 from xlapy.codegen.fusion.multi_output import fuse_multi_output
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
@@ -49,7 +50,7 @@ class Unfuse:
         fusions = [i for i in module.instructions() if i.op is opcodes.FUSION]
         for fusion in fusions:
             fused = fusion.computations[0]
-            edit.inline_call(fusion)
+            inline_call(fusion)
             if not fused.callers:
                 edit.remove_computation(fused)
         return update_schedule(module, bool(fusions))
@@ -221,7 +222,7 @@ def _can_fuse(instruction: Instruction) -> bool:
         or applies_unlowerable_computation(instruction)
     ):
         return False
-    if instruction.control_predecessors or instruction.control_successors:
+    if instruction.has_control_edges:
         return False
     if instruction.op is opcodes.CONSTANT:
         return instruction.shape.is_array and uniform_value(instruction) is not None

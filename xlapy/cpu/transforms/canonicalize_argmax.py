@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
-from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.lower.selections import is_selection
@@ -23,7 +23,7 @@ from xlapy.lower.sources import uniform_value
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.sources import IotaAttributes
 from xlapy.passes.expand.blocks import compare, new_computation
-from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CanonicalizeArgmax:
         changed = False
         for computation in editable_computations(module):
             for instruction in computation.instructions:
-                if instruction.op is opcodes.REDUCE and not has_control_edges(instruction):
+                if instruction.op is opcodes.REDUCE and not instruction.has_control_edges:
                     changed |= _canonicalize(instruction)
         return update_schedule(module, changed)
 
@@ -93,7 +93,7 @@ def _ordered_computation(write: Writer, computation: Computation, place: int) ->
         is_behind = compare(into, *pairs[place], ComparisonDirection.GT)
         first = [into.add(opcodes.SELECT, is_behind, right, left) for left, right in pairs]
         second = [into.add(opcodes.SELECT, is_behind, left, right) for left, right in pairs]
-        return edit.inline_call(into.add(opcodes.CALL, *first, *second, computations=[computation]))
+        return inline_call(into.add(opcodes.CALL, *first, *second, computations=[computation]))
 
     scalars = [Shape.scalar(p.shape.element_type) for p in computation.parameters]
     return new_computation(write, computation.name, scalars, body)

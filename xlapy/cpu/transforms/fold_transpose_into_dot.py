@@ -13,7 +13,7 @@ from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.contraction import Algorithm, DotAttributes
-from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def _swaps_rows_and_columns(transpose: Instruction) -> bool:
     (dot,) = transpose.operands
     if dot.op is not opcodes.DOT or len(dot.operands) != 2 or len(dot.users) != 1 or dot.is_root:
         return False
-    if has_control_edges(dot) or has_control_edges(transpose) or dot.shape.is_dynamic:
+    if dot.has_control_edges or transpose.has_control_edges or dot.shape.is_dynamic:
         return False
     attrs: DotAttributes = dot.attributes_as(DotAttributes)
     batches = len(attrs.lhs_batch_dims)

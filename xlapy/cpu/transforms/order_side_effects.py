@@ -12,27 +12,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from xlapy import opcodes
-from xlapy.analysis.effects import RANDOM_DRAWS
 from xlapy.cpu.lapack.targets import calls_lapack
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.hlo.ordering import is_acting_operation
 from xlapy.hlo.traverse import computation_post_order, post_order
 from xlapy.passes.rewrite import update_schedule
 
-_FAMILIES = frozenset({"collectives", "custom", "transfer"})
-"""The families whose operations have side effects."""
-
-_PURE = frozenset({opcodes.COPY_DONE, opcodes.COPY_START, opcodes.PARTITION_ID, opcodes.REPLICA_ID})
-"""The operations of these families that have none."""
-
 
 def _has_side_effect(instruction: Instruction) -> bool:
-    if instruction.op in RANDOM_DRAWS:
-        return True
-    return instruction.op.family in _FAMILIES and instruction.op not in _PURE and not calls_lapack(instruction)
+    return is_acting_operation(instruction) and not calls_lapack(instruction)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.sorting import TopKAttributes
 from xlapy.passes.expand.core import EXPANSIONS
-from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 MAX_INSERTION_K = 128
 """The largest k for which the kernel keeps a sorted list, in which an insertion moves up to k elements. Above it, topk
@@ -33,7 +33,7 @@ class SortTopK:
                 if (
                     instruction.op is opcodes.TOPK
                     and not _has_small_k(instruction)
-                    and not has_control_edges(instruction)
+                    and not instruction.has_control_edges
                 ):
                     replace_with_new(instruction, EXPANSIONS.find(opcodes.TOPK)(Writer(instruction), instruction))
                     changed = True

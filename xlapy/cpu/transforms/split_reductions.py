@@ -22,7 +22,7 @@ from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops.reduction_order import MIN_SPLIT_ELEMENTS, rows_of_first_step, split_dimensions
 from xlapy.lower.reduction import can_be_reordered
 from xlapy.opcodes.reduction import ReduceAttributes
-from xlapy.passes.rewrite import Writer, editable_computations, has_control_edges, replace_with_new, update_schedule
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def _split(reduction: Instruction) -> Instruction | None:
     if (
         shape.size < MIN_SPLIT_ELEMENTS
         or shape.is_dynamic
-        or has_control_edges(reduction)
+        or reduction.has_control_edges
         or not can_be_reordered(reduction.to_apply)
     ):
         return None

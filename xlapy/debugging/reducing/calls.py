@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from xlapy.debugging.reducing.reduction_pass import ReductionPass
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, CALL, CONDITIONAL, FUSION, WHILE
@@ -24,7 +25,7 @@ def _instructions_with(module: Module, *ops: object) -> list[Instruction]:
 def _inline(module: Module, numbers: Sequence[int]) -> None:
     calls = _instructions_with(module, CALL, FUSION)
     for call in [calls[number] for number in numbers]:
-        edit.inline_call(call)
+        inline_call(call)
 
 
 def _branches(module: Module) -> list[tuple[Instruction, int]]:

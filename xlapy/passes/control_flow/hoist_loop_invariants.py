@@ -23,7 +23,6 @@ from xlapy.hlo.traverse import post_order
 from xlapy.passes.rewrite import (
     Writer,
     editable_computations,
-    has_control_edges,
     is_dead,
     remove_if_dead,
     remove_replaced,
@@ -121,7 +120,7 @@ class HoistLoopInvariants:
             return 0
         if instruction.op.family not in SPECULATABLE_FAMILIES or instruction is view.body.root_instruction:
             return None
-        if not effects.is_pure(instruction) or has_control_edges(instruction):
+        if not effects.is_pure(instruction) or instruction.has_control_edges:
             return None
         if not all(operand in sources for operand in instruction.operands):
             return None

@@ -1,6 +1,6 @@
 """The pass that inlines calls.
 
-Responsible for which calls are inlined; `hlo.edit.inline_call` copies the instructions.
+Responsible for which calls are inlined; `hlo.inlining.inline_call` copies the instructions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.hlo import edit
+from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.control import CallAttributes
@@ -79,7 +79,7 @@ def inline_call_with_annotations(call: Instruction) -> None:
     assert computation is not None
     frontend = {k: v for k, v in (call.frontend_attributes or {}).items() if not k.startswith("composite.")}
     before = len(computation) - 1
-    result = edit.inline_call(call)
+    result = inline_call(call)
     copies = computation.instructions[before:]
     for copy in copies if frontend else ():
         copy.frontend_attributes = {**frontend, **(copy.frontend_attributes or {})}

@@ -25,7 +25,6 @@ from xlapy.passes.rewrite import (
     Writer,
     can_replace,
     editable_computations,
-    has_control_edges,
     is_dead,
     remove_if_dead,
     remove_replaced,
@@ -96,7 +95,7 @@ def _run_at_most_once(loop: Instruction, effects: Effects) -> bool:
         return False
     count = known_trip_count(loop, max_trip_count=1)
     (init,) = loop.operands
-    if count == 0 and not has_control_edges(loop) and can_replace(init, loop):
+    if count == 0 and not loop.has_control_edges and can_replace(init, loop):
         edit.replace_uses(loop, init)
         remove_replaced(loop)
         return True
@@ -124,7 +123,7 @@ def _replace_invariant_results(view: TupleLoop) -> bool:
             if can_replace(source, reader):
                 replace_with_existing(reader, source)
                 changed = True
-        elif not has_control_edges(reader):
+        elif not reader.has_control_edges:
             replace_with_new(reader, Writer(reader).get_tuple_element(init, reader.tuple_index))
             changed = True
     return changed
@@ -156,7 +155,7 @@ def _copy_constants_into(view: TupleLoop, constants: dict[int, Instruction]) -> 
     changed = False
     for index, constant in constants.items():
         for element in _inner_uses(view, index):
-            if has_control_edges(element) or element.sharding is not None:
+            if element.has_control_edges or element.sharding is not None:
                 continue
             copy = Writer(element).add(opcodes.CONSTANT, attributes=constant.attributes, shape=element.shape)
             edit.replace_uses(element, copy)
@@ -242,7 +241,7 @@ def _dependencies(view: TupleLoop, effects: Effects) -> tuple[list[set[int]], se
         if instruction.op is opcodes.GET_TUPLE_ELEMENT and instruction.operands[0] is parameter:
             found = 1 << instruction.tuple_index
         bits[instruction] = found
-        if instruction is not root and (effects.has_side_effect(instruction) or has_control_edges(instruction)):
+        if instruction is not root and (effects.has_side_effect(instruction) or instruction.has_control_edges):
             effectful |= found
     return [_members(bits[value]) for value in root.operands], _members(effectful)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
-from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.indexing import ScatterAttributes
@@ -104,7 +104,7 @@ def _selected_indices(
 
     def choose(into: Writer, given: list[Instruction]) -> Instruction:
         best, best_place, candidate, candidate_place = given
-        preferred = edit.inline_call(into.add(opcodes.CALL, best, candidate, computations=[select]))
+        preferred = inline_call(into.add(opcodes.CALL, best, candidate, computations=[select]))
         is_place = compare(into, best_place, into.scalar(0, t), ComparisonDirection.GE)
         stays = into.add(opcodes.AND, preferred, is_place)
         if valid_elements is not None:

@@ -15,8 +15,8 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
-from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_value, monoid
 from xlapy.opcodes.attributes.dimensions import WindowDimension
@@ -151,7 +151,7 @@ def _flagged_reducer(write: SizeWriter, computation: Computation) -> Computation
         left, (has_left,), right, (has_right,) = (
             given[:count], given[count : count + 1], given[count + 1 : 2 * count + 1], given[2 * count + 1 :],
         )  # fmt: skip
-        both = edit.inline_call(into.add(opcodes.CALL, *left, *right, computations=[computation]))
+        both = inline_call(into.add(opcodes.CALL, *left, *right, computations=[computation]))
         results = list(both.operands) if both.op is opcodes.TUPLE else [both]
         if both.shape.is_tuple and both.op is not opcodes.TUPLE:
             results = [into.get_tuple_element(both, number) for number in range(count)]

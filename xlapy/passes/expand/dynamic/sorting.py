@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
-from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
 from xlapy.passes.expand.blocks import new_computation
@@ -49,7 +49,7 @@ def _flagged_comparator(write: SizeWriter, comparator: Computation) -> Computati
 
     def less(into: Writer, given: list[Instruction]) -> Instruction:
         *operands, left, right = given
-        ordered = edit.inline_call(into.add(opcodes.CALL, *operands, computations=[comparator]))
+        ordered = inline_call(into.add(opcodes.CALL, *operands, computations=[comparator]))
         differ = into.add(opcodes.XOR, left, right)
         return into.add(opcodes.SELECT, differ, left, ordered)
 
