@@ -23,6 +23,12 @@ class LockWord(Record):
 
 
 @native
+def initialize_lock(f: Function, lock: LockWord) -> None:
+    """Makes a lock that no thread holds. No other thread can reach it."""
+    lock.state.store(_FREE, RELAXED)
+
+
+@native
 def acquire_lock(f: Function, lock: LockWord) -> None:
     """Waits until no thread holds the lock, and takes it."""
     with f.count(f.spins(SPINS)):

@@ -15,7 +15,9 @@ from xlapy.runtime.engine.native_engine import engine
 _ENTRY_MODULES = (
     "xlapy.pjrt.objects.platform",
     "xlapy.pjrt.objects.layouts",
-    "xlapy.pjrt.objects.buffers",
+    "xlapy.pjrt.objects.transfers",
+    "xlapy.pjrt.objects.host_filled",
+    "xlapy.pjrt.objects.tracking",
     "xlapy.pjrt.objects.executable",
     "xlapy.pjrt.objects.execute",
     "xlapy.pjrt.compile.serialized",

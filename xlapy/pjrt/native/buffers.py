@@ -99,9 +99,13 @@ define ptr @Buffer_IsDeleted(ptr %args) {{
   ret ptr null
 }}
 
+; The event of a buffer that was deleted or donated has failed.
 define ptr @Buffer_ReadyEvent(ptr %args) {{
 entry:
   %buffer = need Buffer_ReadyEvent.buffer of %args
+  %deleted = call i1 @is_deleted(ptr %buffer)
+  br i1 %deleted, label %fail, label %find
+find:
   %event = get ptr buffer.event of %buffer
   %there = call i1 @is_event_successful(ptr %event)
   br i1 %there, label %known, label %report
@@ -113,6 +117,17 @@ report:
   call void @retain_event(ptr %event)
   put ptr %event Buffer_ReadyEvent.event of %args
   ret ptr null
+fail:
+  %error = call ptr @deleted_error()
+  %failed = call ptr @failed_event(ptr %error)
+  %missing = icmp eq ptr %failed, null
+  br i1 %missing, label %refuse, label %answer
+answer:
+  put ptr %failed Buffer_ReadyEvent.event of %args
+  ret ptr null
+refuse:
+  %exhausted = call ptr @out_of_memory_error()
+  ret ptr %exhausted
 }}
 
 ; --- elements
@@ -247,10 +262,7 @@ shaped:
 fast:
   %count = call i64 @element_count(ptr %dims, i64 %rank)
   %bytes = mul i64 %count, %element
-  %record = call ptr @new_record(i64 %type_word, ptr %dims, i64 %rank, i64 %bytes, ptr %memory, ptr %order)
-  %no_record = icmp eq ptr %record, null
-  br i1 %no_record, label %slow, label %place
-place:
+  %ready = call ptr @ready_event_handle()
   %may_lend = icmp uge i32 %semantics, {ZERO_COPY}
   %large = icmp uge i64 %bytes, {MIN_BORROWED_BYTES}
   %address = ptrtoint ptr %source to i64
@@ -262,43 +274,47 @@ place:
 lend:
   %event = call ptr @new_event(i64 2)
   %no_event = icmp eq ptr %event, null
-  br i1 %no_event, label %fail, label %borrow
+  br i1 %no_event, label %slow, label %borrow
 borrow:
   %header = call ptr @borrow_host_memory(ptr %event)
   %no_header = icmp eq ptr %header, null
   br i1 %no_header, label %drop_event, label %made
 drop_event:
   call void @free(ptr %event)
-  br label %fail
+  br label %slow
 copy:
   %storage = call ptr @allocate(i64 %bytes)
   %missing = icmp eq ptr %storage, null
-  br i1 %missing, label %fail, label %fill
+  br i1 %missing, label %slow, label %fill
 fill:
   %elements = getelementptr i8, ptr %storage, i64 {STORAGE_BYTES}
   %copied = call ptr @memcpy(ptr %elements, ptr %source, i64 %bytes)
-  %ready = call ptr @ready_event_handle()
   br label %made
 made:
   %owner = phi ptr [ %header, %borrow ], [ %storage, %fill ]
   %data = phi ptr [ %source, %borrow ], [ %elements, %fill ]
   %done = phi ptr [ %event, %borrow ], [ %ready, %fill ]
-  put ptr %owner buffer.storage of %record
-  put ptr %data buffer.data of %record
+  %devices = get ptr memory.devices of %memory
+  %device = load ptr, ptr %devices
+  %record = call ptr @new_buffer(i64 %type_word, ptr %dims, i64 %rank, i64 %bytes, ptr %device, ptr %memory, ptr %order,
+    ptr %owner, ptr %data, ptr %ready)
+  %no_record = icmp eq ptr %record, null
+  br i1 %no_record, label %give_back, label %report
+give_back:
+  call void @release(ptr %owner)
+  call void @release_event(ptr %done)
+  br label %slow
+report:
   put ptr %done Client_BufferFromHostBuffer.done_with_host_buffer of %args
   put ptr %record Client_BufferFromHostBuffer.buffer of %args
   ret ptr null
-fail:
-  call void @free(ptr %record)
-  br label %slow
 slow:
   %result = call ptr @Client_BufferFromHostBuffer_in_python(ptr %args)
   ret ptr %result
 }}
 
-; Makes a buffer on foreign memory, and calls the callback when the buffer is released. Null, without effect, if memory
-; is exhausted.
-define ptr @make_view(ptr %record, ptr %data, ptr %callback, ptr %argument) {{
+; Borrows foreign memory, and calls the callback when it is released. Null, without effect, if memory is exhausted.
+define ptr @borrow_foreign_memory(ptr %data, ptr %callback, ptr %argument) {{
 entry:
   %event = call ptr @new_event(i64 1)
   %no_event = icmp eq ptr %event, null
@@ -321,9 +337,7 @@ remember:
   call void @when_complete(ptr %event, ptr @notify_view_owner, ptr %owner)
   br label %out
 out:
-  put ptr %storage buffer.storage of %record
-  put ptr %data buffer.data of %record
-  ret ptr %record
+  ret ptr %storage
 drop_storage:
   call void @free(ptr %storage)
   br label %drop_event
@@ -341,42 +355,6 @@ define internal void @notify_view_owner(ptr %error, ptr %owner) {{
   call void @free(ptr %owner)
   call void %callback(ptr %data, ptr %argument)
   ret void
-}}
-
-; Makes the record of a buffer in a memory, without a storage; null if memory is exhausted.
-define ptr @new_record(i64 %type, ptr %dims, i64 %rank, i64 %bytes, ptr %memory, ptr %layout) {{
-entry:
-  %tail = mul i64 %rank, 8
-  %size = add i64 %tail, {SIZES["buffer"]}
-  %record = call ptr @malloc(i64 %size)
-  %missing = icmp eq ptr %record, null
-  br i1 %missing, label %refuse, label %fill
-refuse:
-  ret ptr null
-fill:
-  %dims_copy = getelementptr i8, ptr %record, i64 {SIZES["buffer"]}
-  %copied = call ptr @memcpy(ptr %dims_copy, ptr %dims, i64 %tail)
-  %devices = get ptr memory.devices of %memory
-  %device = load ptr, ptr %devices
-  put i64 0 buffer.zero of %record
-  put ptr null buffer.data of %record
-  put ptr null buffer.storage of %record
-  put i64 0 buffer.lock of %record
-  put ptr null buffer.external_storage of %record
-  put i64 0 buffer.external_references of %record
-  put i64 0 buffer.donation of %record
-  %ready = call ptr @ready_event_handle()
-  put ptr %ready buffer.event of %record
-  put i64 %bytes buffer.on_device_size_in_bytes of %record
-  put ptr %device buffer.device of %record
-  put ptr %memory buffer.memory of %record
-  put i64 %type buffer.type of %record
-  put i64 %rank buffer.num_dims of %record
-  put ptr %dims_copy buffer.dims of %record
-  put i64 1 buffer.is_on_cpu of %record
-  put i64 %size buffer.record_bytes of %record
-  put ptr %layout buffer.layout of %record
-  ret ptr %record
 }}
 
 ; Native code copies to the host in the layout of the buffer; Python handles requests for another layout.

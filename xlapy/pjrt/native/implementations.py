@@ -97,6 +97,8 @@ NO_OPS = (
 """Entries that do nothing, because what they would free lives as long as the process."""
 
 NATIVE = (
+    "Event_Create",
+    "Event_Set",
     "Error_Destroy",
     "Event_Destroy",
     "Event_IsReady",
@@ -139,23 +141,9 @@ _REFUSALS: Mapping[str, str] = {
         "TopologyDescription_Create TopologyDescription_Serialize TopologyDescription_Deserialize "
         "TopologyDescription_GetMemorySpaceKindIds TopologyDescription_MakeCanonicalShapeForMemorySpace"
     ),
-    "programs are compiled by a client, with PJRT_Client_Compile": ("Compile Client_Load"),
-    "a buffer is filled when it is made, with PJRT_Client_BufferFromHostBuffer": (
-        "AsyncHostToDeviceTransferManager_Destroy AsyncHostToDeviceTransferManager_TransferData "
-        "Client_CreateBuffersForAsyncHostToDevice AsyncHostToDeviceTransferManager_RetrieveBuffer "
-        "AsyncHostToDeviceTransferManager_Device AsyncHostToDeviceTransferManager_BufferCount "
-        "AsyncHostToDeviceTransferManager_BufferSize AsyncHostToDeviceTransferManager_SetBufferError "
-        "AsyncHostToDeviceTransferManager_AddMetadata AsyncHostToDeviceTransferManager_TransferLiteral "
-        "Client_CreateAliasBuffer Client_FulfillAliasBuffer Client_CreateErrorBuffer"
-    ),
-    "devices use the memory of the host": ("Client_DmaMap Client_DmaUnmap"),
-    "the client has one process": ("Client_UpdateGlobalProcessInfo"),
-    "copies to the host start at once, with PJRT_Buffer_CopyRawToHost": ("Buffer_CopyRawToHostFuture"),
-    "launches of a device have no numbers by which they can be found": ("Device_PoisonExecution"),
-    "work on devices is not tracked": ("Device_CreateAsyncTrackingEvent AsyncTrackingEvent_Destroy"),
-    "buffers are donated to launches only": ("Buffer_DonateWithControlDependency"),
-    "events are made by the client only": ("Event_Create Event_Set"),
-    "a buffer keeps the type and the dimensions that it was made with": ("Buffer_Bitcast"),
+    "programs are compiled by a client, with PJRT_Client_Compile": "Compile Client_Load",
+    "the client has one process": "Client_UpdateGlobalProcessInfo",
+    "launches of a device have no numbers by which they can be found": "Device_PoisonExecution",
 }
 
 REFUSED: Mapping[str, str] = {name: reason for reason, names in _REFUSALS.items() for name in names.split()}

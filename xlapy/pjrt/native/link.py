@@ -27,17 +27,17 @@ from xlapy.pjrt.native.implementations import ALL_ENTRIES, guard_of, implementat
 from xlapy.pjrt.native.macros import expand_macros
 from xlapy.runtime.engine.native_engine import NativeEngine, function_symbol, is_finalizing_symbol, leak
 
-_WORD = ctypes.c_int64
-
 _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "set_element_size": (None, ctypes.c_int64, ctypes.c_int64),
     "set_row_major_layout": (None, ctypes.c_int64, ctypes.c_void_p),
-    "new_record": (ctypes.c_void_p, _WORD, ctypes.c_void_p, _WORD, _WORD, ctypes.c_void_p, ctypes.c_void_p),
-    "make_view": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
+    "borrow_foreign_memory": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
     "LoadedExecutable_Execute": (ctypes.c_void_p, ctypes.c_void_p),
 }
 """Native functions that Python calls besides those of the engine: the type of the result, then those of the
 arguments."""
+
+_CALLED_BY_FRAMEWORKS = ("no_op", "start_copy_to_host", "complete_dependency")
+"""Native functions whose addresses are passed to frameworks."""
 
 _COMMON = """
 @context = internal global [1 x i64] zeroinitializer
@@ -82,7 +82,7 @@ class NativeLibrary:
         imports = {f"{name}_function": function_symbol(thunk) for name, thunk in self._thunks.items()}
         imports["Py_AddPendingCall"] = function_symbol(ctypes.pythonapi.Py_AddPendingCall)
         imports["Py_IsFinalizing"] = is_finalizing_symbol()
-        exports = [*_FUNCTIONS, *map(guard_of, ALL_ENTRIES), "no_op"]
+        exports = [*_FUNCTIONS, *map(guard_of, ALL_ENTRIES), *_CALLED_BY_FRAMEWORKS]
         text = module_text(python)
         imports |= engine.symbols()
         text = f"{engine.declarations(_DEFINED.findall(text))}\n{text}"

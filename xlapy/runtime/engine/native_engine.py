@@ -29,6 +29,7 @@ _WORD, _POINTER = ctypes.c_int64, ctypes.c_void_p
 _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "make_error": (_POINTER, _WORD, ctypes.c_char_p, _WORD),
     "free_error": (None, _POINTER),
+    "new_event": (_POINTER, _WORD),
     "ready_event_handle": (_POINTER,),
     "retain_event": (None, _POINTER),
     "release_event": (None, _POINTER),
@@ -40,10 +41,15 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "set_cache_limit": (None, _WORD),
     "memory_usage": (None, _POINTER, _POINTER),
     "make_buffer": (_POINTER, _POINTER, _POINTER, _POINTER),
+    "new_buffer": (_POINTER, _WORD, _POINTER, _WORD, _WORD, *[_POINTER] * 6),
+    "complete_host_event": (None, _POINTER, _POINTER, _POINTER),
+    "fill_when_ready": (None, _POINTER, _POINTER, _POINTER, _WORD, _POINTER, _POINTER, _POINTER),
+    "prepare_fill": (_POINTER, _POINTER, _POINTER, _POINTER, _WORD, _POINTER, _POINTER, _POINTER),
     "acquire_hold": (_POINTER, _POINTER),
     "take_storage": (_POINTER, _POINTER),
     "give_storage_back": (None, _POINTER, _POINTER),
     "delete_buffer": (None, _POINTER),
+    "destroy_buffer": (None, _POINTER),
     "take_destroyed": (_POINTER,),
     "free_spare_memory": (None, _POINTER),
     "initialize_streams": (None,),
@@ -63,8 +69,9 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 """Native functions that Python calls: the type of the result, then those of the arguments."""
 
-_BLOCKING = frozenset({"await_event"})
-"""The functions that block, so they release the interpreter's lock. The others are short and keep it."""
+_BLOCKING = frozenset({"await_event", "complete_host_event", "fill_when_ready"})
+"""The functions that block, copy, or call back, so they release the interpreter's lock. The others are short and keep
+it."""
 
 _DEFINED = re.compile(r"^(?:define|declare)[^@]*@(\w+)\(", re.MULTILINE)
 """The functions that a text defines or declares."""

@@ -10,6 +10,7 @@ Responsible for who owns the memory of buffers. Must not know programs.
 from __future__ import annotations
 
 from xlapy.native.function import Function, free, native
+from xlapy.native.locks import LockWord, initialize_lock
 from xlapy.native.records import Final, Guarded, Lock, Owned, Record
 from xlapy.native.values import Address, Bool, Nullable, Word
 from xlapy.runtime.engine.core.events import (
@@ -80,6 +81,49 @@ def make_buffer(f: Function, template: Buffer, storage: Storage, data: Address) 
     buffer.data = data.maybe()
     buffer.storage = storage.maybe()
     buffer.dims = buffer.offset(Buffer.byte_size())
+    return made
+
+
+@native
+def new_buffer(
+    f: Function,
+    type: Word,
+    dims: Nullable[Address],
+    rank: Word,
+    bytes: Word,
+    device: Nullable[Address],
+    memory: Nullable[Address],
+    layout: Nullable[Address],
+    storage: Storage,
+    data: Address,
+    event: Event,
+) -> Nullable[Buffer]:
+    """A buffer that takes over the ownership of a storage and of the event that completes when its elements are ready.
+    Null, with nothing taken over, if memory is exhausted. bytes: of the elements."""
+    tail = rank * 8
+    made = f.allocate(Buffer, tail)
+    with f.when(made.is_null()):
+        f.ret(None)
+    buffer = made.value
+    with f.when(dims.is_present()):
+        memcpy(f, buffer.offset(Buffer.byte_size()), dims.value, tail)
+    buffer.zero = 0
+    buffer.data = data.maybe()
+    buffer.storage = storage.maybe()
+    initialize_lock(f, buffer.lock.address.cast(LockWord))
+    buffer.external_storage = None
+    buffer.external_references = 0
+    buffer.donation = NOT_TAKEN
+    buffer.event = event
+    buffer.on_device_size_in_bytes = bytes
+    buffer.device = device
+    buffer.memory = memory
+    buffer.type = type
+    buffer.num_dims = rank
+    buffer.dims = buffer.offset(Buffer.byte_size())
+    buffer.is_on_cpu = 1
+    buffer.record_bytes = tail + Buffer.byte_size()
+    buffer.layout = layout
     return made
 
 

@@ -42,13 +42,15 @@ class EventCallback(Record):
 
 class Event(Record):
     """zero: where PJRT keeps a function table. callbacks: a list; `CLOSED_CALLBACKS` after completion. error: written
-    by the thread that completes the event, before the state."""
+    by the thread that completes the event, before the state. is_settable: 1 if a framework made the event and has not
+    set it."""
 
     zero: Final[Word]
     state: Atomic[Int32]
     owners: Atomic[Word]
     error: Owned[Nullable[Error]]
     callbacks: Atomic[Nullable[EventCallback]]
+    is_settable: Atomic[Word]
 
 
 READY_EVENT = Static("ready_event", Event)
@@ -114,6 +116,13 @@ def out_of_memory_error(f: Function) -> Error:
 
 
 @native
+def event_set_error(f: Function) -> Error:
+    """The error of setting an event that cannot be set."""
+    text = "the event was set before, or was not made by PJRT_Event_Create"
+    return error_of_text(f, FAILED_PRECONDITION, text)
+
+
+@native
 def canceled_error(f: Function) -> Error:
     """The error of a canceled launch."""
     return error_of_text(f, CANCELED, "the program was canceled")
@@ -152,6 +161,7 @@ def new_event(f: Function, owners: Word) -> Nullable[Event]:
     event.owners.store(owners, RELAXED)
     event.error = None
     event.callbacks.store(None, RELAXED)
+    event.is_settable.store(0, RELAXED)
     return made
 
 
