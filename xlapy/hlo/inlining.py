@@ -39,8 +39,8 @@ def inline_call(call: Instruction) -> Instruction:
             )
     for original in callee:
         if not is_parameter(original):
-            for before in original.control_predecessors:
-                edit.add_control_edge(made[before], made[original])
+            for predecessor in original.control_predecessors:
+                edit.add_control_edge(made[predecessor], made[original])
     result = made[callee.root_instruction]
     edit.replace_uses(call, result)
     if call.has_control_edges:
