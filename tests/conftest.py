@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Restores Ctrl-C, which shells disable in background jobs: tests of interruption would wait forever."""
+    """Restores Ctrl-C, which shells disable in background jobs: tests of interruption would wait forever. Makes cpu
+    verify the memory of programs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    verify_buffers()
+
+
+def verify_buffers() -> None:
+    """Makes cpu verify the memory of every program that the tests compile, in other processes too."""
+    others = os.environ.get("XLAPY_FLAGS", "")
+    if "verify_buffers" not in others:
+        os.environ["XLAPY_FLAGS"] = f"--verify_buffers {others}".strip()

@@ -80,6 +80,12 @@ TABLE: tuple[Flag, ...] = (
         "The newest x86-64 instruction set that cpu's code uses, such as AVX2 or AVX512; empty: all of this processor.",
         "xla_cpu_max_isa",
     ),
+    Flag(
+        "verify_buffers",
+        bool,
+        False,
+        "Verify, when cpu compiles a program, that every read of its code finds the value that is meant.",
+    ),
     Flag("rng_seed", int, 0, "Seed of rng. Every run starts from it: the same seed gives the same numbers."),
     Flag(
         "collective_timeout",

@@ -38,6 +38,7 @@ from xlapy.cpu.program.native_program import NativeProgram, print_program
 from xlapy.cpu.program.outlining import outline_functions
 from xlapy.cpu.program.profiling_counters import place_counters
 from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
+from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
 from xlapy.cpu.serialization.runtime_symbols import resolve_symbol
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
 from xlapy.cpu.transforms.decompose_fft import DecomposeFft
@@ -226,7 +227,10 @@ def compile_module(
             Pipeline(pipeline, on_pass=record.note).run(copy)
         with trace.span("thunks and kernels", "stage"):
             hook = add_value_check if checks_values else None
-            program = build_program(copy, donated, replica_count, partition_count, after_instruction=hook)
+            verifies = bool(flags.get("verify_buffers"))
+            program = build_program(
+                copy, donated, replica_count, partition_count, after_instruction=hook, records_values=verifies
+            )
             outline_functions(program)
             if flags.get("check_bounds"):
                 add_bounds_checks(program, copy.entry_computation.root_instruction)
@@ -236,6 +240,9 @@ def compile_module(
             assign_buffers(program)
             if program.bounds_checks is not None:
                 place_bounds_record(program)
+        if verifies:
+            with trace.span("verification of buffers", "stage"):
+                verify_buffers(program)
         with trace.span("LLVM text", "stage"):
             text = emit_program(program, flush_denormals=_flushes_denormals())
         with trace.span("machine code", "stage"):

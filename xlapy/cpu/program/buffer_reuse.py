@@ -217,5 +217,7 @@ def _replace_slice(thunk: Thunk, old: BufferSlice, new: BufferSlice) -> None:
         thunk.operands = replaced(thunk.operands)
     elif isinstance(thunk, WhileThunk):
         (thunk.predicate,) = replaced([thunk.predicate])
+        thunk.state = replaced(thunk.state)
     elif isinstance(thunk, ConditionalThunk):
         (thunk.index,) = replaced([thunk.index])
+        thunk.results = replaced(thunk.results)

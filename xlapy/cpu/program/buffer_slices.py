@@ -67,3 +67,11 @@ class BufferSlice:
             return f"stack {self.name}:{self.shape.to_text(layout=False)}"
         location = self.location if self.storage is StorageClass.TEMPORARY else str(self.number)
         return f"{self.storage.value}{location}:{self.shape.to_text(layout=False)}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    """An array value of a program, by its number, and the slice that it lies in."""
+
+    slice: BufferSlice
+    number: int

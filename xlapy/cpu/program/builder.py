@@ -25,10 +25,11 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state
 from xlapy.codegen.region import region_of
 from xlapy.cpu.program import buffer_reuse
-from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass, StoredValue
 from xlapy.cpu.program.kernel_selection import select_kernels
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, CopyThunk, KernelThunk, Thunk
+from xlapy.cpu.program.verification.value_records import ValueRecords, values_by_slice
 from xlapy.cpu.target import host_target
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -43,6 +44,9 @@ from xlapy.opcodes.registry import AsyncRole, OpDef, Rules
 
 _WITHOUT_THUNKS = frozenset({opcodes.AFTER_ALL, opcodes.PARAMETER})
 """Opcodes that need no code."""
+
+CONTROL_FLOW_OPS = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
+"""Opcodes whose computations run as parts of the program. Their rules record the values themselves."""
 
 _State = TypeVar("_State")
 
@@ -66,11 +70,13 @@ def build_program(
     partition_count: int = 1,
     *,
     after_instruction: InstructionHook | None = None,
+    records_values: bool = False,
 ) -> NativeProgram:
     """Returns the native program of a module, without outlined functions and buffer assignment.
 
     donated: the numbers of the arguments (leaves of the parameters) whose memory the program may overwrite.
     after_instruction: a hook that may read the operands and the result of each instruction, which are then kept.
+    records_values: whether the program notes the values that its thunks read and write, for verification.
     Raises `UnsupportedError`, which names the instruction, if something has no native form.
     """
     size = _expanded_size(module)
@@ -78,7 +84,8 @@ def build_program(
         raise UnsupportedError(
             f"{module.name} has {size} instructions with all calls expanded, but cpu takes at most {MAX_INSTRUCTIONS}"
         )
-    return ProgramBuilder(module, donated, replica_count, partition_count, after_instruction).program
+    values = ValueRecords(records_values)
+    return ProgramBuilder(module, donated, replica_count, partition_count, after_instruction, values).program
 
 
 def _expanded_size(module: Module) -> int:
@@ -105,9 +112,12 @@ class ProgramBuilder:
         replica_count: int,
         partition_count: int,
         after_instruction: InstructionHook | None,
+        values: ValueRecords,
     ) -> None:
         self.after_instruction = after_instruction
+        self.values = values
         self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
+        self.program.values = values if values.is_recording else None
         self._kernels: dict[Hashable, list[tuple[Kernel, int]]] = {}
         self._may_overwrite: dict[tuple[Buffer, frozenset[Buffer]], bool] = {}
         self._structure = StructuralNumbering(module)
@@ -117,11 +127,15 @@ class ProgramBuilder:
         self._random_state: BufferSlice | None = None
         entry = module.entry_computation
         arguments = [
-            [self._add_argument(leaf) for _, leaf in array_leaves(parameter.shape)] for parameter in entry.parameters
+            [StoredValue(self._add_argument(leaf), values.new(p.name)) for _, leaf in array_leaves(p.shape)]
+            for p in entry.parameters
         ]
         reusable = [self.program.arguments[number] for number in sorted(donated)]
         results = self.lower_computation(entry, arguments, self.program.thunks, reusable=reusable)
-        self._assign_results(results, entry.root_instruction.shape, reusable)
+        values.initial |= {a.slice: frozenset({a.number}) for leaves in arguments for a in leaves}
+        values.results = [result.number for result in results]
+        values.donated = frozenset(reusable)
+        self._assign_results([result.slice for result in results], entry.root_instruction.shape, reusable)
 
     @property
     def keeps_operands(self) -> bool:
@@ -163,25 +177,25 @@ class ProgramBuilder:
     def lower_computation(
         self,
         computation: Computation,
-        arguments: Sequence[Sequence[BufferSlice]],
+        arguments: Sequence[Sequence[StoredValue]],
         thunks: list[Thunk],
         reusable: Collection[BufferSlice] = (),
-    ) -> list[BufferSlice]:
-        """Appends the thunks of a computation, and returns the slices of its result's leaves.
+    ) -> list[StoredValue]:
+        """Appends the thunks of a computation, and returns the leaves of its result.
 
-        arguments: the slices of the leaves of each parameter. reusable: the argument slices that may be overwritten.
+        arguments: the leaves of each parameter. reusable: the argument slices that may be overwritten.
         """
         alias_analysis = self.alias_analysis(computation)
         context = LoweringContext(self, alias_analysis, thunks, set(reusable))
         for parameter in computation.parameters:
             leaves = zip(array_leaves(parameter.shape), arguments[parameter.parameter_number], strict=True)
-            for (index, _), slice_ in leaves:
-                context.slices[ArrayValue(parameter, index)] = slice_
+            for (index, _), argument in leaves:
+                context.slices[ArrayValue(parameter, index)] = argument.slice
+                context.numbers[ArrayValue(parameter, index)] = argument.number
         for instruction in alias_analysis.order:
             if instruction.op not in _WITHOUT_THUNKS and not is_alias(instruction):
                 context.lower(instruction)
-        root = computation.root_instruction
-        return [context.slices[alias_analysis.value(root, index)] for index, _ in array_leaves(root.shape)]
+        return context.stored_values(computation.root_instruction)
 
     # -- slices
 
@@ -263,6 +277,8 @@ class LoweringContext:
         self.alias_analysis = alias_analysis
         self.thunks = thunks
         self.slices: dict[ArrayValue, BufferSlice] = {}
+        self.numbers: dict[ArrayValue, int] = {}
+        """The number of each array value in the records of the program."""
         self.reusable = reusable
         """The slices that may be overwritten once the array in them is no longer needed."""
         self.initially_reusable = frozenset(reusable)
@@ -274,8 +290,24 @@ class LoweringContext:
     def slices_of(self, instruction: Instruction) -> list[BufferSlice]:
         return [self.slices[value] for value in self.alias_analysis.values(instruction)]
 
+    def stored_values(self, instruction: Instruction) -> list[StoredValue]:
+        return [StoredValue(self.slices[v], self.numbers[v]) for v in self.alias_analysis.values(instruction)]
+
     def lower(self, instruction: Instruction) -> None:
-        """Appends the thunks of an instruction. Instructions without a native form fall back to the host."""
+        """Appends the thunks of an instruction."""
+        records, first = self.builder.values, len(self.thunks)
+        is_recorded = records.is_recording and instruction.op not in CONTROL_FLOW_OPS
+        operands = [o for operand in instruction.operands for o in self.stored_values(operand)] if is_recorded else []
+        self._append_thunks(instruction)
+        if is_recorded:
+            before = values_by_slice((operand.slice, operand.number) for operand in operands)
+            after = values_by_slice((result.slice, result.number) for result in self.stored_values(instruction))
+            records.note(self.thunks[first:], before, after)
+        if self.builder.after_instruction is not None:
+            self.builder.after_instruction(self, instruction)
+
+    def _append_thunks(self, instruction: Instruction) -> None:
+        """Appends the thunks of an instruction by its rule. One without a native form falls back to the host."""
         if applies_unlowerable_computation(instruction):
             self.add_host_callback(instruction)
         elif instruction.op in THUNK_RULES:
@@ -287,8 +319,6 @@ class LoweringContext:
         else:
             name = f"{instruction.name} ({instruction.op.name})"
             raise UnsupportedError(f"{name} runs on cpu only together with its other half")
-        if self.builder.after_instruction is not None:
-            self.builder.after_instruction(self, instruction)
 
     def add_host_callback(self, instruction: Instruction) -> None:
         """Lets the host compute an instruction; raises `UnsupportedError` if the interpreter does not evaluate it."""
@@ -310,14 +340,21 @@ class LoweringContext:
         self.thunks.append(thunk)
 
     def define(
-        self, instruction: Instruction, slices: Sequence[BufferSlice], borrowed: Collection[BufferSlice] = ()
+        self,
+        instruction: Instruction,
+        slices: Sequence[BufferSlice],
+        borrowed: Collection[BufferSlice] = (),
+        numbers: Sequence[int] | None = None,
     ) -> None:
         """Records the slices of an instruction's arrays. Temporaries that hold one array only become reusable.
 
-        borrowed: the slices that may also hold arrays of earlier instructions.
+        borrowed: the slices that may also hold arrays of earlier instructions. numbers: the numbers of the values, if
+        they are not new ones.
         """
-        for (index, _), slice_ in zip(array_leaves(instruction.shape), slices, strict=True):
-            self.slices[ArrayValue(instruction, index)] = slice_
+        for n, ((index, _), slice_) in enumerate(zip(array_leaves(instruction.shape), slices, strict=True)):
+            value = ArrayValue(instruction, index)
+            self.slices[value] = slice_
+            self.numbers[value] = self.builder.values.new(instruction.name) if numbers is None else numbers[n]
             if slice_ in borrowed or slices.count(slice_) > 1:
                 self.reusable.discard(slice_)
             elif slice_.storage is StorageClass.TEMPORARY:

@@ -30,6 +30,7 @@ from xlapy.cpu.program.thunks import (
     WhileThunk,
     nested_thunks,
 )
+from xlapy.cpu.program.verification.value_records import ValueRecords
 
 
 @dataclass(eq=False, slots=True)
@@ -64,6 +65,8 @@ class NativeProgram:
     """Where the program is timed, if it is instrumented."""
     bounds_checks: BoundsChecks | None = None
     """The accesses that are checked, if the flag `check_bounds` is set."""
+    values: ValueRecords | None = None
+    """What thunks are meant to read and write, if the flag `verify_buffers` is set."""
 
     def allocate_shared(self, size: int) -> int:
         """Reserves bytes in shared memory, after the wait records of the devices; returns their offset."""

@@ -42,24 +42,30 @@ class CopyThunk:
 
 @dataclass(eq=False, slots=True)
 class WhileThunk:
-    """Runs `condition`; while the PRED in `predicate` is true, runs `body` and `condition` again."""
+    """Runs `condition`; while the PRED in `predicate` is true, runs `body` and `condition` again.
+
+    state: the slices of the leaves that the body changes. They hold the initial values before the loop, and the next
+    ones after the body.
+    """
 
     condition: list[Thunk]
     predicate: BufferSlice
     body: list[Thunk]
     op_name: str = ""
+    state: list[BufferSlice] = field(default_factory=list[BufferSlice])
 
 
 @dataclass(eq=False, slots=True)
 class ConditionalThunk:
     """Runs the branch whose number is in `index`, or the last branch if the number is out of range.
 
-    A PRED index selects branch 0 if it is true.
+    A PRED index selects branch 0 if it is true. Each branch leaves the results in the slices `results`.
     """
 
     index: BufferSlice
     branches: list[list[Thunk]] = field(default_factory=list["list[Thunk]"])
     op_name: str = ""
+    results: list[BufferSlice] = field(default_factory=list[BufferSlice])
 
 
 @dataclass(eq=False, slots=True)
@@ -267,15 +273,21 @@ def used_slices(thunk: Thunk) -> list[BufferSlice]:
     return [thunk.predicate] if isinstance(thunk, WhileThunk) else [thunk.index]
 
 
+def written_positions(thunk: Thunk) -> list[int]:
+    """Returns the positions, in `used_slices`, of the slices that a thunk itself writes."""
+    if isinstance(thunk, KernelThunk):
+        return [number for number, buffer in enumerate(thunk.kernel.buffers) if buffer.written]
+    if isinstance(thunk, LibraryCallThunk):
+        return [*sorted(thunk.written), len(thunk.slices) - 1]
+    if isinstance(thunk, CallbackThunk | CollectiveThunk):
+        return list(range(len(thunk.operands), len(used_slices(thunk))))
+    return [1] if isinstance(thunk, CopyThunk) else []
+
+
 def written_slices(thunk: Thunk) -> list[BufferSlice]:
     """Returns the slices that a thunk itself writes."""
-    if isinstance(thunk, KernelThunk):
-        return [slice_ for buffer, slice_ in zip(thunk.kernel.buffers, thunk.slices, strict=True) if buffer.written]
-    if isinstance(thunk, LibraryCallThunk):
-        return [*(thunk.slices[number] for number in sorted(thunk.written)), thunk.slices[-1]]
-    if isinstance(thunk, CallbackThunk | CollectiveThunk):
-        return thunk.results if isinstance(thunk, CallbackThunk) else thunk.received
-    return [thunk.target] if isinstance(thunk, CopyThunk) else []
+    slices = used_slices(thunk)
+    return [slices[number] for number in written_positions(thunk)]
 
 
 def walk_thunks(thunks: list[Thunk]) -> Iterator[Thunk]:

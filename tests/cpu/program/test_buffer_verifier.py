@@ -1,0 +1,226 @@
+"""The flag `verify_buffers`: each way of giving memory away too early is found before the program can run.
+
+Every test breaks one rule of the assignment of buffers, and compiles a program that depends on the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+import xlapy as xla
+from tests.cpu.program.test_buffer_assignment import UPDATE
+from tests.cpu.test_loop_conditions import IN_CONDITION, effect, long_condition, with_effects
+from tests.cpu.test_loops import PROGRAMS, ROTATE, SWAP_AND_ADD, counting, three
+from tests.interpreter.runners.custom import registered
+from xlapy.analysis.aliasing import AliasAnalysis
+from xlapy.base import flags
+from xlapy.base.errors import VerificationError
+from xlapy.cpu.compiler import Compiled, compile_module
+from xlapy.cpu.program import buffer_assignment, buffer_reuse, control_flow_thunks, outlining
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.builder import LoweringContext
+from xlapy.cpu.program.liveness import LiveRanges
+from xlapy.cpu.program.thunks import WhileThunk, used_slices
+from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+TRANSPOSES = """HloModule transposes
+ENTRY main { x = f32[64,64] parameter(0)  a = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[64,64] transpose(a), dimensions={1,0}  ROOT c = f32[64,64] add(a, b) }"""
+
+PRODUCT = "f32[40,40] dot({}, {}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+MANY_PRODUCTS = f"""HloModule many_products
+ENTRY main {{ x = f32[40,40] parameter(0)  a = {PRODUCT.format("x", "x")}  b = {PRODUCT.format("a", "x")}
+  c = {PRODUCT.format("b", "a")}  d = {PRODUCT.format("c", "b")}  e = {PRODUCT.format("d", "a")}
+  f = {PRODUCT.format("e", "x")}  ROOT g = {PRODUCT.format("f", "c")} }}"""
+
+SQUARES = f"""HloModule squares
+ENTRY main {{ x = f32[40,40] parameter(0)  a = {PRODUCT.format("x", "x")}  ROOT b = {PRODUCT.format("a", "x")} }}"""
+
+INVARIANT = counting(
+    "(s32[], f32[40,40], f32[40,40])",
+    f"""v = f32[40,40] get-tuple-element(s), index=1  w = f32[40,40] get-tuple-element(s), index=2
+  a = {PRODUCT.format("w", "v")}  b = {PRODUCT.format("a", "a")}  c = {PRODUCT.format("b", "a")}
+  d = {PRODUCT.format("c", "b")}  ROOT r = (s32[], f32[40,40], f32[40,40]) tuple(j, d, w)""",
+    f"""x = f32[40,40] parameter(0)  y = {PRODUCT.format("x", "x")}  zero = s32[] constant(0)
+  t = (s32[], f32[40,40], f32[40,40]) tuple(zero, x, y)
+  u = (s32[], f32[40,40], f32[40,40]) while(t), condition=below, body=next
+  ROOT z = f32[40,40] get-tuple-element(u), index=1""",
+)
+
+USED_TWICE = """HloModule used_twice
+ENTRY main { x = f32[900] parameter(0)  u = f32[1] parameter(1)  i = s32[] constant(2)
+  a = f32[900] sort(x), dimensions={0}, to_apply=less  b = f32[900] dynamic-update-slice(a, u, i)
+  c = f32[900] sort(b), dimensions={0}, to_apply=less  ROOT r = (f32[900], f32[900]) tuple(c, b) }
+"""
+
+LESS = "less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }\nENTRY"
+
+
+@pytest.fixture(autouse=True)
+def verifying(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flags, "current", lambda: flags.Flags({"verify_buffers": True}))
+
+
+def compiled(text: str, donated: tuple[int, ...] = ()) -> Compiled:
+    with registered(effect, name="effect"):
+        return compile_module(xla.parse_hlo(text, verify=True), donated)
+
+
+def read_predicates_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop's predicate is used at the start of the loop, and not after its condition."""
+
+    def visit(self: Any, loop: WhileThunk, loops: tuple[WhileThunk, ...]) -> None:
+        self._use_all(used_slices(loop), (*loops, loop))
+        self._visit(loop.condition, (*loops, loop))
+        self._visit(loop.body, (*loops, loop))
+        self._position += 1
+        self.decisions[loop] = self._position
+        for slice_ in self._live_through.pop(loop, []):
+            self.last[slice_] = self._position
+
+    monkeypatch.setattr(LiveRanges, "_visit_loop", visit)
+
+
+def end_lives_within_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written before a loop is not kept for the next iteration."""
+
+    def use(self: Any, slice_: BufferSlice, loops: tuple[WhileThunk, ...]) -> None:
+        self.first.setdefault(slice_, self._position)
+        self._loops.setdefault(slice_, loops)
+        self.last[slice_] = self._position
+
+    monkeypatch.setattr(LiveRanges, "_use", use)
+
+
+def overwrite_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AliasAnalysis, "is_last_use", lambda *_: True)
+
+    def try_reuse(self: LoweringContext, value: Any, user: Any) -> BufferSlice | None:
+        return self.slices[value] if self.slices[value] in self.reusable else None
+
+    monkeypatch.setattr(LoweringContext, "try_reuse", try_reuse)
+
+
+def copy_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copies of a loop's next state overwrite what later ones read."""
+    monkeypatch.setattr(control_flow_thunks, "_append_copy", lambda thunks, slice_: slice_)
+
+
+def overwrite_what_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels write to memory of any operand, in whatever order they read it."""
+    monkeypatch.setattr(buffer_reuse, "may_share_memory", lambda *_: True)
+    monkeypatch.setattr(buffer_assignment, "may_share_memory", lambda *_: True)
+    monkeypatch.setattr(LoweringContext, "try_reuse", lambda *_: None)
+
+
+def store_no_stack_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = outlining._add_stack_slot
+
+    def without_stores(function: Any, slice_: BufferSlice, ranges: LiveRanges) -> None:
+        add(function, slice_, ranges)
+        function.loaded += function.stored
+        function.stored.clear()
+
+    monkeypatch.setattr(outlining, "_add_stack_slot", without_stores)
+
+
+def load_no_stack_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = outlining._add_stack_slot
+
+    def without_loads(function: Any, slice_: BufferSlice, ranges: LiveRanges) -> None:
+        add(function, slice_, ranges)
+        function.stored += function.loaded
+        function.loaded.clear()
+
+    monkeypatch.setattr(outlining, "_add_stack_slot", without_loads)
+
+
+def keep_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporaries lie in the memory of results even after those are computed."""
+    monkeypatch.setattr(buffer_assignment._FreeList, "is_free_until", lambda *_: True)
+
+
+def share_results_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporaries lie in the memory of a result although the loop before has written it already."""
+    monkeypatch.setattr(LiveRanges, "begins_outside_loops", lambda *_: True)
+    first = buffer_assignment._reusable_results
+
+    def late(program: Any, ranges: LiveRanges) -> Any:
+        made = first(program, ranges)
+        for memory in made:
+            memory.until += 1 << 20
+        return made
+
+    monkeypatch.setattr(buffer_assignment, "_reusable_results", late)
+
+
+CASES: dict[str, tuple[Break, str]] = {
+    "a long condition": (read_predicates_early, long_condition(7, 14)),
+    "effects after the root": (read_predicates_early, with_effects(IN_CONDITION, 9, 2)),
+    "a matrix that each iteration reads": (end_lives_within_loops, INVARIANT),
+    "an update of what is a result": (overwrite_what_is_needed, USED_TWICE.replace("ENTRY", LESS)),
+    "calls that share arrays": (overwrite_what_is_needed, PROGRAMS["calls that share arrays"]),
+    "a rotation of arrays": (copy_one_after_the_other, three(ROTATE, "f32[700]")),
+    "a swap of scalars": (copy_one_after_the_other, three(SWAP_AND_ADD, "f32[]")),
+    "a matrix product in place": (overwrite_what_is_read_again, SQUARES),
+    "a transpose in place": (overwrite_what_is_read_again, TRANSPOSES),
+    "a predicate that is not stored": (store_no_stack_slots, long_condition(7, 14)),
+    "a state that is not loaded": (load_no_stack_slots, PROGRAMS["leaves early"]),
+    "memory of a result": (keep_no_results, MANY_PRODUCTS),
+    "memory of the state of a loop": (share_results_of_loops, INVARIANT),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_broken_rule_is_found(case: str, monkeypatch: pytest.MonkeyPatch):
+    break_rule, text = CASES[case]
+    compiled(text)
+    break_rule(monkeypatch)
+    with pytest.raises(VerificationError, match="this is an error of the compiler, not of the program"):
+        compiled(text)
+
+
+def test_the_error_names_the_reader_and_what_it_finds(monkeypatch: pytest.MonkeyPatch):
+    read_predicates_early(monkeypatch)
+    with pytest.raises(
+        VerificationError,
+        match=r"^\[function loads .*\] reads temporary\+0:pred\[\], but its memory holds nothing that is known; ",
+    ):
+        compiled(long_condition(6, 24))
+
+
+def test_arguments_are_overwritten_only_if_they_are_donated():
+    program = compiled(UPDATE, donated=(0,)).program
+    assert program.values is not None
+    verify_buffers(program)
+    program.values.donated = frozenset()
+    with pytest.raises(VerificationError, match=r"writes argument0:.*, which must stay unchanged"):
+        verify_buffers(program)
+
+
+def test_memory_may_be_shared_exactly_if_live_ranges_do_not_overlap():
+    """In a program without branches: moves each temporary to the offset of each other one."""
+    program = compiled(MANY_PRODUCTS).program
+    ranges = LiveRanges(program.thunks)
+    arena = [s for s in ranges.first if s.storage is StorageClass.TEMPORARY and s.number < 0]
+    assert len(arena) >= 3
+    for one, other in combinations(arena, 2):
+        before = one.offset
+        one.offset = other.offset
+        if any(s is not one and s.offset == one.offset and _overlap(ranges, one, s) for s in arena):
+            with pytest.raises(VerificationError):
+                verify_buffers(program)
+        else:
+            verify_buffers(program)
+        one.offset = before
+    verify_buffers(program)
+
+
+def _overlap(ranges: LiveRanges, one: BufferSlice, other: BufferSlice) -> bool:
+    return ranges.first[one] <= ranges.last[other] and ranges.first[other] <= ranges.last[one]

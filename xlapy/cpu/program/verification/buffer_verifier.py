@@ -1,0 +1,269 @@
+"""Verifies buffer assignment: every read of a program's thunks finds the array value that is meant.
+
+The verifier runs the thunks on abstract memory, in which each range of bytes is known to hold the values of a slice or
+nothing. It follows both paths at a branch and repeats loops until nothing changes. What thunks are meant to find was
+recorded when they were made; where slices lie is read off their final offsets. Nothing else of the assignment is used:
+neither live ranges nor the decisions to reuse memory.
+
+Responsible for the rules and their errors. Does not depend on how memory was assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xlapy.base.errors import VerificationError
+from xlapy.cpu.program.buffer_reuse import may_overwrite
+from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.native_program import NativeProgram, thunk_title
+from xlapy.cpu.program.thunks import (
+    CallbackThunk,
+    CollectiveThunk,
+    ConditionalThunk,
+    CopyThunk,
+    KernelThunk,
+    OutlinedThunk,
+    Thunk,
+    WhileThunk,
+    used_slices,
+    written_positions,
+)
+from xlapy.cpu.program.verification.abstract_memory import AbstractMemory, Location
+from xlapy.cpu.program.verification.value_records import NO_VALUES, ThunkValues, ValueRecords, Values
+from xlapy.loops import Buffer, Kernel
+
+
+def verify_buffers(program: NativeProgram) -> None:
+    """Raises `VerificationError` unless every read finds the value that is meant.
+
+    The program has assigned buffers, and was built with records of its values. The error names the thunk, the slice,
+    the value that is meant, and what lies there.
+    """
+    assert program.values is not None, "the program was built without records of its values"
+    _Verifier(program, program.values).run()
+
+
+class _Verifier:
+    def __init__(self, program: NativeProgram, records: ValueRecords) -> None:
+        self._program = program
+        self._records = records
+        self._memory = AbstractMemory()
+        self._function: OutlinedThunk | None = None
+        """The function whose thunks run."""
+        self._stack_slots: dict[OutlinedThunk, frozenset[BufferSlice]] = {}
+        self._published: dict[BufferSlice, list[BufferSlice]] = {}
+        """For each slice that a direct rendezvous receives, what its members publish."""
+        self._may_overwrite: dict[tuple[Kernel, Buffer, frozenset[Buffer]], bool] = {}
+
+    def run(self) -> None:
+        program, records = self._program, self._records
+        for slice_ in (*program.arguments, *program.constants):
+            self._memory.write(self._location(slice_), slice_, records.initial.get(slice_, NO_VALUES))
+        self._sequence(program.thunks)
+        for result, number in zip(program.results, records.results, strict=True):
+            if result.size:
+                found = self._memory.at(self._location(result))
+                if len(found) != 1 or number not in found[0].values:
+                    self._fail(f"result {result.number}", result, frozenset({number}))
+
+    # -- thunks
+
+    def _sequence(self, thunks: list[Thunk]) -> None:
+        for thunk in thunks:
+            if isinstance(thunk, WhileThunk):
+                self._loop(thunk)
+            elif isinstance(thunk, ConditionalThunk):
+                self._conditional(thunk)
+            elif isinstance(thunk, OutlinedThunk):
+                self._outlined(thunk)
+            else:
+                self._thunk(thunk)
+
+    def _thunk(self, thunk: Thunk) -> None:
+        slices, written = used_slices(thunk), written_positions(thunk)
+        values = self._records.thunks.get(thunk) or ThunkValues((NO_VALUES,) * len(slices), (NO_VALUES,) * len(slices))
+        is_direct = isinstance(thunk, CollectiveThunk) and thunk.direct
+        for position, (slice_, expected) in enumerate(zip(slices, values.expected, strict=True)):
+            if expected or not (is_direct or position in written):
+                self._read(thunk, slice_, expected)
+        self._check_overlaps(thunk, slices, written)
+        if isinstance(thunk, CollectiveThunk) and thunk.direct:
+            self._publish(thunk)
+        copied = self._values_of(thunk.source) if isinstance(thunk, CopyThunk) else NO_VALUES
+        for position in written:
+            self._write(thunk, slices[position], values.defined[position] | copied)
+        for slice_, defined in values.also_defined:
+            self._write(thunk, slice_, defined)
+
+    def _publish(self, thunk: CollectiveThunk) -> None:
+        """Members access the operands of a direct rendezvous from here on, even those that are written only later."""
+        self._published |= dict.fromkeys(thunk.received, thunk.operands)
+        for slice_ in thunk.operands:
+            if slice_.size and not self._is_intact(slice_):
+                self._write(thunk, slice_, NO_VALUES)
+
+    def _loop(self, thunk: WhileThunk) -> None:
+        values = self._records.loops[thunk]
+        self._expect(thunk, thunk.state, (leaf.initial for leaf in values.state))
+        while True:
+            head = self._memory.copy()
+            self._memory.forget_values(values.inner)
+            self._define(thunk.state, (leaf.current for leaf in values.state))
+            self._sequence(thunk.condition)
+            self._read(thunk, thunk.predicate, frozenset({values.predicate}))
+            after = self._memory.copy()
+            self._sequence(thunk.body)
+            self._expect(thunk, thunk.state, (leaf.next for leaf in values.state))
+            self._memory = head.meet(self._memory)
+            if self._memory == head:
+                break
+        self._memory = after
+        self._expect(thunk, thunk.state, (leaf.current for leaf in values.state))
+        self._define(thunk.state, (leaf.final for leaf in values.state))
+
+    def _conditional(self, thunk: ConditionalThunk) -> None:
+        values = self._records.branches[thunk]
+        self._read(thunk, thunk.index, frozenset({values.index}))
+        before, after = self._memory, list[AbstractMemory]()
+        for number, branch in enumerate(thunk.branches):
+            self._memory = before.copy()
+            self._sequence(branch)
+            self._expect(thunk, thunk.results, (left[number] for left, _ in values.results))
+            self._define(thunk.results, (merged for _, merged in values.results))
+            after.append(self._memory)
+        self._memory = after[0]
+        for memory in after[1:]:
+            self._memory = self._memory.meet(memory)
+
+    def _outlined(self, function: OutlinedThunk) -> None:
+        """Runs a function: its stack slots are loaded at its start and stored at its end."""
+        self._stack_slots[function] = frozenset((*function.loaded, *function.stored))
+        loaded = [(slice_, self._read(function, slice_, NO_VALUES)) for slice_ in function.loaded]
+        caller, self._function = self._function, function
+        for region in self._memory.regions():
+            if isinstance(region, tuple) and region[0] is function:
+                self._memory.forget_region(region)
+        for slice_, values in loaded:
+            self._memory.write(self._location(slice_), slice_, values)
+        self._sequence(function.thunks)
+        stored = [(slice_, self._read(function, slice_, NO_VALUES)) for slice_ in function.stored]
+        self._function = caller
+        for slice_, values in stored:
+            self._write(function, slice_, values)
+
+    # -- memory
+
+    def _location(self, slice_: BufferSlice) -> Location:
+        """Returns where a slice lies for the function that runs."""
+        function = self._function
+        if slice_.storage is StorageClass.STACK or (function and slice_ in self._stack_slots[function]):
+            return Location((function, slice_), 0, slice_.size)
+        number = slice_.number
+        if slice_.storage is StorageClass.RESULT and number in self._program.aliases:
+            return Location((StorageClass.ARGUMENT, self._program.aliases[number]), 0, slice_.size)
+        if slice_.storage is not StorageClass.TEMPORARY:
+            return Location((slice_.storage, number), 0, slice_.size)
+        region = StorageClass.TEMPORARY if number < 0 else StorageClass.RESULT
+        return Location((region, number), slice_.offset, slice_.offset + slice_.size)
+
+    def _read(self, thunk: Thunk, slice_: BufferSlice, expected: Values) -> Values:
+        """Checks that a slice is intact and holds some values; returns all that it holds."""
+        if not slice_.size:
+            return NO_VALUES
+        if slice_.storage is StorageClass.SHARED:
+            for published in self._published.get(slice_, ()):
+                self._read(thunk, published, NO_VALUES)
+            return NO_VALUES
+        if not self._is_intact(slice_) or not expected <= self._values_of(slice_):
+            self._fail(_title(thunk), slice_, expected)
+        return self._values_of(slice_)
+
+    def _is_intact(self, slice_: BufferSlice) -> bool:
+        """Whether the memory of a slice holds all that was last written to the slice."""
+        location = self._location(slice_)
+        found = self._memory.at(location)
+        return len(found) == 1 and found[0].slice is slice_ and found[0].end == location.end
+
+    def _write(self, thunk: Thunk, slice_: BufferSlice, values: Values) -> None:
+        if not slice_.size or slice_.storage is StorageClass.SHARED:
+            return
+        if self._is_constant(slice_):
+            raise VerificationError(f"{_title(thunk)} writes {slice_}, which must stay unchanged; {_OUR_ERROR}")
+        self._memory.write(self._location(slice_), slice_, values)
+
+    def _is_constant(self, slice_: BufferSlice) -> bool:
+        """Whether a slice never changes: a constant, or an argument that is not donated."""
+        is_argument = slice_.storage is StorageClass.ARGUMENT and slice_ not in self._records.donated
+        return is_argument or slice_.storage is StorageClass.CONSTANT
+
+    def _values_of(self, slice_: BufferSlice) -> Values:
+        if not slice_.size or slice_.storage is StorageClass.SHARED:
+            return NO_VALUES
+        (found,) = self._memory.at(self._location(slice_))
+        is_constant = self._is_constant(slice_)
+        return found.values | self._records.initial.get(slice_, NO_VALUES) if is_constant else found.values
+
+    def _expect(self, thunk: Thunk, slices: list[BufferSlice], numbers: Iterable[int]) -> None:
+        for slice_, number in zip(slices, numbers, strict=True):
+            self._read(thunk, slice_, frozenset({number}))
+
+    def _define(self, slices: list[BufferSlice], numbers: Iterable[int]) -> None:
+        """Adds values to what slices hold."""
+        for slice_, number in zip(slices, numbers, strict=True):
+            if slice_.size:
+                self._memory.write(self._location(slice_), slice_, self._values_of(slice_) | {number})
+
+    # -- operands and results in the same memory
+
+    def _check_overlaps(self, thunk: Thunk, slices: list[BufferSlice], written: list[int]) -> None:
+        """Checks that a thunk writes to memory of its other slices only where that is allowed."""
+        locations = [self._location(slice_) for slice_ in slices]
+        for target in written:
+            for other, location in enumerate(locations):
+                if other == target or not locations[target].overlaps(location):
+                    continue
+                both_written = other in written
+                if both_written or not self._may_share(thunk, target, other, locations):
+                    raise VerificationError(
+                        f"{_title(thunk)} writes {slices[target]}, which overlaps {slices[other]}; {_OUR_ERROR}"
+                    )
+
+    def _may_share(self, thunk: Thunk, target: int, other: int, locations: list[Location]) -> bool:
+        if locations[target] != locations[other]:
+            return False
+        if isinstance(thunk, CallbackThunk):  # a target updates in place what the instruction says
+            return used_slices(thunk)[target] is used_slices(thunk)[other]
+        if not isinstance(thunk, KernelThunk):
+            return False
+        kernel, written = thunk.kernel, thunk.kernel.buffers[target]
+        read = frozenset(
+            buffer for buffer, location in zip(kernel.buffers, locations, strict=True) if location == locations[target]
+        ) - {written}
+        key = (kernel, written, read)
+        if key not in self._may_overwrite:
+            is_exclusive = any(buffer.exclusive for buffer in (*read, written))
+            self._may_overwrite[key] = not is_exclusive and may_overwrite(kernel, written, read)
+        return self._may_overwrite[key]
+
+    # -- errors
+
+    def _fail(self, reader: str, slice_: BufferSlice, expected: Values) -> None:
+        held = [
+            f"{content.slice} with {self._names(content.values)}" for content in self._memory.at(self._location(slice_))
+        ]
+        meant = f"{self._names(expected)} in " if expected else ""
+        raise VerificationError(
+            f"{reader} reads {meant}{slice_}, but its memory holds {', '.join(held) or 'nothing that is known'}; "
+            f"{_OUR_ERROR}"
+        )
+
+    def _names(self, values: Values) -> str:
+        names = ", ".join(f"{self._records.names[number]} (value {number})" for number in sorted(values))
+        return names or "no recorded value"
+
+
+_OUR_ERROR = "this is an error of the compiler, not of the program"
+
+
+def _title(thunk: Thunk) -> str:
+    return f"[{thunk_title(thunk)}]"
