@@ -25,11 +25,26 @@ Attributes are plain Python values where Python has a suitable type:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape_fields import MAX_TUPLE_DEPTH, MAX_TUPLE_NODES, bounded_product, check_depth, check_tuple_nodes
+
+MAX_CONSTANT_RANK = 64
+"""The most dimensions of a constant: the limit of NumPy, whose arrays hold the elements."""
+MAX_LISTED_SPLAT = 1 << 16
+"""The most elements of a splat that are listed one by one. Six characters can describe a splat of 2**63 elements."""
+MAX_CALLERS = 256
+"""The most callers of a location. Those further away are left out."""
+MAX_NAMES = 64
+"""The most names of a location. Of more, the innermost ones but the very last are left out."""
+_INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,14 @@ class QuantizedType:
     axes: tuple[int, ...] = ()
     block_sizes: tuple[int, ...] = ()
     scales_shape: tuple[int, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # A type is hashed wherever a value has it, and the scales can be many.
+        object.__setattr__(self, "_hash", hash((self.storage, self.expressed, self.scales, self.zero_points)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 ElementType: TypeAlias = PrimitiveType | QuantizedType
@@ -71,12 +94,27 @@ class TensorType:
 
     `bounds` holds the encoding `#stablehlo.bounds<?, 4>`: for each dimension the bound of a `?`, else None. It is ()
     for a type without bounds. `encoding` holds any other encoding.
+
+    Raises `ShapeError` if a size or a bound is negative or too large, or if there are not as many bounds as sizes.
     """
 
     sizes: tuple[int | None, ...]
     element: ElementType | IndexType
     bounds: tuple[int | None, ...] = ()
     encoding: Any = None
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_sizes(self.sizes)
+        if self.bounds:
+            _check_sizes(self.bounds)
+            if len(self.bounds) != len(self.sizes):
+                raise ShapeError(f"the bounds have {len(self.bounds)} dimensions, but the tensor has {len(self.sizes)}")
+        # An encoding may be a dictionary, which has no hash.
+        object.__setattr__(self, "_hash", hash((self.sizes, self.element, self.bounds)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def rank(self) -> int:
@@ -87,6 +125,12 @@ class TensorType:
     def is_static(self) -> bool:
         """Whether all sizes are known."""
         return None not in self.sizes
+
+
+def _check_sizes(sizes: Sequence[int | None]) -> None:
+    for number, size in enumerate(sizes):
+        if size is not None and not 0 <= size <= _INT64_MAX:
+            raise ShapeError(f"the size of dimension {number} is {str(size)[:40]}, which is not in 0 to 2**63 - 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +152,63 @@ class TokenType:
     """The type `!stablehlo.token`."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CompositeType:
+    """A type made of other types.
+
+    `parts` counts the types in it, each as often as it occurs, and itself; `depth` is the nesting. Both are bounded,
+    because a program can name a type once and use it twice in the next one: forty lines would describe 2**40 types.
+    Raises `ShapeError` above `MAX_TUPLE_NODES` parts or `MAX_TUPLE_DEPTH` levels.
+    """
+
+    parts: int = field(init=False, repr=False, compare=False)
+    depth: int = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        inner = self.inner
+        depth = 1 + max((type_.depth for type_ in inner if isinstance(type_, CompositeType)), default=0)
+        check_depth(depth)
+        parts = sum(type_.parts if isinstance(type_, CompositeType) else 1 for type_ in inner)
+        check_tuple_nodes(parts)
+        object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "parts", 1 + parts)
+        object.__setattr__(self, "_hash", hash((type(self), inner)))
+
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        """The types directly in this one."""
+        raise NotImplementedError
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 @dataclass(frozen=True, slots=True)
-class TupleType:
+class TupleType(CompositeType):
     """A tuple type: `tuple<...>`."""
 
     elements: tuple[Type, ...]
 
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        return self.elements
+
+    __hash__ = CompositeType.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class FunctionType:
+class FunctionType(CompositeType):
     """A function type: `(...) -> (...)`."""
 
     inputs: tuple[Type, ...]
     results: tuple[Type, ...]
+
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        return (*self.inputs, *self.results)
+
+    __hash__ = CompositeType.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +218,21 @@ class BufferType:
     sizes: tuple[int, ...]
     element: ElementType
 
+    def __post_init__(self) -> None:
+        _check_sizes(self.sizes)
+
 
 @dataclass(frozen=True, slots=True)
-class FutureType:
+class FutureType(CompositeType):
     """The type `!stablehlo.future<...>`, the result of `async_start`."""
 
     elements: tuple[Type, ...]
+
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        return self.elements
+
+    __hash__ = CompositeType.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +299,40 @@ class ElementsAttribute:
     values: Array
     resource: str | None = None
 
+    @property
+    def is_splat(self) -> bool:
+        """Whether `values` is a view of one element, as large as the type may be."""
+        return self.values.size > 1 and not any(self.values.strides)
+
+    def listed(self) -> Array:
+        """Returns the elements for a reader that goes through them. Raises `ShapeError` for a huge splat."""
+        if self.is_splat and self.values.size > MAX_LISTED_SPLAT:
+            raise ShapeError(
+                f"{self.values.size} equal elements are not listed one by one; {MAX_LISTED_SPLAT} are the most"
+            )
+        return self.values
+
+    def is_all(self, number: int) -> bool:
+        """Whether every element equals a number."""
+        values = self.values[(0,) * self.values.ndim] if self.is_splat else self.values
+        return bool(np.all(values == number))
+
+
+def check_constant(type_: TensorType, element: PrimitiveType) -> tuple[int, ...]:
+    """Returns the sizes of a constant. Raises `ShapeError` if no array can have them, not even a splat.
+
+    `element` is the type that the elements are stored in.
+    """
+    if None in type_.sizes:
+        raise ShapeError("the type of constant elements must have static sizes")
+    sizes = tuple([size for size in type_.sizes if size is not None])
+    if len(sizes) > MAX_CONSTANT_RANK:
+        raise ShapeError(f"a constant has at most {MAX_CONSTANT_RANK} dimensions, not {len(sizes)}")
+    # NumPy bounds the product of the sizes other than 0, too.
+    if bounded_product([max(size, 1) for size in sizes]) * element.byte_size > _INT64_MAX:
+        raise ShapeError(f"the sizes {list(sizes)} of a constant do not fit in a 64-bit byte count")
+    return sizes
+
 
 @dataclass(frozen=True, slots=True)
 class StructAttribute:
@@ -242,6 +373,21 @@ class FileLocation:
 
 
 UNKNOWN_LOCATION = FileLocation()
+
+
+def named_location(name: str, inner: FileLocation) -> FileLocation:
+    """Returns `loc("name"(inner))`."""
+    names = (name, *inner.names)
+    if len(names) > MAX_NAMES:
+        names = (*names[: MAX_NAMES - 1], names[-1])
+    return FileLocation(inner.file, inner.line, inner.column, names, inner.callers)
+
+
+def call_site_location(callee: FileLocation, caller: FileLocation) -> FileLocation:
+    """Returns `loc(callsite(callee at caller))`."""
+    nearest = FileLocation(caller.file, caller.line, caller.column, caller.names)
+    callers = (*callee.callers, nearest, *caller.callers)[:MAX_CALLERS]
+    return FileLocation(callee.file, callee.line, callee.column, callee.names, callers)
 
 
 @dataclass(slots=True, eq=False)

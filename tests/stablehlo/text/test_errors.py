@@ -95,8 +95,14 @@ def test_errors_in_a_line(line: str, column: int, message: str) -> None:
             "the arguments of this region's first block are declared before its brace",
         ),
         ('"x.y"() ({ "x.z"() : () -> () ', "a region of x.y has no closing '}'"),
-        ("module attributes {a = [" + "[" * 500 + "} {}", "nested more than 150 levels deep"),
-        ("func.func private @f(" + "tuple<" * 500 + ")", "nested more than 150 levels deep"),
+        (
+            "module attributes {a = [" + "[" * 500 + "} {}",
+            "attributes and locations are nested more than 50 levels deep",
+        ),
+        (
+            "func.func private @f(" + "tuple<" * 500 + ")",
+            "attributes and locations are nested more than 50 levels deep",
+        ),
         ("#l = loc(#m)\n#m = loc(#l)", "the location '#l' refers to itself or is nested too deep"),
         ("{-# dialect_resources: { builtin: { a: 3 } } #-}", "expected a string in quotes for the value of a resource"),
         ("module attributes {a = <} {}", "expected an attribute, found '<'"),

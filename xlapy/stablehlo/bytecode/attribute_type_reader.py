@@ -7,13 +7,14 @@ each dialect.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.errors import BytecodeError, ParseError, UnsupportedError
+from xlapy.base.errors import BytecodeError, ParseError, ShapeError, UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.bytecode_file import BytecodeFile, EncodedEntry
 from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
@@ -22,6 +23,14 @@ _UNREAD = object()
 _BEING_READ = object()
 _MAX_RECURSION_DEPTH = 50
 """How deeply nested attributes and types are read by recursion. Deeper ones are read first, from a work list."""
+
+_MAX_NESTING_DEPTH = 100
+"""How deeply attributes and types may be nested. Locations, of which call stacks consist, may be nested to any depth."""
+_MAX_PARTS = 1 << 20
+_MAX_PARTS_PER_BYTE = 16
+"""Bounds of the attributes and types that references stand for: a number, and more for each byte of the file."""
+_CHARACTERS_PER_PART = 8
+"""Characters of a text made of other texts that count as one attribute."""
 
 _ATTRIBUTE, _TYPE = 0, 1
 
@@ -141,6 +150,20 @@ class AttributeTypeReader:
         self._decoders = (attributes, types)
         self._from_text = text
         self._depth = 0
+        self._parts: tuple[list[int], list[int]] = ([1] * len(file.attributes), [1] * len(file.types))
+        self._nesting: tuple[list[int], list[int]] = ([0] * len(file.attributes), [0] * len(file.types))
+        self._inner_parts = self._inner_nesting = 0
+        self._parts_left = _MAX_PARTS + _MAX_PARTS_PER_BYTE * len(file.data)
+        self._composites: dict[Any, Any] = {}
+
+    def spend(self, parts: int) -> None:
+        """Counts attributes and types that references stand for. Raises `BytecodeError` if they are too many.
+
+        An entry may refer to the one before it twice, so that forty entries would stand for 2**40.
+        """
+        self._parts_left -= parts
+        if self._parts_left < 0:
+            raise BytecodeError("MLIR bytecode: the references between attributes and types stand for too many of them")
 
     def attribute(self, index: int) -> Any:
         """Returns the attribute with a number."""
@@ -158,42 +181,64 @@ class AttributeTypeReader:
         value = values[index]
         if value is _BEING_READ:
             raise BytecodeError(f"MLIR bytecode: {_kind_name(kind)} {index} contains itself")
-        if value is not _UNREAD:
-            return value
-        if self._depth >= _MAX_RECURSION_DEPTH:
-            raise _TooDeep(kind, index)
-        return self._read(kind, index)
+        if value is _UNREAD:
+            self.spend(1)  # reading one may begin several times
+            if self._depth >= _MAX_RECURSION_DEPTH:
+                raise _TooDeep(kind, index)
+            value = self._read(kind, index)
+        self.spend(self._parts[kind][index])
+        self._inner_parts += self._parts[kind][index]
+        self._inner_nesting = max(self._inner_nesting, self._nesting[kind][index])
+        return value
 
     def _resolve(self, kind: int, index: int) -> Any:
         values = self._values[kind]
         if index < len(values) and values[index] is not _UNREAD:
             return values[index]
-        pending = [(kind, index)]
+        pending = {(kind, index): None}
         while pending:
             self._depth = 0
             try:
-                self.nested(*pending[-1])
+                self.nested(*next(reversed(pending)))
             except _TooDeep as first:
                 if first.entry in pending:
                     raise BytecodeError(f"MLIR bytecode: {_kind_name(kind)} {index} contains itself") from None
-                pending.append(first.entry)
+                pending[first.entry] = None
             else:
-                pending.pop()
+                pending.popitem()
         return values[index]
 
     def _read(self, kind: int, index: int) -> Any:
         values = self._values[kind]
         values[index] = _BEING_READ
         self._depth += 1
+        outer = self._inner_parts, self._inner_nesting
+        self._inner_parts = self._inner_nesting = 0
         try:
             value = self._decode(kind, self._entries[kind][index])
+            self._measure(kind, index, value)
         except BaseException:
             values[index] = _UNREAD
             raise
         finally:
             self._depth -= 1
+            self._inner_parts, self._inner_nesting = outer
+        if isinstance(value, ir.CompositeType):
+            value = self._composites.setdefault(value, value)  # equal ones are the same object, and compare fast
         values[index] = value
         return value
+
+    def _measure(self, kind: int, index: int, value: Any) -> None:
+        """Notes how much a reference to an entry stands for. The names and callers of a location are flat lists."""
+        if isinstance(value, ir.FileLocation):
+            parts, nesting = 1 + len(value.names) + len(value.callers), 0
+        elif isinstance(value, ir.OpaqueAttribute):
+            parts, nesting = 1 + len(value.text or "") // _CHARACTERS_PER_PART, 0
+        else:
+            parts, nesting = 1 + self._inner_parts, 1 + self._inner_nesting
+        if nesting > _MAX_NESTING_DEPTH:
+            raise BytecodeError(f"MLIR bytecode: {_kind_name(kind)} {index} nests deeper than {_MAX_NESTING_DEPTH}")
+        self._parts[kind][index], self._nesting[kind][index] = parts, nesting
 
     def _decode(self, kind: int, entry: EncodedEntry) -> Any:
         reader = DialectReader(self, entry.position, entry.end)
@@ -213,7 +258,7 @@ class AttributeTypeReader:
             )
         try:
             value = decoder(reader)
-        except (ValueError, OverflowError) as error:
+        except (ValueError, OverflowError, ShapeError) as error:
             raise reader.fail(f"damaged {_kind_name(kind)} of {entry.dialect}: {error}") from error
         if reader.remaining:
             raise reader.fail(f"{reader.remaining} bytes are left after the {_kind_name(kind)}")
@@ -230,16 +275,17 @@ def elements(type_: Any, data: memoryview | bytes, reader: EncodingReader) -> ir
     Booleans are bytes, or bits from the lowest on; a byte 0xFF as a splat is true. Narrower elements
     take a byte each.
     """
-    if not isinstance(type_, ir.TensorType) or not type_.is_static:
-        raise reader.fail(f"the type of constant elements must be a static tensor, found {type_}")
+    if not isinstance(type_, ir.TensorType):
+        raise reader.fail(f"the type of constant elements must be a tensor, found {type_}")
     element = type_.element
     stored = _stored(element)
     if stored.dtype is None:
         raise reader.fail(f"constants cannot have elements of the type {element}")
-    sizes = tuple([size or 0 for size in type_.sizes])
-    count = 1
-    for size in sizes:
-        count *= size
+    try:
+        sizes = ir.check_constant(type_, stored)
+    except ShapeError as error:
+        raise reader.fail(str(error)) from error
+    count = math.prod(sizes)
     if stored is PrimitiveType.PRED:
         values = _booleans(data, count)
     else:

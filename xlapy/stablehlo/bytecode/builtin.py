@@ -80,7 +80,7 @@ def _location(reader: DialectReader) -> ir.FileLocation:
 
 def _call_site(reader: DialectReader) -> ir.FileLocation:
     callee, caller = _location(reader), _location(reader)
-    return replace(callee, callers=(*callee.callers, replace(caller, callers=()), *caller.callers))
+    return ir.call_site_location(callee, caller)
 
 
 def _file(reader: DialectReader) -> ir.FileLocation:
@@ -108,7 +108,7 @@ def _fused_with_metadata(reader: DialectReader) -> ir.FileLocation:
 
 def _name(reader: DialectReader) -> ir.FileLocation:
     name, child = reader.attribute_of(str), _location(reader)
-    return replace(child, names=(name, *child.names))
+    return ir.named_location(name, child)
 
 
 def _resource(reader: DialectReader) -> ir.ElementsAttribute:
@@ -120,7 +120,10 @@ def _resource(reader: DialectReader) -> ir.ElementsAttribute:
 
 def _dense_array(reader: DialectReader) -> ir.ElementsAttribute:
     element, size = reader.element_type(), reader.varint()
-    return elements(ir.TensorType((size,), element), reader.blob(), reader)
+    found = elements(ir.TensorType((size,), element), reader.blob(), reader)
+    if found.is_splat:
+        raise reader.fail(f"an array of {size} elements has one")
+    return found
 
 
 def dense_elements(reader: DialectReader) -> ir.ElementsAttribute:

@@ -47,7 +47,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _is_all(number: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, ir.ElementsAttribute) and bool((value.values == number).all())
+    return lambda value: isinstance(value, ir.ElementsAttribute) and value.is_all(number)
 
 
 def _is_number(number: int) -> Callable[[Any], bool]:
@@ -158,7 +158,7 @@ def _field(operation: str, field: str, value: Any) -> Any:
     if isinstance(value, ir.IntegerAttribute):
         return value.value
     if isinstance(value, ir.ElementsAttribute) and value.values.ndim == 1:
-        return tuple(value.values.tolist())
+        return tuple(value.listed().tolist())
     raise BytecodeError(
         f"MLIR bytecode: {field} of {operation} must be an integer or a list of integers, found {value}"
     )

@@ -77,8 +77,8 @@ def _uniform_in_blocks(reader: DialectReader) -> ir.QuantizedType:
     return ir.QuantizedType(
         storage,
         expressed,
-        tuple(scales.values.astype(float).ravel().tolist()),
-        tuple(zeros.values.ravel().tolist()),
+        tuple(scales.listed().astype(float).ravel().tolist()),
+        tuple(zeros.listed().ravel().tolist()),
         least,
         most,
         axes,

@@ -43,39 +43,51 @@ def read_bytecode(data: bytes) -> ir.Operation:
 
 
 @dataclass(slots=True)
-class _ValueScope:
-    """The numbered values of an isolated region, and the number of the next value in each open region."""
+class _OpenRegion:
+    """A region that is being read: the numbers of its values, and how many of them are defined."""
 
-    values: list[ir.Value | None] = field(default_factory=list)
-    next_numbers: list[int] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
+    start: int
+    end: int
+    next_number: int
+
+
+@dataclass(slots=True)
+class _ValueScope:
+    """The numbered values of an isolated region.
+
+    A region announces how many values it has. The numbers of regions inside it follow. Only values that are defined
+    take memory, whatever a damaged file announces.
+    """
+
+    values: dict[int, ir.Value] = field(default_factory=dict)
+    regions: list[_OpenRegion] = field(default_factory=list)
 
     def enter(self, count: int) -> None:
         """Opens a region with `count` values, which are not defined yet."""
-        self.starts.append(len(self.values))
-        self.next_numbers.append(len(self.values))
-        self.values.extend([None] * count)
+        start = self.regions[-1].end if self.regions else 0
+        self.regions.append(_OpenRegion(start, start + count, start))
 
     def leave(self) -> None:
         """Closes the innermost region and drops its values."""
-        self.next_numbers.pop()
-        del self.values[self.starts.pop() :]
+        region = self.regions.pop()
+        for number in range(region.start, region.next_number):
+            del self.values[number]
 
 
 @dataclass(slots=True)
 class _RegionFrame:
     """An operation whose regions are being read.
 
-    `regions` and `blocks` hold those that are not finished, the open one first.
+    `regions_left` and `blocks_left` count those that were not begun yet; `block` is the open one.
     """
 
     operation: ir.Operation
     reader: EncodingReader
-    regions: list[ir.Region]
+    regions_left: int
     is_isolated: bool
-    blocks: list[ir.Block] = field(default_factory=list)
+    block: ir.Block | None = None
+    blocks_left: int = 0
     operations_left: int = 0
-    is_open: bool = False
 
 
 class _OperationReader:
@@ -104,16 +116,13 @@ class _OperationReader:
 
     def module(self) -> ir.Operation:
         """Reads the top-level operation of the file, which must be a module."""
-        top = ir.Operation("builtin.module")
-        region = ir.Region([ir.Block()])
+        top = ir.Operation("builtin.module", regions=[ir.Region()])
         self._scopes.append(_ValueScope())
-        frame = _RegionFrame(top, self._file.ir, [region], True)
         self._scopes[-1].enter(0)
-        self._open_block(frame, region.blocks[0])
-        frame.blocks = list(region.blocks)
-        frame.is_open = True
+        frame = _RegionFrame(top, self._file.ir, 0, True)
+        self._open_block(frame)
         self._read([frame])
-        found = region.blocks[0].operations
+        found = top.regions[0].blocks[0].operations
         if len(found) != 1 or found[0].name != "builtin.module":
             names = ", ".join(operation.name for operation in found) or "nothing"
             raise BytecodeError(f"MLIR bytecode: a program must be one builtin.module, found {names}")
@@ -123,42 +132,40 @@ class _OperationReader:
         """Reads all regions without recursion. The last frame is the innermost region."""
         while frames:
             frame = frames[-1]
-            if not frame.is_open:
-                if not frame.regions:
-                    frames.pop()
-                    if frame.is_isolated:
-                        self._scopes.pop()
+            if frame.block is None:
+                if frame.regions_left:
+                    self._open_region(frame)
                     continue
-                self._open_region(frame, frame.regions[0])
-                continue
-            if frame.operations_left:
+                frames.pop()
+                if frame.is_isolated:
+                    self._scopes.pop()
+            elif frame.operations_left:
                 frame.operations_left -= 1
-                inner = self._operation(frame)
+                inner = self._operation(frame, frame.block)
                 if inner is not None:
                     frames.append(inner)
-                continue
-            frame.blocks.pop(0)
-            if frame.blocks:
-                self._open_block(frame, frame.blocks[0])
-                continue
-            frame.is_open = False
-            frame.regions.pop(0)
-            self._scopes[-1].leave()
+            elif frame.blocks_left:
+                frame.blocks_left -= 1
+                self._open_block(frame)
+            else:
+                frame.block = None
+                self._scopes[-1].leave()
 
-    def _open_region(self, frame: _RegionFrame, region: ir.Region) -> None:
+    def _open_region(self, frame: _RegionFrame) -> None:
         reader = frame.reader
+        frame.regions_left -= 1
+        frame.operation.regions.append(ir.Region())
         blocks = reader.count()
         if not blocks:
-            frame.regions.pop(0)
             return
         self._scopes[-1].enter(reader.count())
-        region.blocks = [ir.Block() for _ in range(blocks)]
-        frame.blocks = list(region.blocks)
-        frame.is_open = True
-        self._open_block(frame, region.blocks[0])
+        frame.blocks_left = blocks - 1
+        self._open_block(frame)
 
-    def _open_block(self, frame: _RegionFrame, block: ir.Block) -> None:
+    def _open_block(self, frame: _RegionFrame) -> None:
         reader = frame.reader
+        block = frame.block = ir.Block()
+        frame.operation.regions[-1].blocks.append(block)
         frame.operations_left, has_arguments = reader.varint_with_flag()
         if not has_arguments:
             return
@@ -184,8 +191,8 @@ class _OperationReader:
             raise reader.fail(f"expected a location, found {found!r}")
         return found
 
-    def _operation(self, frame: _RegionFrame) -> _RegionFrame | None:
-        """Reads an operation into the open block. Returns the frame to read its regions with, if it has regions."""
+    def _operation(self, frame: _RegionFrame, block: ir.Block) -> _RegionFrame | None:
+        """Reads an operation into the open block of a frame. Returns the frame to read its regions with, if it has regions."""
         reader = frame.reader
         index = reader.varint()
         if index >= len(self._file.operation_names):
@@ -207,16 +214,15 @@ class _OperationReader:
         regions, is_isolated = reader.varint_with_flag() if mask & HAS_REGIONS else (0, False)
         if regions > reader.remaining:
             raise reader.fail(f"expected {regions} regions, but only {reader.remaining} bytes are left")
-        operation.regions = [ir.Region() for _ in range(regions)]
         if _is_cast(operation):
             self._define(reader, operation.operands)
             return None
         self._finish(operation, attributes, frame)
-        frame.blocks[0].operations.append(operation)
+        block.operations.append(operation)
         self._define(reader, operation.results)
-        return self._inner(operation, reader, is_isolated) if regions else None
+        return self._inner(operation, reader, regions, is_isolated) if regions else None
 
-    def _inner(self, operation: ir.Operation, reader: EncodingReader, is_isolated: bool) -> _RegionFrame:
+    def _inner(self, operation: ir.Operation, reader: EncodingReader, regions: int, is_isolated: bool) -> _RegionFrame:
         if is_isolated:
             self._scopes.append(_ValueScope())
             if self._file.version >= bytecode_file.LAZY_LOADING:
@@ -225,7 +231,7 @@ class _OperationReader:
                     raise reader.fail(
                         f"the regions of {operation.name} must be in a section of IR, found section {kind}"
                     )
-        return _RegionFrame(operation, reader, list(operation.regions), is_isolated)
+        return _RegionFrame(operation, reader, regions, is_isolated)
 
     @staticmethod
     def _finish(operation: ir.Operation, attributes: dict[str, Any], frame: _RegionFrame) -> None:
@@ -262,8 +268,7 @@ class _OperationReader:
 
     def _value(self, reader: EncodingReader) -> ir.Value:
         number = reader.varint()
-        values = self._scopes[-1].values
-        value = values[number] if number < len(values) else None
+        value = self._scopes[-1].values.get(number)
         if value is None:
             raise reader.fail(f"value {number} is used before it is defined")
         return value
@@ -272,11 +277,12 @@ class _OperationReader:
         if not values:
             return
         scope = self._scopes[-1]
-        number = scope.next_numbers[-1]
-        if number + len(values) > len(scope.values):
-            raise reader.fail(f"the region has more values than the {len(scope.values)} that it declares")
-        scope.values[number : number + len(values)] = values
-        scope.next_numbers[-1] = number + len(values)
+        region = scope.regions[-1]
+        if region.next_number + len(values) > region.end:
+            raise reader.fail(f"the region has more values than the {region.end - region.start} that it declares")
+        for value in values:
+            scope.values[region.next_number] = value
+            region.next_number += 1
 
 
 def _is_cast(operation: ir.Operation) -> bool:

@@ -25,7 +25,7 @@ def read_attribute(reader: DialectReader) -> ir.OpaqueAttribute:
 
 
 def _attribute_text(reader: DialectReader) -> str:
-    """Reads a reference to an attribute and returns its text."""
+    """Reads a reference to an attribute and returns its text, which the text of the referring one will contain."""
     return reader.attribute_of(ir.OpaqueAttribute).text or ""
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.text.cursor import NAME, MlirCursor
+from xlapy.stablehlo.text.cursor import MAX_NESTING_DEPTH, NAME, MlirCursor
 from xlapy.stablehlo.text.elements import ElementsParser, parse_number, round_to_type
 from xlapy.stablehlo.text.resources import Resources
 from xlapy.stablehlo.text.structs import StructParser
@@ -27,8 +27,34 @@ _DIALECT = re.compile(rf"#({NAME})")
 _ENUM = re.compile(r"<\s*([A-Za-z_]\w*)\s+([A-Za-z_]\w*)\s*>|\.[a-z_]+_mode<\s*([A-Za-z_]\w*)\s*>")
 _WRAPPED = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*?)\s*", re.DOTALL)
 _STRUCT_DIALECTS = ("stablehlo", "chlo", "mhlo")
+_MAX_EXPANDED_PARTS = 1 << 18
+_MAX_PARTS_PER_CHARACTER = 16
+"""Bounds of the attributes that aliases stand for: a number, and more for each character of the text."""
 _I64 = ir.ScalarType(PrimitiveType.S64)
 _F64 = ir.ScalarType(PrimitiveType.F64)
+
+
+class _Extent(NamedTuple):
+    """The number of attributes and types in an attribute, itself included, and how deep they are nested."""
+
+    parts: int
+    depth: int
+
+
+def _extent(value: Any, known: dict[int, _Extent]) -> _Extent:
+    """Returns the extent of an attribute. `known` has those of aliases by the identity of their values."""
+    if id(value) in known:
+        return known[id(value)]
+    if isinstance(value, ir.CompositeType):
+        return _Extent(value.parts, value.depth)
+    if isinstance(value, ir.StructAttribute):
+        value = value.fields
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if not isinstance(value, tuple):
+        return _Extent(1, 1)
+    inner = [_extent(each, known) for each in value]
+    return _Extent(1 + sum(each.parts for each in inner), 1 + max((each.depth for each in inner), default=0))
 
 
 class AttributeParser:
@@ -41,6 +67,28 @@ class AttributeParser:
         self.elements = ElementsParser(cursor, self.types, resources)
         self.structs = StructParser(cursor, self.parse)
         self.aliases: dict[str, Any] = {}
+        self._extents: dict[int, _Extent] = {}
+        self._parts_left = _MAX_EXPANDED_PARTS + _MAX_PARTS_PER_CHARACTER * len(cursor.text)
+
+    def define_alias(self, name: str) -> None:
+        """Parses the attribute that an alias stands for. Raises ParseError if aliases nest too deep."""
+        start = self.cursor.skip()
+        value = self.parse()
+        extent = _extent(value, self._extents)
+        if extent.depth > MAX_NESTING_DEPTH:
+            self.cursor.fail_at(start, f"attributes are nested more than {MAX_NESTING_DEPTH} levels deep")
+        self.aliases[name] = value
+        self._extents[id(value)] = extent
+
+    def _use_alias(self, name: str, start: int) -> Any:
+        """Returns what an alias stands for. Bounds the attributes that all uses stand for together: each alias may use
+        the one before it twice, so that forty lines would describe 2**40 attributes.
+        """
+        value = self.aliases[name]
+        self._parts_left -= self._extents[id(value)].parts
+        if self._parts_left < 0:
+            self.cursor.fail_at(start, "the aliases of attributes stand for too many attributes")
+        return value
 
     def parse(self) -> Any:
         """Parses the next attribute."""
@@ -148,7 +196,7 @@ class AttributeParser:
             cursor.fail("expected the name of an attribute after '#'")
         name = found.group(1)
         if name in self.aliases:
-            return self.aliases[name]
+            return self._use_alias(name, start)
         dialect = name.partition(".")[0]
         is_body = cursor.text.startswith("<", cursor.position)
         if dialect not in _STRUCT_DIALECTS or not is_body:

@@ -21,10 +21,10 @@ NAME = r"(?:\d++|[A-Za-z_$.\-][\w$.\-]*+)"
 _ESCAPE = re.compile(rb'\\(?:([0-9a-fA-F]{2})|(["\\nt]))')
 _SIMPLE_ESCAPES = {b'"': b'"', b"\\": b"\\", b"n": b"\n", b"t": b"\t"}
 _SYMBOL = re.compile(r'@(?:([A-Za-z_][\w$.\-]*+)|(?="))')
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|->|[()<>\[\]{}]|//[^\r\n]*', re.DOTALL)
+_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|->|[()<>\[\]{}]|//[^\r\n]*+', re.DOTALL)
 _CLOSING = {"(": ")", "<": ">", "[": "]", "{": "}"}
-_MAX_NESTING_DEPTH = 150
-"""The deepest nesting of types and attributes. They are parsed by recursion: more could exhaust Python's stack."""
+MAX_NESTING_DEPTH = 50
+"""The deepest nesting of types and attributes. They are parsed by recursion, with up to 13 Python calls a level."""
 
 
 class MlirCursor(Cursor):
@@ -57,11 +57,11 @@ class MlirCursor(Cursor):
             self.fail(f"expected {what}, with an '@', found {self.describe_next()}")
         return found.group(1) or self.string(what)
 
-    def enter_nested(self) -> None:
+    def enter_nested(self, limit: int = MAX_NESTING_DEPTH) -> None:
         """Enters a nested type or attribute. Raises ParseError if the nesting is too deep for Python's stack."""
         self._depth += 1
-        if self._depth > _MAX_NESTING_DEPTH:
-            self.fail(f"types and attributes are nested more than {_MAX_NESTING_DEPTH} levels deep")
+        if self._depth > limit:
+            self.fail(f"types, attributes and locations are nested more than {limit} levels deep")
 
     def leave_nested(self) -> None:
         """Leaves the type or attribute that `enter_nested` entered."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.errors import ShapeError
 from xlapy.base.rounding import round_to
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
@@ -42,6 +43,7 @@ class ElementsParser:
         self.types = types
         self.resources = resources
         self._cache: dict[str, ir.ElementsAttribute] = {}
+        self._resources: dict[tuple[str, ir.TensorType], ir.ElementsAttribute] = {}
 
     def dense(self) -> ir.ElementsAttribute | ir.OpaqueAttribute:
         """Parses `dense<...> : type`. The result is opaque if the type is not a tensor of numbers."""
@@ -91,8 +93,12 @@ class ElementsParser:
         type_ = self.types.parse()
         if not isinstance(type_, ir.TensorType):
             cursor.fail_at(start, "the type of a resource must be a ranked tensor")
-        data = self.resources.blob(name, start)
-        return elements(type_, _ElementsText(cursor, start, type_).from_bytes(data), name)
+        known = self._resources.get((name, type_))
+        if known is None:
+            data = self.resources.blob(name, start)
+            known = elements(type_, _ElementsText(cursor, start, type_).from_bytes(data), name)
+            self._resources[name, type_] = known
+        return known
 
     def array(self) -> ir.ElementsAttribute:
         """Parses `array<i64: 1, 2>`."""
@@ -190,9 +196,10 @@ class _ElementsText:
         if isinstance(element, ir.QuantizedType):
             element = element.storage
         self.element = PrimitiveType.S64 if isinstance(element, ir.IndexType) else element
-        self.sizes = tuple(size for size in type_.sizes if size is not None)
-        if not type_.is_static:
-            self.fail("the type of constant elements must have static sizes")
+        try:
+            self.sizes = ir.check_constant(type_, self.element)
+        except ShapeError as error:
+            self.fail(str(error))
         self.count = math.prod(self.sizes)
         self.dtype = _dtype(self.element)
 

@@ -19,6 +19,10 @@ _MAX_ALIAS_DEPTH = 100
 """The deepest chain of unresolved aliases. They are resolved by recursion."""
 
 
+_MAX_NESTING_DEPTH = 150
+"""The deepest nesting of locations: call stacks are deep, and a level takes fewer Python calls than that of a type."""
+
+
 class LocationParser:
     """Parses the locations of one text."""
 
@@ -96,7 +100,7 @@ class LocationParser:
 
     def _parse(self) -> ir.FileLocation:
         cursor = self.cursor
-        cursor.enter_nested()
+        cursor.enter_nested(_MAX_NESTING_DEPTH)
         position = cursor.skip()
         alias = cursor.match(_ALIAS)
         if alias is not None:
@@ -127,7 +131,7 @@ class LocationParser:
             return ir.FileLocation(names=(name,))
         inner = self._parse()
         cursor.expect(")", "after the location of a name")
-        return ir.FileLocation(inner.file, inner.line, inner.column, (name, *inner.names), inner.callers)
+        return ir.named_location(name, inner)
 
     def _call_site(self) -> ir.FileLocation:
         cursor = self.cursor
@@ -136,9 +140,7 @@ class LocationParser:
         cursor.expect_word("at")
         caller = self._parse()
         cursor.expect(")", "after a call site")
-        nearest = ir.FileLocation(caller.file, caller.line, caller.column, caller.names)
-        callers = (*callee.callers, nearest, *caller.callers)
-        return ir.FileLocation(callee.file, callee.line, callee.column, callee.names, callers)
+        return ir.call_site_location(callee, caller)
 
     def _fused(self) -> ir.FileLocation:
         """Parses a fused location as its first location that is known."""

@@ -13,7 +13,7 @@ Source: MLIR's language reference.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, TypeAlias
 
@@ -27,7 +27,7 @@ _VALUE = rf"%{NAME}(?:#\d+)?"
 _OPERAND = re.compile(rf"%({NAME}(?:#\d+)?)")
 _OPERANDS = re.compile(rf"%{NAME}(?:#\d+)?(?:,{BLANK}{_VALUE})*+(?!,?{BLANK}%)")
 _NAME_OF_VALUE = re.compile(rf"%({NAME})(?!#)")
-_HEAD = re.compile(rf'(?:(%[%\w$.\-:, ]*?){BLANK}={BLANK})?(?:"([^"\n]+)"|([A-Za-z_][\w$.]*+))')
+_HEAD = re.compile(rf'(?:(%[%\w$.\-:, ]*+){BLANK}={BLANK})?(?:"([^"\n]+)"|([A-Za-z_][\w$.]*+))')
 _RESULTS = re.compile(rf"{BLANK}%({NAME})(?:{BLANK}:{BLANK}(\d+))?{BLANK}(,|$)")
 _LABEL = re.compile(rf"\^({NAME})")
 _ALIAS = re.compile(rf"([#!])({NAME}){BLANK}={BLANK}")
@@ -137,6 +137,7 @@ class OperationParser:
         if head is None:
             cursor.fail(f"expected an operation, found {cursor.describe_next()}")
         names, quoted, bare = head.groups()
+        names = names and names.rstrip(" ")
         cursor.position = head.end()
         line, column = cursor.line_and_column(start)
         operation = ir.Operation(quoted or _SHORT_NAMES.get(bare, bare), text_line=line, text_column=column)
@@ -268,11 +269,18 @@ class OperationParser:
             cursor.fail("expected '#name = ...' or '!name = ...'")
         sign, name = found.groups()
         if sign == "!":
+            self._check_new(found, self.types.aliases)
             self.types.aliases[name] = self.types.parse()
         elif cursor.text.startswith("loc(", cursor.position):
             self.locations.define(name)
         else:
-            self.attributes.aliases[name] = self.attributes.parse()
+            self._check_new(found, self.attributes.aliases)
+            self.attributes.define_alias(name)
+
+    def _check_new(self, found: re.Match[str], aliases: Mapping[str, object]) -> None:
+        sign, name = found.groups()
+        if name in aliases:
+            self.cursor.fail_at(found.start(), f"the alias {sign + name!r} is defined twice")
 
     # -- building blocks of custom parsers
 

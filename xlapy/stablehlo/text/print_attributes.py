@@ -165,7 +165,7 @@ def elements_text(value: ir.ElementsAttribute) -> str:
 def array_text(value: ir.ElementsAttribute) -> str:
     """Returns `array<i64: 1, 2>`."""
     element = value.type.element
-    listed = ", ".join(_numbers(value.values, element))
+    listed = ", ".join(_numbers(value.listed(), element))
     return f"array<{element_text(element)}{': ' if listed else ''}{listed}>"
 
 
@@ -179,6 +179,8 @@ def _dense_contents(value: ir.ElementsAttribute) -> str:
     element = value.type.element
     if values.size == 0:
         return ""
+    if value.is_splat:
+        return _numbers(values[(0,) * values.ndim].reshape(1), element)[0]
     flat = np.ascontiguousarray(values).reshape(-1)
     if _is_splat(flat):
         return _numbers(flat[:1], element)[0]

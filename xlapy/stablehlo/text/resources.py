@@ -22,6 +22,7 @@ class Resources:
     def __init__(self, cursor: MlirCursor) -> None:
         self.cursor = cursor
         self._blobs: dict[str, tuple[int, str]] = {}
+        self._decoded: dict[str, bytes] = {}
         self.end = len(cursor.text)
         """The offset where the operations end and the resources begin."""
         start = cursor.text.rfind("{-#")
@@ -32,6 +33,8 @@ class Resources:
 
     def blob(self, name: str, position: int) -> bytes:
         """Returns the bytes of a resource. `position` is the offset of its use, for errors."""
+        if name in self._decoded:
+            return self._decoded[name]
         found = self._blobs.get(name)
         if found is None:
             elided = "; it was elided when the text was printed" if name == "__elided__" else ""
@@ -39,7 +42,8 @@ class Resources:
         start, digits = found
         if len(digits) % 2 or len(digits) < 2 * _ALIGNMENT_BYTES:
             self.cursor.fail_at(start, f"the resource {name!r} must be whole bytes after four bytes of alignment")
-        return bytes.fromhex(digits[2 * _ALIGNMENT_BYTES :])
+        data = self._decoded[name] = bytes.fromhex(digits[2 * _ALIGNMENT_BYTES :])
+        return data
 
     def _parse(self, start: int) -> None:
         cursor = self.cursor

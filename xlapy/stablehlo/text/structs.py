@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from xlapy.base.cursor import integer_from_text
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
 
@@ -156,7 +157,8 @@ class StructParser:
         if found is None:
             cursor.fail(f"expected a sub-axis '(pre-size)size', found {cursor.describe_next()}")
         return ir.StructAttribute(
-            "stablehlo.sub_axis_info", {"pre_size": int(found.group(1)), "size": int(found.group(2))}
+            "stablehlo.sub_axis_info",
+            {"pre_size": integer_from_text(found.group(1)), "size": integer_from_text(found.group(2))},
         )
 
     def _axis(self) -> Any:
@@ -191,10 +193,11 @@ class StructParser:
             cursor.fail_at(
                 start, f"expected the dimensions {', '.join(expected)} in some order, found {', '.join(names)}"
             )
+        positions = {name: position for position, name in enumerate(names)}
         for letter, field in letters.items():
-            fields[field] = names.index(letter)
+            fields[field] = positions[letter]
         side = next(iter(letters.values())).partition("_")[0]
-        fields[f"{side}_spatial_dimensions"] = tuple(names.index(str(index)) for index in range(len(spatial)))
+        fields[f"{side}_spatial_dimensions"] = tuple([positions[str(index)] for index in range(len(spatial))])
 
     def _position(self) -> str:
         found = self.cursor.match(_POSITION)

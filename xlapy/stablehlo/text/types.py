@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
+from xlapy.base.errors import ShapeError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import NAME, MlirCursor
 
@@ -42,6 +43,7 @@ _DIALECT = re.compile(rf"!({NAME})")
 _STARTS = re.compile(r"[!(]|(?:tensor|tuple|memref|vector|complex)<|(?:[su]?i\d+|b?f\d+\w*|tf32|index|none)\b(?!\.)")
 _STORAGE = re.compile(r"(?:(u)i?|s?i)(\d+)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?")
+T = TypeVar("T")
 
 
 class TypeParser:
@@ -53,6 +55,7 @@ class TypeParser:
         self.parse_attribute: Callable[[], Any]
         self._types: dict[str, ir.Type] = {}
         self._functions: dict[str, ir.FunctionType] = {}
+        self._composites: dict[ir.CompositeType, ir.CompositeType] = {}
 
     def is_next(self) -> bool:
         """Returns whether a builtin type or a type with `!` comes next."""
@@ -99,10 +102,24 @@ class TypeParser:
     def _parse_new_function(self) -> ir.FunctionType:
         cursor = self.cursor
         cursor.expect("(", "before the types of operands")
+        start = cursor.position
         inputs = cursor.separated(")", self.parse)
         cursor.expect("->", "between the types of operands and of results")
         results = cursor.separated(")", self.parse) if cursor.accept("(") else [self.parse()]
-        return ir.FunctionType(tuple(inputs), tuple(results))
+        return self._made(start, ir.FunctionType, tuple(inputs), tuple(results))
+
+    def _made(self, start: int, make: Callable[..., T], *fields: Any) -> T:
+        """Returns the type with these fields, the same object for equal composite types, so that they compare fast.
+
+        Raises ParseError at `start` for a type that cannot exist.
+        """
+        try:
+            type_ = make(*fields)
+        except ShapeError as error:
+            self.cursor.fail_at(start, str(error))
+        if isinstance(type_, ir.CompositeType):
+            return self._composites.setdefault(type_, type_)  # type: ignore[return-value]
+        return type_
 
     # -- by kind
 
@@ -141,10 +158,10 @@ class TypeParser:
             return ir.OpaqueType(cursor.text[start : cursor.position])
         bounds = _bounds(encoding)
         if bounds is None:
-            return ir.TensorType(sizes, element, (), encoding)
-        if len(bounds) != len(sizes):
+            return self._made(start, ir.TensorType, sizes, element, (), encoding)
+        if len(bounds) != len(sizes):  # no bounds at all are a type without them
             cursor.fail_at(start, f"the bounds have {len(bounds)} dimensions, but the tensor has {len(sizes)}")
-        return ir.TensorType(sizes, element, bounds)
+        return self._made(start, ir.TensorType, sizes, element, bounds)
 
     def _unranked(self, start: int) -> ir.Type:
         element = element_of(self.parse())
@@ -154,16 +171,13 @@ class TypeParser:
         return ir.UnrankedTensorType(element)
 
     def _sizes(self) -> tuple[int | None, ...]:
-        start = self.cursor.skip()
         spelling = self.cursor.match(_SIZES)
-        sizes = tuple(None if size == "?" else integer_from_text(size) for size in _SIZE.findall(spelling.group()))  # type: ignore[union-attr]
-        if any(size is not None and size >= 2**63 for size in sizes):
-            self.cursor.fail_at(start, "the size of a dimension does not fit in 64 bits")
-        return sizes
+        assert spelling is not None  # it matches no sizes, too
+        return tuple([None if size == "?" else integer_from_text(size) for size in _SIZE.findall(spelling.group())])
 
     def _tuple(self, start: int) -> ir.Type:
         self.cursor.expect("<", "after 'tuple'")
-        return ir.TupleType(tuple(self.cursor.separated(">", self.parse)))
+        return self._made(start, ir.TupleType, tuple(self.cursor.separated(">", self.parse)))
 
     def _memref(self, start: int) -> ir.Type:
         cursor = self.cursor
@@ -173,7 +187,7 @@ class TypeParser:
             element = element_of(self.parse())
             is_plain = None not in sizes and not isinstance(element, ir.IndexType | None)
             if is_plain and cursor.accept(">"):
-                return ir.BufferType(sizes, element)  # type: ignore[arg-type]
+                return self._made(start, ir.BufferType, sizes, element)
         return self._opaque(start)
 
     def _complex(self, start: int) -> ir.Type:
@@ -216,7 +230,7 @@ class TypeParser:
             return ir.TokenType()
         if name == "stablehlo.future":
             cursor.expect("<", "after '!stablehlo.future'")
-            return ir.FutureType(tuple(cursor.separated(">", self.parse)))
+            return self._made(start, ir.FutureType, tuple(cursor.separated(">", self.parse)))
         if name == "quant.uniform":
             return self._quantized()
         if "." not in name and not cursor.text.startswith("<", cursor.position):

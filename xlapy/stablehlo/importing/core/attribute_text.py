@@ -71,10 +71,11 @@ def _elements_text(value: ir.ElementsAttribute) -> str:
     element = value.type.element
     if not isinstance(element, PrimitiveType):
         raise UnsupportedError(f"HLO cannot hold elements of type {type_text(value.type)}")
-    if value.values.ndim == 1:
-        printed = ", ".join(_number_text(each, element) for each in value.values)
+    values = value.listed()
+    if values.ndim == 1:
+        printed = ", ".join(_number_text(each, element) for each in values)
         return f"array<{type_text(ir.ScalarType(element))}{': ' if printed else ''}{printed}>"
-    return f"dense<{_nested_lists(value.values, element)}> : {type_text(value.type)}"
+    return f"dense<{_nested_lists(values, element)}> : {type_text(value.type)}"
 
 
 def _nested_lists(values: Array, element: PrimitiveType) -> str:

@@ -63,7 +63,7 @@ def as_integers(value: Any, name: str) -> Ints:
     if isinstance(value, ir.ElementsAttribute):
         if value.values.ndim > 1 or value.values.dtype.kind not in "iub":
             raise ShapeError(f"attribute {name} must be a list of integers, but has type {value.type}")
-        flat: list[int] = value.values.ravel().tolist()
+        flat: list[int] = value.listed().ravel().tolist()
         return tuple(flat)
     if isinstance(value, tuple):
         return tuple([as_integer(element, name) for element in value])
@@ -77,7 +77,7 @@ def matrix(operation: ir.Operation, name: str) -> Array | None:
         return None
     if not isinstance(value, ir.ElementsAttribute) or value.values.ndim != 2:
         raise ShapeError(f"attribute {name} must be a matrix of integers, but is {describe(value)}")
-    return value.values
+    return value.listed()
 
 
 def flags(operation: ir.Operation, name: str) -> tuple[bool, ...]:
