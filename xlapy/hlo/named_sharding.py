@@ -16,7 +16,16 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.metadata import METADATA, OpMetadata
 from xlapy.opcodes.attributes.codecs import entries
-from xlapy.opcodes.attributes.mesh import AxisRef, Mesh, check_axes, disjoint, read_axes, read_axis, read_mesh
+from xlapy.opcodes.attributes.mesh import (
+    MAX_AXIS_REFERENCES,
+    AxisRef,
+    Mesh,
+    check_axes,
+    disjoint,
+    read_axes,
+    read_axis,
+    read_mesh,
+)
 
 Axes = tuple[AxisRef, ...]
 
@@ -91,7 +100,11 @@ class NamedSharding:
 
 def read_named(cursor: HloCursor) -> NamedSharding:
     """Reads a named sharding from its mesh to its closing brace."""
-    mesh = read_mesh(cursor)
+    return read_named_over(cursor, read_mesh(cursor))
+
+
+def read_named_over(cursor: HloCursor, mesh: Mesh) -> NamedSharding:
+    """Reads a named sharding over a mesh: what follows the mesh, to the closing brace."""
     if not mesh.axis_names and mesh.devices:
         return NamedSharding(mesh, NamedForm.DEVICE, metadata=_read_end(cursor))
     cursor.accept(",")
@@ -157,6 +170,8 @@ def _read_dimensions(cursor: HloCursor, mesh: Mesh) -> NamedSharding:
 
 def _check_disjoint(cursor: HloCursor, mesh: Mesh, axes: list[AxisRef]) -> None:
     """Fails unless each axis or sub-axis of the mesh is used at most once."""
+    if len(axes) > MAX_AXIS_REFERENCES:
+        cursor.fail(f"a sharding names at most {MAX_AXIS_REFERENCES} axes and sub-axes, not {len(axes)}")
     for index, first in enumerate(axes):
         for second in axes[index + 1 :]:
             if not disjoint(first, second):

@@ -16,9 +16,10 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.hlo.metadata import METADATA, OpMetadata, metadata_text
-from xlapy.hlo.named_sharding import NamedForm, NamedSharding, read_metadata_list, read_named
+from xlapy.hlo.named_sharding import NamedForm, NamedSharding, read_metadata_list, read_named, read_named_over
 from xlapy.hlo.tiles import TileAssignment, read_tiles
 from xlapy.opcodes.attributes.codecs import AttributeCodec, entries, int64_from_text
+from xlapy.opcodes.attributes.mesh import Mesh
 
 
 class ShardingKind(Enum):
@@ -66,6 +67,17 @@ class Sharding:
         sharding = SHARDING.read(cursor)
         cursor.expect_end("sharding")
         return sharding
+
+    @staticmethod
+    def over_mesh(mesh: Mesh, text: str) -> Sharding:
+        """Parses what follows the mesh in a named sharding, `[{'x'}, {}]}` with the closing brace.
+
+        Many shardings share a mesh, whose devices may be many. Raises `ParseError` if the text is malformed.
+        """
+        cursor = HloCursor(text)
+        named = read_named_over(cursor, mesh)
+        cursor.expect_end("sharding")
+        return Sharding(ShardingKind.NAMED, named=named)
 
     def check(self, shape: Shape) -> None:
         """Raises `ShapeError` unless a value of this shape can have the sharding.

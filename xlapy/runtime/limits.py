@@ -5,9 +5,6 @@ Does not depend on how programs run.
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-
 from xlapy import opcodes
 from xlapy.analysis.constants import has_all_elements
 from xlapy.base.errors import ShapeError, UnsupportedError
@@ -68,16 +65,3 @@ def call_depth(module: Module) -> int:
     for computation in computation_post_order(module):
         depth[computation] = 1 + max((depth[callee] for callee in called_computations(computation)), default=0)
     return depth[module.entry_computation]
-
-
-def make_room_for_calls(depth: int, frames: int) -> None:
-    """Raises Python's recursion limit if needed for call chains of length `depth`, at `frames` Python frames
-    per call."""
-    needed = depth * frames + 200
-    if needed < sys.getrecursionlimit() // 2:
-        return
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        needed += 1
-        frame = frame.f_back
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), needed))

@@ -25,7 +25,6 @@ Attributes are plain Python values where Python has a suitable type:
 
 from __future__ import annotations
 
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -34,7 +33,7 @@ import numpy as np
 
 from xlapy.base.element_types import Array, PrimitiveType
 from xlapy.base.errors import ShapeError
-from xlapy.base.shape_fields import MAX_TUPLE_DEPTH, MAX_TUPLE_NODES, bounded_product, check_depth, check_tuple_nodes
+from xlapy.base.shape_fields import bounded_product, check_tuple
 
 MAX_CONSTANT_RANK = 64
 """The most dimensions of a constant: the limit of NumPy, whose arrays hold the elements."""
@@ -167,10 +166,10 @@ class CompositeType:
 
     def __post_init__(self) -> None:
         inner = self.inner
-        depth = 1 + max((type_.depth for type_ in inner if isinstance(type_, CompositeType)), default=0)
-        check_depth(depth)
-        parts = sum(type_.parts if isinstance(type_, CompositeType) else 1 for type_ in inner)
-        check_tuple_nodes(parts)
+        depths = [type_.depth for type_ in inner if isinstance(type_, CompositeType)]
+        depth = 1 + max(depths, default=0)
+        parts = sum([type_.parts if isinstance(type_, CompositeType) else 1 for type_ in inner])
+        check_tuple(depths, parts)
         object.__setattr__(self, "depth", depth)
         object.__setattr__(self, "parts", 1 + parts)
         object.__setattr__(self, "_hash", hash((type(self), inner)))

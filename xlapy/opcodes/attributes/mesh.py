@@ -21,6 +21,10 @@ from xlapy.opcodes.attributes.codecs import entries, int64_from_text, integers_f
 
 MAX_DEVICES = 1 << 24
 """The maximum number of devices whose ids are enumerated."""
+MAX_MESH_AXES = 128
+MAX_AXIS_REFERENCES = 1024
+"""Limits on the axes of a mesh, and on the axes and sub-axes in a sharding, each of which is compared with all others.
+An axis of more than one device doubles the devices at least, so that meshes have far fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class Mesh:
             raise ShapeError(
                 f"mesh axes need one distinct name each; given names {list(names)} and sizes {list(sizes)}"
             )
+        if len(names) > MAX_MESH_AXES:
+            raise ShapeError(f"a mesh has at most {MAX_MESH_AXES} axes, not {len(names)}")
         if any(size < 1 for size in sizes):
             raise ShapeError(f"mesh axes {list(names)} have a size below 1: {list(sizes)}")
         if not names:
@@ -168,6 +174,8 @@ class AxisRef:
 
 def check_axes(axes: Sequence[AxisRef], mesh: Mesh) -> None:
     """Raises `ShapeError` if a reference is illegal, references overlap, or adjacent ones could be merged."""
+    if len(axes) > MAX_AXIS_REFERENCES:
+        raise ShapeError(f"a sharding names at most {MAX_AXIS_REFERENCES} axes and sub-axes, not {len(axes)}")
     for reference in axes:
         reference.check(mesh)
     for i, first in enumerate(axes):

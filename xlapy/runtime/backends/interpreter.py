@@ -13,6 +13,7 @@ from typing import Any
 from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.base.recursion import make_room_for_calls
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -32,7 +33,7 @@ from xlapy.runtime.engine.memory import (
     value_bytes,
 )
 from xlapy.runtime.engine.observe import combine_observers
-from xlapy.runtime.limits import call_depth, check_supported, make_room_for_calls
+from xlapy.runtime.limits import call_depth, check_supported
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.storage.lazy_module import LazyModule
 from xlapy.runtime.values import Observer, Value

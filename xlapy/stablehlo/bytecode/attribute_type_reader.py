@@ -25,8 +25,8 @@ _MAX_RECURSION_DEPTH = 50
 """How deeply nested attributes and types are read by recursion. Deeper ones are read first, from a work list."""
 
 _MAX_NESTING_DEPTH = 100
-"""How deeply attributes and types may be nested. Locations, of which call stacks consist, may be nested to any depth."""
-_MAX_PARTS = 1 << 20
+"""How deeply attributes and types may be nested. Locations may be nested to any depth: call stacks consist of them."""
+_MAX_PARTS = 1 << 18
 _MAX_PARTS_PER_BYTE = 16
 """Bounds of the attributes and types that references stand for: a number, and more for each byte of the file."""
 _CHARACTERS_PER_PART = 8

@@ -192,7 +192,7 @@ class _OperationReader:
         return found
 
     def _operation(self, frame: _RegionFrame, block: ir.Block) -> _RegionFrame | None:
-        """Reads an operation into the open block of a frame. Returns the frame to read its regions with, if it has regions."""
+        """Reads an operation into the open block of a frame. Returns the frame to read its regions with, if any."""
         reader = frame.reader
         index = reader.varint()
         if index >= len(self._file.operation_names):

@@ -86,7 +86,7 @@ def emit_custom_call(builder: ComputationBuilder, operation: ir.Operation, name:
         api_version=version,
     )
     called = [
-        builder.context.computation(as_symbol(each, "called_computations"), builder.depth)
+        builder.context.computation(as_symbol(each, "called_computations"))
         for each in array(operation, "called_computations")
     ]
     results = _with_result_layouts(shapes, operation)

@@ -46,7 +46,7 @@ def dynamic_reduce_window(
     )
     edges = list(zip(padding[::2], padding[1::2], strict=True))
     window = Window.make(sizes, strides, edges, base, dilations)
-    body = builder.context.computation(as_symbol(called[0], "called_computations"), builder.depth)
+    body = builder.context.computation(as_symbol(called[0], "called_computations"))
     result = builder.emit(opcodes.REDUCE_WINDOW, arrays, WindowAttributes.make(window=window), (body,))
     return builder.unpack(result, len(operation.results))
 

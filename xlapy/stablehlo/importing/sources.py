@@ -36,7 +36,7 @@ def constant(builder: ComputationBuilder, operation: ir.Operation) -> Instructio
     array = value.values
     if array.size > 1 and not any(array.strides):
         return builder.broadcast(builder.constant(np.array(array[(0,) * array.ndim])), shape)
-    return builder.constant(array, shape)
+    return builder.literal(builder.context.literal_of(value, shape))
 
 
 def _shape_of(value: ir.ElementsAttribute) -> Shape:

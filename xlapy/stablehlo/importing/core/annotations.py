@@ -32,6 +32,7 @@ class Annotations:
 
     def __init__(self, root: ir.Operation) -> None:
         self.meshes = MeshTable(root)
+        self._shardings: dict[str, Sharding] = {}
 
     def has_annotations(self, operation: ir.Operation) -> bool:
         """Returns whether an operation has any of these attributes."""
@@ -57,9 +58,10 @@ class Annotations:
         if given is not None:
             if not isinstance(given, str):
                 raise ShapeError(f"{SHARDING} must be a string, but is {describe(given)}")
-            if given.lstrip().startswith("{"):
-                return Sharding.parse(given)
-            return read_sharding(decode("OpSharding", as_bytes(given)))
+            known = self._shardings.get(given)  # one attribute may belong to many operations
+            if known is None:
+                known = self._shardings[given] = _parse_sharding(given)
+            return known
         given = attributes.get(MESH_SHARDING)
         return None if given is None else self.meshes.sharding(given)
 
@@ -96,6 +98,12 @@ class Annotations:
                 parameter.attributes = parameter.attributes.replace(
                     parameter_replication=tuple([bool(each) for each in replication])
                 )
+
+
+def _parse_sharding(text: str) -> Sharding:
+    if text.lstrip().startswith("{"):
+        return Sharding.parse(text)
+    return read_sharding(decode("OpSharding", as_bytes(text)))
 
 
 def argument_attributes(function: ir.Operation, count: int) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ are imported (see `module_importer`); it reaches both through `ModuleContext`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,9 +36,6 @@ from xlapy.stablehlo.importing.core.failure import ImportFailure
 from xlapy.stablehlo.importing.core.locations import LocationImporter
 from xlapy.stablehlo.importing.core.types import is_compatible, known_shape, type_text
 
-MAX_NESTING_DEPTH = 100
-"""The deepest nesting of regions and inlined calls. The import is recursive: more could exhaust the stack."""
-
 _ALWAYS_CLONED = frozenset({opcodes.CONSTANT, opcodes.IOTA})
 """Opcodes that are cloned into a called computation instead of becoming one of its operands."""
 
@@ -49,6 +47,18 @@ class ModuleContext(Protocol):
     locations: LocationImporter
     constants: ConstantEvaluator
     annotations: Annotations
+
+    def literal_of(self, value: ir.ElementsAttribute, shape: Shape) -> Literal:
+        """Returns the elements of an attribute as a literal; the same for all operations that have the attribute."""
+        ...
+
+    def nested(self) -> AbstractContextManager[None]:
+        """Enters a region or an inlined function. Raises `UnsupportedError` if they nest too deep."""
+        ...
+
+    def count_instructions(self, count: int = 1) -> None:
+        """Counts instructions. Raises `UnsupportedError` if a program becomes far more of them than it is long."""
+        ...
 
     def apply_rule(self, builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
         """Emits an operation by its import rule and returns one instruction per result."""
@@ -64,7 +74,7 @@ class ModuleContext(Protocol):
         """Emits a call of a function and returns one instruction per result."""
         ...
 
-    def computation(self, name: str, depth: int = 0) -> Computation:
+    def computation(self, name: str) -> Computation:
         """Returns the computation that a function is imported as."""
         ...
 
@@ -76,13 +86,10 @@ class ComputationBuilder:
     `frontend_attributes` belong to the operation that is being imported; every instruction emitted for it gets them.
     """
 
-    def __init__(self, context: ModuleContext, name: str, depth: int = 0) -> None:
-        if depth > MAX_NESTING_DEPTH:
-            raise UnsupportedError(f"regions and calls nest deeper than {MAX_NESTING_DEPTH} levels")
+    def __init__(self, context: ModuleContext, name: str) -> None:
         self.context = context
         self.computation = Computation(name)
         self.values: dict[ir.Value, Instruction] = {}
-        self.depth = depth
         self.metadata: OpMetadata | None = None
         self.name: str | None = None
         self.frontend_attributes: dict[str, str] | None = None
@@ -94,8 +101,9 @@ class ComputationBuilder:
         """Imports the operations of a block and returns the operands of its terminator."""
         if not block.operations:
             raise ShapeError("its body is empty")
-        for operation in block.operations[:-1]:
-            self.import_operation(operation)
+        with self.context.nested():
+            for operation in block.operations[:-1]:
+                self.import_operation(operation)
         terminator = block.operations[-1]
         if terminator.results or not terminator.name.endswith("return"):
             raise ShapeError(f"its body ends in {terminator.name}, not in a return")
@@ -164,6 +172,7 @@ class ComputationBuilder:
             op.verify(shape, [operand.shape for operand in operands], given, programs)
         else:
             op.check_arity(len(operands))
+        self.context.count_instructions()
         instruction = edit.create(
             self.computation,
             op,
@@ -181,13 +190,18 @@ class ComputationBuilder:
     def parameter(self, number: int, shape: Shape, name: str | None = None) -> Instruction:
         """Adds a parameter. Parameters without a name are called `Arg_0`, `Arg_1`, ..., as in XLA."""
         attributes = ParameterAttributes.make(number=number)
+        self.context.count_instructions()
         return edit.create(
             self.computation, opcodes.PARAMETER, (), attributes, shape=shape, name=name or f"Arg_{number}"
         )
 
     def constant(self, array: Array, shape: Shape | None = None) -> Instruction:
         """Adds a constant with the elements of an array."""
-        literal = Literal.array_of(array, shape)
+        return self.literal(Literal.array_of(array, shape))
+
+    def literal(self, literal: Literal) -> Instruction:
+        """Adds a constant."""
+        self.context.count_instructions()
         instruction = edit.create(
             self.computation, opcodes.CONSTANT, (), ConstantAttributes.make(literal=literal), shape=literal.shape
         )
@@ -287,6 +301,7 @@ class ComputationBuilder:
                 clones[instruction] = operands[instruction.parameter_number]
                 continue
             inputs = [clones[operand] for operand in instruction.operands]
+            self.context.count_instructions()
             clone = clones[instruction] = edit.clone_instruction(instruction, self.computation, inputs)
             clone.metadata = self.metadata
             clone.frontend_attributes = self.frontend_attributes
@@ -317,7 +332,7 @@ class ComputationBuilder:
         block = single_block(region)
         if len(block.arguments) != len(shapes):
             raise ShapeError(f"its region takes {len(block.arguments)} values, but got {len(shapes)}")
-        inner = ComputationBuilder(self.context, name, self.depth + 1)
+        inner = ComputationBuilder(self.context, name)
         for number, (argument, shape) in enumerate(zip(block.arguments, shapes, strict=True)):
             _check_argument(argument, shape)
             inner.values[argument] = inner.parameter(number, shape)
@@ -335,7 +350,7 @@ class ComputationBuilder:
 
     def nested_builder(self, name: str, cloned: Sequence[ir.Value]) -> ComputationBuilder:
         """Returns the builder of a computation called from this one, with clones of the given constants."""
-        inner = ComputationBuilder(self.context, name, self.depth + 1)
+        inner = ComputationBuilder(self.context, name)
         for value in cloned:
             inner.values[value] = inner.copy_constant(self.value(value))
         return inner
@@ -364,6 +379,7 @@ class ComputationBuilder:
 
     def _make_copy(self, outer: Instruction) -> Instruction:
         if outer.op in _ALWAYS_CLONED:
+            self.context.count_instructions()
             return edit.clone_instruction(outer, self.computation, ())
         value = self.context.constants.value_of(outer)
         if value is None:

@@ -11,12 +11,24 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import Array
 from xlapy.base.errors import XlaError
+from xlapy.base.shape import Shape
+from xlapy.base.shape_fields import bounded_product
+from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import Context, rule_of
+from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.registry import Effect
 
 MAX_EVALUATED_ELEMENTS = 4096
 """The largest array that is evaluated. Vectors of sizes are far smaller; larger constants are the program's data."""
+
+MAX_EVALUATED_CALLS = 20_000
+"""The most instructions of called computations that are evaluated for a program, each as often as it runs. A function
+may call the next one twice, so that twenty short functions would run 2**20 times."""
+MAX_WORK = 1 << 22
+"""The most elements that are read and written when the constants of a program are evaluated."""
+MAX_WINDOW_ELEMENTS = 1 << 16
+"""The most elements of a padded array under a window. Padding and windows are not bounded by the arrays' sizes."""
 
 _EVALUATED_FAMILIES = frozenset(
     {"elementwise", "sources", "movement", "contraction", "reduction", "indexing", "tuples", "sorting"}
@@ -30,6 +42,9 @@ class ConstantEvaluator:
         self._values: dict[Instruction, object] = {}
         self._unknown: set[Instruction] = set()
         self._context: Context | None = None
+        self._calls_left = MAX_EVALUATED_CALLS
+        self._work_left = MAX_WORK
+        self._run_lengths: dict[Computation, int] = {}
         self.has_known_values = False
         """Whether `value_of` has returned a value, so that the instructions that compute it may be dead."""
 
@@ -53,7 +68,7 @@ class ConstantEvaluator:
             if current in self._values or current in self._unknown:
                 stack.pop()
                 continue
-            if not _is_evaluable(current) or any(operand in self._unknown for operand in current.operands):
+            if not self._is_evaluable(current) or any(operand in self._unknown for operand in current.operands):
                 self._unknown.add(stack.pop())
                 continue
             missing = [operand for operand in current.operands if operand not in self._values]
@@ -71,17 +86,52 @@ class ConstantEvaluator:
         except XlaError:
             self._unknown.add(instruction)
 
+    def _is_evaluable(self, instruction: Instruction) -> bool:
+        """Returns whether an instruction is pure and its value is small, and work is left to evaluate it."""
+        if instruction.op is opcodes.CALL:
+            length = self._run_length(instruction.computations[0])
+            if length <= self._calls_left:
+                self._calls_left -= length
+                return True
+            return False
+        if not _is_small(instruction) or not is_pure(instruction):
+            return False
+        self._work_left -= sum(_elements(i) for i in (instruction, *instruction.operands))
+        return self._work_left >= 0
 
-def _is_evaluable(instruction: Instruction) -> bool:
-    """Returns whether an instruction is pure and its value is small; a call, whether its instructions are."""
-    if instruction.op is opcodes.CALL:
-        inner = [i for called in instruction.computations for i in called]
-        return all(i.op is opcodes.PARAMETER or _is_evaluable(i) for i in inner)
-    return _is_small(instruction) and is_pure(instruction)
+    def _run_length(self, computation: Computation) -> int:
+        """Returns how many instructions run in a call; more than the limit if one of them cannot be evaluated."""
+        known = self._run_lengths.get(computation)
+        if known is None:
+            known = 0
+            for instruction in computation:
+                if instruction.op is opcodes.CALL:
+                    known += self._run_length(instruction.computations[0])
+                elif instruction.op is not opcodes.PARAMETER:
+                    known += 1 if _is_small(instruction) and is_pure(instruction) else MAX_EVALUATED_CALLS + 1
+            self._run_lengths[computation] = known
+        return known
 
 
 def _is_small(instruction: Instruction) -> bool:
+    window = getattr(instruction.attributes, "window", None)
+    if window is not None and not _has_small_windows(window, instruction.operands[0].shape):
+        return False
     return all(leaf.is_array and leaf.size <= MAX_EVALUATED_ELEMENTS for _, leaf in instruction.shape.leaves())
+
+
+def _has_small_windows(window: Window, shape: Shape) -> bool:
+    if len(window.dimensions) != shape.rank:
+        return False
+    extents = [
+        size * each.base_dilation + abs(each.padding_low) + abs(each.padding_high) + each.size * each.window_dilation
+        for size, each in zip(shape.dimensions, window.dimensions, strict=True)
+    ]
+    return bounded_product([max(extent, 1) for extent in extents]) <= MAX_WINDOW_ELEMENTS
+
+
+def _elements(instruction: Instruction) -> int:
+    return sum(leaf.size for _, leaf in instruction.shape.leaves() if leaf.is_array)
 
 
 def is_pure(instruction: Instruction) -> bool:

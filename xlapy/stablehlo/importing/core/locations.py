@@ -18,6 +18,10 @@ from xlapy.hlo.module import FileLocation, StackFrame, StackFrames
 from xlapy.stablehlo import ir
 
 _MetadataAndName = tuple[OpMetadata | None, str | None]
+_MAX_NAME_CHARACTERS = 4096
+"""The rest of longer names is left out: each instruction is named after its location, which thousands can share."""
+_MAX_INSTRUCTION_NAME = 256
+"""Characters of the name of an instruction. The number that makes it unique copies the name."""
 _MAX_STACK_FRAMES = 256
 """Callers beyond this depth of a call stack are left out."""
 T = TypeVar("T")
@@ -52,7 +56,7 @@ class LocationImporter:
         return StackFrames(list(self._files), list(self._functions), list(self._file_locations), list(self._frames))
 
     def _convert(self, location: ir.FileLocation) -> _MetadataAndName:
-        names = location.names
+        names = [name[:_MAX_NAME_CHARACTERS] for name in location.names]
         op_type = ""
         if len(names) > 1 and names[0].endswith(":"):
             op_type, names = names[0][:-1], names[1:]
@@ -67,7 +71,7 @@ class LocationImporter:
             source_column=location.column,
             stack_frame_id=self._frame_id(location) if names and location.file else 0,
         )
-        return metadata, op_name.rpartition("/")[2] or None
+        return metadata, op_name.rpartition("/")[2][:_MAX_INSTRUCTION_NAME] or None
 
     def _frame_id(self, location: ir.FileLocation) -> int:
         """Returns the number of a location's stack frame; adds it and the frames of its callers, outermost first."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.sharding import Sharding, ShardingKind
+from xlapy.opcodes.attributes.codecs import int64_from_text
 from xlapy.opcodes.attributes.mesh import Mesh
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import describe
@@ -32,6 +33,7 @@ class MeshTable:
 
     def __init__(self, root: ir.Operation) -> None:
         self._by_name: dict[str, Mesh] = {}
+        self._shardings: dict[str, Sharding] = {}
         for region in root.regions:
             for block in region.blocks:
                 for operation in block.operations:
@@ -62,16 +64,21 @@ class MeshTable:
         return [self.parse_sharding(part) for part in split_angle_brackets(attribute.text)]
 
     def parse_sharding(self, text: str) -> Sharding:
-        """Parses the text inside the angle brackets of `#sdy.sharding<...>`."""
+        """Parses the text inside the angle brackets of `#sdy.sharding<...>`, once for equal texts."""
+        known = self._shardings.get(text)
+        if known is None:
+            known = self._shardings[text] = self._parse_new(text)
+        return known
+
+    def _parse_new(self, text: str) -> Sharding:
         match = _SHARDING.fullmatch(text)
         if match is None:
             raise ShapeError(f"cannot parse #sdy.sharding<{text}>: it must begin with the name of a mesh")
         quoted, name, inline, rest = match.groups()
         mesh = _parse_mesh(inline) if inline is not None else self.mesh(quoted or name)
         rest = _PRIORITY.sub("}", rest).strip().replace('"', "'")
-        if mesh.devices and not mesh.axis_names:
-            return Sharding.parse(f"{{{mesh.to_text()}}}")
-        return Sharding.parse(f"{{{mesh.to_text()}, {rest}}}")
+        is_one_device = mesh.devices and not mesh.axis_names
+        return Sharding.over_mesh(mesh, "}" if is_one_device else f"{rest}}}")
 
 
 def read_mesh(attribute: Any) -> Mesh:
@@ -84,10 +91,10 @@ def read_mesh(attribute: Any) -> Mesh:
 def _parse_mesh(text: str) -> Mesh:
     axes = _AXIS.findall(text)
     devices = _DEVICES.search(text)
-    ids = [int(each) for each in devices[1].split(",") if each.strip()] if devices else None
+    ids = [int64_from_text(each.strip()) for each in devices[1].split(",") if each.strip()] if devices else None
     if not axes and ids is not None and len(ids) == 1:
         return Mesh.maximal(ids[0])
-    return Mesh.make([name for name, _ in axes], [int(size) for _, size in axes], ids)
+    return Mesh.make([name for name, _ in axes], [int64_from_text(size) for _, size in axes], ids)
 
 
 def split_angle_brackets(text: str) -> list[str]:

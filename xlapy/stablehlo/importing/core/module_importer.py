@@ -7,11 +7,14 @@ import rules. Does not depend on particular operations.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from xlapy import opcodes
 from xlapy.base.errors import ShapeError, UnsupportedError, XlaError
+from xlapy.base.literal import Literal
 from xlapy.base.program_shape import ProgramShape
+from xlapy.base.recursion import make_room_for_calls
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
@@ -34,6 +37,14 @@ from xlapy.stablehlo.importing.dialects.quantization import on_expressed_values
 ArgumentShapes = Sequence[Shape | None] | Mapping[int, Shape]
 """The shapes of the entry's arguments: in order, with None for an argument to leave as declared, or by number."""
 
+MAX_NESTING_DEPTH = 100
+"""The deepest nesting of regions and calls. The import is recursive."""
+_SHALLOW, _FRAMES_PER_LEVEL = 20, 12
+"""The nesting from which on Python's stack is made larger, and the most Python calls of a level."""
+MAX_INSTRUCTIONS = 10_000
+MAX_GROWTH = 24
+"""Bounds of the instructions of a program: a number, and more for each operation, operand and result of StableHLO."""
+
 _GENERATED_NAME = re.compile(r"(?:arg)?\d*")
 """The names that MLIR's printer makes up for values: `%arg0`, `%12`."""
 
@@ -54,11 +65,16 @@ class ModuleImporter(ModuleContext):
         self._must_be_inlined: dict[str, bool] = {}
         self._active_functions: set[str] = set()
         """The functions whose import is in progress; a call of one of them is recursive."""
+        self._literals: dict[ir.ElementsAttribute, Literal] = {}
+        self._depth = 0
+        self._size = 0
+        self._instructions = 0
         self._scan_program()
 
     def _scan_program(self) -> None:
         """Collects the functions and finds out whether any value is quantized."""
         for operation in ir.walk(self.root):
+            self._size += 1 + len(operation.operands) + len(operation.results)
             if operation.name == "func.func":
                 self.functions[str(operation.attributes.get("sym_name"))] = operation
             for region in operation.regions:
@@ -69,6 +85,36 @@ class ModuleImporter(ModuleContext):
     def _note_quantized_types(self, values: Sequence[ir.Value]) -> None:
         if not self._has_quantized_types:
             self._has_quantized_types = any(is_quantized(value.type) for value in values)
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """Enters a region or an inlined function. Raises `UnsupportedError` if they nest too deep."""
+        self._depth += 1
+        if self._depth > MAX_NESTING_DEPTH:
+            raise UnsupportedError(f"regions and calls nest deeper than {MAX_NESTING_DEPTH} levels")
+        if self._depth == _SHALLOW:
+            make_room_for_calls(MAX_NESTING_DEPTH, _FRAMES_PER_LEVEL)
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    def literal_of(self, value: ir.ElementsAttribute, shape: Shape) -> Literal:
+        """Returns the elements of an attribute as a literal; the same for all operations that have the attribute."""
+        found = self._literals.get(value)
+        if found is None:
+            found = self._literals[value] = Literal.array_of(value.values, shape)
+        return found
+
+    def count_instructions(self, count: int = 1) -> None:
+        """Counts instructions. Raises `UnsupportedError` if a program becomes far more of them than it is long."""
+        self._instructions += count
+        limit = MAX_INSTRUCTIONS + MAX_GROWTH * self._size
+        if self._instructions > limit:
+            raise UnsupportedError(
+                f"the program becomes more than {limit} instructions: each call of a function "
+                "whose sizes follow from its operands repeats the function"
+            )
 
     def apply_rule(self, builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
         """Emits an operation by its import rule and returns one instruction per result.
@@ -191,19 +237,19 @@ class ModuleImporter(ModuleContext):
             raise UnsupportedError(f"function @{name} calls itself, directly or through others")
         if self._must_inline(name):
             return self._inline_call(builder, name, operands)
-        computation = self.computation(name, builder.depth)
+        computation = self.computation(name)
         attributes = CallAttributes.make(is_composite=composite is not None)
         call = builder.emit(opcodes.CALL, operands, attributes, (computation,))
         if composite is not None:
             call.frontend_attributes = {**(call.frontend_attributes or {}), **composite}
         return builder.unpack(call, len(_declared_results(function)))
 
-    def computation(self, name: str, depth: int = 0) -> Computation:
+    def computation(self, name: str) -> Computation:
         """Returns the computation that a function is imported as; imports it at the first request."""
         if name not in self._computations:
             function = self.function(name)
             block = function_body(function)
-            builder = ComputationBuilder(self, name, depth + 1)
+            builder = ComputationBuilder(self, name)
             self._active_functions.add(name)
             for number, argument in enumerate(block.arguments):
                 builder.values[argument] = builder.parameter(number, builder.declared_shape(argument))
@@ -232,6 +278,7 @@ class ModuleImporter(ModuleContext):
     ) -> list[Instruction]:
         block = function_body(self.functions[name])
         builder.values.update(zip(block.arguments, operands, strict=True))
+        self.count_instructions(len(block.operations))
         self._active_functions.add(name)
         results = builder.import_block(block)
         self._active_functions.discard(name)

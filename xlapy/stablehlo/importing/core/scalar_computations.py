@@ -11,6 +11,6 @@ from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilde
 
 def scalar_binary_computation(builder: ComputationBuilder, op: OpDef, element_type: PrimitiveType) -> Computation:
     """Adds to the module a computation that applies a binary opcode to two scalars, and returns it."""
-    inner = ComputationBuilder(builder.context, op.name, builder.depth + 1)
+    inner = ComputationBuilder(builder.context, op.name)
     shape = Shape.scalar(element_type)
     return inner.finish(inner.emit(op, (inner.parameter(0, shape), inner.parameter(1, shape))))

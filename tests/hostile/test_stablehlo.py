@@ -1,0 +1,497 @@
+"""Malicious StableHLO is read in proportion to its length, or rejected with a position.
+
+Each input made a reader of an earlier version die, hang, recurse without end or fill memory.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from xlapy.base.errors import ParseError, ShapeError, UnsupportedError
+from xlapy.debugging.hostile.examiner import Outcome, Verdict, examine
+from xlapy.debugging.hostile.formats import HostileFormat
+from xlapy.hlo.sharding import Sharding
+from xlapy.opcodes.attributes.mesh import MAX_AXIS_REFERENCES, MAX_MESH_AXES, AxisRef, Mesh, check_axes
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.bytecode import bytecode_file, read_bytecode, write_bytecode, writer
+from xlapy.stablehlo.bytecode.encoding_emitter import EncodingEmitter
+from xlapy.stablehlo.bytecode.legalize_to_vhlo import required_version
+from xlapy.stablehlo.importing import import_program
+from xlapy.stablehlo.importing.core.constant_evaluation import ConstantEvaluator
+from xlapy.stablehlo.importing.core.locations import LocationImporter
+from xlapy.stablehlo.text import parse_text, parse_type
+from xlapy.text import parse_hlo
+
+F32 = "tensor<f32>"
+
+
+def function(
+    body: str, signature: str = f"%a: {F32}", result: str = F32, returned: str = "%a", before: str = ""
+) -> str:
+    return f"{before}\nfunc.func @main({signature}) -> {result} {{\n{body}\nreturn {returned} : {result}\n}}\n"
+
+
+def outcome_of(read: Callable[[], object]) -> Outcome:
+    """Returns what reading leads to, with the time and memory that it takes."""
+    return examine(HostileFormat("test", lambda: [b""], lambda rng, corpus: b"", lambda data: read()), b"")
+
+
+def read_text(text: str) -> Outcome:
+    return outcome_of(lambda: import_program(parse_text(text), text=text))
+
+
+def assert_rejected(outcome: Outcome, message: str) -> None:
+    assert outcome.verdict is Verdict.REJECTED, outcome
+    assert re.search(message, outcome.message), outcome.message
+    assert outcome.memory < 100 << 20
+
+
+# -- bytecode: announced numbers
+
+
+class Announcing(writer._OperationWriter):
+    """Writes a program whose inner regions announce other numbers of blocks and values, in the order of the regions."""
+
+    def __init__(self, module: ir.Operation, blocks: int | None, values: int | None) -> None:
+        super().__init__(required_version(module))
+        self.blocks, self.values, self.depth = blocks, values, 0
+
+    def _region(self, emitter: EncodingEmitter, region: ir.Region, first: int) -> None:
+        start = len(emitter.data)
+        self.depth += 1
+        super()._region(emitter, region, first)
+        self.depth -= 1
+        if self.depth < 2:
+            return
+        written = bytes(emitter.data[start:])
+        del emitter.data[start:]
+        emitter.varint(self.blocks or written[0] >> 1)  # both numbers take a byte here
+        emitter.varint(self.values or written[1] >> 1)
+        emitter.data += written[2:]
+
+
+def nested_cases(levels: int) -> ir.Operation:
+    body = f"%r{levels} = stablehlo.negate %arg0 : {F32}\nstablehlo.return %r{levels} : {F32}\n"
+    for level in reversed(range(levels)):
+        body = f'%r{level} = "stablehlo.case"(%arg1) ({{\n{body}}}) : (tensor<i32>) -> {F32}\n'
+        body += f"stablehlo.return %r{level} : {F32}\n"
+    body = body.rsplit("stablehlo.return", 1)[0]
+    return parse_text(function(body, f"%arg0: {F32}, %arg1: tensor<i32>", returned="%r0"))
+
+
+def announced(
+    levels: int, padding: int, *, blocks: int | None = None, values: int | None = None, monkeypatch: pytest.MonkeyPatch
+) -> bytes:
+    """Returns bytecode whose regions announce these numbers, which `padding` bytes at the end make possible."""
+    module = nested_cases(levels)
+    section = EncodingEmitter.section
+    last = [0]
+
+    def padded(self: EncodingEmitter, kind: int, data: bytes) -> None:
+        last[0] += 1
+        section(self, kind, data + b"\x01" * padding if last[0] == 1 else data)
+
+    with monkeypatch.context() as context:
+        context.setattr(EncodingEmitter, "section", padded)
+        return Announcing(module, blocks, values).file(module)
+
+
+def test_announced_numbers_are_read_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_bytecode(announced(3, 0, monkeypatch=monkeypatch)).name == "builtin.module"
+
+
+@pytest.mark.parametrize("announcement", ["values", "blocks"])
+def test_announced_values_and_blocks_take_no_memory(announcement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 1_000_000
+    data = announced(90, size, **{announcement: size}, monkeypatch=monkeypatch)
+    outcome = outcome_of(lambda: read_bytecode(data))
+    assert outcome.verdict is Verdict.REJECTED
+    assert re.search("byte [0-9]+: (value 92 is used before|there is no operation name)", outcome.message)
+    assert outcome.memory < 32 << 20
+    assert outcome.seconds < 0.5
+
+
+def test_empty_blocks_take_time_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The closing of the outer regions is missing, so that the padding becomes the blocks of the innermost one.
+    outcome = outcome_of(lambda: read_bytecode(announced(1, 200_000, blocks=200_000, monkeypatch=monkeypatch)))
+    assert not outcome.verdict.is_fault, outcome
+
+
+# -- bytecode: references
+
+
+def file_with_entries(attributes: list[bytes], types: list[bytes], body: bytes = b"\x01") -> bytes:
+    """Returns a file with encoded attributes and types of the builtin dialect, and a section of operations."""
+    strings = EncodingEmitter()
+    strings.varint_list([8])
+    strings.data += b"builtin\0"
+    dialects = EncodingEmitter()
+    dialects.varint(1)
+    dialects.varint_with_flag(0, False)
+    dialects.varint(1)
+    dialects.varints(0, 1)
+    dialects.varint_with_flag(0, True)
+    offsets = EncodingEmitter()
+    offsets.varints(len(attributes), len(types))
+    for table in (attributes, types):
+        if table:
+            offsets.varints(0, len(table))
+            for entry in table:
+                offsets.varint_with_flag(len(entry), True)
+    file = EncodingEmitter()
+    file.data += bytecode_file.MAGIC
+    file.varint(bytecode_file.MAX_SUPPORTED_VERSION)
+    file.null_terminated("test")
+    for kind, data in (
+        (bytecode_file.STRINGS, bytes(strings.data)),
+        (bytecode_file.DIALECTS, bytes(dialects.data)),
+        (bytecode_file.ATTRIBUTE_TYPE_OFFSETS, bytes(offsets.data)),
+        (bytecode_file.ATTRIBUTES_AND_TYPES, b"".join(attributes + types)),
+        (bytecode_file.IR, body),
+    ):
+        file.section(kind, data)
+    return bytes(file.data)
+
+
+def encoded(*numbers: int) -> bytes:
+    emitter = EncodingEmitter()
+    emitter.varints(*numbers)
+    return bytes(emitter.data)
+
+
+def module_with_location(index: int) -> bytes:
+    """Returns a block of one operation whose location is the attribute with a number."""
+    return encoded(1 << 1, 0) + b"\0" + encoded(index)
+
+
+ARRAY, CALL_SITE, UNKNOWN = 0, 10, 15
+TUPLE, INDEX, CONSTANT = 15, 1, 18
+
+
+def test_arrays_of_arrays_that_share_do_not_double() -> None:
+    attributes = [encoded(UNKNOWN), *(encoded(ARRAY, 2, index, index) for index in range(60))]
+    data = file_with_entries(attributes, [], module_with_location(60))
+    assert_rejected(outcome_of(lambda: read_bytecode(data)), "BytecodeError: .*stand for too many")
+
+
+def test_arrays_nest_to_a_limit() -> None:
+    attributes = [encoded(UNKNOWN), *(encoded(ARRAY, 1, index) for index in range(5_000))]
+    data = file_with_entries(attributes, [], module_with_location(5_000))
+    assert_rejected(outcome_of(lambda: read_bytecode(data)), "BytecodeError: .*nests deeper than 100")
+
+
+def test_call_stacks_that_share_do_not_double() -> None:
+    attributes = [encoded(UNKNOWN), *(encoded(CALL_SITE, index, index) for index in range(200))]
+    data = file_with_entries(attributes, [], module_with_location(200))
+    outcome = outcome_of(lambda: read_bytecode(data))
+    assert_rejected(outcome, "BytecodeError")
+    assert outcome.seconds < 0.5
+
+
+def test_tuples_of_tuples_that_share_do_not_double() -> None:
+    types = [encoded(INDEX), *(encoded(TUPLE, 2, index, index) for index in range(60))]
+    constant = encoded(6, 60)  # a type as an attribute
+    data = file_with_entries([constant], types, module_with_location(0))
+    assert_rejected(outcome_of(lambda: read_bytecode(data)), "BytecodeError: .*(stand for too many|65536 is the most)")
+
+
+def test_long_chains_of_unread_attributes_are_not_read_again_and_again() -> None:
+    """An array of many deep chains is begun anew for each of them; the work is counted."""
+    chains, depth = 400, 60
+    attributes = [encoded(UNKNOWN)]
+    ends = []
+    for _ in range(chains):
+        attributes.append(encoded(CALL_SITE, 0, 0))
+        attributes += [encoded(CALL_SITE, 0, len(attributes) + step - 1) for step in range(depth)]
+        ends.append(len(attributes) - 1)
+    attributes.append(encoded(ARRAY, chains, *ends))
+    outcome = outcome_of(
+        lambda: read_bytecode(file_with_entries(attributes, [], module_with_location(len(attributes) - 1)))
+    )
+    assert_rejected(outcome, "expected a location|too many")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [([-5], "size of dimension 0 is -5"), ([2**61, 4], "64-bit byte count"), ([1] * 65, "at most 64 dimensions")],
+)
+def test_sizes_of_bytecode_are_checked(sizes: list[int], message: str) -> None:
+    tensor = EncodingEmitter()
+    tensor.varint(13)
+    tensor.signed_varint_list(sizes)
+    tensor.varint(0)
+    constant = encoded(CONSTANT, 1, 8) + bytes(8)
+    data = file_with_entries([constant], [encoded(INDEX), bytes(tensor.data)], module_with_location(0))
+    assert_rejected(outcome_of(lambda: read_bytecode(data)), f"BytecodeError: .*{message}")
+
+
+def test_an_array_attribute_is_no_splat() -> None:
+    array = encoded(17, 0, 2**40, 8) + bytes(8)
+    data = file_with_entries([array], [encoded(INDEX)], module_with_location(0))
+    assert_rejected(outcome_of(lambda: read_bytecode(data)), "BytecodeError: .*array of 1099511627776 elements has one")
+
+
+# -- text: splats
+
+HUGE = 2**60 + 1
+
+
+def reduce_window(padding: str) -> str:
+    return function(
+        f"""%c = stablehlo.constant dense<1.0> : tensor<2xf32>
+        %0 = "stablehlo.reduce_window"(%c, %a) ({{
+        ^bb0(%x: {F32}, %y: {F32}): "stablehlo.return"(%x) : ({F32}) -> () }})
+        {{window_dimensions = array<i64: 1>, padding = {padding}}} : (tensor<2xf32>, {F32}) -> tensor<2xf32>"""
+    )
+
+
+def broadcast(dimensions: str) -> str:
+    return function(
+        f'%0 = "stablehlo.broadcast_in_dim"(%a) {{broadcast_dimensions = {dimensions}}} : ({F32}) -> tensor<4xf32>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (broadcast(f"dense<1> : tensor<{HUGE}xi64>"), "64-bit byte count"),
+        (broadcast(f"dense<1> : tensor<{2**40}xi64>"), "1099511627776 equal elements are not listed"),
+        (broadcast(f"dense<1> : tensor<{'1x' * 65}i64>"), "at most 64 dimensions, not 65"),
+        (broadcast(f"dense<> : tensor<0x{2**62}x{2**62}xi64>"), "64-bit byte count"),
+        (reduce_window(f"dense<0> : tensor<{2**40}x2xi64>"), "2199023255552 equal elements are not listed"),
+        (function(f"%0 = stablehlo.constant dense<1.0> : tensor<{HUGE}x{HUGE}xf32>"), "64-bit byte count"),
+        (function(f"%0 = stablehlo.constant dense<1.0> : tensor<{2**64}xf32>"), "is not in 0 to 2\\*\\*63"),
+    ],
+)
+def test_splats_are_not_spelled_out(text: str, message: str) -> None:
+    assert_rejected(read_text(text), f"ParseError(.|\n)*{message}")
+
+
+def test_a_huge_splat_is_a_constant() -> None:
+    text = function(f"%0 = stablehlo.constant dense<1.0> : tensor<{2**50}xf32>")
+    outcome = read_text(text)
+    assert outcome.verdict is Verdict.ACCEPTED
+    assert outcome.memory < 16 << 20
+
+
+def test_defaults_of_bytecode_are_recognized_in_splats() -> None:
+    splat = parse_text(reduce_window("dense<0> : tensor<1x2xi64>"))
+    assert read_bytecode(write_bytecode(splat)).name == "builtin.module"
+
+
+def test_a_resource_is_decoded_once() -> None:
+    data = "00" * 200_000
+    body = "\n".join(f"%{i} = stablehlo.constant dense_resource<r> : tensor<50000xf32>" for i in range(3_000))
+    text = function(body) + f'{{-# dialect_resources: {{ builtin: {{ r: "0x04000000{data}" }} }} #-}}'
+    outcome = read_text(text)
+    assert not outcome.verdict.is_fault, outcome
+    assert outcome.memory < 64 << 20
+
+
+# -- text: sharing and nesting
+
+
+def doubled(sign: str, first: str, form: str, levels: int = 60) -> str:
+    lines = [f"{sign}a0 = {first}"]
+    lines += [f"{sign}a{level} = " + form.format(f"{sign}a{level - 1}") for level in range(1, levels + 1)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (doubled("!", F32, "tuple<{0}, {0}>"), "65536 is the most"),
+        (doubled("!", F32, "({0}, {0}) -> ()"), "65536 is the most"),
+        (doubled("!", F32, "!stablehlo.future<{0}, {0}>"), "65536 is the most"),
+        (doubled("!", F32, "tuple<{0}>", 5_000), "nest 65 deep"),
+        (doubled("#", "[]", "[{0}, {0}]", 49), "stand for too many"),
+        (doubled("#", "{a}", "{{a = {0}, b = {0}}}", 49), "stand for too many"),
+        (doubled("#", "1 : i32", "#stablehlo.channel_handle<handle = {0}, type = {0}>", 49), "stand for too many"),
+        (doubled("#", "[]", "[{0}]", 5_000), "nested more than 50 levels"),
+    ],
+)
+def test_aliases_do_not_double_nor_nest_without_end(text: str, message: str) -> None:
+    assert_rejected(read_text(text + "\n" + function("")), f"ParseError(.|\n)*{message}")
+
+
+@pytest.mark.parametrize("sign", "!#")
+def test_aliases_are_defined_once(sign: str) -> None:
+    text = f"{sign}a = f32\n{sign}a = f64\n" + function("")
+    assert_rejected(read_text(text), f"ParseError(.|\n)*alias '{sign}a' is defined twice")
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("tuple<", ">"),
+        ("complex<", ">"),
+        ("() -> ", ""),
+        ("tensor<4xf32, ", ">"),
+        ("#stablehlo.mesh<axes = ", ">"),
+        ("#stablehlo.mesh<axes = [<name = ", ">]>"),
+        ("{a = ", "}"),
+        ("#stablehlo<mesh<axes = ", ">>"),
+        ("tensor<4x!quant.uniform<i8:f32, {", "}>>"),
+        ("loc(callsite(", "))"),
+    ],
+)
+def test_nesting_ends_in_an_error_and_not_on_the_stack(opening: str, closing: str) -> None:
+    for levels in (49, 20_000):
+        text = f'module {{\n"x.y"() {{a = {opening * levels}f32{closing * levels}}} : () -> ()\n}}'
+        outcome = outcome_of(partial(parse_text, text))
+        assert not outcome.verdict.is_fault, outcome
+
+
+def test_composite_types_are_one_object_if_equal() -> None:
+    pair = "tuple<tensor<f32>, tuple<tensor<4xf32>>>"
+    text = f'!t = {pair}\n%0 = "x.y"() : () -> !t\n"x.y"(%0) : ({pair}) -> ()'
+    first, second = parse_text(text).regions[0].blocks[0].operations
+    assert second.operands[0].type is first.results[0].type
+    assert parse_type(pair) == first.results[0].type
+    assert hash(parse_type(pair)) == hash(first.results[0].type)
+
+
+# -- text: scans
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%" + " " * 200_000,
+        "%a" + "," * 200_000,
+        'module attributes {a = #b<"' + '\\"' * 100_000,
+        "module attributes {a = #b<" + '"' * 99_999,
+        'module { "a.b"() : () -> () loc(' + '"\\"' * 50_000,
+        f"%0 = stablehlo.convolution(%a, %a) dim_numbers = [b, f, {', '.join(map(str, range(20_000)))}]x[0]",
+        "tensor<" + "1x" * 100_000,
+        'module { "a.b"() {a = ' + "9" * 100_000 + "} : () -> () }",
+        'module { "a.b"() {a = dense<' + "9" * 100_000 + "> : tensor<1xi64>} : () -> () }",
+        'module { "a.b"() {a = #stablehlo.axis_ref<name = "x", sub_axis_info = (1)' + "9" * 9_999 + ">} : () -> () }",
+    ],
+)
+def test_texts_are_scanned_once(text: str) -> None:
+    outcome = outcome_of(lambda: parse_text(text))
+    assert not outcome.verdict.is_fault, outcome
+
+
+# -- import
+
+
+def chain(levels: int, calls: int, is_dynamic: bool) -> str:
+    """Returns functions that each call the next, so often; with unknown sizes, they are inlined."""
+    type_ = "tensor<?xf32>" if is_dynamic else "tensor<4xf32>"
+    text = function(
+        f"%x = stablehlo.convert %a : (tensor<4xf32>) -> {type_}\n%y = call @f0(%x) : ({type_}) -> {type_}",
+        "%a: tensor<4xf32>",
+        "tensor<4xf32>",
+    )
+    for level in range(levels + 1):
+        called = "".join(
+            f"%{i + 1} = call @f{level + 1}(%{i}) : ({type_}) -> {type_}\n" for i in range(calls * (level < levels))
+        )
+        text += f"func.func private @f{level}(%p: {type_}) -> {type_} {{\n%0 = stablehlo.negate %p : {type_}\n{called}"
+        text += f"return %0 : {type_}\n}}\n"
+    return text
+
+
+@pytest.mark.parametrize("is_dynamic", [True, False])
+def test_deep_calls_end_in_an_error(is_dynamic: bool) -> None:
+    assert_rejected(read_text(chain(1000, 1, is_dynamic)), "UnsupportedError(.|\n)*calls nest deeper than 100 levels")
+    assert read_text(chain(60, 1, is_dynamic)).verdict is Verdict.ACCEPTED
+
+
+def test_inlined_calls_that_double_end_in_an_error() -> None:
+    with pytest.raises(UnsupportedError, match=r"becomes more than [0-9]+ instructions"):
+        import_program(parse_text(chain(40, 2, True)))
+    assert import_program(parse_text(chain(6, 2, True))).instruction_count == 2**7
+
+
+def test_inlined_calls_that_only_call_are_counted() -> None:
+    text = chain(40, 2, True).replace("%0 = stablehlo.negate %p : tensor<?xf32>\n", "").replace("%0", "%p")
+    assert_rejected(read_text(text), "becomes more than [0-9]+ instructions")
+
+
+def test_calls_that_double_are_not_evaluated() -> None:
+    text = "HloModule m\nc60 { p = s32[] parameter(0)  ROOT a = s32[] negate(p) }\n"
+    for level in reversed(range(60)):
+        text += f"c{level} {{ p = s32[] parameter(0)  a = s32[] call(p), to_apply=c{level + 1}\n"
+        text += f"  ROOT b = s32[] call(a), to_apply=c{level + 1} }}\n"
+    module = parse_hlo(f"{text}ENTRY e {{ a = s32[] constant(1)  ROOT b = s32[] call(a), to_apply=c0 }}")
+    outcome = outcome_of(lambda: ConstantEvaluator().value_of(module.entry_computation.root_instruction))
+    assert outcome.verdict is Verdict.ACCEPTED, outcome
+
+
+def test_huge_windows_are_not_evaluated() -> None:
+    text = """HloModule m
+sum { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT c = s32[] add(a, b) }
+ENTRY e { a = s32[1] constant({1})  z = s32[] constant(0)
+  ROOT r = s32[2] reduce-window(a, z), window={size=1000000000000 pad=1000000000000_0}, to_apply=sum }"""
+    root = parse_hlo(text).entry_computation.root_instruction
+    outcome = outcome_of(lambda: ConstantEvaluator().value_of(root))
+    assert outcome.verdict is Verdict.ACCEPTED, outcome
+    assert ConstantEvaluator().value_of(root) is None
+
+
+def test_regions_nest_to_a_limit_in_operations_that_are_inlined() -> None:
+    body = f"stablehlo.return %a : {F32}\n"
+    for level in range(2_000):
+        region = f"({{\n^bb0(%x{level}: {F32}):\n{body}}})"
+        body = f'%r{level} = "sdy.named_computation"(%a) {region} {{name = "n"}} : ({F32}) -> {F32}\n'
+        body += f"stablehlo.return %r{level} : {F32}\n"
+    outcome = read_text(function(body.rsplit("stablehlo.return", 1)[0]))
+    assert_rejected(outcome, "nest deeper than 100 levels|too deep")
+
+
+def test_long_names_are_not_copied_for_each_instruction() -> None:
+    body = "\n".join(f"%{i} = stablehlo.negate %a : {F32} loc(#l)" for i in range(2_000))
+    text = function(body) + f'#l = loc("{"x" * 500_000}")\n'
+    outcome = read_text(text)
+    assert outcome.verdict is Verdict.ACCEPTED
+    assert outcome.memory < 64 << 20
+
+
+def test_locations_keep_first_and_last_names() -> None:
+    location = ir.UNKNOWN_LOCATION
+    for number in range(200):
+        location = ir.named_location(f"n{number}", location)
+    assert (location.names[0], location.names[-1], len(location.names)) == ("n199", "n0", ir.MAX_NAMES)
+    assert LocationImporter().metadata_and_name(location)[1] == "n199"
+
+
+def test_shardings_share_their_mesh() -> None:
+    devices = random.Random(0).sample(range(4096), 4096)
+    mesh = f'sdy.mesh @m = <["x"=4096], device_ids={devices}>\n'
+    body = "\n".join(
+        f"%{i} = stablehlo.negate %a {{sdy.sharding = #sdy.sharding<@m, []{' ' * i}>}} : {F32}" for i in range(1_500)
+    )
+    outcome = read_text(function(body, before=mesh))
+    assert outcome.verdict is Verdict.ACCEPTED, outcome
+
+
+def test_sharding_over_a_mesh() -> None:
+    mesh = Mesh.make(["x", "y"], [2, 4])
+    assert Sharding.over_mesh(mesh, "[{'x'}, {?}], replicated={'y'}}") == Sharding.parse(
+        "{mesh['x'=2,'y'=4], [{'x'}, {?}], replicated={'y'}}"
+    )
+    with pytest.raises(ParseError):
+        Sharding.over_mesh(mesh, "[{'x'}]} {")
+
+
+def test_axes_are_bounded() -> None:
+    names = [f"a{i}" for i in range(MAX_MESH_AXES + 1)]
+    with pytest.raises(ShapeError, match="a mesh has at most 128 axes, not 129"):
+        Mesh.make(names, [1] * len(names))
+    mesh = Mesh.make(["x"], [4])
+    with pytest.raises(ShapeError, match="at most 1024 axes and sub-axes, not 1025"):
+        check_axes([AxisRef(0)] * (MAX_AXIS_REFERENCES + 1), mesh)
+
+
+def test_types_check_their_sizes() -> None:
+    for sizes, bounds in (((-1,), ()), ((2**63,), ()), ((None,), (-3,)), ((None,), (1, 2))):
+        with pytest.raises(ShapeError):
+            ir.TensorType(sizes, ir.IndexType(), bounds)
