@@ -89,12 +89,14 @@ RECORD_FIELDS: Mapping[tuple[str, str], str] = {
 NO_OPS = (
     "Plugin_Initialize",
     "Client_Destroy",
+    "Client_UpdateGlobalProcessInfo",
     "TopologyDescription_Destroy",
     "ExecuteContext_Destroy",
     "Error_ForEachPayload",
     "Layouts_MemoryLayout_Destroy",
 )
-"""Entries that do nothing, because what they would free lives as long as the process."""
+"""Entries that do nothing: what they would free lives as long as the process, and there are no other processes whose
+state a client would follow."""
 
 NATIVE = (
     "Event_Create",
@@ -142,7 +144,6 @@ _REFUSALS: Mapping[str, str] = {
         "TopologyDescription_GetMemorySpaceKindIds TopologyDescription_MakeCanonicalShapeForMemorySpace"
     ),
     "programs are compiled by a client, with PJRT_Client_Compile": "Compile Client_Load",
-    "the client has one process": "Client_UpdateGlobalProcessInfo",
     "launches of a device have no numbers by which they can be found": "Device_PoisonExecution",
 }
 

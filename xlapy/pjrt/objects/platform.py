@@ -15,14 +15,14 @@ from jax._src.xla_bridge import num_cpu_devices
 
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.version import VERSION
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.c_api.types import element_sizes
 from xlapy.pjrt.objects.layouts import register_row_major_layouts
-from xlapy.pjrt.objects.records import Record, keep, text, words
+from xlapy.pjrt.objects.records import Record, keep, read_bytes, text, words
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.runtime.client import Client
 from xlapy.runtime.storage.compile_cache import compile_environment
@@ -35,6 +35,9 @@ _STABLEHLO_VERSIONS = {"stablehlo_current_version": (1, 17, 0), "stablehlo_minim
 
 _INT64_LIST = 2
 """PJRT_NamedValue_kInt64List."""
+
+_PROCESS_COUNT = b"num_nodes"
+"""The option in which JAX passes the number of processes; its value is an int64."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,14 @@ def topology_description_fingerprint(args: Any) -> None:
 
 @entry("Client_Create")
 def client_create(args: Any) -> None:
+    """`UnsupportedError` if JAX runs in several processes, as then each would compute a part of the results only."""
+    options = (structure("NamedValue") * args.num_options).from_address(args.create_options) if args.num_options else ()
+    processes = [option.value for option in options if read_bytes(option.name, option.name_size) == _PROCESS_COUNT]
+    if processes and processes[0] > 1:
+        raise UnsupportedError(
+            f"{PLATFORM_NAME} runs in one process, but jax.distributed.initialize was called with num_processes="
+            f"{processes[0]}; use several devices of one process (the flag num_devices)"
+        )
     args.client = platform().handle
 
 
