@@ -208,7 +208,8 @@ def test_one_executable_in_many_threads():
 
 def test_trim_frees_arenas():
     program = CPU.compile(negations(1, "f32[2000000]"))
-    result = program(np.ones(2_000_000, np.float32))
+    (result,) = program(np.ones(2_000_000, np.float32))
+    result.block_until_ready()
     del result
     assert CPU.trim() >= 8_000_000
     assert np.asarray(program(np.ones(2_000_000, np.float32))[0])[5] == -1

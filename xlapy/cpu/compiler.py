@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from xlapy.analysis.launch_duration import is_long_running
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
@@ -231,6 +232,7 @@ def compile_module(
             program = build_program(
                 copy, donated, replica_count, partition_count, after_instruction=hook, records_values=verifies
             )
+            program.is_long_running = is_long_running(copy)
             outline_functions(program)
             if flags.get("check_bounds"):
                 add_bounds_checks(program, copy.entry_computation.root_instruction)

@@ -1,5 +1,8 @@
 """Arrays on a device: `Buffer`, which programs take and return.
 
+A buffer of the platform `cpu` is a record of the engine: its elements may be written by a launch that has not finished.
+The buffers of other platforms hold NumPy arrays.
+
 Responsible for the array protocols of buffers, and for their memory until it is deleted or donated. Does not depend on
 programs.
 """
@@ -7,23 +10,35 @@ programs.
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.shape import Shape
-from xlapy.runtime.engine import allocator
+
+if TYPE_CHECKING:
+    from xlapy.runtime.engine.native_buffers import Templates
+
+_lock = threading.Lock()
+"""Guards the arrays of buffers."""
+
+
+def _native() -> ModuleType:
+    """The engine's buffers. Platforms other than cpu do not load the engine."""
+    from xlapy.runtime.engine import native_buffers
+
+    return native_buffers
 
 
 class ArrayType:
     """Element type and dimensions of an array. There is one object per combination, so that `is` compares them."""
 
-    __slots__ = ("__weakref__", "alignment_mask", "dimensions", "dtype", "shape")
+    __slots__ = ("__weakref__", "alignment_mask", "dimensions", "dtype", "shape", "templates")
 
     def __init__(self, element_type: PrimitiveType, dimensions: tuple[int, ...]) -> None:
         self.shape = Shape.array(element_type, dimensions)
@@ -31,6 +46,8 @@ class ArrayType:
         self.dimensions = dimensions
         self.alignment_mask = self.dtype.alignment - 1
         """Mask of the address bits that are 0 where elements are aligned."""
+        self.templates: Templates | None = None
+        """For the engine's buffers of this type."""
 
 
 _types: WeakValueDictionary[tuple[PrimitiveType, tuple[int, ...]], ArrayType] = WeakValueDictionary()
@@ -50,40 +67,47 @@ def array_type(shape: Shape) -> ArrayType:
 class Buffer:
     """An immutable array on a device; `np.asarray(buffer)` and DLPack read it without a copy.
 
+    A call returns before a long program has run: `is_ready` says whether the elements are there,
+    `block_until_ready` waits for them, and so does whatever reads them. If the program fails, that raises its error.
+
     After `delete`, or after a program has taken its memory (`compile(..., donate=...)`), every use except of its shape
     raises `InvalidArgumentError`. Arrays that were made from it before remain valid.
     """
 
-    __slots__ = ("__weakref__", "_address", "_array", "_deletion_reason", "_memory", "_type")
+    __slots__ = ("__weakref__", "_array", "_deletion_reason", "_handle", "_type")
 
     _type: ArrayType
-    _memory: Any
-    """The owner of the elements: the NumPy array itself, or a `ctypes` array from the engine's allocator; None after
-    deletion."""
-    _address: int
-    """Address of the first element in allocator memory; 0 for other memory and after deletion."""
+    _handle: Any
+    """The capsule of the engine's record; None for other buffers."""
     _array: np.ndarray[Any, Any] | None
+    """The elements, as far as they were read; for a buffer without a record None after deletion."""
     _deletion_reason: str
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         array.flags.writeable = False
         self._type = array_type(Shape.of(array))
-        self._memory = self._array = array
-        self._address = 0
+        self._handle = None
+        self._array = array
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
-        """The elements as a read-only NumPy array."""
+        """The elements as a read-only NumPy array. Waits for them."""
         array = self._array
         return self._make_array() if array is None else array
 
     def _make_array(self) -> np.ndarray[Any, Any]:
-        memory, address = self._memory, self._address
-        if memory is None:
-            raise InvalidArgumentError(self.deletion_reason)
-        array = _view(self._type, memory, address)
+        array = self._view()
         array.flags.writeable = False
-        self._array = array
+        with _lock:
+            if not hasattr(self, "_deletion_reason"):
+                self._array = array
+        return array
+
+    def _view(self) -> np.ndarray[Any, Any]:
+        """The elements of the engine's buffer as a new array that keeps them alive."""
+        array = None if self._handle is None else _native().view(self._type, self._handle)
+        if array is None:
+            raise InvalidArgumentError(self.deletion_reason)
         return array
 
     @property
@@ -112,45 +136,84 @@ class Buffer:
         """Size of the elements in bytes."""
         return self.size * self.dtype.itemsize
 
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the first element, which is valid until the buffer is deleted. Waits for the elements."""
+        if self._handle is None or self.is_deleted():
+            return int(self.array.__array_interface__["data"][0])
+        self.block_until_ready()
+        return int(_native().address(self._handle))
+
+    # -- readiness
+
+    def is_ready(self) -> bool:
+        """Whether the elements are there, or the program that was to write them has failed."""
+        if self.is_deleted():
+            raise InvalidArgumentError(self.deletion_reason)
+        return self._handle is None or bool(_native().is_ready(self._handle))
+
+    def block_until_ready(self) -> Self:
+        """Waits until the elements are there; returns the buffer. Raises the error of the program that was to write
+        them, if it failed: `ExecutionError`.
+
+        Ctrl-C ends the wait, and cancels the program, with those that this thread has called before it.
+        """
+        if self.is_deleted():
+            raise InvalidArgumentError(self.deletion_reason)
+        if self._handle is not None:
+            _native().await_event(_native().event(self._handle))
+        return self
+
     # -- deletion
 
     def delete(self) -> None:
-        """Releases the memory as soon as no array made from it is in use. Deleting twice has no effect."""
-        self.invalidate("was deleted")
+        """Releases the memory as soon as no array made from it and no program is using it. Deleting twice has no
+        effect."""
+        self._note_deletion("was deleted")
+        if self._handle is not None:
+            _native().delete(self._handle)
 
     def is_deleted(self) -> bool:
         """Whether it was deleted or donated."""
-        return self._memory is None
+        if self._handle is None:
+            return self._array is None
+        return bool(_native().is_deleted(self._handle))
 
     @property
     def deletion_reason(self) -> str:
         """Why the buffer cannot be used: `the buffer f32[4] was donated ...`."""
-        return (
-            f"the buffer {self._type.shape.to_text(layout=False)} {self._deletion_reason} and cannot be used any more"
-        )
+        reason = getattr(self, "_deletion_reason", "was deleted or donated")
+        return f"the buffer {self._type.shape.to_text(layout=False)} {reason} and cannot be used any more"
 
-    def invalidate(self, deletion_reason: str) -> Any:
-        """Deletes the buffer and records the reason. Returns the owner of its elements, or None if it was deleted
-        before."""
-        memory = self._memory
-        if memory is not None:
-            self._deletion_reason = deletion_reason
-            self._address, self._memory = 0, None
+    def _note_deletion(self, reason: str) -> None:
+        """Remembers the first reason, and forgets the array."""
+        with _lock:
+            if not hasattr(self, "_deletion_reason"):
+                self._deletion_reason = reason
             self._array = None
-        return memory
 
-    def donate(self, deletion_reason: str) -> tuple[Any, bool]:
-        """Deletes the buffer and returns the owner of its elements, and whether the caller is now the unique owner and
-        may overwrite them.
+    def forget_array(self) -> None:
+        """Forgets the array of a buffer of the engine, so that it does not count as a user of the memory."""
+        if self._handle is not None:
+            self._array = None
 
-        `InvalidArgumentError` if it was deleted before; of two threads that donate it at once, one gets this error.
-        """
-        is_allocated = self._memory is not self._array
-        memory = [self.invalidate(deletion_reason)]
-        if memory[0] is None:
+    def note_donation(self, reason: str) -> None:
+        """Remembers why the engine's buffer, which a program has taken, cannot be used."""
+        self._note_deletion(reason)
+
+    def take(self, reason: str) -> None:
+        """Deletes the buffer. `InvalidArgumentError` if it was deleted before; of several threads that take it at once,
+        one succeeds."""
+        if self._handle is None:
+            with _lock:
+                is_taken, self._array = self._array is not None, None
+                if is_taken:
+                    self._deletion_reason = reason
+        else:
+            is_taken = _native().take(self._handle)
+            if is_taken:
+                self._note_deletion(reason)
+        if not is_taken:
             raise InvalidArgumentError(self.deletion_reason)
-        is_unique = is_allocated and sys.getrefcount(memory[0]) == 2  # one of the list, one of the call
-        return memory[0], is_unique
 
     # -- array protocols
 
@@ -162,8 +225,8 @@ class Buffer:
         consumers must not write to them."""
         array = self.array
         version = options.get("max_version")
-        if (version is None or version[0] < 1) and self._memory is not array:
-            array = _view(self._type, self._memory, self._address)
+        if (version is None or version[0] < 1) and self._handle is not None:
+            array = self._view()
         return array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -191,33 +254,34 @@ class Buffer:
 
     def __repr__(self) -> str:
         shape = self._type.shape.to_text(layout=False)
-        contents = self._deletion_reason if self.is_deleted() else np.array2string(self.array, threshold=20)
+        if self.is_deleted():
+            return f"Buffer({shape}, {getattr(self, '_deletion_reason', 'was deleted or donated')})"
+        try:
+            contents = np.array2string(self.array, threshold=20)
+        except ExecutionError as error:
+            contents = f"failed: {error}"
         return f"Buffer({shape}, {contents})"
 
 
 _new = object.__new__
 
 
-def buffer_on_memory(type: ArrayType, memory: Any, address: int) -> Buffer:
-    """Makes a buffer of elements in allocator memory, a `ctypes` array."""
+def buffer_of_handle(type: ArrayType, handle: Any) -> Buffer:
+    """Makes a buffer of the capsule of the engine's record."""
     buffer = _new(Buffer)
     buffer._type = type
-    buffer._memory = memory
-    buffer._address = address
+    buffer._handle = handle
     buffer._array = None
     return buffer
 
 
-def _view(type: ArrayType, memory: Any, address: int) -> np.ndarray[Any, Any]:
-    """Returns the elements as an array that references the memory and so keeps it alive."""
+def array_on_memory(type: ArrayType, memory: Any, address: int) -> np.ndarray[Any, Any]:
+    """The elements at an address in memory, a `ctypes` array, as an array that keeps the memory alive."""
     return np.ndarray(type.dimensions, type.dtype, memory, address - ctypes.addressof(memory))
 
 
 def copy_to_buffer(value: Any) -> Buffer:
-    """Copies an array to a new buffer."""
+    """Copies an array to a new buffer of the engine."""
     array = np.asarray(value)
     type = array_type(Shape.of(array))
-    memory = allocator.allocate_ctypes(array.nbytes)
-    buffer = buffer_on_memory(type, memory, ctypes.addressof(memory))
-    _view(type, memory, buffer._address)[...] = array
-    return buffer
+    return buffer_of_handle(type, _native().copied(type, array))

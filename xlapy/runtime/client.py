@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
@@ -130,7 +132,7 @@ class Client:
 
         `value` is a NumPy array, an object with `__array__` or DLPack, or Python numbers.
         """
-        return copy_to_buffer(value)
+        return copy_to_buffer(value) if self.platform == "cpu" else Buffer(np.array(value))
 
     def trim(self) -> int:
         """Returns memory that is cached for results to the system; returns its size in bytes."""

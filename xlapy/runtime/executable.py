@@ -104,7 +104,7 @@ class Executable:
 
     def _delete_donated(self, arguments: Sequence[Any]) -> None:
         for leaf, buffer in donated_buffers(self.donated, arguments):
-            buffer.donate(leaf.deletion_reason)
+            buffer.take(leaf.deletion_reason)
 
     def parameter_values(self, arguments: Sequence[Any]) -> list[Any]:
         """Converts arguments to the values that `program` takes; raises the errors of a call."""

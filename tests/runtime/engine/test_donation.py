@@ -59,9 +59,9 @@ def test_a_donated_buffer_is_updated_in_place():
     client = xla.Client("cpu")
     update = client.compile(UPDATE, donate=[0])
     given = client.device_put(X)
-    place = given._address
+    place = given.unsafe_buffer_pointer()
     result = update(given, [7, 8], 3)
-    assert result._address == place
+    assert result.unsafe_buffer_pointer() == place
     assert np.array_equal(result, updated(3))
 
 
@@ -69,10 +69,10 @@ def test_a_result_reuses_the_memory_that_it_replaces():
     client = xla.Client("cpu")
     step = client.compile(STEP, donate=[0])
     weights, gradients = client.device_put(X), client.device_put(2 * X)
-    place = weights._address
+    place = weights.unsafe_buffer_pointer()
     for _ in range(3):
         weights = step(weights, gradients)
-    assert weights._address == place
+    assert weights.unsafe_buffer_pointer() == place
     assert np.array_equal(weights, -2 * X)
 
 
@@ -112,9 +112,9 @@ def test_the_memory_of_results_is_donated_too():
     client = xla.Client("cpu")
     update = client.compile(UPDATE, donate=[0])
     first = update(X, [7, 8], 0)
-    place = first._address
+    place = first.unsafe_buffer_pointer()
     second = update(first, [7, 8], 4)
-    assert second._address == place
+    assert second.unsafe_buffer_pointer() == place
     assert np.array_equal(np.asarray(second)[:6], [7, 8, 2, 3, 7, 8])
 
 
@@ -227,9 +227,9 @@ def test_loops_work_in_donated_memory():
     }}
     """
     given = client.device_put(X)
-    place = given._address
+    place = given.unsafe_buffer_pointer()
     result = client.compile(text, donate=[0])(given)
-    assert result._address == place
+    assert result.unsafe_buffer_pointer() == place
     assert np.array_equal(np.asarray(result)[:11], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10])
 
 

@@ -61,6 +61,8 @@ class NativeProgram:
     arena_size: int = 0
     temporaries: list[BufferSlice] = field(default_factory=list[BufferSlice])
     """The temporaries in the arena, the largest first."""
+    is_long_running: bool = False
+    """Whether a run is likely to take so long that calls return before it has finished."""
     counters: ProfilingCounters | None = None
     """Where the program is timed, if it is instrumented."""
     bounds_checks: BoundsChecks | None = None

@@ -116,6 +116,7 @@ def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
         "name": program.name,
         "implicit_arguments": program.implicit_arguments,
         "arena_size": program.arena_size,
+        "is_long_running": program.is_long_running,
         "arguments": [slice_.shape.to_text() for slice_ in program.arguments],
         "results": [slice_.shape.to_text() for slice_ in program.results],
         "aliases": sorted(program.aliases.items()),
@@ -174,7 +175,10 @@ def _check_origin(header: Mapping[str, Any]) -> None:
 def _program(container: Container) -> NativeProgram:
     header = container.header
     program = NativeProgram(
-        header["name"], implicit_arguments=list(header["implicit_arguments"]), arena_size=int(header["arena_size"])
+        header["name"],
+        implicit_arguments=list(header["implicit_arguments"]),
+        arena_size=int(header["arena_size"]),
+        is_long_running=bool(header["is_long_running"]),
     )
     program.arguments = _slots(StorageClass.ARGUMENT, [(shape, "") for shape in header["arguments"]])
     program.results = _slots(StorageClass.RESULT, [(shape, "") for shape in header["results"]])

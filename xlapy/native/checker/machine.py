@@ -442,4 +442,5 @@ _MODELS: Mapping[str, Model] = {
     "free": lambda execution, arguments: execution.free(arguments[0]),
     "memcpy": _copy_memory,
     "memset": _set_memory,
+    "thread_pointer": lambda execution, arguments: (("thread", execution.thread.actor.number), 0),
 }

@@ -18,7 +18,9 @@ from xlapy.runtime.engine.device_programs import ArrayForm, DevicePlace, NativeS
 
 def runs_natively(program: CpuProgram) -> bool:
     """Whether native code can run the program without Python."""
-    return device_programs.runs_natively(program.compiled.program, program.shape)
+    result = program.shape.result
+    results = result.tuple_shapes if result.is_tuple else (result,)
+    return device_programs.runs_natively(program.compiled.program, [*program.shape.parameters, *results])
 
 
 def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: Sequence[Shape]) -> None:
@@ -28,7 +30,8 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
         program.compiled.program,
         program.compiled.entry,
         program.fixed_addresses,
-        loaded.executable.program_shape,
+        loaded.executable.program_shape.parameters,
+        results,
         [leaf.parameter for leaf in loaded.executable.donated],
         (assignment.num_replicas, assignment.num_partitions),
         loaded.traits.is_long_running,
@@ -40,7 +43,7 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
     ]
     parameters = [
         ArrayForm(logical(shape.dimensions, order), layout_handle(order))
-        for shape, order in zip(source.shape.parameters, loaded.parameter_orders, strict=True)
+        for shape, order in zip(source.parameters, loaded.parameter_orders, strict=True)
     ]
     forms = [
         ArrayForm(logical(shape.dimensions, order), layout_handle(order))

@@ -12,6 +12,7 @@ import struct
 import threading
 from typing import Any
 
+from xlapy.analysis.launch_duration import is_long_running
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
@@ -20,7 +21,6 @@ from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.c_api.types import number_of
-from xlapy.pjrt.compile.launch_duration import is_long_running
 from xlapy.pjrt.compile.options import (
     DeviceAssignment,
     read_device_assignment,

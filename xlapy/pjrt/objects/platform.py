@@ -25,6 +25,7 @@ from xlapy.pjrt.objects.layouts import register_row_major_layouts
 from xlapy.pjrt.objects.records import Record, keep, read_bytes, text, words
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.runtime.client import Client
+from xlapy.runtime.engine.native_engine import device_stream
 from xlapy.runtime.storage.compile_cache import compile_environment
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
@@ -93,9 +94,7 @@ def _make_device(number: int) -> PlatformDevice:
     memories = {kind: _make_memory(number, index, record.address) for index, kind in enumerate(MEMORY_KINDS)}
     record["memories"], record["num_memories"] = words(list(memories.values())), len(memories)
     record["memory"] = memories[MEMORY_KINDS[0]]
-    stream = Record("stream").address
-    native().initialize_stream(stream)
-    return PlatformDevice(number, record.address, stream, memories)
+    return PlatformDevice(number, record.address, device_stream(number), memories)
 
 
 def _make_memory(device: int, index: int, handle: int) -> int:

@@ -32,7 +32,7 @@ from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, EvaluationPlan
 from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import custom_call_rule
-from xlapy.runtime.buffer import array_type, buffer_on_memory
+from xlapy.runtime.buffer import array_on_memory, array_type
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.collectives.native_feeds import attached_feeds
@@ -40,6 +40,8 @@ from xlapy.runtime.collectives.rendezvous import ExternalWait
 from xlapy.runtime.collectives.watchdog import external_wait
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine import allocator
+from xlapy.runtime.engine.calls import EngineCall, free_retired
+from xlapy.runtime.engine.device_programs import NativeSource, runs_natively
 from xlapy.runtime.engine.dispatch import (
     Dispatch,
     align_arguments,
@@ -52,6 +54,7 @@ from xlapy.runtime.engine.donation import DonatedLeaf
 from xlapy.runtime.engine.dynamic_leaves import flatten_dynamic, unflatten_dynamic
 from xlapy.runtime.engine.memory import MemoryStats
 from xlapy.runtime.engine.native_call import NativeCall, array_address
+from xlapy.runtime.engine.native_engine import engine
 from xlapy.runtime.limits import check_supported
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.storage.compile_cache import compile_cached
@@ -90,10 +93,32 @@ class CpuProgram:
         has_fast_path = not is_dynamic(shape) and all(
             thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.host_calling_thunks
         )
-        self.fast_path = (
+        self.engine_call = self._make_engine_call()
+        self.fast_path = self.engine_call or (
             Dispatch(self.call, program, shape, donated, self._single_device_host) if has_fast_path else None
         )
         self._implicit_arrays: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
+
+    def _make_engine_call(self) -> EngineCall | None:
+        """Calls of the engine, if it can run the program without Python."""
+        program, shape = self.compiled.program, self.shape
+        parameters = [leaf for parameter in shape.parameters for _, leaf in parameter.leaves()]
+        results = [leaf for _, leaf in shape.result.leaves()]
+        is_native = runs_natively(program, [*parameters, *results])
+        if not is_native or program.counters is not None or program.replica_count * program.partition_count != 1:
+            return None
+        source = NativeSource(
+            program,
+            self.compiled.entry,
+            self.fixed_addresses,
+            parameters,
+            results,
+            self._donated,
+            (1, 1),
+            program.is_long_running,
+        )
+        donated = list(zip(self.donated, self._donated, strict=True))
+        return EngineCall(source, shape, donated, self.call.require_memory, self.call)
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
@@ -140,7 +165,7 @@ class CpuProgram:
         results = [
             arrays[program.aliases[slice_.number]]
             if slice_.number in program.aliases
-            else buffer_on_memory(array_type(slice_.shape), memory, address).array
+            else array_on_memory(array_type(slice_.shape), memory, address)
             for slice_, memory, address in zip(program.results, memories, result_addresses, strict=True)
         ]
         return unflatten_dynamic(self.shape.result, iter(results))
@@ -354,6 +379,9 @@ class CpuBackend:
 
     def trim(self) -> int:
         """Returns cached memory to the system: arenas that no call uses, and free blocks for results."""
+        free_retired()
         for program in list(self._programs):
             program.call.trim()
-        return allocator.result_allocator().trim()
+            if program.engine_call is not None:
+                program.engine_call.trim()
+        return allocator.result_allocator().trim() + int(engine().trim())

@@ -40,9 +40,15 @@ def check_count(program: ProgramShape, arguments: Sequence[Any]) -> None:
 
 def check_argument(program: ProgramShape, number: int, argument: Any) -> Value:
     """Returns the value of one parameter; see `check_arguments`."""
-    name = program.parameter_names[number]
-    where = f"parameter {number} ({name})" if name else f"parameter {number}"
-    return check_value(program.parameters[number], argument, where)
+    return check_value(program.parameters[number], argument, places_of_parameters(program)[number])
+
+
+def places_of_parameters(program: ProgramShape) -> list[str]:
+    """What messages call the parameters: `parameter 0 (x)`."""
+    return [
+        f"parameter {number} ({name})" if name else f"parameter {number}"
+        for number, name in enumerate(program.parameter_names)
+    ]
 
 
 def check_value(shape: Shape, argument: Any, where: str) -> Value:
@@ -57,10 +63,16 @@ def check_value(shape: Shape, argument: Any, where: str) -> Value:
     return _array_value(shape, argument, where)
 
 
-def _tuple_value(shape: Shape, argument: Any, where: str) -> Value:
+def check_tuple(shape: Shape, argument: Any, where: str) -> None:
+    """`InvalidArgumentError`, whose message starts with `where`, unless an argument has the elements of a tuple
+    shape."""
     if not isinstance(argument, list | tuple) or len(argument) != len(shape.tuple_shapes):
         given = f"{len(argument)} elements" if isinstance(argument, list | tuple) else type(argument).__name__
         raise InvalidArgumentError(f"{where} takes a tuple of {len(shape.tuple_shapes)} elements, given {given}")
+
+
+def _tuple_value(shape: Shape, argument: Any, where: str) -> Value:
+    check_tuple(shape, argument, where)
     pairs = zip(shape.tuple_shapes, argument, strict=True)
     return tuple(check_value(element, item, f"{where} element {i}") for i, (element, item) in enumerate(pairs))
 

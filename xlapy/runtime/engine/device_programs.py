@@ -7,11 +7,9 @@ or run, or on the front end.
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.communication.wait_state import futex_offsets, shared_memory_size
 from xlapy.cpu.program.native_program import NativeProgram
@@ -26,14 +24,16 @@ class NativeSource:
     """What the engine runs.
 
     entry: address of the machine code. fixed_addresses: from replica and partition to the entries of the address table
-    that are the same in every run. shape: the program's. donated: the parameters whose memory it may overwrite.
-    counts: numbers of replicas and partitions. is_long_running: whether calls return before the program has run.
+    that are the same in every run. parameters, results: their arrays. donated: the numbers of the parameters whose
+    memory the program may overwrite. counts: numbers of replicas and partitions. is_long_running: whether calls return
+    before the program has run.
     """
 
     program: NativeProgram
     entry: int
     fixed_addresses: Callable[[int, int], dict[int, int]]
-    shape: ProgramShape
+    parameters: Sequence[Shape]
+    results: Sequence[Shape]
     donated: Sequence[int]
     counts: tuple[int, int]
     is_long_running: bool
@@ -71,29 +71,25 @@ class RunnableProgram:
 
 
 _runnable: dict[int, RunnableProgram] = {}
-_lock = threading.Lock()
 
 
 def runnable_at(record: int) -> RunnableProgram | None:
     """The program of an executable record; None if it was removed."""
-    with _lock:
-        return _runnable.get(record)
+    return _runnable.get(record)
 
 
 def remove_runnable(record: int) -> None:
     """Forgets the program of an executable, whose records are about to be freed."""
-    with _lock:
-        _runnable.pop(record, None)
+    _runnable.pop(record, None)
 
 
-def runs_natively(program: NativeProgram, shape: ProgramShape) -> bool:
+def runs_natively(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
     """Whether native code can run the program without Python.
 
     It can if all arrays are static, the program draws no random numbers, and its only callbacks are collectives for
-    which every device has a rendezvous.
+    which every device has a rendezvous. leaves: shapes of the parameters and results.
     """
-    results = shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
-    if not all(leaf.is_array and not leaf.is_dynamic for leaf in (*shape.parameters, *results)):
+    if not all(leaf.is_array and not leaf.is_dynamic for leaf in leaves):
         return False
     if "rng-get-and-update-state" in program.implicit_arguments:
         return False
@@ -121,17 +117,16 @@ def add_device_programs(
     programs = [_device_program(kept, source, places, arguments, results, number) for number in range(len(places))]
     record["device_programs"] = kept.words([one.address for one in programs])
     record["device_program_count"], record["donated_count"] = len(places), len(source.donated)
-    record["argument_count"] = len(source.shape.parameters)
+    record["argument_count"] = len(source.parameters)
     record["has_collectives"] = int(bool(program.host_calling_thunks))
     words = sorted(futex_offsets(program))
     record["wait_words"], record["wait_word_count"] = kept.words(words), len(words)
     record["shared_bytes"] = shared_memory_size(program)
     record["is_asynchronous"] = int(bool(program.host_calling_thunks) or source.is_long_running)
-    needed = len(places) * (program.arena_size + sum(_bytes(shape) for shape in _result_shapes(source.shape)))
+    needed = len(places) * (program.arena_size + sum(_bytes(shape) for shape in source.results))
     record["checks_memory"], record["runs_natively"] = int(needed > UNCHECKED_BYTES), 1
     made = RunnableProgram(source, record, programs)
-    with _lock:
-        _runnable[record.address] = made
+    _runnable[record.address] = made
     return made
 
 
@@ -144,22 +139,20 @@ def _device_program(
     number: int,
 ) -> Record:
     program, place = source.program, places[number]
-    record = Record("device_program", number=number, stream=place.stream, device=place.handle)
-    kept.add(record.address)
+    record = kept.record("device_program", number=number, stream=place.stream, device=place.handle)
     table = _initial_table(source, number)
     record["entry"] = source.entry
     record["table"], record["table_bytes"] = kept.words(table), WORD * len(table)
     record["shared_index"], record["arena_bytes"] = program.shared_index, program.arena_size
     rows = [
         (type_number(shape), _bytes(shape), form.layout, int(parameter in source.donated))
-        for parameter, (shape, form) in enumerate(zip(source.shape.parameters, arguments, strict=True))
+        for parameter, (shape, form) in enumerate(zip(source.parameters, arguments, strict=True))
     ]
     record["arguments"], record["argument_count"] = kept.words([word for row in rows for word in row]), len(rows)
     record["donated"], record["donated_count"] = kept.words(source.donated), len(source.donated)
-    shapes = _result_shapes(source.shape)
     outputs = [
         buffer_template(kept, shape, form, place.handle, memory)
-        for shape, form, memory in zip(shapes, results, place.result_memories, strict=True)
+        for shape, form, memory in zip(source.results, results, place.result_memories, strict=True)
     ]
     record["outputs"], record["result_count"] = kept.words(outputs), len(outputs)
     record["aliases"] = kept.words([program.aliases.get(result, -1) for result in range(len(outputs))])
@@ -174,7 +167,6 @@ def _initial_table(source: NativeSource, number: int) -> list[int]:
     for index, address in source.fixed_addresses(*divmod(number, source.counts[1])).items():
         table[index] = address
     table[program.callback_index] = engine().addresses["request_deadlock_check"]
-    table[program.shared_index] = engine().canceled_word()
     table[program.device_index] = number
     return table
 
@@ -201,10 +193,6 @@ def type_number(shape: Shape) -> int:
     number = shape.element_type.protocol_numbers.pjrt
     assert number is not None, f"arrays have no elements of type {shape.element_type}"
     return number
-
-
-def _result_shapes(shape: ProgramShape) -> Sequence[Shape]:
-    return shape.result.tuple_shapes if shape.result.is_tuple else (shape.result,)
 
 
 def _bytes(shape: Shape) -> int:

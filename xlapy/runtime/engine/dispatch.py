@@ -1,4 +1,4 @@
-"""The fast path of calls on one device: from a user's arguments to a native call, and back to buffers.
+"""Calls of programs with host callbacks on one device: from a user's arguments to a native call, and back to buffers.
 
 What the program expects of each argument is prepared once, so that a call with a few buffers takes microseconds.
 
@@ -23,10 +23,11 @@ from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.kernels.random_state import RandomState
-from xlapy.runtime.buffer import Buffer, array_type, buffer_on_memory
+from xlapy.runtime.buffer import Buffer, array_on_memory, array_type
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.arguments import check_argument, check_arguments, check_count
+from xlapy.runtime.engine.calls import unflatten
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
 from xlapy.runtime.engine.native_call import NativeCall, array_address
 from xlapy.runtime.values import Value
@@ -89,9 +90,10 @@ class Dispatch:
         if overwritable:
             for result, argument in self._aliases.items():
                 memories[result], result_addresses[result] = overwritable[argument], addresses[argument]
+        arrays = map(array_on_memory, self._results, memories, result_addresses)
         if self._returns_array:
-            return buffer_on_memory(self._results[0], memories[0], result_addresses[0])
-        buffers = map(buffer_on_memory, self._results, memories, result_addresses)
+            return Buffer(next(arrays))
+        buffers = map(Buffer, arrays)
         return tuple(buffers) if self._returns_flat_tuple else unflatten(self._shape.result, buffers)
 
     def _owners_and_addresses(self, arguments: Sequence[Any]) -> tuple[list[Any], list[int]]:
@@ -104,11 +106,10 @@ class Dispatch:
         for argument, expected in zip(arguments, self._expected, strict=True):
             argument_class = argument.__class__
             if argument_class is Buffer:
-                memory = argument._memory  # read before the address: `Buffer.invalidate` clears the address first
-                address = argument._address
-                if address and argument._type is expected:
-                    owners.append(memory)
-                    addresses.append(address)
+                array = argument._array
+                if array is not None and argument._type is expected:
+                    owners.append(array)
+                    addresses.append(array_address(array))
                     continue
             elif (
                 argument_class is _Array and argument.dtype is expected.dtype and argument.shape == expected.dimensions
@@ -127,20 +128,15 @@ class Dispatch:
         return owners, addresses
 
     def _overwritable_memory(self, arguments: Sequence[Any], owners: list[Any], addresses: list[int]) -> dict[int, Any]:
-        """Returns the memory that the program may overwrite, by donated argument: the argument's own if the call is its
-        unique owner, else a copy."""
-        donated_by_leaf = dict(donated_buffers([leaf for leaf, _ in self._donated], arguments))
+        """Returns the memory that the program may overwrite, by donated argument: copies. Deletes the donated
+        buffers."""
+        for leaf, buffer in donated_buffers([leaf for leaf, _ in self._donated], arguments):
+            buffer.take(leaf.deletion_reason)
         overwritable: dict[int, Any] = {}
-        for leaf, number in self._donated:
-            buffer, is_unique = donated_by_leaf.get(leaf), False
-            if buffer is not None:
-                owners[number] = None
-                owners[number], is_unique = buffer.donate(leaf.deletion_reason)
-            if is_unique:
-                overwritable[number] = owners[number]
-            else:
-                overwritable[number] = memory = _copy_memory(addresses[number], self._expected[number].shape)
-                addresses[number] = _address_of(memory)
+        for _, number in self._donated:
+            overwritable[number] = memory = _copy_memory(addresses[number], self._expected[number].shape)
+            addresses[number] = _address_of(memory)
+            owners[number] = None
         return overwritable
 
 
@@ -191,13 +187,6 @@ def align_arguments(owners: list[Any], addresses: list[int], arguments: Sequence
             memory = _copy_memory(addresses[slice_.number], slice_.shape)
             owners[slice_.number] = np.ndarray(slice_.shape.dimensions, slice_.shape.dtype, memory)
             addresses[slice_.number] = _address_of(memory)
-
-
-def unflatten(shape: Shape, results: Iterator[Any]) -> Any:
-    """Returns results in the structure of a shape."""
-    if shape.is_tuple:
-        return tuple(unflatten(element, results) for element in shape.tuple_shapes)
-    return next(results) if shape.is_array else TOKEN
 
 
 def leaf_index(shape: ProgramShape, leaf: DonatedLeaf) -> int:

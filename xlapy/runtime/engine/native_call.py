@@ -26,6 +26,7 @@ from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.counters import CounterTable
 from xlapy.runtime.engine.interruption import Interruption
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES, available_bytes, format_bytes
+from xlapy.runtime.engine.native_engine import engine
 
 _MAX_PACKED_RESULT_BYTES = 1 << 12
 """Results of up to this many bytes share one block, so that a small result that stays alive retains little memory."""
@@ -209,11 +210,18 @@ class NativeCall:
             self._make_room(self._program.arena_size)
         return _CallFrame(self._program, self.constants(), self._targets)
 
+    def require_memory(self) -> None:
+        """Returns cached memory to the system if a run needs it; `ExecutionError` if the available memory is too
+        small."""
+        aliased = sum(self._program.results[number].size for number in self._program.aliases)
+        self._make_room(self._required_bytes() - aliased)
+
     def _make_room(self, size: int) -> None:
         """Returns cached memory to the system if needed; `ExecutionError` if the available memory is still too
         small."""
         if size > available_bytes():
             allocator.result_allocator().trim()
+            engine().trim()
         if size > (available := available_bytes()):
             raise ExecutionError(
                 f"out of memory: {self._program.name} needs {format_bytes(self._required_bytes())} for temporaries and "

@@ -21,20 +21,23 @@ from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm.jit import Symbol, compile_unoptimized
 from xlapy.native.llvm import declaration_text
-from xlapy.runtime.engine.core import python_calls
+from xlapy.runtime.engine.core import python_calls, python_objects
 from xlapy.runtime.engine.core.library import FUNCTIONS, engine_text
+from xlapy.runtime.engine.records import Record
 
 _WORD, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "make_error": (_POINTER, _WORD, ctypes.c_char_p, _WORD),
     "free_error": (None, _POINTER),
+    "cancel_launch_of_event": (None, _POINTER),
     "new_event": (_POINTER, _WORD),
     "ready_event_handle": (_POINTER,),
     "retain_event": (None, _POINTER),
     "release_event": (None, _POINTER),
     "is_event_complete": (ctypes.c_bool, _POINTER),
     "await_event": (_POINTER, _POINTER),
+    "event_error": (_POINTER, _POINTER),
     "allocate": (_POINTER, _WORD),
     "release": (None, _POINTER),
     "trim": (_WORD,),
@@ -52,13 +55,18 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "destroy_buffer": (None, _POINTER),
     "take_destroyed": (_POINTER,),
     "free_spare_memory": (None, _POINTER),
+    "is_deleted": (ctypes.c_bool, _POINTER),
+    "storage_capsule": (ctypes.py_object, _POINTER),
+    "filled_buffer": (ctypes.py_object, _POINTER, _POINTER),
+    "buffer_of_storage": (ctypes.py_object, _POINTER, _POINTER),
+    "await_briefly": (ctypes.c_bool, _POINTER, _WORD),
+    "call_executable": (ctypes.py_object, _POINTER, ctypes.py_object, _POINTER, _WORD, _WORD),
     "initialize_streams": (None,),
     "initialize_stream": (None, _POINTER),
     "active_launches": (_WORD, _POINTER, _WORD),
     "release_launch": (None, _POINTER),
     "request_deadlock_check": (ctypes.c_int32, _WORD),
     "fail_launch": (None, _POINTER, _POINTER),
-    "canceled_word": (_POINTER,),
     "stop_streams": (None,),
     "are_streams_idle": (_WORD,),
     "set_canceled": (None, _WORD),
@@ -69,7 +77,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 """Native functions that Python calls: the type of the result, then those of the arguments."""
 
-_BLOCKING = frozenset({"await_event", "complete_host_event", "fill_when_ready"})
+_BLOCKING = frozenset({"await_event", "await_briefly", "complete_host_event", "fill_when_ready"})
 """The functions that block, copy, or call back, so they release the interpreter's lock. The others are short and keep
 it."""
 
@@ -91,7 +99,8 @@ class NativeEngine:
         """check_deadlocks: fails the launches that can never finish; called by a thread of the engine. Its argument has
         no meaning, and it returns 0."""
         self._check = _CHECK(check_deadlocks)
-        imports = {name: function_symbol(getattr(ctypes.pythonapi, name)) for name in python_calls.PYTHON_FUNCTIONS}
+        names = [*python_calls.PYTHON_FUNCTIONS, *(function.name for function in python_objects.FUNCTIONS_OF_PYTHON)]
+        imports = {name: function_symbol(getattr(ctypes.pythonapi, name)) for name in names}
         imports["Py_IsFinalizing"] = is_finalizing_symbol()
         imports["check_deadlocks_function"] = function_symbol(self._check)
         exports = sorted({*(function.name for function in FUNCTIONS), *_SIGNATURES, "call_python"})
@@ -138,6 +147,14 @@ def engine() -> NativeEngine:
         after_in_child=lambda: linked.after_fork(1),
     )
     return linked
+
+
+@SingleFlight
+def device_stream(number: int) -> int:
+    """The record of the stream of a device. Devices of the same number share it, whatever client they are of."""
+    record = Record("stream").address
+    engine().initialize_stream(record)
+    return record
 
 
 def _finish_launches(linked: NativeEngine) -> None:

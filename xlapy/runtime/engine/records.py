@@ -6,7 +6,6 @@ Responsible for access to fields by name, and for the records that Python makes.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -36,22 +35,19 @@ ENGINE_RECORDS: Mapping[str, type[NativeRecord]] = {
 _kept: dict[int, Any] = {}
 """Objects that records point to, and records themselves, by address. They live as long as the process, or until
 `forget`."""
-_kept_lock = threading.Lock()
 
 
 def keep(value: Any) -> int:
     """Keeps a `ctypes` object alive; returns its address."""
     address = ctypes.addressof(value)
-    with _kept_lock:
-        _kept[address] = value
+    _kept[address] = value
     return address
 
 
 def forget(*addresses: int) -> None:
     """Releases objects that `keep` kept alive."""
-    with _kept_lock:
-        for address in addresses:
-            _kept.pop(address, None)
+    for address in addresses:
+        _kept.pop(address, None)
 
 
 def words(values: Sequence[int]) -> int:
@@ -99,15 +95,20 @@ class KeptObjects:
     """Objects that records point to, which are freed together."""
 
     def __init__(self) -> None:
+        self._objects: list[Any] = []
         self._addresses: list[int] = []
 
     def keep(self, value: Any) -> int:
         """Keeps a `ctypes` object alive; returns its address."""
-        self._addresses.append(keep(value))
-        return self._addresses[-1]
+        self._objects.append(value)
+        return ctypes.addressof(value)
+
+    def record(self, kind: str, **values: int) -> Record:
+        """Makes a record of the engine."""
+        return Record(kind, self.keep((ctypes.c_int64 * (Record.sizes[kind] // WORD))()), **values)
 
     def words(self, values: Sequence[int]) -> int:
-        """Returns the address of an array of words."""
+        """Returns the address of an array of words. An empty array has an address too."""
         return self.keep((ctypes.c_int64 * max(1, len(values)))(*values))
 
     def text(self, value: str) -> tuple[int, int]:
@@ -118,15 +119,15 @@ class KeptObjects:
         """Returns address and size of a copy of `data`."""
         return self.keep(ctypes.create_string_buffer(data, len(data) + 1)), len(data)
 
-    def add(self, address: int) -> int:
-        """Frees an object that `keep` keeps alive together with the others; returns its address."""
+    def add(self, address: int) -> None:
+        """Frees an object that the function `keep` keeps alive together with the others."""
         self._addresses.append(address)
-        return address
 
     def forget(self) -> None:
         """Frees the objects."""
         forget(*self._addresses)
         self._addresses.clear()
+        self._objects.clear()
 
 
 def read_bytes(address: int, size: int) -> bytes:

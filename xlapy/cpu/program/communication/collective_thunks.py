@@ -304,7 +304,6 @@ def _concatenate_blocks(
         return
     builder = kernel_builder(instruction.name, host_target())
     t, size = shape.element_type, block[dimension]
-    count = result.shape.dimensions[dimension] // size
     source_buffer, target = _source(builder, source.shape, 0), result_buffer(builder, result.shape, "out0")
     axes = _axes(builder, [shape], result.shape, 1)
     with element_loops(builder, axes, result.shape) as index:

@@ -46,6 +46,7 @@ from xlapy.runtime.engine.core.launch_records import (
     argument_storages,
     result_storages,
 )
+from xlapy.runtime.engine.core.launch_times import thread_pointer
 from xlapy.runtime.engine.core.launches import close_launch, new_launch, release_launch
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES, mark_queued, retain
 from xlapy.runtime.engine.core.queues import acquire_slots, device_program, push_all
@@ -256,6 +257,7 @@ def prepare_frame(f: Function, program: DeviceProgram, frame: LaunchFrame, launc
         f.ret(False)
     frame.event = event
     frame.launch = launch
+    frame.thread = thread_pointer(f)
     with f.when(launch.is_present()):
         shared = launch.value.shared.offset(STORAGE_BYTES)
         address_table(program, frame)[program.shared_index] = shared

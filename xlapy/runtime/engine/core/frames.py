@@ -57,6 +57,7 @@ def acquire_frame(f: Function, program: DeviceProgram) -> Nullable[LaunchFrame]:
     """A frame that no launch uses; null if memory is exhausted."""
     spare = program.spare_frame.exchange(None, ACQ_REL)
     with f.when(spare.is_present()):
+        spare.value.is_canceled.store(0, RELAXED)
         f.ret(spare)
     rows = program.argument_count + program.result_count * 2
     made = f.allocate(LaunchFrame, rows * 8 + program.table_bytes)
@@ -67,6 +68,8 @@ def acquire_frame(f: Function, program: DeviceProgram) -> Nullable[LaunchFrame]:
     frame.program = program
     frame.launch = None
     frame.arena = None
+    frame.is_canceled.store(0, RELAXED)
+    address_table(program, frame)[program.shared_index] = frame.is_canceled.address
     return made
 
 

@@ -29,7 +29,7 @@ QUEUES = Static("queues", Queues)
 
 
 class Cancellation(Record):
-    """requested: not 0 while running launches are to end. Programs poll it."""
+    """requested: not 0 while all launches are to end."""
 
     requested: Atomic[Word]
 
@@ -145,8 +145,10 @@ class Executable(Record):
 
 class LaunchFrame(Record):
     """The state of a launch on one device, owned by one thread at a time. next: link in a stream's queue, or among the
-    failed frames of a launch. event: completes with the results. error: why this frame failed. Rows of pointers follow:
-    the storages of the arguments, the storages of the results, the buffers of the results, and the address table."""
+    failed frames of a launch. event: completes with the results. error: why this frame failed. thread: that of the
+    caller. is_canceled: whether the launch is to end; programs whose devices do not synchronize poll it. Rows of
+    pointers follow: the storages of the arguments, the storages of the results, the buffers of the results, and the
+    address table."""
 
     next: Owned[Nullable[LaunchFrame]]
     program: Owned[DeviceProgram]
@@ -154,6 +156,8 @@ class LaunchFrame(Record):
     arena: Owned[Nullable[Storage]]
     launch: Owned[Nullable[Launch]]
     error: Owned[Nullable[Error]]
+    thread: Owned[Address]
+    is_canceled: Atomic[Word]
     storages: Trailing[Storage]
 
 

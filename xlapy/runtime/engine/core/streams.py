@@ -19,6 +19,7 @@ from xlapy.native.locks import acquire_permit, initialize_semaphore, release_per
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import (
     Error,
+    Event,
     canceled_error,
     copy_of_error,
     forked_error,
@@ -67,7 +68,7 @@ def execute_frame(f: Function, frame: LaunchFrame) -> Nullable[Error]:
     with f.when(failed.is_present()):
         f.ret(failed)
     is_canceled = f.variable(Bool, False)
-    is_canceled.set(f.static(CANCELLATION).requested.load(RELAXED) != 0)
+    is_canceled.set((f.static(CANCELLATION).requested.load(SEQ_CST) | frame.is_canceled.load(ACQUIRE)) != 0)
     with f.when(launch.is_present()):
         set_device_state(f, launch.value, program.number, f.constant(Word, RUNNING))
         is_canceled.set(is_canceled.get() | is_launch_canceled(f, launch.value))
@@ -171,9 +172,114 @@ def run_next(f: Function, stream: Stream) -> None:
     found = pop_frame(f, stream)
     with f.when(found.is_present()):
         error = execute_frame(f, found.value)
-        stream.running.store(None, RELAXED)
+        end_run(f, stream)
         finish_device(f, found.value, error)
         release_permit(f, semaphore(stream.free_slots))
+
+
+@native
+def end_run(f: Function, stream: Stream) -> None:
+    """Notes that no frame runs. Takes the lock, under which others look at the frame that runs."""
+    with f.locked(f.static(QUEUES).lock):
+        stream.running.store(None, RELAXED)
+
+
+# --- cancellation
+
+
+@native
+def cancel_launch_of_event(f: Function, event: Event) -> None:
+    """Cancels the launch that completes an event, with those that the same thread queued before it on the same device;
+    they fail. Nothing if it has finished."""
+    with f.locked(f.static(QUEUES).lock):
+        following = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(ACQUIRE))
+        with f.loop() as loop:
+            found = following.get()
+            with f.when(found.is_null()):
+                loop.leave()
+            last = frame_of_event(f, found.value, event)
+            with f.when(last.is_present()):
+                cancel_frames(f, found.value, last.value)
+            following.set(found.value.next)
+
+
+@native_holding(QUEUES.guard("lock"))
+def frame_of_event(f: Function, stream: Stream, event: Event) -> Nullable[LaunchFrame]:
+    """The frame of a stream that completes an event; null if there is none."""
+    following = f.variable(Nullable[LaunchFrame], first_frame(f, stream))
+    with f.loop():
+        found = following.get()
+        with f.when(found.is_null()):
+            f.ret(None)
+        with f.when(found.value.event == event):
+            f.ret(found)
+        following.set(next_frame(f, stream, found.value))
+    return f.null(LaunchFrame)
+
+
+@native_holding(QUEUES.guard("lock"))
+def cancel_frames(f: Function, stream: Stream, last: LaunchFrame) -> None:
+    """Cancels the frames of a stream that the thread of the last one queued, up to that."""
+    following = f.variable(Nullable[LaunchFrame], first_frame(f, stream))
+    with f.loop() as loop:
+        found = following.get()
+        with f.when(found.is_null()):
+            loop.leave()
+        with f.when(found.value.thread == last.thread):
+            cancel_frame(f, found.value)
+        with f.when(found == last):
+            loop.leave()
+        following.set(next_frame(f, stream, found.value))
+
+
+@native_holding(QUEUES.guard("lock"))
+def first_frame(f: Function, stream: Stream) -> Nullable[LaunchFrame]:
+    """The frame that runs, or else the first one that is queued."""
+    running = stream.running.load(ACQUIRE)
+    with f.when(running.is_present()):
+        f.ret(running)
+    return stream.first
+
+
+@native_holding(QUEUES.guard("lock"))
+def next_frame(f: Function, stream: Stream, frame: LaunchFrame) -> Nullable[LaunchFrame]:
+    """The frame after another one, which runs or is queued."""
+    with f.when(stream.running.load(ACQUIRE) == frame):
+        f.ret(stream.first)
+    return frame.next
+
+
+@native
+def cancel_frame(f: Function, frame: LaunchFrame) -> None:
+    """Cancels a launch that is queued or runs, on all of its devices."""
+    frame.is_canceled.store(1, RELEASE)
+    launch = frame.launch
+    with f.when(launch.is_present()):
+        fail_launch(f, launch.value, canceled_error(f).maybe())
+
+
+@native
+def set_canceled(f: Function, value: Word) -> None:
+    """Cancels running launches and fails queued ones while the value is not 0."""
+    f.static(CANCELLATION).requested.store(value, SEQ_CST)
+    with f.when(value != 0):
+        cancel_launches(f)
+        with f.locked(f.static(QUEUES).lock):
+            cancel_running_frames(f)
+
+
+@native_holding(QUEUES.guard("lock"))
+def cancel_running_frames(f: Function) -> None:
+    """Cancels the frames that run."""
+    following = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(ACQUIRE))
+    with f.loop() as loop:
+        found = following.get()
+        with f.when(found.is_null()):
+            loop.leave()
+        running = found.value.running.load(ACQUIRE)
+        with f.when(running.is_present()):
+            running.value.is_canceled.store(1, RELEASE)
+        following.set(found.value.next)
 
 
 # --- lifetime
@@ -241,20 +347,6 @@ def are_streams_idle(f: Function) -> Word:
             f.ret(0)
         following.set(found.value.next)
     return f.constant(Word, 1)
-
-
-@native
-def set_canceled(f: Function, value: Word) -> None:
-    """Cancels running launches and fails queued ones while the value is not 0."""
-    f.static(CANCELLATION).requested.store(value, SEQ_CST)
-    with f.when(value != 0):
-        cancel_launches(f)
-
-
-@native
-def canceled_word(f: Function) -> Address:
-    """The address of the word that programs poll for cancellation."""
-    return f.static(CANCELLATION).requested.address
 
 
 # --- forks

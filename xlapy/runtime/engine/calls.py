@@ -1,0 +1,267 @@
+"""Calls of programs that the engine runs without Python: from a user's arguments to buffers.
+
+Arguments that are buffers of the device are passed as they are. NumPy arrays lend their memory if the program runs in
+the thread of the caller; otherwise they are copied: a queued launch would read them after the call has returned.
+
+Responsible for arguments and results, and for what happens if the engine refuses a call. Does not depend on how
+programs are compiled or run.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.errors import ExecutionError, InvalidArgumentError
+from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
+from xlapy.interpreter import TOKEN
+from xlapy.runtime.buffer import Buffer, array_type, buffer_of_handle
+from xlapy.runtime.engine import native_buffers
+from xlapy.runtime.engine.arguments import check_count, check_tuple, check_value, places_of_parameters
+from xlapy.runtime.engine.core.execute import CANCELED, REFUSED
+from xlapy.runtime.engine.core.python_objects import NEEDS_COPIES
+from xlapy.runtime.engine.device_programs import (
+    ArrayForm,
+    DevicePlace,
+    NativeSource,
+    RunnableProgram,
+    add_device_programs,
+    remove_runnable,
+)
+from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
+from xlapy.runtime.engine.native_engine import device_stream, engine
+from xlapy.runtime.engine.records import KeptObjects
+
+_byte = ctypes.c_char.from_buffer
+_address_of = ctypes.addressof
+_Array = np.ndarray
+
+_retired: collections.deque[tuple[RunnableProgram, KeptObjects, Any]] = collections.deque()
+"""Programs that nobody can call any more, with what their launches need. They are freed when no launch runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What a call passes to the engine: addresses of the executable's record and of the templates of buffers on lent
+    memory. stream: that of the device. checks_memory: whether a call first checks the available memory."""
+
+    executable: int
+    stream: int
+    templates: int
+    checks_memory: bool
+    call: Any
+    """The engine's `call_executable`; see `core.python_objects`."""
+
+
+class EngineCall:
+    """Calls a native program on one device with a user's arguments; returns buffers.
+
+    shape, donated: of the program, with tuples. require_memory: raises `ExecutionError` if the memory that a run needs
+    is not available. owner: what the launches need, such as machine code.
+    """
+
+    def __init__(
+        self,
+        source: NativeSource,
+        shape: ProgramShape,
+        donated: Sequence[tuple[DonatedLeaf, int]],
+        require_memory: Callable[[], None],
+        owner: Any,
+    ) -> None:
+        self._source = source
+        self._shape = shape
+        self._takes_arrays_only = all(parameter.is_array for parameter in shape.parameters)
+        self._expected = [array_type(leaf) for leaf in source.parameters]
+        self._results = [array_type(leaf) for leaf in source.results]
+        self._result_count = len(self._results)
+        self._donated_leaves = [leaf for leaf, _ in donated]
+        self._numbers = dict(donated)
+        self._donated_numbers = frozenset(number for _, number in donated)
+        self._places = [
+            place
+            for parameter, name in zip(shape.parameters, places_of_parameters(shape), strict=True)
+            for place in _leaf_places(parameter, name)
+        ]
+        self._returns_array = shape.result.is_array
+        self._returns_flat_tuple = shape.result.is_tuple and all(leaf.is_array for leaf in shape.result.tuple_shapes)
+        self._require_memory = require_memory
+        self._owner = owner
+        self._once: dict[str, _Prepared] = {}
+        self._prepared: _Prepared | None = None
+
+    def __call__(self, arguments: Sequence[Any]) -> Any:
+        """Runs the program once, or queues it; see `Executable.__call__`."""
+        prepared = self._prepared or self._prepare()
+        if len(arguments) != len(self._shape.parameters):
+            check_count(self._shape, arguments)
+        donated = donated_buffers(self._donated_leaves, arguments) if self._donated_leaves else ()
+        leaves = arguments if self._takes_arrays_only else _flat(self._shape, arguments)
+        handles: list[Any] = []
+        lent: list[int] = []
+        for argument, expected in zip(leaves, self._expected, strict=True):
+            argument_class = argument.__class__
+            if argument_class is Buffer:
+                handle = argument._handle
+                if handle is not None and argument._type is expected:
+                    handles.append(handle)
+                    continue
+            elif (
+                argument_class is _Array
+                and argument.dtype is expected.dtype
+                and argument.shape == expected.dimensions
+                and len(handles) not in self._donated_numbers
+            ):
+                try:
+                    address = _address_of(_byte(argument))
+                except (TypeError, ValueError, BufferError):  # not contiguous, read-only, empty, or an ml_dtypes type
+                    address = 0
+                if address and not address & expected.alignment_mask:
+                    lent.append(len(handles))
+                    handles.append(address)
+                    continue
+            self._add_copy(prepared, argument, handles)
+        for _, buffer in donated:
+            buffer.forget_array()
+        if prepared.checks_memory:
+            self._require_memory()
+        made = prepared.call(prepared.executable, handles, prepared.templates, self._result_count, len(lent))
+        if made.__class__ is not list:
+            made = self._call_again(prepared, leaves, handles, lent, made)
+        for leaf, buffer in donated:
+            if buffer._handle is handles[self._numbers[leaf]]:
+                buffer.note_donation(leaf.deletion_reason)
+            else:  # the program has overwritten a copy
+                buffer.take(leaf.deletion_reason)
+        if self._returns_array:
+            return buffer_of_handle(self._results[0], made[0])
+        buffers = map(buffer_of_handle, self._results, made)
+        return tuple(buffers) if self._returns_flat_tuple else unflatten(self._shape.result, buffers)
+
+    def _add_copy(self, prepared: _Prepared, argument: Any, handles: list[Any]) -> None:
+        """Adds the capsule of a buffer with the elements of an argument that is neither a buffer of its type on a
+        device, nor an array that can lend its memory."""
+        number = len(handles)
+        array = check_value(self._expected[number].shape, argument, self._places[number])
+        assert isinstance(array, np.ndarray), "dimensions are static"
+        handles.append(native_buffers.copied(self._expected[number], array, prepared.stream))
+
+    def _call_again(
+        self, prepared: _Prepared, leaves: Sequence[Any], handles: list[Any], lent: list[int], status: int
+    ) -> list[Any]:
+        """Calls the program after the engine has refused it, when nothing has changed, with arguments that the engine
+        accepts; raises the reason otherwise."""
+        for number in lent:
+            handles[number] = native_buffers.copied(self._expected[number], leaves[number], prepared.stream)
+        for replace in (None, self._move_to_device, self._copy_donated):
+            if replace is not None:
+                if status != REFUSED:
+                    break
+                self._check_deleted(leaves)
+                replace(prepared, leaves, handles)
+            elif status != NEEDS_COPIES:
+                continue
+            made = prepared.call(prepared.executable, handles, prepared.templates, self._result_count, 0)
+            if made.__class__ is list:
+                return list(made)
+            status = made
+        if status == CANCELED:
+            raise ExecutionError(f"{self._source.program.name} was canceled")
+        self._check_deleted(leaves)
+        self._require_memory()
+        raise ExecutionError(f"out of memory: {self._source.program.name} cannot allocate its results and temporaries")
+
+    def _move_to_device(self, prepared: _Prepared, leaves: Sequence[Any], handles: list[Any]) -> None:
+        """Replaces arguments on other devices by buffers that share their memory, once they are ready."""
+        for number, (argument, expected) in enumerate(zip(leaves, self._expected, strict=True)):
+            handle = getattr(argument, "_handle", None)
+            if handle is handles[number] and native_buffers.device(handle) != prepared.stream:
+                argument.block_until_ready()
+                handles[number] = native_buffers.shared(expected, handle, prepared.stream) or handle
+
+    def _copy_donated(self, prepared: _Prepared, leaves: Sequence[Any], handles: list[Any]) -> None:
+        """Replaces donated arguments, because their memory has other users."""
+        for number in self._donated_numbers:
+            handles[number] = native_buffers.copied(self._expected[number], leaves[number].array, prepared.stream)
+
+    def _check_deleted(self, leaves: Sequence[Any]) -> None:
+        """`InvalidArgumentError` if an argument was deleted."""
+        for number, argument in enumerate(leaves):
+            if argument.__class__ is Buffer and argument.is_deleted():
+                raise InvalidArgumentError(f"{self._places[number]}: {argument.deletion_reason}")
+
+    def _prepare(self) -> _Prepared:
+        """Makes the records from which the engine runs the program. If several threads do, one keeps them."""
+        free_retired()
+        kept, source, stream = KeptObjects(), self._source, device_stream(0)
+        templates = kept.words([native_buffers.template(type, stream) for type in self._expected])
+        place = DevicePlace(stream, stream, [0] * self._result_count)
+        parameters = [ArrayForm(leaf.dimensions, 0) for leaf in source.parameters]
+        results = [ArrayForm(leaf.dimensions, 0) for leaf in source.results]
+        record = kept.record("executable")
+        runnable = add_device_programs(record, kept, source, [place], parameters, results)
+        made = _Prepared(record.address, stream, templates, bool(record["checks_memory"]), engine().call_executable)
+        if self._once.setdefault("prepared", made) is made:
+            weakref.finalize(self, _retired.append, (runnable, kept, self._owner)).atexit = False
+        else:
+            remove_runnable(record.address)
+        self._prepared = self._once["prepared"]
+        return self._prepared
+
+    def trim(self) -> None:
+        """Frees the arena that no launch uses."""
+        if self._prepared is not None:
+            engine().free_spare_memory(self._prepared.executable)
+
+
+def free_retired() -> None:
+    """Frees the programs that nobody can call and that do not run."""
+    for _ in range(len(_retired)):
+        try:
+            runnable, kept, owner = _retired.popleft()
+        except IndexError:  # another thread was faster
+            return
+        if runnable.is_running:
+            _retired.append((runnable, kept, owner))
+            continue
+        engine().free_spare_memory(runnable.record.address)
+        remove_runnable(runnable.record.address)
+        kept.forget()
+
+
+def _flat(shape: ProgramShape, arguments: Sequence[Any]) -> list[Any]:
+    """The leaves of arguments of which some are tuples. `InvalidArgumentError` if their structure does not match."""
+    leaves: list[Any] = []
+    places = places_of_parameters(shape)
+    for argument, parameter, place in zip(arguments, shape.parameters, places, strict=True):
+        _add_leaves(leaves, argument, parameter, place)
+    return leaves
+
+
+def _add_leaves(leaves: list[Any], argument: Any, shape: Shape, place: str) -> None:
+    if not shape.is_tuple:
+        leaves.append(argument)
+        return
+    check_tuple(shape, argument, place)
+    for number, (element, element_shape) in enumerate(zip(argument, shape.tuple_shapes, strict=True)):
+        _add_leaves(leaves, element, element_shape, f"{place} element {number}")
+
+
+def _leaf_places(shape: Shape, place: str) -> list[str]:
+    if not shape.is_tuple:
+        return [place]
+    parts = enumerate(shape.tuple_shapes)
+    return [leaf for number, part in parts for leaf in _leaf_places(part, f"{place} element {number}")]
+
+
+def unflatten(shape: Shape, results: Iterator[Any]) -> Any:
+    """Returns results in the structure of a shape."""
+    if shape.is_tuple:
+        return tuple(unflatten(element, results) for element in shape.tuple_shapes)
+    return next(results) if shape.is_array else TOKEN

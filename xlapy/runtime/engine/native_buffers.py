@@ -1,0 +1,131 @@
+"""Buffers of the engine, as capsules that Python objects own.
+
+Responsible for making buffers from arrays and arrays from buffers, and for waiting. Does not depend on programs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlapy.runtime.engine.device_programs import ArrayForm, buffer_template
+from xlapy.runtime.engine.launch_errors import take_error
+from xlapy.runtime.engine.native_engine import device_stream, engine
+from xlapy.runtime.engine.records import KeptObjects, Record
+
+if TYPE_CHECKING:
+    from xlapy.runtime.buffer import ArrayType
+
+_WAIT_NANOSECONDS = 50_000_000
+"""How long a thread waits before signal handlers may run."""
+
+pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
+"""The address of the record in a capsule, given None as the second argument."""
+pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+class Templates:
+    """The records of which the buffers of an array type start as copies, by the stream of their device."""
+
+    __slots__ = ("_kept", "_templates")
+
+    def __init__(self) -> None:
+        self._kept = KeptObjects()
+        self._templates: dict[int, int] = {}
+
+    def of(self, type: ArrayType, stream: int) -> int:
+        """The address of the record."""
+        made = self._templates.get(stream)
+        if made is None:
+            made = buffer_template(self._kept, type.shape, ArrayForm(type.dimensions, 0), stream, 0)
+            self._templates[stream] = made
+        return made
+
+
+def template(type: ArrayType, stream: int = 0) -> int:
+    """The record of which buffers of a type start as copies. stream: that of their device, by default of device 0."""
+    if type.templates is None:
+        type.templates = Templates()
+    return type.templates.of(type, stream or device_stream(0))
+
+
+def copied(type: ArrayType, array: np.ndarray[Any, Any], stream: int = 0) -> Any:
+    """The capsule of a new buffer with the elements of an array."""
+    dense = np.ascontiguousarray(array)
+    return engine().filled_buffer(template(type, stream), dense.__array_interface__["data"][0])
+
+
+def shared(type: ArrayType, handle: Any, stream: int) -> Any | None:
+    """The capsule of a buffer on the device of a stream that shares the memory of another one, whose elements must be
+    ready; None if that was deleted."""
+    made = engine().buffer_of_storage(template(type, stream), pointer(handle, None))
+    return None if made == 0 else made
+
+
+def view(type: ArrayType, handle: Any) -> np.ndarray[Any, Any] | None:
+    """The elements as a writable array that keeps their memory alive; None if the buffer was deleted. Waits for them
+    and raises the error of the program that was to write them."""
+    record = Record("buffer", pointer(handle, None))
+    owner = engine().storage_capsule(record.address)
+    if owner == 0:
+        return None
+    await_event(record["event"])
+    memory: Any = (ctypes.c_char * record["on_device_size_in_bytes"]).from_address(record["data"])
+    memory.owner = owner  # arrays refer to the memory, and so keep the storage alive
+    return np.ndarray(type.dimensions, type.dtype, memory)
+
+
+def address(handle: Any) -> int:
+    """The address of the first element."""
+    return Record("buffer", pointer(handle, None))["data"]
+
+
+def device(handle: Any) -> int:
+    """The handle of the device, which is its stream for buffers that are not PJRT's."""
+    return Record("buffer", pointer(handle, None))["device"]
+
+
+def event(handle: Any) -> int:
+    """The event that completes when the elements are ready."""
+    return Record("buffer", pointer(handle, None))["event"]
+
+
+def is_ready(handle: Any) -> bool:
+    """Whether the elements are there, or the program that was to write them has failed."""
+    return bool(engine().is_event_complete(event(handle)))
+
+
+def is_deleted(handle: Any) -> bool:
+    """Whether a buffer was deleted or is donated."""
+    return bool(engine().is_deleted(pointer(handle, None)))
+
+
+def delete(handle: Any) -> None:
+    """Deletes a buffer."""
+    engine().delete_buffer(pointer(handle, None))
+
+
+def take(handle: Any) -> bool:
+    """Deletes a buffer; returns whether it was not deleted before. Of several threads, one succeeds."""
+    storage = engine().take_storage(pointer(handle, None))
+    if storage is None:
+        return False
+    engine().release(storage)
+    return True
+
+
+def await_event(event: int) -> None:
+    """Waits for an event of the engine; raises its error. Signal handlers run meanwhile: if one raises, the launch that
+    completes the event is canceled, with those that the same thread queued before."""
+    native = engine()
+    try:
+        while not native.await_briefly(event, _WAIT_NANOSECONDS):
+            pass
+    except BaseException:
+        native.cancel_launch_of_event(event)
+        raise
+    error = native.event_error(event)
+    if error is not None:
+        raise take_error(native, error)
