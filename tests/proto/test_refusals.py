@@ -13,7 +13,7 @@ import xlapy
 from xlapy.base.errors import InvalidArgumentError, ProtoError, XlaError
 from xlapy.hlo.module import Module
 from xlapy.opcodes.attributes.dimensions import ConvDimensions
-from xlapy.proto import Snapshot, from_text_format
+from xlapy.proto import Snapshot, from_text_format, read_module_text
 from xlapy.proto.messages import decode, encode
 from xlapy.proto.write import module_message
 from xlapy.testing.samples.sample import all_samples
@@ -171,3 +171,22 @@ def test_dimension_numbers_are_bounded(field: str, number: int):
         setattr(numbers, field, number)
     with pytest.raises(ProtoError, match=rf"'v' \(convolution\).*{field} has the dimension {number}, which"):
         Module.from_proto(encode(message))
+
+
+@pytest.mark.parametrize("brackets", ["{}", "<>"])
+@pytest.mark.parametrize("depth", [101, 100_000])
+def test_texts_that_nest_too_deep(brackets: str, depth: int):
+    opening, closing = brackets
+    shape = f"tuple_shapes {opening} # {{\n" * depth + f" {closing}\n" * depth
+    text = f'name: "{{{{" computations {opening} instructions {opening} shape {opening}\n{shape} {closing * 3}'
+    with pytest.raises(
+        ProtoError, match=r"^the text is no HloModuleProto: line 99: messages nest deeper than 100 levels$"
+    ):
+        from_text_format(text)
+    with pytest.raises(ProtoError, match="nest deeper than 100 levels"):
+        read_module_text(text)
+
+
+def test_text_that_is_not_utf8():
+    with pytest.raises(ProtoError, match=r"^the text is no HloModuleProto: "):
+        from_text_format('name: "\\377"')

@@ -8,6 +8,9 @@
 
 The checksum detects damage, not tampering: any process that can write a file can also write a matching checksum.
 
+A few kilobytes of zlib can expand to gigabytes. `compress`, for sections that are text, therefore never compresses by
+more than `MAX_RATIO`, and `expand` refuses data that does.
+
 Does not depend on the meaning of headers and sections.
 """
 
@@ -16,11 +19,15 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
+
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading the values of a header raises if `pack` did not write them."""
 
 MAGIC = b"XLAPY\r\n\0"
 FORMAT_VERSION = 1
@@ -28,6 +35,13 @@ FORMAT_VERSION = 1
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM_END = len(MAGIC) + hashlib.sha256().digest_size
 _HEADER_START = _CHECKSUM_END + _LENGTH.size
+
+
+MAX_RATIO = 64
+"""Limit on the size of data divided by its compressed size. HLO text shrinks to about a tenth."""
+_MIN_LIMIT = 1 << 16
+"""Bytes up to which any ratio is allowed: the limit is for large results."""
+_LEVEL, _STORED = 1, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +83,7 @@ def unpack(kind: str, data: bytes | memoryview) -> Container:
         raise InvalidArgumentError(f"the {kind} is damaged: its checksum is not that of its {len(view)} bytes")
     try:
         return _read_sections(kind, view)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except MALFORMED as error:
         raise InvalidArgumentError(f"the {kind} has a malformed header: {type(error).__name__}: {error}") from error
 
 
@@ -90,3 +104,33 @@ def _read_sections(kind: str, view: memoryview) -> Container:
     if begin != len(view) or any(size < 0 for size in whole["sections"]):
         raise InvalidArgumentError(f"the {kind} has {len(view)} bytes, but its header and sections take {begin}")
     return Container(dict(whole["header"]), tuple(sections))
+
+
+# -- compression
+
+
+def compress(data: bytes) -> bytes:
+    """Compresses data; stores it as it is if it would become more than `MAX_RATIO` times smaller."""
+    compressed = zlib.compress(data, _LEVEL)
+    return compressed if len(data) <= _limit(compressed) else zlib.compress(data, _STORED)
+
+
+def expand(data: bytes | memoryview, what: str) -> bytes:
+    """The inverse of `compress`. Raises InvalidArgumentError, which calls the data `what`, if it is malformed."""
+    expander = zlib.decompressobj()
+    limit = _limit(data)
+    try:
+        expanded = expander.decompress(data, limit + 1)
+    except zlib.error as error:
+        raise InvalidArgumentError(f"{what} is damaged: {error}") from error
+    if len(expanded) > limit:
+        raise InvalidArgumentError(f"{what} of {len(data)} bytes expands to more than {MAX_RATIO} times as many")
+    if not expander.eof or expander.unused_data:
+        raise InvalidArgumentError(
+            f"{what} is damaged: the compressed data does not end where its {len(data)} bytes do"
+        )
+    return expanded
+
+
+def _limit(compressed: bytes | memoryview) -> int:
+    return max(_MIN_LIMIT, MAX_RATIO * len(compressed))

@@ -5,13 +5,19 @@ Responsible for translating to and from the text. Does not depend on the meaning
 
 from __future__ import annotations
 
+import re
+
 from google.protobuf import text_format
 
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.module import Module
-from xlapy.proto.messages import message_class
+from xlapy.proto.messages import Message, message_class
 from xlapy.proto.read import module_of
 from xlapy.proto.write import module_message
+
+_MAX_NESTING = 100
+"""Limit on the nesting of messages, as in the binary format. protobuf's reader of text calls itself for each level."""
+_MARK = re.compile(r"""[{}<>]|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'?|#[^\n]*+""")
 
 
 def to_text_format(module: Module) -> str:
@@ -21,9 +27,27 @@ def to_text_format(module: Module) -> str:
 
 def from_text_format(text: str, verify: bool = True) -> Module:
     """Reads an HloModuleProto in text format; raises the errors of `from_proto`."""
-    message = message_class("HloModuleProto")()
+    return module_of(parse_message("HloModuleProto", text), verify)
+
+
+def parse_message(name: str, text: str, *, allow_unknown_field: bool = False) -> Message:
+    """Parses a message such as `HloModuleProto`. Raises `ProtoError`."""
+    _check_nesting(name, text)
+    message = message_class(name)()
     try:
-        text_format.Parse(text, message)
-    except text_format.ParseError as error:
-        raise ProtoError(f"the text is no HloModuleProto: {error}") from error
-    return module_of(message, verify)
+        text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
+    except (text_format.ParseError, ValueError) as error:  # ValueError: a string that is not UTF-8
+        raise ProtoError(f"the text is no {name}: {error}") from error
+    return message
+
+
+def _check_nesting(name: str, text: str) -> None:
+    depth = 0
+    for mark in _MARK.finditer(text):
+        if mark[0] in "{<":
+            depth += 1
+            if depth > _MAX_NESTING:
+                line = text.count("\n", 0, mark.start()) + 1
+                raise ProtoError(f"the text is no {name}: line {line}: messages nest deeper than {_MAX_NESTING} levels")
+        elif mark[0] in "}>":
+            depth -= 1

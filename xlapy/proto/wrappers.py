@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from google.protobuf import text_format
-
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.module import Module
 from xlapy.proto.messages import Message, decode, encode, message_class
 from xlapy.proto.read import module_of
+from xlapy.proto.text_format import parse_message
 from xlapy.proto.write import module_message
 
 
@@ -60,18 +59,17 @@ def read_module_text(text: str, verify: bool = True) -> Module:
     """Reads an HloModuleProto, HloProto or HloSnapshot in text format and returns its module. Raises `ProtoError` for
     other texts.
     """
-    problem: text_format.ParseError | None = None
+    problem: ProtoError | None = None
     for name in ("HloModuleProto", "HloProto", "HloSnapshot"):
-        message = message_class(name)()
         try:
-            text_format.Parse(text, message, allow_unknown_field=name != "HloModuleProto")
-        except text_format.ParseError as error:
+            message = parse_message(name, text, allow_unknown_field=name != "HloModuleProto")
+        except ProtoError as error:
             problem = problem or error
             continue
         inner = message if name == "HloModuleProto" else _inner(message)
         if inner.computations or name == "HloModuleProto":
             return module_of(inner, verify)
-    raise ProtoError(f"the text is no HloModuleProto: {problem}") from problem
+    raise problem or ProtoError("the text is no HloModuleProto: it has no computations")
 
 
 def _inner(message: Message) -> Message:

@@ -24,6 +24,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
+from xlapy.runtime.storage.array_files import read_array_file
 from xlapy.tools.formats import format_of, read_module
 
 MAX_PROGRAM_BYTES = 1 << 30
@@ -86,12 +87,12 @@ def read_arguments(paths: Sequence[str], program: ProgramShape) -> list[Any]:
     A single .npz is read by name if it has an entry for each parameter. A parameter that was renamed to `x.1`, because
     another computation has an `x`, also matches the entry `x`. Tuple parameters take one array per leaf, in order.
     """
-    loaded = [_load(path) for path in paths]
+    leaves = [leaf for parameter in program.parameters for _, leaf in parameter.leaves() if leaf.is_array]
+    loaded = [_load(path, leaves) for path in paths]
     if len(loaded) == 1 and isinstance(loaded[0], dict):
         ordered = _by_name(loaded[0], paths[0], program) or list(loaded[0].values())
     else:
         ordered = [array for one in loaded for array in (one.values() if isinstance(one, dict) else [one])]
-    leaves = [leaf for parameter in program.parameters for _, leaf in parameter.leaves() if leaf.is_array]
     if len(ordered) != len(leaves):
         raise InvalidArgumentError(
             f"the program takes {len(leaves)} arrays, the input files hold {len(ordered)}: {program.to_text()}"
@@ -104,10 +105,10 @@ def read_infeeds(path: str, shapes: Sequence[Shape]) -> list[Any]:
     """Reads values for infeeds of the given shapes, which repeat cyclically: the arrays of a .npy or .npz file in
     order, one per leaf.
     """
-    loaded = _load(path)
-    arrays = list(loaded.values()) if isinstance(loaded, dict) else [loaded]
     if not shapes:
         raise InvalidArgumentError(f"{path}: the program has no infeed")
+    loaded = _load(path, [leaf for shape in shapes for _, leaf in shape.leaves() if leaf.is_array])
+    arrays = list(loaded.values()) if isinstance(loaded, dict) else [loaded]
     values: list[Any] = []
     for shape in itertools.cycle(shapes):
         leaves = [leaf for _, leaf in shape.leaves() if leaf.is_array]
@@ -142,19 +143,17 @@ def _written_name(name: str) -> str:
     return match[1] if match else name
 
 
-def _load(path: str) -> Array | dict[str, Array]:
+_MAX_ELEMENT_BYTES = 16
+"""Bytes of the widest element, c128: a file may hold elements of another type, which is an error of its own."""
+_MIN_ARRAY_BYTES = 1 << 20
+
+
+def _load(path: str, shapes: Sequence[Shape]) -> Array | dict[str, Array]:
+    """Reads the arrays in a file. shapes: those that the program takes, which bound the size of each array."""
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    try:
-        with open(path, "rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except MemoryError as error:
-        raise InvalidArgumentError(f"{path} does not fit in memory: {error}") from error
-    except Exception as error:  # the readers of .npy and .zip raise many types of errors for other files
-        if isinstance(error, OSError) and error.filename is not None:
-            raise
-        raise InvalidArgumentError(f"{path} is not a .npy or .npz file of plain arrays: {error}") from error
+    largest = max((shape.size for shape in shapes), default=0) * _MAX_ELEMENT_BYTES
+    return read_array_file(path, max(largest, _MIN_ARRAY_BYTES))
 
 
 def _with_type(array: Array, shape: Shape) -> Array:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import zlib
+
 import numpy as np
 import pytest
 
 import xlapy as xla
 from xlapy.base.container import pack, unpack
-from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.cpu.serialization import executable as image_module
 
 PROGRAM = """HloModule shown
@@ -248,3 +251,43 @@ ENTRY e { t = token[] after-all()  f = (f32[2], token[]) infeed(t)  x = f32[2] g
         device.transfer_to_infeed(np.full(2, number, np.float32))
         np.testing.assert_array_equal(again(), np.full(2, -2 * number))
         np.testing.assert_array_equal(device.transfer_from_outfeed(), np.full(2, 2 * number))
+
+
+def repacked(data: bytes, *, module_text: bytes | None = None, **changes: object) -> bytes:
+    """Returns an executable with another header or module, and the right checksum."""
+    container = unpack("executable", data)
+    text, program = map(bytes, container.sections)
+    return pack("executable", {**container.header, **changes}, [text if module_text is None else module_text, program])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"module": {"name": "i", "parameters": [["x", "f32[1000000]"]], "result": "f32[1024]"}},
+            "has other parameters",
+        ),
+        ({"module": {"name": "i", "parameters": [["x", "f32[1024]"]], "result": "(f32[1024])"}}, None),
+        ({"module": {"name": "i", "parameters": [["x", "f32[1024]"]], "result": "f32[1025]"}}, "has other result than"),
+        ({"donated": [[0, [3]]]}, "has no element at tuple index {3}"),
+        ({"donated": [[-1, []]]}, "parameter -1 has no array"),
+        ({"num_replicas": float("inf")}, "OverflowError"),
+        ({"donated": 3}, "TypeError"),
+        ({"module": []}, "TypeError"),
+    ],
+)
+def test_headers_that_do_not_fit_the_machine_code(client, changes, message):
+    data = repacked(client.compile(INCREMENT).serialize(), **changes)
+    if message is None:
+        client.deserialize(data)
+        return
+    with pytest.raises(XlaError, match=re.escape(message)):
+        client.deserialize(data)
+
+
+def test_a_module_that_expands_without_bound_is_refused(client):
+    loaded = client.deserialize(
+        repacked(client.compile(INCREMENT).serialize(), module_text=zlib.compress(b" " * 50_000_000, 9))
+    )
+    with pytest.raises(InvalidArgumentError, match=r"the module of the executable of \d+ bytes expands to more"):
+        _ = loaded.module

@@ -12,7 +12,7 @@ The format is a container (`xlapy.base.container`) of the kind "cpu program". It
     features                    the processor features that the code needs, under LLVM's names
     compiler                    `compiler_identity`; a program is loaded only by the compiler that produced it
 
-Its sections are the object file, the optimized module as HLO text (compressed by zlib; empty if there are no
+Its sections are the object file, the optimized module as HLO text (compressed; empty if there are no
 callbacks), the elements of each constant, and the object files with runtime functions. Custom calls are stored by the
 name of their target: the process that loads the program must have registered them.
 
@@ -21,7 +21,6 @@ Responsible for this format. Does not depend on where programs are stored.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,7 +30,7 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.container import Container, pack, unpack
+from xlapy.base.container import MALFORMED, Container, compress, expand, pack, unpack
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.shape import Shape
 from xlapy.base.version import VERSION
@@ -130,7 +129,7 @@ def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
     }
     data = [slice_.data.tobytes() for slice_ in program.constants if slice_.data is not None]
     text = compiled.module.to_text(print_large_constants=True) if program.host_calling_thunks else ""
-    shortened = zlib.compress(text.encode("utf-8", "surrogateescape"), 1)
+    shortened = compress(text.encode("utf-8", "surrogateescape"))
     return pack(KIND, header, [code.image, shortened, *data, *objects.values()])
 
 
@@ -151,7 +150,7 @@ def deserialize_program(image: bytes, source: Callable[[], Module]) -> LoadedPro
         if callbacks["thunks"]:
             restore_callbacks(program, callbacks, _optimized_module(container))
         code = link_object(bytes(container.sections[0]), ["xlapy_run"], imports)
-    except (KeyError, IndexError, TypeError, ValueError, RuntimeError, zlib.error) as error:
+    except (*MALFORMED, RuntimeError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be loaded: {type(error).__name__}: {error}") from error
     return LoadedProgram(program, code, image, source)
 
@@ -198,7 +197,8 @@ def _objects(container: Container) -> dict[str, bytes]:
 
 
 def _optimized_module(container: Container) -> Module:
-    return parse_hlo(zlib.decompress(container.sections[1]).decode("utf-8", "surrogateescape"), verify=False)
+    text = expand(container.sections[1], f"the module of the {KIND}")
+    return parse_hlo(text.decode("utf-8", "surrogateescape"), verify=False)
 
 
 def _shapes_and_names(slices: Sequence[BufferSlice]) -> list[tuple[str, str]]:

@@ -18,6 +18,14 @@ from xlapy.base.errors import InvalidArgumentError
 _MODULES = {
     "stablehlo-text": "stablehlo",
     "stablehlo-bytecode": "stablehlo",
+    "hlo-text": "hlo",
+    "proto": "hlo",
+    "proto-text": "hlo",
+    "literal": "hlo",
+    "executable": "storage",
+    "cache-entry": "storage",
+    "array-file": "storage",
+    "custom-call-config": "storage",
 }
 """The name of each format -> the module of this package whose sequence `FORMATS` has it."""
 

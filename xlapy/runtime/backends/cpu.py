@@ -17,7 +17,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base import flags
-from xlapy.base.errors import UnsupportedError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
 from xlapy.cpu.program.call_frames import check_custom_call_targets
@@ -51,7 +51,7 @@ from xlapy.runtime.engine.dispatch import (
     per_device_values,
 )
 from xlapy.runtime.engine.donation import DonatedLeaf
-from xlapy.runtime.engine.dynamic_leaves import flatten_dynamic, unflatten_dynamic
+from xlapy.runtime.engine.dynamic_leaves import flat_shapes, flatten_dynamic, unflatten_dynamic
 from xlapy.runtime.engine.memory import MemoryStats
 from xlapy.runtime.engine.native_call import NativeCall, array_address
 from xlapy.runtime.engine.native_engine import engine
@@ -363,7 +363,16 @@ class CpuBackend:
         """Loads a serialized program. `InvalidArgumentError` or `UnsupportedError` if this version or processor cannot
         run it."""
         loaded = deserialize_program(serialized, lambda: source.module)
-        return self._program_of(loaded, source.program_shape, partition_count, donated)
+        program, shape = loaded.program, source.program_shape
+        arguments = program.arguments[: len(program.arguments) - len(program.implicit_arguments)]
+        for what, slices, shapes in (
+            ("parameters", arguments, shape.parameters),
+            ("result", program.results, [shape.result]),
+        ):
+            declared = [part for declared in shapes for part in flat_shapes(declared)]
+            if [slice_.shape.without_layout() for slice_ in slices] != declared:
+                raise InvalidArgumentError(f"the machine code of {source.name} has other {what} than {shape.to_text()}")
+        return self._program_of(loaded, shape, partition_count, donated)
 
     def _program_of(
         self,

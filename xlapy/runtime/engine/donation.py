@@ -40,8 +40,11 @@ def donated_leaves(module: Module, donate: Iterable[int]) -> list[DonatedLeaf]:
 
 
 def donated_leaf(source: LazyModule, parameter: int, path: Iterable[int]) -> DonatedLeaf:
-    """The donated leaf at a path of a parameter; `IndexError` for an unknown parameter."""
-    return _donated(source.name, parameter, tuple(path), source.program_shape.parameter_names[parameter])
+    """The donated leaf at a path of a parameter. `IndexError` or `ShapeError` if it is not an array of a parameter."""
+    where = tuple(path)
+    if parameter < 0 or not source.program_shape.parameters[parameter].subshape(where).is_array:
+        raise IndexError(f"parameter {parameter} has no array at {list(where)}")
+    return _donated(source.name, parameter, where, source.program_shape.parameter_names[parameter])
 
 
 def _donated(program: str, number: int, path: tuple[int, ...], name: str) -> DonatedLeaf:

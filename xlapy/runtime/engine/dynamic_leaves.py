@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.element_types import S32
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN, DynamicArray
 from xlapy.interpreter.dynamic_array import array_of_bounds, sizes_of
@@ -27,6 +28,14 @@ def flatten_dynamic(value: Value, shape: Shape) -> Iterator[np.ndarray[Any, Any]
         for size, dynamic in zip(sizes_of(value), shape.dynamic_dimensions, strict=True):
             if dynamic:
                 yield np.array(size, np.int32)
+
+
+def flat_shapes(shape: Shape) -> Iterator[Shape]:
+    """Yields the shapes of the arrays that `flatten_dynamic` yields for a declared shape, without layouts."""
+    for _, leaf in shape.leaves():
+        if leaf.is_array:
+            yield Shape.array(leaf.element_type, leaf.dimensions, layout=None)
+            yield from [Shape.array(S32, layout=None)] * sum(leaf.dynamic_dimensions)
 
 
 def unflatten_dynamic(shape: Shape, leaves: Iterator[np.ndarray[Any, Any]]) -> Value:

@@ -2,18 +2,17 @@
 
 The format is a container (`xlapy.base.container`) of the kind "executable". Its header holds the platform, the devices,
 the donated leaves of the parameters and the description of the module (`lazy_module.describe_module`). Its sections are
-the module as HLO text, compressed with zlib, and the serialized program of the platform.
+the module as HLO text, compressed (`container.compress`), and the serialized program of the platform.
 
 Responsible for this format. Does not depend on the format of the platform's program.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlapy.base.container import is_container, pack, unpack
+from xlapy.base.container import MALFORMED, compress, expand, is_container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_leaf
@@ -57,7 +56,7 @@ def write_executable(
         "module": describe_module(module),
     }
     text = print_module(module, PrintOptions(print_large_constants=True)).encode("utf-8", "surrogateescape")
-    return pack(KIND, header, [zlib.compress(text, 1), program])
+    return pack(KIND, header, [compress(text), program])
 
 
 def platform_and_device_count(data: bytes) -> tuple[str, int]:
@@ -66,7 +65,7 @@ def platform_and_device_count(data: bytes) -> tuple[str, int]:
     header = unpack(KIND, data).header
     try:
         return str(header["platform"]), int(header["num_replicas"]) * int(header["num_partitions"])
-    except (KeyError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
 
 
@@ -80,9 +79,9 @@ def read_executable(data: bytes) -> SerializedExecutable:
         counts = int(header["num_replicas"]), int(header["num_partitions"])
         donated = [donated_leaf(source, int(number), map(int, path)) for number, path in header["donated"]]
         return SerializedExecutable(str(header["platform"]), source, *counts, tuple(donated), bytes(program))
-    except (IndexError, KeyError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _module(text: bytes) -> Module:
-    return parse_hlo(zlib.decompress(text).decode("utf-8", "surrogateescape"))
+    return parse_hlo(expand(text, f"the module of the {KIND}").decode("utf-8", "surrogateescape"))

@@ -1,0 +1,106 @@
+"""Reads the arrays in .npy and .npz files that may come from anywhere.
+
+Pickled objects are refused. Memory is allocated for elements that are in the file, not for those that a header claims:
+the sizes of a header are compared with the size of the file or archive entry before anything is read. An entry of an
+archive may be a thousand times larger than its compressed form, so the caller bounds the size of an array.
+
+Responsible for the file formats. Does not depend on what the arrays are for.
+"""
+
+from __future__ import annotations
+
+import os
+import tokenize
+import zipfile
+import zlib
+from math import prod
+from typing import IO, Any
+
+import numpy as np
+
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.runtime.engine.memory import available_bytes
+
+Array = np.ndarray[Any, Any]
+
+_ZIP_MAGIC = b"PK"
+_NPY_ENDING = ".npy"
+_MALFORMED = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, tokenize.TokenError,
+    ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError, OSError, RuntimeError, SyntaxError,
+    TypeError, ValueError,
+)  # fmt: skip
+"""What Python's reader of archives and NumPy's reader of headers raise for malformed data."""
+
+
+def read_array_file(path: str, max_bytes: int) -> Array | dict[str, Array]:
+    """Reads the array of a .npy file, or the arrays of a .npz file by name, in order.
+
+    max_bytes: the largest size of an array in bytes. Raises `OSError` if the file cannot be read, and
+    `InvalidArgumentError` if it is not a .npy or .npz file of plain arrays, or an array in it is too large.
+    """
+    with open(path, "rb") as file:
+        return read_arrays(file, path, max_bytes)
+
+
+def read_arrays(file: IO[bytes], name: str, max_bytes: int) -> Array | dict[str, Array]:
+    """Reads an open file, as `read_array_file`; errors call it `name`."""
+    try:
+        start = file.tell()
+        size = file.seek(0, os.SEEK_END) - start
+        file.seek(start)
+        magic = file.read(len(_ZIP_MAGIC))
+        file.seek(start)
+        return _archive(file, max_bytes) if magic == _ZIP_MAGIC else _array(file, size, max_bytes)
+    except MemoryError as error:
+        raise InvalidArgumentError(f"{name} does not fit in memory: {error}") from error
+    except _MALFORMED as error:
+        raise InvalidArgumentError(f"{name} is not a .npy or .npz file of plain arrays: {error}") from error
+    except _TooLargeError as error:
+        raise InvalidArgumentError(f"{name} does not fit in memory: {error}") from error
+
+
+class _TooLargeError(Exception):
+    """An array is larger than the caller or the machine allows."""
+
+
+def _archive(file: IO[bytes], max_bytes: int) -> dict[str, Array]:
+    arrays: dict[str, Array] = {}
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(
+                    f"{entry.filename} is compressed by method {entry.compress_type}, which NumPy does not use"
+                )
+            with archive.open(entry) as stream:
+                arrays[entry.filename.removesuffix(_NPY_ENDING)] = _array(stream, entry.file_size, max_bytes)
+    return arrays
+
+
+def _array(stream: IO[bytes], size: int, max_bytes: int) -> Array:
+    """Reads an array from a stream that holds `size` bytes, header included."""
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        header = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        header = np.lib.format.read_array_header_2_0(stream)
+    else:
+        raise ValueError(f"version {version[0]}.{version[1]} of the format is not supported")
+    shape, is_fortran, dtype = header
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are not loaded")
+    if any(dimension < 0 for dimension in shape):
+        raise ValueError(f"the sizes {shape} are negative")
+    count = prod(shape)
+    length = count * dtype.itemsize
+    if length > size:
+        raise ValueError(f"its header claims {length} bytes of elements in {size} bytes")
+    if length > max_bytes:
+        raise _TooLargeError(f"an array takes {length} bytes, arrays of the program at most {max_bytes}")
+    if length > available_bytes():
+        raise _TooLargeError(f"an array takes {length} bytes, {available_bytes()} are available")
+    data = stream.read(length)
+    if len(data) != length:
+        raise ValueError(f"it has {len(data)} bytes of elements, its header says {length}")
+    flat = np.frombuffer(data, dtype, count)
+    return flat.reshape(shape[::-1]).transpose() if is_fortran else flat.reshape(shape)
