@@ -71,6 +71,12 @@ NAN = float("nan")
 
 CASES: dict[str, tuple[str, list[Any]]] = {
     "the root of a denormal number, 1e-40": (unary("sqrt", "f32[]"), [np.float32(1e-40)]),
+    "the reciprocal root of 1e-40": (unary("rsqrt", "f32[]"), [np.float32(1e-40)]),
+    "0, -1 and 2 to the power of the constant -1 in s32": (
+        module("x = s32[3] parameter(0)", "y = s32[3] constant({-1, -1, -1})", "ROOT r = s32[3] power(x, y)"),
+        [s32(0, -1, 2)],
+    ),
+    "0, -1 and 2 to the power of -1 in s32": (binary("power", "s32[3]"), [s32(0, -1, 2), s32(-1, -1, -1)]),
     "the sum of 64 zeros in f32 from 1": (sum_of(64, 1), [np.zeros(64, np.float32)]),
     "the sum of one zero from 1": (sum_of(1, 1), [np.zeros(1, np.float32)]),
     "the sum of 100,000 times 0.1 in f32": (sum_of(100_000, 0), [np.full(100_000, 0.1, np.float32)]),
