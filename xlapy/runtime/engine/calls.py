@@ -81,8 +81,7 @@ class EngineCall:
         self._expected = [array_type(leaf) for leaf in source.parameters]
         self._results = [array_type(leaf) for leaf in source.results]
         self._result_count = len(self._results)
-        self._donated_leaves = [leaf for leaf, _ in donated]
-        self._numbers = dict(donated)
+        self._donated = [(number, leaf) for leaf, number in donated]
         self._donated_numbers = frozenset(number for _, number in donated)
         self._places = [
             place
@@ -101,7 +100,6 @@ class EngineCall:
         prepared = self._prepared or self._prepare()
         if len(arguments) != len(self._shape.parameters):
             check_count(self._shape, arguments)
-        donated = donated_buffers(self._donated_leaves, arguments) if self._donated_leaves else ()
         leaves = arguments if self._takes_arrays_only else _flat(self._shape, arguments)
         handles: list[Any] = []
         lent: list[int] = []
@@ -127,22 +125,37 @@ class EngineCall:
                     handles.append(address)
                     continue
             self._add_copy(prepared, argument, handles)
-        for _, buffer in donated:
-            buffer.forget_array()
+        for number, _ in self._donated:
+            if leaves[number].__class__ is Buffer:
+                self._prepare_donation(leaves[number], arguments)
         if prepared.checks_memory:
             self._require_memory()
         made = prepared.call(prepared.executable, handles, prepared.templates, self._result_count, len(lent))
         if made.__class__ is not list:
+            self._check_donated(arguments)
             made = self._call_again(prepared, leaves, handles, lent, made)
-        for leaf, buffer in donated:
-            if buffer._handle is handles[self._numbers[leaf]]:
-                buffer.note_donation(leaf.deletion_reason)
-            else:  # the program has overwritten a copy
-                buffer.take(leaf.deletion_reason)
+        for number, leaf in self._donated:
+            buffer = leaves[number]
+            if buffer.__class__ is Buffer:
+                if buffer._handle is handles[number]:
+                    buffer.note_donation(leaf.deletion_reason)
+                else:  # the program has overwritten a copy
+                    buffer.take(leaf.deletion_reason)
         if self._returns_array:
             return buffer_of_handle(self._results[0], made[0])
         buffers = map(buffer_of_handle, self._results, made)
         return tuple(buffers) if self._returns_flat_tuple else unflatten(self._shape.result, buffers)
+
+    def _prepare_donation(self, buffer: Buffer, arguments: Sequence[Any]) -> None:
+        """Gives up the buffer's own array, which would count as another user of the memory."""
+        if buffer._handle is None:
+            self._check_donated(arguments)
+        buffer.forget_array()
+
+    def _check_donated(self, arguments: Sequence[Any]) -> None:
+        """`InvalidArgumentError` if a donated buffer is given for another parameter too. The engine only refuses such
+        calls."""
+        donated_buffers([leaf for _, leaf in self._donated], arguments)
 
     def _add_copy(self, prepared: _Prepared, argument: Any, handles: list[Any]) -> None:
         """Adds the capsule of a buffer with the elements of an argument that is neither a buffer of its type on a
