@@ -39,6 +39,11 @@ class Program(Protocol):
         as `Executable.__call__` says, and returns buffers."""
         ...
 
+    @property
+    def sharded_fast_path(self) -> Callable[[Sequence[Sequence[Any]]], list[Any]] | None:
+        """The same for a program on several devices, as `Executable.execute_sharded` says, or None."""
+        ...
+
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
     ) -> Value:

@@ -70,7 +70,8 @@ class Executable:
         Arguments are NumPy arrays, buffers, anything with `__array__` or DLPack, of exactly the parameter's dimensions
         (any size up to the bound where one is dynamic) and element type; Python numbers and lists, which are converted
         to the parameter's element type; and tuples of these for tuple parameters. Returns a `Buffer` of the actual
-        sizes, or nested tuples of buffers. `InvalidArgumentError` names the parameter that does not match. `observer`
+        sizes, or nested tuples of buffers. On cpu, a call of a long program returns before it has run: see `Buffer`.
+        `InvalidArgumentError` names the parameter that does not match. `observer`
         is called after each instruction.
         """
         if self._fast_path is not None and observer is None:
@@ -88,13 +89,16 @@ class Executable:
         """Runs the program on all its devices at once: `arguments[i]` are those of `devices[i]`, as for a call.
 
         Returns the result of each device. `ExecutionError` names the device that failed first, and is also raised for
-        programs that can never finish (devices that wait for each other, a send without a receive). `observer` is
-        called in the threads of the devices, which carry their names: `device 1`.
+        programs that can never finish (devices that wait for each other, a send without a receive). If the call returns
+        before the program has run, the results raise it when they are read. `observer` is called in the threads of the
+        devices, which carry their names: `device 1`.
         """
         if len(arguments) != len(self.devices):
             raise InvalidArgumentError(
                 f"{self.name} runs on {len(self.devices)} devices, given arguments for {len(arguments)}"
             )
+        if self.program.sharded_fast_path is not None and observer is None:
+            return self.program.sharded_fast_path(arguments)
         values = [self._device_values(device, own) for device, own in enumerate(arguments)]
         for device_arguments in arguments:
             self._delete_donated(device_arguments)

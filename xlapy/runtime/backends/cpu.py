@@ -94,6 +94,7 @@ class CpuProgram:
             thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.host_calling_thunks
         )
         self.engine_call = self._make_engine_call()
+        self.sharded_fast_path = None if self.engine_call is None else self.engine_call.on_devices
         self.fast_path = self.engine_call or (
             Dispatch(self.call, program, shape, donated, self._single_device_host) if has_fast_path else None
         )
@@ -105,7 +106,7 @@ class CpuProgram:
         parameters = [leaf for parameter in shape.parameters for _, leaf in parameter.leaves()]
         results = [leaf for _, leaf in shape.result.leaves()]
         is_native = runs_natively(program, [*parameters, *results])
-        if not is_native or program.counters is not None or program.replica_count * program.partition_count != 1:
+        if not is_native or program.counters is not None:
             return None
         source = NativeSource(
             program,
@@ -114,7 +115,7 @@ class CpuProgram:
             parameters,
             results,
             self._donated,
-            (1, 1),
+            (1, self._partition_count),
             program.is_long_running,
         )
         donated = list(zip(self.donated, self._donated, strict=True))

@@ -50,6 +50,7 @@ class InterpreterProgram:
 
     fresh_results = False
     fast_path = None
+    sharded_fast_path = None
 
     def __init__(
         self, module: Module, replica_count: int = 1, partition_count: int = 1, checks: Checks = NO_CHECKS

@@ -13,7 +13,8 @@ import collections
 import ctypes
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,10 +51,10 @@ _retired: collections.deque[tuple[RunnableProgram, KeptObjects, Any]] = collecti
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """What a call passes to the engine: addresses of the executable's record and of the templates of buffers on lent
-    memory. stream: that of the device. checks_memory: whether a call first checks the available memory."""
+    memory. streams: those of the devices. checks_memory: whether a call first checks the available memory."""
 
     executable: int
-    stream: int
+    streams: Sequence[int]
     templates: int
     checks_memory: bool
     call: Any
@@ -61,10 +62,13 @@ class _Prepared:
 
 
 class EngineCall:
-    """Calls a native program on one device with a user's arguments; returns buffers.
+    """Calls a native program with a user's arguments; returns buffers.
 
-    shape, donated: of the program, with tuples. require_memory: raises `ExecutionError` if the memory that a run needs
-    is not available. owner: what the launches need, such as machine code.
+    The leaves of the arguments of all devices form one list, device by device; so do their capsules.
+
+    source: the number of its replicas is that of the first call. shape, donated: of the program, with tuples.
+    require_memory: raises `ExecutionError` if the memory that a run needs is not available. owner: what the launches
+    need, such as machine code.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class EngineCall:
         self._expected = [array_type(leaf) for leaf in source.parameters]
         self._results = [array_type(leaf) for leaf in source.results]
         self._result_count = len(self._results)
+        self._width = max(1, len(self._expected))
         self._donated = [(number, leaf) for leaf, number in donated]
         self._donated_numbers = frozenset(number for _, number in donated)
         self._places = [
@@ -96,7 +101,7 @@ class EngineCall:
         self._prepared: _Prepared | None = None
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
-        """Runs the program once, or queues it; see `Executable.__call__`."""
+        """Runs the program on its only device, or queues it; see `Executable.__call__`."""
         prepared = self._prepared or self._prepare()
         if len(arguments) != len(self._shape.parameters):
             check_count(self._shape, arguments)
@@ -134,17 +139,62 @@ class EngineCall:
         if made.__class__ is not list:
             self._check_donated(arguments)
             made = self._call_again(prepared, leaves, handles, lent, made)
-        for number, leaf in self._donated:
-            buffer = leaves[number]
-            if buffer.__class__ is Buffer:
-                if buffer._handle is handles[number]:
+        if self._donated:
+            self._note_donations(leaves, handles)
+        if self._returns_array:
+            return buffer_of_handle(self._results[0], made[0])
+        return self._result(made)
+
+    def on_devices(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
+        """Runs the program on all of its devices, or queues it; see `Executable.execute_sharded`."""
+        prepared = self._prepared or self._prepare(len(arguments))
+        leaves: list[Any] = []
+        for device, own in enumerate(arguments):
+            with _named_device(device):
+                if isinstance(own, str) or not isinstance(own, Sequence):
+                    raise InvalidArgumentError(f"it takes a list of arguments, given {type(own).__name__}")
+                if len(own) != len(self._shape.parameters):
+                    check_count(self._shape, own)
+                leaves += own if self._takes_arrays_only else _flat(self._shape, own)
+        handles: list[Any] = []
+        for number, argument in enumerate(leaves):
+            handle = argument._handle if argument.__class__ is Buffer else None
+            if handle is not None and argument._type is self._expected[number % self._width]:
+                handles.append(handle)
+            else:
+                with _named_device(number // self._width):
+                    self._add_copy(prepared, argument, handles)
+        for own in arguments:
+            self._check_donated(own)
+        for number, argument in enumerate(leaves):
+            if number % self._width in self._donated_numbers and argument.__class__ is Buffer:
+                argument.forget_array()
+        self._move_to_device(prepared, leaves, handles)
+        if prepared.checks_memory:
+            self._require_memory()
+        made = prepared.call(prepared.executable, handles, prepared.templates, self._result_count, 0)
+        if made.__class__ is not list:
+            made = self._call_again(prepared, leaves, handles, [], made)
+        self._note_donations(leaves, handles)
+        count = self._result_count
+        return [self._result(made[count * device : count * (device + 1)]) for device in range(len(arguments))]
+
+    def _result(self, handles: Sequence[Any]) -> Any:
+        """The buffers of one device in the structure of the result."""
+        buffers = map(buffer_of_handle, self._results, handles)
+        return tuple(buffers) if self._returns_flat_tuple else unflatten(self._shape.result, buffers)
+
+    def _note_donations(self, leaves: Sequence[Any], handles: Sequence[Any]) -> None:
+        """Deletes the buffers that were donated, after the call."""
+        for first in range(0, len(leaves), self._width):
+            for number, leaf in self._donated:
+                buffer = leaves[first + number]
+                if buffer.__class__ is not Buffer:
+                    continue
+                if buffer._handle is handles[first + number]:
                     buffer.note_donation(leaf.deletion_reason)
                 else:  # the program has overwritten a copy
                     buffer.take(leaf.deletion_reason)
-        if self._returns_array:
-            return buffer_of_handle(self._results[0], made[0])
-        buffers = map(buffer_of_handle, self._results, made)
-        return tuple(buffers) if self._returns_flat_tuple else unflatten(self._shape.result, buffers)
 
     def _prepare_donation(self, buffer: Buffer, arguments: Sequence[Any]) -> None:
         """Gives up the buffer's own array, which would count as another user of the memory."""
@@ -160,10 +210,10 @@ class EngineCall:
     def _add_copy(self, prepared: _Prepared, argument: Any, handles: list[Any]) -> None:
         """Adds the capsule of a buffer with the elements of an argument that is neither a buffer of its type on a
         device, nor an array that can lend its memory."""
-        number = len(handles)
+        device, number = divmod(len(handles), self._width)
         array = check_value(self._expected[number].shape, argument, self._places[number])
         assert isinstance(array, np.ndarray), "dimensions are static"
-        handles.append(native_buffers.copied(self._expected[number], array, prepared.stream))
+        handles.append(native_buffers.copied(self._expected[number], array, prepared.streams[device]))
 
     def _call_again(
         self, prepared: _Prepared, leaves: Sequence[Any], handles: list[Any], lent: list[int], status: int
@@ -171,13 +221,13 @@ class EngineCall:
         """Calls the program after the engine has refused it, when nothing has changed, with arguments that the engine
         accepts; raises the reason otherwise."""
         for number in lent:
-            handles[number] = native_buffers.copied(self._expected[number], leaves[number], prepared.stream)
-        for replace in (None, self._move_to_device, self._copy_donated):
-            if replace is not None:
+            handles[number] = native_buffers.copied(self._expected[number], leaves[number], prepared.streams[0])
+        for change in (None, self._move_to_device, self._copy_donated):
+            if change is not None:
                 if status != REFUSED:
                     break
-                self._check_deleted(leaves)
-                replace(prepared, leaves, handles)
+                self._check_deleted(prepared, leaves)
+                change(prepared, leaves, handles)
             elif status != NEEDS_COPIES:
                 continue
             made = prepared.call(prepared.executable, handles, prepared.templates, self._result_count, 0)
@@ -186,40 +236,48 @@ class EngineCall:
             status = made
         if status == CANCELED:
             raise ExecutionError(f"{self._source.program.name} was canceled")
-        self._check_deleted(leaves)
+        self._check_deleted(prepared, leaves)
         self._require_memory()
         raise ExecutionError(f"out of memory: {self._source.program.name} cannot allocate its results and temporaries")
 
     def _move_to_device(self, prepared: _Prepared, leaves: Sequence[Any], handles: list[Any]) -> None:
         """Replaces arguments on other devices by buffers that share their memory, once they are ready."""
-        for number, (argument, expected) in enumerate(zip(leaves, self._expected, strict=True)):
-            handle = getattr(argument, "_handle", None)
-            if handle is handles[number] and native_buffers.device(handle) != prepared.stream:
+        for number, argument in enumerate(leaves):
+            handle, stream = getattr(argument, "_handle", None), prepared.streams[number // self._width]
+            if handle is not None and handle is handles[number] and native_buffers.device(handle) != stream:
                 argument.block_until_ready()
-                handles[number] = native_buffers.shared(expected, handle, prepared.stream) or handle
+                shared = native_buffers.shared(self._expected[number % self._width], handle, stream)
+                handles[number] = handle if shared is None else shared
 
     def _copy_donated(self, prepared: _Prepared, leaves: Sequence[Any], handles: list[Any]) -> None:
         """Replaces donated arguments, because their memory has other users."""
-        for number in self._donated_numbers:
-            handles[number] = native_buffers.copied(self._expected[number], leaves[number].array, prepared.stream)
+        for number, argument in enumerate(leaves):
+            device, parameter = divmod(number, self._width)
+            if parameter in self._donated_numbers and argument.__class__ is Buffer:
+                stream = prepared.streams[device]
+                handles[number] = native_buffers.copied(self._expected[parameter], argument.array, stream)
 
-    def _check_deleted(self, leaves: Sequence[Any]) -> None:
+    def _check_deleted(self, prepared: _Prepared, leaves: Sequence[Any]) -> None:
         """`InvalidArgumentError` if an argument was deleted."""
         for number, argument in enumerate(leaves):
             if argument.__class__ is Buffer and argument.is_deleted():
-                raise InvalidArgumentError(f"{self._places[number]}: {argument.deletion_reason}")
+                device, parameter = divmod(number, self._width)
+                with _named_device(device) if len(prepared.streams) > 1 else nullcontext():
+                    raise InvalidArgumentError(f"{self._places[parameter]}: {argument.deletion_reason}")
 
-    def _prepare(self) -> _Prepared:
+    def _prepare(self, device_count: int = 1) -> _Prepared:
         """Makes the records from which the engine runs the program. If several threads do, one keeps them."""
         free_retired()
-        kept, source, stream = KeptObjects(), self._source, device_stream(0)
-        templates = kept.words([native_buffers.template(type, stream) for type in self._expected])
-        place = DevicePlace(stream, stream, [0] * self._result_count)
+        partitions = self._source.counts[1]
+        kept, source = KeptObjects(), replace(self._source, counts=(device_count // partitions, partitions))
+        streams = [device_stream(number) for number in range(device_count)]
+        templates = kept.words([native_buffers.template(type, stream) for stream in streams for type in self._expected])
+        places = [DevicePlace(stream, stream, [0] * self._result_count) for stream in streams]
         parameters = [ArrayForm(leaf.dimensions, 0) for leaf in source.parameters]
         results = [ArrayForm(leaf.dimensions, 0) for leaf in source.results]
         record = kept.record("executable")
-        runnable = add_device_programs(record, kept, source, [place], parameters, results)
-        made = _Prepared(record.address, stream, templates, bool(record["checks_memory"]), engine().call_executable)
+        runnable = add_device_programs(record, kept, source, places, parameters, results)
+        made = _Prepared(record.address, streams, templates, bool(record["checks_memory"]), engine().call_executable)
         if self._once.setdefault("prepared", made) is made:
             weakref.finalize(self, _retired.append, (runnable, kept, self._owner)).atexit = False
         else:
@@ -231,6 +289,15 @@ class EngineCall:
         """Frees the arena that no launch uses."""
         if self._prepared is not None:
             engine().free_spare_memory(self._prepared.executable)
+
+
+@contextmanager
+def _named_device(number: int) -> Iterator[None]:
+    """Begins messages about arguments with the device."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"device {number}: {error}") from error
 
 
 def free_retired() -> None:
