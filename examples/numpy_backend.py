@@ -122,7 +122,7 @@ def source(module: Module) -> str:
 
 class NumpyProgram:
     fresh_results = False  # a result may be an argument itself
-    fast_path = None  # there is no faster path from a user's arguments to results
+    fast_path = sharded_fast_path = None  # there is no faster path from a user's arguments to results
 
     def __init__(self, module: Module) -> None:
         self.optimized_module = optimized(module)
