@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base import flags
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, ParseError
 from xlapy.base.value import Value
 from xlapy.custom_calls.context import CallContext
@@ -28,7 +29,7 @@ from xlapy.custom_calls.native import operand_buffers, result_buffers, result_va
 from xlapy.custom_calls.registry import TypedTarget
 from xlapy.hlo.instruction import Instruction, describe_instruction
 
-_instantiating = threading.Lock()
+_instantiating = fork_safe_lock()
 
 
 @dataclass(slots=True)

@@ -10,13 +10,13 @@ programs.
 from __future__ import annotations
 
 import ctypes
-import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.shape import Shape
@@ -24,7 +24,7 @@ from xlapy.base.shape import Shape
 if TYPE_CHECKING:
     from xlapy.runtime.engine.native_buffers import Templates
 
-_lock = threading.Lock()
+_lock = fork_safe_lock()
 """Guards the arrays of buffers."""
 
 
@@ -51,7 +51,7 @@ class ArrayType:
 
 
 _types: WeakValueDictionary[tuple[PrimitiveType, tuple[int, ...]], ArrayType] = WeakValueDictionary()
-_types_lock = threading.Lock()
+_types_lock = fork_safe_lock()
 
 
 def array_type(shape: Shape) -> ArrayType:

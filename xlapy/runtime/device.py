@@ -5,12 +5,12 @@ Responsible for the infeed, outfeed and host-channel queues of a device. Does no
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 
 from xlapy.base import flags
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime.buffer import Buffer
@@ -35,7 +35,7 @@ class Device:
         self.platform = platform
         self.infeed = InfeedQueue()
         self.outfeed = OutfeedQueue()
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._to_device: dict[int, HostQueue] = {}
         self._from_device: dict[int, HostQueue] = {}
 

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import llvmlite
 import llvmlite.binding as llvm
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.compile_trace import CompileTrace
+from xlapy.cpu.llvm.llvm_lock import check_usable
 from xlapy.cpu.llvm.processor import Processor, initialize, target_processor
 
 _OPTIMIZATION_LEVEL = 2
@@ -51,7 +53,7 @@ class _Linker:
     """The number of object files that one JIT links."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._numbers = itertools.count()
         self._jit: Any = None
 
@@ -105,6 +107,7 @@ def compile_text(
 
     exports: the functions whose addresses are returned. imports: the functions of other modules that it calls.
     """
+    check_usable()
     trace, machine = trace or CompileTrace(), _machine()
     with trace.span("parse", "LLVM"):
         module = llvm.parse_assembly(text)
@@ -118,11 +121,13 @@ def compile_text(
 
 def compile_unoptimized(text: str, exports: list[str], imports: Mapping[str, Symbol]) -> Code:
     """Compiles a module without optimization, in a ninth of the time, for functions that no pass would make faster."""
+    check_usable()
     return link_object(_machine(0).emit_object(llvm.parse_assembly(text)), exports, imports)
 
 
 def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, Symbol]) -> Code:
     """Links an object file that was compiled for this machine; raises LLVM's `RuntimeError` for invalid files."""
+    check_usable()
     builder = llvm.JITLibraryBuilder().add_object_img(image)
     for name, symbol in imports.items():
         builder = builder.import_symbol(name, symbol.address)
@@ -134,6 +139,7 @@ def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, Symb
 
 def listings(text: str) -> tuple[str, str]:
     """Returns a module's text after LLVM's passes, and the host's assembly, as `compile_text` produces them."""
+    check_usable()
     machine = _machine()
     module = llvm.parse_assembly(text)
     _optimize(module)

@@ -8,9 +8,9 @@ ticket, hands out chunks: its upper half is the number of the job, its lower hal
 by compare-and-swap, which fails if the job is not the one that the thread has read about. Before the description of a
 job is written, the ticket is closed under a number of its own: otherwise a thread that has read the previous ticket
 could take chunks of that job by the description of the next one. The caller takes chunks too, so a job finishes even if
-no other thread runs (after a fork, for example). While one thread of the process uses the pool, other threads run their
-loops alone. With a table, the caller polls after each of its chunks (`safepoints`); if the run should stop, no thread
-takes another chunk.
+no other thread runs. The first job starts the threads, also in the child of a fork, which has none. While one thread of
+the process uses the pool, other threads run their loops alone. With a table, the caller polls after each of its chunks
+(`safepoints`); if the run should stop, no thread takes another chunk.
 
 Responsible for the pool. Does not depend on what the functions do.
 """
@@ -36,12 +36,11 @@ POOL = "pool"
 
 @SingleFlight
 def parallel_function() -> Symbol:
-    """Returns `xlapy_parallel`. The first call starts the threads."""
+    """Returns `xlapy_parallel`. The first parallel loop starts the threads."""
     code = _code()
-    count = thread_count()
-    start = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.addresses["xlapy_start"])
-    if count > 1:
-        start(count - 1)
+    reset = ctypes.PYFUNCTYPE(None, ctypes.c_int64)(code.addresses["xlapy_reset_pool"])
+    reset(thread_count() - 1)
+    os.register_at_fork(after_in_child=lambda: reset(thread_count() - 1))
     return code.symbol("xlapy_parallel")
 
 
@@ -53,7 +52,7 @@ def thread_count() -> int:
 @SingleFlight
 def _code() -> Code:
     imports = {POLL: shared_function(POLL)}
-    return compile_shared_object(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_start"], imports)
+    return compile_shared_object(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_reset_pool"], imports)
 
 
 def pool_text(machine: str) -> str:
@@ -85,6 +84,7 @@ _TEXT = """
 @grain = internal global i64 1
 @chunks = internal global i64 0
 @mode = internal global i32 0
+@missing = internal global i64 0
 
 declare i32 @xlapy_poll(ptr, i64, i64)
 {declare_futex}
@@ -178,6 +178,14 @@ alone:
   ret void
 begin:
   {save_mode}
+  %missing = load atomic i64, ptr @missing acquire, align 8
+  %complete = icmp eq i64 %missing, 0
+  br i1 %complete, label %publish, label %start
+start:
+  store atomic i64 0, ptr @missing release, align 8
+  call void @start_threads(i64 %missing)
+  br label %publish
+publish:
   %old = load atomic i64, ptr @ticket monotonic, align 8
   %job = or i64 %old, 4294967295
   %closed = add i64 %job, 4294967296
@@ -197,7 +205,7 @@ begin:
   %taken = call i64 @run_chunks(ptr %table, i64 %shared, i64 %poll)
   br label %wait
 wait:
-  %spins = phi i64 [ 0, %begin ], [ %more, %pause ], [ 0, %yield ]
+  %spins = phi i64 [ 0, %publish ], [ %more, %pause ], [ 0, %yield ]
   %done = load atomic i64, ptr @done acquire, align 8
   %all = icmp eq i64 %done, %taken
   br i1 %all, label %leave, label %spin
@@ -241,7 +249,17 @@ found:
   br label %wait
 }}
 
-define void @xlapy_start(i64 %count) {{
+; Closes the current job, of which only other threads know, and lets the next one start threads. Called when no other
+; thread uses the pool: before the first job, and in the child of a fork.
+define void @xlapy_reset_pool(i64 %threads) {{
+  %closed = atomicrmw or ptr @ticket, i64 4294967295 acq_rel, align 8
+  store atomic i64 0, ptr @done release, align 8
+  store atomic i64 %threads, ptr @missing release, align 8
+  store atomic i32 0, ptr @busy release, align 4
+  ret void
+}}
+
+define internal void @start_threads(i64 %count) {{
 entry:
   %thread = alloca i64, align 8
   br label %next

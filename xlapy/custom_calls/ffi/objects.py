@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.element_types import Array
 from xlapy.custom_calls.ffi.structures import ErrorCode, Stage
 
 _handles = itertools.count(0x1000, 16)
-_lock = threading.Lock()
+_lock = fork_safe_lock()
 
 
 class FfiError(Exception):

@@ -6,8 +6,6 @@ Responsible for these entries. Does not depend on what executables do; see `runt
 from __future__ import annotations
 
 TEXT = """
-declare i32 @Py_AddPendingCall(ptr, ptr)
-
 define ptr @LoadedExecutable_GetExecutable(ptr %args) {
   %executable = need LoadedExecutable_GetExecutable.loaded_executable of %args
   call void @retain_executable(ptr %executable)
@@ -16,22 +14,14 @@ define ptr @LoadedExecutable_GetExecutable(ptr %args) {
 }
 
 ; A framework thread must not wait here for the interpreter's lock: if the interpreter is shutting down, that would
-; end the process. The last handle therefore adds the executable to a list, and schedules a sweep of that list in
-; Python.
+; end the process. The last handle therefore adds the executable to a list, which a thread of Python empties.
 define ptr @Executable_Destroy(ptr %args) {
 entry:
   %executable = get ptr Executable_Destroy.executable of %args
   %none = icmp eq ptr %executable, null
   br i1 %none, label %out, label %leave
 leave:
-  %last = call i1 @release_executable(ptr %executable)
-  br i1 %last, label %sweep, label %out
-sweep:
-  %ends = call i32 @Py_IsFinalizing()
-  %closed = icmp ne i32 %ends, 0
-  br i1 %closed, label %out, label %ask
-ask:
-  %requested = call i32 @Py_AddPendingCall(ptr @sweep_destroyed_function, ptr %executable)
+  call void @release_executable(ptr %executable)
   br label %out
 out:
   ret ptr null

@@ -80,7 +80,6 @@ class NativeLibrary:
     def __init__(self, python: Mapping[str, NativeEntry], engine: NativeEngine) -> None:
         self._thunks = {name: _ENTRY(function) for name, function in python.items()}
         imports = {f"{name}_function": function_symbol(thunk) for name, thunk in self._thunks.items()}
-        imports["Py_AddPendingCall"] = function_symbol(ctypes.pythonapi.Py_AddPendingCall)
         imports["Py_IsFinalizing"] = is_finalizing_symbol()
         exports = [*_FUNCTIONS, *map(guard_of, ALL_ENTRIES), *_CALLED_BY_FRAMEWORKS]
         text = module_text(python)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import struct
 import threading
 from typing import Any
 
 from xlapy.analysis.launch_duration import is_long_running
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
@@ -45,7 +47,7 @@ _executables: dict[int, LoadedExecutable] = {}
 _destroyed: list[LoadedExecutable] = []
 """Executables without handles that still run. Each is freed by the first sweep after its last launch has finished."""
 
-_lock = threading.Lock()
+_lock = fork_safe_lock()
 _is_tracing = False
 
 
@@ -101,6 +103,7 @@ def load_executable(
         )
     loaded = LoadedExecutable(executable, assignment, options_bytes, traits, Record("executable"), placement=placement)
     loaded.kept.add(loaded.record.address)
+    _freeing_thread()
     _describe(loaded)
     program = executable.program
     if isinstance(program, CpuProgram) and runs_natively(program):
@@ -170,10 +173,31 @@ def client_compile(args: Any) -> None:
     ).record.address
 
 
-@entry("sweep_destroyed", "Executable_Destroy")
-def sweep_destroyed(_: Any) -> None:
-    """Frees the executables that have no handles and no running launches."""
-    handle = native().take_destroyed()
+def _free_forever() -> None:
+    """Frees executables when they have lost their last handle."""
+    while True:
+        _free_destroyed(native().await_destroyed())
+
+
+@SingleFlight
+def _freeing_thread() -> threading.Thread:
+    """The thread that frees executables: whoever destroys the last handle, perhaps within Python code that holds locks,
+    does not run Python for it."""
+    thread = threading.Thread(target=_free_forever, name="xlapy: freeing executables", daemon=True)
+    thread.start()
+    return thread
+
+
+os.register_at_fork(after_in_child=_freeing_thread.cache_clear)
+
+
+def free_destroyed() -> None:
+    """Frees the executables that have no handles and no running launches now."""
+    _free_destroyed(native().take_destroyed())
+
+
+def _free_destroyed(handle: int | None) -> None:
+    """handle: the first of a list of executables without handles."""
     with _lock:
         while handle:
             loaded = _executables.pop(handle)

@@ -6,9 +6,9 @@ Responsible for which object a handle stands for. Does not depend on what the ob
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any, Generic, TypeVar
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.errors import InvalidArgumentError
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class HandleTable(Generic[T]):
     def __init__(self, what: str) -> None:
         self._what = what
         self._entries: dict[int, tuple[Any, T]] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def add(self, value: T) -> int:
         """Gives an object a handle."""

@@ -8,10 +8,10 @@ Responsible for transfer managers, aliases and buffers with an error. Does not d
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
 from typing import Any
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.layouts.entry_layouts import Order
@@ -43,7 +43,7 @@ class HostFilledBuffer:
         self._element_type, self._dimensions, self._order = element_type, tuple(dimensions), order
         self.size = byte_count(element_type, dimensions)
         self._pending = pending_buffer(number_of(element_type), dimensions, memory, order)
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._is_retrieved = self._is_complete = False
 
     def retrieve(self) -> int:

@@ -7,9 +7,9 @@ Responsible for checking that each registration ends once. Does not depend on bu
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.objects.handles import HandleTable
@@ -17,7 +17,7 @@ from xlapy.pjrt.objects.records import read_bytes
 
 _mapped: dict[int, int] = {}
 """The sizes of mapped ranges, by address."""
-_lock = threading.Lock()
+_lock = fork_safe_lock()
 
 
 @entry("Client_DmaMap")

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import threading
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.errors import XlaError
 from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Instrument
@@ -27,7 +27,7 @@ _MAX_TRACED_LAUNCHES = 1 << 14
 """Launches of a program without loops whose events fit in its table."""
 
 _numbers = itertools.count(1)
-_lock = threading.Lock()
+_lock = fork_safe_lock()
 
 
 def instrumented_executable_of(loaded: LoadedExecutable) -> InstrumentedExecutable:

@@ -11,7 +11,6 @@ format.
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.executable import run_instrumented, set_tracing
@@ -70,7 +70,7 @@ class LaunchTrace:
 
     def __init__(self) -> None:
         self._executables: dict[int, InstrumentedExecutable] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._launches: list[TracedLaunch] = []
         self.lost: dict[InstrumentedExecutable, int] = {}
         """Number of thunk events that did not fit into the table of counters, by executable."""
@@ -192,7 +192,7 @@ def _enclosing_rows(rows: Array, numbers: Array, events: Array) -> Array:
 # -- the active trace
 
 _current: LaunchTrace | None = None
-_lock = threading.Lock()
+_lock = fork_safe_lock()
 _tables: list[Array] = []
 """The table of launch times, in a list once it exists. It is never freed, because native code may still write to it
 after a trace."""

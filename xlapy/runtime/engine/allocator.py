@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 
 from xlapy.base import flags
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.runtime.engine.size_classes import MIN_CACHED_BYTES, round_up
 
@@ -34,7 +34,7 @@ class Allocator:
         self._limit = limit
         self._blocks: OrderedDict[int, list[Block]] = OrderedDict()
         self._cached = 0
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def allocate(self, size: int) -> Block:
         """Returns at least `size` aligned bytes with arbitrary contents."""

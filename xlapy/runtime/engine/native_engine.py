@@ -53,6 +53,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "give_storage_back": (None, _POINTER, _POINTER),
     "delete_buffer": (None, _POINTER),
     "destroy_buffer": (None, _POINTER),
+    "await_destroyed": (_POINTER,),
     "take_destroyed": (_POINTER,),
     "free_spare_memory": (None, _POINTER),
     "is_deleted": (ctypes.c_bool, _POINTER),
@@ -70,14 +71,13 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "stop_streams": (None,),
     "are_streams_idle": (_WORD,),
     "set_canceled": (None, _WORD),
-    "before_fork": (None,),
-    "after_fork": (None, _WORD),
+    "restart_in_child": (None,),
     "ticks": (_WORD,),
     "set_time_table": (None, _POINTER),
 }
 """Native functions that Python calls: the type of the result, then those of the arguments."""
 
-_BLOCKING = frozenset({"await_event", "await_briefly", "complete_host_event", "fill_when_ready"})
+_BLOCKING = frozenset({"await_destroyed", "await_event", "await_briefly", "complete_host_event", "fill_when_ready"})
 """The functions that block, copy, or call back, so they release the interpreter's lock. The others are short and keep
 it."""
 
@@ -141,11 +141,7 @@ def engine() -> NativeEngine:
     linked.set_cache_limit(int(flags.get("cache_limit")) << 20)
     linked.initialize_streams()
     atexit.register(_finish_launches, linked)
-    os.register_at_fork(
-        before=linked.before_fork,
-        after_in_parent=lambda: linked.after_fork(0),
-        after_in_child=lambda: linked.after_fork(1),
-    )
+    _register_at_fork(linked)
     return linked
 
 
@@ -155,6 +151,23 @@ def device_stream(number: int) -> int:
     record = Record("stream").address
     engine().initialize_stream(record)
     return record
+
+
+def _register_at_fork(linked: NativeEngine) -> None:
+    """Makes forks acquire the engine's locks, and release them in both processes.
+
+    The C library calls these functions within `fork`. Handlers of Python would not do: between them and the fork,
+    another thread may run Python and wait for one of the locks while it holds the interpreter's.
+    """
+    library = ctypes.CDLL(None)
+    before, after = linked.addresses["before_fork"], linked.addresses["after_fork"]
+    register = getattr(library, "__register_atfork", None)
+    if register is None:  # musl
+        failed = library.pthread_atfork(_POINTER(before), _POINTER(after), _POINTER(after))
+    else:
+        failed = register(_POINTER(before), _POINTER(after), _POINTER(after), None)
+    assert not failed, "there is no memory"
+    os.register_at_fork(after_in_child=linked.restart_in_child)
 
 
 def _finish_launches(linked: NativeEngine) -> None:

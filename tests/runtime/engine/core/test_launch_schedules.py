@@ -13,6 +13,7 @@ from xlapy.native.values import Address, Int32, Nullable, Word
 from xlapy.runtime.engine.core.buffers import Buffer, delete_buffer, destroy_buffer, is_deleted
 from xlapy.runtime.engine.core.events import READY_EVENT, await_event, canceled_error, free_error
 from xlapy.runtime.engine.core.executables import (
+    await_destroyed,
     free_spare_memory,
     release_executable,
     retain_executable,
@@ -339,28 +340,25 @@ def two_handles(f: Function) -> None:
 
 @native
 def drop_handle(f: Function) -> None:
-    with f.when(release_executable(f, f.static(BOARD).executable.load(RELAXED).known("prepared"))):
-        f.static(BOARD).calls.fetch_add(1, RELAXED)
+    release_executable(f, f.static(BOARD).executable.load(RELAXED).known("prepared"))
 
 
 @native
-def sweep(f: Function) -> None:
-    found = take_destroyed(f)
+def free_one(f: Function) -> None:
+    found = await_destroyed(f)
     with f.when(found.is_present()):
         free_spare_memory(f, found.value)
         f.static(BOARD).done.fetch_add(1, RELAXED)
 
 
 @native
-def swept_once(f: Function) -> None:
-    sweep(f)
-    board = f.static(BOARD)
-    f.check(board.calls.load(RELAXED) == 1, "one handle is the last")
-    f.check(board.done.load(RELAXED) == 1, "the executable is swept once")
+def freed_once(f: Function) -> None:
+    f.check(f.static(BOARD).done.load(RELAXED) == 1, "the executable is freed once")
+    f.check(take_destroyed(f).is_null(), "no executable is left")
 
 
-def test_the_last_handle_leaves_the_executable_to_one_sweep():
-    explore(two_handles, [drop_handle, drop_handle, sweep], swept_once, also=[add_one], allows_leaks=True)
+def test_the_last_handle_wakes_the_thread_that_frees_the_executable():
+    explore(two_handles, [drop_handle, drop_handle, free_one], freed_once, also=[add_one], allows_leaks=True)
 
 
 def test_a_stream_that_forgets_to_complete_is_found():

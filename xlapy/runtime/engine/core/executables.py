@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from xlapy.native.function import Function, Static, native
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED
-from xlapy.native.records import Guarded, Lock, Record
-from xlapy.native.values import Bool, Nullable
+from xlapy.native.locks import acquire_permit, release_permit
+from xlapy.native.records import Atomic, Guarded, Lock, Record
+from xlapy.native.values import Int32, Nullable
 from xlapy.runtime.engine.core.frames import free_spare_frame
 from xlapy.runtime.engine.core.launch_records import Executable
 from xlapy.runtime.engine.core.memory import release
+from xlapy.runtime.engine.core.queues import semaphore
 
 
 class Destroyed(Record, lock="lock"):
-    """Executables without handles, linked, which Python will free."""
+    """Executables without handles, linked, which a thread of Python frees. requests: permits for that thread, one per
+    executable."""
 
     lock: Lock
     first: Guarded[Nullable[Executable]]
+    requests: Atomic[Int32]
+    requests_sleepers: Atomic[Int32]
 
 
 DESTROYED = Static("destroyed", Destroyed)
@@ -31,15 +36,24 @@ def retain_executable(f: Function, executable: Executable) -> None:
 
 
 @native
-def release_executable(f: Function, executable: Executable) -> Bool:
-    """Gives up a handle. The last one adds the executable to those that are to be freed; returns whether it did."""
+def release_executable(f: Function, executable: Executable) -> None:
+    """Gives up a handle. The last one adds the executable to those that are to be freed, and wakes the thread that
+    frees them."""
     with f.when(executable.owners.fetch_sub(1, ACQ_REL) != 1):
-        f.ret(False)
+        f.ret()
     destroyed = f.static(DESTROYED)
     with f.locked(destroyed.lock):
         executable.next = destroyed.first
         destroyed.first = executable.maybe()
-    return f.constant(Bool, True)
+    release_permit(f, semaphore(destroyed.requests))
+
+
+@native
+def await_destroyed(f: Function) -> Nullable[Executable]:
+    """Waits until an executable has lost its last handle; returns the list of executables without handles. It may be
+    empty, if an earlier call has returned them."""
+    acquire_permit(f, semaphore(f.static(DESTROYED).requests))
+    return take_destroyed(f)
 
 
 @native

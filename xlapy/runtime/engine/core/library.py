@@ -73,6 +73,7 @@ FUNCTIONS: tuple[NativeFunction[Any, Any], ...] = (
     python_objects.call_executable,
     executables.retain_executable,
     executables.release_executable,
+    executables.await_destroyed,
     executables.take_destroyed,
     executables.free_spare_memory,
     executables.instrumented_executable,
@@ -88,6 +89,7 @@ FUNCTIONS: tuple[NativeFunction[Any, Any], ...] = (
     streams.cancel_launch_of_event,
     streams.before_fork,
     streams.after_fork,
+    streams.restart_in_child,
     launch_times.set_time_table,
     watchdog.request_deadlock_check,
 )

@@ -28,6 +28,7 @@ from xlapy.runtime.engine.core.events import (
     set_event_error,
     signal_event,
 )
+from xlapy.runtime.engine.core.executables import DESTROYED
 from xlapy.runtime.engine.core.frames import allocate_arena, return_frame, run_frame
 from xlapy.runtime.engine.core.launch_records import (
     CANCELLATION,
@@ -355,21 +356,26 @@ def are_streams_idle(f: Function) -> Word:
 @native
 def before_fork(f: Function) -> None:
     """Acquires all locks, so that the child finds what they guard in order."""
-    for lock in (f.static(QUEUES).lock, f.static(LAUNCHES).lock, f.static(CACHE).lock):
+    for lock in (f.static(QUEUES).lock, f.static(LAUNCHES).lock, f.static(CACHE).lock, f.static(DESTROYED).lock):
         f.acquire(lock)
 
 
 @native_holding(QUEUES.guard("lock"))
-def after_fork(f: Function, is_child: Word) -> None:
-    """Releases the locks. A child has only the thread that forked: running launches are lost; new threads run the
-    queued ones."""
-    queues = f.static(QUEUES)
+def after_fork(f: Function) -> None:
+    """Releases the locks, in both processes."""
+    f.release(f.static(DESTROYED).lock)
     f.release(f.static(CACHE).lock)
     f.release(f.static(LAUNCHES).lock)
-    with f.when(is_child != 0):
+    f.release(f.static(QUEUES).lock)
+
+
+@native
+def restart_in_child(f: Function) -> None:
+    """Starts the threads of a child, which has only the thread that forked: running launches are lost; new threads run
+    the queued ones."""
+    with f.locked(f.static(QUEUES).lock):
         initialize_streams(f)
         restart_streams(f)
-    f.release(queues.lock)
 
 
 @native_holding(QUEUES.guard("lock"))
