@@ -1,4 +1,4 @@
-"""A fork while another thread stays in LLVM: the child says why it does not compile, and runs what was compiled."""
+"""A fork while another thread stays in LLVM: the child says why it does not compile, and runs what ran before."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def test_a_child_that_cannot_compile_says_so(monkeypatch):
     monkeypatch.setattr(forking, "MAX_WAIT_SECONDS", 0.05)
     client = xla.Client("cpu")
     before = client.compile(PROGRAM.format(5))
+    before(np.zeros(5, np.float32))
     is_held, may_end = threading.Event(), threading.Event()
 
     def stay() -> None:

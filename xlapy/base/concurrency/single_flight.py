@@ -34,6 +34,9 @@ _waiting: dict[int, _Flight] = {}
 """The computation that each waiting thread waits for, by the number of the thread."""
 
 
+_MISSING = object()
+
+
 class Flights:
     """The computations in progress of a cache: at most one per key, in whatever the values are stored.
 
@@ -118,17 +121,18 @@ class SingleFlight(Generic[_P, _V]):
     def __init__(self, function: Callable[_P, _V]) -> None:
         self._function = function
         self._name: str = getattr(function, "__qualname__", repr(function))
-        self._values: dict[Hashable, _V] = {}
+        self._values: dict[Hashable, Any] = {}
         self._flights = Flights(self._name)
         update_wrapper(self, function)
 
     def __call__(self, *key: _P.args, **keywords: _P.kwargs) -> _V:
         if keywords:
             raise TypeError(f"{self._name} takes positional arguments only, given {', '.join(keywords)}")
-        try:
-            return self._values[key]
-        except KeyError:
-            return self._flights.run(key, lambda: self._values[key], lambda: self._compute(key))
+        found = self._values.get(key, _MISSING)
+        if found is not _MISSING:
+            value: _V = found
+            return value
+        return self._flights.run(key, lambda: self._values[key], lambda: self._compute(key))
 
     def cache_clear(self) -> None:
         """Forgets the values. Computations in progress keep theirs."""

@@ -27,7 +27,7 @@ def check_usable() -> None:
 def _lose() -> None:
     _lost.append(
         "this process was forked while another thread compiled, and LLVM cannot go on from there: it runs programs "
-        "that were compiled before, but compiles no others. Start processes that compile by 'spawn' or 'forkserver', "
+        "that ran before, but compiles no others. Start processes that compile by 'spawn' or 'forkserver', "
         "or fork before threads compile"
     )
 
