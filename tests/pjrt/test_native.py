@@ -269,7 +269,7 @@ def test_many_threads_delete_and_read_the_same_buffers():
 
 def test_unknown_devices():
     code, message = call("Client_LookupDevice", client=platform().handle, id=5)
-    assert code == 3 and message == "there is no device 5: xlapy has 1"
+    assert code == 3 and message == "there is no device 5: xlapy has 4"
 
 
 def test_executables_that_cannot_be_read():

@@ -135,9 +135,18 @@ def compile_program(text: str, options: bytes = b"") -> int:
 
 
 def execute(executable: int, *rows: list[int], results: int = 1, device: int = 0, **options: int) -> list[list[int]]:
-    """Runs an executable with a row of arguments for each device; returns the rows of its results, and waits for the
-    devices to complete. Raises the error of the call."""
-    chosen = structure("ExecuteOptions")(struct_size=least_size("ExecuteOptions"), **options)
+    """Runs an executable with a row of arguments for each device; returns the rows of its results."""
+    outputs, events = execute_with_events(executable, *rows, results=results, device=device, **options)
+    for event in events:
+        call("Event_Destroy", event=event)
+    return outputs
+
+
+def execute_with_events(
+    executable: int, *rows: list[int], results: int = 1, device: int = 0, **options: int
+) -> tuple[list[list[int]], list[int]]:
+    """As `execute`; also returns the events that complete when the devices do."""
+    chosen = structure("ExecuteOptions")(**{"struct_size": least_size("ExecuteOptions"), **options})
     arguments = [(ctypes.c_uint64 * max(1, len(row)))(*row) for row in rows]
     outputs = [(ctypes.c_uint64 * max(1, results))() for _ in rows]
     argument_lists = (ctypes.c_uint64 * len(rows))(*map(ctypes.addressof, arguments))
@@ -154,5 +163,4 @@ def execute(executable: int, *rows: list[int], results: int = 1, device: int = 0
         device_complete_events=ctypes.addressof(events),
         execute_device=device,
     )
-    execute.events = list(events)  # type: ignore[attr-defined]
-    return [list(row)[:results] for row in outputs]
+    return [list(row)[:results] for row in outputs], list(events)

@@ -129,7 +129,7 @@ def test_the_profile_of_a_program(program):
     assert np.array_equal(run(program, array), plain)
     assert all(np.array_equal(result, plain) for result in traced)
     space = collected(profiler)
-    device, modules = space.planes
+    device, *_, modules = space.planes
     assert device.name == "/device:CUSTOM:xlapy:0" and modules.name == "/host:metadata"
     lines = {line.name: line for line in device.lines}
     assert [line.name for line in device.lines][:2] == ["XLA Modules", "XLA Ops"]
@@ -168,7 +168,7 @@ def test_calls_in_the_wrong_order_are_errors(program):
     ask("Destroy", profiler=first)
     ask("Start", profiler=second)
     ask("Stop", profiler=second)
-    (plane,) = collected(second).planes
+    plane, *_ = collected(second).planes
     assert not plane.lines
     ask("Destroy", profiler=second)
 
@@ -244,7 +244,7 @@ def test_launches_beyond_the_table_are_counted(program):
     table[1] = tracing.MAX_TRACED_LAUNCHES + 5
     ask("Stop", profiler=profiler)
     assert trace.lost_launches == 5 and trace.dropped()[0] == "5 launches"
-    (plane,) = collected(profiler).planes
+    plane, *_ = collected(profiler).planes
     assert stats_of(plane, plane)["dropped"].startswith("5 launches")
     ask("Destroy", profiler=profiler)
     assert Record("time_table", table.ctypes.data)["capacity"] == tracing.MAX_TRACED_LAUNCHES

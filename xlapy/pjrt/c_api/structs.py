@@ -135,3 +135,13 @@ def least_size(name: str) -> int:
     arguments = structure(name)
     last = getattr(arguments, arguments._fields_[-1][0])
     return int(last.offset + last.size)
+
+
+def read_sized(name: str, address: int) -> Any:
+    """A copy of a structure whose size its first word states: fields beyond that, which an older caller does not know,
+    are 0."""
+    kind = structure(name)
+    made = kind()
+    size = ctypes.c_uint64.from_address(address).value
+    ctypes.memmove(ctypes.addressof(made), address, min(size, ctypes.sizeof(kind)))
+    return made

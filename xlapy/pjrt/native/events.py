@@ -80,6 +80,18 @@ out:
   ret ptr null
 }
 
+; Callbacks make errors with this function.
+define ptr @callback_error(i32 %code, ptr %message, i64 %size) {
+  %error = call ptr @given_error(i32 %code, ptr %message, i64 %size)
+  ret ptr %error
+}
+
+; Deletes a chunk that was sent to the host.
+define void @free_chunk(ptr %data, ptr %argument) {
+  call void @free(ptr %data)
+  ret void
+}
+
 define ptr @Event_Set(ptr %args) {
 entry:
   %event = need Event_Set.event of %args

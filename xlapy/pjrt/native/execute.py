@@ -10,18 +10,31 @@ Responsible for choosing between the engine and Python. Does not depend on how c
 
 from __future__ import annotations
 
+from xlapy.pjrt.c_api.structs import least_size
 from xlapy.runtime.engine.core.execute import CANCELED, DONE
 
 TEXT = f"""
 ; Whether native code can run the call: the program runs natively, the number of arguments matches, and the call
-; does not exempt arguments of a program with donations.
+; neither names a device, nor has callbacks, nor exempts arguments of a program with donations. Options of an older API
+; are left to Python.
 define internal i1 @can_run_natively(ptr %args, ptr %executable) {{
+entry:
   %fast = get i64 executable.runs_natively of %executable
   %argument_count = get i64 executable.argument_count of %executable
   %given = get i64 LoadedExecutable_Execute.num_args of %args
   %part_count = get i64 executable.device_program_count of %executable
   %device_count = get i64 LoadedExecutable_Execute.num_devices of %args
   %options = get ptr LoadedExecutable_Execute.options of %args
+  %device = get ptr LoadedExecutable_Execute.execute_device of %args
+  %size = load i64, ptr %options
+  %is_sized = icmp uge i64 %size, {least_size("ExecuteOptions")}
+  br i1 %is_sized, label %read, label %older
+older:
+  ret i1 false
+read:
+  %sends = get i64 ExecuteOptions.num_send_ops of %options
+  %receives = get i64 ExecuteOptions.num_recv_ops of %options
+  %outputs = get i64 ExecuteOptions.num_hlo_output_callbacks of %options
   %kept = get i64 ExecuteOptions.num_non_donatable_input_indices of %options
   %donated = get i64 executable.donated_count of %executable
   %is_fast = icmp ne i64 %fast, 0
@@ -34,7 +47,13 @@ define internal i1 @can_run_natively(ptr %args, ptr %executable) {{
   %whole = and i1 %fits, %placed
   %plain = and i1 %is_fast, %whole
   %simple = and i1 %plain, %unmixed
-  ret i1 %simple
+  %exchanged = add i64 %sends, %receives
+  %callbacks = add i64 %exchanged, %outputs
+  %is_silent = icmp eq i64 %callbacks, 0
+  %is_everywhere = icmp eq ptr %device, null
+  %is_common = and i1 %is_silent, %is_everywhere
+  %is_native = and i1 %simple, %is_common
+  ret i1 %is_native
 }}
 
 define ptr @LoadedExecutable_Execute(ptr %args) {{

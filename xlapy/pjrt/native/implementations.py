@@ -135,10 +135,6 @@ ALL_ENTRIES = tuple(
 
 
 _REFUSALS: Mapping[str, str] = {
-    "programs do not call back while they exchange values with the host": (
-        "CopyToDeviceStream_Destroy CopyToDeviceStream_AddChunk CopyToDeviceStream_TotalBytes "
-        "CopyToDeviceStream_GranuleSize CopyToDeviceStream_CurrentBytes"
-    ),
     "the devices are those of this process": (
         "TopologyDescription_Create TopologyDescription_Serialize TopologyDescription_Deserialize "
         "TopologyDescription_GetMemorySpaceKindIds TopologyDescription_MakeCanonicalShapeForMemorySpace"

@@ -30,13 +30,17 @@ from xlapy.runtime.engine.native_engine import NativeEngine, function_symbol, is
 _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "set_element_size": (None, ctypes.c_int64, ctypes.c_int64),
     "set_row_major_layout": (None, ctypes.c_int64, ctypes.c_void_p),
+    "malloc_bytes": (ctypes.c_void_p, ctypes.c_int64),
     "borrow_foreign_memory": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
     "LoadedExecutable_Execute": (ctypes.c_void_p, ctypes.c_void_p),
 }
 """Native functions that Python calls besides those of the engine: the type of the result, then those of the
 arguments."""
 
-_CALLED_BY_FRAMEWORKS = ("no_op", "start_copy_to_host", "complete_dependency")
+_BLOCKING = ("LoadedExecutable_Execute",)
+"""The functions that run programs, so they release the interpreter's lock. The others are short and keep it."""
+
+_CALLED_BY_FRAMEWORKS = ("no_op", "start_copy_to_host", "complete_dependency", "callback_error", "free_chunk")
 """Native functions whose addresses are passed to frameworks."""
 
 _COMMON = """
@@ -50,6 +54,11 @@ define ptr @ExecuteContext_Create(ptr %args) {
 define ptr @Device_ClearMemoryStats(ptr %args) {
   call void @reset_peak_memory()
   ret ptr null
+}
+
+define ptr @malloc_bytes(i64 %size) {
+  %made = call ptr @malloc(i64 %size)
+  ret ptr %made
 }
 
 define ptr @no_op(ptr %args) {
@@ -116,7 +125,8 @@ def module_text(python: Mapping[str, Any]) -> str:
 
 
 def _function(code: Code, name: str, result: Any, *arguments: Any) -> Any:
-    return ctypes.PYFUNCTYPE(result, *arguments)(code.addresses[name])
+    kind = ctypes.CFUNCTYPE if name in _BLOCKING else ctypes.PYFUNCTYPE
+    return kind(result, *arguments)(code.addresses[name])
 
 
 def _extensions(code: Code) -> list[Any]:

@@ -60,6 +60,57 @@ def arrays_of(handles: Sequence[int]) -> Iterator[list[Array]]:
             native().release(storage)
 
 
+@dataclass
+class AcquiredArrays:
+    """The arguments of a launch. rows: for each device, the elements of its arguments as read-only arrays."""
+
+    rows: list[list[Array]]
+    is_running: bool = False
+
+    def keep_donated(self) -> None:
+        """Says that the launch is not refused: donated buffers are deleted, whatever becomes of it."""
+        self.is_running = True
+
+
+@contextmanager
+def acquired_arrays(rows: Sequence[Sequence[int]], donated: Sequence[int]) -> Iterator[AcquiredArrays]:
+    """Yields the elements of the arguments of a launch, which are valid within the context. Waits for launches that
+    write them.
+
+    rows: for each device, the handles of its arguments. donated: numbers of the arguments whose storage the launch
+    takes, so that no other launch gets it. It is given back unless the launch says that it runs.
+    `InvalidArgumentError` if a buffer was deleted or donated, `FailedLaunchError` if the launch that writes it failed.
+    """
+    held: list[int] = []
+    taken: list[tuple[int, int]] = []
+    made = AcquiredArrays([])
+    try:
+        for row in rows:
+            for number, handle in enumerate(row):
+                is_donated = number in donated
+                storage = native().take_storage(handle) if is_donated else native().acquire_hold(handle)
+                if storage is None:
+                    raise InvalidArgumentError("the buffer has been deleted or donated")
+                if is_donated:
+                    taken.append((handle, storage))
+                else:
+                    held.append(storage)
+        for row in rows:
+            for handle in row:
+                await_buffer(handle)
+        made.rows = [[_array(Record("buffer", handle)) for handle in row] for row in rows]
+        yield made
+    finally:
+        made.rows = []
+        for storage in held:
+            native().release(storage)
+        for handle, storage in taken:
+            if made.is_running:
+                native().release(storage)
+            else:
+                native().give_storage_back(handle, storage)
+
+
 def await_buffer(handle: int) -> None:
     """Waits until the elements of a buffer are ready; `FailedLaunchError` if its launch has failed."""
     address = native().await_event(Record("buffer", handle)["event"])

@@ -26,10 +26,15 @@ def runs_natively(program: CpuProgram) -> bool:
 def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: Sequence[Shape]) -> None:
     """Fills in the records from which native code runs the program on all of its devices."""
     assignment = loaded.assignment
+
+    def fixed_addresses(replica: int, partition: int) -> dict[int, int]:
+        number = loaded.first_number + replica * assignment.num_partitions + partition
+        return program.fixed_addresses(*divmod(number, loaded.executable.num_partitions))
+
     source = NativeSource(
         program.compiled.program,
         program.compiled.entry,
-        program.fixed_addresses,
+        fixed_addresses,
         loaded.executable.program_shape.parameters,
         results,
         [leaf.parameter for leaf in loaded.executable.donated],

@@ -16,7 +16,7 @@ from typing import Any
 from xlapy.analysis.launch_duration import is_long_running
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.passes.layouts.entry_layouts import with_declared_layouts
 from xlapy.pjrt.c_api.entries import entry
@@ -34,7 +34,7 @@ from xlapy.pjrt.compile.targets import adopt_targets
 from xlapy.pjrt.objects.device_programs import add_device_programs, runs_natively
 from xlapy.pjrt.objects.layouts import layout_handle, logical
 from xlapy.pjrt.objects.loaded_executable import ExecutableTraits, LoadedExecutable, result_leaves
-from xlapy.pjrt.objects.platform import MEMORY_KINDS, platform
+from xlapy.pjrt.objects.platform import MEMORY_KINDS, PlatformDevice, platform
 from xlapy.pjrt.objects.records import Record, read_bytes
 from xlapy.runtime.backends.cpu import CpuProgram
 from xlapy.runtime.engine.device_programs import remove_runnable
@@ -48,6 +48,7 @@ _destroyed: list[LoadedExecutable] = []
 """Executables without handles that still run. Each is freed by the first sweep after its last launch has finished."""
 
 _lock = fork_safe_lock()
+_derivation_lock = fork_safe_lock()
 _is_tracing = False
 
 
@@ -89,8 +90,12 @@ def load_executable(
     options_bytes: bytes,
     placement: Placement,
     traits: ExecutableTraits,
+    first_number: int = 0,
 ) -> LoadedExecutable:
-    """Gives a compiled executable a handle. `InvalidArgumentError` for unknown devices and memory kinds."""
+    """Gives a compiled executable a handle. `InvalidArgumentError` for unknown devices and memory kinds.
+
+    first_number: see `LoadedExecutable`.
+    """
     for number in assignment.devices:
         if not 0 <= number < len(platform().devices):
             raise InvalidArgumentError(
@@ -101,7 +106,10 @@ def load_executable(
         raise InvalidArgumentError(
             f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}"
         )
-    loaded = LoadedExecutable(executable, assignment, options_bytes, traits, Record("executable"), placement=placement)
+    record = Record("executable")
+    loaded = LoadedExecutable(
+        executable, assignment, options_bytes, traits, record, placement=placement, first_number=first_number
+    )
     loaded.kept.add(loaded.record.address)
     _freeing_thread()
     _describe(loaded)
@@ -112,6 +120,38 @@ def load_executable(
         _executables[loaded.record.address] = loaded
         _set_instrumented(loaded, _python_marker())
     return loaded
+
+
+def single_device_executable(loaded: LoadedExecutable, device: PlatformDevice) -> LoadedExecutable:
+    """What runs on one device that a call names: a program for one device runs on any; of a program for several
+    devices, the part of that device. `InvalidArgumentError` if the device has no part, `UnsupportedError` if the
+    devices depend on each other."""
+    name, devices = loaded.executable.name, loaded.assignment.devices
+    if len(devices) == 1:
+        number = 0
+        if devices[0] == device.number:
+            return loaded
+    elif device.number not in devices:
+        raise InvalidArgumentError(f"{name} runs on the devices {list(devices)}, not on device {device.number}")
+    elif not loaded.device_programs or loaded.record["has_collectives"]:
+        raise UnsupportedError(
+            f"the devices of {name} depend on each other or on the host: call it once for all of them"
+        )
+    else:
+        number = devices.index(device.number)
+    with _derivation_lock:
+        made = loaded.by_device.get(device.number)
+        if made is None:
+            made = load_executable(
+                loaded.executable,
+                DeviceAssignment(1, 1, (device.number,)),
+                loaded.options_bytes,
+                loaded.placement,
+                loaded.traits,
+                number,
+            )
+            loaded.by_device[device.number] = made
+    return made
 
 
 def _describe(loaded: LoadedExecutable) -> None:
@@ -202,9 +242,7 @@ def _free_destroyed(handle: int | None) -> None:
         while handle:
             loaded = _executables.pop(handle)
             _destroyed.append(loaded)
-            copy = None if loaded.instrumented is None else loaded.instrumented.loaded
-            if copy is not None and copy is not loaded:
-                _destroyed.append(_executables.pop(copy.record.address))
+            _destroyed.extend(_executables.pop(one.record.address) for one in _derived(loaded))
             handle = loaded.record["next"]
         ended = [one for one in _destroyed if not one.is_running]
         _destroyed[:] = [one for one in _destroyed if one not in ended]
@@ -212,6 +250,13 @@ def _free_destroyed(handle: int | None) -> None:
         native().free_spare_memory(one.record.address)
         remove_runnable(one.record.address)
         one.kept.forget()
+
+
+def _derived(loaded: LoadedExecutable) -> list[LoadedExecutable]:
+    """The executables that are freed with another one: its forms for single devices, and all instrumented copies."""
+    forms = [loaded, *loaded.by_device.values()]
+    copies = [one.instrumented.loaded for one in forms if one.instrumented is not None]
+    return [*forms[1:], *(copy for copy in copies if copy not in forms)]
 
 
 @entry("LoadedExecutable_Delete")

@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.dynamic_array import actual_array
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
-from xlapy.pjrt.c_api.structs import structure
-from xlapy.pjrt.objects.buffers import arrays_of, dimensions_of, element_type_of, new_buffer, new_token
-from xlapy.pjrt.objects.executable import executable_at
-from xlapy.pjrt.objects.layouts import inverse, physical
+from xlapy.pjrt.c_api.structs import read_sized
+from xlapy.pjrt.objects.buffers import acquired_arrays, dimensions_of, element_type_of, new_buffer, new_token
+from xlapy.pjrt.objects.executable import executable_at, single_device_executable
+from xlapy.pjrt.objects.host_transfers import calling_back
+from xlapy.pjrt.objects.layouts import inverse, layout_text, order_at, physical
 from xlapy.pjrt.objects.loaded_executable import LoadedExecutable, donated_parameters, result_leaves
+from xlapy.pjrt.objects.platform import PlatformDevice, platform
 from xlapy.pjrt.objects.records import Record, read_words
 from xlapy.pjrt.profiler.tracing import current
 from xlapy.runtime.engine.arguments import dimensions_fit
@@ -53,27 +55,40 @@ def loaded_executable_execute(args: Any) -> int | None:
     loaded = executable_at(args.executable)
     if loaded.record["is_deleted"]:
         raise InvalidArgumentError(f"{loaded.executable.name} has been deleted")
+    if args.execute_device:
+        return _execute_on_one_device(loaded, args)
+    options = read_sized("ExecuteOptions", args.options)
+    if options.num_hlo_output_callbacks:
+        raise UnsupportedError("callbacks for the outputs of single instructions are not supported")
     trace = current()
     instrumented, is_native = (None, False) if trace is None else trace.register(loaded)
     if is_native:
-        return int(native().LoadedExecutable_Execute(ctypes.addressof(args)) or 0)
+        return native().LoadedExecutable_Execute(ctypes.addressof(args)) or None
     arguments_by_device = _argument_handles(loaded, args)
-    options = structure("ExecuteOptions").from_address(args.options)
     retained = read_words(options.non_donatable_input_indices, options.num_non_donatable_input_indices)
     donated = [number for number in donated_parameters(loaded.executable) if number not in retained]
-    for handles in arguments_by_device:
-        _check_arguments(loaded, handles, donated)
+    for device, handles in zip(loaded.devices, arguments_by_device, strict=True):
+        _check_arguments(loaded, device, handles, donated)
     begin = native().ticks()
-    _run(loaded if instrumented is None else instrumented.loaded, arguments_by_device, args)
+    _run(loaded if instrumented is None else instrumented.loaded, arguments_by_device, donated, options, args)
     if trace is not None and instrumented is not None and instrumented.program is None:
         trace.record_whole_launch(instrumented, begin, native().ticks())
-    for handles in arguments_by_device:
-        for number in donated:
-            native().delete_buffer(handles[number])
     if args.device_complete_events:
         events = (ctypes.c_uint64 * len(arguments_by_device)).from_address(args.device_complete_events)
         events[:] = [native().ready_event_handle()] * len(arguments_by_device)
     return None
+
+
+def _execute_on_one_device(loaded: LoadedExecutable, args: Any) -> int | None:
+    """Runs an executable on the device that the call names."""
+    if args.num_devices != 1:
+        raise InvalidArgumentError(
+            f"{loaded.executable.name} is to run on one device, given arguments for {args.num_devices}"
+        )
+    chosen = single_device_executable(loaded, platform().device_at(args.execute_device))
+    call = type(args).from_buffer_copy(args)
+    call.executable, call.execute_device = chosen.record.address, 0
+    return native().LoadedExecutable_Execute(ctypes.addressof(call)) or None
 
 
 def _argument_handles(loaded: LoadedExecutable, args: Any) -> list[list[int]]:
@@ -90,11 +105,15 @@ def _argument_handles(loaded: LoadedExecutable, args: Any) -> list[list[int]]:
     return [read_words(row, expected) for row in rows]
 
 
-def _check_arguments(loaded: LoadedExecutable, handles: Sequence[int], donated: Sequence[int]) -> None:
-    """`InvalidArgumentError` unless the arguments match the program's parameters and each donated buffer is passed
-    once."""
+def _check_arguments(
+    loaded: LoadedExecutable, device: PlatformDevice, handles: Sequence[int], donated: Sequence[int]
+) -> None:
+    """`InvalidArgumentError` unless the arguments of a device match the program's parameters, in their layouts too, and
+    each donated buffer is passed once."""
     name, shapes = loaded.executable.name, loaded.executable.program_shape.parameters
     for number, (shape, handle) in enumerate(zip(shapes, handles, strict=True)):
+        if not handle:
+            raise InvalidArgumentError(f"{name}: argument {number} is null")
         if shape.is_token:
             continue
         buffer, order = Record("buffer", handle), loaded.parameter_orders[number]
@@ -104,6 +123,17 @@ def _check_arguments(loaded: LoadedExecutable, handles: Sequence[int], donated: 
                 f"{name}: parameter {number} takes {shape.to_text(layout=False)}, "
                 f"given a buffer {Shape.array(type, dimensions).to_text(layout=False)}"
             )
+        given = order_at(buffer["layout"])
+        if given != order:
+            raise InvalidArgumentError(
+                f"{name}: parameter {number} takes the layout {layout_text(order)}, "
+                f"given a buffer with the layout {layout_text(given)}"
+            )
+        if buffer["device"] != device.handle:
+            raise InvalidArgumentError(
+                f"{name}: parameter {number} is to be on device {device.number}, "
+                f"given a buffer on device {platform().device_at(buffer['device']).number}"
+            )
     for number in donated:
         if list(handles).count(handles[number]) > 1:
             raise InvalidArgumentError(
@@ -112,17 +142,29 @@ def _check_arguments(loaded: LoadedExecutable, handles: Sequence[int], donated: 
             )
 
 
-def _run(loaded: LoadedExecutable, arguments_by_device: Sequence[Sequence[int]], args: Any) -> None:
-    """Runs the program, and returns the buffers of its results through `args`."""
+def _run(
+    loaded: LoadedExecutable,
+    arguments_by_device: Sequence[Sequence[int]],
+    donated: Sequence[int],
+    options: Any,
+    args: Any,
+) -> None:
+    """Runs the program, and returns the buffers of its results through `args`. Donated buffers are deleted, unless the
+    call is refused before the program runs."""
     executable, program = loaded.executable, loaded.executable.program
-    width = len(arguments_by_device[0])
-    with arrays_of([handle for row in arguments_by_device for handle in row]) as arrays:
-        rows = [arrays[device * width : (device + 1) * width] for device in range(len(arguments_by_device))]
-        values = [executable.parameter_values(list(map(np.transpose, row, loaded.parameter_orders))) for row in rows]
-        if len(rows) == 1:
-            results = [program.execute(values[0], None, executable.devices[0])]
+    devices = [platform().client.devices[device.number] for device in loaded.devices]
+    devices = (
+        calling_back(devices, options, executable.module) if options.num_send_ops + options.num_recv_ops else devices
+    )
+    with acquired_arrays(arguments_by_device, donated) as arguments:
+        values = [
+            executable.parameter_values(list(map(np.transpose, row, loaded.parameter_orders))) for row in arguments.rows
+        ]
+        arguments.keep_donated()
+        if len(devices) == 1:
+            results = [program.execute(values[0], None, devices[0])]
         else:
-            results = program.execute_sharded(values, executable.devices)
+            results = program.execute_sharded(values, devices)
         # The interpreter's results may share memory with arguments, which must stay alive until the results are copied.
         for device, result in enumerate(results):
             _return_results(loaded, device, result if isinstance(result, tuple) else (result,), args)

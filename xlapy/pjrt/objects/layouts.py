@@ -29,10 +29,15 @@ def row_major(rank: int) -> Order:
 def layout_handle(order: Order) -> int:
     """The record of an order."""
     record = Record("layout", minor_to_major=words(order[::-1]), rank=len(order))
-    record.set_text("serialized_bytes", Layout(order[::-1]).to_text())
+    record.set_text("serialized_bytes", layout_text(order))
     record["serialized_layout"] = record.address
     record["serialized_layout_deleter"] = native().address("no_op")
     return record.address
+
+
+def layout_text(order: Order) -> str:
+    """A layout as HLO writes it: `{0,1}` for the order (1, 0)."""
+    return Layout(order[::-1]).to_text()
 
 
 def order_at(handle: int) -> Order:

@@ -58,6 +58,11 @@ class LoadedExecutable:
     instrumented: InstrumentedExecutable | None = None
     """The executable that runs instead while a trace is taken; None until a trace first needs it."""
 
+    first_number: int = 0
+    """The number, among the devices of the compiled program, of the first device that this executable runs on."""
+    by_device: dict[int, LoadedExecutable] = field(default_factory=dict[int, "LoadedExecutable"])
+    """What runs on a single device that a call names, by the device's number."""
+
     @property
     def devices(self) -> list[PlatformDevice]:
         return [platform().devices[number] for number in self.assignment.devices]

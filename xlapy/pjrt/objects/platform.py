@@ -60,7 +60,11 @@ class Platform:
     devices: tuple[PlatformDevice, ...]
 
     def device_at(self, handle: int) -> PlatformDevice:
-        return next(device for device in self.devices if device.handle == handle)
+        """The device with a handle; `InvalidArgumentError` if there is none."""
+        for device in self.devices:
+            if device.handle == handle:
+                return device
+        raise InvalidArgumentError(f"{handle:#x} is not a device of {PLATFORM_NAME}")
 
 
 @SingleFlight

@@ -14,6 +14,7 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.program.communication.wait_state import futex_offsets, shared_memory_size
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CollectiveThunk
+from xlapy.runtime.collectives.launch import device_name
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES
 from xlapy.runtime.engine.native_engine import engine
 from xlapy.runtime.engine.records import WORD, KeptObjects, Record
@@ -157,6 +158,8 @@ def _device_program(
     record["outputs"], record["result_count"] = kept.words(outputs), len(outputs)
     record["aliases"] = kept.words([program.aliases.get(result, -1) for result in range(len(outputs))])
     record["first_result"] = 1 + len(program.arguments)
+    failure = f"{device_name(number, *source.counts)} failed: "
+    record["failure"], record["failure_size"] = kept.text(failure)
     return record
 
 

@@ -32,6 +32,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "free_error": (None, _POINTER),
     "cancel_launch_of_event": (None, _POINTER),
     "new_event": (_POINTER, _WORD),
+    "failed_event": (_POINTER, _POINTER),
     "ready_event_handle": (_POINTER,),
     "retain_event": (None, _POINTER),
     "release_event": (None, _POINTER),

@@ -98,6 +98,30 @@ def copy_of_error(f: Function, error: Nullable[Error]) -> Nullable[Error]:
 
 
 @native
+def prefixed_error(f: Function, prefix: Nullable[Address], size: Word, error: Nullable[Error]) -> Nullable[Error]:
+    """A copy of an error whose message begins with another text; a plain copy if there is no text, and null for
+    null."""
+    with f.when(error.is_null()):
+        f.ret(None)
+    source = error.value
+    with f.when(prefix.is_null()):
+        f.ret(copy_of_error(f, error))
+    whole = size + source.message_size
+    made = f.allocate(Error, whole + 8)
+    with f.when(made.is_null()):
+        f.ret(f.static(MEMORY_ERROR).maybe())
+    copy = made.value
+    memcpy(f, copy.text, prefix.value, size)
+    memcpy(f, copy.text.offset(size), source.message, source.message_size)
+    copy.text[whole] = 0
+    copy.zero = 0
+    copy.code = source.code
+    copy.message_size = whole
+    copy.message = copy.text
+    return made
+
+
+@native
 def free_error(f: Function, error: Nullable[Error]) -> None:
     """Frees an error; nothing for null."""
     with f.when(error == f.static(MEMORY_ERROR)):

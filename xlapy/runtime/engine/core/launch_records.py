@@ -88,7 +88,7 @@ class DeviceProgram(Record):
     contents of a frame's address table. arguments: an `Argument` for each. donated: numbers of the donated arguments.
     outputs: a template of each result buffer. aliases: the argument whose memory a result reuses, or -1. shared_index:
     index in the address table of the memory that the devices share. trace_id: the number under which launch times are
-    recorded, or 0."""
+    recorded, or 0. failure: the text with which the errors of the other devices begin if this one fails."""
 
     number: Final[Word]
     device: Final[Nullable[Address]]
@@ -109,6 +109,8 @@ class DeviceProgram(Record):
     first_result: Final[Word]
     shared_index: Final[Word]
     trace_id: Atomic[Word]
+    failure: Final[Nullable[Address]]
+    failure_size: Final[Word]
 
 
 class DevicePrograms(Record):

@@ -21,10 +21,10 @@ from xlapy.runtime.engine.core.events import (
     Error,
     Event,
     canceled_error,
-    copy_of_error,
     forked_error,
     known_error,
     out_of_memory_error,
+    prefixed_error,
     set_event_error,
     signal_event,
 )
@@ -107,7 +107,8 @@ def finish_device(f: Function, frame: LaunchFrame, error: Nullable[Error]) -> No
     launch = owner.value
     set_device_state(f, launch, frame.program.number, f.constant(Word, FINISHED))
     with f.when(error.is_present()):
-        fail_launch(f, launch, copy_of_error(f, error))
+        program = frame.program
+        fail_launch(f, launch, prefixed_error(f, program.failure, program.failure_size, error))
         add_failed_frame(f, launch, frame, error)
     is_last = launch.remaining.fetch_sub(1, ACQ_REL) == 1
     with f.when(is_last):
