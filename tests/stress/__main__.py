@@ -1,4 +1,4 @@
-"""Stress tests: `python -m tests.stress [NAME ...] [--seed N] [--seconds S | --count N] [--short]`, or `make stress`.
+"""Stress tests: `python -m tests.stress [NAME ...] [--seed N] [--minutes M | --count N] [--short]`, or `make stress`.
 
 Without a name, all run, one after the other. Prints progress, and at the end the figures; the exit code is 1 if there
 was a fault. `--list` shows the stress tests with the amounts of their short and long forms.
@@ -19,6 +19,7 @@ def main() -> int:
     amounts = parser.add_mutually_exclusive_group()
     amounts.add_argument("--count", type=int, help="units to do, instead of the long form's")
     amounts.add_argument("--seconds", type=float, help="time to run, instead of the long form's")
+    amounts.add_argument("--minutes", type=float, help="the same in minutes")
     parser.add_argument("--short", action="store_true", help="the short form, which the suite runs")
     parser.add_argument("--list", action="store_true", help="shows the stress tests and ends")
     options = parser.parse_args()
@@ -30,8 +31,9 @@ def main() -> int:
             stress = harness.load(name)
             print(f"{name:<12} {stress.what}\n{'':<12} short: {stress.short}; long: {stress.long}")
         return 0
-    given = options.count is not None or options.seconds is not None
-    amount = harness.Amount(options.count, options.seconds) if given else None
+    seconds = options.seconds if options.minutes is None else 60 * options.minutes
+    given = options.count is not None or seconds is not None
+    amount = harness.Amount(options.count, seconds) if given else None
     runs = [
         harness.perform(name, options.seed, amount, short=options.short) for name in options.names or harness.names()
     ]

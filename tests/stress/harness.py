@@ -23,7 +23,7 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-_NOT_STRESS_TESTS = ("harness", "child", "programs")
+_NOT_STRESS_TESTS = ("harness", "child", "programs", "jax_programs")
 _SECONDS_BETWEEN_LINES = 10.0
 
 

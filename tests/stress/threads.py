@@ -1,120 +1,114 @@
-"""Threads that compile and run programs at once in a new process: each gets its right results, and the process lives.
+"""Eight threads that compile and run different programs at once: no death, no hang, no wrong result.
 
-A unit is one process, in which nothing is compiled before the threads start: they also compile what all programs
-share. Threads compile programs of their own and programs that others compile too. Every fourth process uses JAX.
+A unit is one task of `programs` or `jax_programs`. Every thread has as many tasks, in an order of its own, among them
+programs that fail, are canceled and donate their arguments; another thread collects garbage all the time. The own
+interface and JAX alternate, each time in a new process.
 """
 
 from __future__ import annotations
 
-import os
 import threading
+import time
 import traceback
+from functools import partial
+from typing import Any
 
-import numpy as np
-
+from tests.stress import programs
 from tests.stress.harness import Amount, Run, Stress, call_in_child
 
-THREADS, PROGRAMS = 8, 3
-ELEMENTS = 1 << 15
-"""So many that a program uses the thread pool."""
+THREADS = 8
+TASKS_PER_THREAD = {"own": 500, "jax": 500}
+SHORT_TASKS_PER_THREAD = {"own": 9, "jax": 2}
+REPETITIONS = 3
+SECONDS_PER_TASK = 3.0
+"""The limit of a process is that of all its tasks one after the other, on a machine with other work."""
+
+ENVIRONMENTS = {"own": {}, "jax": {"JAX_PLATFORMS": "xlapy", "XLAPY_FLAGS": "--num_devices=4"}}
 
 
-def program(number: int) -> str:
-    """HLO text of exp(p + number % 50) for vectors of a length of its own, in a loop that polls."""
-    length = ELEMENTS + number
-    return f"""HloModule m{number}
-        body {{
-          s = (f32[{length}], s32[]) parameter(0)
-          v = f32[{length}] get-tuple-element(s), index=0
-          i = s32[] get-tuple-element(s), index=1
-          one = s32[] constant(1)
-          j = s32[] add(i, one)
-          f = f32[] constant(1)
-          b = f32[{length}] broadcast(f), dimensions={{}}
-          w = f32[{length}] add(v, b)
-          ROOT r = (f32[{length}], s32[]) tuple(w, j)
-        }}
-        condition {{
-          s = (f32[{length}], s32[]) parameter(0)
-          i = s32[] get-tuple-element(s), index=1
-          n = s32[] constant({number % 50})
-          ROOT go = pred[] compare(i, n), direction=LT
-        }}
-        ENTRY main {{
-          p = f32[{length}] parameter(0)
-          zero = s32[] constant(0)
-          s = (f32[{length}], s32[]) tuple(p, zero)
-          l = (f32[{length}], s32[]) while(s), condition=condition, body=body
-          v = f32[{length}] get-tuple-element(l), index=0
-          ROOT e = f32[{length}] exponential(v)
-        }}"""
+# -- in the child process
 
 
-def compile_in_threads(seed: int) -> list[str]:
-    """Compiles programs in threads; returns what went wrong."""
+def work(interface: str, seed: int, tasks: int) -> dict[str, Any]:
+    """Runs the tasks of all threads; returns how many ran and what failed."""
+    table = _tasks(interface)
+    gate = threading.Barrier(THREADS)
+    counts, faults = [0] * THREADS, list[str]()
+
+    def one(thread: int) -> None:
+        gate.wait()
+        for position, task in enumerate(programs.shuffled(table, tasks, seed * 1000 + thread)):
+            number = (seed * THREADS + thread) * tasks + position
+            try:
+                task(number)
+            except BaseException:
+                faults.append(f"task {_name(task)}({number}):\n{traceback.format_exc()[-1500:]}")
+            counts[thread] += 1
+
+    started = time.monotonic()
+    with programs.Collector():
+        threads = [threading.Thread(target=one, args=(thread,)) for thread in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return {"done": sum(counts), "faults": faults, "seconds": time.monotonic() - started}
+
+
+def _tasks(interface: str) -> list[Any]:
+    if interface == "jax":
+        from tests.stress import jax_programs  # JAX is imported only where it is tested
+
+        return list(jax_programs.TASKS)
     import xlapy as xla
 
-    client = xla.Client("cpu")
-
-    def work(thread: int) -> None:
-        for step in range(PROGRAMS):
-            number = 100 * (seed % 100) + (step if thread % 2 else 10 * thread + step)
-            added = number % 50
-            x = np.linspace(-added - 1, -added, ELEMENTS + number, dtype=np.float32)
-            y = np.asarray(client.compile(program(number))(x))
-            np.testing.assert_allclose(y, np.exp(x + np.float32(added)), rtol=1e-5)
-
-    return _in_threads(work)
+    programs.register_targets()
+    client = xla.Client("cpu", devices=programs.DEVICES)
+    return [partial(_with_client, task, client) for task in programs.TASKS]
 
 
-def compile_in_threads_of_jax(seed: int) -> list[str]:
-    """The same with `jax.jit` on xlapy's plugin."""
-    os.environ["JAX_PLATFORMS"] = "xlapy"
-    import jax
-    import jax.numpy as jnp
-
-    def work(thread: int) -> None:
-        for step in range(PROGRAMS):
-            length = ELEMENTS + seed % 100 + 10 * thread + step
-            y = jax.jit(lambda x: jnp.exp(x + thread) * step)(np.zeros(length, np.float32))  # noqa: B023
-            np.testing.assert_allclose(np.asarray(y), np.exp(np.float32(thread)) * step, rtol=1e-5)
-
-    return _in_threads(work)
+def _with_client(task: programs.Task, client: Any, number: int) -> None:
+    task(number, client)
 
 
-def _in_threads(work: object) -> list[str]:
-    errors: list[str] = []
-    start = threading.Barrier(THREADS)
+def _name(task: Any) -> str:
+    return str((task.args[0] if isinstance(task, partial) else task).__name__)
 
-    def body(number: int) -> None:
-        try:
-            start.wait()
-            work(number)  # type: ignore[operator]
-        except Exception:
-            errors.append(traceback.format_exc())
 
-    threads = [threading.Thread(target=body, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return errors
+# -- the process that starts others
 
 
 def run(run: Run) -> None:
+    repetition = 0
     while run.goes_on:
-        seed = run.seed + run.done
-        function = compile_in_threads_of_jax if run.done % 4 == 3 else compile_in_threads
-        answer = call_in_child(f"tests.stress.threads:{function.__name__}", {"seed": seed}, seconds=120)
-        for fault in [answer.death] if answer.is_death else answer.value:
-            run.fault(f"{function.__name__}({seed}): {fault}")
-        run.count("programs", THREADS * PROGRAMS)
-        run.advance()
+        interface = ("own", "jax")[repetition % 2]
+        tasks = (SHORT_TASKS_PER_THREAD if run.short else TASKS_PER_THREAD)[interface]
+        _one(run, interface, run.seed + repetition // 2, tasks)
+        repetition += 1
+
+
+def _one(run: Run, interface: str, seed: int, tasks: int) -> None:
+    arguments = {"interface": interface, "seed": seed, "tasks": tasks}
+    limit = 60 + SECONDS_PER_TASK * tasks * THREADS
+    answer = call_in_child(f"{__name__}:work", arguments, limit, environment=ENVIRONMENTS[interface])
+    if answer.is_death:
+        run.count("deaths")
+        run.fault(f"{interface}, seed {seed}, {tasks} tasks in each of {THREADS} threads: {answer.death}")
+        run.advance(tasks * THREADS)
+        return
+    for fault in answer.value["faults"]:
+        run.fault(f"{interface}, seed {seed}, {tasks} tasks in each of {THREADS} threads: {fault}")
+    run.count(f"{interface}: modules", answer.value["done"])
+    run.advance(answer.value["done"], f"{interface} {answer.value['seconds']:.1f} s")
+
+
+def _amount(tasks: dict[str, int], repetitions: int) -> Amount:
+    return Amount(THREADS * sum(tasks.values()) * repetitions)
 
 
 STRESS = Stress(
-    "threads that compile and run programs at once in new processes: right results, no death",
-    short=Amount(count=1),
-    long=Amount(count=1000),
-    run=run,
+    "eight threads compile and run different programs at once",
+    _amount(SHORT_TASKS_PER_THREAD, 1),
+    _amount(TASKS_PER_THREAD, REPETITIONS),
+    run,
 )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from xlapy.cpu.llvm import jit
 from xlapy.cpu.llvm.jit import Code, compile_text
 
 
@@ -46,3 +50,15 @@ def test_unreferenced_code_takes_no_memory():
         constant(value)
     gc.collect()
     assert resident() - before < 1 << 20
+
+
+def test_short_threads_take_no_memory(monkeypatch: pytest.MonkeyPatch):
+    """Native code that calls Python is a new thread to it each time."""
+    made = []
+    create = jit.llvm.create_new_function_pass_manager
+    monkeypatch.setattr(jit.llvm, "create_new_function_pass_manager", lambda: made.append(None) or create())
+    for value in range(8):
+        thread = threading.Thread(target=constant, args=(value,))
+        thread.start()
+        thread.join()
+    assert len(made) <= 1

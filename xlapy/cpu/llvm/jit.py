@@ -146,9 +146,8 @@ def listings(text: str) -> tuple[str, str]:
     return str(module), str(machine.emit_assembly(module))
 
 
-class _Passes(threading.local):
-    """A few light passes. Vectorization and loop order are decided already, so LLVM only cleans up. The passes are
-    created once per thread and processor, because LLVM does not free their memory."""
+class _Passes:
+    """A few light passes. Vectorization and loop order are decided already, so LLVM only cleans up."""
 
     def __init__(self, processor: Processor) -> None:
         self.builder = llvm.create_pass_builder(
@@ -162,12 +161,20 @@ class _Passes(threading.local):
 
 
 @SingleFlight
-def _passes(processor: Processor) -> _Passes:
-    return _Passes(processor)
+def _idle_passes(processor: Processor) -> list[_Passes]:
+    """Returns the passes that no thread uses. They are kept, because LLVM does not free their memory. Threads do not
+    own them: a thread of native code is a new thread to Python each time it compiles."""
+    return []
 
 
 def _optimize(module: Any) -> None:
-    passes = _passes(target_processor())
+    processor = target_processor()
+    idle = _idle_passes(processor)
+    try:
+        passes = idle.pop()
+    except IndexError:
+        passes = _Passes(processor)
     for function in module.functions:
         if not function.is_declaration:
             passes.manager.run(function, passes.builder)
+    idle.append(passes)
