@@ -48,7 +48,7 @@ def array_leaves(shape: Shape) -> Iterator[tuple[ShapeIndex, Shape]]:
 class AliasAnalysis:
     """The array values of one computation, as it stood when the analysis was made.
 
-    order: the schedule of the instructions; operations in `IN_PLACE_OPS` come as late as dependences allow.
+    order: the schedule of the instructions; those that update arrays in place come as late as dependences allow.
     result_values: the values that the computation returns.
     """
 
@@ -106,10 +106,11 @@ def is_row_major(shape: Shape) -> bool:
 def _delay_in_place_operations(order: list[Instruction]) -> list[Instruction]:
     """Reorders so that in-place operations follow all other instructions that do not depend on them.
 
-    By then, the instructions that read the old contents of the memory that such an operation overwrites have run,
-    wherever dependences allow that, and no copy is needed.
+    A conditional, a call or a loop counts as one of them if its computations contain one. By then, the instructions that
+    read the old contents of the memory that such an operation overwrites have run, wherever dependences allow that, and
+    no copy is needed.
     """
-    priority = {instruction: (instruction.op in IN_PLACE_OPS, n) for n, instruction in enumerate(order)}
+    priority = {instruction: (_updates_in_place(instruction), n) for n, instruction in enumerate(order)}
     pending_count = {i: len({*i.operands, *i.control_predecessors}) for i in order}
     ready = [(*priority[i], i) for i in order if not pending_count[i]]
     heapify(ready)
@@ -122,3 +123,22 @@ def _delay_in_place_operations(order: list[Instruction]) -> list[Instruction]:
             if not pending_count[user]:
                 heappush(ready, (*priority[user], user))
     return result
+
+
+_CONTROL_FLOW_OPS = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
+
+
+def _updates_in_place(instruction: Instruction) -> bool:
+    """Whether an instruction may write its result into the memory of an operand."""
+    if instruction.op not in _CONTROL_FLOW_OPS:
+        return instruction.op in IN_PLACE_OPS
+    pending, visited = list(instruction.computations), set[Computation]()
+    while pending:
+        computation = pending.pop()
+        if computation in visited:
+            continue
+        visited.add(computation)
+        if any(inner.op in IN_PLACE_OPS for inner in computation):
+            return True
+        pending += [called for inner in computation if inner.op in _CONTROL_FLOW_OPS for called in inner.computations]
+    return False

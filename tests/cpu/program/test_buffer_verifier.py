@@ -5,7 +5,7 @@ Every test breaks one rule of the assignment of buffers, and compiles a program 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -24,7 +24,7 @@ from xlapy.cpu.program import buffer_assignment, buffer_reuse, control_flow_thun
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import LoweringContext
 from xlapy.cpu.program.liveness import LiveRanges
-from xlapy.cpu.program.thunks import WhileThunk, used_slices
+from xlapy.cpu.program.thunks import CopyThunk, Thunk, WhileThunk, used_slices
 from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -109,7 +109,11 @@ def overwrite_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def copy_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The copies of a loop's next state overwrite what later ones read."""
-    monkeypatch.setattr(control_flow_thunks, "_append_copy", lambda thunks, slice_: slice_)
+
+    def append(thunks: list[Thunk], copies: Sequence[tuple[BufferSlice, BufferSlice]]) -> None:
+        thunks += [CopyThunk(source, target) for source, target in copies]
+
+    monkeypatch.setattr(control_flow_thunks, "_append_copies_in_order", append)
 
 
 def overwrite_what_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,28 +76,52 @@ def _window_loops(builder: Builder, axes: LoopNest, update: Shape, whole: Shape)
 # -- kernels that write to memory that they read
 
 
-def redirect_result(thunks: list[Thunk], old: BufferSlice, new: BufferSlice) -> bool:
-    """Replaces a temporary by another slice in all thunks, if that is safe; returns whether it is.
+class ThunkSequence:
+    """The thunks of a sequence, with the first and the last of them that use each slice, inside of loops and branches
+    too."""
 
-    It is safe if a kernel or a callback writes the temporary and nothing uses the new slice from there on. A kernel may
-    read the new slice at the element that it writes. A callback must not read or write it at all.
-    """
-    if old.storage is not StorageClass.TEMPORARY:
-        return False
-    users = [n for n, thunk in enumerate(thunks) if old in _all_slices(thunk)]
-    producer = thunks[users[0]] if users else None
-    if isinstance(producer, CallbackThunk):
-        if old in producer.operands or new in used_slices(producer):
+    def __init__(self, thunks: list[Thunk]) -> None:
+        self._thunks = thunks
+        self._first: dict[BufferSlice, int] = {}
+        self._last: dict[BufferSlice, int] = {}
+        for number, thunk in enumerate(thunks):
+            for slice_ in _all_slices(thunk):
+                self._first.setdefault(slice_, number)
+                self._last[slice_] = number
+
+    def may_redirect(self, old: BufferSlice, new: BufferSlice) -> bool:
+        """Whether a temporary may be replaced by another slice in all thunks.
+
+        It may if a kernel, a copy or a callback writes the temporary and nothing uses the new slice from there on. A
+        kernel may read the new slice at the element that it writes. Others must not read or write it at all.
+        """
+        if old.storage is not StorageClass.TEMPORARY or old not in self._first:
             return False
-    elif not isinstance(producer, KernelThunk) or not may_share_memory(producer, old, new):
-        return False
-    if any(new in _all_slices(thunk) for thunk in thunks[users[0] + 1 :]):
-        return False
-    if isinstance(producer, KernelThunk):
-        mark_may_alias(producer, old, new)
-    for thunk in walk_thunks(thunks[users[0] :]):
-        _replace_slice(thunk, old, new)
-    return True
+        first = self._first[old]
+        producer = self._thunks[first]
+        if isinstance(producer, CallbackThunk):
+            if old in producer.operands or new in used_slices(producer):
+                return False
+        elif isinstance(producer, CopyThunk):
+            if producer.source is new:
+                return False
+        elif not isinstance(producer, KernelThunk) or not may_share_memory(producer, old, new):
+            return False
+        return self._last.get(new, -1) <= first
+
+    def redirect(self, old: BufferSlice, new: BufferSlice) -> bool:
+        """Replaces a temporary by another slice in all thunks, if that is safe; returns whether it is."""
+        if not self.may_redirect(old, new):
+            return False
+        first, last = self._first.pop(old), self._last.pop(old)
+        producer = self._thunks[first]
+        if isinstance(producer, KernelThunk):
+            mark_may_alias(producer, old, new)
+        for thunk in walk_thunks(self._thunks[first : last + 1]):
+            _replace_slice(thunk, old, new)
+        self._first.setdefault(new, first)
+        self._last[new] = last
+        return True
 
 
 def mark_may_alias(thunk: KernelThunk, *slices: BufferSlice) -> None:
@@ -107,8 +131,14 @@ def mark_may_alias(thunk: KernelThunk, *slices: BufferSlice) -> None:
             buffer.exclusive = False
 
 
-def _all_slices(thunk: Thunk) -> set[BufferSlice]:
-    return {slice_ for nested in walk_thunks([thunk]) for slice_ in used_slices(nested)}
+def _all_slices(thunk: Thunk) -> Iterator[BufferSlice]:
+    """Yields the slices that a thunk and those in it use, and those in which a conditional leaves its results."""
+    for nested in walk_thunks([thunk]):
+        yield from used_slices(nested)
+        if isinstance(nested, WhileThunk):
+            yield from nested.state
+        if isinstance(nested, ConditionalThunk):
+            yield from nested.results
 
 
 def may_share_memory(thunk: KernelThunk, result: BufferSlice, operand: BufferSlice) -> bool:

@@ -258,9 +258,9 @@ class ProgramBuilder:
 
     def _redirect_to_argument(self, slice_: BufferSlice, donated: list[BufferSlice]) -> BufferSlice | None:
         """Computes a result in the memory of a donated argument if possible; returns that argument."""
-        fitting = (a for a in donated if a.size == slice_.size and a.shape.size == slice_.shape.size)
-        thunks = self.program.thunks
-        return next((argument for argument in fitting if buffer_reuse.redirect_result(thunks, slice_, argument)), None)
+        fitting = [a for a in donated if a.size == slice_.size and a.shape.size == slice_.shape.size]
+        sequence = buffer_reuse.ThunkSequence(self.program.thunks if fitting else [])
+        return next((argument for argument in fitting if sequence.redirect(slice_, argument)), None)
 
 
 class LoweringContext:

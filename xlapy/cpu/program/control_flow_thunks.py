@@ -5,11 +5,13 @@ Responsible for the slices of a loop's state and of the results of branches. Doe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import AliasAnalysis
-from xlapy.cpu.program.buffer_reuse import redirect_result
+from xlapy.cpu.program.buffer_reuse import ThunkSequence
 from xlapy.cpu.program.buffer_slices import BufferSlice, StoredValue
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
 from xlapy.cpu.program.thunks import ConditionalThunk, CopyThunk, Thunk, WhileThunk
@@ -31,23 +33,82 @@ def _lower_call(context: LoweringContext, instruction: Instruction) -> None:
 
 @THUNK_RULES.rule(opcodes.CONDITIONAL)
 def _lower_conditional(context: LoweringContext, instruction: Instruction) -> None:
-    """Every branch writes its results to the same slices."""
+    """Every branch writes its results to the same slices: those of operands that die here, or new ones.
+
+    A branch may overwrite an operand that nothing reads later. If it leaves a result there, as an update does, the
+    result lies there after all branches, and a branch that passes the operand on copies nothing.
+    """
     index, *operands = instruction.operands
     (index_value,) = context.stored_values(index)
     arguments = [context.stored_values(operand) for operand in operands]
-    results = context.allocate(instruction)
-    thunk = ConditionalThunk(index_value.slice, op_name=instruction.name, results=results)
-    numbers: list[list[int]] = []
-    for branch, leaves in zip(instruction.computations, arguments, strict=True):
+    dying = _dying_operands(context, instruction)
+    branches: list[_Branch] = []
+    for computation, leaves in zip(instruction.computations, arguments, strict=True):
+        slices = [leaf.slice for leaf in leaves]
+        reusable = {slice_ for slice_ in slices if slice_ in dying and slices.count(slice_) == 1}
         thunks: list[Thunk] = []
-        branch_results = context.builder.lower_computation(branch, [leaves], thunks)
-        numbers.append([result.number for result in branch_results])
-        _append_parallel_copies(thunks, [result.slice for result in branch_results], results)
-        thunk.branches.append(thunks)
+        branch_results = context.builder.lower_computation(computation, [leaves], thunks, reusable=reusable)
+        branches.append(_Branch(thunks, branch_results))
+    results, borrowed = _conditional_results(instruction, branches, dying)
+    for branch in branches:
+        _append_parallel_copies(branch.thunks, [result.slice for result in branch.results], results)
+    context.define(instruction, results, borrowed)
+    thunk = ConditionalThunk(index_value.slice, [branch.thunks for branch in branches], instruction.name, list(results))
     context.thunks.append(thunk)
     merged = [result.number for result in context.stored_values(instruction)]
-    context.builder.values.branches[thunk] = BranchValues(
-        index_value.number, tuple(zip(zip(*numbers, strict=True), merged, strict=True))
+    left = zip(*([result.number for result in branch.results] for branch in branches), strict=True)
+    context.builder.values.branches[thunk] = BranchValues(index_value.number, tuple(zip(left, merged, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A branch of a conditional: its thunks, and its results before they are copied to those of the conditional."""
+
+    thunks: list[Thunk]
+    results: list[StoredValue]
+
+
+def _dying_operands(context: LoweringContext, instruction: Instruction) -> list[BufferSlice]:
+    """Returns the slices of a conditional's operands that its branches may overwrite."""
+    values = [value for operand in instruction.operands[1:] for value in context.alias_analysis.values(operand)]
+    reused = (context.try_reuse(value, instruction) for value in dict.fromkeys(values))
+    return [slice_ for slice_ in reused if slice_ is not None]
+
+
+def _conditional_results(
+    instruction: Instruction, branches: Sequence[_Branch], dying: Sequence[BufferSlice]
+) -> tuple[list[BufferSlice], set[BufferSlice]]:
+    """Returns the slices of a conditional's results, and those of them that other arrays may share.
+
+    A result lies in the operand in which most branches leave it, or the first of several. If none does, it lies in an
+    operand in which all branches can compute it.
+    """
+    leaves = [[result.slice for result in leaf] for leaf in zip(*(b.results for b in branches), strict=True)]
+    chosen: list[BufferSlice | None] = [None] * len(leaves)
+    ranks = {slice_: rank for rank, slice_ in enumerate(dying)}
+    borrowed: set[BufferSlice] = set()
+    for number, slices in enumerate(leaves):
+        left = [slice_ for slice_ in slices if slice_ in ranks and slice_ not in chosen]
+        chosen[number] = min(left, key=lambda slice_: (-slices.count(slice_), ranks[slice_]), default=None)
+        if len(set(slices)) == 1 and slices[0] not in ranks:
+            chosen[number] = slices[0]
+            borrowed.add(slices[0])
+    sequences = [ThunkSequence(branch.thunks) for branch in branches]
+    for number, slices in enumerate(leaves):
+        free = (slice_ for slice_ in dying if chosen[number] is None and slice_ not in chosen)
+        fitting = (slice_ for slice_ in free if _can_be_computed_in(sequences, slices, slice_))
+        found = chosen[number] or next(fitting, None)
+        chosen[number] = found or BufferSlice(slices[0].shape, name=instruction.name)
+    return [slice_ for slice_ in chosen if slice_ is not None], borrowed
+
+
+def _can_be_computed_in(
+    sequences: Sequence[ThunkSequence], results: Sequence[BufferSlice], target: BufferSlice
+) -> bool:
+    """Whether each branch can compute its result in the memory of an operand, with no copy."""
+    return all(
+        result.size == target.size and sequence.may_redirect(result, target)
+        for sequence, result in zip(sequences, results, strict=True)
     )
 
 
@@ -104,21 +165,35 @@ def _append_parallel_copies(
     A source that a kernel computes for this purpose only is computed in the target, if nothing needs the target's old
     contents from there on.
     """
+    sequence = ThunkSequence(thunks)
     pairs = [(s, t) for s, t in zip(sources, targets, strict=True) if s is not t]
     copies = [
         (source, target)
         for source, target in pairs
-        if target in sources
-        or source in targets
-        or sources.count(source) > 1
-        or not redirect_result(thunks, source, target)
+        if target in sources or source in targets or sources.count(source) > 1 or not sequence.redirect(source, target)
     ]
-    overwritten = {target for _, target in copies}
-    saved = [_append_copy(thunks, source) if source in overwritten else source for source, _ in copies]
-    thunks += [CopyThunk(source, target) for source, (_, target) in zip(saved, copies, strict=True)]
+    _append_copies_in_order(thunks, copies)
 
 
-def _append_copy(thunks: list[Thunk], slice_: BufferSlice) -> BufferSlice:
-    copy = BufferSlice(slice_.shape, name=slice_.name)
-    thunks.append(CopyThunk(slice_, copy))
-    return copy
+def _append_copies_in_order(thunks: list[Thunk], copies: Sequence[tuple[BufferSlice, BufferSlice]]) -> None:
+    """Appends copies in an order in which each reads its source before it is overwritten.
+
+    In a cycle, as that of a swap, one of the arrays is saved first. Each target occurs once.
+    """
+    sources = {target: source for source, target in copies}
+    reader_counts = Counter(sources.values())
+    ready = [target for target in sources if not reader_counts[target]]
+    while sources:
+        if not ready:
+            saved = next(iter(sources))
+            copy = BufferSlice(saved.shape, name=saved.name)
+            thunks.append(CopyThunk(saved, copy))
+            sources = {target: copy if source is saved else source for target, source in sources.items()}
+            reader_counts[copy] = reader_counts.pop(saved)
+            ready.append(saved)
+        target = ready.pop()
+        source = sources.pop(target)
+        thunks.append(CopyThunk(source, target))
+        reader_counts[source] -= 1
+        if source in sources and not reader_counts[source]:
+            ready.append(source)
