@@ -194,7 +194,8 @@ def test_the_error_names_the_reader_and_what_it_finds(monkeypatch: pytest.Monkey
     read_predicates_early(monkeypatch)
     with pytest.raises(
         VerificationError,
-        match=r"^\[function loads .*\] reads temporary\+0:pred\[\], but its memory holds nothing that is known; ",
+        match=r"^\[while temporary\+0:pred\[\] \(w\)\] reads r\.fusion \(value \d+\) in temporary\+0:pred\[\], "
+        r"but its memory holds nothing that is known; this is an error of the compiler",
     ):
         compiled(long_condition(6, 24))
 

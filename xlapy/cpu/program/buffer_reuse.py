@@ -103,7 +103,7 @@ class ThunkSequence:
             if old in producer.operands or new in used_slices(producer):
                 return False
         elif isinstance(producer, CopyThunk):
-            if producer.source is new:
+            if producer.target is not old or producer.source in (old, new):
                 return False
         elif not isinstance(producer, KernelThunk) or not may_share_memory(producer, old, new):
             return False

@@ -52,12 +52,13 @@ def _lower_conditional(context: LoweringContext, instruction: Instruction) -> No
     results, borrowed = _conditional_results(instruction, branches, dying)
     for branch in branches:
         _append_parallel_copies(branch.thunks, [result.slice for result in branch.results], results)
-    context.define(instruction, results, borrowed)
+    left = list(zip(*([result.number for result in branch.results] for branch in branches), strict=True))
+    records = context.builder.values
+    merged = [numbers[0] if len(set(numbers)) == 1 else records.new(instruction.name) for numbers in left]
+    context.define(instruction, results, borrowed, merged)
     thunk = ConditionalThunk(index_value.slice, [branch.thunks for branch in branches], instruction.name, list(results))
     context.thunks.append(thunk)
-    merged = [result.number for result in context.stored_values(instruction)]
-    left = zip(*([result.number for result in branch.results] for branch in branches), strict=True)
-    context.builder.values.branches[thunk] = BranchValues(index_value.number, tuple(zip(left, merged, strict=True)))
+    records.branches[thunk] = BranchValues(index_value.number, tuple(zip(left, merged, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

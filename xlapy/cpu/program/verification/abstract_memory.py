@@ -72,6 +72,12 @@ class AbstractMemory:
         count = len(self.at(location))
         contents[first : first + count] = [Contents(location.start, location.end, slice_, values)]
 
+    def forget(self, location: Location) -> None:
+        """Makes the contents of a range unknown."""
+        contents = self._regions.get(location.region, [])
+        first = self._first(contents, location.start)
+        del contents[first : first + len(self.at(location))]
+
     def forget_values(self, numbers: range) -> None:
         """Forgets which slices hold some values, because other values have these numbers from here on."""
         for contents in self._regions.values():

@@ -104,22 +104,22 @@ class _Verifier:
 
     def _loop(self, thunk: WhileThunk) -> None:
         values = self._records.loops[thunk]
-        self._expect(thunk, thunk.state, (leaf.initial for leaf in values.state))
+        current = [leaf.current for leaf in values.state]
+        self._define(thunk.state, current, self._held(thunk.state, (leaf.initial for leaf in values.state)))
         while True:
             head = self._memory.copy()
-            self._memory.forget_values(values.inner)
-            self._define(thunk.state, (leaf.current for leaf in values.state))
             self._sequence(thunk.condition)
             self._read(thunk, thunk.predicate, frozenset({values.predicate}))
             after = self._memory.copy()
             self._sequence(thunk.body)
-            self._expect(thunk, thunk.state, (leaf.next for leaf in values.state))
+            held = self._held(thunk.state, (leaf.next for leaf in values.state))
+            self._memory.forget_values(values.inner)
+            self._define(thunk.state, current, held)
             self._memory = head.meet(self._memory)
             if self._memory == head:
                 break
         self._memory = after
-        self._expect(thunk, thunk.state, (leaf.current for leaf in values.state))
-        self._define(thunk.state, (leaf.final for leaf in values.state))
+        self._define(thunk.state, (leaf.final for leaf in values.state), self._held(thunk.state, current))
 
     def _conditional(self, thunk: ConditionalThunk) -> None:
         values = self._records.branches[thunk]
@@ -128,17 +128,20 @@ class _Verifier:
         for number, branch in enumerate(thunk.branches):
             self._memory = before.copy()
             self._sequence(branch)
-            self._expect(thunk, thunk.results, (left[number] for left, _ in values.results))
-            self._define(thunk.results, (merged for _, merged in values.results))
+            held = self._held(thunk.results, (left[number] for left, _ in values.results))
+            self._define(thunk.results, (merged for _, merged in values.results), held)
             after.append(self._memory)
         self._memory = after[0]
         for memory in after[1:]:
             self._memory = self._memory.meet(memory)
 
     def _outlined(self, function: OutlinedThunk) -> None:
-        """Runs a function: its stack slots are loaded at its start and stored at its end."""
+        """Runs a function: its stack slots are loaded at its start and stored at its end.
+
+        A function may load what nothing has written yet, if it writes the slot before it reads it.
+        """
         self._stack_slots[function] = frozenset((*function.loaded, *function.stored))
-        loaded = [(slice_, self._read(function, slice_, NO_VALUES)) for slice_ in function.loaded]
+        loaded = [(slice_, self._values_of(slice_)) for slice_ in function.loaded if self._is_intact(slice_)]
         caller, self._function = self._function, function
         for region in self._memory.regions():
             if isinstance(region, tuple) and region[0] is function:
@@ -146,10 +149,12 @@ class _Verifier:
         for slice_, values in loaded:
             self._memory.write(self._location(slice_), slice_, values)
         self._sequence(function.thunks)
-        stored = [(slice_, self._read(function, slice_, NO_VALUES)) for slice_ in function.stored]
+        stored = {slice_: self._values_of(slice_) for slice_ in function.stored if self._is_intact(slice_)}
         self._function = caller
-        for slice_, values in stored:
-            self._write(function, slice_, values)
+        for slice_ in function.stored:
+            self._write(function, slice_, stored.get(slice_, NO_VALUES))
+            if slice_ not in stored:
+                self._memory.forget(self._location(slice_))
 
     # -- memory
 
@@ -203,14 +208,17 @@ class _Verifier:
         is_constant = self._is_constant(slice_)
         return found.values | self._records.initial.get(slice_, NO_VALUES) if is_constant else found.values
 
-    def _expect(self, thunk: Thunk, slices: list[BufferSlice], numbers: Iterable[int]) -> None:
-        for slice_, number in zip(slices, numbers, strict=True):
-            self._read(thunk, slice_, frozenset({number}))
+    def _held(self, slices: list[BufferSlice], numbers: Iterable[int]) -> list[bool]:
+        """Returns for each slice whether it holds a value. That is not required, because a result may be unused."""
+        return [
+            bool(slice_.size) and self._is_intact(slice_) and number in self._values_of(slice_)
+            for slice_, number in zip(slices, numbers, strict=True)
+        ]
 
-    def _define(self, slices: list[BufferSlice], numbers: Iterable[int]) -> None:
-        """Adds values to what slices hold."""
-        for slice_, number in zip(slices, numbers, strict=True):
-            if slice_.size:
+    def _define(self, slices: list[BufferSlice], numbers: Iterable[int], held: list[bool]) -> None:
+        """Adds a value to what a slice holds, where the value is the same as one that it is known to hold."""
+        for slice_, number, is_held in zip(slices, numbers, held, strict=True):
+            if is_held:
                 self._memory.write(self._location(slice_), slice_, self._values_of(slice_) | {number})
 
     # -- operands and results in the same memory

@@ -58,7 +58,7 @@ class LoopValues:
 @dataclass(frozen=True, slots=True)
 class BranchValues:
     """The values of a conditional. results: for each slice in the thunk's `results`, the value that each branch leaves
-    there, and the value that it is after the conditional."""
+    there, and the value that it is after the conditional, which is the same if all branches leave the same value."""
 
     index: int
     results: tuple[tuple[tuple[int, ...], int], ...]
