@@ -106,9 +106,9 @@ def is_row_major(shape: Shape) -> bool:
 def _delay_in_place_operations(order: list[Instruction]) -> list[Instruction]:
     """Reorders so that in-place operations follow all other instructions that do not depend on them.
 
-    A conditional, a call or a loop counts as one of them if its computations contain one. By then, the instructions that
-    read the old contents of the memory that such an operation overwrites have run, wherever dependences allow that, and
-    no copy is needed.
+    A conditional, a call or a loop counts as one of them if its computations contain one. By then, the instructions
+    that read the old contents of the memory that such an operation overwrites have run, wherever dependences allow
+    that, and no copy is needed.
     """
     priority = {instruction: (_updates_in_place(instruction), n) for n, instruction in enumerate(order)}
     pending_count = {i: len({*i.operands, *i.control_predecessors}) for i in order}

@@ -160,10 +160,9 @@ def _lower_reduction(context: LoweringContext, instruction: Instruction, strides
     for chosen in direct_collectives.operands_reduced_together(instruction):
         if results[chosen[0]].shape.size:
             inputs, outputs = [sources[n] for n in chosen], [results[n] for n in chosen]
-            shapes = [[slice_.shape for slice_ in slices] for slices in (inputs, outputs)]
-            kernel, work = _reduction_kernel(instruction, chosen, *shapes, count)
-            slices = [*inputs, *outputs]
-            context.thunks.append(KernelThunk(kernel, slices, work, instruction.name))
+            read, written = [slice_.shape for slice_ in inputs], [slice_.shape for slice_ in outputs]
+            kernel, work = _reduction_kernel(instruction, chosen, read, written, count)
+            context.thunks.append(KernelThunk(kernel, [*inputs, *outputs], work, instruction.name))
 
 
 def _strided_offset(stride: int, start: int = 0) -> Callable[[int], int]:
