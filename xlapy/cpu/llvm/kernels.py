@@ -271,12 +271,17 @@ class Emitter(MemoryEmitter):
         for number in range(left):
             state[number] = self.iteration(loop, str(done + number * loop.width), state[number])
         if tail:
-            self.mask, self.tail = _tail_mask(loop.width, tail), tail
+            self.lanes = self.tail_lanes(loop, tail)
+            self.mask, self.tail = _tail_mask(self.lanes, tail), tail
             which = left if left < loop.accumulators else 0
             state[which] = self.masked_iteration(loop, str(done + left * loop.width), state[which])
             self.mask = self.tail = None
-        self.axis, lanes, self.lanes, self.varying = None, self.lanes, 1, frozenset()
-        self.reduce_lanes(loop, state, lanes)
+        self.axis, self.lanes, self.varying = None, 1, frozenset()
+        self.reduce_lanes(loop, state, loop.width)
+
+    def tail_lanes(self, loop: For, tail: int) -> int:
+        """The number of lanes for the last elements of an extent, which do not fill a vector."""
+        return loop.width
 
     def scan_loop(self, loop: For) -> None:
         """Emits a scan: one vector after the other, each with the last lane of the previous one in all lanes of its

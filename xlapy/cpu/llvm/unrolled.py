@@ -58,6 +58,11 @@ class _UnrolledEmitter(Emitter):
                 state[number] = self.iteration(loop, str(base), registers)
         return state
 
+    def tail_lanes(self, loop: For, tail: int) -> int:
+        """Returns the next power of two. LLVM 22 does not end on some programs with vectors of 64 bytes that repeat two
+        or four elements; narrow vectors also need fewer instructions. A reduction combines vectors of one width."""
+        return loop.width if loop.carries else max(2, 1 << (tail - 1).bit_length())
+
     def scan_vectors(self, loop: For, rounds: int, carried: list[str]) -> list[str]:
         for round in range(rounds):
             carried = self.scan_iteration(loop, str(round * loop.width), carried)
@@ -142,8 +147,9 @@ class _UnrolledEmitter(Emitter):
     def load_contiguous_lanes(self, type: ScalarType, base: str, positions: Lanes) -> str:
         """Loads contiguous elements to the first lanes of a vector.
 
-        The remaining lanes repeat integers, because something may be divided by them. They repeat all elements in turn,
-        because LLVM 22 miscompiles conversions of vectors that continue with the first element only.
+        The remaining lanes of integers are 1, because something may be divided by them. They do not repeat elements:
+        LLVM 22 miscompiles conversions of vectors that continue with the first element, and does not end on some
+        programs in which vectors of 64 bytes repeat two or four elements.
         """
         short_vector, align = llvm_type(type, len(positions)), f"align {type.byte_size}"
         loaded = self.ir.assign(f"load {short_vector}, ptr {self.element(type, base, positions[0])}, {align}")
@@ -152,10 +158,10 @@ class _UnrolledEmitter(Emitter):
         if len(positions) == 1:
             return self.splat(type, loaded)
         count = len(positions)
-        used = self.lanes if type.is_integer else count
-        chosen = [f"i32 {lane % count}" if lane < used else "i32 poison" for lane in range(self.lanes)]
+        chosen = [f"i32 {min(lane, count)}" for lane in range(self.lanes)]
         mask = f"<{self.lanes} x i32> <{', '.join(chosen)}>"
-        return self.ir.assign(f"shufflevector {short_vector} {loaded}, {short_vector} poison, {mask}")
+        filling = literal(type, 1, count) if type.is_integer else "poison"
+        return self.ir.assign(f"shufflevector {short_vector} {loaded}, {short_vector} {filling}, {mask}")
 
     def element(self, type: ScalarType, base: str, position: int) -> str:
         if not position:
