@@ -151,6 +151,16 @@ def inflate_number(data: bytes, rng: random.Random, corpus: Sequence[bytes]) -> 
     return data[: match.start()] + number + data[match.end() :]
 
 
+def nudge_number(data: bytes, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+    """Changes a number a little, so that a rule of the program is broken rather than one of the grammar."""
+    found = [*re.finditer(rb"\d+", data)]
+    if not found:
+        return data
+    match = rng.choice(found)
+    number = int(match[0][:18]) + rng.choice((-2, -1, -1, 1, 1, 2, 30))
+    return data[: match.start()] + str(max(0, number) if rng.random() < 0.9 else number).encode() + data[match.end() :]
+
+
 def change_dimension(data: bytes, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
     """Replaces the sizes in one type of MLIR or shape of HLO, here or wherever they occur."""
     found = [*re.finditer(rb"(?<=[<x])\d+(?=x)|(?<=\[)[\d,<=]+(?=\])", data)]

@@ -12,7 +12,8 @@ import random
 from collections.abc import Sequence
 
 from xlapy.base.errors import XlaError
-from xlapy.debugging.hostile.formats import HostileFormat
+from xlapy.debugging.hostile.formats import HostileFormat, corpus_of
+from xlapy.debugging.hostile.mlir_mutations import MLIR_MUTATIONS
 from xlapy.debugging.hostile.mutations import BYTE_MUTATIONS, MAX_BYTES, TEXT_MUTATIONS, mutated
 from xlapy.hlo.module import Module
 from xlapy.runtime.backend import load_backend
@@ -59,16 +60,28 @@ def _bytecode() -> list[bytes]:
 
 
 def _damaged_text(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-    return mutated(rng.choice(corpus), rng, corpus, TEXT_MUTATIONS)
+    return mutated(rng.choice(corpus), rng, corpus, TEXT_MUTATIONS if rng.random() < 0.4 else MLIR_MUTATIONS)
 
 
 def _damaged_bytecode(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-    data = rng.choice(corpus)
-    if rng.random() < 0.2:
+    way = rng.random()
+    data = rng.choice(corpus) if way < 0.6 else _written(_damaged_text(rng, corpus_of("stablehlo-text"))) or corpus[0]
+    if way > 0.8:
+        return data
+    if way < 0.2:
         return mutated(data, rng, corpus, BYTE_MUTATIONS)
     for _ in range(rng.choice((1, 1, 2))):
         data = _with_damaged_section(data, rng, corpus)
     return data
+
+
+def _written(text: bytes) -> bytes | None:
+    """Returns the bytecode of a text, or None if it does not parse or has none."""
+    try:
+        return write_bytecode(parse_text(text.decode("utf-8", "surrogateescape")))
+    except Exception:
+        # The writer takes programs of the exporter, and relies on them. What its input breaks is no fault of a reader.
+        return None
 
 
 # -- bytecode by its sections
