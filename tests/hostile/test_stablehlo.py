@@ -12,7 +12,10 @@ from functools import partial
 
 import pytest
 
+from xlapy.base.element_types import S32
 from xlapy.base.errors import ParseError, ShapeError, UnsupportedError
+from xlapy.base.shape import Shape
+from xlapy.base.shape_fields import MAX_ARRAY_RANK
 from xlapy.debugging.hostile.examiner import Outcome, Verdict, examine
 from xlapy.debugging.hostile.formats import HostileFormat
 from xlapy.hlo.sharding import Sharding
@@ -25,6 +28,7 @@ from xlapy.stablehlo.importing import import_program
 from xlapy.stablehlo.importing.core.constant_evaluation import ConstantEvaluator
 from xlapy.stablehlo.importing.core.locations import LocationImporter
 from xlapy.stablehlo.text import parse_text, parse_type
+from xlapy.testing.stablehlo.dynamic import DYNAMIC
 from xlapy.text import parse_hlo
 
 F32 = "tensor<f32>"
@@ -406,14 +410,14 @@ def test_deep_calls_end_in_an_error(is_dynamic: bool) -> None:
 
 
 def test_inlined_calls_that_double_end_in_an_error() -> None:
-    with pytest.raises(UnsupportedError, match=r"becomes more than [0-9]+ instructions"):
+    with pytest.raises(UnsupportedError, match=r"are repeated more than [0-9]+ times"):
         import_program(parse_text(chain(40, 2, True)))
     assert import_program(parse_text(chain(6, 2, True))).instruction_count == 2**7
 
 
 def test_inlined_calls_that_only_call_are_counted() -> None:
     text = chain(40, 2, True).replace("%0 = stablehlo.negate %p : tensor<?xf32>\n", "").replace("%0", "%p")
-    assert_rejected(read_text(text), "becomes more than [0-9]+ instructions")
+    assert_rejected(read_text(text), "are repeated more than [0-9]+ times")
 
 
 def test_calls_that_double_are_not_evaluated() -> None:
@@ -495,3 +499,137 @@ def test_types_check_their_sizes() -> None:
     for sizes, bounds in (((-1,), ()), ((2**63,), ()), ((None,), (-3,)), ((None,), (1, 2))):
         with pytest.raises(ShapeError):
             ir.TensorType(sizes, ir.IndexType(), bounds)
+
+
+# -- what the import rules rely on
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_programs_of_unknown_sizes_are_read(name: str) -> None:
+    assert import_program(parse_text(DYNAMIC[name])).instruction_count > 1
+
+
+def all_reduce(groups: str) -> str:
+    region = f"({{ ^bb0(%x: {F32}, %y: {F32}): stablehlo.return %x : {F32} }})"
+    return function(f'%0 = "stablehlo.all_reduce"(%a) <{{replica_groups = {groups}}}> {region} : ({F32}) -> {F32}')
+
+
+def mesh_groups(axes: str, used: str = '#stablehlo.axis_ref<name = "x">') -> str:
+    mesh = f"#stablehlo.mesh<axes = {axes}>"
+    return all_reduce(f"#stablehlo.replica_group_mesh_axes<mesh = {mesh}, axes = [{used}]>")
+
+
+def custom_call(target: str, operands: str, types: str, results: str, attributes: str = "") -> str:
+    constants = "%k = stablehlo.constant dense<[]> : tensor<0xi64>\n%c = stablehlo.constant dense<2> : tensor<i64>\n"
+    constants += "%t = stablehlo.create_token : !stablehlo.token\n"
+    call = f"stablehlo.custom_call @{target}({operands}) {{{attributes}}} : ({types}) -> {results}"
+    return function(constants + call)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (mesh_groups('[<name = "x", size = 16777216>]'), "16777216 device ids, more than"),
+        (mesh_groups('[<name = "x">]'), "size below 1"),
+        (mesh_groups("[<name = [1], size = 2>]"), "name of a mesh axis must be a string"),
+        (mesh_groups('[<name = "x", size = "y">]'), "mesh_axis.size must be an integer"),
+        (mesh_groups("[1]"), "must be a list of structs"),
+        (mesh_groups("unit"), "must be a list"),
+        (mesh_groups('[<name = "x", size = 2>]', "1"), "must be a list of structs"),
+        (
+            mesh_groups('[<name = "x", size = 2>]', '#stablehlo.axis_ref<name = "x", sub_axis_info = unit>'),
+            "sub_axis_info of 'x' must be a struct",
+        ),
+        (custom_call("stablehlo.dynamic_top_k", "%a", F32, "()"), "takes 2 operands, but has 1"),
+        (custom_call("stablehlo.dynamic_top_k", "%a, %c", f"{F32}, tensor<i64>", F32), "takes 2 results, but has 1"),
+        (custom_call("stablehlo.dynamic_top_k", "%a, %k", f"{F32}, tensor<0xi64>", f"({F32}, {F32})"), "one integer"),
+        (custom_call("stablehlo.dynamic_rng_bit_generator", "", "", "()"), "takes 2 operands, but has 0"),
+        (custom_call("stablehlo.dynamic_reduce_window", "%a", F32, "()"), "at least 5 operands"),
+        (custom_call("mhlo.topk", "", "", "()", "mhlo.attributes = {k = 1 : i64}"), "takes 1 operands, but has 0"),
+        (custom_call("mhlo.erf", "%t", "!stablehlo.token", F32), "operand 0 must be an array, but is token"),
+        (custom_call("shape_assertion", "", "", "()"), "takes a condition"),
+        (custom_call("x", "", "", "()", "custom_call_schedule = {}, backend_config = [1]"), "backend_config must be"),
+        (
+            custom_call("x", "", "", F32, "result_accuracy = #stablehlo.result_accuracy<atol = [1], mode = TOLERANCE>"),
+            "",
+        ),
+        (function('%0 = "arith.select"() : () -> tensor<f32>'), "select"),
+        (function('%0 = "arith.divui"(%a, %a) : (tensor<f32>, tensor<f32>) -> tensor<f32>'), "takes integers, not f32"),
+        (
+            function('%0 = "shape.num_elements"(%a) : (tensor<f32>) -> index'),
+            "a shape is a vector of at most 256 sizes",
+        ),
+        (
+            function(
+                f"%v = stablehlo.iota dim = 0 : tensor<{2**40}xi64>\n"
+                f'%0 = "shape.num_elements"(%v) : (tensor<{2**40}xi64>) -> index'
+            ),
+            "a shape is a vector of at most 256 sizes, not s64",
+        ),
+        (
+            function(
+                "%v = stablehlo.constant dense<1> : tensor<2xi64>\n"
+                '%0 = "tensor.dim"(%a, %v) : (tensor<f32>, tensor<2xi64>) -> index'
+            ),
+            "must be one integer",
+        ),
+        (
+            function('%0 = "tensor.collapse_shape"(%a) {reassociation = 1 : i64} : (tensor<f32>) -> tensor<f32>'),
+            "reassociation must be an array",
+        ),
+        (
+            function(
+                f'%0 = "stablehlo.all_to_all"(%a) <{{split_dimension = 0 : i64, concat_dimension = 0 : i64, '
+                f"split_count = {2**60} : i64, replica_groups = dense<> : tensor<0x0xi64>}}> : ({F32}) -> {F32}"
+            ),
+            "split_count must be from 1",
+        ),
+        (
+            function("%t = stablehlo.tuple %a : tuple<tensor<f32>>\n%0 = stablehlo.negate %t : tuple<tensor<f32>>"),
+            r"operand 0 must be an array, but is \(f32",
+        ),
+        (function("", f"%a: {F32} {{mhlo.memory_kind = {{}}}}"), "mhlo.memory_kind dict"),
+        (function("", f"%a: {F32} {{mhlo.layout_mode = [1]}}"), "mhlo.layout_mode must be a string"),
+    ],
+)
+def test_operands_and_attributes_are_checked(text: str, message: str) -> None:
+    assert_rejected(read_text(text), message)
+
+
+def test_arrays_have_a_largest_rank() -> None:
+    with pytest.raises(ShapeError, match="an array has at most 256 dimensions, not 257"):
+        Shape.array(S32, (1,) * 257)
+    assert Shape.array(S32, (1,) * MAX_ARRAY_RANK).rank == 256
+    many = "1x" * 20_000
+    text = function(f"%0 = stablehlo.transpose %a, dims = [0] : (tensor<{many}f32>) -> tensor<{many}f32>")
+    assert_rejected(read_text(text), "ParseError(.|\n)*a tensor has at most 256 dimensions, not 20000")
+
+
+def test_pairs_of_a_collective_permute_are_counted_once() -> None:
+    pairs = [[i, i] for i in range(20_000)]
+    groups = f"source_target_pairs = dense<{pairs}> : tensor<20000x2xi64>"
+    outcome = read_text(function(f'%0 = "stablehlo.collective_permute"(%a) <{{{groups}}}> : ({F32}) -> {F32}'))
+    assert not outcome.verdict.is_fault, outcome
+
+
+def test_captured_values_are_not_copied_without_end() -> None:
+    """A value that the innermost of nested regions reads is an operand of all of them."""
+    body = (
+        "\n".join(f"%n{i} = stablehlo.negate %v{i} : {F32}" for i in range(600)) + f"\nstablehlo.return %a : {F32}\n"
+    )
+    for level in range(90):
+        regions = f"({{\n{body}}}, {{ stablehlo.return %a : {F32} }})"
+        body = f'%w{level} = "stablehlo.if"(%p) {regions} : (tensor<i1>) -> {F32}\nstablehlo.return %w{level} : {F32}\n'
+    values = "\n".join(f"%v{i} = stablehlo.sine %a : {F32}" for i in range(600))
+    text = function(values + "\n" + body.rsplit("stablehlo.return", 1)[0], f"%a: {F32}, %p: tensor<i1>")
+    assert_rejected(read_text(text), "values that regions capture, are repeated more than")
+
+
+def test_functions_of_hundreds_of_instructions_are_accepted() -> None:
+    body = "\n".join(f"%{i} = chlo.polygamma %a, %a : {F32}, {F32} -> {F32}" for i in range(60))
+    assert import_program(parse_text(function(body))).instruction_count > 20_000
+
+
+def test_many_arguments_are_accepted() -> None:
+    arguments = ", ".join(f"%a{i}: {F32}" for i in range(12_000))
+    assert import_program(parse_text(function("", arguments, returned="%a0"))).instruction_count == 12_000

@@ -24,6 +24,9 @@ A tuple of two references to one tuple doubles the number with each level of nes
 would otherwise describe a shape of 2**64 arrays.
 """
 
+MAX_ARRAY_RANK = 256
+"""Limit on the dimensions of an array. Shape rules compare dimensions with one another."""
+
 UNBOUNDED = -(2**63)
 """The size of a dimension printed `?`: dynamic, without an upper bound."""
 
@@ -60,6 +63,8 @@ def check_array_fields(
     """
     if not element_type.is_array:
         raise ShapeError(f"{element_type} is not the element type of an array")
+    if len(sizes) > MAX_ARRAY_RANK:
+        raise ShapeError(f"an array has at most {MAX_ARRAY_RANK} dimensions, not {len(sizes)}")
     try:
         sizes = tuple([index(size) for size in sizes])
     except TypeError as error:

@@ -11,6 +11,7 @@ The numbers of replicas and partitions are properties of the module, so the rule
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -672,10 +673,10 @@ def _check_pairs(name: str, pairs: IntegerLists, most: int) -> None:
         if len(pair) != 2 or min(pair) < 0:
             raise ShapeError(f"{name}: source_target_pairs must be pairs of ids from 0 on, found {list(pair)}")
     for what, ids in (("source", [p[0] for p in pairs]), ("target", [p[1] for p in pairs])):
-        for identifier in set(ids):
-            if ids.count(identifier) > most:
+        for identifier, times in Counter(ids).items():
+            if times > most:
                 raise ShapeError(
-                    f"{name}: {what} {identifier} appears {ids.count(identifier)} times in "
+                    f"{name}: {what} {identifier} appears {times} times in "
                     f"source_target_pairs={INTEGER_LISTS.write(pairs)}, at most {most} allowed"
                 )
 

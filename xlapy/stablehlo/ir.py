@@ -33,7 +33,7 @@ import numpy as np
 
 from xlapy.base.element_types import Array, PrimitiveType
 from xlapy.base.errors import ShapeError
-from xlapy.base.shape_fields import bounded_product, check_tuple
+from xlapy.base.shape_fields import MAX_ARRAY_RANK, bounded_product, check_tuple
 
 MAX_CONSTANT_RANK = 64
 """The most dimensions of a constant: the limit of NumPy, whose arrays hold the elements."""
@@ -127,6 +127,8 @@ class TensorType:
 
 
 def _check_sizes(sizes: Sequence[int | None]) -> None:
+    if len(sizes) > MAX_ARRAY_RANK:
+        raise ShapeError(f"a tensor has at most {MAX_ARRAY_RANK} dimensions, not {len(sizes)}")
     for number, size in enumerate(sizes):
         if size is not None and not 0 <= size <= _INT64_MAX:
             raise ShapeError(f"the size of dimension {number} is {str(size)[:40]}, which is not in 0 to 2**63 - 1")

@@ -25,6 +25,7 @@ from xlapy.stablehlo.export import to_stablehlo
 from xlapy.stablehlo.importing import import_program
 from xlapy.stablehlo.text import parse_text
 from xlapy.testing.samples import all_samples
+from xlapy.testing.stablehlo.dynamic import DYNAMIC
 from xlapy.testing.stablehlo.forms import FORMS
 from xlapy.testing.stablehlo.programs import PROGRAMS
 from xlapy.text import parse_hlo
@@ -32,14 +33,14 @@ from xlapy.text import parse_hlo
 _LONGEST = 4_000
 """Characters of a sample; mutations of longer ones are mostly without effect."""
 _MOST_INSTRUCTIONS = 2_000
-"""Instructions of a module that is compiled. Larger ones take time in proportion, which is no fault of the reader."""
+"""Instructions of a module that is exported and compiled. Larger ones take time in proportion, which is no fault."""
 _PADDING = 0xCB
 """The byte with which MLIR aligns sections."""
 
 
 def _texts() -> list[bytes]:
     logging.getLogger("xlapy").setLevel(logging.ERROR)  # what StableHLO cannot express of a sample is no news here
-    texts = [*FORMS.values(), *PROGRAMS.values()]
+    texts = [*FORMS.values(), *PROGRAMS.values(), *DYNAMIC.values(), *DYNAMIC.values(), *DYNAMIC.values()]
     for sample in all_samples():
         if len(sample.text) <= _LONGEST:
             try:
@@ -149,9 +150,9 @@ def _consume_bytecode(data: bytes) -> None:
 def _use(module: Module) -> None:
     """Prints and compiles a module that was read: what the reader accepts, the rest of xlapy must stand."""
     module.to_text()
-    module.to_proto()
-    to_stablehlo(module)
     if module.instruction_count <= _MOST_INSTRUCTIONS:
+        module.to_proto()
+        to_stablehlo(module)
         load_backend("interpreter").compile(module)
 
 

@@ -19,7 +19,7 @@ from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape_fields import bounded_product
 from xlapy.opcodes.attributes.codecs import entries, int64_from_text, integers_from_text
 
-MAX_DEVICES = 1 << 24
+MAX_DEVICES = 1 << 20
 """The maximum number of devices whose ids are enumerated."""
 MAX_MESH_AXES = 128
 MAX_AXIS_REFERENCES = 1024

@@ -12,7 +12,7 @@ from xlapy.base.element_types import PRED
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.attributes.mesh import AxisRef, Mesh
+from xlapy.opcodes.attributes.mesh import MAX_DEVICES, AxisRef, Mesh
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupList, MeshGroups, ReplicaGroups
 from xlapy.opcodes.collectives import (
     AllGatherAttributes,
@@ -24,7 +24,7 @@ from xlapy.opcodes.collectives import (
     ReduceScatterAttributes,
 )
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.core.attributes import as_integers, describe, flag, integer, matrix, pairs
+from xlapy.stablehlo.importing.core.attributes import Fields, as_integers, describe, flag, integer, matrix, pairs
 from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, rule
 from xlapy.stablehlo.importing.core.scalar_computations import scalar_binary_computation
@@ -40,7 +40,7 @@ def _channel(operation: ir.Operation) -> int | None:
         return given.value or None
     if not isinstance(given, ir.StructAttribute):
         raise ShapeError(f"attribute channel_handle must be a struct, but is {describe(given)}")
-    return int(given.fields.get("handle", 0)) or None
+    return Fields("channel_handle", given.fields).integer("handle") or None
 
 
 def _replica_groups(builder: ComputationBuilder, operation: ir.Operation) -> ReplicaGroups:
@@ -62,7 +62,7 @@ def _replica_groups(builder: ComputationBuilder, operation: ir.Operation) -> Rep
 
 def _mesh_groups(builder: ComputationBuilder, given: ir.StructAttribute) -> MeshGroups:
     mesh = _mesh(builder, given.fields.get("mesh"))
-    axes = [_axis(axis, mesh) for axis in given.fields.get("axes", ())]
+    axes = [_axis(axis, mesh) for axis in _structs(given, "axes")]
     return MeshGroups.make(mesh, axes)
 
 
@@ -71,23 +71,45 @@ def _mesh(builder: ComputationBuilder, given: Any) -> Mesh:
         return builder.context.annotations.meshes.mesh(given.root)
     if not isinstance(given, ir.StructAttribute):
         raise ShapeError(f"a mesh of replica groups must be a struct or a symbol, but is {describe(given)}")
-    axes = [axis.fields for axis in given.fields.get("axes", ())]
+    axes = _structs(given, "axes")
     devices = given.fields.get("device_ids")
     return Mesh.make(
-        [axis["name"] for axis in axes],
-        [axis["size"] for axis in axes],
+        [_name(axis) for axis in axes],
+        [Fields(axis.name, axis.fields).integer("size") for axis in axes],
         None if devices is None else as_integers(devices, "device_ids"),
     )
 
 
-def _axis(given: Any, mesh: Mesh) -> AxisRef:
-    if not isinstance(given, ir.StructAttribute) or given.fields.get("name") not in mesh.axis_names:
-        raise ShapeError(f"{describe(given)} is not an axis of {mesh.to_text()}")
-    number = mesh.axis_names.index(given.fields["name"])
+def _structs(given: ir.StructAttribute, field: str) -> list[ir.StructAttribute]:
+    """Returns the structs in a field with a list of structs."""
+    found = given.fields.get(field, ())
+    if not isinstance(found, tuple):
+        raise ShapeError(f"{field} of {given.name} must be a list, but is {describe(found)}")
+    structs = [each for each in found if isinstance(each, ir.StructAttribute)]
+    if len(structs) != len(found):
+        raise ShapeError(f"{field} of {given.name} must be a list of structs, but is {describe(found)}")
+    return structs
+
+
+def _name(axis: ir.StructAttribute) -> str:
+    name = axis.fields.get("name")
+    if not isinstance(name, str):
+        raise ShapeError(f"the name of a mesh axis must be a string, but is {describe(name)}")
+    return name
+
+
+def _axis(given: ir.StructAttribute, mesh: Mesh) -> AxisRef:
+    name = _name(given)
+    if name not in mesh.axis_names:
+        raise ShapeError(f"{name!r} is not an axis of {mesh.to_text()}")
+    number = mesh.axis_names.index(name)
     sub_axis = given.fields.get("sub_axis_info")
     if sub_axis is None:
         return AxisRef(number)
-    return AxisRef(number, int(sub_axis.fields["pre_size"]), int(sub_axis.fields["size"]))
+    if not isinstance(sub_axis, ir.StructAttribute):
+        raise ShapeError(f"sub_axis_info of {name!r} must be a struct, but is {describe(sub_axis)}")
+    part = Fields("sub_axis_info", sub_axis.fields)
+    return AxisRef(number, part.integer("pre_size"), part.integer("size"))
 
 
 @rule("stablehlo.all_gather", operands=ONE_OR_MORE, results=ONE_OR_MORE)
@@ -191,6 +213,8 @@ def all_to_all(builder: ComputationBuilder, operation: ir.Operation) -> Sequence
     split, concat = integer(operation, "split_dimension"), integer(operation, "concat_dimension")
     count = integer(operation, "split_count")
     groups = _replica_groups(builder, operation)
+    if not 1 <= count <= MAX_DEVICES:
+        raise ShapeError(f"split_count must be from 1 to {MAX_DEVICES}, but is {count}")
     if not groups.group_size:
         groups = GroupList((tuple(range(count)),))
     attributes = AllToAllAttributes.make(

@@ -15,7 +15,7 @@ from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
 from xlapy.opcodes.reduction import ReduceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.core.attributes import describe, fields, text, texts
+from xlapy.stablehlo.importing.core.attributes import as_integer, describe, fields, text, texts
 from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import rule
 from xlapy.stablehlo.importing.core.scalar_computations import scalar_binary_computation
@@ -108,7 +108,7 @@ def _algorithm(given: Any) -> Algorithm:
     if not isinstance(given, ir.StructAttribute):
         raise ShapeError(f"attribute algorithm must be a struct, but is {describe(given)}")
     values = given.fields
-    products = values.get("num_primitive_operations", 1)
+    products = as_integer(values.get("num_primitive_operations", 1), "num_primitive_operations")
     types = [_precision_type(values.get(f"{name}_type")) for name in ("lhs_precision", "rhs_precision", "accumulation")]
     lhs, rhs, accumulation = types
     if lhs is None and rhs is None and accumulation is F32 and products in _TF32_ALGORITHMS:

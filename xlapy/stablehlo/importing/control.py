@@ -24,7 +24,7 @@ _TUPLE_PARAMETER_NAME = "arg_tuple"
 """The name that XLA gives to the parameter of a loop or branch computation."""
 
 
-@rule("stablehlo.while", results=None, regions=2, on_storage_type=True)
+@rule("stablehlo.while", results=None, regions=2, on_storage_type=True, any_operands=True)
 def while_(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     passed, cloned = builder.split_captures(operation.regions)
     values = [*builder.operands(operation), *map(builder.value, passed)]
@@ -79,7 +79,7 @@ def _bind_arguments(inner: ComputationBuilder, block: ir.Block, values: Sequence
         inner.values[argument] = value
 
 
-@rule("stablehlo.if", operands=1, results=None, regions=2, on_storage_type=True)
+@rule("stablehlo.if", operands=1, results=None, regions=2, on_storage_type=True, any_operands=True)
 def if_(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     (predicate,) = builder.operands(operation)
     if predicate.shape.element_type is not PRED:
@@ -87,7 +87,7 @@ def if_(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instru
     return _emit_conditional(builder, operation, predicate)
 
 
-@rule("stablehlo.case", operands=1, results=None, regions=ONE_OR_MORE, on_storage_type=True)
+@rule("stablehlo.case", operands=1, results=None, regions=ONE_OR_MORE, on_storage_type=True, any_operands=True)
 def case(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     """Imports `case` as a conditional. An index out of range selects the last branch in both."""
     (index,) = builder.operands(operation)
@@ -114,7 +114,7 @@ def _emit_conditional(
     return builder.unpack(result, len(operation.results))
 
 
-@rule("stablehlo.optimization_barrier", results=None, on_storage_type=True)
+@rule("stablehlo.optimization_barrier", results=None, on_storage_type=True, any_operands=True)
 def optimization_barrier(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     operands = builder.operands(operation)
     if not operands:
@@ -122,18 +122,18 @@ def optimization_barrier(builder: ComputationBuilder, operation: ir.Operation) -
     return builder.unpack(builder.emit(opcodes.OPT_BARRIER, (builder.pack(operands),)), len(operands))
 
 
-@rule("stablehlo.after_all", "stablehlo.create_token", on_storage_type=True)
+@rule("stablehlo.after_all", "stablehlo.create_token", on_storage_type=True, any_operands=True)
 def after_all(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     """Imports both as after-all: `create_token` is an after-all without operands."""
     return builder.emit(opcodes.AFTER_ALL, builder.operands(operation))
 
 
-@rule("func.call", results=None, on_storage_type=True)
+@rule("func.call", results=None, on_storage_type=True, any_operands=True)
 def call(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     return builder.context.call(builder, symbol(operation, "callee"), builder.operands(operation))
 
 
-@rule("stablehlo.async_start", regions=1, on_storage_type=True)
+@rule("stablehlo.async_start", regions=1, on_storage_type=True, any_operands=True)
 def async_start(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     """Imports the start of an asynchronous operation. Its region becomes the called computation."""
     operands = builder.operands(operation)
@@ -145,6 +145,6 @@ def async_start(builder: ComputationBuilder, operation: ir.Operation) -> Instruc
     return builder.emit(opcodes.ASYNC_START, operands, None, (computation,), shape=shape)
 
 
-@rule("stablehlo.async_done", operands=1, results=None, on_storage_type=True)
+@rule("stablehlo.async_done", operands=1, results=None, on_storage_type=True, any_operands=True)
 def async_done(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     return builder.unpack(builder.emit(opcodes.ASYNC_DONE, builder.operands(operation)), len(operation.results))

@@ -21,6 +21,7 @@ from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attribute_text import dictionary_text
 from xlapy.stablehlo.importing.core.attributes import (
     array,
+    as_integer,
     as_integers,
     as_symbol,
     describe,
@@ -31,7 +32,7 @@ from xlapy.stablehlo.importing.core.attributes import (
     text,
 )
 from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
-from xlapy.stablehlo.importing.core.rules import RULES, Results, rule
+from xlapy.stablehlo.importing.core.rules import RULES, Results, check_arrays, rule
 from xlapy.stablehlo.importing.elementwise import DIRECT_OPCODES
 from xlapy.stablehlo.importing.sorting import emit_top_k
 
@@ -61,7 +62,22 @@ def target(*names: str) -> Callable[[TargetRule], TargetRule]:
     return register
 
 
-@rule("stablehlo.custom_call", results=None, on_storage_type=True)
+def array_operands(
+    builder: ComputationBuilder, operation: ir.Operation, operands: int | None = None, results: int | None = None
+) -> list[Instruction]:
+    """Returns the operands of a custom call, which must be arrays; for the rules of targets.
+
+    Raises `ShapeError` for another number of operands or results than a target requires.
+    """
+    given = builder.operands(operation)
+    for what, expected, values in (("operands", operands, operation.operands), ("results", results, operation.results)):
+        if expected is not None and len(values) != expected:
+            raise ShapeError(f"it takes {expected} {what}, but has {len(values)}")
+    check_arrays(given)
+    return given
+
+
+@rule("stablehlo.custom_call", results=None, on_storage_type=True, any_operands=True)
 def custom_call(builder: ComputationBuilder, operation: ir.Operation) -> Results:
     name = text(operation, "call_target_name")
     target_rule = TARGET_RULES.get(name)
@@ -124,7 +140,8 @@ def _version(operation: ir.Operation) -> CustomCallApiVersion:
 
 def _schedule(operation: ir.Operation) -> CustomCallSchedule:
     given = operation.attributes.get("custom_call_schedule", "NONE")
-    return CustomCallSchedule[given] if given in CustomCallSchedule.__members__ else CustomCallSchedule.NONE
+    is_known = isinstance(given, str) and given in CustomCallSchedule.__members__
+    return CustomCallSchedule[given] if is_known else CustomCallSchedule.NONE
 
 
 def _config_text(given: Any) -> str:
@@ -173,7 +190,7 @@ def _aliases(operation: ir.Operation) -> tuple[OutputAlias, ...]:
         aliases.append(
             OutputAlias(
                 as_integers(each.fields.get("output_tuple_indices", ()), "output_tuple_indices"),
-                int(each.fields.get("operand_index", 0)),
+                as_integer(each.fields.get("operand_index", 0), "operand_index"),
                 as_integers(each.fields.get("operand_tuple_indices", ()), "operand_tuple_indices"),
             )
         )
@@ -186,7 +203,7 @@ def _aliases(operation: ir.Operation) -> tuple[OutputAlias, ...]:
 @target(*(f"{dialect}.{name}" for dialect in ("mhlo", "chlo") for name in _ELEMENTWISE_TARGETS))
 def elementwise_target(builder: ComputationBuilder, operation: ir.Operation, _: Mapping[str, Any]) -> Instruction:
     name = text(operation, "call_target_name").partition(".")[2]
-    return builder.emit(DIRECT_OPCODES.get(f"chlo.{name}", opcodes.TAN), builder.operands(operation))
+    return builder.emit(DIRECT_OPCODES.get(f"chlo.{name}", opcodes.TAN), array_operands(builder, operation))
 
 
 @target("mhlo.topk")
@@ -196,7 +213,9 @@ def top_k_target(
     k, largest = attributes.get("k"), attributes.get("largest", True)
     if not isinstance(k, ir.IntegerAttribute):
         raise ShapeError(f"its attribute k must be an integer, but is {describe(k)}")
-    return emit_top_k(builder, builder.operands(operation), k.value, bool(largest), is_stable=True)
+    return emit_top_k(
+        builder, array_operands(builder, operation, operands=1, results=2), k.value, bool(largest), is_stable=True
+    )
 
 
 @target("shape_assertion")
@@ -204,11 +223,13 @@ def shape_assertion(
     builder: ComputationBuilder, operation: ir.Operation, _: Mapping[str, Any]
 ) -> Sequence[Instruction]:
     """Checks during the import what a program asserts about the shapes of its arguments."""
-    condition, *values = builder.operands(operation)
+    if not operation.operands:
+        raise ShapeError("it takes a condition, but has no operands")
+    condition, *values = array_operands(builder, operation)
     known = builder.context.constants.value_of(condition)
     if known is None:
         raise UnsupportedError("the condition it asserts does not follow from the shapes of the arguments")
-    if not known:
+    if not known.all():
         given = [builder.context.constants.value_of(value) for value in values]
         message = str(required(operation, "error_message"))
         for number, value in enumerate(given):
@@ -220,7 +241,7 @@ def shape_assertion(
 # -- composites
 
 
-@rule("stablehlo.composite", results=None, regions=None, on_storage_type=True)
+@rule("stablehlo.composite", results=None, regions=None, on_storage_type=True, any_operands=True)
 def composite(builder: ComputationBuilder, operation: ir.Operation) -> Results:
     """Imports a composite named after a CHLO operation as that operation, any other as a call of its decomposition.
 
@@ -234,6 +255,7 @@ def composite(builder: ComputationBuilder, operation: ir.Operation) -> Results:
     if chlo_rule is not None:
         chlo_operation = ir.Operation(name, operation.operands, operation.results, dict(attributes))
         chlo_rule.check_counts(chlo_operation)
+        check_arrays(builder.operands(chlo_operation))
         return chlo_rule.function(builder, chlo_operation)
     frontend_attributes = {
         "composite.attributes": dictionary_text(attributes),

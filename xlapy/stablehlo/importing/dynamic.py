@@ -40,8 +40,18 @@ def constant_sizes(builder: ComputationBuilder, sizes: Instruction, what: str) -
             f"{what} ({sizes.name}) is not known before the program runs; give the shapes of the arguments "
             "(argument_shapes), or bounds"
         )
+    if found.dtype.kind not in "iu":
+        raise ShapeError(f"{what} must be integers, but are {sizes.shape.to_text(layout=False)}")
     flat: list[int] = found.ravel().tolist()
     return tuple(flat)
+
+
+def constant_size(builder: ComputationBuilder, size: Instruction, what: str) -> int:
+    """Returns the only number in a scalar or a vector of one size; raises as `constant_sizes` does."""
+    sizes = constant_sizes(builder, size, what)
+    if len(sizes) != 1:
+        raise ShapeError(f"{what} must be one integer, but is {size.shape.to_text(layout=False)}")
+    return sizes[0]
 
 
 def _result_shape(
@@ -164,6 +174,14 @@ def _emit_dynamic_slice(
 ) -> Instruction:
     """Emits a dynamic-slice of known size at start indices known only at run time, and applies the strides to it."""
     declared = known_shape(operation.results[0].type)
+    for vector in (starts, limits):
+        if vector.shape.rank != 1 or vector.shape.dimensions[0] != operand.shape.rank:
+            raise ShapeError(
+                f"the indices of a slice of {operand.shape.to_text(layout=False)} must be vectors of "
+                f"{operand.shape.rank}, but got {vector.shape.to_text(layout=False)}"
+            )
+    if len(strides) != operand.shape.rank or (declared is not None and declared.rank != operand.shape.rank):
+        raise ShapeError(f"strides {list(strides)} do not fit {operand.shape.to_text(layout=False)} and the result")
     if declared is not None and declared.is_static:
         sizes = zip(declared.dimensions, strides, strict=True)
         extent = tuple([(size - 1) * stride + 1 if size else 0 for size, stride in sizes])

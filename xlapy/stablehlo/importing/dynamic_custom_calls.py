@@ -20,8 +20,8 @@ from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import as_symbol, required
 from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.types import element_type
-from xlapy.stablehlo.importing.custom import target
-from xlapy.stablehlo.importing.dynamic import constant_sizes
+from xlapy.stablehlo.importing.custom import array_operands, target
+from xlapy.stablehlo.importing.dynamic import constant_size, constant_sizes
 from xlapy.stablehlo.importing.random import emit_rng_bit_generator
 from xlapy.stablehlo.importing.sorting import emit_top_k
 
@@ -36,7 +36,9 @@ def dynamic_reduce_window(
 
     The only called computation is the reducer.
     """
-    operands = builder.operands(operation)
+    operands = array_operands(builder, operation)
+    if len(operands) < len(_WINDOW):
+        raise ShapeError(f"it takes at least {len(_WINDOW)} operands, but has {len(operands)}")
     arrays, vectors = operands[: -len(_WINDOW)], operands[-len(_WINDOW) :]
     called = required(operation, "called_computations")
     if not isinstance(called, tuple) or len(called) != 1:
@@ -44,6 +46,8 @@ def dynamic_reduce_window(
     sizes, strides, base, dilations, padding = (
         constant_sizes(builder, vector, name) for vector, name in zip(vectors, _WINDOW, strict=True)
     )
+    if len(padding) != 2 * len(sizes):
+        raise ShapeError(f"its padding must have {2 * len(sizes)} numbers, but has {len(padding)}")
     edges = list(zip(padding[::2], padding[1::2], strict=True))
     window = Window.make(sizes, strides, edges, base, dilations)
     body = builder.context.computation(as_symbol(called[0], "called_computations"))
@@ -53,15 +57,15 @@ def dynamic_reduce_window(
 
 @target("stablehlo.dynamic_top_k")
 def dynamic_top_k(builder: ComputationBuilder, operation: ir.Operation, _: Mapping[str, Any]) -> Sequence[Instruction]:
-    operand, k = builder.operands(operation)
-    return emit_top_k(builder, (operand,), constant_sizes(builder, k, "its operand k")[0], True, is_stable=True)
+    operand, k = array_operands(builder, operation, operands=2, results=2)
+    return emit_top_k(builder, (operand,), constant_size(builder, k, "its operand k"), True, is_stable=True)
 
 
 @target("stablehlo.dynamic_rng_bit_generator")
 def dynamic_rng_bit_generator(
     builder: ComputationBuilder, operation: ir.Operation, _: Mapping[str, Any]
 ) -> Sequence[Instruction]:
-    state, sizes = builder.operands(operation)
+    state, sizes = array_operands(builder, operation, operands=2, results=2)
     declared = operation.results[1].type
     if not isinstance(declared, ir.TensorType):
         raise ShapeError("its second result must be a tensor")

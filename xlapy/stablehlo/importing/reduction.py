@@ -161,6 +161,8 @@ def _input_count(operation: ir.Operation) -> int:
     segments = integers(operation, "operandSegmentSizes", ())
     if not segments:
         segments = integers(operation, "operand_segment_sizes")
+    if not segments or not 0 <= segments[0] <= len(operation.operands):
+        raise ShapeError(f"operand segments {list(segments)} do not fit {len(operation.operands)} operands")
     return segments[0]
 
 

@@ -19,7 +19,7 @@ from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilde
 from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, rule
 
 
-@rule("stablehlo.infeed", operands=1, results=ONE_OR_MORE, on_storage_type=True)
+@rule("stablehlo.infeed", operands=1, results=ONE_OR_MORE, on_storage_type=True, any_operands=True)
 def infeed(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     """Imports an infeed. HLO's infeed returns several arrays as a tuple; the results are its elements."""
     shapes = [builder.declared_shape(result) for result in operation.results[:-1]]
@@ -44,7 +44,7 @@ def _with_layouts(shapes: list[Shape], given: Any) -> list[Shape]:
     ]
 
 
-@rule("stablehlo.outfeed", operands=ONE_OR_MORE, on_storage_type=True)
+@rule("stablehlo.outfeed", operands=ONE_OR_MORE, on_storage_type=True, any_operands=True)
 def outfeed(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     *arrays, token = builder.operands(operation)
     data = builder.pack(arrays)
@@ -52,7 +52,7 @@ def outfeed(builder: ComputationBuilder, operation: ir.Operation) -> Instruction
     return builder.emit(opcodes.OUTFEED, (data, token), attributes)
 
 
-@rule("stablehlo.send", operands=ONE_OR_MORE, on_storage_type=True)
+@rule("stablehlo.send", operands=ONE_OR_MORE, on_storage_type=True, any_operands=True)
 def send(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     *arrays, token = builder.operands(operation)
     data = builder.pack(arrays)
@@ -63,7 +63,7 @@ def send(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     return done
 
 
-@rule("stablehlo.recv", operands=1, results=ONE_OR_MORE, on_storage_type=True)
+@rule("stablehlo.recv", operands=1, results=ONE_OR_MORE, on_storage_type=True, any_operands=True)
 def recv(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     shapes = [builder.declared_shape(result) for result in operation.results[:-1]]
     data = shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)

@@ -11,12 +11,12 @@ from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilde
 from xlapy.stablehlo.importing.core.rules import rule
 
 
-@rule("stablehlo.tuple", on_storage_type=True)
+@rule("stablehlo.tuple", on_storage_type=True, any_operands=True)
 def tuple_(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     return builder.emit(opcodes.TUPLE, builder.operands(operation))
 
 
-@rule("stablehlo.get_tuple_element", operands=1, on_storage_type=True)
+@rule("stablehlo.get_tuple_element", operands=1, on_storage_type=True, any_operands=True)
 def get_tuple_element(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     (operand,) = builder.operands(operation)
     index = integer(operation, "index")

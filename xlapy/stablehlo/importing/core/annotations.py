@@ -19,7 +19,7 @@ from xlapy.proto.meshes import read_sharding
 from xlapy.proto.messages import decode
 from xlapy.proto.metadata import as_bytes
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.core.attributes import describe
+from xlapy.stablehlo.importing.core.attributes import as_integer, describe
 from xlapy.stablehlo.importing.core.meshes import MeshTable
 
 SHARDING, MESH_SHARDING = "mhlo.sharding", "sdy.sharding"
@@ -140,9 +140,13 @@ def _accuracy_text(given: Any) -> str:
     mode = given.fields.get("mode", "DEFAULT")
     if mode == "TOLERANCE":
         atol, rtol = (FLOAT.write(_as_float(given.fields.get(name, 0.0))) for name in ("atol", "rtol"))
-        return f"tolerance={{atol={atol},rtol={rtol},ulps={given.fields.get('ulps', 0)}}}"
+        return f"tolerance={{atol={atol},rtol={rtol},ulps={as_integer(given.fields.get('ulps', 0), 'ulps')}}}"
     return "mode=highest" if mode == "HIGHEST" else ""
 
 
 def _as_float(value: Any) -> float:
-    return value.value if isinstance(value, ir.FloatAttribute) else float(value)
+    if isinstance(value, ir.FloatAttribute):
+        return value.value
+    if not isinstance(value, int | float):
+        raise ShapeError(f"a tolerance must be a number, but is {describe(value)}")
+    return float(value)

@@ -56,8 +56,12 @@ class ModuleContext(Protocol):
         """Enters a region or an inlined function. Raises `UnsupportedError` if they nest too deep."""
         ...
 
-    def count_instructions(self, count: int = 1) -> None:
-        """Counts instructions. Raises `UnsupportedError` if a program becomes far more of them than it is long."""
+    def count_instruction(self) -> None:
+        """Counts an instruction. Raises `UnsupportedError` if a program becomes far more of them than it is long."""
+        ...
+
+    def count_repetitions(self, count: int) -> None:
+        """Counts inlined operations and captured values. Raises `UnsupportedError` if there are too many."""
         ...
 
     def apply_rule(self, builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
@@ -101,9 +105,7 @@ class ComputationBuilder:
         """Imports the operations of a block and returns the operands of its terminator."""
         if not block.operations:
             raise ShapeError("its body is empty")
-        with self.context.nested():
-            for operation in block.operations[:-1]:
-                self.import_operation(operation)
+        self.import_operations(block.operations[:-1])
         terminator = block.operations[-1]
         if terminator.results or not terminator.name.endswith("return"):
             raise ShapeError(f"its body ends in {terminator.name}, not in a return")
@@ -111,6 +113,12 @@ class ComputationBuilder:
             return self.operands(terminator)
         except XlaError as error:
             raise ImportFailure(terminator, error) from error
+
+    def import_operations(self, operations: Sequence[ir.Operation]) -> None:
+        """Imports the operations of a region or of an inlined function. Bounds the nesting of both."""
+        with self.context.nested():
+            for operation in operations:
+                self.import_operation(operation)
 
     def import_operation(self, operation: ir.Operation) -> None:
         """Emits the instructions of an operation and binds its results to them."""
@@ -172,7 +180,7 @@ class ComputationBuilder:
             op.verify(shape, [operand.shape for operand in operands], given, programs)
         else:
             op.check_arity(len(operands))
-        self.context.count_instructions()
+        self.context.count_instruction()
         instruction = edit.create(
             self.computation,
             op,
@@ -190,7 +198,7 @@ class ComputationBuilder:
     def parameter(self, number: int, shape: Shape, name: str | None = None) -> Instruction:
         """Adds a parameter. Parameters without a name are called `Arg_0`, `Arg_1`, ..., as in XLA."""
         attributes = ParameterAttributes.make(number=number)
-        self.context.count_instructions()
+        self.context.count_instruction()
         return edit.create(
             self.computation, opcodes.PARAMETER, (), attributes, shape=shape, name=name or f"Arg_{number}"
         )
@@ -201,7 +209,7 @@ class ComputationBuilder:
 
     def literal(self, literal: Literal) -> Instruction:
         """Adds a constant."""
-        self.context.count_instructions()
+        self.context.count_instruction()
         instruction = edit.create(
             self.computation, opcodes.CONSTANT, (), ConstantAttributes.make(literal=literal), shape=literal.shape
         )
@@ -301,7 +309,7 @@ class ComputationBuilder:
                 clones[instruction] = operands[instruction.parameter_number]
                 continue
             inputs = [clones[operand] for operand in instruction.operands]
-            self.context.count_instructions()
+            self.context.count_instruction()
             clone = clones[instruction] = edit.clone_instruction(instruction, self.computation, inputs)
             clone.metadata = self.metadata
             clone.frontend_attributes = self.frontend_attributes
@@ -336,7 +344,9 @@ class ComputationBuilder:
         for number, (argument, shape) in enumerate(zip(block.arguments, shapes, strict=True)):
             _check_argument(argument, shape)
             inner.values[argument] = inner.parameter(number, shape)
-        for value in captured_values((region,)):
+        captured = captured_values((region,))
+        self.context.count_repetitions(len(captured))
+        for value in captured:
             inner.values[value] = inner.copy_constant(self.value(value))
         return inner.finish(inner.pack(inner.import_block(block)))
 
@@ -344,7 +354,9 @@ class ComputationBuilder:
         """Splits the values that regions capture into values to pass as operands and constants to clone."""
         passed: list[ir.Value] = []
         cloned: list[ir.Value] = []
-        for value in captured_values(regions):
+        captured = captured_values(regions)
+        self.context.count_repetitions(len(captured))
+        for value in captured:
             (cloned if self._is_constant(self.value(value)) else passed).append(value)
         return passed, cloned
 
@@ -379,7 +391,7 @@ class ComputationBuilder:
 
     def _make_copy(self, outer: Instruction) -> Instruction:
         if outer.op in _ALWAYS_CLONED:
-            self.context.count_instructions()
+            self.context.count_instruction()
             return edit.clone_instruction(outer, self.computation, ())
         value = self.context.constants.value_of(outer)
         if value is None:

@@ -68,7 +68,7 @@ class ConstantEvaluator:
             if current in self._values or current in self._unknown:
                 stack.pop()
                 continue
-            if not self._is_evaluable(current) or any(operand in self._unknown for operand in current.operands):
+            if any(operand in self._unknown for operand in current.operands) or not self._is_evaluable(current):
                 self._unknown.add(stack.pop())
                 continue
             missing = [operand for operand in current.operands if operand not in self._values]
@@ -94,7 +94,7 @@ class ConstantEvaluator:
                 self._calls_left -= length
                 return True
             return False
-        if not _is_small(instruction) or not is_pure(instruction):
+        if not is_pure(instruction) or not _is_small(instruction):
             return False
         self._work_left -= sum(_elements(i) for i in (instruction, *instruction.operands))
         return self._work_left >= 0
@@ -108,7 +108,7 @@ class ConstantEvaluator:
                 if instruction.op is opcodes.CALL:
                     known += self._run_length(instruction.computations[0])
                 elif instruction.op is not opcodes.PARAMETER:
-                    known += 1 if _is_small(instruction) and is_pure(instruction) else MAX_EVALUATED_CALLS + 1
+                    known += 1 if is_pure(instruction) and _is_small(instruction) else MAX_EVALUATED_CALLS + 1
             self._run_lengths[computation] = known
         return known
 
@@ -131,7 +131,8 @@ def _has_small_windows(window: Window, shape: Shape) -> bool:
 
 
 def _elements(instruction: Instruction) -> int:
-    return sum(leaf.size for _, leaf in instruction.shape.leaves() if leaf.is_array)
+    shape = instruction.shape
+    return shape.size if shape.is_array else shape.node_count
 
 
 def is_pure(instruction: Instruction) -> bool:

@@ -97,10 +97,12 @@ def _read_alias(entry: Any, arguments: int, results: int) -> Alias:
 def _with_layout_and_memory(shape: Shape, attributes: Mapping[str, Any]) -> Shape:
     """Returns the shape of an argument or result with the layout and memory space of its attributes."""
     mode = attributes.get(_LAYOUT_MODE, "default")
+    if not isinstance(mode, str):
+        raise ShapeError(f"{_LAYOUT_MODE} must be a string, but is {describe(mode)}")
     if shape.is_array and mode not in ("default", "auto"):
         shape = shape.with_layout(Layout.parse(mode))
     kind = attributes.get(_MEMORY_KIND, "device")
-    if kind not in _MEMORY_SPACES:
+    if not isinstance(kind, str) or kind not in _MEMORY_SPACES:
         raise UnsupportedError(f"{_MEMORY_KIND} {describe(kind)} is not one of {', '.join(_MEMORY_SPACES)}")
     space = _MEMORY_SPACES[kind]
     if space and shape.layout is not None:

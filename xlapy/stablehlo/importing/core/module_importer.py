@@ -30,7 +30,7 @@ from xlapy.stablehlo.importing.core.constant_evaluation import ConstantEvaluator
 from xlapy.stablehlo.importing.core.failure import ImportFailure
 from xlapy.stablehlo.importing.core.locations import LocationImporter
 from xlapy.stablehlo.importing.core.module_config import configure_module
-from xlapy.stablehlo.importing.core.rules import RULES
+from xlapy.stablehlo.importing.core.rules import RULES, check_arrays
 from xlapy.stablehlo.importing.core.types import is_compatible, is_quantized, known_shape, type_text
 from xlapy.stablehlo.importing.dialects.quantization import on_expressed_values
 
@@ -41,9 +41,11 @@ MAX_NESTING_DEPTH = 100
 """The deepest nesting of regions and calls. The import is recursive."""
 _SHALLOW, _FRAMES_PER_LEVEL = 20, 12
 """The nesting from which on Python's stack is made larger, and the most Python calls of a level."""
-MAX_INSTRUCTIONS = 10_000
-MAX_GROWTH = 24
-"""Bounds of the instructions of a program: a number, and more for each operation, operand and result of StableHLO."""
+MAX_INSTRUCTIONS, MAX_GROWTH = 20_000, 256
+"""Bounds of the instructions of a program: a number, and more for each operation, operand and result of StableHLO.
+Some functions of CHLO are several hundred instructions."""
+MAX_REPETITIONS, MAX_REPETITION_GROWTH = 10_000, 4
+"""Bounds of what is repeated: the operations of functions that are inlined, and the values that regions capture."""
 
 _GENERATED_NAME = re.compile(r"(?:arg)?\d*")
 """The names that MLIR's printer makes up for values: `%arg0`, `%12`."""
@@ -69,12 +71,14 @@ class ModuleImporter(ModuleContext):
         self._depth = 0
         self._size = 0
         self._instructions = 0
+        self._repetitions = 0
         self._scan_program()
 
     def _scan_program(self) -> None:
         """Collects the functions and finds out whether any value is quantized."""
         for operation in ir.walk(self.root):
-            self._size += 1 + len(operation.operands) + len(operation.results)
+            arguments = sum(len(block.arguments) for region in operation.regions for block in region.blocks)
+            self._size += 1 + len(operation.operands) + len(operation.results) + arguments
             if operation.name == "func.func":
                 self.functions[str(operation.attributes.get("sym_name"))] = operation
             for region in operation.regions:
@@ -106,14 +110,21 @@ class ModuleImporter(ModuleContext):
             found = self._literals[value] = Literal.array_of(value.values, shape)
         return found
 
-    def count_instructions(self, count: int = 1) -> None:
-        """Counts instructions. Raises `UnsupportedError` if a program becomes far more of them than it is long."""
-        self._instructions += count
+    def count_instruction(self) -> None:
+        """Counts an instruction. Raises `UnsupportedError` if a program becomes far more of them than it is long."""
+        self._instructions += 1
         limit = MAX_INSTRUCTIONS + MAX_GROWTH * self._size
         if self._instructions > limit:
+            raise UnsupportedError(f"the program becomes more than {limit} instructions")
+
+    def count_repetitions(self, count: int) -> None:
+        """Counts inlined operations and captured values. Raises `UnsupportedError` if there are too many."""
+        self._repetitions += count
+        limit = MAX_REPETITIONS + MAX_REPETITION_GROWTH * self._size
+        if self._repetitions > limit:
             raise UnsupportedError(
-                f"the program becomes more than {limit} instructions: each call of a function "
-                "whose sizes follow from its operands repeats the function"
+                f"functions whose sizes follow from their operands, and values that regions capture, are repeated more "
+                f"than {limit} times"
             )
 
     def apply_rule(self, builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
@@ -126,6 +137,8 @@ class ModuleImporter(ModuleContext):
         if rule is None:
             raise UnsupportedError("there is no such operation in StableHLO, CHLO or the other dialects that are read")
         rule.check_counts(operation)
+        if not rule.any_operands:
+            check_arrays(builder.operands(operation))
         function = rule.function
         if self._has_quantized_types and not rule.on_storage_type:
             function = on_expressed_values(function, operation)
@@ -278,7 +291,7 @@ class ModuleImporter(ModuleContext):
     ) -> list[Instruction]:
         block = function_body(self.functions[name])
         builder.values.update(zip(block.arguments, operands, strict=True))
-        self.count_instructions(len(block.operations))
+        self.count_repetitions(len(block.operations))
         self._active_functions.add(name)
         results = builder.import_block(block)
         self._active_functions.discard(name)

@@ -32,7 +32,8 @@ class ImportRule:
     """The rule of an operation and the number of operands, results and regions that it requires.
 
     `on_storage_type`: the rule receives quantized operands as integers of their storage type. Other rules receive them
-    dequantized to the expressed type, and their results are quantized again.
+    dequantized to the expressed type, and their results are quantized again. `any_operands`: operands may be tuples and
+    tokens; the operands of other rules are arrays.
     """
 
     function: RuleFunction
@@ -40,6 +41,7 @@ class ImportRule:
     results: Count
     regions: Count
     on_storage_type: bool
+    any_operands: bool
 
     def check_counts(self, operation: ir.Operation) -> None:
         """Raises `ShapeError` unless the operation has as many operands, results and regions as the rule requires."""
@@ -55,11 +57,23 @@ def _check_count(what: str, expected: Count, actual: int) -> None:
     raise ShapeError(f"it takes {number} {what}{'' if number == 1 else 's'}, but has {actual}")
 
 
+def check_arrays(operands: Sequence[Instruction]) -> None:
+    """Raises `ShapeError` unless all operands are arrays."""
+    for number, operand in enumerate(operands):
+        if not operand.shape.is_array:
+            raise ShapeError(f"operand {number} must be an array, but is {operand.shape.to_text(layout=False)}")
+
+
 RULES: dict[str, ImportRule] = {}
 
 
 def rule(
-    *names: str, operands: Count = None, results: Count = 1, regions: Count = 0, on_storage_type: bool = False
+    *names: str,
+    operands: Count = None,
+    results: Count = 1,
+    regions: Count = 0,
+    on_storage_type: bool = False,
+    any_operands: bool = False,
 ) -> Callable[[RuleFunction], RuleFunction]:
     """Decorator: registers a function as the import rule of the named operations."""
 
@@ -67,7 +81,7 @@ def rule(
         for name in names:
             if name in RULES:
                 raise ValueError(f"{name} has two import rules")
-            RULES[name] = ImportRule(function, operands, results, regions, on_storage_type)
+            RULES[name] = ImportRule(function, operands, results, regions, on_storage_type, any_operands)
         return function
 
     return register

@@ -98,7 +98,7 @@ An unordered predicate is true if an operand is NaN, so it is the negation of th
 @rule(*_DIRECT_OPCODES)
 def elementwise(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     operands = builder.operands(operation)
-    if operation.name == "arith.select" and operands[0].shape.is_scalar:
+    if operation.name == "arith.select" and len(operands) == 3 and operands[0].shape.is_scalar:
         operands[0] = builder.broadcast(operands[0], operands[1].shape.with_element_type(PRED))
     return builder.emit(_DIRECT_OPCODES[operation.name], operands)
 
@@ -112,7 +112,13 @@ def unsigned(builder: ComputationBuilder, operation: ir.Operation) -> Instructio
 
 def _as_unsigned(builder: ComputationBuilder, value: Instruction) -> Instruction:
     element = value.shape.element_type
-    return value if element is PRED else _bitcast_to(builder, value, PrimitiveType.from_name(f"U{element.bits}"))
+    return value if element is PRED else _bitcast_to(builder, value, _unsigned_type(element))
+
+
+def _unsigned_type(element: PrimitiveType) -> PrimitiveType:
+    if not element.is_integral:
+        raise ShapeError(f"it takes integers, not {element}")
+    return PrimitiveType.from_name(f"U{element.bits}")
 
 
 def _bitcast_to(builder: ComputationBuilder, value: Instruction, element: PrimitiveType) -> Instruction:
@@ -212,7 +218,7 @@ def convert_unsigned(builder: ComputationBuilder, operation: ir.Operation) -> In
     if element is PRED:
         return _lowest_bit(builder, operand)
     source = operand if operand.shape.element_type.is_floating else _as_unsigned(builder, operand)
-    target = element if element.is_floating else PrimitiveType.from_name(f"U{element.bits}")
+    target = element if element.is_floating else _unsigned_type(element)
     converted = builder.emit(opcodes.CONVERT, (source,), shape=shape.with_element_type(target))
     return _bitcast_to(builder, converted, element)
 

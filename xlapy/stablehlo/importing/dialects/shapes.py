@@ -14,15 +14,16 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, S64
 from xlapy.base.errors import ShapeError, UnsupportedError
+from xlapy.base.shape_fields import MAX_ARRAY_RANK
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.movement import DimensionAttributes, DynamicSliceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.core.attributes import Ints, as_integers, flag, integer, integers, required
+from xlapy.stablehlo.importing.core.attributes import Ints, array, as_integers, flag, integer, integers
 from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder, single_block
 from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, Results, rule
 from xlapy.stablehlo.importing.dialects.arithmetic import check_holds, compare
-from xlapy.stablehlo.importing.dynamic import constant_sizes, dynamic_reshape
+from xlapy.stablehlo.importing.dynamic import constant_size, dynamic_reshape
 from xlapy.stablehlo.importing.movement import emit_slice
 
 _ARITHMETIC: dict[str, OpDef] = {
@@ -85,9 +86,17 @@ def _concatenate(builder: ComputationBuilder, vectors: Sequence[Instruction]) ->
     return builder.emit(opcodes.CONCATENATE, vectors, DimensionAttributes.make(dimension=0))
 
 
+def _length(vector: Instruction) -> int:
+    """Returns the number of sizes in a shape. Raises `ShapeError` if it is not a vector that can be one."""
+    shape = vector.shape
+    if shape.rank != 1 or shape.dimensions[0] > MAX_ARRAY_RANK:
+        raise ShapeError(f"a shape is a vector of at most {MAX_ARRAY_RANK} sizes, not {shape.to_text(layout=False)}")
+    return shape.dimensions[0]
+
+
 def _vector_elements(builder: ComputationBuilder, vector: Instruction) -> list[Instruction]:
-    """Returns the elements of a vector as scalars."""
-    indices = range(vector.shape.dimensions[0])
+    """Returns the elements of a vector of sizes as scalars."""
+    indices = range(_length(vector))
     return [builder.reshape(emit_slice(builder, vector, (index,), (index + 1,), (1,)), ()) for index in indices]
 
 
@@ -99,7 +108,7 @@ def dim(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
 
 def _constant_dimension(builder: ComputationBuilder, index: Instruction, rank: int) -> int:
     """Returns the number of a dimension from a scalar, which must be constant."""
-    (dimension,) = constant_sizes(builder, index, "the number of the dimension")
+    dimension = constant_size(builder, index, "the number of the dimension")
     if not 0 <= dimension < rank:
         raise ShapeError(f"there is no dimension {dimension} in a shape of rank {rank}")
     return dimension
@@ -108,14 +117,14 @@ def _constant_dimension(builder: ComputationBuilder, index: Instruction, rank: i
 @rule("shape.get_extent", operands=2)
 def get_extent(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     vector, index = builder.operands(operation)
-    return _vector_elements(builder, vector)[_constant_dimension(builder, index, vector.shape.dimensions[0])]
+    return _vector_elements(builder, vector)[_constant_dimension(builder, index, _length(vector))]
 
 
 @rule("shape.rank", "tensor.rank", operands=1)
 def rank(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     (operand,) = builder.operands(operation)
     is_shape = operation.name == "shape.rank"
-    return builder.scalar(operand.shape.dimensions[0] if is_shape else operand.shape.rank, S64)
+    return builder.scalar(_length(operand) if is_shape else operand.shape.rank, S64)
 
 
 @rule("shape.num_elements", operands=1)
@@ -136,8 +145,8 @@ def concat(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
 def split_at(builder: ComputationBuilder, operation: ir.Operation) -> Results:
     """Splits a shape in two. A negative index counts from the end."""
     vector, index = builder.operands(operation)
-    count = vector.shape.dimensions[0]
-    (position,) = constant_sizes(builder, index, "the index of the split")
+    count = _length(vector)
+    position = constant_size(builder, index, "the index of the split")
     if not -count <= position <= count:
         raise ShapeError(f"a shape of {count} sizes cannot be split at {position}")
     position %= count + (position >= 0)
@@ -236,8 +245,7 @@ def assuming(builder: ComputationBuilder, operation: ir.Operation) -> Results:
     block = single_block(operation.regions[0])
     if not block.operations or block.operations[-1].name != "shape.assuming_yield":
         raise ShapeError("its region must end in shape.assuming_yield")
-    for inner in block.operations[:-1]:
-        builder.import_operation(inner)
+    builder.import_operations(block.operations[:-1])
     return builder.operands(block.operations[-1])
 
 
@@ -287,7 +295,7 @@ def collapse(builder: ComputationBuilder, operation: ir.Operation) -> Instructio
         raise UnsupportedError(
             f"dimensions of {operand.shape.to_text(layout=False)} cannot be merged, as sizes are known only at run time"
         )
-    groups: list[Ints] = [as_integers(group, "reassociation") for group in required(operation, "reassociation")]
+    groups: list[Ints] = [as_integers(group, "reassociation") for group in array(operation, "reassociation")]
     if [dimension for group in groups for dimension in group] != list(range(operand.shape.rank)):
         raise ShapeError(
             f"reassociation {groups} does not group the dimensions of {operand.shape.to_text(layout=False)} in order"

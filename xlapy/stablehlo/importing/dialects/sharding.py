@@ -45,7 +45,7 @@ def _emit_sharding_call(
 @rule(
     "sdy.sharding_constraint", "sdy.reshard", "sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.all_reduce",
     "sdy.collective_permute", "sdy.reduce_scatter", "sdy.replicated_to_unreduced", "sdy.sharded_to_unreduced",
-    operands=1, on_storage_type=True,
+    operands=1, on_storage_type=True, any_operands=True,
 )  # fmt: skip
 def constraint(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     """Imports operations that change the sharding only: sdy's collectives do not change the values of full arrays."""
@@ -55,25 +55,25 @@ def constraint(builder: ComputationBuilder, operation: ir.Operation) -> Instruct
     return _emit_sharding_call(builder, _SHARDING_TARGET, operand, operand.shape, sharding)
 
 
-@rule("sdy.propagation_barrier", "sdy.data_flow_edge", results=None, on_storage_type=True)
+@rule("sdy.propagation_barrier", "sdy.data_flow_edge", results=None, on_storage_type=True, any_operands=True)
 def identity(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     """Imports operations that matter to sharding propagation only as their operands."""
     return builder.operands(operation)
 
 
-@rule("sdy.sharding_group", results=0, on_storage_type=True)
+@rule("sdy.sharding_group", results=0, on_storage_type=True, any_operands=True)
 def sharding_group(_: ComputationBuilder, __: ir.Operation) -> Sequence[Instruction]:
     """Drops a sharding group, which matters to sharding propagation only."""
     return ()
 
 
-@rule("sdy.named_computation", results=None, regions=1, on_storage_type=True)
+@rule("sdy.named_computation", results=None, regions=1, on_storage_type=True, any_operands=True)
 def named_computation(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     block = single_block(operation.regions[0])
     return _inline_block(builder, block, builder.operands(operation))
 
 
-@rule("sdy.manual_computation", results=None, regions=1, on_storage_type=True)
+@rule("sdy.manual_computation", results=None, regions=1, on_storage_type=True, any_operands=True)
 def manual_computation(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     meshes = builder.context.annotations.meshes
     in_shardings = meshes.shardings(required(operation, "in_shardings"))
