@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
     from xlapy.opcodes.linalg import FftType, Transpose
     from xlapy.opcodes.random import RandomAlgorithm
-    from xlapy.runtime import Buffer, Client, Device, Executable, register_backend
+    from xlapy.runtime import Buffer, Client, Device, Executable, block_until_ready, register_backend
     from xlapy.stablehlo.parse import parse_stablehlo
     from xlapy.text import PrintOptions, parse_hlo
 
@@ -107,6 +107,7 @@ __all__ = [
     "XlaComputation",
     "XlaError",
     "XlaOp",
+    "block_until_ready",
     "custom_call_status_functions",
     "errors",
     "ffi_api",
@@ -169,6 +170,7 @@ _LAZY_NAMES = {
     "XlaComputation": "xlapy.builder",
     "XlaError": "xlapy.base.errors",
     "XlaOp": "xlapy.builder",
+    "block_until_ready": "xlapy.runtime",
     "custom_call_status_functions": "xlapy.custom_calls.native",
     "ffi_api": "xlapy.custom_calls.ffi.api",
     "parse_hlo": "xlapy.text",

@@ -39,12 +39,6 @@ def interrupt() -> None:
     raise Interrupted
 
 
-def wait(result: Any) -> None:
-    """Waits for the results of a call."""
-    for element in result if isinstance(result, tuple | list) else [result]:
-        element.block_until_ready()
-
-
 def interrupted(run: Callable[[], Any]) -> float:
     """Interrupts a run that would last for hours; returns the seconds until it ended."""
     met: list[float] = []
@@ -54,7 +48,7 @@ def interrupted(run: Callable[[], Any]) -> float:
         interrupt()
 
     with pytest.raises(Interrupted), signaled(handler):
-        wait(run())
+        xla.block_until_ready(run())
     return time.monotonic() - met[0]
 
 
@@ -124,7 +118,7 @@ def test_a_long_kernel_ends_while_another_thread_has_the_pool() -> None:
     finite = CPU.compile(
         f"HloModule m\n{REDUCERS}ENTRY e {{ z = f32[] constant(0) {LONG['pieces']} }}".replace("1048576,", "4096,")
     )
-    other = threading.Thread(target=lambda: wait(finite()))
+    other = threading.Thread(target=lambda: xla.block_until_ready(finite()))
     other.start()
     assert interrupted(executable) < 1
     other.join()

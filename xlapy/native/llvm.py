@@ -72,12 +72,16 @@ def declaration_text(functions: Iterable[NativeFunction[Any, Any]]) -> str:
     return "\n".join(map(_declaration, functions))
 
 
-def function_text(function: Function, is_exported: bool = False) -> list[str]:
-    """The lines of a function."""
+def function_text(function: Function, is_exported: bool = False, attributes: str = "") -> list[str]:
+    """The lines of a function. attributes: those of LLVM's function."""
     result = function.result_class.llvm_type if function.result_class else "void"
     parameters = ", ".join(f"{one.llvm_type} {_operand(one.operand)}" for one in function.parameters)
     linkage = "" if is_exported else "internal "
-    lines = [f"define {linkage}{result} @{function.name}({parameters}) {{", "entry:"]
+    attributes = f"{attributes} " if attributes else ""
+    lines = [
+        f"define {linkage}{result} @{function.name}({parameters}) {attributes + ' ' * bool(attributes)}{{",
+        "entry:",
+    ]
     lines += [f"  {_slot(one)} = alloca {one.type}" for one in sorted(function.variables, key=lambda one: one.number)]
     for number, instruction in enumerate(function.instructions):
         lines += _stack_memory(instruction, number)

@@ -285,3 +285,14 @@ def copy_to_buffer(value: Any) -> Buffer:
     array = np.asarray(value)
     type = array_type(Shape.of(array))
     return buffer_of_handle(type, _native().copied(type, array))
+
+
+def block_until_ready(results: Any) -> Any:
+    """Waits for all buffers in nested tuples and lists, such as the results of a call; returns the argument. Raises the
+    error of a program that was to write one of them, if it failed."""
+    if isinstance(results, tuple | list):
+        for element in results:
+            block_until_ready(element)
+    elif isinstance(results, Buffer):
+        results.block_until_ready()
+    return results

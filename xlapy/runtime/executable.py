@@ -15,7 +15,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
 from xlapy.runtime.backend import Program
 from xlapy.runtime.device import Device
-from xlapy.runtime.engine.arguments import check_arguments, wrap_result
+from xlapy.runtime.engine.arguments import check_arguments, check_list, wrap_result
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
 from xlapy.runtime.engine.memory import MemoryStats
 from xlapy.runtime.storage.lazy_module import LazyModule
@@ -115,10 +115,7 @@ class Executable:
         return check_arguments(self.program_shape, arguments)
 
     def _device_values(self, device: int, arguments: Sequence[Any]) -> list[Any]:
-        if isinstance(arguments, str) or not isinstance(arguments, Sequence):
-            raise InvalidArgumentError(
-                f"execute_sharded takes a list of arguments per device, given {type(arguments).__name__} for {device}"
-            )
+        check_list(device, arguments)
         try:
             return self.parameter_values(arguments)
         except InvalidArgumentError as error:

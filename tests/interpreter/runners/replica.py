@@ -37,9 +37,12 @@ def compile_on_devices(text: str) -> Executable:
 
 
 def run_on_devices(text: str, arguments: Sequence[Sequence[Any]] = ()) -> list[Any]:
-    """Returns the result of each device; without `arguments`, the devices have none."""
+    """Returns the result of each device, when all are ready; without `arguments`, the devices have none."""
     executable = compile_on_devices(text)
-    return executable.execute_sharded(arguments or [[] for _ in executable.devices])
+    results: list[Any] = xla.block_until_ready(
+        executable.execute_sharded(arguments or [[] for _ in executable.devices])
+    )
+    return results
 
 
 def lists(results: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from xlapy.cpu.llvm import safepoints, target_calls
 from xlapy.cpu.llvm.communication import waits
 from xlapy.cpu.llvm.communication.feeds import INFEED_FUNCTIONS, feed_text
-from xlapy.cpu.llvm.communication.rendezvous import RENDEZVOUS_FUNCTION, emit_rendezvous, participant_table_text
+from xlapy.cpu.llvm.communication.rendezvous import emit_rendezvous, participant_table_text, rendezvous_text
 from xlapy.cpu.llvm.communication.transfers import (
     TRANSFER_DECLARATIONS,
     TRANSFER_FUNCTIONS,
@@ -96,7 +96,7 @@ class CallEmitter(ProgramMemoryEmitter):
     def rendezvous(self, function: FunctionState, thunk: CollectiveThunk) -> str:
         self._need_waits()
         if self._is_first_use("rendezvous"):
-            self.functions.append(RENDEZVOUS_FUNCTION)
+            self.functions.append(rendezvous_text())
         self.functions.append(participant_table_text(thunk))
         operands = [(slice_, self.address(function, slice_)) for slice_ in thunk.operands]
         return emit_rendezvous(function.ir, thunk, self.program, self.memmove, operands)

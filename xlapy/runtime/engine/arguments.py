@@ -63,6 +63,14 @@ def check_value(shape: Shape, argument: Any, where: str) -> Value:
     return _array_value(shape, argument, where)
 
 
+def check_list(device: int, arguments: object) -> None:
+    """`InvalidArgumentError` unless the arguments of a device are a list."""
+    if isinstance(arguments, str) or not isinstance(arguments, Sequence):
+        raise InvalidArgumentError(
+            f"execute_sharded takes a list of arguments per device, given {type(arguments).__name__} for {device}"
+        )
+
+
 def check_tuple(shape: Shape, argument: Any, where: str) -> None:
     """`InvalidArgumentError`, whose message starts with `where`, unless an argument has the elements of a tuple
     shape."""

@@ -25,7 +25,7 @@ from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
 from xlapy.runtime.buffer import Buffer, array_type, buffer_of_handle
 from xlapy.runtime.engine import native_buffers
-from xlapy.runtime.engine.arguments import check_count, check_tuple, check_value, places_of_parameters
+from xlapy.runtime.engine.arguments import check_count, check_list, check_tuple, check_value, places_of_parameters
 from xlapy.runtime.engine.core.execute import CANCELED, REFUSED
 from xlapy.runtime.engine.core.python_objects import NEEDS_COPIES
 from xlapy.runtime.engine.device_programs import (
@@ -150,9 +150,8 @@ class EngineCall:
         prepared = self._prepared or self._prepare(len(arguments))
         leaves: list[Any] = []
         for device, own in enumerate(arguments):
+            check_list(device, own)
             with _named_device(device):
-                if isinstance(own, str) or not isinstance(own, Sequence):
-                    raise InvalidArgumentError(f"it takes a list of arguments, given {type(own).__name__}")
                 if len(own) != len(self._shape.parameters):
                     check_count(self._shape, own)
                 leaves += own if self._takes_arrays_only else _flat(self._shape, own)

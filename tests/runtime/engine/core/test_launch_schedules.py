@@ -222,7 +222,8 @@ def run_one(f: Function) -> None:
 
 @native
 def call_cancel_and_read(f: Function) -> None:
-    """Calls the executable, cancels the launch, and waits for the result, which is there or failed."""
+    """Calls the executable, cancels the launch, and waits for the result, which is there or failed. Explored by the
+    stress test `schedules`."""
     made = call_once(f)
     with f.when(made.is_null()):
         f.ret()
@@ -250,21 +251,13 @@ def test_a_pending_result_may_be_destroyed():
     explore(prepare, [call_and_drop, run_one], the_storages_are_released, also=[add_one], allows_leaks=True)
 
 
-def test_an_argument_may_be_deleted_while_a_launch_waits():
-    threads = [call_and_drop_and_delete, run_one]
-    explore(prepare, threads, the_storages_are_released, also=[add_one], allows_leaks=True)
-
-
 @native
 def call_and_drop_and_delete(f: Function) -> None:
+    """Deletes the argument and the result while the launch waits. Explored by the stress test `schedules`."""
     made = call_once(f)
     delete_buffer(f, f.static(BOARD).buffer.load(RELAXED).known("prepared"))
     with f.when(made.is_present()):
         destroy_buffer(f, made.value)
-
-
-def test_canceled_launches_finish():
-    explore(prepare, [call_cancel_and_read, run_one], the_storages_are_released, also=[add_one], allows_leaks=True)
 
 
 def test_a_donated_argument_is_overwritten_in_place():

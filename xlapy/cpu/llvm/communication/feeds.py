@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.cpu.llvm.communication.transfers import Copy, message_places
+from xlapy.cpu.llvm.communication.waits import SLICE
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import (
@@ -102,8 +103,8 @@ count:
 wait:
   store atomic i32 0, ptr %busy.at release, align 4
   %aim = zext i32 %taken to i64
-  %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %waiting, ptr %sent.at, i32 %sent, i64 %aim,
-    ptr %asleep.at, ptr @slice)
+  %status = call i32 @await_change(ptr %table, ptr %shared, i64 %device, i64 %waiting, ptr %sent.at, i32 %sent,
+    i64 %aim, ptr %asleep.at, i64 {SLICE})
   %came = icmp eq i32 %status, 0
   br i1 %came, label %retry, label %fail
 fail:

@@ -16,12 +16,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
+from xlapy.cpu.llvm.communication.waits import SLICE, AwaitedWord, CancellationWord, Sleepers, await_change
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import RENDEZVOUS_HEADER_BYTES, rendezvous_header_bytes
 from xlapy.cpu.program.thunks import CollectiveThunk, RendezvousParticipant
-from xlapy.native import futex
+from xlapy.native.function import Function, native
+from xlapy.native.ir import ACQ_REL, RELAXED, SEQ_CST
+from xlapy.native.llvm import function_text
+from xlapy.native.records import Atomic, Record
+from xlapy.native.values import Address, Int32, Word
+
+ARRIVALS_OFFSET = 64
+"""The offset of `Arrivals` in a rendezvous record: a cache line of their own."""
 
 
 def participant_table_text(thunk: CollectiveThunk) -> str:
@@ -71,10 +79,10 @@ def emit_rendezvous(
             ir.emit(f"store ptr {pointer}, ptr {row.address(staging, row.number(4 + position))}")
         elif slice_.size:
             ir.emit(copy(row.address(staging, row.number(4 + position)), pointer, slice_.size))
-    rank, count = [ir.assign(f"trunc i64 {row.number(n)} to i32") for n in (2, 3)]
+    count = ir.assign(f"trunc i64 {row.number(3)} to i32")
     met = ir.assign(
         f"call i32 @rendezvous(ptr %table, ptr {row.shared}, i64 {row.device}, i64 {thunk.number}, ptr {rendezvous}, "
-        f"i32 {completed}, i32 {rank}, i32 {count})"
+        f"i32 {completed}, i64 {row.number(2)}, i32 {count})"
     )
     for position, slice_ in enumerate(thunk.received):
         taken = _received_address(row, thunk, staging, position)
@@ -96,38 +104,56 @@ def _received_address(row: Row, thunk: CollectiveThunk, staging: str, position: 
     return ir.assign(f"select i1 {absent}, ptr null, ptr {taken}")
 
 
-RENDEZVOUS_FUNCTION = f"""\
-define internal i32 @rendezvous(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %record, i32 %completed,
-  i32 %rank, i32 %count) noinline #0 {{
-entry:
-  %following = add i32 %completed, 1
-  %members = getelementptr inbounds i8, ptr %record, i64 {RENDEZVOUS_HEADER_BYTES}
-  %own = getelementptr inbounds i32, ptr %members, i32 %rank
-  store atomic i32 %following, ptr %own monotonic, align 4
-  %arrived = getelementptr inbounds i8, ptr %record, i64 64
-  %asleep = getelementptr inbounds i8, ptr %record, i64 68
-  %before = atomicrmw add ptr %arrived, i32 1 acq_rel, align 4
-  %now = add i32 %before, 1
-  %last = icmp eq i32 %now, %count
-  br i1 %last, label %open, label %wait
-open:
-  store atomic i32 0, ptr %arrived monotonic, align 4
-  store atomic i32 %following, ptr %record seq_cst, align 4
-  %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
-  %some = icmp ne i32 %sleepers, 0
-  br i1 %some, label %wake, label %met
-wake:
-  %woken = {futex.wake_text("%record")}
-  br label %met
-met:
-  ret i32 0
-wait:
-  %first = icmp eq i32 %before, 0
-  %slice = select i1 %first, ptr @slice, ptr null
-  %passed = zext i32 %completed to i64
-  %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %record, i32 %completed, i64 %passed,
-    ptr %asleep, ptr %slice)
-  ret i32 %status
-}}"""
-"""The function that waits for all members. It returns 0, or 1 if the run has ended, and calls `await`. The member that
-arrives first calls the host for all while it waits."""
+class RendezvousRecord(Record):
+    """completed: number of completed rendezvous. `Arrivals` follow at an offset of 64 bytes, and the members' counters
+    at one of `RENDEZVOUS_HEADER_BYTES`."""
+
+    completed: Atomic[Int32]
+
+
+class Arrivals(Record):
+    """arrived: how many members have arrived for the next rendezvous. sleepers: how many of them sleep."""
+
+    arrived: Atomic[Int32]
+    sleepers: Atomic[Int32]
+
+
+class MemberCounter(Record):
+    """begun: for how many rendezvous a member has arrived. The host reads it to find who is missing."""
+
+    begun: Atomic[Int32]
+
+
+@native
+def rendezvous(
+    f: Function,
+    table: Address,
+    shared: CancellationWord,
+    device: Word,
+    number: Word,
+    record: RendezvousRecord,
+    completed: Int32,
+    rank: Word,
+    count: Int32,
+) -> Int32:
+    """Waits for all members; returns 0, or 1 if the run has ended. The member that arrives first calls the host for all
+    while it waits."""
+    counter = record.offset(rank * 4 + RENDEZVOUS_HEADER_BYTES).cast(MemberCounter)
+    counter.begun.store(completed + 1, RELAXED)
+    arrivals = record.offset(ARRIVALS_OFFSET).cast(Arrivals)
+    before = arrivals.arrived.fetch_add(1, ACQ_REL)
+    with f.when(before + 1 == count):
+        arrivals.arrived.store(0, RELAXED)
+        record.completed.store(completed + 1, SEQ_CST)
+        with f.when(arrivals.sleepers.load(SEQ_CST) != 0):
+            record.completed.wake()
+        f.ret(0)
+    slice = f.select(before == 0, f.constant(Word, SLICE), f.constant(Word, 0))
+    sleepers = arrivals.sleepers.address.cast(Sleepers)
+    word = record.cast(AwaitedWord)
+    return await_change(f, table, shared, device, number, word, completed, completed.to(Word), sleepers, slice)
+
+
+def rendezvous_text() -> str:
+    """The LLVM text of `rendezvous`, which calls `await_change`."""
+    return "\n".join(function_text(rendezvous.built(), attributes="noinline #0"))

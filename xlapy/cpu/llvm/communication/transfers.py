@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from xlapy import opcodes
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
+from xlapy.cpu.llvm.communication.waits import SLICE
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.native_program import NativeProgram
@@ -224,8 +225,8 @@ retry:
   %is.there = icmp sge i32 %ahead, 0
   br i1 %is.there, label %walk, label %wait
 wait:
-  %status = call i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %sent.at, i32 %sent, i64 %aim,
-    ptr %asleep.at, ptr @slice)
+  %status = call i32 @await_change(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %sent.at, i32 %sent, i64 %aim,
+    ptr %asleep.at, i64 {SLICE})
   %came = icmp eq i32 %status, 0
   br i1 %came, label %retry, label %failed
 walk:

@@ -1,12 +1,12 @@
-"""Emits the function with which a device waits until a word of shared memory changes.
+"""The function with which a device waits until a word of shared memory changes.
 
-    i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %word, i32 %seen, i64 %aim, ptr %asleep,
-      ptr %slice)
+    i32 @await_change(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %word, i32 %seen, i64 %aim, ptr %sleepers,
+      i64 %slice)
 
 returns 0 once the word differs from the value seen, and 1 if the run has ended. A device first spins, unless spinning
-has failed recently, and then sleeps on the word (futex). It sleeps either without limit or for slices of time, after
-each of which it calls the host to check for deadlock; of the devices that wait for the same event, one must do so. When
-a run ends, all words change and all devices wake up.
+has failed recently, and then sleeps on the word (futex). It sleeps either without limit or for slices of time, in
+nanoseconds, after each of which it calls the host to check for deadlock; of the devices that wait for the same event,
+one must do so. When a run ends, all words change and all devices wake up.
 
 Meanwhile the device's wait record says which thunk waits (its number plus one), for which value (the aim), and how
 often the device has slept. The record also holds, for the device itself, how many times it will skip spinning, and how
@@ -19,6 +19,14 @@ from __future__ import annotations
 
 from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES
 from xlapy.native import futex
+from xlapy.native.function import Function, external, native
+from xlapy.native.ir import ACQUIRE, RELAXED, SEQ_CST
+from xlapy.native.llvm import function_text
+from xlapy.native.records import Atomic, Owned, Record
+from xlapy.native.values import Address, Bool, Int32, Word
+
+SLICE = 50_000_000
+"""The nanoseconds of sleep after which the device calls the host."""
 
 _SPINS = 400
 """The number of iterations that a device spins, some ten microseconds. They are wasted if the missing device waits for
@@ -28,104 +36,107 @@ processes, whereas a sleeping thread runs as soon as it is woken."""
 _MOST_SKIPPED = 127
 """The largest number of waits without spinning after spinning has failed repeatedly."""
 
-_SLICE = 50_000_000
-"""The nanoseconds of sleep after which the device calls the host."""
-
 DECLARATIONS = {
     futex.DECLARATION,
     "declare void @llvm.x86.sse2.pause()",
 }
 
 
+class CancellationWord(Record):
+    """The first word of the memory that the devices of a run share: not 0 once the run has ended early."""
+
+    is_over: Atomic[Int32]
+
+
+class WaitRecord(Record):
+    """What a device waits for; see above. skips: how many waits will not spin; skipped: how many did not after the last
+    failure. Only the device accesses these two."""
+
+    thunk: Atomic[Word]
+    aim: Atomic[Word]
+    times: Atomic[Word]
+    skips: Owned[Int32]
+    skipped: Owned[Int32]
+
+
+class AwaitedWord(Record):
+    """A word that changes when what devices wait for has happened."""
+
+    value: Atomic[Int32]
+
+
+class Sleepers(Record):
+    """How many devices sleep on a word, or are about to."""
+
+    count: Atomic[Int32]
+
+
+@external
+def host_callback(f: Function, table: Address, number: Word) -> Int32:  # type: ignore[empty-body]
+    """Calls the host for a thunk; not 0 if the run is to end."""
+
+
+@native
+def await_change(
+    f: Function,
+    table: Address,
+    shared: CancellationWord,
+    device: Word,
+    number: Word,
+    word: AwaitedWord,
+    seen: Int32,
+    aim: Word,
+    sleepers: Sleepers,
+    slice: Word,
+) -> Int32:
+    """Waits until a word changes; see above."""
+    record = shared.offset(device * WAIT_RECORD_BYTES + WAIT_RECORD_BYTES).cast(WaitRecord)
+    with f.when(spins_until_changed(f, record, word, seen)):
+        f.ret((shared.is_over.load(RELAXED) != 0).to(Int32))
+    record.aim.store(aim, RELAXED)
+    record.times.store(record.times.load(RELAXED) + 1, RELAXED)
+    record.thunk.store(number + 1, SEQ_CST)
+    sleepers.count.fetch_add(1, SEQ_CST)
+    is_over = f.variable(Bool, False)
+    with f.loop() as loop:
+        with f.when(shared.is_over.load(SEQ_CST) != 0):
+            is_over.set(True)
+            loop.leave()
+        with f.when(slice == 0) as is_unlimited:
+            word.value.wait(seen)
+        with is_unlimited.otherwise():
+            word.value.wait(seen, slice)
+        with f.when(word.value.load(SEQ_CST) != seen):
+            is_over.set(shared.is_over.load(RELAXED) != 0)
+            loop.leave()
+        with f.when(slice != 0), f.when(host_callback(f, table, number) != 0):
+            is_over.set(True)
+            loop.leave()
+    record.thunk.store(0, SEQ_CST)
+    sleepers.count.fetch_sub(1, SEQ_CST)
+    return is_over.get().to(Int32)
+
+
+@native
+def spins_until_changed(f: Function, record: WaitRecord, word: AwaitedWord, seen: Int32) -> Bool:
+    """Looks at a word for a short time; returns whether it has changed. After each time in which it has not, twice as
+    many later waits look at it only once."""
+    skips = record.skips
+    with f.when(skips != 0):
+        record.skips = skips - 1
+        f.ret(False)
+    with f.count(f.spins(_SPINS)):
+        with f.when(word.value.load(ACQUIRE) != seen):
+            record.skipped = 0
+            f.ret(True)
+        f.pause()
+    following = (record.skipped + record.skipped + 1) & _MOST_SKIPPED
+    record.skipped = following
+    record.skips = following
+    return f.constant(Bool, False)
+
+
 def await_text() -> str:
-    """Returns the text of `await` and of the time slice. It calls `host_callback`."""
-    return _TEXT.format(
-        wait=futex.wait_text("%word", "%seen", "%slice"),
-        spins=_SPINS,
-        skipped=_MOST_SKIPPED,
-        nanoseconds=_SLICE,
-        record=WAIT_RECORD_BYTES,
-    )
-
-
-_TEXT = """@slice = internal constant [2 x i64] [i64 0, i64 {nanoseconds}]
-
-define internal i32 @await(ptr %table, ptr %shared, i64 %device, i64 %number, ptr %word, i32 %seen, i64 %aim,
-  ptr %asleep, ptr %slice) noinline #0 {{
-entry:
-  %records = getelementptr inbounds i8, ptr %shared, i64 {record}
-  %offset = mul i64 %device, {record}
-  %record = getelementptr inbounds i8, ptr %records, i64 %offset
-  %skips = getelementptr inbounds i32, ptr %record, i64 6
-  %skipped = getelementptr inbounds i32, ptr %record, i64 7
-  %left = load i32, ptr %skips
-  %patient = icmp eq i32 %left, 0
-  br i1 %patient, label %spin, label %skip
-skip:
-  %fewer = sub i32 %left, 1
-  store i32 %fewer, ptr %skips
-  br label %lie
-spin:
-  %spins = phi i32 [ 0, %entry ], [ %more, %pause ]
-  %now = load atomic i32, ptr %word acquire, align 4
-  %same = icmp eq i32 %now, %seen
-  br i1 %same, label %stay, label %early
-early:
-  store i32 0, ptr %skipped
-  %over = load atomic i32, ptr %shared monotonic, align 4
-  %is.over = icmp ne i32 %over, 0
-  %quick = zext i1 %is.over to i32
-  ret i32 %quick
-stay:
-  %more = add i32 %spins, 1
-  %long = icmp ugt i32 %more, {spins}
-  br i1 %long, label %spun_too_long, label %pause
-pause:
-  call void @llvm.x86.sse2.pause()
-  br label %spin
-spun_too_long:
-  %before = load i32, ptr %skipped
-  %twice = shl i32 %before, 1
-  %grown = or i32 %twice, 1
-  %following = and i32 %grown, {skipped}
-  store i32 %following, ptr %skipped
-  store i32 %following, ptr %skips
-  br label %lie
-lie:
-  %aims = getelementptr inbounds i64, ptr %record, i64 1
-  %times = getelementptr inbounds i64, ptr %record, i64 2
-  store atomic i64 %aim, ptr %aims monotonic, align 8
-  %earlier = load atomic i64, ptr %times monotonic, align 8
-  %again = add i64 %earlier, 1
-  store atomic i64 %again, ptr %times monotonic, align 8
-  %named = add i64 %number, 1
-  store atomic i64 %named, ptr %record seq_cst, align 8
-  %one.more = atomicrmw add ptr %asleep, i32 1 seq_cst, align 4
-  br label %sleep
-sleep:
-  %canceled = load atomic i32, ptr %shared seq_cst, align 4
-  %ended = icmp ne i32 %canceled, 0
-  br i1 %ended, label %rise, label %rest
-rest:
-  %slept = {wait}
-  %read = load atomic i32, ptr %word seq_cst, align 4
-  %still = icmp eq i32 %read, %seen
-  br i1 %still, label %ask, label %changed
-ask:
-  %timed = icmp ne ptr %slice, null
-  br i1 %timed, label %judge, label %sleep
-judge:
-  %judged = call i32 @host_callback(ptr %table, i64 %number)
-  %hopeless = icmp ne i32 %judged, 0
-  br i1 %hopeless, label %rise, label %sleep
-changed:
-  %last = load atomic i32, ptr %shared monotonic, align 4
-  %is.last = icmp ne i32 %last, 0
-  %quiet = zext i1 %is.last to i32
-  br label %rise
-rise:
-  %status = phi i32 [ 1, %sleep ], [ 1, %judge ], [ %quiet, %changed ]
-  store atomic i64 0, ptr %record seq_cst, align 8
-  %one.less = atomicrmw sub ptr %asleep, i32 1 seq_cst, align 4
-  ret i32 %status
-}}"""
+    """The LLVM text of `await_change`, which calls `host_callback`."""
+    functions = (await_change, spins_until_changed)
+    return "\n\n".join("\n".join(function_text(one.built(), attributes="noinline #0")) for one in functions)

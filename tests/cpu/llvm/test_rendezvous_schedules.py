@@ -1,0 +1,183 @@
+"""Rendezvous of devices under all schedules: what members exchange, how they sleep, and how a run ends early."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlapy.cpu.llvm.communication.rendezvous import (
+    ARRIVALS_OFFSET,
+    Arrivals,
+    MemberCounter,
+    RendezvousRecord,
+    rendezvous,
+)
+from xlapy.cpu.llvm.communication.waits import (
+    AwaitedWord,
+    CancellationWord,
+    Sleepers,
+    await_change,
+)
+from xlapy.cpu.program.shared_records import RENDEZVOUS_HEADER_BYTES, WAIT_RECORD_BYTES
+from xlapy.native.checker.explore import Exploration, explore
+from xlapy.native.checker.memory import ScheduleError
+from xlapy.native.function import Function, NativeFunction, Static, native
+from xlapy.native.ir import ACQ_REL, RELAXED, SEQ_CST, Ordering, StoreOrdering
+from xlapy.native.records import Atomic, Owned, Record
+from xlapy.native.values import Address, Int32, Word
+from xlapy.runtime.engine.core.launches import CHANGED
+
+MEMBERS = 3
+RECORD = WAIT_RECORD_BYTES * (1 + MEMBERS)
+"""Offset of the rendezvous record: the cancellation word and the wait records precede it."""
+STAGING = RECORD + RENDEZVOUS_HEADER_BYTES + 64
+"""Offset of the staging memory: two areas with a word for each member."""
+
+
+class SharedMemory(Record):
+    """The memory that the devices of a run share."""
+
+    is_over: Atomic[Int32]
+
+
+class Sent(Record):
+    """What a member sends."""
+
+    value: Owned[Word]
+
+
+SHARED = Static("shared_memory", SharedMemory, STAGING + 2 * 8 * MEMBERS)
+
+
+def record(f: Function) -> RendezvousRecord:
+    return f.static(SHARED).offset(RECORD).cast(RendezvousRecord)
+
+
+def sent(f: Function, number: int, member: int) -> Sent:
+    return f.static(SHARED).offset(STAGING + (number % 2 * MEMBERS + member) * 8).cast(Sent)
+
+
+Meet = NativeFunction[..., Int32]
+
+
+def member(rank: int, count: int, rounds: int = 1, meet: Meet = rendezvous) -> NativeFunction[[], None]:
+    """A member, which sends a value in each rendezvous and reads those of all others, until the run ends."""
+
+    def run(f: Function) -> None:
+        shared = f.static(SHARED)
+        for number in range(rounds):
+            sent(f, number, rank).value = 10 * number + rank
+            completed = f.constant(Int32, number)
+            device, members = f.constant(Word, rank), f.constant(Int32, count)
+            zero, place = f.constant(Word, 0), shared.cast(CancellationWord)
+            status = meet(f, shared, place, device, zero, record(f), completed, device, members)
+            with f.when(status != 0):
+                f.ret()
+            for other in range(count):
+                f.check(sent(f, number, other).value == 10 * number + other, f"member {other} has sent its value")
+
+    run.__name__ = f"member{rank}"
+    return native(run)
+
+
+@native
+def end_run(f: Function) -> None:
+    """Ends the run, as a launch that fails does: all words change, and all devices wake up."""
+    f.static(SHARED).is_over.store(1, SEQ_CST)
+    word = record(f).completed
+    word.fetch_xor(CHANGED, SEQ_CST)
+    word.wake()
+
+
+@native
+def nobody_sleeps(f: Function) -> None:
+    arrivals = record(f).offset(ARRIVALS_OFFSET).cast(Arrivals)
+    f.check(arrivals.sleepers.load(RELAXED) == 0, "no member counts as asleep")
+
+
+def host(answer: int = 0):
+    """A model of the host, which a member asks after each slice of time."""
+    return {"host_callback": lambda execution, arguments: answer}
+
+
+def explored(*threads: NativeFunction[[], None], answer: int = 0) -> Exploration:
+    return explore(None, threads, nobody_sleeps, models=host(answer), max_states=2_000_000)
+
+
+def test_two_members_exchange_values() -> None:
+    """A member that left before the other arrived would read what was not sent: a race on the staging memory."""
+    assert explored(member(0, 2), member(1, 2)).ends >= 1
+
+
+def test_two_members_meet_again_and_again() -> None:
+    """The areas of staging memory alternate: a member that is ahead must not overwrite what the other still reads."""
+    assert explored(member(0, 2, 2), member(1, 2, 2)).ends >= 1
+
+
+def test_a_run_that_ends_wakes_its_members() -> None:
+    """Whether the run ends before, while or after the members meet: nobody sleeps forever."""
+    assert explored(member(0, 2), end_run).ends >= 1
+
+
+def test_a_member_that_the_host_stops_leaves() -> None:
+    assert explored(member(0, 2), answer=1).ends >= 1
+
+
+# --- protocols that are broken in one place each
+
+
+def broken(
+    arrival: Ordering = ACQ_REL, completion: StoreOrdering = SEQ_CST, wakes: bool = True, areas: int = 2
+) -> Meet:
+    @native
+    def meet(
+        f: Function,
+        table: Address,
+        shared: CancellationWord,
+        device: Word,
+        number: Word,
+        record: RendezvousRecord,
+        completed: Int32,
+        rank: Word,
+        count: Int32,
+    ) -> Int32:
+        counter = record.offset(rank * 4 + RENDEZVOUS_HEADER_BYTES).cast(MemberCounter)
+        counter.begun.store(completed + 1, RELAXED)
+        arrivals = record.offset(ARRIVALS_OFFSET).cast(Arrivals)
+        before = arrivals.arrived.fetch_add(1, arrival)
+        with f.when(before + 1 == count):
+            arrivals.arrived.store(0, RELAXED)
+            record.completed.store(completed + 1, completion)
+            if wakes:
+                with f.when(arrivals.sleepers.load(SEQ_CST) != 0):
+                    record.completed.wake()
+            f.ret(0)
+        sleepers = arrivals.sleepers.address.cast(Sleepers)
+        word, aim, forever = record.cast(AwaitedWord), completed.to(Word), f.constant(Word, 0)
+        return await_change(f, table, shared, device, number, word, completed, aim, sleepers, forever)
+
+    return meet
+
+
+def test_members_that_arrive_without_ordering_race() -> None:
+    meet = broken(arrival=RELAXED)
+    with pytest.raises(ScheduleError) as caught:
+        explored(member(0, 2, meet=meet), member(1, 2, meet=meet))
+    assert caught.value.kind == "race"
+
+
+def test_a_member_that_wakes_nobody_is_found() -> None:
+    meet = broken(wakes=False)
+    with pytest.raises(ScheduleError) as caught:
+        explored(member(0, 2, meet=meet), member(1, 2, meet=meet))
+    assert caught.value.kind == "deadlock"
+
+
+def test_a_run_that_ends_without_changing_the_words_is_found() -> None:
+    @native
+    def end_quietly(f: Function) -> None:
+        f.static(SHARED).is_over.store(1, SEQ_CST)
+
+    meet = broken()
+    with pytest.raises(ScheduleError) as caught:
+        explored(member(0, 2, meet=meet), end_quietly)
+    assert caught.value.kind == "deadlock"
