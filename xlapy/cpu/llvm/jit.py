@@ -6,7 +6,6 @@ Responsible for LLVM's target machine, optimization passes, and the JIT. Does no
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
