@@ -614,9 +614,7 @@ def test_pairs_of_a_collective_permute_are_counted_once() -> None:
 
 def test_captured_values_are_not_copied_without_end() -> None:
     """A value that the innermost of nested regions reads is an operand of all of them."""
-    body = (
-        "\n".join(f"%n{i} = stablehlo.negate %v{i} : {F32}" for i in range(600)) + f"\nstablehlo.return %a : {F32}\n"
-    )
+    body = "\n".join(f"%n{i} = stablehlo.negate %v{i} : {F32}" for i in range(600)) + f"\nstablehlo.return %a : {F32}\n"
     for level in range(90):
         regions = f"({{\n{body}}}, {{ stablehlo.return %a : {F32} }})"
         body = f'%w{level} = "stablehlo.if"(%p) {regions} : (tensor<i1>) -> {F32}\nstablehlo.return %w{level} : {F32}\n'
