@@ -64,6 +64,8 @@ _HANDLES = frozenset({"client", "device", "memory", "executable", "buffer", "src
 
 _REQUIRED_FIELDS = {
     "Client_Compile": ("program",),
+    "Client_Load": ("executable",),
+    "Compile": ("program",),
     "Executable_OptimizedProgram": ("program",),
     "LoadedExecutable_Execute": ("options",),
     "Buffer_CopyToMemory": ("dst_memory",),
@@ -74,7 +76,7 @@ _REQUIRED_FIELDS = {
 
 def _required_fields(name: str) -> Sequence[str]:
     """The fields of an entry's arguments that must not be null."""
-    handles = [field for field in fields(name)[:1] if field in _HANDLES]
+    handles = [field for field in fields(name)[:1] if field in _HANDLES and not name.endswith("_Destroy")]
     return (*handles, *_REQUIRED_FIELDS.get(name, ()))
 
 

@@ -15,10 +15,12 @@ from xlapy.runtime.engine.native_engine import engine
 _ENTRY_MODULES = (
     "xlapy.pjrt.objects.platform",
     "xlapy.pjrt.objects.layouts",
+    "xlapy.pjrt.objects.topologies",
     "xlapy.pjrt.objects.transfers",
     "xlapy.pjrt.objects.host_filled",
     "xlapy.pjrt.objects.tracking",
     "xlapy.pjrt.objects.executable",
+    "xlapy.pjrt.objects.compilation",
     "xlapy.pjrt.objects.execute",
     "xlapy.pjrt.compile.serialized",
     "xlapy.pjrt.profiler.profiler",

@@ -24,13 +24,16 @@ from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.compile.options import read_device_assignment
 from xlapy.pjrt.compile.program_loader import Placement
 from xlapy.pjrt.compile.targets import adopt_named, registered_targets
-from xlapy.pjrt.jax.callbacks import TARGET
+from xlapy.pjrt.jax import buffer_callbacks, callbacks
 from xlapy.pjrt.objects.executable import executable_at, load_executable
 from xlapy.pjrt.objects.loaded_executable import ExecutableTraits, LoadedExecutable
 from xlapy.pjrt.objects.platform import platform
 from xlapy.pjrt.objects.records import read_bytes
 
 KIND = "executable of JAX"
+
+_PYTHON_TARGETS = (callbacks.TARGET, callbacks.PARTITIONED_TARGET, buffer_callbacks.TARGET)
+"""Targets of custom calls that name functions of this process."""
 
 
 def serialize_executable(loaded: LoadedExecutable) -> bytes:
@@ -53,7 +56,7 @@ def serialize_executable(loaded: LoadedExecutable) -> bytes:
 def calls_python(module: Module) -> bool:
     """Whether a module calls Python functions that JAX passed as callbacks."""
     calls = (instruction for instruction in module.instructions() if instruction.op is opcodes.CUSTOM_CALL)
-    return any(call.custom_call_target == TARGET for call in calls)
+    return any(call.custom_call_target in _PYTHON_TARGETS for call in calls)
 
 
 def deserialize_executable(data: bytes, options: bytes = b"") -> LoadedExecutable:

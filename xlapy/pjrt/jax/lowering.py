@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.interpreters.mlir
-from jax._src import callback, debugging
+from jax._src import buffer_callback, callback, debugging
 from jax._src.export import _export
 from jax._src.interpreters import mlir
 from jax._src.lax.control_flow import conditionals
@@ -23,6 +23,7 @@ from jaxlib import xla_client
 
 from xlapy.pjrt.compile.inspect_sharding import lowering_with_number
 from xlapy.pjrt.compile.targets import register_target, register_type
+from xlapy.pjrt.jax.buffer_callbacks import lower_buffer_callback, register_buffer_callbacks
 from xlapy.pjrt.jax.callbacks import lower_callbacks
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 
@@ -35,6 +36,7 @@ def register_lowering() -> None:
     # A view, so that rules that JAX's modules or users register later apply too.
     rules[PLATFORM_NAME] = ChainMap(_patched_rules(), rules["cpu"])
     mlir._platforms_with_donation.append(PLATFORM_NAME)
+    register_buffer_callbacks()
     emit = lower_callbacks(callback.emit_python_callback)
     callback.emit_python_callback = emit
     jax.interpreters.mlir.emit_python_callback = emit
@@ -43,8 +45,8 @@ def register_lowering() -> None:
 
 
 def _patched_rules() -> dict[Any, mlir.LoweringRuleEntry]:
-    """JAX's rules of primitives that depend on the platform, changed so that `cpu` includes this platform, and its rule
-    for inspecting shardings."""
+    """JAX's rules of primitives that depend on the platform, changed so that `cpu` includes this platform, and the
+    rules for inspecting shardings and for callbacks on buffers."""
     parts: dict[Any, dict[str, Callable[[Any], Any]]] = {
         conditionals.platform_index_p: {"platforms": _branch_platforms},
         conditionals.cond_p: {"branches_platforms": _branch_platforms},
@@ -54,7 +56,10 @@ def _patched_rules() -> dict[Any, mlir.LoweringRuleEntry]:
         primitive: _with_changed_parameters(mlir._lowerings[primitive], changes) for primitive, changes in parts.items()
     }
     entry = mlir._lowerings[debugging.inspect_sharding_p]
-    return {**rules, debugging.inspect_sharding_p: dataclasses.replace(entry, rule=lowering_with_number(entry.rule))}
+    rules[debugging.inspect_sharding_p] = dataclasses.replace(entry, rule=lowering_with_number(entry.rule))
+    entry = mlir._lowerings[buffer_callback.buffer_callback_p]
+    rules[buffer_callback.buffer_callback_p] = dataclasses.replace(entry, rule=lower_buffer_callback)
+    return rules
 
 
 def _with_changed_parameters(

@@ -90,7 +90,6 @@ NO_OPS = (
     "Plugin_Initialize",
     "Client_Destroy",
     "Client_UpdateGlobalProcessInfo",
-    "TopologyDescription_Destroy",
     "ExecuteContext_Destroy",
     "Error_ForEachPayload",
     "Layouts_MemoryLayout_Destroy",
@@ -135,11 +134,6 @@ ALL_ENTRIES = tuple(
 
 
 _REFUSALS: Mapping[str, str] = {
-    "the devices are those of this process": (
-        "TopologyDescription_Create TopologyDescription_Serialize TopologyDescription_Deserialize "
-        "TopologyDescription_GetMemorySpaceKindIds TopologyDescription_MakeCanonicalShapeForMemorySpace"
-    ),
-    "programs are compiled by a client, with PJRT_Client_Compile": "Compile Client_Load",
     "launches of a device have no numbers by which they can be found": "Device_PoisonExecution",
 }
 

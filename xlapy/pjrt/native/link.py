@@ -40,7 +40,14 @@ arguments."""
 _BLOCKING = ("LoadedExecutable_Execute",)
 """The functions that run programs, so they release the interpreter's lock. The others are short and keep it."""
 
-_CALLED_BY_FRAMEWORKS = ("no_op", "start_copy_to_host", "complete_dependency", "callback_error", "free_chunk")
+_CALLED_BY_FRAMEWORKS = (
+    "no_op",
+    "start_copy_to_host",
+    "complete_dependency",
+    "callback_error",
+    "free_chunk",
+    "free_bytes",
+)
 """Native functions whose addresses are passed to frameworks."""
 
 _COMMON = """
@@ -59,6 +66,11 @@ define ptr @Device_ClearMemoryStats(ptr %args) {
 define ptr @malloc_bytes(i64 %size) {
   %made = call ptr @malloc(i64 %size)
   ret ptr %made
+}
+
+define void @free_bytes(ptr %data) {
+  call void @free(ptr %data)
+  ret void
 }
 
 define ptr @no_op(ptr %args) {

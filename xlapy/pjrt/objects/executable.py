@@ -7,13 +7,11 @@ programs run.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import struct
 import threading
 from typing import Any
 
-from xlapy.analysis.launch_duration import is_long_running
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
@@ -25,17 +23,15 @@ from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.c_api.types import number_of
 from xlapy.pjrt.compile.options import (
     DeviceAssignment,
-    read_device_assignment,
     write_device_assignment,
     write_module_with_config,
 )
-from xlapy.pjrt.compile.program_loader import Placement, load_program
-from xlapy.pjrt.compile.targets import adopt_targets
+from xlapy.pjrt.compile.program_loader import Placement
 from xlapy.pjrt.objects.device_programs import add_device_programs, runs_natively
 from xlapy.pjrt.objects.layouts import layout_handle, logical
 from xlapy.pjrt.objects.loaded_executable import ExecutableTraits, LoadedExecutable, result_leaves
 from xlapy.pjrt.objects.platform import MEMORY_KINDS, PlatformDevice, platform
-from xlapy.pjrt.objects.records import Record, read_bytes
+from xlapy.pjrt.objects.records import Record
 from xlapy.runtime.backends.cpu import CpuProgram
 from xlapy.runtime.engine.device_programs import remove_runnable
 from xlapy.runtime.executable import Executable
@@ -91,12 +87,13 @@ def load_executable(
     placement: Placement,
     traits: ExecutableTraits,
     first_number: int = 0,
+    is_loaded: bool = True,
 ) -> LoadedExecutable:
     """Gives a compiled executable a handle. `InvalidArgumentError` for unknown devices and memory kinds.
 
-    first_number: see `LoadedExecutable`.
+    first_number, is_loaded: see `LoadedExecutable`.
     """
-    for number in assignment.devices:
+    for number in assignment.devices if is_loaded else ():
         if not 0 <= number < len(platform().devices):
             raise InvalidArgumentError(
                 f"{executable.name} is to run on device {number}: there are {len(platform().devices)} "
@@ -108,13 +105,20 @@ def load_executable(
         )
     record = Record("executable")
     loaded = LoadedExecutable(
-        executable, assignment, options_bytes, traits, record, placement=placement, first_number=first_number
+        executable,
+        assignment,
+        options_bytes,
+        traits,
+        record,
+        placement=placement,
+        first_number=first_number,
+        is_loaded=is_loaded,
     )
     loaded.kept.add(loaded.record.address)
     _freeing_thread()
     _describe(loaded)
     program = executable.program
-    if isinstance(program, CpuProgram) and runs_natively(program):
+    if is_loaded and isinstance(program, CpuProgram) and runs_natively(program):
         add_device_programs(loaded, program, result_leaves(executable))
     with _lock:
         _executables[loaded.record.address] = loaded
@@ -161,11 +165,11 @@ def _describe(loaded: LoadedExecutable) -> None:
     record["executable_name"], record["executable_name_size"] = loaded.kept.text(executable.name)
     record["num_replicas"], record["num_partitions"] = assignment.num_replicas, assignment.num_partitions
     record["addressable_devices"] = loaded.kept.words([device.handle for device in loaded.devices])
-    logical = (structure("LogicalDeviceIds") * len(assignment.devices))()
+    logical = (structure("LogicalDeviceIds") * len(loaded.devices))()
     for number, row in enumerate(logical):
         row.replica, row.partition = divmod(number, assignment.num_partitions)
     record["addressable_device_logical_ids"] = loaded.kept.keep(logical)
-    record["num_addressable_devices"] = record["num_addressable_device_logical_ids"] = len(assignment.devices)
+    record["num_addressable_devices"] = record["num_addressable_device_logical_ids"] = len(loaded.devices)
     record["size_in_bytes"] = executable.memory_analysis().generated_code_size_in_bytes
     fingerprint, size = loaded.kept.text(loaded.traits.fingerprint)
     record["executable_fingerprint"], record["executable_fingerprint_size"] = fingerprint, size
@@ -192,25 +196,6 @@ def _describe_results(loaded: LoadedExecutable, shapes: list[Shape]) -> None:
 
 
 # -- entries
-
-
-@entry("Client_Compile")
-def client_compile(args: Any) -> None:
-    program = structure("Program").from_address(args.program)
-    code = read_bytes(program.code, program.code_size)
-    options_bytes = read_bytes(args.compile_options, args.compile_options_size)
-    assignment = read_device_assignment(options_bytes)
-    format = read_bytes(program.format, program.format_size).decode("utf-8", "replace")
-    loaded_program = load_program(code, format, assignment.num_partitions)
-    adopt_targets(loaded_program.module)
-    executable = platform().client.compile(loaded_program.module, assignment.num_replicas, assignment.num_partitions)
-    fingerprint = hashlib.sha256(options_bytes + code).hexdigest()
-    traits = ExecutableTraits(
-        fingerprint, is_long_running(executable.program.optimized_module, len(assignment.devices))
-    )
-    args.executable = load_executable(
-        executable, assignment, options_bytes, loaded_program.placement, traits
-    ).record.address
 
 
 def _free_forever() -> None:

@@ -55,6 +55,8 @@ def loaded_executable_execute(args: Any) -> int | None:
     loaded = executable_at(args.executable)
     if loaded.record["is_deleted"]:
         raise InvalidArgumentError(f"{loaded.executable.name} has been deleted")
+    if not loaded.is_loaded:
+        raise InvalidArgumentError(f"{loaded.executable.name} was compiled for a topology: a client must load it first")
     if args.execute_device:
         return _execute_on_one_device(loaded, args)
     options = read_sized("ExecuteOptions", args.options)

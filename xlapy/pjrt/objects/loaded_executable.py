@@ -58,6 +58,8 @@ class LoadedExecutable:
     instrumented: InstrumentedExecutable | None = None
     """The executable that runs instead while a trace is taken; None until a trace first needs it."""
 
+    is_loaded: bool = True
+    """Whether it runs on devices of the client. One that was compiled for a topology does not."""
     first_number: int = 0
     """The number, among the devices of the compiled program, of the first device that this executable runs on."""
     by_device: dict[int, LoadedExecutable] = field(default_factory=dict[int, "LoadedExecutable"])
@@ -65,7 +67,7 @@ class LoadedExecutable:
 
     @property
     def devices(self) -> list[PlatformDevice]:
-        return [platform().devices[number] for number in self.assignment.devices]
+        return [platform().devices[number] for number in self.assignment.devices] if self.is_loaded else []
 
     def memory_kind(self, result: int) -> str:
         """The memory kind of result number `result`."""

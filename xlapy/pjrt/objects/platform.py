@@ -6,8 +6,6 @@ Responsible for what JAX sees as the platform. Does not depend on programs or bu
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +24,6 @@ from xlapy.pjrt.objects.records import Record, keep, read_bytes, text, words
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.runtime.client import Client
 from xlapy.runtime.engine.native_engine import device_stream
-from xlapy.runtime.storage.compile_cache import compile_environment
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 """All kinds are the machine's memory; the first is the default."""
@@ -88,17 +85,28 @@ def _device_count() -> int:
 
 
 def _make_device(number: int) -> PlatformDevice:
-    description = Record("description", id=number, attributes=words([]))
-    description.set_text("device_kind", PLATFORM_NAME)
-    description.set_text("debug_string", f"XlapyDevice(id={number})")
-    description.set_text("to_string", f"XlapyDevice(id={number})")
-    record = Record("device", device_description=description.address, is_addressable=1, local_hardware_id=number)
+    record = Record("device", device_description=describe_device(number), is_addressable=1, local_hardware_id=number)
     record["attributes"] = record["device_attributes"] = words([])
     record["attributes_deleter"] = native().address("no_op")
     memories = {kind: _make_memory(number, index, record.address) for index, kind in enumerate(MEMORY_KINDS)}
     record["memories"], record["num_memories"] = words(list(memories.values())), len(memories)
     record["memory"] = memories[MEMORY_KINDS[0]]
     return PlatformDevice(number, record.address, device_stream(number), memories)
+
+
+def describe_device(number: int) -> int:
+    """Makes the record that describes a device; returns its handle."""
+    description = Record("description", id=number, attributes=words([]))
+    description.set_text("device_kind", PLATFORM_NAME)
+    description.set_text("debug_string", f"XlapyDevice(id={number})")
+    description.set_text("to_string", f"XlapyDevice(id={number})")
+    return description.address
+
+
+def describe_platform(record: Record, addition: str = "") -> None:
+    """Fills in the name and the version of the platform. addition: what follows the version."""
+    record.set_text("platform_name", PLATFORM_NAME)
+    record.set_text("platform_version", f"xlapy {VERSION}{addition}")
 
 
 def _make_memory(device: int, index: int, handle: int) -> int:
@@ -120,8 +128,7 @@ def _client_record(devices: tuple[PlatformDevice, ...]) -> Record:
     descriptions = [Record("device", device.handle)["device_description"] for device in devices]
     topology = Record("topology", descriptions=words(descriptions), num_descriptions=len(devices), attributes=words([]))
     for one in (record, topology):
-        one.set_text("platform_name", PLATFORM_NAME)
-        one.set_text("platform_version", f"xlapy {VERSION}")
+        describe_platform(one)
     record["topology"] = topology.address
     return record
 
@@ -137,14 +144,6 @@ def plugin_attributes(args: Any) -> None:
         row.name, row.name_size = text(name)
         row.value, row.value_size = words(version), len(version)
     args.attributes, args.num_attributes = keep(rows), len(rows)
-
-
-@entry("TopologyDescription_Fingerprint")
-def topology_description_fingerprint(args: Any) -> None:
-    """The fingerprint of everything that programs depend on besides themselves. It is part of the keys of JAX's
-    persistent cache."""
-    environment = json.dumps([len(platform().devices), compile_environment()], sort_keys=True)
-    args.fingerprint = int.from_bytes(hashlib.sha256(environment.encode()).digest()[:8], "big")
 
 
 @entry("Client_Create")
