@@ -139,7 +139,7 @@ def test_of_several_threads_that_donate_a_buffer_one_succeeds() -> None:
             try:
                 outcomes.append(str(float(np.asarray(step(given, np.ones(1, np.float32)))[0])))
             except InvalidArgumentError as error:
-                outcomes.append("donated" if "was donated" in str(error) else str(error))
+                outcomes.append("donated" if "donated" in str(error) else str(error))
 
         threads = [threading.Thread(target=donate, args=(given, barrier, outcomes)) for _ in range(4)]
         for thread in threads:
