@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 from xlapy import opcodes
-from xlapy.base.element_types import F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.element_types import C64, C128, F8E8M0FNU, F32, F64, PRED, PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.loops.reduction_order import ACCUMULATOR_VECTORS, accumulator_vectors
@@ -51,7 +51,15 @@ def dot(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
 
 
 def sum_type(operands: Sequence[PrimitiveType], result: PrimitiveType) -> PrimitiveType:
-    """The type of a sum: that of the result, or that of the operands if the result is PRED, or integers of floats."""
+    """Returns the type of a sum, to which operands are converted.
+
+    It is that of the result. It is that of the operands if the result is PRED, or integers of floats. If an operand is
+    wider than the result, it is F32, F64 or C128, so that no operand is rounded.
+    """
+    if result.is_floating and any(t.is_floating and t.bits > result.bits for t in operands):
+        return F64 if F64 in operands else F32
+    if result is C64 and C128 in operands:
+        return C128
     has_floats = any(t.is_floating or t.is_complex for t in (*operands, result))
     by_operands = not (result.is_floating or result.is_complex) and (has_floats or result is PRED)
     return reduce(ops.higher_precision_type, operands) if by_operands else result

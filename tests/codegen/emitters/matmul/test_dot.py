@@ -11,6 +11,8 @@ import pytest
 import xlapy as xla
 from tests.cpu.instruction_sets import ISAS, compile_for
 from xlapy.cpu.compiler import compile_module
+from xlapy.testing.comparison import assert_close
+from xlapy.testing.random_arguments import random_arguments
 
 CPU = xla.Client("cpu")
 RNG = np.random.default_rng(7)
@@ -78,7 +80,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize("shape", [(7, 20, 35), (40, 300, 50), (2, 300, 2)], ids=str)
-@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize("types", TYPES, ids=str)
 def test_element_types(types, shape):
     assert_product(*shape, "nn", types)
     assert_product(*shape, "tt", types)
@@ -168,3 +170,19 @@ ENTRY e {{ a = f32[30,20] parameter(0)  b = f32[3,20,50] parameter(1)  i = s32[]
   ROOT r = f32[30,40] dot(a, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}"""
     assert compile_module(xla.parse_hlo(text)).loops().count("kernel ") == 1
     np.testing.assert_array_equal(np.asarray(CPU.compile(text)(a, b, place)), a @ b[1, :, 3:43])
+
+
+NARROW_RESULTS = [("f32", "f32", "bf16"), ("f32", "bf16", "bf16"), ("f64", "f64", "f32"), ("f32", "f32", "f8e5m2"),
+                  ("f16", "f32", "f8e4m3fn"), ("c128", "c128", "c64")]  # fmt: skip
+
+
+@pytest.mark.parametrize("types", NARROW_RESULTS, ids=str)
+@pytest.mark.parametrize("shape", [(3, 5, 2), (40, 300, 50), (1, 300, 7)], ids=str)
+def test_operands_are_not_rounded_to_a_narrower_result(shape, types):
+    """The sums are as exact as the operands, and are rounded once, as on XLA."""
+    rows, terms, columns = shape
+    module = xla.parse_hlo(product(rows, terms, columns, "nn", types))
+    arguments = random_arguments([p.shape for p in module.entry_computation.parameters], 1)
+    a, b = (np.asarray(x).astype(np.complex128 if "c64" in types else np.float64) for x in arguments)
+    result = np.asarray(CPU.compile(module)(*arguments))
+    assert_close(result, a @ b, result.dtype, "products", terms=terms, magnitude=np.abs(a) @ np.abs(b))
