@@ -8,7 +8,7 @@ import pytest
 from tests.cpu.kernel_runner import run_kernel
 from xlapy.cpu.llvm.jit import listings
 from xlapy.cpu.llvm.processor import vector_bytes
-from xlapy.cpu.llvm.transposes import emit_transpose
+from xlapy.cpu.llvm.vectors.transposes import emit_transpose
 from xlapy.loops import F32, F64, I8, I16, I64, Affine, Builder, Kernel, evaluate, print_kernel
 from xlapy.loops.ir import tile_shape
 

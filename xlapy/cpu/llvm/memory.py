@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from xlapy.cpu.llvm.addresses import AddressCse
 from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
 from xlapy.cpu.llvm.processor import vector_bytes
-from xlapy.cpu.llvm.shuffles import deinterleave, interleave
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
-from xlapy.cpu.llvm.transposes import emit_transpose, transpose_name
+from xlapy.cpu.llvm.vectors.shuffles import deinterleave, interleave
+from xlapy.cpu.llvm.vectors.transposes import emit_transpose, transpose_name
 from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, ScalarType, Store, TransposeStatement, Value
 from xlapy.loops.ir import Block, tile_shape
 

@@ -1,0 +1,1 @@
+"""LLVM text that moves elements between the lanes of vector registers."""
