@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 import weakref
 
 import ml_dtypes
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.threads import run_in_threads
 from xlapy.base.errors import InvalidArgumentError
 
 CPU = xla.Client("cpu")
@@ -174,7 +174,10 @@ def _resident() -> int:
 
 
 def test_one_executable_in_many_threads():
-    """Calls 24 executables from 8 threads; each executable has one arena and one table per concurrent run."""
+    """Three executables in 8 threads, all of which call the same one at the same time.
+
+    Catches runs that share an arena or an address table: a run would sort or add the numbers of another thread.
+    """
     shape = "f32[64,300]"
     text = f"""
     HloModule m
@@ -186,24 +189,17 @@ def test_one_executable_in_many_threads():
         "ENTRY",
         "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT l = pred[] compare(a, b), direction=LT }\nENTRY",
     )
-    programs = [CPU.compile(text) for _ in range(3)] * 8
+    programs = [CPU.compile(text) for _ in range(3)]
+    assert programs[0].memory_analysis().temp_size_in_bytes >= 4 * 64 * 300
     rows = np.random.default_rng(0).standard_normal((64, 300)).astype(np.float32)
-    ordered = np.sort(rows, axis=1)
-    wrong: list[str] = []
 
-    def work(number: int) -> None:
+    def work(number: int) -> int:
+        own = rows * np.float32(number + 1)
         shift = np.full(rows.shape, number, np.float32)
-        for turn in range(60):
-            found = programs[(number + turn) % len(programs)](rows, shift)
-            if not np.array_equal(found, ordered + shift):
-                wrong.append(f"thread {number}, turn {turn}")
+        expected = np.sort(own, axis=1) + shift
+        return sum(np.array_equal(programs[turn % 3](own, shift), expected) for turn in range(60))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    assert run_in_threads(8, work) == [60] * 8
 
 
 def test_trim_frees_arenas():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import threading
+import time
 
 import numpy as np
 import pytest
 
+from tests.threads import run_in_threads
 from xlapy.base.container import pack
 from xlapy.base.element_types import F32, S32
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
@@ -247,24 +248,33 @@ def test_memory_in_use_is_counted():
 
 
 def test_many_threads_delete_and_read_the_same_buffers():
+    """Catches a deletion that frees memory under a reader: three threads read each buffer until it is deleted, and the
+    fourth deletes it, and reuses its memory, once each of them has read it."""
     handles = [host_buffer(np.full(20_000, number, np.float32)).buffer for number in range(30)]
-    wrong: list[int] = []
+    reads = [[0] * len(handles) for _ in range(3)]
+    others: list[int] = []
 
-    def read() -> None:
+    def delete(_: int) -> None:
         for number, handle in enumerate(handles):
-            try:
-                if not (elements(handle) == number).all():
-                    wrong.append(number)
-            except InvalidArgumentError:
-                pass
+            while not all(counts[number] for counts in reads):
+                time.sleep(0)
+            call("Buffer_Delete", buffer=handle)
+            others.append(host_buffer(np.full(20_000, -1, np.float32)).buffer)
 
-    threads = [threading.Thread(target=read) for _ in range(3)]
-    threads.append(threading.Thread(target=lambda: [call("Buffer_Delete", buffer=handle) for handle in handles]))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == [] and all(call("Buffer_IsDeleted", buffer=handle).is_deleted for handle in handles)
+    def read(thread: int) -> None:
+        for number, handle in enumerate(handles):
+            while True:
+                try:
+                    found = elements(handle)
+                except InvalidArgumentError as error:
+                    assert "deleted" in str(error) and reads[thread][number]
+                    break
+                assert (found == number).all()
+                reads[thread][number] += 1
+
+    run_in_threads(4, lambda thread: read(thread) if thread < 3 else delete(thread))
+    assert all(call("Buffer_IsDeleted", buffer=handle).is_deleted for handle in handles)
+    assert all((elements(handle) == -1).all() for handle in others)
 
 
 def test_unknown_devices():

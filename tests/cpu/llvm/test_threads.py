@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 
 import numpy as np
 
 import xlapy as xla
+from tests.threads import run_in_threads
 
 TEXT = """
 HloModule rows
@@ -24,27 +24,46 @@ ENTRY main {{
 }}
 """
 
-LOOP = """
-HloModule loop
-add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}
-below {{ s = (s32[], f32[{rows},{columns}]) parameter(0)  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(5)  ROOT r = pred[] compare(i, n), direction=LT }}
-next {{ s = (s32[], f32[{rows},{columns}]) parameter(0)  i = s32[] get-tuple-element(s), index=0
-  x = f32[{rows},{columns}] get-tuple-element(s), index=1  one = s32[] constant(1)  j = s32[] add(i, one)
-  zero = f32[] constant(0)  v = f32[{columns}] reduce(x, zero), dimensions={{0}}, to_apply=add
-  w = f32[{columns}] tanh(v)  b = f32[{rows},{columns}] broadcast(w), dimensions={{1}}
-  y = f32[{rows},{columns}] add(x, b)  ROOT r = (s32[], f32[{rows},{columns}]) tuple(j, y) }}
-ENTRY main {{ x = f32[{rows},{columns}] parameter(0)  zero = s32[] constant(0)
-  t = (s32[], f32[{rows},{columns}]) tuple(zero, x)
-  w = (s32[], f32[{rows},{columns}]) while(t), condition=below, body=next
-  ROOT y = f32[{rows},{columns}] get-tuple-element(w), index=1 }}
-"""
+SUMS = {
+    "total": ("ROOT r = f32[] reduce(x, z), dimensions={0,1}, to_apply=add", "x.sum()"),
+    "flat total": (
+        "g = f32[262144] slice(f), slice={[0:262144]} ROOT r = f32[] reduce(g, z), dimensions={0}, to_apply=add",
+        "x.reshape(-1)[:262144].sum()",
+    ),
+    "rows": ("ROOT r = f32[333] reduce(x, z), dimensions={1}, to_apply=add", "x.sum(1)"),
+    "columns": ("ROOT r = f32[1001] reduce(x, z), dimensions={0}, to_apply=add", "x.sum(0)"),
+    "product": ("ROOT r = f32[333,333] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}", "x @ x.T"),
+    "matrix times vector": ("v = f32[1001] slice(f), slice={[0:1001]} "
+        "ROOT r = f32[333] dot(x, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "x @ x[0]"),
+    "cumulative": ("ROOT r = f32[333333] reduce-window(f, z), window={size=333333 pad=333332_0}, to_apply=add",
+        "x.reshape(-1).cumsum()"),
+    "scatter": ("i = s32[333333] iota(), iota_dimension=0  n = s32[] constant(7) "
+        "m = s32[333333] broadcast(n), dimensions={}  j = s32[333333] remainder(i, m) "
+        "u = s32[333333,1] reshape(j)  o = f32[7] broadcast(z), dimensions={} "
+        "ROOT r = f32[7] scatter(o, u, f), update_window_dims={}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add",
+        "[x.reshape(-1)[k::7].sum() for k in range(7)]"),
+    "convolution": ("s = f32[999] slice(f), slice={[0:999]} "
+        "a = f32[1,333,1001,1] reshape(x)  k = f32[333,3,1,1] reshape(s) "
+        "ROOT r = f32[1,1,999,1] convolution(a, k), window={size=333x3}, dim_labels=b01f_01io->b01f",
+        "[(x[:, c:c + 3] * x.reshape(-1)[:999].reshape(333, 3)).sum() for c in range(999)]"),
+}  # fmt: skip
+"""Programs with sums over 333 x 1001 numbers (`f`: in one dimension), and NumPy's form."""
 
-HASH = """
-import hashlib, numpy as np, xlapy as xla
+DIGESTS = f"""
+import hashlib, os, numpy as np, xlapy as xla
 x = np.random.default_rng(0).standard_normal((333, 1001)).astype(np.float32)
-for text in {texts!r}:
-    print(hashlib.sha256(np.asarray(xla.Client("cpu").compile(text)(x)).tobytes()).hexdigest())
+digests, correct = [], 0
+for body, form in {list(SUMS.values())!r}:
+    text = '''HloModule m
+    add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }}
+    ENTRY e {{ x = f32[333,1001] parameter(0)  z = f32[] constant(0)  f = f32[333333] reshape(x)
+      ''' + body + " }}"
+    result = np.asarray(xla.Client("cpu").compile(text)(x))
+    expected = np.asarray(eval(form, {{"x": x.astype(np.float64)}})).reshape(result.shape)
+    correct += bool(np.abs(result - expected).max() < 0.05 < np.abs(expected).max())
+    digests.append(hashlib.sha256(result.tobytes()).hexdigest())
+print(len(os.listdir("/proc/self/task")), correct, *digests)
 """
 
 
@@ -55,34 +74,39 @@ def compiled(rows: int, columns: int) -> tuple[xla.Executable, np.ndarray, np.nd
 
 
 def test_several_programs_in_several_threads():
+    """Eight threads call 24 programs in the same order, so that calls of one program overlap.
+
+    Catches a pool that gives one caller's work to another or returns before the work is done, and programs whose runs
+    share memory: each thread has arguments and results of its own.
+    """
     sizes = (5, 17, 100, 256, 777, 1000, 2048, 4097)
     programs = [compiled(rows, columns) for rows in (3, 64, 500) for columns in sizes]
-    wrong: list[str] = []
 
-    def work(number: int) -> None:
+    def work(number: int) -> int:
+        correct = 0
         for turn in range(40):
-            executable, x, expected = programs[(number * 7 + turn) % len(programs)]
-            if not np.allclose(np.asarray(executable(x)), expected, rtol=1e-5):
-                wrong.append(f"thread {number}, turn {turn}")
+            executable, x, expected = programs[turn % len(programs)]
+            result = np.asarray(executable(np.roll(x, number, axis=1)))
+            correct += np.allclose(result, np.roll(expected, number, axis=1), rtol=1e-5)
+        return correct
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    assert run_in_threads(8, work) == [40] * 8
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads():
-    script = HASH.format(texts=[text.format(rows=333, columns=1001) for text in (TEXT, LOOP)])
-    hashes = set()
-    for count in (1, 2, 3, 8):
+    """Every kernel that divides a sum among threads, or might: a total, columns, products, scans, scatters.
+
+    Catches a division of sums that follows from the number of threads. The results are compared with NumPy as well, so
+    that equal results are not equally wrong.
+    """
+    results = []
+    for count in (1, 3, 8):
         environment = {**os.environ, "XLAPY_FLAGS": f"--num_threads={count}"}
-        run = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
-        )
-        hashes.add(run.stdout)
-    assert len(hashes) == 1
+        run = subprocess.run([sys.executable, "-c", DIGESTS], capture_output=True, check=True, env=environment)
+        threads, correct, *digests = run.stdout.decode().split()
+        assert int(threads) >= count and int(correct) == len(digests) == len(SUMS)
+        results.append(digests)
+    assert results[1:] == results[:1] * 2
 
 
 def test_a_forked_process_computes_too():

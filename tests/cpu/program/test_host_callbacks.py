@@ -10,6 +10,7 @@ import pytest
 
 import xlapy as xla
 from tests.interpreter.runners.custom import entry, registered
+from tests.threads import run_in_threads
 from xlapy.base.errors import ExecutionError, UnsupportedError
 
 CPU = xla.Client("cpu")
@@ -114,19 +115,18 @@ def test_a_target_may_run_the_program_that_calls_it() -> None:
 
 
 def test_threads_have_their_own_runs() -> None:
-    results: dict[int, Any] = {}
+    """Catches callbacks that get the operands of another thread's run: all six are inside the host at once."""
+    inside = threading.Barrier(6)
 
-    def run(number: int) -> None:
-        results[number] = np.asarray(executable(np.full(3, number, np.float32))).tolist()
+    def target(y: Any, i: Any) -> Any:
+        if int(i) == 1:
+            inside.wait(60)
+        return y + np.float32(0)
 
-    with registered(lambda y, i: y + np.float32(0)):
+    with registered(target):
         executable = CPU.compile(IN_LOOP)
-        threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert results == {number: [16 * number] * 3 for number in range(6)}
+        results = run_in_threads(6, lambda number: np.asarray(executable(np.full(3, number, np.float32))).tolist())
+    assert results == [[16 * number] * 3 for number in range(6)]
 
 
 def test_a_target_computes_with_denormals() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
-import threading
+import time
 
 import numpy as np
 import pytest
 
+from tests.threads import run_in_threads
 from xlapy.runtime.engine.allocator import ALIGNMENT, Allocator
 
 MB = 1 << 20
@@ -71,19 +72,17 @@ def test_trim_frees_unused_blocks():
 
 
 def test_threads_never_share_a_block():
+    """Catches a block that two threads hold at once: each fills its blocks, lets the others run, and reads them."""
     allocator = Allocator(64 * MB)
-    wrong: list[int] = []
 
-    def work(number: int) -> None:
-        for _ in range(300):
-            block = allocator.allocate(1 << 17)
-            block[:] = number
-            if (block != number).any():
-                wrong.append(number)
+    def work(number: int) -> int:
+        kept = 0
+        for _ in range(100):
+            blocks = [allocator.allocate(1 << 17) for _ in range(3)]
+            for block in blocks:
+                block[:] = number
+            time.sleep(0)
+            kept += all((block == number).all() for block in blocks)
+        return kept
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    assert run_in_threads(6, work) == [100] * 6
