@@ -12,30 +12,26 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.programs.test_programs import NAMES, OPTIMIZED, arguments_of, plain, text_of
+from tests.cpu.results import leaves
+from tests.programs.test_programs import NAMES, OPTIMIZED, arguments_of, text_of
 from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, VerificationError, XlaError
 from xlapy.cpu.compiler import passes
 from xlapy.cpu.program.builder import build_program
 from xlapy.cpu.program.thunks import CallbackThunk
-from xlapy.debugging.fuzzing.implementations import without_denormals
+from xlapy.debugging.fuzzing.implementations import plain, without_denormals
 from xlapy.interpreter import TOKEN
 from xlapy.passes.pipeline import Pipeline
-from xlapy.testing.comparison import assert_close
-from xlapy.testing.instruction_by_instruction import Step, assert_step, flat_module, steps_of
-from xlapy.testing.random_arguments import random_arguments
+from xlapy.testing.instruction_by_instruction import assert_step, flat_module, steps_of
+from xlapy.testing.program_tolerance import program_tolerance
+from xlapy.testing.random_arguments import random_arguments, suitable_arguments
 from xlapy.testing.random_modules import random_module
-from xlapy.testing.samples import Sample, all_samples
+from xlapy.testing.samples import REFUSED_AT_RUN, Sample, all_samples
+from xlapy.testing.sum_errors import Step
 
 INTERPRETER = xla.Client("interpreter")
 CPU = xla.Client("cpu")
-
-
-def leaves(value: Any) -> list[np.ndarray]:
-    if isinstance(value, tuple):
-        return [leaf for element in value for leaf in leaves(element)]
-    return [np.asarray(value)] if hasattr(value, "array") else []
 
 
 @pytest.mark.parametrize("sample", list(all_samples()), ids=lambda sample: sample.name)
@@ -51,13 +47,72 @@ def test_a_sample_agrees_with_the_interpreter(sample: Sample, monkeypatch: pytes
         with pytest.raises(UnsupportedError):
             INTERPRETER.compile(module)(*random_arguments(module.entry_computation.program_shape.parameters, 1))
         return
-    arguments = random_arguments(executable.program_shape.parameters, 1)
+    if any(instruction.op in FROM_THE_HOST for instruction in module.instructions()):
+        return  # see test_feeds
+    arguments = suitable_arguments(module, 1)
     try:
-        expected = INTERPRETER.compile(module)(*arguments)
+        tolerance = program_tolerance(module, arguments, flush_denormals=True)
     except XlaError:
-        return  # the tests of the interpreter give the reason
-    for ours, theirs in zip(leaves(executable(*arguments)), leaves(expected), strict=True):
-        assert_close(ours, theirs, rule="program", flush_denormals=True, where=sample.name)
+        assert sample.note == REFUSED_AT_RUN
+        return
+    tolerance.assert_close(plain(executable(*arguments)), sample.name)
+    shown = any(map(has_numbers, leaves(tolerance.expected)))
+    assert shown == (sample.name not in WITHOUT_NUMBERS), "compares no numbers"
+
+
+def has_numbers(array: np.ndarray) -> bool:
+    """Whether an array has an element that is neither 0 nor NaN nor infinite."""
+    wide = array.astype(np.complex128)
+    return bool(np.any(np.isfinite(wide) & (np.abs(wide) > 1e-30)))
+
+
+FROM_THE_HOST = {opcodes.INFEED, opcodes.RECV}
+WITHOUT_NUMBERS = {
+    "after_all_of_none",
+    "batch_norm_grad_empty_batch",
+    "batch_norm_grad_no_features",
+    "batch_norm_inference_empty_batch",
+    "batch_norm_inference_no_features",
+    "batch_norm_training_empty_batch",
+    "batch_norm_training_no_features",
+    "broadcast_to_empty",
+    "call_in_call",
+    "cholesky_empty",
+    "constant_f32_empty",
+    "constant_f32_empty_inside",
+    "convolution_of_nothing",
+    "convolution_of_padding_only",
+    "convolution_too_large",
+    "dot_of_nothing",
+    "dot_to_nothing",
+    "dot_two_contractions_of_nothing",
+    "dynamic_slice_empty",
+    "fft_empty_batch",
+    "gather_of_nothing",
+    "gather_without_indices",
+    "iota_empty",
+    "outfeed_of_nested_tuple",
+    "outfeed_of_tuple",
+    "outfeed_twice",
+    "pad_to_empty",
+    "parameter_empty",
+    "ragged_dot_contracting",
+    "reduce_to_nothing",
+    "reduce_window_pred",
+    "reduce_window_too_large",
+    "reshape_empty",
+    "rng_normal_empty",
+    "rng_uniform_pred",
+    "send_to_host",
+    "slice_empty",
+    "sort_empty",
+    "sort_empty_rows",
+    "topk_none",
+    "triangular_solve_empty",
+    "triangular_solve_no_columns",
+    "tuple_of_none",
+}
+"""Samples whose results are empty, tokens, or 0 for every argument."""
 
 
 LEFT_TO_THE_HOST = {
@@ -101,8 +156,8 @@ def test_a_program_agrees_with_the_interpreter(name: str):
     module = xla.parse_hlo(text_of(name))
     plain_name = name.removesuffix(".optimized")
     arguments = arguments_of(plain_name, xla.parse_hlo(text_of(plain_name)))
-    ours, theirs = (plain(client.compile(module)(*arguments)) for client in (CPU, INTERPRETER))
-    assert_close(ours, theirs, rule="program", flush_denormals=True, where=name)
+    ours = plain(CPU.compile(module)(*arguments))
+    program_tolerance(module, arguments, flush_denormals=True).assert_close(ours, name)
 
 
 @pytest.mark.parametrize("seed", range(1000, 1030))

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.cpu.test_against_interpreter import leaves
+from tests.cpu.results import leaves
 from tests.interpreter.runners.custom import registered
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.thunks import OutlinedThunk, WhileThunk, walk_thunks
-from xlapy.testing.comparison import assert_close
+from xlapy.debugging.fuzzing.implementations import plain
+from xlapy.testing.program_tolerance import program_tolerance
 
 
 def long_condition(size: int, products: int) -> str:
@@ -120,10 +121,8 @@ def test_effects_after_the_root_leave_its_memory_alone(text: str, count: int, si
     x = np.linspace(-1, 1, size, dtype=np.float32)
     arguments = (x,) if len(module.entry_computation.parameters) == 1 else (x, np.int32(1))
     with registered(effect, name="effect"):
-        ours = leaves(xla.Client("cpu").compile(module)(*arguments))
-        expected = leaves(xla.Client("interpreter").compile(module)(*arguments))
-    for one, other in zip(ours, expected, strict=True):
-        assert_close(one, other, rule="program", flush_denormals=True, where=text)
+        ours = plain(xla.Client("cpu").compile(module)(*arguments))
+        program_tolerance(module, arguments, flush_denormals=True).assert_close(ours, text)
 
 
 @pytest.mark.parametrize("text", [IN_CONDITION, IN_BODY], ids=["condition", "body"])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.cpu.test_against_interpreter import leaves
+from tests.cpu.results import leaves
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.llvm.jit import listings
-from xlapy.testing.comparison import assert_close
+from xlapy.debugging.fuzzing.implementations import plain
+from xlapy.testing.program_tolerance import program_tolerance
 from xlapy.testing.random_arguments import random_arguments
 
 COUNT_TO = """
@@ -199,10 +200,9 @@ def test_a_loop_agrees_with_the_interpreter_on_every_run(name: str):
     executable = xla.Client("cpu").compile(module)
     arguments = random_arguments(executable.program_shape.parameters, 3)
     before = [np.array(leaf) for leaf in flat(arguments)]
-    expected = leaves(xla.Client("interpreter").compile(module)(*arguments))
+    tolerance = program_tolerance(module, arguments, flush_denormals=True)
     for _ in range(2):
-        for ours, theirs in zip(leaves(executable(*arguments)), expected, strict=True):
-            assert_close(ours, theirs, rule="program", flush_denormals=True, where=name)
+        tolerance.assert_close(plain(executable(*arguments)), name)
     for now, then in zip(flat(arguments), before, strict=True):
         np.testing.assert_array_equal(np.asarray(now), then)
 

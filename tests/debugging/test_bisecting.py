@@ -77,7 +77,9 @@ def run_bisect(text: str = TEXT, **settings: Any) -> BisectResult:
 def test_a_pass_that_changes_the_result_in_a_later_run(loaded):
     finding = run_bisect(loads=loaded(), passes="dce,fixpoint(cse,tinker{how=change},simplify)", reduce_seconds=30.0)
     assert finding.fault is not None and finding.fault.kind is FaultKind.CHANGES
-    assert finding.fault.message.startswith("result[0]: float32[4]: 4 of 4 elements break the rule 'program'")
+    assert finding.fault.message.startswith(
+        "result[0]: float32[4]: 4 of 4 elements differ by more than rounding errors"
+    )
     assert str(finding.position) == (
         "pass run 2: tinker{how=change} at position 1.1 (its 1st run, iteration 1 of its group)"
     )
@@ -199,9 +201,7 @@ def test_amplified_rounding_is_not_a_fault():
       ROOT r = f32[512] divide(b, c)
     }
     """
-    finding = run_bisect(text)
-    assert finding.fault is None
-    assert all("amplifies rounding" in note for note in finding.notes)
+    assert run_bisect(text).fault is None
 
 
 def test_programs_that_exchange_data_with_the_host_are_refused():

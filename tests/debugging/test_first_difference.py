@@ -57,7 +57,7 @@ def test_an_instruction_that_is_wrong_alone():
         return interpreted(text_of(program).replace("subtract(", "add("), arguments)
 
     found = compared(wrong)
-    assert found.result_difference.startswith("result[0]: float32[3]: 3 of 3 elements break")
+    assert found.result_difference.startswith("result[0]: float32[3]: 3 of 3 elements differ by more")
     assert found.difference is not None
     assert found.difference.compiled_alone
     assert found.difference.step.instruction.name == "d"

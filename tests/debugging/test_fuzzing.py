@@ -22,10 +22,11 @@ from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import RULES
 from xlapy.opcodes.registry import REGISTRY, OpDef
-from xlapy.testing.instruction_by_instruction import Step, flat_module, steps_of
+from xlapy.testing.instruction_by_instruction import flat_module, steps_of
 from xlapy.testing.random_modules import random_module
 from xlapy.testing.random_modules.elementwise import BINARY, UNARY
 from xlapy.testing.random_modules.module import FAMILIES
+from xlapy.testing.sum_errors import Step
 from xlapy.text import parse_hlo
 from xlapy.tools.fuzz.command import _examined
 

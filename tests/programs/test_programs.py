@@ -14,7 +14,7 @@ import pytest
 import xlapy as xla
 from tests import xla_reference
 from tests.programs import inputs
-from xlapy.testing.comparison import assert_close
+from xlapy.testing.program_tolerance import program_tolerance
 
 FOLDER = Path(__file__).parent
 OPTIMIZED = sorted(path.name.removesuffix(".optimized.hlo") for path in FOLDER.glob("*.optimized.hlo"))
@@ -46,9 +46,8 @@ def test_interpreter_agrees_with_xla(name: str) -> None:
     text = text_of(name)
     module = xla.parse_hlo(text)
     arguments = arguments_of(name, module)
-    result = xla.Client("interpreter").compile(module)(*arguments)
     expected = xla_reference.run_hlo(text, arguments, fast=True)
-    assert_close(plain(result), expected, rule="program", flush_denormals=True, where=name)
+    program_tolerance(module, arguments, flush_denormals=True, excess_precision=True).assert_close(expected, name)
 
 
 @pytest.mark.parametrize("name", [*NAMES, *(f"{name}.optimized" for name in OPTIMIZED)])
@@ -67,6 +66,5 @@ def test_optimized_program_agrees_with_the_original(name: str) -> None:
     """XLA's fusions, bitcasts, layouts and library calls change no values: both texts give equal results."""
     original, optimized = xla.parse_hlo(text_of(name)), xla.parse_hlo(text_of(f"{name}.optimized"))
     arguments = arguments_of(name, original)
-    client = xla.Client("interpreter")
-    result = client.compile(optimized)(*arguments)
-    assert_close(plain(result), plain(client.compile(original)(*arguments)), rule="program", where=name)
+    result = xla.Client("interpreter").compile(optimized)(*arguments)
+    program_tolerance(original, arguments, excess_precision=True).assert_close(plain(result), name)

@@ -20,9 +20,10 @@ from xlapy.hlo.verify import verify
 from xlapy.interpreter import TOKEN
 from xlapy.runtime.backends.interpreter import InterpreterBackend
 from xlapy.testing.comparison import RULE_OF_OPERATION
-from xlapy.testing.instruction_by_instruction import Step, assert_step, flat_module, steps_of
+from xlapy.testing.instruction_by_instruction import assert_step, flat_module, steps_of
 from xlapy.testing.random_modules import random_module
 from xlapy.testing.random_modules.module import FAMILIES
+from xlapy.testing.sum_errors import Step
 from xlapy.text import parse_hlo
 
 SEEDS = range(60)

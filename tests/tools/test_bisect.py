@@ -27,7 +27,7 @@ def test_a_wrong_pass_is_found_and_reproduced(program: Path, capsys: pytest.Capt
     assert report.startswith(
         "pass run 1: tinker{how=change} at position 1 (its 1st run)\n"
         "  changes the result\n"
-        "    result[0]: float32[4]: 4 of 4 elements break the rule 'program'"
+        "    result[0]: float32[4]: 4 of 4 elements differ by more than rounding errors"
     )
     assert (
         "the first instruction whose value differs:\n"

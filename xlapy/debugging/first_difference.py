@@ -15,13 +15,14 @@ from typing import Any
 
 from xlapy.base.errors import XlaError
 from xlapy.debugging.fuzzing.differential import Outcome, Verdict, compare
-from xlapy.debugging.fuzzing.implementations import Implementation, plain
+from xlapy.debugging.fuzzing.implementations import Implementation
 from xlapy.debugging.fuzzing.worker import WorkerError
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.opcodes.sources import CONSTANT
-from xlapy.testing.comparison import assert_close
-from xlapy.testing.instruction_by_instruction import Step, describe, steps_of
+from xlapy.testing.instruction_by_instruction import describe, steps_of
+from xlapy.testing.program_tolerance import program_tolerance
+from xlapy.testing.sum_errors import Step
 
 Value = Any
 RunProgram = Callable[[Module | str, Sequence[Value]], Value]
@@ -66,7 +67,7 @@ def compare_with_interpreter(
     """
     steps = steps_of(module, arguments, implementation.adjust)
     actual = run(module, arguments)
-    result_difference = _difference_of_results(module, steps, arguments, actual, implementation)
+    result_difference = _difference(module, arguments, actual, implementation, "result")
     outcomes = _in_program_order(compare(module, arguments, implementation, _InProcessCaller(run)), steps)
     bad = next((o for o in outcomes if o.verdict is Verdict.DIFFERS), None)
     difference = None if bad is None else Difference(bad.step, bad.theirs, bad.reason, compiled_alone=True)
@@ -104,22 +105,18 @@ def _in_program_order(outcomes: Sequence[Outcome], steps: Sequence[Step]) -> lis
     return sorted(outcomes, key=lambda outcome: positions[outcome.step.instruction])
 
 
-def _difference_of_results(
-    module: Module, steps: Sequence[Step], arguments: Sequence[Value], actual: Value, implementation: Implementation
+def _difference(
+    module: Module, arguments: Sequence[Value], actual: Value, implementation: Implementation, where: str
 ) -> str:
-    """Describes how the results differ, with the tolerance for whole programs; "" if they do not."""
-    root = module.entry_computation.root_instruction
-    expected = next((step.value for step in steps if step.instruction is root), None)
-    if expected is None:  # the root is a parameter
-        expected = arguments[root.parameter_number]
-    return _difference(actual, expected, implementation, "result")
-
-
-def _difference(actual: Value, expected: Value, implementation: Implementation, where: str) -> str:
+    """Describes how the result of a program differs from the interpreter's; "" if it does not."""
+    tolerance = program_tolerance(
+        module,
+        arguments,
+        flush_denormals=implementation.flushes_denormals,
+        excess_precision=implementation.excess_precision,
+    )
     try:
-        assert_close(
-            actual, plain(expected), rule="program", flush_denormals=implementation.flushes_denormals, where=where
-        )
+        tolerance.assert_close(actual, where)
     except AssertionError as error:
         return str(error)
     return ""
@@ -134,8 +131,9 @@ def _find_differing_prefix(
     for step in steps:
         if step.instruction.op is CONSTANT:
             continue
-        actual = run(truncate_after(module, step), arguments)
-        message = _difference(actual, step.value, implementation, describe(step.instruction))
+        truncated = truncate_after(module, step)
+        actual = run(truncated, arguments)
+        message = _difference(truncated, arguments, actual, implementation, describe(step.instruction))
         if message:
             return Difference(step, actual, message, compiled_alone=False)
     return None

@@ -23,7 +23,16 @@ from xlapy.interpreter import (
     transfer,
     tuples,
 )
-from xlapy.interpreter.core import RULES, TOKEN, Context, EvaluationPlan, evaluate_computation, make_plan, rule_of
+from xlapy.interpreter.core import (
+    RULES,
+    TOKEN,
+    Context,
+    EvaluationPlan,
+    ReplaceValue,
+    evaluate_computation,
+    make_plan,
+    rule_of,
+)
 from xlapy.interpreter.dynamic_array import DynamicArray
 
 __all__ = [
@@ -32,6 +41,7 @@ __all__ = [
     "DynamicArray",
     "EvaluationPlan",
     "RULES",
+    "ReplaceValue",
     "TOKEN",
     "collectives",
     "contraction",

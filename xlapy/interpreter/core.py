@@ -37,6 +37,7 @@ from xlapy.opcodes.registry import AsyncRole, Rules
 
 InterpreterRule = Callable[["Context", Instruction, Sequence[Value]], Value]
 Observer = Callable[[Instruction, Sequence[Value], Value], None]
+ReplaceValue = Callable[[Instruction, Sequence[Value], Value], Value]
 
 RULES: Rules[InterpreterRule] = Rules("interpreter")
 
@@ -83,6 +84,9 @@ class Context:
     """Connects the device with the other devices and the host."""
     observer: Observer | None = None
     """Called after every instruction, except in scalar computations, which are evaluated in batches."""
+    replace_value: ReplaceValue | None = None
+    """Returns the value to use instead of that of an instruction, before the observer is called; not called in scalar
+    computations either."""
     canceled: threading.Event = field(default_factory=threading.Event)
     plans: dict[Computation, EvaluationPlan] = field(default_factory=dict[Computation, EvaluationPlan])
     max_batch_sizes: dict[Computation, int | None] = field(default_factory=dict[Computation, "int | None"])
@@ -172,13 +176,15 @@ def evaluate_computation(context: Context, computation: Computation, arguments: 
     values: list[Value] = [None] * plan.slots
     for number, slot in plan.parameters:
         values[slot] = conform_to_shape(arguments[number], plan.bounds[number]) if plan.bounds else arguments[number]
-    observer = context.observer
+    observer, replace_value = context.observer, context.replace_value
     if context.canceled.is_set():
         raise ExecutionError(f"execution canceled in {computation.name}")
     with np.errstate(all="ignore"):
         for step in plan.steps:
             operands = [values[i] for i in step.operands]
             value = values[step.result] = _apply_rule(step, context, operands)
+            if replace_value is not None:
+                value = values[step.result] = replace_value(step.instruction, operands, value)
             if observer is not None:
                 observer(step.instruction, operands, value)
             for dead in step.dead:

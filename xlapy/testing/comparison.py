@@ -25,9 +25,11 @@ Array = np.ndarray[Any, Any]
 class Tolerance:
     """The tolerance of a rule.
 
-    ulps: units in the last place of the expected value, by dtype name; `narrow_ulps` applies to types without an entry.
-    signed_zero: -0 and +0 differ. sums: the bound is 2 eps sqrt(terms) magnitude instead of ULPs. relative: the bound
-    is this many eps of |expected| plus the array's largest finite |expected|, instead of ULPs.
+    ulps: units in the last place of the expected value, by dtype name; `narrow_ulps` applies to types without an entry,
+    those below 32 bits. signed_zero: -0 and +0 differ. sums: the bound is eps sqrt(terms) magnitude instead of ULPs.
+    relative: the bound is this many eps of |expected| plus the array's largest finite |expected|, instead of ULPs.
+    wide: types below 32 bits are computed in f32 and rounded once, so that eps is at least that of f32, and a result
+    may also be the neighbor of the expected number (`narrow_ulps`).
     """
 
     ulps: tuple[tuple[str, float], ...] = ()
@@ -35,6 +37,7 @@ class Tolerance:
     signed_zero: bool = False
     sums: bool = False
     relative: float = 0.0
+    wide: bool = False
 
     def ulps_of(self, dtype: np.dtype[Any]) -> float:
         return dict(self.ulps).get(dtype.name, self.narrow_ulps)
@@ -46,15 +49,19 @@ TOLERANCES: dict[str, Tolerance] = {
     "bits": Tolerance(signed_zero=True),
     # correctly rounded operations, and operations that choose one of their operands
     "exact": Tolerance(),
+    # correctly rounded operations by an implementation that may associate them differently or keep more bits
+    "rounded": Tolerance((("float32", 1.0), ("float64", 1.0), ("complex64", 2.0), ("complex128", 2.0)), 1.0),
     # functions: types narrower than f32 are computed in f32 and rounded once
     "elementwise": Tolerance((("float32", 4.0), ("float64", 4.0), ("complex64", 8.0), ("complex128", 8.0)), 1.0),
-    # sums and dots in any order
+    # sums in any order, each addition rounded to the element type: addition k of n has an error of up to eps / 2 of the
+    # partial sum, which is at most k / n of the magnitude if the terms are of similar size. The standard deviation of
+    # the sum of such errors is eps sqrt(n) / 6 of the magnitude: the bound is six of them
     "accumulation": Tolerance(sums=True),
+    # sums of products, in f32 or wider
+    "products": Tolerance(sums=True, narrow_ulps=1.0, wide=True),
     # transforms, factorizations and normalizations: each result element depends on many operands of any size, which
     # cancel; implementations were measured to differ by up to this many eps of the largest result
-    "norm": Tolerance(relative=16.0),
-    # a whole program compared with another implementation of it
-    "program": Tolerance(relative=2048.0),
+    "norm": Tolerance(relative=16.0, narrow_ulps=1.0, wide=True),
 }
 
 _OPERATIONS_OF_RULE: dict[str, str] = {
@@ -63,14 +70,18 @@ _OPERATIONS_OF_RULE: dict[str, str] = {
         get-tuple-element iota pad parameter reshape reverse slice transpose tuple select sort compare
         is-finite and or xor not negate abs real imag complex shift-left shift-right-arithmetic
         shift-right-logical popcnt
-        count-leading-zeros all-gather all-to-all collective-permute collective-broadcast opt-barrier""",
+        count-leading-zeros all-gather all-to-all collective-permute collective-broadcast opt-barrier
+        all-gather-start all-gather-done all-reduce-done collective-permute-start collective-permute-done
+        ragged-all-to-all domain add-dependency dynamic-reshape shuffle set-dimension-size get-dimension-size topk
+        infeed send send-done recv recv-done copy-start copy-done replica-id partition-id rng-bit-generator
+        rng-get-and-update-state stochastic-convert""",
     "exact": """
         add subtract multiply divide remainder sqrt floor ceil round-nearest-afz round-nearest-even maximum
         minimum
         clamp sign convert reduce-precision""",
     "accumulation": """
-        dot convolution reduce reduce-window scatter select-and-scatter ragged-dot scaled-dot all-reduce
-        reduce-scatter""",
+        reduce reduce-window scatter select-and-scatter all-reduce all-reduce-start reduce-scatter collective-reduce""",
+    "products": "dot convolution ragged-dot scaled-dot",
     "norm": "fft cholesky triangular-solve batch-norm-training batch-norm-inference batch-norm-grad",
 }
 RULE_OF_OPERATION: dict[str, str] = {
@@ -128,11 +139,108 @@ def assert_close(
         expectation = f"{dtype.name}{list(right.shape)}"
         raise AssertionError(f"{where}: expected {expectation}, got {left.dtype.name}{list(left.shape)}")
     with np.errstate(invalid="ignore"):  # the cast of a signaling NaN is valid
-        if TOLERANCES[rule].relative:
-            bound = _relative_bound(TOLERANCES[rule].relative, dtype, right, magnitude)
-        else:
-            bound = _bound_of_sum(dtype, terms, magnitude, right, flush_denormals)
+        bound = max_errors(right, dtype, rule, terms=terms, magnitude=magnitude)
+        if TOLERANCES[rule].sums and flush_denormals and is_inexact(dtype):
+            bound = bound + terms * float(_finfo(dtype).smallest_normal)  # each term may have been flushed
         _assert_arrays(left, right, dtype, rule, bound, flush_denormals, where)
+
+
+def max_errors(expected: Any, dtype: Any, rule: str, *, terms: int = 1, magnitude: Any = None) -> Array:
+    """Returns the largest |actual - expected| that a rule allows for each element, as float64: 0 for integers."""
+    tolerance, target, right = TOLERANCES[rule], np.dtype(dtype), np.asarray(expected)
+    if not is_inexact(target):
+        return np.zeros(right.shape)
+    if tolerance.sums or tolerance.relative:
+        eps = min(_epsilon(target), float(np.finfo(np.float32).eps)) if tolerance.wide else _epsilon(target)
+        if tolerance.sums:
+            size = _sizes(right if magnitude is None else magnitude, eps * float(np.sqrt(max(terms, 1))))
+        else:
+            size = _sizes(right, tolerance.relative * eps)
+            cancels = 0.0 if magnitude is None else np.max(_sizes(magnitude, tolerance.relative * eps), initial=0.0)
+            size = size + max(float(np.max(size, initial=0.0)), float(cancels))
+        rounding = _narrow_rounding(right, target, tolerance) if tolerance.wide else 0.0
+        return np.asarray(size + rounding)
+    if target.kind == "c":
+        return _sizes(right, tolerance.ulps_of(target) * _epsilon(target))
+    return tolerance.ulps_of(target) * units_in_last_place(_finite(right), target)
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Whether an element type is a floating-point or a complex one."""
+    target = np.dtype(dtype)
+    return target != np.bool_ and not is_integer(target)
+
+
+def _sizes(values: Any, factor: float) -> Array:
+    """Returns |values| times a factor, which may be in range where the absolute value of a complex number is not."""
+    return np.asarray(np.abs(_finite(np.asarray(values)) * factor))
+
+
+def _narrow_rounding(expected: Array, dtype: np.dtype[Any], tolerance: Tolerance) -> Any:
+    if _epsilon(dtype) <= float(np.finfo(np.float32).eps):
+        return 0.0
+    return tolerance.narrow_ulps * units_in_last_place(_finite(expected), dtype)
+
+
+def assert_within(
+    actual: Any, expected: Any, deviations: Any, *, flush_denormals: bool = False, where: str = "result"
+) -> None:
+    """Raises AssertionError unless |actual - expected| is at most `deviations`, for each element of each array.
+
+    deviations: float64 arrays in tuples as in `expected`; inf allows any value, also NaN. Other elements that are not
+    finite, and integers, must be equal. `flush_denormals` allows two smallest normal numbers more.
+    """
+    if isinstance(expected, tuple):
+        if not isinstance(actual, tuple | list) or len(actual) != len(expected):
+            raise AssertionError(f"{where}: expected a tuple of {len(expected)}, got {_describe(actual)}")
+        for index, parts in enumerate(zip(actual, expected, deviations, strict=True)):
+            assert_within(*parts, flush_denormals=flush_denormals, where=f"{where}[{index}]")
+        return
+    if actual is None or expected is None:
+        if actual is not expected:
+            raise AssertionError(f"{where}: expected {_describe(expected)}, got {_describe(actual)}")
+        return
+    left, right = np.asarray(actual), np.asarray(expected)
+    undecided = np.isinf(deviations)
+    if left.dtype != right.dtype or (left.shape != right.shape and not (undecided.all() and undecided.size)):
+        expectation = f"{right.dtype.name}{list(right.shape)}"
+        raise AssertionError(f"{where}: expected {expectation}, got {left.dtype.name}{list(left.shape)}")
+    if left.shape != right.shape:
+        return
+    if not is_inexact(right.dtype):
+        bad, measure = bits_differ(left, right) & ~undecided, None
+    else:
+        bad, measure = _exceeds(left, right, right.dtype, deviations, flush_denormals)
+    if np.any(bad):
+        finite = np.where(undecided, 0.0, deviations)
+        breach = f"differ by more than rounding errors of the program, at most {float(np.max(finite, initial=0.0)):.3g}"
+        raise AssertionError(_message(left, right, right.dtype, np.asarray(bad), measure, breach, where))
+
+
+def bits_differ(actual: Array, expected: Array) -> Array:
+    """Returns where two arrays of integers or booleans of one type differ."""
+    return np.asarray(_integers(actual) != _integers(expected))
+
+
+def absolute_distance(actual: Array, expected: Array) -> Array:
+    """Returns |actual - expected| of floating-point or complex arrays as float64: 0 for equal values and for two NaN,
+    inf for NaN and a number."""
+    return _absolute_distance(_widened(actual), _widened(expected))
+
+
+def flushed(values: Array) -> Array:
+    """Replaces denormal numbers of a floating-point or complex array by zeros of the same sign."""
+    if values.dtype.kind != "c":
+        size = np.abs(values if values.dtype.isbuiltin else values.astype(np.float64))
+        denormal = (size < float(_finfo(values.dtype).smallest_normal)) & (size > 0)
+        return (
+            np.where(denormal, np.copysign(0.0, _widened(values)).astype(values.dtype), values)
+            if np.any(denormal)
+            else values
+        )
+    result = np.array(values)
+    result.real, result.imag = flushed(values.real), flushed(values.imag)
+    return result
 
 
 def ulp_distance(actual: Any, expected: Any, dtype: Any, flush_denormals: bool = False) -> Array:
@@ -162,8 +270,7 @@ def _assert_arrays(
         bad, measure = _exceeds(actual, expected, dtype, bound, flush)
         note = f"within {np.max(bound, initial=0.0):.3g} of each other"
     elif dtype.kind == "c" and tolerance.ulps_of(dtype):
-        limit = tolerance.ulps_of(dtype) * _epsilon(dtype) * np.abs(_finite(expected))
-        bad, measure = _exceeds(actual, expected, dtype, limit + float(_finfo(dtype).smallest_subnormal), flush)
+        bad, measure = _exceeds(actual, expected, dtype, bound + float(_finfo(dtype).smallest_subnormal), flush)
         note = f"within {tolerance.ulps_of(dtype):g} eps of |expected|"
     else:
         measure = _max_part_distance(actual, expected, dtype, flush)
@@ -173,7 +280,9 @@ def _assert_arrays(
             bad |= _zero_signs_differ(actual, expected, dtype, flush)
             note = "the same bits"
     if np.any(bad):
-        raise AssertionError(_message(actual, expected, dtype, np.asarray(bad), measure, f"{rule!r}: {note}", where))
+        raise AssertionError(
+            _message(actual, expected, dtype, np.asarray(bad), measure, f"break the rule {rule!r}: {note}", where)
+        )
 
 
 def _message(
@@ -182,13 +291,11 @@ def _message(
     dtype: np.dtype[Any],
     bad: Array,
     measure: Array | None,
-    rule: str,
+    breach: str,
     where: str,
 ) -> str:
     indices = np.argwhere(bad)
-    lines = [
-        f"{where}: {dtype.name}{list(actual.shape)}: {len(indices)} of {actual.size} elements break the rule {rule}"
-    ]
+    lines = [f"{where}: {dtype.name}{list(actual.shape)}: {len(indices)} of {actual.size} elements {breach}"]
 
     def entry(what: str, index: tuple[int, ...]) -> str:
         text = f"  {what} at {list(index)}: actual {actual[index]!s}, expected {expected[index]!s}"
@@ -251,15 +358,20 @@ def _zero_signs_differ(actual: Array, expected: Array, dtype: np.dtype[Any], flu
 
 
 def _distance_without_flushing(got: Array, want: Array, dtype: np.dtype[Any]) -> Array:
-    finfo = _finfo(dtype)
-    _, exponents = np.frexp(np.where(np.isfinite(want), want, 1))
-    smallest = int(np.frexp(float(finfo.smallest_normal))[1])
-    # frexp's mantissa is in [0.5, 1), so the leading bit of a number has the weight 2^(exponent - 1)
-    ulp = np.ldexp(np.ones_like(want), np.maximum(exponents, smallest) - 1 - int(finfo.nmant))
     with np.errstate(all="ignore"):
-        distance = np.abs(got - want) / ulp
+        distance = np.abs(got - want) / units_in_last_place(want, dtype)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+
+
+def units_in_last_place(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Returns the distance of numbers of a type from the next larger one of their binade, in the type of `values`; that
+    of 1 for values that are not finite."""
+    finfo = _finfo(dtype)
+    _, exponents = np.frexp(np.where(np.isfinite(values), values, 1))
+    smallest = int(np.frexp(float(finfo.smallest_normal))[1])
+    # frexp's mantissa is in [0.5, 1), so the leading bit of a number has the weight 2^(exponent - 1)
+    return np.asarray(np.ldexp(np.ones_like(values), np.maximum(exponents, smallest) - 1 - int(finfo.nmant)))
 
 
 def _clip_to_range(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -285,25 +397,6 @@ def _widened(values: Any) -> Array:
     if array.dtype.kind == "c":
         return array.astype(np.clongdouble)
     return array.astype(np.longdouble if array.dtype in (np.float64, np.longdouble) else np.float64)
-
-
-def _relative_bound(factor: float, dtype: np.dtype[Any], expected: Array, magnitude: Any) -> Array:
-    if dtype == np.bool_ or is_integer(dtype):
-        return np.zeros(())
-    scale = factor * _epsilon(dtype)
-    size = np.abs(_finite(expected)) * scale
-    largest = 0.0 if magnitude is None else np.max(np.asarray(magnitude), initial=0.0) * scale
-    return size + max(float(np.max(size, initial=0.0)), float(largest))
-
-
-def _bound_of_sum(dtype: np.dtype[Any], terms: int, magnitude: Any, expected: Array, flush: bool) -> Array:
-    """Returns the bound of the rounding errors of a sum, including terms that may have been flushed if `flush` is
-    set."""
-    if dtype == np.bool_ or is_integer(dtype):
-        return np.zeros(())
-    size = np.abs(_finite(expected if magnitude is None else np.asarray(magnitude)))
-    lost = terms * float(_finfo(dtype).smallest_normal) if flush else 0.0
-    return 2.0 * _epsilon(dtype) * float(np.sqrt(max(terms, 1))) * size + lost
 
 
 def _finite(values: Array) -> Array:

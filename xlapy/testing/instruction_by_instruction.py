@@ -5,7 +5,7 @@ arbitrarily large. Therefore the interpreter evaluates a module once and records
 the entry. One flat module then computes each instruction from parameters of its own, and the other implementation runs
 this module. Each difference is therefore due to one instruction.
 
-Responsible for the steps of a run, the flat module, and the bounds of sums. Does not depend on the implementation that
+Responsible for the steps of a run and the flat module. Does not depend on the implementation that
 runs the flat module or on its known divergences.
 """
 
@@ -13,41 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from xlapy.base.element_types import C128, F64, PrimitiveType
-from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order, post_order
-from xlapy.interpreter import RULES, TOKEN, Context, rule_of
-from xlapy.opcodes.contraction import DOT, DotAttributes
+from xlapy.interpreter import TOKEN, Context, rule_of
 from xlapy.opcodes.control import AFTER_ALL
-from xlapy.opcodes.convolution import CONVOLUTION
-from xlapy.opcodes.normalization import BATCH_NORM_GRAD, BATCH_NORM_TRAINING, BatchNormAttributes
 from xlapy.opcodes.registry import AsyncRole
 from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
 from xlapy.opcodes.tuples import TUPLE
-from xlapy.testing.comparison import assert_close, rule_of_operation
+from xlapy.testing.comparison import TOLERANCES, assert_close, rule_of_operation
+from xlapy.testing.program_tolerance import CALLERS, step_tolerance
+from xlapy.testing.sum_errors import Step, batch_norm_magnitude, cannot_overflow, terms_and_magnitude
 
 Array = np.ndarray[Any, Any]
 Value = Any
 Adjust = Callable[[Array], Array]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An instruction with the values of its operands and its own value."""
-
-    instruction: Instruction
-    operands: tuple[Value, ...]
-    value: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +151,29 @@ def _async_chain(step: Step) -> Iterator[Instruction]:
             yield from _async_chain(Step(operand, value.operands, value.value))
 
 
-def assert_step(step: Step, actual: Value, *, rule: str | None = None, flush_denormals: bool = False) -> None:
-    """Raises AssertionError unless `actual` is the value of a step by `rule`, by default the rule of the operation."""
+def assert_step(
+    step: Step,
+    actual: Value,
+    *,
+    rule: str | None = None,
+    flush_denormals: bool = False,
+    excess_precision: bool = False,
+) -> None:
+    """Raises AssertionError unless `actual` is the value of a step by `rule`, by default the rule of the operation.
+
+    A fusion, a call or another instruction that runs a computation has the tolerance of a program.
+    """
+    if rule is None and step.instruction.op in CALLERS and not any(isinstance(v, Unfinished) for v in step.operands):
+        tolerance = step_tolerance(
+            lambda context: rule_of(step.instruction)(context, step.instruction, step.operands),
+            step.value,
+            flush_denormals=flush_denormals,
+            excess_precision=excess_precision,
+        )
+        tolerance.assert_close(actual, describe(step.instruction))
+        return
     chosen = rule or _rule(step)
-    terms, magnitude = _terms_and_magnitude(step) if chosen == "accumulation" else (1, _batch_norm_magnitude(step))
+    terms, magnitude = terms_and_magnitude(step) if TOLERANCES[chosen].sums else (1, batch_norm_magnitude(step))
     _assert_leaves(step.value, actual, magnitude, terms, chosen, flush_denormals, describe(step.instruction))
 
 
@@ -194,102 +199,6 @@ def _assert_leaves(
         return
     left, right = np.asarray(theirs), np.asarray(ours)
     if magnitude is not None and left.shape == right.shape:
-        checked = _cannot_overflow(magnitude, right.dtype)
+        checked = cannot_overflow(magnitude, right.dtype)
         left, right, magnitude = left[checked], right[checked], magnitude[checked]
     assert_close(left, right, rule=rule, terms=terms, magnitude=magnitude, flush_denormals=flush, where=where)
-
-
-# The bounds of sums
-
-
-def _terms_and_magnitude(step: Step) -> tuple[int, Value]:
-    """Returns the number of terms of each result element, and the step's value for the absolute values of its
-    operands."""
-    instruction = step.instruction
-    operands = tuple(_absolute_values(value) for value in step.operands)
-    if instruction.op in (DOT, CONVOLUTION):
-        instruction = _with_wide_result(instruction)
-    with np.errstate(all="ignore"):
-        magnitude = RULES.find(instruction.op)(Context(), instruction, operands)
-    return _max_terms(step), magnitude
-
-
-def _batch_norm_magnitude(step: Step) -> Value:
-    """Returns the magnitude of the terms that cancel in a batch norm: squares in a variance, terms of sums. None for
-    other ops.
-    """
-    if step.instruction.op is BATCH_NORM_TRAINING:
-        return _batch_norm_training_magnitude(step)
-    if step.instruction.op is not BATCH_NORM_GRAD:
-        return None
-    operand, scale, mean, variance, gradient = step.operands
-    root = np.sqrt(_smallest(variance) + step.instruction.attributes_as(BatchNormAttributes).epsilon)
-    deviation = (_largest(operand) + _largest(mean)) / root
-    total = float(np.sum(np.abs(gradient.astype(np.float64))))
-    factor = _largest(scale) * _largest(gradient) / root
-    sizes = (factor * (2 + deviation**2), total * deviation, total)
-    return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
-
-
-def _batch_norm_training_magnitude(step: Step) -> Value:
-    """Returns the magnitudes for batch-norm-training.
-
-    The squares enter the mean and the variance directly; in the normalized result they are divided by the variance.
-    """
-    operand, scale, offset = map(_largest, step.operands)
-    variance = _smallest(step.value[2]) + step.instruction.attributes_as(BatchNormAttributes).epsilon
-    normalized = scale * operand / np.sqrt(variance) * (1 + operand**2 / variance) + offset
-    sizes = (normalized, operand**2, operand**2)
-    return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
-
-
-def _smallest(array: Array) -> float:
-    return float(np.min(array.astype(np.float64), initial=np.inf))
-
-
-def _largest(array: Array) -> float:
-    return float(np.max(np.abs(array.astype(np.float64)), initial=0.0))
-
-
-def _absolute_values(value: Value) -> Value:
-    """Returns absolute values of finite floats and 0 for others. Integers are unchanged: they are positions, or
-    exact."""
-    if isinstance(value, tuple):
-        return tuple(map(_absolute_values, value))
-    if not isinstance(value, np.ndarray) or not _is_inexact(value.dtype):
-        return value
-    finite = np.isfinite(value.astype(np.complex128) if value.dtype.kind == "c" else value.astype(np.float64))
-    with np.errstate(all="ignore"):
-        return np.where(finite, np.abs(value), np.zeros((), value.dtype)).astype(value.dtype)
-
-
-def _is_inexact(dtype: np.dtype[Any]) -> bool:
-    t = PrimitiveType.from_dtype(dtype)
-    return t.is_floating or t.is_complex
-
-
-def _with_wide_result(instruction: Instruction) -> Instruction:
-    """Returns the instruction with a wider result type that does not overflow."""
-    if not _is_inexact(instruction.shape.dtype):
-        return instruction
-    shape = instruction.shape.with_element_type(C128 if instruction.shape.element_type.is_complex else F64)
-    return Instruction(
-        instruction.op, shape, instruction.operands, instruction.attributes, (), instruction.name, instruction.metadata
-    )
-
-
-def _max_terms(step: Step) -> int:
-    """Returns an upper bound: the elements that a dot or convolution sums, or all elements of the first operand."""
-    shape: Shape = step.instruction.operands[0].shape
-    if step.instruction.op is DOT:
-        return prod(shape.dimensions[d] for d in step.instruction.attributes_as(DotAttributes).lhs_contracting_dims)
-    if step.instruction.op is CONVOLUTION:
-        return max(1, step.instruction.operands[1].shape.size)
-    return max(1, shape.size)
-
-
-def _cannot_overflow(magnitude: Array, result: np.dtype[Any]) -> Array:
-    """Whether a sum of absolute values cannot overflow, so that the order of its terms does not matter."""
-    if not _is_inexact(result):
-        return np.ones(np.shape(magnitude), np.bool_)
-    return np.abs(magnitude.astype(np.complex128)) < float(ml_dtypes.finfo(result).max) / 2

@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from xlapy import opcodes
 from xlapy.base.shape import Shape
+from xlapy.hlo.computation import is_parameter
+from xlapy.hlo.module import Module
 from xlapy.testing.random_values import random_array
 
 
@@ -24,6 +27,34 @@ def random_arguments(parameters: Iterable[Shape], seed: int, *, special: bool = 
     rng = np.random.default_rng(seed)
     sizes: dict[int, int] = {}
     return [_argument(shape, rng, special, sizes) for shape in parameters]
+
+
+def suitable_arguments(module: Module, seed: int) -> list[Any]:
+    """Returns random arguments of the entry for which its operations are defined.
+
+    The operand of a `cholesky` is positive definite and a variance is positive; for other numbers, the result is NaN,
+    which tells two implementations apart from none.
+    """
+    arguments = random_arguments([p.shape for p in module.entry_computation.parameters], seed)
+    for instruction in module.entry_computation:
+        if instruction.op is opcodes.CHOLESKY and is_parameter(instruction.operands[0]):
+            number = instruction.operands[0].parameter_number
+            arguments[number] = _positive_definite(arguments[number])
+        variance = _VARIANCES.get(instruction.op)
+        if variance is not None and is_parameter(instruction.operands[variance]):
+            number = instruction.operands[variance].parameter_number
+            arguments[number] = np.abs(arguments[number])
+    return arguments
+
+
+_VARIANCES = {opcodes.BATCH_NORM_INFERENCE: 4, opcodes.BATCH_NORM_GRAD: 3}
+"""The number of the operand that is a variance."""
+
+
+def _positive_definite(matrices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    wide = matrices.astype(np.complex128 if matrices.dtype.kind == "c" else np.float64)
+    products = wide @ np.conj(np.swapaxes(wide, -1, -2))
+    return np.asarray((products + np.eye(wide.shape[-1])).astype(matrices.dtype))
 
 
 def _argument(shape: Shape, rng: np.random.Generator, special: bool, sizes: dict[int, int]) -> Any:

@@ -101,6 +101,8 @@ def _random_floats(
         exponents = rng.integers(-8, 9, shape)
         values = np.ldexp(values, np.where(rng.random(shape) < 0.5, exponents, 0))
     finfo = ml_dtypes.finfo(target)
+    if float(finfo.min) > 0:  # scales, which have no sign
+        values = np.abs(values)
     values = np.clip(values, float(finfo.min), float(finfo.max))
     if not denormals:
         values = np.where(np.abs(values) < float(finfo.smallest_normal), float(finfo.smallest_normal), values)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import xlapy as xla
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
+from xlapy.debugging.fuzzing.implementations import plain
 from xlapy.loops import Kernel
-from xlapy.testing.comparison import assert_close
+from xlapy.testing.program_tolerance import program_tolerance
 from xlapy.testing.random_arguments import random_arguments
 
 INTERPRETER, CPU = xla.Client("interpreter"), xla.Client("cpu")
@@ -86,11 +86,10 @@ def kernels(text: str) -> list[Kernel]:
 
 def assert_same(text: str) -> None:
     """Checks that cpu and the interpreter give the same results."""
-    arguments = random_arguments(xla.parse_hlo(text).entry_computation.program_shape.parameters, 3)
-    results = [client.compile(text)(*arguments) for client in (CPU, INTERPRETER)]
-    ours, theirs = (result if isinstance(result, tuple) else (result,) for result in results)
-    for left, right in zip(ours, theirs, strict=True):
-        assert_close(np.asarray(left), np.asarray(right), rule="program", flush_denormals=True, where=text)
+    module = xla.parse_hlo(text)
+    arguments = random_arguments(module.entry_computation.program_shape.parameters, 3)
+    tolerance = program_tolerance(module, arguments, flush_denormals=True)
+    tolerance.assert_close(plain(CPU.compile(module)(*arguments)), text)
 
 
 @pytest.mark.parametrize("body", [SOFTMAX, VARIANCE, IN_ORDER], ids=["softmax", "variance", "in order"])

@@ -10,7 +10,7 @@ from tests.cpu.kernel_runner import run_kernel
 from xlapy.cpu.compiler import compile_module
 from xlapy.loops import F32, Builder, Kernel, evaluate, print_kernel
 from xlapy.lower.cumulative import Cumulative, cumulative
-from xlapy.testing.comparison import assert_close
+from xlapy.testing.program_tolerance import program_tolerance
 
 LOG_SUM = "d = f32[] subtract(a, b)\n e = f32[] abs(d)\n n = f32[] negate(e)\n x = f32[] exponential(n)\n"
 LOG_SUM += " l = f32[] log-plus-one(x)\n m = f32[] maximum(a, b)\n ROOT r = f32[] add(m, l)"
@@ -73,8 +73,8 @@ def test_running_values_equal_the_reductions_of_the_windows(shape: str, window: 
     x = rng.integers(0, 3, parameter.dimensions).astype(parameter.dtype)
     if t == "f64":
         x = rng.uniform(0.9, 1.1, parameter.dimensions)
-    expected = np.asarray(xla.Client("interpreter").compile(given)(x))
-    assert_close(np.asarray(xla.Client("cpu").compile(given)(x)), expected, rule="program", where=shape)
+    tolerance = program_tolerance(given, [x], flush_denormals=True)
+    tolerance.assert_close(np.asarray(xla.Client("cpu").compile(given)(x)), shape)
 
 
 def running_sums(extent: int, *, backwards: bool = False) -> Kernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import xlapy as xla
-from tests.cpu.test_against_interpreter import leaves
+from tests.cpu.results import leaves
 from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, Thunk, walk_thunks

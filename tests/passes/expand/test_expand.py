@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from tests.passes.runner import assert_same_results, body, program, run_passes
+from tests.passes.runner import ROUNDING, assert_same_results, body, program, run_passes
 from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError, PassError
 from xlapy.hlo.edit import clone_module
@@ -23,12 +23,12 @@ TOLERANCES: dict[OpDef, str] = {
     **dict.fromkeys((opcodes.RNG_BIT_GENERATOR, opcodes.STOCHASTIC_CONVERT, opcodes.SHUFFLE, opcodes.SCAN), "bits"),
     **dict.fromkeys(
         (opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD, opcodes.LOGISTIC),
-        "program",
+        ROUNDING,
     ),
     **dict.fromkeys((opcodes.RAGGED_DOT, opcodes.SCALED_DOT), "bits"),
     opcodes.SELECT_AND_SCATTER: "bits",
     **dict.fromkeys((opcodes.ASYNC_DONE, opcodes.COPY_DONE), "bits"),
-    **dict.fromkeys((opcodes.CHOLESKY, opcodes.TRIANGULAR_SOLVE, opcodes.FFT), "program"),
+    **dict.fromkeys((opcodes.CHOLESKY, opcodes.TRIANGULAR_SOLVE, opcodes.FFT), ROUNDING),
 }
 """The comparison rule for an expansion, by default that of the operation. An expansion rounds at every step where the
 interpreter computes the operation with one rounding.

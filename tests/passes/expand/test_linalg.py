@@ -8,7 +8,7 @@ import pytest
 from tests.passes.runner import assert_unchanged, execute, program, run_passes
 from xlapy.hlo.edit import clone_module
 from xlapy.passes.expand.expand import Expand
-from xlapy.testing.comparison import assert_close
+from xlapy.testing.program_tolerance import program_tolerance
 from xlapy.text import parse_hlo
 
 RNG = np.random.default_rng(3)
@@ -24,7 +24,7 @@ def assert_expanded(op: str, text: str, *arguments: np.ndarray) -> np.ndarray:
     assert run_passes(after, [Expand(ops=(op,))])
     assert all(i.op.name != op for i in after.instructions())
     result = execute(after, arguments)
-    assert_close(result, execute(before, arguments), rule="program")
+    program_tolerance(before, arguments).assert_close(result)
     return result
 
 

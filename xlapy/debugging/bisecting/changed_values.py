@@ -15,10 +15,10 @@ from xlapy.analysis.correspondence import correspond
 from xlapy.debugging.fuzzing.implementations import plain
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.interpreter import Context, evaluate_computation
+from xlapy.interpreter import Context, ReplaceValue, evaluate_computation
 from xlapy.runtime.engine.arguments import check_arguments
 from xlapy.runtime.engine.memory import value_bytes
-from xlapy.testing.comparison import assert_close
+from xlapy.testing.program_tolerance import RUNS, ProgramTolerance, RoundingErrors, deviations
 
 Value = Any
 
@@ -43,13 +43,13 @@ def describe_first_change(before: Module, after: Module, arguments: Sequence[Val
     if before.entry_computation.program_shape != after.entry_computation.program_shape:
         return []
     pairs = correspond(before, after)
-    values = _first_values(before, set(pairs.instructions), arguments)
-    expected = {pairs.instructions[left]: value for left, value in values.items()}
+    tolerances = _tolerances(before, set(pairs.instructions), arguments)
+    expected = {pairs.instructions[left]: tolerance for left, tolerance in tolerances.items()}
 
     def compare(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
         if instruction in expected:
             try:
-                assert_close(plain(value), plain(expected.pop(instruction)), rule="program")
+                expected.pop(instruction).assert_close(plain(value))
             except AssertionError:
                 raise _FirstChangeFound(instruction) from None
 
@@ -63,27 +63,42 @@ def describe_first_change(before: Module, after: Module, arguments: Sequence[Val
     return []
 
 
-def _first_values(module: Module, selected: set[Instruction], arguments: Sequence[Value]) -> dict[Instruction, Value]:
-    """Returns the first value of each selected instruction. Skips values for which `_MAX_KEPT_BYTES` leaves no
-    memory."""
+def _tolerances(
+    module: Module, selected: set[Instruction], arguments: Sequence[Value]
+) -> dict[Instruction, ProgramTolerance]:
+    """Returns the first value of each selected instruction and its tolerance. Skips instructions that rounding errors
+    may leave out, and values for which `_MAX_KEPT_BYTES` leaves no memory."""
+    values = _first_values(module, selected, arguments, None)
+    changed = [_first_values(module, set(values), arguments, RoundingErrors(run)) for run in range(RUNS)]
+    return {
+        instruction: ProgramTolerance(value, deviations(value, [run[instruction] for run in changed]))
+        for instruction, value in values.items()
+        if all(instruction in run for run in changed)
+    }
+
+
+def _first_values(
+    module: Module, selected: set[Instruction], arguments: Sequence[Value], replace_value: ReplaceValue | None
+) -> dict[Instruction, Value]:
     values: dict[Instruction, Value] = {}
-    free_bytes = _MAX_KEPT_BYTES
+    free_bytes = _MAX_KEPT_BYTES // (1 + RUNS)
 
     def observe(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
         nonlocal free_bytes
         size = value_bytes(instruction.shape)
         if instruction in selected and instruction not in values and size <= free_bytes:
-            values[instruction] = value
+            values[instruction] = plain(value)
             free_bytes -= size
 
-    _run(module, arguments, observe)
+    _run(module, arguments, observe, replace_value)
     return values
 
 
-def _run(module: Module, arguments: Sequence[Value], observer: Any) -> None:
+def _run(module: Module, arguments: Sequence[Value], observer: Any, replace_value: ReplaceValue | None = None) -> None:
     values = check_arguments(module.entry_computation.program_shape, arguments)
+    context = Context(observer=observer, replace_value=replace_value)
     with np.errstate(all="ignore"):
-        evaluate_computation(Context(observer=observer), module.entry_computation, values)
+        evaluate_computation(context, module.entry_computation, values)
 
 
 def _describe(instruction: Instruction) -> str:

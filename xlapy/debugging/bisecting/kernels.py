@@ -11,13 +11,13 @@ Responsible for this search, also inside a fusion. Does not depend on passes or 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.debugging.bisecting.session import BisectSession, find_result_fault, perturb_last_bit
+from xlapy.debugging.bisecting.session import BisectSession
 from xlapy.debugging.bisecting.signature import to_current_arguments
 from xlapy.debugging.first_difference import truncate_after
 from xlapy.debugging.fuzzing.differential import Verdict, compare_steps
@@ -30,8 +30,9 @@ from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.opcodes.registry import AsyncRole
 from xlapy.runtime.engine.arguments import check_arguments
-from xlapy.testing.comparison import assert_close
-from xlapy.testing.instruction_by_instruction import Step, describe, flat_module
+from xlapy.testing.instruction_by_instruction import describe, flat_module
+from xlapy.testing.program_tolerance import program_tolerance
+from xlapy.testing.sum_errors import Step
 from xlapy.text import parse_hlo
 
 Value = Any
@@ -72,7 +73,7 @@ def find_kernel(text: str, session: BisectSession, report_progress: ReportProgre
     module = parse_hlo(text)
     shape = module.entry_computation.program_shape
     values = check_arguments(shape, to_current_arguments(session.arguments[0], session.original_shape, shape))
-    implementation = replace(find_implementation("cpu"), rule=_comparison_rule)
+    implementation = find_implementation("cpu")
     caller = _GeneratedCodeCaller(session)
     report_progress("running the optimized module on the interpreter")
     steps = list(record_steps(module, values))
@@ -98,11 +99,6 @@ class _GeneratedCodeCaller:
         given = [plain(value) for value in values]
         session = self._session
         return session.worker.call("optimized", session.loads, text, [given], 1)[0]
-
-
-def _comparison_rule(step: Step) -> str | None:
-    """Compares a fusion with the tolerance for whole programs, because it holds several instructions."""
-    return "program" if step.instruction.op is opcodes.FUSION else None
 
 
 def record_steps(module: Module, values: Sequence[Value]) -> Iterator[Step]:
@@ -143,13 +139,6 @@ def _find_kernel_fault(step: Step, implementation: Implementation, caller: _Gene
         return None
     is_fusion = step.instruction.op is opcodes.FUSION
     fused_instruction = _find_wrong_fused_instruction(step, implementation, caller) if is_fusion else ""
-    if (
-        is_fusion
-        and outcome.verdict is Verdict.DIFFERS
-        and not fused_instruction.endswith(_ALONE_SUFFIX)
-        and _amplifies_rounding(step)
-    ):
-        return None
     module, values = flat_module([step])
     parent = step.instruction.parent
     return KernelFault(
@@ -191,17 +180,6 @@ def _steps_of_fusion(step: Step) -> list[Step]:
     with np.errstate(all="ignore"):
         evaluate_computation(Context(observer=observe), fused, step.operands)
     return steps
-
-
-def _amplifies_rounding(step: Step) -> bool:
-    """Whether a change in the last bit of its operands changes the interpreter's value of a fusion beyond the
-    tolerance.
-    """
-    rng = np.random.default_rng(0)
-    (fused,) = step.instruction.computations
-    with np.errstate(all="ignore"):
-        value = evaluate_computation(Context(), fused, [perturb_last_bit(operand, rng) for operand in step.operands])
-    return find_result_fault([plain(value)], [plain(step.value)]) is not None
 
 
 def _find_wrong_fusion_prefix(step: Step, implementation: Implementation, caller: _GeneratedCodeCaller) -> str:
@@ -246,20 +224,20 @@ def _find_wrong_prefix(
     for step in record_steps(module, values):
         if step.instruction.parent is not entry:
             continue
-        text = truncate_after(module, step).to_text(print_large_constants=True)
-        message = _prefix_difference(text, values, step, implementation, caller)
-        if message:
+        truncated = truncate_after(module, step)
+        text = truncated.to_text(print_large_constants=True)
+        if message := _prefix_difference(truncated, text, values, implementation, caller):
             return KernelFault(describe(step.instruction), entry.name, message, False, "", text, values)
     return None
 
 
 def _prefix_difference(
-    text: str, values: Sequence[Value], step: Step, implementation: Implementation, caller: _GeneratedCodeCaller
+    truncated: Module, text: str, values: Sequence[Value], implementation: Implementation, caller: _GeneratedCodeCaller
 ) -> str:
-    """Describes how the result of a program truncated after a step differs from the step's value; "" if it does not."""
+    """Describes how the result of a truncated program differs from the interpreter's; "" if it does not."""
+    tolerance = program_tolerance(truncated, values, flush_denormals=implementation.flushes_denormals)
     try:
-        actual = caller.call(text, values)
-        assert_close(actual, plain(step.value), rule="program", flush_denormals=implementation.flushes_denormals)
+        tolerance.assert_close(caller.call(text, values))
     except (AssertionError, WorkerError, WorkerDied) as error:
         return str(error)
     return ""

@@ -60,7 +60,7 @@ class _PassCheck:
         if trace.fault is not None:
             return ReducedProgram(text, arguments, trace.invalid_text, trace.fault)
         after = next((run.text for run in trace.runs if run.text is not None), None)
-        expected = session.run_interpreter(text) if after is not None else []
+        expected = session.find_tolerances(text) if after is not None else []
         if after is None or isinstance(expected, ProgramFault):
             return None
         fault = find_result_fault(session.run_interpreter(after), expected)

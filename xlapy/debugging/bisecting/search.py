@@ -11,7 +11,7 @@ kernel is found (`kernels`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xlapy import opcodes
@@ -30,6 +30,7 @@ from xlapy.debugging.bisecting.session import (
 from xlapy.hlo.module import Module
 from xlapy.opcodes.transfer import ChannelAttributes
 from xlapy.runtime.engine.arguments import check_arguments
+from xlapy.testing.program_tolerance import ProgramTolerance
 from xlapy.text import parse_hlo
 
 Value = Any
@@ -143,7 +144,7 @@ class _Search:
         self.settings = settings
         self.report_progress = report_progress
         self.result = BisectResult()
-        self.expected: list[Value] = []
+        self.expected: list[ProgramTolerance] = []
 
     def run(self, text: str) -> BisectResult:
         if not self._compute_expected_results(text):
@@ -168,25 +169,28 @@ class _Search:
         """Sets the expected results. Returns whether the interpreter agrees with the reference on the original
         program."""
         self.report_progress("running the program on the interpreter")
-        interpreted = self.session.run_interpreter(text)
-        if isinstance(interpreted, ProgramFault) and self.settings.against == "interpreter":
-            raise ExecutionError(f"the interpreter gives no result to compare with: {interpreted.message}")
-        if self.settings.against == "interpreter":
-            assert not isinstance(interpreted, ProgramFault)
+        against_xla = self.settings.against == "xla"
+        interpreted = self.session.find_tolerances(
+            text, flush_denormals=against_xla or self.settings.generates_code, excess_precision=against_xla
+        )
+        if not against_xla:
+            if isinstance(interpreted, ProgramFault):
+                raise ExecutionError(f"the interpreter gives no result to compare with: {interpreted.message}")
             self.expected = interpreted
             return True
         self.report_progress("running the program on XLA")
         reference = self.session.run_xla(text)
         if isinstance(reference, ProgramFault):
             raise ExecutionError(f"XLA gives no result to compare with: {reference.message}")
-        self.expected = reference
-        self.result.fault = self._compare_with_expected(interpreted)
+        if isinstance(interpreted, ProgramFault):
+            self.result.fault = interpreted
+        else:
+            results = [tolerance.expected for tolerance in interpreted]
+            pairs = zip(interpreted, reference, strict=True)
+            self.expected = [replace(tolerance, expected=expected) for tolerance, expected in pairs]
+            self.result.fault = find_result_fault(results, self.expected)
         self.result.agrees_before_passes = self.result.fault is None
         return self.result.agrees_before_passes
-
-    def _compare_with_expected(self, actual: list[Value] | ProgramFault) -> ProgramFault | None:
-        """Returns the fault of the interpreter's results, None if they agree with the expected results."""
-        return find_result_fault(actual, self.expected, flush_denormals=self.settings.against == "xla")
 
     def _run_passes(self, text: str) -> PassTrace:
         def report_position(position: PassPosition) -> None:
@@ -211,7 +215,7 @@ class _Search:
 
     def _fault_after_changes(self, texts: Sequence[str], number: int) -> ProgramFault | None:
         self.report_progress(f"running the program after {number} of {len(texts) - 1} changes")
-        return self._compare_with_expected(self.session.run_interpreter(texts[number]))
+        return find_result_fault(self.session.run_interpreter(texts[number]), self.expected)
 
     def _find_first_changed_value(self) -> None:
         """Finds the first value that the faulty pass changed, if it changed the result of a program for one device."""
@@ -237,19 +241,16 @@ class _Search:
     def _check_generated_code(self, text: str, optimized: str) -> None:
         self.report_progress("running the program on cpu")
         actual = self.session.run_generated_code(optimized) if self.settings.optimized else self.session.run_cpu(text)
-        fault = find_result_fault(actual, self.expected, flush_denormals=True)
+        fault = find_result_fault(actual, self.expected)
         if fault is None:
             return
         self.result.fault, self.result.before = fault, optimized
         if self.settings.optimized or fault.is_like(
-            find_result_fault(self.session.run_generated_code(optimized), self.expected, flush_denormals=True)
+            find_result_fault(self.session.run_generated_code(optimized), self.expected)
         ):
             self.result.kernel = self._find_kernel(optimized, fault)
         else:
             self.result.notes.append("the optimized module, parsed from its text, does not show this fault")
-
-        if fault.kind is FaultKind.CHANGES and (found := self.result.kernel) is not None and not found.compiled_alone:
-            self._ignore_amplified_rounding(text)
 
     def _note_pass_of_refused_instruction(self, texts: Sequence[str], positions: Sequence[PassPosition]) -> None:
         """Notes which pass created the instruction that code generation refuses. The error message begins with its
@@ -262,16 +263,6 @@ class _Search:
         first = next((number for number, text in enumerate(texts) if f"%{name} = " in text), 0)
         if first:
             self.result.notes.append(f"{name} is made by {positions[first - 1]}")
-
-    def _ignore_amplified_rounding(self, text: str) -> None:
-        """Discards the fault if the program amplifies a change in the last bit of its arguments as much."""
-        self.report_progress("changing the last bits of the arguments")
-        if self._compare_with_expected(self.session.run_interpreter_perturbed(text)) is not None:
-            self.result.fault = None
-            self.result.notes.append(
-                "the results differ, but every kernel alone is correct, and the program amplifies rounding: the "
-                "interpreter's own results differ as much when the arguments change in their last bit"
-            )
 
     def _find_kernel(self, optimized: str, fault: ProgramFault) -> KernelFault | None:
         if len(self.session.arguments) > 1:

@@ -10,16 +10,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
 from xlapy.base.program_shape import ProgramShape
 from xlapy.debugging.bisecting.signature import to_current_arguments, to_original_result
 from xlapy.debugging.bisecting.worker_tasks import PassEnded, PassStarted
 from xlapy.debugging.fuzzing.implementations import XLA, find_implementation
 from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError, WorkerTimeout
-from xlapy.testing.comparison import assert_close
-from xlapy.testing.random_values import is_integer
+from xlapy.testing.program_tolerance import ProgramTolerance
 from xlapy.text import parse_hlo
 
 Value = Any
@@ -160,11 +156,19 @@ class BisectSession:
         """Returns the interpreter's result on each device, in the form of the original signature."""
         return self._run("platform", text, "interpreter", self.replicas)
 
-    def run_interpreter_perturbed(self, text: str) -> list[Value] | ProgramFault:
-        """Returns the interpreter's results if the arguments are perturbed in the last bit."""
-        rng = np.random.default_rng(0)
-        arguments = [[perturb_last_bit(value, rng) for value in given] for given in self.arguments]
-        return self.with_arguments(self.original_shape, arguments).run_interpreter(text)
+    def find_tolerances(
+        self, text: str, *, flush_denormals: bool = False, excess_precision: bool = False
+    ) -> list[ProgramTolerance] | ProgramFault:
+        """Returns the interpreter's result on each device, in the form of the original signature, and its tolerance."""
+        current_shape = parse_hlo(text).entry_computation.program_shape
+        given = [to_current_arguments(values, self.original_shape, current_shape) for values in self.arguments]
+        try:
+            found: list[ProgramTolerance] = self.worker.call(
+                "interpret", self.loads, text, given, self.replicas, flush_denormals, excess_precision
+            )
+        except (WorkerError, WorkerDied) as error:
+            return fault_from_error(error)
+        return found
 
     def run_cpu(self, text: str) -> list[Value] | ProgramFault:
         """Returns the results of cpu, passes included."""
@@ -207,18 +211,6 @@ class BisectSession:
         return [to_original_result(result, self.original_shape, current_shape) for result in results]
 
 
-def perturb_last_bit(value: Value, rng: np.random.Generator) -> Value:
-    """Multiplies each float by 1 - eps, 1 or 1 + eps, chosen at random. Returns integers and booleans unchanged."""
-    if isinstance(value, tuple):
-        return tuple(perturb_last_bit(element, rng) for element in value)
-    if not isinstance(value, np.ndarray) or value.dtype.kind == "b" or is_integer(value.dtype):
-        return value
-    eps = float(ml_dtypes.finfo(value.dtype).eps)
-    factor = 1 + eps * rng.integers(-1, 2, value.shape)
-    widened = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
-    return (widened * factor).astype(value.dtype)
-
-
 def fault_from_error(error: WorkerError | WorkerDied) -> ProgramFault:
     """Returns the fault that an error of the worker stands for."""
     message = str(error)
@@ -229,17 +221,14 @@ def fault_from_error(error: WorkerError | WorkerDied) -> ProgramFault:
     return ProgramFault(kind, message)
 
 
-def find_result_fault(
-    actual: list[Value] | ProgramFault, expected: Sequence[Value], *, flush_denormals: bool = False
-) -> ProgramFault | None:
-    """Returns the first fault in the results of all devices, with the tolerance for whole programs; None if they
-    agree."""
+def find_result_fault(actual: list[Value] | ProgramFault, expected: Sequence[ProgramTolerance]) -> ProgramFault | None:
+    """Returns the first fault in the results of all devices; None if they are within the tolerances."""
     if isinstance(actual, ProgramFault):
         return actual
-    for number, (left, right) in enumerate(zip(actual, expected, strict=True)):
+    for number, (left, tolerance) in enumerate(zip(actual, expected, strict=True)):
         where = f"result of device {number}" if len(expected) > 1 else "result"
         try:
-            assert_close(left, right, rule="program", flush_denormals=flush_denormals, where=where)
+            tolerance.assert_close(left, where)
         except AssertionError as error:
             return ProgramFault(FaultKind.CHANGES, str(error))
     return None

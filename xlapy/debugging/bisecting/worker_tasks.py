@@ -23,6 +23,7 @@ from xlapy.passes import Fixpoint, Pass, PassEvent, Pipeline, parse_passes, pass
 from xlapy.runtime import Client, Executable
 from xlapy.runtime.backends.cpu import CpuProgram
 from xlapy.runtime.device import Device
+from xlapy.testing.program_tolerance import ProgramTolerance, sharded_tolerances
 from xlapy.text import parse_hlo
 
 Value = Any
@@ -157,6 +158,15 @@ def run_optimized(text: str, arguments: Sequence[Sequence[Value]], replicas: int
     return _results(Executable(module, program, "cpu", devices, replicas, partitions), arguments)
 
 
+def interpret(
+    text: str, arguments: Sequence[Sequence[Value]], replicas: int, flush_denormals: bool, excess_precision: bool
+) -> list[ProgramTolerance]:
+    """Returns the results of a program on each device of the interpreter, with their tolerances."""
+    return sharded_tolerances(
+        parse_hlo(text), arguments, replicas, flush_denormals=flush_denormals, excess_precision=excess_precision
+    )
+
+
 def _results(executable: Executable, arguments: Sequence[Sequence[Value]]) -> list[Value]:
     if len(arguments) == 1:
         return [plain(executable(*arguments[0]))]
@@ -170,6 +180,7 @@ def find_change(before: str, after: str, arguments: Sequence[Value]) -> list[str
 
 _TASKS: dict[str, Callable[..., Any]] = {
     "passes": run_passes,
+    "interpret": interpret,
     "platform": run_platform,
     "optimized": run_optimized,
     "change": find_change,

@@ -17,8 +17,9 @@ from xlapy.base.shape import Shape
 from xlapy.debugging.fuzzing.implementations import Implementation
 from xlapy.debugging.fuzzing.worker import Caller, WorkerDied, WorkerError
 from xlapy.hlo.module import Module
-from xlapy.testing.instruction_by_instruction import Step, assert_step, describe, flat_module, steps_of
+from xlapy.testing.instruction_by_instruction import assert_step, describe, flat_module, steps_of
 from xlapy.testing.random_arguments import random_arguments
+from xlapy.testing.sum_errors import Step
 
 Value = Any
 
@@ -120,7 +121,13 @@ def _outcome_of_result(step: Step, result: Value, implementation: Implementation
         return Outcome(step, Verdict.KNOWN_DIVERGENCE, reason, result)
     ours, theirs = implementation.compared(step, result)
     try:
-        assert_step(ours, theirs, rule=implementation.rule(step), flush_denormals=implementation.flushes_denormals)
+        assert_step(
+            ours,
+            theirs,
+            rule=implementation.rule(step),
+            flush_denormals=implementation.flushes_denormals,
+            excess_precision=implementation.excess_precision,
+        )
     except AssertionError as error:
         return Outcome(step, Verdict.DIFFERS, str(error), result)
     return Outcome(step, Verdict.AGREES)

@@ -27,7 +27,7 @@ from xlapy.opcodes.random import RNG, RandomDistribution, RngAttributes
 from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
 from xlapy.runtime import Client, platform_names
-from xlapy.testing.instruction_by_instruction import Step
+from xlapy.testing.sum_errors import Step
 
 Array = np.ndarray[Any, Any]
 Value = Any
@@ -67,6 +67,8 @@ class Implementation:
     rule: Callable[[Step], str | None] = _no_known_divergence
     draws: tuple[OpDef, ...] = ()
     flushes_denormals: bool = False
+    excess_precision: bool = False
+    """Whether it may keep more bits of a value than its type has, see `testing.program_tolerance`."""
 
     def run(self, worker: Caller, module: Module, arguments: Sequence[Value]) -> Value:
         text = self.text(module.to_text(print_large_constants=True))
@@ -96,6 +98,7 @@ XLA_CPU = Implementation(
     known_divergences.known_divergence,
     known_divergences.replacement_rule,
     flushes_denormals=True,
+    excess_precision=True,
 )
 
 

@@ -27,7 +27,7 @@ from xlapy.opcodes.elementwise import CompareAttributes, ReducePrecisionAttribut
 from xlapy.opcodes.normalization import BatchNormAttributes
 from xlapy.opcodes.reduction import ScanAttributes, WindowAttributes
 from xlapy.testing.comparison import rule_of_operation
-from xlapy.testing.instruction_by_instruction import Step
+from xlapy.testing.sum_errors import Step
 
 Array = np.ndarray[Any, Any]
 KnownDivergence = tuple[str, bool]

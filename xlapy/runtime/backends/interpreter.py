@@ -17,7 +17,7 @@ from xlapy.base.recursion import make_room_for_calls
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.interpreter import Context, EvaluationPlan, evaluate_computation, make_plan
+from xlapy.interpreter import Context, EvaluationPlan, ReplaceValue, evaluate_computation, make_plan
 from xlapy.interpreter.checks import NO_CHECKS, Checks, ValueChecker
 from xlapy.interpreter.custom import prepare_custom_call
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
@@ -66,6 +66,8 @@ class InterpreterProgram:
         self._call_depth = call_depth(module)
         self._communicates = _communicates(module)
         self._kept: dict[Instruction, Any] = {}
+        self.replace_value: ReplaceValue | None = None
+        """Replaces the value of each instruction in every run from now on, see `Context`."""
 
     def prepare_custom_calls(self) -> None:
         """Resolves and instantiates the targets of custom calls; `UnsupportedError` for an unknown target."""
@@ -114,6 +116,7 @@ class InterpreterProgram:
 
     def _evaluate(self, context: Context, arguments: Sequence[Value]) -> Value:
         context.seed = int(flags.get("rng_seed"))
+        context.replace_value = self.replace_value
         context.plans = self._plans
         context.program_state = self._kept
         return evaluate_computation(context, self.module.entry_computation, arguments)
