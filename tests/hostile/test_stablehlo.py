@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
@@ -129,11 +129,18 @@ def test_empty_blocks_take_time_in_proportion(monkeypatch: pytest.MonkeyPatch) -
 # -- bytecode: references
 
 
-def file_with_entries(attributes: list[bytes], types: list[bytes], body: bytes = b"\x01") -> bytes:
-    """Returns a file with encoded attributes and types of the builtin dialect, and a section of operations."""
+def file_with_entries(
+    attributes: list[bytes],
+    types: list[bytes],
+    body: bytes = b"\x01",
+    *,
+    dialect: bytes = b"builtin",
+    more: Sequence[tuple[int, bytes]] = (),
+) -> bytes:
+    """Returns a file with encoded attributes and types of a dialect, a section of operations and more sections."""
     strings = EncodingEmitter()
-    strings.varint_list([8])
-    strings.data += b"builtin\0"
+    strings.varint_list([len(dialect) + 1])
+    strings.data += dialect + b"\0"
     dialects = EncodingEmitter()
     dialects.varint(1)
     dialects.varint_with_flag(0, False)
@@ -156,6 +163,7 @@ def file_with_entries(attributes: list[bytes], types: list[bytes], body: bytes =
         (bytecode_file.DIALECTS, bytes(dialects.data)),
         (bytecode_file.ATTRIBUTE_TYPE_OFFSETS, bytes(offsets.data)),
         (bytecode_file.ATTRIBUTES_AND_TYPES, b"".join(attributes + types)),
+        *more,
         (bytecode_file.IR, body),
     ):
         file.section(kind, data)
@@ -232,6 +240,44 @@ def test_sizes_of_bytecode_are_checked(sizes: list[int], message: str) -> None:
     constant = encoded(CONSTANT, 1, 8) + bytes(8)
     data = file_with_entries([constant], [encoded(INDEX), bytes(tensor.data)], module_with_location(0))
     assert_rejected(outcome_of(lambda: read_bytecode(data)), f"BytecodeError: .*{message}")
+
+
+def test_entries_without_bytes_are_rejected() -> None:
+    data = file_with_entries([b""] * 100_000, [])
+    assert_rejected(outcome_of(lambda: read_bytecode(data)), "BytecodeError: .*an attribute or type has no bytes")
+
+
+def test_tables_take_memory_in_proportion() -> None:
+    properties = encoded(500_000) + encoded(0) * 500_000
+    attributes = [encoded(UNKNOWN)] * 500_000
+    data = file_with_entries(attributes, [], more=[(bytecode_file.PROPERTIES, properties)])
+    outcome = outcome_of(lambda: read_bytecode(data))
+    assert outcome.verdict is Verdict.REJECTED
+    assert outcome.memory < 40 * len(data)
+
+
+def test_names_of_dialects_are_bounded() -> None:
+    data = file_with_entries([encoded(UNKNOWN)], [], dialect=b"x" * 1_000)
+    assert_rejected(outcome_of(lambda: read_bytecode(data)), "name of a dialect has 1000 characters, more than 200")
+
+
+def test_elements_of_a_resource_are_made_once() -> None:
+    """A reference to a resource takes a few bytes, and its booleans a byte each."""
+    blob = encoded(1, 200_000) + bytes(200_000)
+    resources = [
+        (bytecode_file.RESOURCES, blob),
+        (bytecode_file.RESOURCE_OFFSETS, encoded(0, 0, 1, 0, len(blob)) + b"\0"),
+    ]
+    tensor = EncodingEmitter()
+    tensor.varint(13)
+    tensor.signed_varint_list([200_000])
+    tensor.varint(0)
+    attributes = [encoded(16, 1, 0)] * 2_000
+    attributes.append(encoded(ARRAY, 2_000, *range(2_000)))
+    data = file_with_entries(
+        attributes, [encoded(0, 1 << 2), bytes(tensor.data)], module_with_location(2_000), more=resources
+    )
+    assert_rejected(outcome_of(lambda: read_bytecode(data)), "expected a location, found")
 
 
 def test_an_array_attribute_is_no_splat() -> None:

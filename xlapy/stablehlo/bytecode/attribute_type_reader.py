@@ -16,7 +16,7 @@ import numpy as np
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import BytecodeError, ParseError, ShapeError, UnsupportedError
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.bytecode.bytecode_file import BytecodeFile, EncodedEntry
+from xlapy.stablehlo.bytecode.bytecode_file import BytecodeFile, EncodedEntry, EntryTable
 from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
 
 _UNREAD = object()
@@ -95,12 +95,14 @@ class DialectReader(EncodingReader):
         """Reads a blob: its size, then its bytes."""
         return self.view(self.varint())
 
-    def resource(self) -> tuple[str, memoryview]:
-        """Reads a reference to a resource; returns its name and bytes."""
+    def resource(self, type_: Any) -> ir.ElementsAttribute:
+        """Reads a reference to a resource, whose bytes are the elements of a type."""
         index, resources = self.varint(), self.entries.file.resources
         if index >= len(resources):
             raise self.fail(f"there is no resource {index}, only {len(resources)}")
-        return resources[index]
+        name, data = resources[index]
+        found = elements(type_, data, self, self.entries.resource_values, index)
+        return ir.ElementsAttribute(found.type, found.values, name)
 
     def element_type(self) -> ir.ElementType | ir.IndexType:
         """Reads a reference to the element type of a tensor."""
@@ -142,7 +144,7 @@ class AttributeTypeReader:
         text: tuple[Callable[[str], Any], Callable[[str], Any]],
     ) -> None:
         self.file = file
-        self._entries: tuple[list[EncodedEntry], list[EncodedEntry]] = (file.attributes, file.types)
+        self._entries: tuple[EntryTable, EntryTable] = (file.attributes, file.types)
         self._values: tuple[list[Any], list[Any]] = (
             [_UNREAD] * len(file.attributes),
             [_UNREAD] * len(file.types),
@@ -155,6 +157,8 @@ class AttributeTypeReader:
         self._inner_parts = self._inner_nesting = 0
         self._parts_left = _MAX_PARTS + _MAX_PARTS_PER_BYTE * len(file.data)
         self._composites: dict[Any, Any] = {}
+        self.resource_values: dict[object, Any] = {}
+        """The elements of resources, of which many attributes can be made, by number, type of elements and count."""
 
     def spend(self, parts: int) -> None:
         """Counts attributes and types that references stand for. Raises `BytecodeError` if they are too many.
@@ -269,8 +273,16 @@ def _kind_name(kind: int) -> str:
     return "attribute" if kind == _ATTRIBUTE else "type"
 
 
-def elements(type_: Any, data: memoryview | bytes, reader: EncodingReader) -> ir.ElementsAttribute:
+def elements(
+    type_: Any,
+    data: memoryview | bytes,
+    reader: EncodingReader,
+    known: dict[object, Any] | None = None,
+    number: int | None = None,
+) -> ir.ElementsAttribute:
     """Returns the constant elements of a tensor from their bytes: all elements, or a splat.
+
+    `known` keeps the elements of the bytes with a number, which may be used many times.
 
     Booleans are bytes, or bits from the lowest on; a byte 0xFF as a splat is true. Narrower elements
     take a byte each.
@@ -286,17 +298,25 @@ def elements(type_: Any, data: memoryview | bytes, reader: EncodingReader) -> ir
     except ShapeError as error:
         raise reader.fail(str(error)) from error
     count = math.prod(sizes)
-    if stored is PrimitiveType.PRED:
-        values = _booleans(data, count)
-    else:
-        values = np.frombuffer(data, np.uint8 if stored.bits < 8 else stored.dtype)
-        if stored.bits < 8:
-            values = _narrow(values, stored)
+    key = (number, stored, count)
+    values = None if known is None else known.get(key)
+    if values is None:
+        values = _values(data, stored, count)
+        if known is not None:
+            known[key] = values
     if values.size == 1 and count != 1:
         return ir.ElementsAttribute(type_, np.broadcast_to(values[0], sizes))
     if values.size != count:
         raise reader.fail(f"{type_} has {count} elements, found {values.size}")
     return ir.ElementsAttribute(type_, values.reshape(sizes))
+
+
+def _values(data: memoryview | bytes, stored: PrimitiveType, count: int) -> Any:
+    if stored is PrimitiveType.PRED:
+        return _booleans(data, count)
+    if stored.bits < 8:
+        return _narrow(np.frombuffer(data, np.uint8), stored)
+    return np.frombuffer(data, stored.dtype)
 
 
 def _stored(element: Any) -> PrimitiveType:

@@ -112,10 +112,7 @@ def _name(reader: DialectReader) -> ir.FileLocation:
 
 
 def _resource(reader: DialectReader) -> ir.ElementsAttribute:
-    type_ = reader.type()
-    name, data = reader.resource()
-    found = elements(type_, data, reader)
-    return ir.ElementsAttribute(found.type, found.values, name)
+    return reader.resource(reader.type())
 
 
 def _dense_array(reader: DialectReader) -> ir.ElementsAttribute:

@@ -7,6 +7,8 @@ Source: MLIR's BytecodeFormat.md, and Encoding.h for the numbers of versions and
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
@@ -24,6 +26,8 @@ STRINGS, DIALECTS, ATTRIBUTES_AND_TYPES, ATTRIBUTE_TYPE_OFFSETS, IR, RESOURCES, 
     9
 )
 """The numbers of the sections."""
+_MAX_DIALECT_CHARACTERS = 200
+"""The longest name of a dialect. The name of each of its operations repeats it."""
 _REQUIRED_SECTIONS = {
     STRINGS: "strings",
     DIALECTS: "dialects",
@@ -51,11 +55,98 @@ class EncodedEntry:
     is_custom: bool
 
 
+class SpanTable:
+    """Ranges of bytes by number, each a start and an end offset.
+
+    A file of a few bytes per entry has millions of them: they take sixteen bytes each here.
+    """
+
+    def __init__(self) -> None:
+        self._starts, self._ends = array("Q"), array("Q")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return self._starts[index], self._ends[index]
+
+    def append(self, part: EncodingReader) -> None:
+        """Adds the bytes of a reader that has not read any of them."""
+        self._starts.append(part.position)
+        self._ends.append(part.end)
+
+
+class EntryTable:
+    """The encoded attributes, or types, by number."""
+
+    def __init__(self) -> None:
+        self._spans = SpanTable()
+        self._dialects: list[str] = []
+        self._is_custom = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def __getitem__(self, index: int) -> EncodedEntry:
+        return EncodedEntry(self._dialects[index], *self._spans[index], bool(self._is_custom[index]))
+
+    def append(self, dialect: str, part: EncodingReader, is_custom: bool) -> None:
+        self._dialects.append(dialect)
+        self._spans.append(part)
+        self._is_custom.append(is_custom)
+
+
+class OperationNameTable:
+    """The names of operations by number. The text of a name is made when it is used."""
+
+    def __init__(self) -> None:
+        self._dialects: list[str] = []
+        self._names: list[str] = []
+        self._is_registered = bytearray()
+        self._made: dict[int, OperationName] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, index: int) -> OperationName:
+        made = self._made.get(index)
+        if made is None:
+            dialect, name = self._dialects[index], self._names[index]
+            made = OperationName(f"{dialect}.{name}" if name else dialect, bool(self._is_registered[index]))
+            self._made[index] = made
+        return made
+
+    def append(self, dialect: str, name: str, is_registered: bool) -> None:
+        self._dialects.append(dialect)
+        self._names.append(name)
+        self._is_registered.append(is_registered)
+
+
+class ResourceTable:
+    """The blobs of resources by number, with their names."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._names: list[str] = []
+        self._blobs = SpanTable()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, index: int) -> tuple[str, memoryview]:
+        start, end = self._blobs[index]
+        return self._names[index], memoryview(self._data)[start:end]
+
+    def append(self, name: str, blob: EncodingReader) -> None:
+        self._names.append(name)
+        self._blobs.append(blob)
+
+
 @dataclass(slots=True)
 class BytecodeFile:
-    """The contents of a file. `resources` holds pairs of name and bytes in the order of their numbers.
+    """The contents of a file.
 
-    `properties` holds the start and end offsets of the properties of operations, `ir` the section of operations.
+    `properties` holds the bytes of the properties of operations, `ir` the section of operations.
     """
 
     data: bytes
@@ -63,12 +154,15 @@ class BytecodeFile:
     producer: str
     strings: list[str]
     dialects: list[str] = field(default_factory=list)
-    operation_names: list[OperationName] = field(default_factory=list)
-    attributes: list[EncodedEntry] = field(default_factory=list)
-    types: list[EncodedEntry] = field(default_factory=list)
-    resources: list[tuple[str, memoryview]] = field(default_factory=list)
-    properties: list[tuple[int, int]] = field(default_factory=list)
+    operation_names: OperationNameTable = field(default_factory=OperationNameTable)
+    attributes: EntryTable = field(default_factory=EntryTable)
+    types: EntryTable = field(default_factory=EntryTable)
+    resources: ResourceTable = field(init=False)
+    properties: SpanTable = field(default_factory=SpanTable)
     ir: EncodingReader = field(default_factory=lambda: EncodingReader(b""))
+
+    def __post_init__(self) -> None:
+        self.resources = ResourceTable(self.data)
 
     def string(self, reader: EncodingReader) -> str:
         """Reads a reference to a string."""
@@ -138,11 +232,15 @@ def _strings(reader: EncodingReader) -> list[str]:
 
 def _read_dialects(file: BytecodeFile, reader: EncodingReader) -> None:
     for _ in range(reader.count()):
+        is_versioned = False
         if file.version < DIALECT_VERSIONING:
-            file.dialects.append(file.string(reader))
-            continue
-        index, is_versioned = reader.varint_with_flag()
-        file.dialects.append(file.string_at(reader, index))
+            name = file.string(reader)
+        else:
+            index, is_versioned = reader.varint_with_flag()
+            name = file.string_at(reader, index)
+        if len(name) > _MAX_DIALECT_CHARACTERS:
+            raise reader.fail(f"the name of a dialect has {len(name)} characters, more than {_MAX_DIALECT_CHARACTERS}")
+        file.dialects.append(name)
         if is_versioned:
             reader.section()
     if file.version >= ELIDE_UNKNOWN_BLOCK_ARGUMENT_LOCATION:
@@ -155,7 +253,7 @@ def _read_dialects(file: BytecodeFile, reader: EncodingReader) -> None:
             else:
                 index, is_registered = reader.varint_with_flag()
                 name = file.string_at(reader, index)
-            file.operation_names.append(OperationName(f"{dialect}.{name}" if name else dialect, is_registered))
+            file.operation_names.append(dialect, name, is_registered)
 
 
 def _read_entries(file: BytecodeFile, entries: EncodingReader, offsets: EncodingReader) -> None:
@@ -166,8 +264,9 @@ def _read_entries(file: BytecodeFile, entries: EncodingReader, offsets: Encoding
             dialect = file.dialect(offsets)
             for _ in range(offsets.count()):
                 size, is_custom = offsets.varint_with_flag()
-                part = entries.sub_reader(size)
-                table.append(EncodedEntry(dialect, part.position, part.end, is_custom))
+                if size == 0:
+                    raise offsets.fail("an attribute or type has no bytes")
+                table.append(dialect, entries.sub_reader(size), is_custom)
         if len(table) > count:
             raise offsets.fail(f"expected {count} attributes or types, found {len(table)}")
 
@@ -178,32 +277,32 @@ def _read_resources(file: BytecodeFile, values: EncodingReader | None, offsets: 
         return
     for _ in range(offsets.count()):
         offsets.varint()
-        _resource_group(file, values, offsets)
+        for _ in _resource_group(file, values, offsets):
+            pass
     while offsets.remaining:
         file.dialect(offsets)
-        file.resources.extend(_resource_group(file, values, offsets))
+        for name, blob in _resource_group(file, values, offsets):
+            file.resources.append(name, blob)
 
 
 def _resource_group(
     file: BytecodeFile, values: EncodingReader, offsets: EncodingReader
-) -> list[tuple[str, memoryview]]:
-    found = []
+) -> Iterator[tuple[str, EncodingReader]]:
+    """Yields the names and the bytes of the resources of a dialect. A resource that is not a blob has no bytes."""
     for _ in range(offsets.count()):
         name = file.string(offsets)
         part = values.sub_reader(offsets.varint())
         is_blob = offsets.byte() == 0
-        found.append((name, _blob(part) if is_blob and part.remaining else memoryview(b"")))
-    return found
+        yield name, _blob(part) if is_blob and part.remaining else EncodingReader(file.data, 0, 0)
 
 
-def _blob(reader: EncodingReader) -> memoryview:
+def _blob(reader: EncodingReader) -> EncodingReader:
     alignment = reader.varint()
     size = reader.varint()
     reader.align(alignment)
-    return reader.view(size)
+    return reader.sub_reader(size)
 
 
 def _read_properties(file: BytecodeFile, reader: EncodingReader) -> None:
     for _ in range(reader.count()):
-        part = reader.sub_reader(reader.varint())
-        file.properties.append((part.position, part.end))
+        file.properties.append(reader.sub_reader(reader.varint()))
