@@ -417,3 +417,22 @@ def test_top_k_agrees_with_xla() -> None:
 def test_top_k_of_other_shapes_is_refused(result: str) -> None:
     with pytest.raises(UnsupportedError, match=r"^top \(custom-call\): TopK takes t\[..., n\] and returns"):
         make_client().compile(top_k(result))
+
+
+def test_a_target_may_be_bound_to_the_custom_calls_that_name_it() -> None:
+    """`bind` gets what else a target would be told, and returns the function for one custom call."""
+
+    def target(*operands: Any, opaque: str, instruction_name: str) -> Any:
+        return bind(opaque=opaque, instruction_name=instruction_name)(*operands)
+
+    def bind(*, opaque: str, instruction_name: str) -> Any:
+        assert instruction_name in ("a", "b")
+        return lambda x: x * np.float32(opaque)
+
+    target.bind = bind  # type: ignore[attr-defined]
+    text = entry(
+        'x = f32[2] parameter(0)\na = f32[2] custom-call(x), custom_call_target="target", backend_config="2"\n'
+        'ROOT b = f32[2] custom-call(a), custom_call_target="target", backend_config="5"'
+    )
+    with registered(target):
+        np.testing.assert_array_equal(run(text, np.array([1, 3], np.float32)), [10, 30])

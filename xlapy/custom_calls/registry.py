@@ -75,7 +75,9 @@ def register_custom_call_target(
     `Shape`), `attributes`, `frontend_attributes`, `instruction_name`, `replica_id`, `partition_id`, and `computations`
     (the called computations, as functions of arrays). In calls of API_VERSION_TYPED_FFI, a keyword-only parameter
     `ffi_attributes` receives the attributes in `opaque`, as a dictionary of NumPy scalars, arrays, bytes and
-    dictionaries. The function accepts calls of every API version, unless `api_version` is given.
+    dictionaries. The function accepts calls of every API version, unless `api_version` is given. If it has an attribute
+    `bind`, this is called with the keyword arguments instead, once for a custom call of a compiled program, and returns
+    the function that is called with the operands.
 
     Native code is a ctypes function, an address or a PyCapsule, with the signature of `api_version` (also as a number
     from 1 to 4): API_VERSION_ORIGINAL (the default) `void f(void* out, const void** in)`, API_VERSION_STATUS_RETURNING

@@ -140,19 +140,39 @@ def call_context(context: Context) -> CallContext:
 # -- Python targets
 
 
+class PreparedPythonCall:
+    """A custom call of a Python target, with what the target is told besides its operands.
+
+    where: the beginning of error messages.
+    """
+
+    def __init__(self, context: Context, instruction: Instruction, target: PythonTarget) -> None:
+        self.where = f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r}"
+        self._function = target.function
+        info = _keyword_arguments(context, instruction)
+        if _reads_attributes(target, instruction):
+            info["ffi_attributes"] = call_attributes(instruction)
+        self._info = {key: value for key, value in info.items() if target.keywords is None or key in target.keywords}
+        bind: Callable[..., Callable[..., Any]] | None = getattr(target.function, "bind", None)
+        if bind is not None:
+            self._function, self._info = bind(**self._info), {}
+        self._copied = [key for key, value in self._info.items() if isinstance(value, dict)]
+
+    def call(self, operands: Sequence[Any]) -> Any:
+        """Calls the target; `ExecutionError` if it raises an exception. Each call gets dictionaries of its own."""
+        info = self._info
+        if self._copied:
+            info = info | {key: dict(info[key]) for key in self._copied}
+        try:
+            return self._function(*operands, **info)
+        except Exception as error:
+            raise ExecutionError(f"{self.where} raised {type(error).__name__}: {error}") from error
+
+
 def _python(target: PythonTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
-    where = f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r}"
-    operands = _to_target(tuple(values), operand_layout_shapes(instruction))
-    info = _keyword_arguments(context, instruction)
-    if _reads_attributes(target, instruction):
-        info["ffi_attributes"] = call_attributes(instruction)
-    if target.keywords is not None:
-        info = {key: value for key, value in info.items() if key in target.keywords}
-    try:
-        returned = target.function(*operands, **info)
-    except Exception as error:
-        raise ExecutionError(f"{where} raised {type(error).__name__}: {error}") from error
-    return _from_target(returned, instruction.shape, f"{where} returned")
+    prepared = PreparedPythonCall(context, instruction, target)
+    returned = prepared.call(_to_target(tuple(values), operand_layout_shapes(instruction)))
+    return value_from_target(returned, instruction.shape, f"{prepared.where} returned")
 
 
 def _keyword_arguments(context: Context, instruction: Instruction) -> dict[str, Any]:
@@ -174,7 +194,7 @@ def _function(context: Context, computation: Computation) -> Callable[..., Any]:
     shapes = [parameter.shape for parameter in computation.parameters]
 
     def call(*arguments: Any) -> Any:
-        given = _from_target(tuple(arguments), Shape.tuple(shapes), f"{computation.name} is given")
+        given = value_from_target(tuple(arguments), Shape.tuple(shapes), f"{computation.name} is given")
         return _to_target(evaluate_computation(context, computation, given))
 
     call.__name__ = computation.name
@@ -197,7 +217,7 @@ def _to_target(value: Value, shape: Shape | None = None) -> Any:
     return array
 
 
-def _from_target(value: Any, shape: Shape, where: str) -> Value:
+def value_from_target(value: Any, shape: Shape, where: str) -> Value:
     """Copies a value that a Python target returns; raises an `ExecutionError` that begins with `where` on mismatch."""
     if shape.is_tuple:
         parts = () if value is None else value
@@ -206,7 +226,9 @@ def _from_target(value: Any, shape: Shape, where: str) -> Value:
                 f"{where} {_described(value)}, but the declared shape is the tuple {shape.to_text(layout=False)}"
             )
         pairs = zip(parts, shape.tuple_shapes, strict=True)
-        return tuple(_from_target(part, element, f"{where} as element {i}") for i, (part, element) in enumerate(pairs))
+        return tuple(
+            value_from_target(part, element, f"{where} as element {i}") for i, (part, element) in enumerate(pairs)
+        )
     if not shape.is_array:
         return TOKEN
     try:

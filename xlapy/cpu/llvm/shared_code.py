@@ -2,10 +2,13 @@
 
     i32 @xlapy_host_callback(ptr table, i64 index, i64 number)
     i32 @xlapy_poll(ptr table, i64 shared, i64 poll)
+    i32 @xlapy_python_callback(i64 number, ptr place, ptr table)
     void @xlapy_taskN(ptr block, i64 begin, i64 end)
 
 The first calls the host function at an entry of the address table, in the default floating-point mode. The second is
-described in `safepoints`. The last calls a kernel with N buffers, whose addresses it loads from a block.
+described in `safepoints`. The third is such a host function: it calls a Python function, whose address is in the next
+entry, and returns the status that this function stores in the entry after it. The last calls a kernel with N buffers,
+whose addresses it loads from a block.
 
 Serialized programs contain the object files, so that a process that loads one need not compile them.
 
@@ -21,11 +24,12 @@ from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm import safepoints
 from xlapy.cpu.llvm.jit import Code, Symbol, compile_text, link_object
 
-HOST_CALLBACK, POLL = "xlapy_host_callback", "xlapy_poll"
+HOST_CALLBACK, POLL, PYTHON_CALLBACK = "xlapy_host_callback", "xlapy_poll", "xlapy_python_callback"
 
 DECLARATIONS: Mapping[str, str] = {
     HOST_CALLBACK: f"declare i32 @{HOST_CALLBACK}(ptr, i64, i64)",
     POLL: f"declare i32 @{POLL}(ptr, i64, i64)",
+    PYTHON_CALLBACK: f"declare i32 @{PYTHON_CALLBACK}(i64, ptr, ptr)",
 }
 
 _TASK = re.compile(r"xlapy_task([1-9][0-9]{0,4})")
@@ -59,7 +63,15 @@ def _code(name: str) -> Code:
     if name == _HOST:
         return compile_shared_object(
             name,
-            f"{RESET_MXCSR_FUNCTION}\n{_HOST_CALLBACK_FUNCTION}\n{safepoints.POLL_FUNCTION}\n{_DECLARATIONS_AND_ATTRIBUTES}",
+            "\n".join(
+                [
+                    RESET_MXCSR_FUNCTION,
+                    _HOST_CALLBACK_FUNCTION,
+                    safepoints.POLL_FUNCTION,
+                    _PYTHON_CALLBACK_FUNCTION,
+                    _DECLARATIONS_AND_ATTRIBUTES,
+                ]
+            ),
             list(DECLARATIONS),
         )
     task = _TASK.fullmatch(name)
@@ -135,9 +147,23 @@ entry:
   call void @reset_mxcsr(ptr %old)
   %place = getelementptr inbounds ptr, ptr %table, i64 %index
   %host = load ptr, ptr %place
-  %status = call i32 %host(i64 %number)
+  %status = call i32 %host(i64 %number, ptr %place, ptr %table)
   call void @llvm.x86.sse.ldmxcsr(ptr %old)
   ret i32 %status
 }}"""
+
+_PYTHON_CALLBACK_FUNCTION = f"""define i32 @{PYTHON_CALLBACK}(i64 %number, ptr %place, ptr %table) #0 {{
+entry:
+  %next = getelementptr inbounds ptr, ptr %place, i64 1
+  %function = load ptr, ptr %next
+  %status.at = getelementptr inbounds ptr, ptr %place, i64 2
+  store i64 1, ptr %status.at
+  call void %function(i64 %number, ptr %table)
+  %status = load i64, ptr %status.at
+  %result = trunc i64 %status to i32
+  ret i32 %result
+}}"""
+"""The Python function stores 0 to its status if it succeeds. Its return value would be undefined if an exception, such
+as that of a signal handler, left it."""
 
 _DECLARATIONS_AND_ATTRIBUTES = "\n".join([*sorted(MXCSR_DECLARATIONS), *safepoints.DECLARATIONS, ATTRIBUTES])

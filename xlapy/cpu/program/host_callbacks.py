@@ -23,11 +23,11 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.program.bounds_checks import bounds_error
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
-from xlapy.cpu.program.call_frames import FrameTargets
 from xlapy.cpu.program.communication.wait_state import SharedMemory, Wait, wait_count, waiting_devices
 from xlapy.cpu.program.nan_checks import IterationThunk, ValueCheckThunk
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import HOST_WAIT_OFFSET
+from xlapy.cpu.program.targets.call_frames import FrameTargets
 from xlapy.cpu.program.thunks import BoundsThunk, CallbackThunk, CollectiveThunk, TransferThunk
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import TOKEN, Context

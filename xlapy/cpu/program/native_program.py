@@ -2,7 +2,7 @@
 
 Native code finds all memory through a table of addresses:
 
-    arena, arguments, results, constants, host callback, shared memory, device number, received slices,
+    arena, arguments, results, constants, host callback (3 entries), shared memory, device number, received slices,
     call blocks, poll function and state (4 entries), profiling counters (only if instrumented)
 
 Responsible for that record and its textual dump. Does not depend on HLO operations or LLVM.
@@ -102,9 +102,14 @@ class NativeProgram:
         return 1 + len(self.arguments) + len(self.results) + len(self.constants)
 
     @property
+    def python_index(self) -> int:
+        """The first of two table entries of host callbacks that call Python: the function, and its status."""
+        return self.callback_index + 1
+
+    @property
     def shared_index(self) -> int:
         """The table entry with the address of the memory that the devices of a run share."""
-        return self.callback_index + 1
+        return self.python_index + 2
 
     @property
     def device_index(self) -> int:

@@ -34,7 +34,7 @@ class _Function:
 
     def __init__(self, function: Callable[..., Sequence[Any]], results: Sequence[core.ShapedArray]) -> None:
         self.function = function
-        self.results = results
+        self.results = [(declared.shape, np.dtype(declared.dtype)) for declared in results]
 
     def __call__(self, *arguments: Any) -> tuple[np.ndarray[Any, Any], ...]:
         """Calls the function; `RuntimeError` unless the results have the declared types."""
@@ -43,31 +43,54 @@ class _Function:
             raise RuntimeError(
                 f"Mismatched number of outputs from callback. Expected: {len(self.results)}, Actual: {len(values)}"
             )
-        arrays = tuple(dtypes.canonicalize_value(np.asarray(value)) for value in values)
-        for number, (array, declared) in enumerate(zip(arrays, self.results, strict=True)):
-            for what in ("shape", "dtype"):
-                if getattr(array, what) != getattr(declared, what):
-                    raise RuntimeError(
-                        f"Incorrect output {what} for return value #{number}: "
-                        f"Expected: {getattr(declared, what)}, Actual: {getattr(array, what)}"
-                    )
-        return arrays
+        return tuple(
+            [
+                value
+                if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape
+                else _converted(value, shape, dtype, number)
+                for number, (value, (shape, dtype)) in enumerate(zip(values, self.results, strict=True))
+            ]
+        )
+
+
+def _converted(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -> np.ndarray[Any, Any]:
+    """Converts a result to the array that JAX makes of it; `RuntimeError` unless it has the declared type."""
+    array: np.ndarray[Any, Any] = dtypes.canonicalize_value(np.asarray(value))
+    for what, expected, actual in (("shape", shape, array.shape), ("dtype", dtype, array.dtype)):
+        if expected != actual:
+            raise RuntimeError(
+                f"Incorrect output {what} for return value #{number}: Expected: {expected}, Actual: {actual}"
+            )
+    return array
 
 
 _functions: WeakValueDictionary[int, _Function] = WeakValueDictionary()
 _numbers = itertools.count(1)
 
 
+def _callback_of_call(*, ffi_attributes: dict[str, Any], shape: Any) -> Callable[..., Any]:
+    """Returns the implementation of one custom call. A token operand is returned unchanged."""
+    function, is_tuple = _functions[int(ffi_attributes["index"])], shape.is_tuple
+
+    def call(*operands: Any) -> Any:
+        tokens = operands[:1] if operands and operands[0] is None else ()
+        try:
+            arrays = function(*operands[1:] if tokens else operands)
+        except Exception as error:
+            raise ExecutionError(f"CpuCallback error calling callback: {traceback.format_exc()}") from error
+        if is_tuple:
+            return (*tokens, *arrays)
+        return arrays[0] if arrays else None
+
+    return call
+
+
 def _run_callback(*operands: Any, ffi_attributes: dict[str, Any], shape: Any) -> Any:
-    """The implementation of the custom call. A token operand is returned unchanged."""
-    function = _functions[int(ffi_attributes["index"])]
-    tokens = [operand for operand in operands if operand is None]
-    try:
-        arrays = function(*[operand for operand in operands if operand is not None])
-    except Exception as error:
-        raise ExecutionError(f"CpuCallback error calling callback: {traceback.format_exc()}") from error
-    results = (*tokens, *arrays)
-    return results if shape.is_tuple else results[0]
+    """The implementation of all custom calls."""
+    return _callback_of_call(ffi_attributes=ffi_attributes, shape=shape)(*operands)
+
+
+_run_callback.bind = _callback_of_call  # type: ignore[attr-defined]
 
 
 def _with_token(sharding: Any, results: int) -> Any:

@@ -1,8 +1,8 @@
 """The entry that calls an executable, as LLVM text.
 
-Calls that the engine does not handle go to Python before anything has changed: programs with callbacks, arguments that
-do not match, and donated buffers whose memory has other owners. While a trace is taken, the instrumented copy of an
-executable runs instead.
+Calls that the engine does not handle go to Python before anything has changed: programs with callbacks other than
+custom calls of Python, arguments that do not match, and donated buffers whose memory has other owners. While a trace is
+taken, the instrumented copy of an executable runs instead.
 
 Responsible for choosing between the engine and Python. Does not depend on how calls run; see
 `runtime.engine.core.execute`.
@@ -84,8 +84,15 @@ begin:
 out:
   ret ptr null
 cancel:
+  %calls_python = get i64 executable.calls_python of %executable
+  %is_native = icmp eq i64 %calls_python, 0
+  br i1 %is_native, label %interrupt, label %raise
+interrupt:
   %canceled = call ptr @canceled_error()
   ret ptr %canceled
+raise:
+  %raised = call ptr @callback_error_in_python(ptr %args)
+  ret ptr %raised
 slow:
   %result = call ptr @LoadedExecutable_Execute_in_python(ptr %args)
   ret ptr %result

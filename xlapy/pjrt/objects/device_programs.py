@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy.base.shape import Shape
+from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks
 from xlapy.pjrt.objects.layouts import layout_handle, logical
 from xlapy.pjrt.objects.loaded_executable import LoadedExecutable
 from xlapy.runtime.backends.cpu import CpuProgram
@@ -17,10 +18,18 @@ from xlapy.runtime.engine.device_programs import ArrayForm, DevicePlace, NativeS
 
 
 def runs_natively(program: CpuProgram) -> bool:
-    """Whether native code can run the program without Python."""
+    """Whether native code can run the program; it may call Python functions."""
+    native_program, leaves = program.compiled.program, _leaves(program)
+    return device_programs.runs_natively(native_program, leaves) or _calls_python(program)
+
+
+def _calls_python(program: CpuProgram) -> bool:
+    return device_programs.calls_python_natively(program.compiled.program, _leaves(program))
+
+
+def _leaves(program: CpuProgram) -> list[Shape]:
     result = program.shape.result
-    results = result.tuple_shapes if result.is_tuple else (result,)
-    return device_programs.runs_natively(program.compiled.program, [*program.shape.parameters, *results])
+    return [*program.shape.parameters, *(result.tuple_shapes if result.is_tuple else (result,))]
 
 
 def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: Sequence[Shape]) -> None:
@@ -40,6 +49,7 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
         [leaf.parameter for leaf in loaded.executable.donated],
         (assignment.num_replicas, assignment.num_partitions),
         loaded.traits.is_long_running,
+        PythonCallbacks(program.compiled.program) if _calls_python(program) else None,
     )
     kinds = [loaded.memory_kind(number) for number in range(len(results))]
     places = [

@@ -1,5 +1,5 @@
-"""Launches that native code leaves to Python: programs with callbacks, dynamic dimensions or random numbers of the run,
-and calls with invalid arguments.
+"""Launches that native code leaves to Python: programs with dynamic dimensions, random numbers of the run, tokens, or
+callbacks other than custom calls of Python functions, and calls with invalid arguments.
 
 Responsible for converting buffers to values and back, and for donation in these launches. Does not depend on how
 programs are compiled.
@@ -15,6 +15,7 @@ import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
+from xlapy.cpu.program.targets.python_callbacks import take_error
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.dynamic_array import actual_array
 from xlapy.pjrt.c_api.entries import entry
@@ -48,6 +49,13 @@ def check_memory(args: Any) -> None:
             f"out of memory: {loaded.executable.name} needs {format_bytes(needed)} for temporaries and results, "
             f"{format_bytes(available)} are available"
         )
+
+
+@entry("callback_error", "LoadedExecutable_Execute")
+def callback_error(_: Any) -> None:
+    """Called after a launch in this thread that native code left early; raises the error of the callback. There is none
+    if an exception came before the callback began."""
+    raise take_error() or KeyboardInterrupt("the run is canceled")
 
 
 @entry("LoadedExecutable_Execute")

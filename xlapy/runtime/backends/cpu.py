@@ -20,10 +20,10 @@ from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
-from xlapy.cpu.program.call_frames import check_custom_call_targets
 from xlapy.cpu.program.communication import queue_messages
 from xlapy.cpu.program.communication.wait_state import Wait, cancel_run, shared_memory
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
+from xlapy.cpu.program.targets.call_frames import check_custom_call_targets
 from xlapy.cpu.program.thunks import TransferThunk
 from xlapy.cpu.serialization.executable import LoadedProgram, deserialize_program, serialize_program
 from xlapy.hlo.computation import Computation

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from xlapy.base.shape import Shape
+from xlapy.cpu.llvm.shared_code import PYTHON_CALLBACK, shared_function
 from xlapy.cpu.program.communication.wait_state import futex_offsets, shared_memory_size
 from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks, calls_only_python
 from xlapy.cpu.program.thunks import CollectiveThunk
 from xlapy.runtime.collectives.launch import device_name
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES
@@ -38,6 +40,7 @@ class NativeSource:
     donated: Sequence[int]
     counts: tuple[int, int]
     is_long_running: bool
+    python_callbacks: PythonCallbacks | None = None
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,21 @@ def runs_natively(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
     It can if all arrays are static, the program draws no random numbers, and its only callbacks are collectives for
     which every device has a rendezvous. leaves: shapes of the parameters and results.
     """
-    if not all(leaf.is_array and not leaf.is_dynamic for leaf in leaves):
-        return False
-    if "rng-get-and-update-state" in program.implicit_arguments:
+    if not _has_plain_boundary(program, leaves):
         return False
     return all(isinstance(thunk, CollectiveThunk) and _is_complete(thunk) for thunk in program.host_calling_thunks)
+
+
+def calls_python_natively(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
+    """Whether native code can run the program in the threads of its callers, from where it calls Python functions."""
+    return _has_plain_boundary(program, leaves) and calls_only_python(program)
+
+
+def _has_plain_boundary(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
+    """Whether launches need no more than the addresses of arrays."""
+    if not all(leaf.is_array and not leaf.is_dynamic for leaf in leaves):
+        return False
+    return "rng-get-and-update-state" not in program.implicit_arguments
 
 
 def _is_complete(thunk: CollectiveThunk) -> bool:
@@ -119,11 +132,13 @@ def add_device_programs(
     record["device_programs"] = kept.words([one.address for one in programs])
     record["device_program_count"], record["donated_count"] = len(places), len(source.donated)
     record["argument_count"] = len(source.parameters)
-    record["has_collectives"] = int(bool(program.host_calling_thunks))
+    calls_python = source.python_callbacks is not None
+    has_collectives = bool(program.host_calling_thunks) and not calls_python
+    record["calls_python"], record["has_collectives"] = int(calls_python), int(has_collectives)
     words = sorted(futex_offsets(program))
     record["wait_words"], record["wait_word_count"] = kept.words(words), len(words)
     record["shared_bytes"] = shared_memory_size(program)
-    record["is_asynchronous"] = int(bool(program.host_calling_thunks) or source.is_long_running)
+    record["is_asynchronous"] = int(not calls_python and (has_collectives or source.is_long_running))
     needed = len(places) * (program.arena_size + sum(_bytes(shape) for shape in source.results))
     record["checks_memory"], record["runs_natively"] = int(needed > UNCHECKED_BYTES), 1
     made = RunnableProgram(source, record, programs)
@@ -169,7 +184,14 @@ def _initial_table(source: NativeSource, number: int) -> list[int]:
     table = [0] * program.table_size
     for index, address in source.fixed_addresses(*divmod(number, source.counts[1])).items():
         table[index] = address
-    table[program.callback_index] = engine().addresses["request_deadlock_check"]
+    callbacks = source.python_callbacks
+    if callbacks is None:
+        table[program.callback_index] = engine().addresses["request_deadlock_check"]
+    else:
+        table[program.callback_index] = shared_function(PYTHON_CALLBACK).address
+        table[program.python_index] = callbacks.address
+        for index, address in callbacks.fixed_addresses.items():
+            table[index] = address
     table[program.device_index] = number
     return table
 

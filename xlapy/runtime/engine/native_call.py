@@ -16,9 +16,9 @@ import numpy as np
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.program.buffer_slices import BufferSlice
-from xlapy.cpu.program.call_frames import CustomCallTargets, FrameTargets
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.targets.call_frames import CustomCallTargets, FrameTargets
 from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.cpu.serialization.executable import LoadedProgram
 from xlapy.runtime.engine import allocator

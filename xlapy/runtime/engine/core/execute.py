@@ -216,7 +216,7 @@ def enqueue(
 ) -> Bool:
     """Queues the frames on the streams of their devices; false, without effect, if that is not possible."""
     count = executable.device_program_count
-    with f.when(f.static(QUEUES).is_stopped.load(ACQUIRE) != 0):
+    with f.when((f.static(QUEUES).is_stopped.load(ACQUIRE) != 0) | (executable.calls_python != 0)):
         f.ret(False)
     with f.when(~may_overwrite_all_donated(f, executable, frames, f.constant(Bool, False))):
         f.ret(False)

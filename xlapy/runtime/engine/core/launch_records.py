@@ -123,9 +123,10 @@ class Executable(Record):
     """What the engine knows about an executable; what PJRT returns of it follows. zero: where PJRT keeps a function
     table. owners: number of handles. next: link in the list of destroyed executables. runs_natively: whether a call
     runs without Python. is_asynchronous: whether calls return before the program has run. checks_memory: whether a call
-    first checks the available memory. has_collectives: whether the devices synchronize with each other; wait_words:
-    offsets of the futex words on which they wait, in their shared memory. spare_shared: shared memory that no launch
-    uses. instrumented: the executable that runs instead while a trace is taken."""
+    first checks the available memory. calls_python: whether the program calls Python, so that it runs in the threads of
+    its callers only. has_collectives: whether the devices synchronize with each other; wait_words: offsets of the futex
+    words on which they wait, in their shared memory. spare_shared: shared memory that no launch uses. instrumented: the
+    executable that runs instead while a trace is taken."""
 
     zero: Final[Word]
     owners: Atomic[Word]
@@ -137,6 +138,7 @@ class Executable(Record):
     donated_count: Final[Word]
     device_programs: Final[DevicePrograms]
     device_program_count: Final[Word]
+    calls_python: Final[Word]
     has_collectives: Final[Word]
     wait_words: Final[Numbers]
     wait_word_count: Final[Word]

@@ -78,6 +78,23 @@ class CustomCallTargets:
         return frame
 
 
+class HostCallBlocks:
+    """Call blocks of a program all of whose custom calls are executed by the host, for all of its launches.
+
+    addresses: entries of the address table. Native code stores the addresses of arrays in these blocks, which nobody
+    reads.
+    """
+
+    def __init__(self, program: NativeProgram) -> None:
+        blocks = {
+            thunk.number: _CallBlock(thunk)
+            for thunk in program.host_calling_thunks
+            if isinstance(thunk, CallbackThunk) and thunk.calling_convention
+        }
+        self._blocks = blocks
+        self.addresses = {program.call_blocks_index + number: block.address for number, block in blocks.items()}
+
+
 def check_custom_call_targets(program: NativeProgram, instances: dict[Any, Any]) -> None:
     """Prepares the custom calls of a program; raises `UnsupportedError` for a target that is not registered."""
     for thunk in program.host_calling_thunks:
