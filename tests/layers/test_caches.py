@@ -90,7 +90,9 @@ def test_every_cache_that_may_compute_twice_is_harmless():
     found: set[str] = set()
     for file in PACKAGE.rglob("*.py"):
         module = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
-        found |= {f"{module}.{name}" for name in functools_caches(ast.parse(file.read_text()))}
+        text = file.read_text()
+        if "functools" in text:
+            found |= {f"{module}.{name}" for name in functools_caches(ast.parse(text))}
     assert found == HARMLESS.keys()
 
 

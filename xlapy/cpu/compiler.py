@@ -249,7 +249,7 @@ def compile_module(
             text = emit_program(program, flush_denormals=_flushes_denormals())
         with trace.span("machine code", "stage"):
             imports = {name: resolve_symbol(name) for name in sorted(text.imports)}
-            code = compile_text(text.text, ["xlapy_run"], imports, trace)
+            code = compile_text(text.text, ["xlapy_run"], imports, trace, module.name)
     return Compiled(copy, program, code, text.text, text.functions, record)
 
 

@@ -1,6 +1,7 @@
 """Compiles LLVM text to machine code in this process, through llvmlite.
 
-Responsible for LLVM's target machine, optimization passes, and the JIT. Does not depend on HLO or loop IR.
+Responsible for linking, and for what is done about modules with which LLVM exceeds its limits. Does not
+depend on HLO or loop IR.
 """
 
 from __future__ import annotations
@@ -15,11 +16,22 @@ import llvmlite.binding as llvm
 
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.errors import UnsupportedError
+from xlapy.base.logging import logger
 from xlapy.cpu.compile_trace import CompileTrace
-from xlapy.cpu.llvm.llvm_lock import check_usable
-from xlapy.cpu.llvm.processor import Processor, initialize, target_processor
-
-_OPTIMIZATION_LEVEL = 2
+from xlapy.cpu.llvm.bounded.escape import GUARDED_CALL, ON_TICK, Escape, Limits
+from xlapy.cpu.llvm.bounded.escape import text as escape_text
+from xlapy.cpu.llvm.bounded.fallback import endless_function
+from xlapy.cpu.llvm.bounded.fallback import objects as simpler_objects
+from xlapy.cpu.llvm.bounded.generator import (
+    OPTIMIZED,
+    UNOPTIMIZED,
+    StageLimitExceededError,
+    generator,
+    target_machine,
+)
+from xlapy.cpu.llvm.bounded.lock import check_usable
+from xlapy.cpu.llvm.processor import Processor, target_processor
 
 
 def llvm_version() -> str:
@@ -27,21 +39,9 @@ def llvm_version() -> str:
     return f"{'.'.join(map(str, llvm.llvm_version_info))}, llvmlite {llvmlite.__version__}"
 
 
-def _machine(level: int = _OPTIMIZATION_LEVEL) -> Any:
-    return _machine_of(target_processor(), level)
-
-
 @SingleFlight
-def _machine_of(processor: Processor, level: int) -> Any:
-    initialize()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=processor.name,
-        features=processor.feature_text(),
-        opt=level,
-        reloc="pic",
-        codemodel="small",
-        jit=True,
-    )
+def _linking_machine(processor: Processor) -> Any:
+    return target_machine(processor, OPTIMIZED)
 
 
 class _Linker:
@@ -60,7 +60,7 @@ class _Linker:
         with self._lock:
             number = next(self._numbers)
             if number % self.MAX_FILES == 0:
-                self._jit = llvm.create_lljit_compiler(_machine(), use_jit_link=True)
+                self._jit = llvm.create_lljit_compiler(_linking_machine(target_processor()), use_jit_link=True)
             jit = self._jit
         return builder.link(jit, f"xlapy{number}")
 
@@ -100,28 +100,64 @@ class Code:
 
 
 def compile_text(
-    text: str, exports: list[str], imports: Mapping[str, Symbol], trace: CompileTrace | None = None
+    text: str,
+    exports: list[str],
+    imports: Mapping[str, Symbol],
+    trace: CompileTrace | None = None,
+    name: str = "a module",
 ) -> Code:
-    """Compiles a module.
+    """Compiles a module, within the limits that the flags `compile_timeout` and `compile_memory` set.
 
-    exports: the functions whose addresses are returned. imports: the functions of other modules that it calls.
+    exports: the functions whose addresses are returned. imports: the functions of other modules that it calls. name:
+    the module in messages. If LLVM exceeds its limits, the code has a simpler form, which is logged; `UnsupportedError`
+    if LLVM exceeds them with every form.
     """
-    check_usable()
-    trace, machine = trace or CompileTrace(), _machine()
-    with trace.span("parse", "LLVM"):
-        module = llvm.parse_assembly(text)
-    with trace.span("optimize", "LLVM"):
-        _optimize(module)
-    with trace.span("generate code", "LLVM"):
-        image = machine.emit_object(module)
+    trace, processor, limits = trace or CompileTrace(), target_processor(), Limits.of(text)
+    try:
+        image = _object_file(text, OPTIMIZED, trace, limits)
+    except StageLimitExceededError as error:
+        function = endless_function(text, processor, limits)
+        where = f" of its function {function}" if function else ""
+        return _compile_simpler(text, exports, imports, f"{name}: {error}{where}", limits)
     with trace.span("link", "LLVM"):
         return link_object(image, exports, imports)
 
 
+def _object_file(text: str, level: int, trace: CompileTrace, limits: Limits) -> bytes:
+    check_usable()
+    escape = _escape()
+    with generator(target_processor(), level) as one:
+        return one.object_file(text, trace, escape, limits)
+
+
+@SingleFlight
+def _escape() -> Escape | None:
+    """What leaves calls of LLVM that exceed their limits; None if that is not possible on this machine."""
+    text = escape_text()
+    if text is None:
+        return None
+    with generator(target_processor(), UNOPTIMIZED) as one:
+        image = one.object_file(text, CompileTrace(), None, Limits.of(text))
+    code = link_object(image, [GUARDED_CALL, ON_TICK], {})
+    return Escape(code.addresses[GUARDED_CALL], code.addresses[ON_TICK], owner=code)
+
+
+def _compile_simpler(
+    text: str, exports: list[str], imports: Mapping[str, Symbol], problem: str, limits: Limits
+) -> Code:
+    for form, image in simpler_objects(text, target_processor(), limits):
+        try:
+            code = link_object(image, exports, imports)
+        except RuntimeError:  # it calls a function for what the processor lacks
+            continue
+        logger.warning("%s; its code is generated %s, and may be slower", problem, form)
+        return code
+    raise UnsupportedError(f"{problem}, and with simpler forms of code (flags --compile_timeout, --compile_memory)")
+
+
 def compile_unoptimized(text: str, exports: list[str], imports: Mapping[str, Symbol]) -> Code:
     """Compiles a module without optimization, in a ninth of the time, for functions that no pass would make faster."""
-    check_usable()
-    return link_object(_machine(0).emit_object(llvm.parse_assembly(text)), exports, imports)
+    return link_object(_object_file(text, UNOPTIMIZED, CompileTrace(), Limits.of(text)), exports, imports)
 
 
 def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, Symbol]) -> Code:
@@ -139,41 +175,5 @@ def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, Symb
 def listings(text: str) -> tuple[str, str]:
     """Returns a module's text after LLVM's passes, and the host's assembly, as `compile_text` produces them."""
     check_usable()
-    machine = _machine()
-    module = llvm.parse_assembly(text)
-    _optimize(module)
-    return str(module), str(machine.emit_assembly(module))
-
-
-class _Passes:
-    """A few light passes. Vectorization and loop order are decided already, so LLVM only cleans up."""
-
-    def __init__(self, processor: Processor) -> None:
-        self.builder = llvm.create_pass_builder(
-            _machine_of(processor, _OPTIMIZATION_LEVEL), llvm.create_pipeline_tuning_options(speed_level=1)
-        )
-        self.manager = llvm.create_new_function_pass_manager()
-        self.manager.add_sroa_pass()  # promotes stack slots to registers
-        self.manager.add_instruction_combine_pass()
-        self.manager.add_simplify_cfg_pass()
-        self.manager.add_loop_strength_reduce_pass()
-
-
-@SingleFlight
-def _idle_passes(processor: Processor) -> list[_Passes]:
-    """Returns the passes that no thread uses. They are kept, because LLVM does not free their memory. Threads do not
-    own them: a thread of native code is a new thread to Python each time it compiles."""
-    return []
-
-
-def _optimize(module: Any) -> None:
-    processor = target_processor()
-    idle = _idle_passes(processor)
-    try:
-        passes = idle.pop()
-    except IndexError:
-        passes = _Passes(processor)
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.manager.run(function, passes.builder)
-    idle.append(passes)
+    with generator(target_processor(), OPTIMIZED) as one:
+        return one.listings(text)

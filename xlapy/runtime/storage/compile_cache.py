@@ -46,8 +46,8 @@ _ABANDONED_SECONDS = 3600.0
 """Age in seconds after which an unfinished file is assumed to belong to a killed process."""
 
 _FLAGS_WITHOUT_EFFECT = frozenset({
-    "cache_dir", "cache_limit", "cache_size", "check_infs", "check_nans", "collective_timeout", "dump_to",
-    "failure_dir", "num_threads", "rng_seed",
+    "cache_dir", "cache_limit", "cache_size", "check_infs", "check_nans", "collective_timeout", "compile_memory",
+    "compile_timeout", "dump_to", "failure_dir", "num_threads", "rng_seed",
 })  # fmt: skip
 """Flags that do not affect machine code. All other flags are part of the key."""
 

@@ -1,8 +1,7 @@
-"""LLVM's lock across forks.
+"""LLVM's lock across forks: llvmlite lets one thread at a time call LLVM.
 
-llvmlite lets one thread at a time call LLVM. A fork waits for that lock, as for xlapy's own (`forking`). If a thread
-stays in LLVM for too long, the fork goes on without the lock, and LLVM's data may be half changed in the child, which
-then refuses to compile.
+A fork waits for that lock, as for xlapy's own (`forking`). If a thread stays in LLVM for too long, the fork goes on
+without the lock, and LLVM's data may be half changed in the child, which then refuses to compile.
 
 Responsible for that state. Does not depend on what is compiled.
 """
@@ -27,8 +26,8 @@ def check_usable() -> None:
 def _lose() -> None:
     _lost.append(
         "this process was forked while another thread compiled, and LLVM cannot go on from there: it runs programs "
-        "that ran before, but compiles no others. Start processes that compile by 'spawn' or 'forkserver', "
-        "or fork before threads compile"
+        "that ran before, but compiles no others. Start processes that compile by 'spawn' or 'forkserver', or fork "
+        "before threads compile"
     )
 
 

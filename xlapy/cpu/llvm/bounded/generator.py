@@ -1,0 +1,146 @@
+"""LLVM's passes and code generator: from LLVM text to an object file.
+
+A generator shares no data with another one, so that a module with which LLVM exceeds its limits does no harm to those
+that other threads compile. Generators are used again, because LLVM does not free the memory of passes.
+
+Responsible for optimization and code generation. Does not depend on linking or on what programs do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from xlapy.cpu.compile_trace import CompileTrace
+from xlapy.cpu.llvm.bounded.escape import Escape, GuardedCalls, LimitExceededError, Limits
+from xlapy.cpu.llvm.processor import Processor, initialize
+
+OPTIMIZED, UNOPTIMIZED = 2, 0
+"""LLVM's levels of code generation."""
+
+
+def target_machine(processor: Processor, level: int) -> Any:
+    """Returns a new target machine of LLVM."""
+    initialize()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=processor.name,
+        features=processor.feature_text(),
+        opt=level,
+        reloc="pic",
+        codemodel="small",
+        jit=True,
+    )
+
+
+class StageLimitExceededError(Exception):
+    """LLVM has exceeded a limit. stage: what it was doing."""
+
+    def __init__(self, limit: str, stage: str) -> None:
+        super().__init__(f"LLVM exceeded {limit} in {stage}")
+
+
+class Generator:
+    """Generates code for a processor and at a level. One thread at a time uses it."""
+
+    def __init__(self, processor: Processor, level: int) -> None:
+        self._context = llvm.create_context()
+        self._machine = target_machine(processor, level)
+        self._passes: Any = None
+        if level == OPTIMIZED:
+            # A few light passes. Vectorization and loop order are decided already, so LLVM only cleans up.
+            options = llvm.create_pipeline_tuning_options(speed_level=1)
+            self._builder = llvm.create_pass_builder(self._machine, options)
+            self._passes = llvm.create_new_function_pass_manager()
+            self._passes.add_sroa_pass()  # promotes stack slots to registers
+            self._passes.add_instruction_combine_pass()
+            self._passes.add_simplify_cfg_pass()
+            self._passes.add_loop_strength_reduce_pass()
+
+    def object_file(self, text: str, trace: CompileTrace, escape: Escape | None, limits: Limits) -> bytes:
+        """Returns the object file of a module; LLVM's `RuntimeError` for malformed text, `StageLimitExceededError` if
+        LLVM exceeds its limits, after which the generator must not be used again. escape: None for no limits."""
+        with trace.span("parse", "LLVM"):
+            module = llvm.parse_assembly(text, self._context)
+        if escape is None:
+            with trace.span("optimize", "LLVM"):
+                self._optimize(module)
+            with trace.span("generate code", "LLVM"):
+                return bytes(self._machine.emit_object(module))
+        with escape.limited(limits) as calls:
+            try:
+                return self._limited_object_file(module, trace, calls)
+            except StageLimitExceededError:
+                _abandoned.append((module, self))
+                raise
+
+    def _limited_object_file(self, module: Any, trace: CompileTrace, calls: GuardedCalls) -> bytes:
+        with trace.span("optimize", "LLVM"):
+            for function in self._optimized_functions(module):
+                with _stage(f"the optimization of {function.name}"):
+                    calls.run_passes(self._passes, function, self._builder)
+        with trace.span("generate code", "LLVM"), _stage("code generation"):
+            return self._emit(module, calls)
+
+    def _emit(self, module: Any, calls: GuardedCalls) -> bytes:
+        """As `emit_object` of the target machine."""
+        error = ctypes.c_char_p()
+        made = calls.emit(self._machine, module, ctypes.addressof(error))
+        if not made:
+            raise RuntimeError((error.value or b"LLVM generates no code").decode())
+        library, memory = llvm.ffi.lib, ctypes.cast(made, llvm.ffi.LLVMMemoryBufferRef)
+        try:
+            return ctypes.string_at(library.LLVMPY_GetBufferStart(memory), library.LLVMPY_GetBufferSize(memory))
+        finally:
+            library.LLVMPY_DisposeMemoryBuffer(memory)
+
+    def listings(self, text: str) -> tuple[str, str]:
+        """Returns a module's text after the passes, and its assembly."""
+        module = llvm.parse_assembly(text, self._context)
+        self._optimize(module)
+        return str(module), str(self._machine.emit_assembly(module))
+
+    def _optimized_functions(self, module: Any) -> list[Any]:
+        return [] if self._passes is None else [one for one in module.functions if not one.is_declaration]
+
+    def _optimize(self, module: Any) -> None:
+        for function in self._optimized_functions(module):
+            self._passes.run(function, self._builder)
+
+
+_abandoned: list[Any] = []
+"""Modules that LLVM did not finish, with their generators. They are half changed, and cannot be freed."""
+
+
+@contextmanager
+def _stage(stage: str) -> Iterator[None]:
+    try:
+        yield
+    except LimitExceededError as error:
+        raise StageLimitExceededError(error.limit, stage) from error
+
+
+_free: dict[tuple[Processor, int], list[Generator]] = {}
+"""Generators that no thread uses, by processor and level."""
+
+
+@contextmanager
+def generator(processor: Processor, level: int) -> Iterator[Generator]:
+    """A generator for one module. There are as many as threads have ever generated code at once."""
+    free = _free.setdefault((processor, level), [])
+    try:
+        found = free.pop()
+    except IndexError:
+        found = Generator(processor, level)
+    is_usable = True
+    try:
+        yield found
+    except StageLimitExceededError:
+        is_usable = False
+        raise
+    finally:
+        if is_usable:
+            free.append(found)
