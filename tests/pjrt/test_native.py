@@ -12,6 +12,7 @@ from tests.threads import run_in_threads
 from xlapy.base.container import pack
 from xlapy.base.element_types import F32, S32
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.native.ir import NativeTypeError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import ENTRIES, EXTENSION_HEADER_BYTES, EXTENSIONS, HEADER_BYTES, structure
 from xlapy.pjrt.compile.serialized import KIND
@@ -88,11 +89,35 @@ def test_entries_in_python_check_their_arguments():
 
 def test_field_access_macros():
     text = expand_macros(
-        "  %d = get ptr buffer.data of %b\n  put i64 0 buffer.lock of %b\n  %p = at storage.owners of %s"
+        "  %d = get ptr buffer.data of %b\n  put i64 0 view_callback.data of %c\n  %p = at view_callback.callback of %c"
     )
     assert f"getelementptr inbounds i8, ptr %b, i64 {offset('buffer', 'data')}" in text
-    assert f"i64 {offset('buffer', 'lock')}" in text and "store i64 0, ptr %at1" in text
-    assert "%p = getelementptr inbounds i8, ptr %s, i64 0" in text
+    assert "store i64 0, ptr %at1" in text and "%p = getelementptr inbounds i8, ptr %c, i64 8" in text
+
+
+@pytest.mark.parametrize(
+    "access, reason",
+    [
+        ("%s = get ptr buffer.storage of %b", "Buffer.storage is guarded"),
+        ("put ptr null buffer.storage of %b", "Buffer.storage is guarded"),
+        ("%s = at buffer.lock of %b", "Buffer.lock is lock"),
+        ("%s = get i64 storage.owners of %b", "Storage.owners is atomic"),
+        ("%s = get i64 executable.runs_natively of %b", "Executable.runs_natively is atomic"),
+        ("%s = get ptr event.error of %b", "Event.error is owned"),
+        ("put i64 0 buffer.type of %b", "Buffer.type is final"),
+    ],
+)
+def test_text_does_not_access_what_threads_share(access, reason):
+    with pytest.raises(NativeTypeError, match=f"{reason}; text only loads final fields"):
+        expand_macros(f"  {access}")
+
+
+def test_python_does_not_access_what_threads_share():
+    record = Record("executable")
+    assert record["shared_bytes"] == 0 and record["is_deleted"] == 0
+    for field in ("owners", "instrumented", "runs_natively"):
+        with pytest.raises(NativeTypeError, match=f"no field {field} that Python may access"):
+            record[field] = 1
 
 
 def test_loop_macros():

@@ -351,6 +351,12 @@ class Record(Address):
         return cls._offsets or {}
 
     @classmethod
+    def unshared_offsets(cls) -> Mapping[str, int]:
+        """The offsets of the fields that code outside of native functions may access: those that only their owner, or
+        nobody after publication, writes."""
+        return {name: offset for name, offset in cls.offsets().items() if isinstance(getattr(cls, name), Final | Owned)}
+
+    @classmethod
     def byte_size(cls) -> int:
         """The size in bytes, without the trailing array."""
         hints = inspect.get_annotations(cls)

@@ -163,7 +163,7 @@ def test_calls_in_the_wrong_order_are_errors(program):
     assert ask("CollectData", profiler=first) == (3, "the profiler must be stopped before its data is collected")
     run(program, np.ones(300, np.float32))
     ask("Destroy", profiler=first)
-    assert program.record["instrumented"] == 0 and tracing.current() is None
+    assert native().instrumented_executable(program.record.address) is None and tracing.current() is None
     assert ask("CollectData", profiler=first) == (3, f"there is no profiler {first:#x}")
     ask("Destroy", profiler=first)
     ask("Start", profiler=second)

@@ -12,7 +12,6 @@ import pytest
 
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.platform import platform
-from xlapy.pjrt.objects.records import Record
 
 x = jnp.ones(1000)
 endless = jax.jit(lambda v: jax.lax.while_loop(lambda c: c[0] >= 0, jnp.sin, v))
@@ -123,7 +122,7 @@ assert wrong == []
 
 # The child of a fork runs queued and new launches; the running launch is lost.
 running, waits = endless(x), sweep(x)
-while not Record("stream", platform().devices[0].stream)["running"]:
+while not native().is_stream_running(platform().devices[0].stream):
     time.sleep(0.001)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -16,7 +16,6 @@ from jax.sharding import PartitionSpec as P
 
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.platform import platform
-from xlapy.pjrt.objects.records import Record
 from xlapy.runtime.collectives import watchdog
 
 devices = jax.devices()
@@ -69,7 +68,7 @@ parts = [jax.device_put(np.ones(3, np.float32), device) for device in devices]
 parts[2] = jax.jit(lambda v: lax.while_loop(lambda c: c[0] >= 0, jnp.abs, v))(parts[2])
 given = jax.make_array_from_single_device_arrays((12,), sharded, parts)
 result = sums(given)
-while not Record("stream", platform().devices[0].stream)["running"]:
+while not native().is_stream_running(platform().devices[0].stream):
     time.sleep(0.001)
 cancel(parts[2], result)
 assert np.array_equal(sums(x), np.asarray(x).reshape(4, 1000).sum(0))
@@ -152,7 +151,7 @@ assert np.array_equal(seen, expected.reshape(4, 1000).sum(0))
 
 # The child of a fork runs queued and new launches; running launches are lost.
 running, waits = endless(x), sweep(x)
-while not all(Record("stream", device.stream)["running"] for device in platform().devices):
+while not all(native().is_stream_running(device.stream) for device in platform().devices):
     time.sleep(0.001)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -19,7 +19,7 @@ TEXT = f"""
 ; are left to Python.
 define internal i1 @can_run_natively(ptr %args, ptr %executable) {{
 entry:
-  %fast = get i64 executable.runs_natively of %executable
+  %is_fast = call i1 @allows_native_calls(ptr %executable)
   %argument_count = get i64 executable.argument_count of %executable
   %given = get i64 LoadedExecutable_Execute.num_args of %args
   %part_count = get i64 executable.device_program_count of %executable
@@ -37,7 +37,6 @@ read:
   %outputs = get i64 ExecuteOptions.num_hlo_output_callbacks of %options
   %kept = get i64 ExecuteOptions.num_non_donatable_input_indices of %options
   %donated = get i64 executable.donated_count of %executable
-  %is_fast = icmp ne i64 %fast, 0
   %fits = icmp eq i64 %given, %argument_count
   %placed = icmp eq i64 %device_count, %part_count
   %keeps = icmp ne i64 %kept, 0

@@ -1,11 +1,13 @@
 """Macros of the LLVM text: field access by name, and counted loops.
 
     %data = get ptr buffer.data of %buffer          loads a field
-    put ptr %data buffer.data of %buffer            stores a field
-    %lock = at buffer.lock of %buffer               computes the address of a field
+    put ptr %data view_callback.data of %owner      stores a field
+    %place = at view_callback.data of %owner        computes the address of a field
     %buffer = need Buffer_Delete.buffer of %args    loads a pointer; the function returns an error if it is null
 
-The structure is a kind of record (`buffer`) or the arguments of an entry (`Buffer_Delete`).
+The structure is a kind of record (`buffer`) or the arguments of an entry (`Buffer_Delete`). Of the engine's records,
+the text may only load fields that do not change after publication. What threads share, it accesses through the engine's
+native functions, which are checked.
 
     for %number below %count as row
       ...
@@ -22,8 +24,11 @@ from __future__ import annotations
 import itertools
 import re
 
+from xlapy.native.ir import NativeTypeError
+from xlapy.native.records import Final
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.objects.records import OFFSETS
+from xlapy.runtime.engine.records import ENGINE_RECORDS
 
 _FIELD_ACCESS = re.compile(
     r"^ *(?:(?P<result>%[\w.]+) = )?(?P<verb>get|put|at|need) (?:(?P<type>\w+) )?(?:(?P<value>[%@]?[\w.]+) )?"
@@ -44,8 +49,18 @@ def expand_macros(text: str) -> str:
     return "\n".join(lines)
 
 
-def offset(kind: str, field: str) -> int:
-    """The offset of a field in a record or in the arguments of an entry, in bytes."""
+def offset(kind: str, field: str, verb: str = "get") -> int:
+    """The offset of a field in a record or in the arguments of an entry, in bytes. `NativeTypeError` if the text must
+    not access the field so."""
+    record = ENGINE_RECORDS.get(kind)
+    if record is not None and field in record.offsets():
+        access = getattr(record, field)
+        if verb != "get" or not isinstance(access, Final):
+            raise NativeTypeError(
+                f"`{verb} {kind}.{field}`: {record.__name__}.{field} is {type(access).__name__.lower()}; "
+                f"text only loads final fields, native functions of the engine access the others"
+            )
+        return record.offsets()[field]
     if kind in OFFSETS:
         return OFFSETS[kind][field]
     return int(getattr(structure(kind), field).offset)
@@ -84,7 +99,8 @@ def _expand_field_access(line: str, numbers: itertools.count[int], messages: dic
     match = _FIELD_ACCESS.match(line)
     if match is None:
         return line
-    address_of_field = f"getelementptr inbounds i8, ptr {match['base']}, i64 {offset(match['kind'], match['field'])}"
+    position = offset(match["kind"], match["field"], match["verb"])
+    address_of_field = f"getelementptr inbounds i8, ptr {match['base']}, i64 {position}"
     if match["verb"] == "at":
         return f"  {match['result']} = {address_of_field}"
     address = f"%at{next(numbers)}"

@@ -68,7 +68,8 @@ def run_instrumented(loaded: LoadedExecutable, instrumented: Record) -> None:
 
 
 def _set_instrumented(loaded: LoadedExecutable, instrumented: int) -> None:
-    loaded.record["instrumented"] = instrumented if _is_tracing and not loaded.record["is_deleted"] else 0
+    is_used = _is_tracing and not loaded.record["is_deleted"]
+    native().set_instrumented(loaded.record.address, instrumented if is_used else None)
 
 
 @SingleFlight
@@ -161,7 +162,8 @@ def single_device_executable(loaded: LoadedExecutable, device: PlatformDevice) -
 def _describe(loaded: LoadedExecutable) -> None:
     """Fills in the fields that PJRT entries hand out."""
     record, executable, assignment = loaded.record, loaded.executable, loaded.assignment
-    record["executable"], record["owners"] = record.address, 1
+    record["executable"] = record.address
+    native().retain_executable(record.address)
     record["executable_name"], record["executable_name_size"] = loaded.kept.text(executable.name)
     record["num_replicas"], record["num_partitions"] = assignment.num_replicas, assignment.num_partitions
     record["addressable_devices"] = loaded.kept.words([device.handle for device in loaded.devices])
@@ -247,7 +249,9 @@ def _derived(loaded: LoadedExecutable) -> list[LoadedExecutable]:
 @entry("LoadedExecutable_Delete")
 def loaded_executable_delete(args: Any) -> None:
     record = Record("executable", args.executable)
-    record["is_deleted"], record["runs_natively"], record["instrumented"] = 1, 0, 0
+    record["is_deleted"] = 1
+    native().allow_native_calls(record.address, 0)
+    native().set_instrumented(record.address, None)
 
 
 @entry("LoadedExecutable_GetDeviceAssignment")

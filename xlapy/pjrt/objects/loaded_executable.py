@@ -17,6 +17,7 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.program.counter_records import ProfilingCounters
 from xlapy.hlo.module import Module
 from xlapy.passes.layouts.entry_layouts import Order
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.compile.options import DeviceAssignment
 from xlapy.pjrt.compile.program_loader import Placement
 from xlapy.pjrt.objects.layouts import rank_of_parameter, row_major
@@ -75,7 +76,7 @@ class LoadedExecutable:
 
     @property
     def is_running(self) -> bool:
-        return any(program["pending_launches"] for program in self.device_programs)
+        return any(native().pending_launches(program.address) for program in self.device_programs)
 
     @functools.cached_property
     def parameter_orders(self) -> Sequence[Order]:

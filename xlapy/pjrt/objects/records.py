@@ -56,7 +56,7 @@ OFFSETS: Mapping[str, Mapping[str, int]] = _offsets()
 """Offset of each field in bytes, by kind of record."""
 
 SIZES: Mapping[str, int] = {
-    **{kind: WORD * len(offsets) for kind, offsets in OFFSETS.items()},
+    **{kind: WORD + max(offsets.values(), default=-WORD) for kind, offsets in OFFSETS.items()},
     **{kind: size for kind, size in EngineRecord.sizes.items() if kind != "executable"},
 }
 """Size of each kind of record in bytes, without what follows it."""

@@ -17,6 +17,7 @@ from xlapy.base.errors import XlaError
 from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Instrument
 from xlapy.cpu.program.counter_records import MAX_EVENTS, ProfilingCounters
+from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.executable import load_executable
 from xlapy.pjrt.objects.loaded_executable import InstrumentedExecutable, LoadedExecutable
 from xlapy.runtime.backends.cpu import CpuProgram
@@ -58,7 +59,8 @@ def _enable_recording(instrumented: InstrumentedExecutable, program: CpuProgram)
     native_program = program.compiled.program
     assert native_program.counters is not None, "it is instrumented"
     for device_program in instrumented.loaded.device_programs:
-        trace_id = device_program["trace_id"] = next(_numbers)
+        trace_id = next(_numbers)
+        native().set_trace_id(device_program.address, trace_id)
         counters = CounterTable(native_program.counters, _event_capacity(native_program.counters))
         instrumented.devices_by_trace_id[trace_id] = instrumented.devices[device_program["number"]]
         instrumented.counters_by_trace_id[trace_id] = counters

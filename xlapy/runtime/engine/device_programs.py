@@ -71,7 +71,7 @@ class RunnableProgram:
     @property
     def is_running(self) -> bool:
         """Whether a launch has not finished on all of its devices."""
-        return any(program["pending_launches"] for program in self.device_programs)
+        return any(engine().pending_launches(program.address) for program in self.device_programs)
 
 
 _runnable: dict[int, RunnableProgram] = {}
@@ -140,7 +140,8 @@ def add_device_programs(
     record["shared_bytes"] = shared_memory_size(program)
     record["is_asynchronous"] = int(not calls_python and (has_collectives or source.is_long_running))
     needed = len(places) * (program.arena_size + sum(_bytes(shape) for shape in source.results))
-    record["checks_memory"], record["runs_natively"] = int(needed > UNCHECKED_BYTES), 1
+    record["checks_memory"] = int(needed > UNCHECKED_BYTES)
+    engine().allow_native_calls(record.address, 1)
     made = RunnableProgram(source, record, programs)
     _runnable[record.address] = made
     return made

@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from xlapy.native.ir import NativeTypeError
 from xlapy.native.records import Record as NativeRecord
 from xlapy.runtime.engine.core.buffers import Buffer
 from xlapy.runtime.engine.core.events import Error, Event
@@ -67,9 +68,10 @@ class Record:
     __slots__ = ("_offsets", "address")
 
     offsets: ClassVar[Mapping[str, Mapping[str, int]]] = {
-        kind: dict(record.offsets()) for kind, record in ENGINE_RECORDS.items()
+        kind: record.unshared_offsets() for kind, record in ENGINE_RECORDS.items()
     }
-    """Offset of each field in bytes, by kind of record."""
+    """Offset of each field in bytes, by kind of record. Fields that threads share are not listed: only native functions
+    access them."""
 
     sizes: ClassVar[Mapping[str, int]] = {kind: record.byte_size() for kind, record in ENGINE_RECORDS.items()}
     """Size of each kind of record in bytes, without what follows it."""
@@ -81,10 +83,17 @@ class Record:
             self[name] = value
 
     def __getitem__(self, name: str) -> int:
-        return int(ctypes.c_int64.from_address(self.address + self._offsets[name]).value)
+        return int(ctypes.c_int64.from_address(self.address + self._offset(name)).value)
 
     def __setitem__(self, name: str, value: int) -> None:
-        ctypes.c_int64.from_address(self.address + self._offsets[name]).value = value
+        ctypes.c_int64.from_address(self.address + self._offset(name)).value = value
+
+    def _offset(self, name: str) -> int:
+        try:
+            return self._offsets[name]
+        except KeyError:
+            message = f"records of this kind have no field {name} that Python may access: threads share it"
+            raise NativeTypeError(message) from None
 
     def set_text(self, name: str, value: str) -> None:
         """Sets the fields `name` and `name`_size."""

@@ -99,11 +99,13 @@ def copy_of_error(f: Function, error: Nullable[Error]) -> Nullable[Error]:
 
 @native
 def prefixed_error(f: Function, prefix: Nullable[Address], size: Word, error: Nullable[Error]) -> Nullable[Error]:
-    """A copy of an error whose message begins with another text; a plain copy if there is no text, and null for
-    null."""
+    """A copy of an error whose message begins with another text; a plain copy if there is no text or the error is a
+    cancellation, which is nobody's failure; null for null."""
     with f.when(error.is_null()):
         f.ret(None)
     source = error.value
+    with f.when(source.code == CANCELED):
+        f.ret(copy_of_error(f, error))
     with f.when(prefix.is_null()):
         f.ret(copy_of_error(f, error))
     whole = size + source.message_size

@@ -6,12 +6,12 @@ Responsible for who owns an executable's record. Must not know what executables 
 from __future__ import annotations
 
 from xlapy.native.function import Function, Static, native
-from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED
+from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE
 from xlapy.native.locks import acquire_permit, release_permit
 from xlapy.native.records import Atomic, Guarded, Lock, Record
-from xlapy.native.values import Int32, Nullable
+from xlapy.native.values import Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.frames import free_spare_frame
-from xlapy.runtime.engine.core.launch_records import Executable
+from xlapy.runtime.engine.core.launch_records import DeviceProgram, Executable
 from xlapy.runtime.engine.core.memory import release
 from xlapy.runtime.engine.core.queues import semaphore
 
@@ -80,3 +80,34 @@ def free_spare_memory(f: Function, executable: Executable) -> None:
 def instrumented_executable(f: Function, executable: Executable) -> Nullable[Executable]:
     """The executable that runs instead while a trace is taken; null if none is."""
     return executable.instrumented.load(ACQUIRE)
+
+
+@native
+def set_instrumented(f: Function, executable: Executable, instrumented: Nullable[Executable]) -> None:
+    """Says what runs instead of an executable while a trace is taken; null for nothing."""
+    executable.instrumented.store(instrumented, RELEASE)
+
+
+@native
+def allow_native_calls(f: Function, executable: Executable, is_allowed: Word) -> None:
+    """Says whether calls run without Python: 1 once the records of the executable are complete, 0 after its
+    deletion."""
+    executable.runs_natively.store(is_allowed, RELEASE)
+
+
+@native
+def allows_native_calls(f: Function, executable: Executable) -> Bool:
+    """Whether calls run without Python."""
+    return executable.runs_natively.load(ACQUIRE) != 0
+
+
+@native
+def pending_launches(f: Function, program: DeviceProgram) -> Word:
+    """The number of launches of a device's program that have not finished."""
+    return program.pending_launches.load(ACQUIRE)
+
+
+@native
+def set_trace_id(f: Function, program: DeviceProgram, number: Word) -> None:
+    """Sets the number under which the launch times of a device's program are recorded; 0 for none."""
+    program.trace_id.store(number, RELEASE)

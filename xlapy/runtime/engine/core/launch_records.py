@@ -131,7 +131,7 @@ class Executable(Record):
     zero: Final[Word]
     owners: Atomic[Word]
     next: Owned[Nullable[Executable]]
-    runs_natively: Final[Word]
+    runs_natively: Atomic[Word]
     is_asynchronous: Final[Word]
     checks_memory: Final[Word]
     argument_count: Final[Word]

@@ -261,6 +261,12 @@ def cancel_frame(f: Function, frame: LaunchFrame) -> None:
 
 
 @native
+def is_stream_running(f: Function, stream: Stream) -> Bool:
+    """Whether a stream runs a launch at this moment."""
+    return stream.running.load(ACQUIRE).is_present()
+
+
+@native
 def set_canceled(f: Function, value: Word) -> None:
     """Cancels running launches and fails queued ones while the value is not 0."""
     f.static(CANCELLATION).requested.store(value, SEQ_CST)
