@@ -157,7 +157,8 @@ def build_executable(f: Function, is_donated: bool) -> None:
     executable.owners.store(1, RELAXED)
     executable.is_asynchronous = 1
     executable.device_programs, executable.device_program_count = programs.cast(DevicePrograms), 1
-    executable.has_collectives, executable.shared_bytes, executable.wait_word_count = 0, 8, 0
+    executable.calls_python, executable.has_collectives = 0, 0
+    executable.shared_bytes, executable.wait_word_count = 8, 0
     executable.spare_shared.store(None, RELAXED)
     storage = allocate(f, f.constant(Word, 8)).known("memory suffices")
     storage.offset(STORAGE_BYTES).cast(Element).value = 5
