@@ -21,6 +21,7 @@ from tests.pjrt.c_api.calls import (
     default_memory,
     destroy,
     execute,
+    execute_with_events,
     ready,
 )
 from xlapy.pjrt.c_api.structs import least_size, structure
@@ -226,6 +227,60 @@ def test_an_alias_of_another_shape_is_refused():
         ready(alias)
     destroy(alias, source)
     assert kept
+
+
+# -- launches
+
+
+def test_a_launch_waits_for_the_host_without_blocking_its_caller():
+    executable = compile_program(DOUBLE)
+    manager = manager_of((4,))
+    buffer = manager_call("RetrieveBuffer", manager).buffer_out
+    ((first,),) = execute(executable, [buffer])
+    ((second,),) = execute(executable, [first])
+    ready_now = buffer_of(np.ones(4, np.float32))
+    ((other,),) = execute(executable, [ready_now])
+    assert array_of(other).tolist() == [2.0] * 4
+    assert not is_ready(first) and not is_ready(second)
+    destroy(buffer, first)
+    call("LoadedExecutable_Destroy", executable=executable)
+    transfer(manager, np.arange(4, dtype=np.float32), is_last=True)
+    assert array_of(second).tolist() == [0.0, 4.0, 8.0, 12.0]
+    manager_call("Destroy", manager)
+    destroy(second, ready_now, other)
+
+
+def test_an_alias_of_a_result_that_needs_the_alias_is_not_waited_for():
+    """The framework makes the second launch's argument before the first launch, and says later what it is."""
+    executable = compile_program(DOUBLE)
+    alias, fulfill = alias_of(4)
+    ((second,),), (event,) = execute_with_events(executable, [alias])
+    source = buffer_of(np.ones(4, np.float32))
+    ((first,),) = execute(executable, [source])
+    call("Client_FulfillAliasBuffer", client=platform().handle, buffer=first, fulfill_alias_buffer_cb=fulfill)
+    await_event(event)
+    assert array_of(second).tolist() == [4.0] * 4
+    destroy(alias, first, second, source)
+
+
+def test_a_launch_that_waits_takes_its_donated_arguments():
+    program = DOUBLE.replace("tensor<4xf32>)", "tensor<4xf32> {tf.aliasing_output = 0 : i32})", 1)
+    executable = compile_program(program)
+    manager = manager_of((4,), (4,))
+    buffers = [manager_call("RetrieveBuffer", manager, number).buffer_out for number in range(2)]
+    results = [execute(executable, [buffer])[0][0] for buffer in buffers]
+    assert all(call("Buffer_IsDeleted", buffer=buffer).is_deleted for buffer in buffers)
+    with pytest.raises(PjrtError, match="deleted or donated"):
+        execute(executable, [buffers[0]])
+    transfer(manager, np.ones(4, np.float32), is_last=True)
+    kept, message, size = bytes_at(b"lost the rest")
+    manager_call("SetBufferError", manager, 1, error_code=15, error_message=message, error_message_size=size)
+    assert array_of(results[0]).tolist() == [2.0] * 4
+    with pytest.raises(PjrtError, match="lost the rest") as raised:
+        array_of(results[1])
+    assert raised.value.code == 15 and kept
+    manager_call("Destroy", manager)
+    destroy(*buffers, *results)
 
 
 # -- events

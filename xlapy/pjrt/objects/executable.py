@@ -155,6 +155,7 @@ def single_device_executable(loaded: LoadedExecutable, device: PlatformDevice) -
                 loaded.traits,
                 number,
             )
+            made.root = loaded
             loaded.by_device[device.number] = made
     return made
 

@@ -22,6 +22,7 @@ from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import read_sized
 from xlapy.pjrt.objects.buffers import acquired_arrays, dimensions_of, element_type_of, new_buffer, new_token
+from xlapy.pjrt.objects.deferred import DeferredLaunch, may_be_deferred, waits_for_host
 from xlapy.pjrt.objects.executable import executable_at, single_device_executable
 from xlapy.pjrt.objects.host_transfers import calling_back
 from xlapy.pjrt.objects.layouts import inverse, layout_text, order_at, physical
@@ -79,6 +80,12 @@ def loaded_executable_execute(args: Any) -> int | None:
     donated = [number for number in donated_parameters(loaded.executable) if number not in retained]
     for device, handles in zip(loaded.devices, arguments_by_device, strict=True):
         _check_arguments(loaded, device, handles, donated)
+    has_callbacks = options.num_send_ops + options.num_recv_ops > 0
+    if may_be_deferred(loaded) and not has_callbacks and any(map(waits_for_host, arguments_by_device)):
+        launch = DeferredLaunch(loaded, arguments_by_device, donated, retained)
+        launch.return_results(args)
+        launch.start()
+        return None
     begin = native().ticks()
     _run(loaded if instrumented is None else instrumented.loaded, arguments_by_device, donated, options, args)
     if trace is not None and instrumented is not None and instrumented.program is None:

@@ -63,6 +63,8 @@ class LoadedExecutable:
     """Whether it runs on devices of the client. One that was compiled for a topology does not."""
     first_number: int = 0
     """The number, among the devices of the compiled program, of the first device that this executable runs on."""
+    root: LoadedExecutable | None = None
+    """The executable of which this one is the form for a single device."""
     by_device: dict[int, LoadedExecutable] = field(default_factory=dict[int, "LoadedExecutable"])
     """What runs on a single device that a call names, by the device's number."""
 

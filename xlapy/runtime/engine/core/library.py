@@ -43,6 +43,7 @@ FUNCTIONS: tuple[NativeFunction[Any, Any], ...] = (
     memory.allocate,
     memory.borrow_host_memory,
     memory.release,
+    memory.is_queued,
     memory.trim,
     memory.set_cache_limit,
     memory.memory_usage,
