@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -22,7 +23,7 @@ from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import RULES
 from xlapy.opcodes.registry import REGISTRY, OpDef
-from xlapy.testing.instruction_by_instruction import flat_module, steps_of
+from xlapy.testing.instruction_by_instruction import assert_step, flat_module, steps_of
 from xlapy.testing.random_modules import random_module
 from xlapy.testing.random_modules.elementwise import BINARY, UNARY
 from xlapy.testing.random_modules.module import FAMILIES
@@ -287,16 +288,12 @@ def test_a_crash_is_recorded_as_a_fault_of_the_seed() -> None:
 @pytest.mark.parametrize(
     ("line", "values", "is_known"),
     [
-        ("rsqrt(x)", [np.array([1e-38 + 1j], np.complex64)], True),
-        ("rsqrt(x)", [np.array([0, 1], np.complex64)], False),
         ("negate(x)", [np.array([1e-38 + 1j], np.complex64)], False),
         (
             "dot(x, x), lhs_contracting_dims={}, rhs_contracting_dims={}",
             [np.array(complex(1, np.inf), np.complex64)],
             True,
         ),
-        ("power(x, x)", [np.array([30j], np.complex64)], True),
-        ("power(x, x)", [np.array([1 + 1j], np.complex64)], False),
     ],
 )
 def test_known_divergences_of_cpu(line, values, is_known):
@@ -305,6 +302,42 @@ def test_known_divergences_of_cpu(line, values, is_known):
     root = parse_hlo(text).entry_computation.root_instruction
     reason = find_implementation("cpu").known_divergence(Step(root, tuple(values * len(root.operands)), values[0]))
     assert (reason is not None) == is_known
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "values", "left_out"),
+    [
+        ("xla", "s32[3] power(x, x)", [np.array([-1, 63, 64], np.int32)], [True, False, True]),
+        ("xla", "s4[2] popcnt(x)", [np.array([-1, 7]).astype(ml_dtypes.int4)], [True, False]),
+        ("xla", "c64[3] multiply(x, x)", [np.array([1, 1e19j, np.nan], np.complex64)], [False, True, True]),
+        ("xla", "f32[2] reduce-precision(x), exponent_bits=5, mantissa_bits=0", [np.array([np.nan, 1], "f")], [1, 0]),
+        ("xla", "c64[2] log-plus-one(x)", [np.array([-1 - 1.2e-38j, -1 - 1e-30j], np.complex64)], [True, False]),
+        ("xla", "f32[2] power(x, x)", [np.array([-1, 64], np.float32)], [False, False]),
+        ("cpu", "c64[3] rsqrt(x)", [np.array([1e-38 + 1j, 0, 1], np.complex64)], [True, False, False]),
+        ("cpu", "c64[2] power(x, x)", [np.array([30j, 1 + 1j], np.complex64)], [True, False]),
+        ("cpu", "c64[2] negate(x)", [np.array([1e-38 + 1j, 1], np.complex64)], [False, False]),
+    ],
+)
+def test_only_the_elements_that_diverge_are_left_out(name, line, values, left_out):
+    """A result that differs everywhere differs in all other elements."""
+    shape = line.split("(")[0].split()[0]
+    text = f"HloModule m\nENTRY e {{\n  x = {shape} parameter(0)\n  ROOT r = {line}\n}}\n"
+    (step,) = steps_of(parse_hlo(text), values)
+    other = np.where(np.isfinite(step.value.astype(np.complex128)), 0 * step.value - 3, 5).astype(step.value.dtype)
+    implementation = find_implementation(name)
+    assert implementation.known_divergence(step) is None
+    compared, theirs = implementation.compared(step, other)
+    assert [bool(a == b == 1) for a, b in zip(compared.value, theirs, strict=True)] == [bool(b) for b in left_out]
+
+
+def test_inaccurate_functions_of_xla_are_compared() -> None:
+    text = "HloModule m\nENTRY e {\n  x = f64[3] parameter(0)\n  ROOT r = f64[3] tanh(x)\n}\n"
+    (step,) = steps_of(parse_hlo(text), [np.array([0.1, 1, 3.0])])
+    xla_cpu = find_implementation("xla")
+    assert xla_cpu.known_divergence(step) is None and xla_cpu.rule(step) == "inaccurate"
+    assert_step(step, step.value + 100 * 2.0**-52, rule="inaccurate")
+    with pytest.raises(AssertionError, match="3 of 3"):
+        assert_step(step, step.value + 1000 * 2.0**-52, rule="inaccurate")
 
 
 def test_random_numbers_after_a_known_divergence_use_the_same_state():

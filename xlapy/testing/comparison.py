@@ -28,8 +28,9 @@ class Tolerance:
     ulps: units in the last place of the expected value, by dtype name; `narrow_ulps` applies to types without an entry,
     those below 32 bits. signed_zero: -0 and +0 differ. sums: the bound is eps sqrt(terms) magnitude instead of ULPs.
     relative: the bound is this many eps of |expected| plus the array's largest finite |expected|, instead of ULPs.
-    wide: types below 32 bits are computed in f32 and rounded once, so that eps is at least that of f32, and a result
-    may also be the neighbor of the expected number (`narrow_ulps`).
+    absolute: the bound is this many eps of 1 + |expected|. wide: types below 32 bits are computed in f32 and rounded
+    once, so that eps is at least that of f32, and a result may also be the neighbor of the expected number
+    (`narrow_ulps`).
     """
 
     ulps: tuple[tuple[str, float], ...] = ()
@@ -37,6 +38,7 @@ class Tolerance:
     signed_zero: bool = False
     sums: bool = False
     relative: float = 0.0
+    absolute: float = 0.0
     wide: bool = False
 
     def ulps_of(self, dtype: np.dtype[Any]) -> float:
@@ -53,6 +55,9 @@ TOLERANCES: dict[str, Tolerance] = {
     "rounded": Tolerance((("float32", 1.0), ("float64", 1.0), ("complex64", 2.0), ("complex128", 2.0)), 1.0),
     # functions: types narrower than f32 are computed in f32 and rounded once
     "elementwise": Tolerance((("float32", 4.0), ("float64", 4.0), ("complex64", 8.0), ("complex128", 8.0)), 1.0),
+    # functions that XLA:CPU computes less accurately, close to zeros of the result in particular; measured on 6000
+    # numbers of each type: up to 180 eps of 1 + |expected|
+    "inaccurate": Tolerance(absolute=256.0),
     # sums in any order, each addition rounded to the element type: addition k of n has an error of up to eps / 2 of the
     # partial sum, which is at most k / n of the magnitude if the terms are of similar size. The standard deviation of
     # the sum of such errors is eps sqrt(n) / 6 of the magnitude: the bound is six of them
@@ -62,6 +67,8 @@ TOLERANCES: dict[str, Tolerance] = {
     # transforms, factorizations and normalizations: each result element depends on many operands of any size, which
     # cancel; implementations were measured to differ by up to this many eps of the largest result
     "norm": Tolerance(relative=16.0, narrow_ulps=1.0, wide=True),
+    # the same by an implementation that rounds each step to the element type, as XLA:CPU does in bf16 and f16
+    "norm in steps": Tolerance(relative=16.0),
 }
 
 _OPERATIONS_OF_RULE: dict[str, str] = {
@@ -150,6 +157,8 @@ def max_errors(expected: Any, dtype: Any, rule: str, *, terms: int = 1, magnitud
     tolerance, target, right = TOLERANCES[rule], np.dtype(dtype), np.asarray(expected)
     if not is_inexact(target):
         return np.zeros(right.shape)
+    if tolerance.absolute:
+        return tolerance.absolute * _epsilon(target) + _sizes(right, tolerance.absolute * _epsilon(target))
     if tolerance.sums or tolerance.relative:
         eps = min(_epsilon(target), float(np.finfo(np.float32).eps)) if tolerance.wide else _epsilon(target)
         if tolerance.sums:
@@ -266,7 +275,7 @@ def _assert_arrays(
     tolerance = TOLERANCES[rule]
     if dtype == np.bool_ or is_integer(dtype):
         bad, note, measure = _integers(actual) != _integers(expected), "equal", None
-    elif tolerance.sums or tolerance.relative:
+    elif tolerance.sums or tolerance.relative or tolerance.absolute:
         bad, measure = _exceeds(actual, expected, dtype, bound, flush)
         note = f"within {np.max(bound, initial=0.0):.3g} of each other"
     elif dtype.kind == "c" and tolerance.ulps_of(dtype):

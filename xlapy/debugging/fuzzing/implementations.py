@@ -124,13 +124,23 @@ def cpu_known_divergence(step: Step) -> str | None:
         return "normal random numbers: NumPy rounds logarithms and cosines otherwise"
     if instruction.op is SCALED_DOT and any(map(_scales_to_denormals, step.operands[2:])):
         return "scaled numbers that are denormal"
-    if instruction.op in (RSQRT, SQRT) and any(map(_has_tiny_parts, step.operands)):
-        return "complex roots whose steps are denormal"
     if instruction.op is ATAN2 and instruction.shape.element_type.is_complex:
         return "complex angles, quotients of what cancels"
-    if instruction.op is POWER and _is_large_power(*step.operands):
-        return "complex powers, whose logarithms are rounded before they grow"
     return next((reason for reason, holds in known_divergences.order_classes(step) if holds), None)
+
+
+def cpu_comparable(step: Step, result: Value) -> tuple[Step, Value]:
+    """Leaves out complex roots whose steps are denormal, and complex powers whose logarithms are rounded before they
+    grow."""
+    elements: Array | None = None
+    if not all(isinstance(value, np.ndarray | np.generic) for value in (step.value, *step.operands)):
+        return step, result
+    if step.instruction.op in (RSQRT, SQRT) and step.instruction.shape.element_type.is_complex:
+        elements = _has_tiny_parts(step.operands[0])
+    elif step.instruction.op is POWER and step.instruction.shape.element_type.is_complex:
+        elements = _is_large_power(*step.operands)
+    ours, theirs = known_divergences.without_elements(step.value, result, elements)
+    return Step(step.instruction, step.operands, ours), theirs
 
 
 def _scales_to_denormals(scales: Value) -> bool:
@@ -138,27 +148,23 @@ def _scales_to_denormals(scales: Value) -> bool:
     return bool(np.any(np.abs(np.asarray(scales).astype(np.float64)) < 2.0**-117))
 
 
-def _has_tiny_parts(operand: Value) -> bool:
+def _has_tiny_parts(operand: Array) -> Array:
     """Whether a part of a complex number is not 0 and less than 8 times the smallest normal number."""
-    array = np.asarray(operand)
-    if array.dtype.kind != "c":
-        return False
-    parts = np.abs(np.stack([array.real, array.imag]))
-    return bool(np.any((parts < 8 * np.finfo(parts.dtype).smallest_normal) & (parts > 0)))
+    parts = np.abs(np.stack([operand.real, operand.imag]))
+    return np.asarray(np.any((parts < 8 * np.finfo(parts.dtype).smallest_normal) & (parts > 0), axis=0))
 
 
-def _is_large_power(base: Value, exponent: Value) -> bool:
+def _is_large_power(base: Array, exponent: Array) -> Array:
     """Whether a complex power rotates or grows by more than the logarithm is accurate to."""
-    if np.asarray(base).dtype.kind != "c":
-        return False
     with np.errstate(all="ignore"):
-        product = np.abs(np.asarray(exponent, np.complex128) * np.log(np.asarray(base, np.complex128)))
-    return bool(np.any(product > 4))
+        product = np.abs(exponent.astype(np.complex128) * np.log(base.astype(np.complex128)))
+    return np.asarray(product > 4)
 
 
 _CPU: Mapping[str, Any] = {
     "without": tuple(op for op in REGISTRY.values() if op not in native_opcodes() and op not in EXPANSIONS),
     "adjust": without_denormals,
+    "compared": cpu_comparable,
     "known_divergence": cpu_known_divergence,
     "draws": (RNG,),
     "flushes_denormals": True,
