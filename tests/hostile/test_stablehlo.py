@@ -272,12 +272,14 @@ def test_elements_of_a_resource_are_made_once() -> None:
     tensor.varint(13)
     tensor.signed_varint_list([200_000])
     tensor.varint(0)
-    attributes = [encoded(16, 1, 0)] * 2_000
-    attributes.append(encoded(ARRAY, 2_000, *range(2_000)))
+    attributes = [encoded(16, 1, 0)] * 200
+    attributes.append(encoded(ARRAY, 200, *range(200)))
     data = file_with_entries(
-        attributes, [encoded(0, 1 << 2), bytes(tensor.data)], module_with_location(2_000), more=resources
+        attributes, [encoded(0, 1 << 2), bytes(tensor.data)], module_with_location(200), more=resources
     )
-    assert_rejected(outcome_of(lambda: read_bytecode(data)), "expected a location, found")
+    outcome = outcome_of(lambda: read_bytecode(data))
+    assert_rejected(outcome, "expected a location, found")
+    assert outcome.memory < 16 << 20
 
 
 def test_an_array_attribute_is_no_splat() -> None:
@@ -367,6 +369,28 @@ def doubled(sign: str, first: str, form: str, levels: int = 60) -> str:
 )
 def test_aliases_do_not_double_nor_nest_without_end(text: str, message: str) -> None:
     assert_rejected(read_text(text + "\n" + function("")), f"ParseError(.|\n)*{message}")
+
+
+@pytest.mark.parametrize("value", [f'"{"x" * 50_000}"', f"dense<{list(range(5_000))}> : tensor<5000xi64>"])
+def test_aliases_do_not_multiply_long_attributes(value: str) -> None:
+    uses = "\n".join('"x.y"() {a = #a} : () -> ()' for _ in range(3_000))
+    assert_rejected(outcome_of(lambda: parse_text(f"#a = {value}\n{uses}")), "ParseError(.|\n)*stand for too many")
+    assert parse_text(f"#a = {value}\n{uses[:300]}"[:-1].rsplit("\n", 1)[0]).name == "builtin.module"
+
+
+def test_digits_are_ascii() -> None:
+    assert_rejected(read_text(function("%0 = stablehlo.negate %a : tensor<\u0664xf32>")), "expected a type")
+    mesh = 'sdy.mesh @m = <["x"=\u0664]>\n'
+    use = '%0 = stablehlo.negate %a {sdy.sharding = #sdy.sharding<@m, [{"x"}]>} : tensor<f32>'
+    assert_rejected(read_text(function(use, before=mesh)), "axis|cannot parse|rank|mesh")
+
+
+def test_frames_of_call_stacks_are_bounded() -> None:
+    body = "\n".join(f"%{i} = stablehlo.negate %a : {F32} loc(#l{i})" for i in range(2_000))
+    stack = "\n".join(f'#l{i} = loc(callsite("f{i}"("x":{i}:1) at #l{i - 1}))' for i in range(1, 2_000))
+    module = import_program(parse_text(f'{function(body)}#l0 = loc("f"("a":1:2))\n{stack}'))
+    assert module.stack_frames is not None
+    assert 2_000 < len(module.stack_frames.frames) < 140_000
 
 
 @pytest.mark.parametrize("sign", "!#")

@@ -30,7 +30,9 @@ _MAX_PARTS = 1 << 18
 _MAX_PARTS_PER_BYTE = 16
 """Bounds of the attributes and types that references stand for: a number, and more for each byte of the file."""
 _CHARACTERS_PER_PART = 8
-"""Characters of a text made of other texts that count as one attribute."""
+"""Characters of a text that count as one attribute."""
+_ELEMENTS_PER_PART = 32
+"""Elements of a constant that count as one attribute. Constants that are equal share one attribute."""
 
 _ATTRIBUTE, _TYPE = 0, 1
 
@@ -236,6 +238,10 @@ class AttributeTypeReader:
         """Notes how much a reference to an entry stands for. The names and callers of a location are flat lists."""
         if isinstance(value, ir.FileLocation):
             parts, nesting = 1 + len(value.names) + len(value.callers), 0
+        elif isinstance(value, ir.ElementsAttribute):
+            parts, nesting = 1 + (0 if value.is_splat else value.values.size // _ELEMENTS_PER_PART), 1
+        elif isinstance(value, str):
+            parts, nesting = 1 + len(value) // _CHARACTERS_PER_PART, 1
         elif isinstance(value, ir.OpaqueAttribute):
             parts, nesting = 1 + len(value.text or "") // _CHARACTERS_PER_PART, 0
         else:

@@ -20,22 +20,24 @@ from xlapy.stablehlo.text.resources import Resources
 from xlapy.stablehlo.text.structs import StructParser
 from xlapy.stablehlo.text.types import TypeParser
 
-_KEY = re.compile(r"([A-Za-z_][\w$.\-]*+)|(?=\")")
-_NUMBER = re.compile(r"-?(?:0x[0-9a-fA-F]++|\d++\.\d*+(?:[eE][-+]?\d++)?|\d++)")
-_WORD = re.compile(r"[A-Za-z_]\w*+")
-_DIALECT = re.compile(rf"#({NAME})")
-_ENUM = re.compile(r"<\s*([A-Za-z_]\w*)\s+([A-Za-z_]\w*)\s*>|\.[a-z_]+_mode<\s*([A-Za-z_]\w*)\s*>")
-_WRAPPED = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*?)\s*", re.DOTALL)
+_KEY = re.compile(r"([A-Za-z_][\w$.\-]*+)|(?=\")", re.ASCII)
+_NUMBER = re.compile(r"-?(?:0x[0-9a-fA-F]++|\d++\.\d*+(?:[eE][-+]?\d++)?|\d++)", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_]\w*+", re.ASCII)
+_DIALECT = re.compile(rf"#({NAME})", re.ASCII)
+_ENUM = re.compile(r"<\s*([A-Za-z_]\w*)\s+([A-Za-z_]\w*)\s*>|\.[a-z_]+_mode<\s*([A-Za-z_]\w*)\s*>", re.ASCII)
+_WRAPPED = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*?)\s*", re.DOTALL | re.ASCII)
 _STRUCT_DIALECTS = ("stablehlo", "chlo", "mhlo")
 _MAX_EXPANDED_PARTS = 1 << 18
-_MAX_PARTS_PER_CHARACTER = 16
+_MAX_PARTS_PER_CHARACTER = 4
 """Bounds of the attributes that aliases stand for: a number, and more for each character of the text."""
+_CHARACTERS_PER_PART = 8
+"""Characters of a string that count as one attribute."""
 _I64 = ir.ScalarType(PrimitiveType.S64)
 _F64 = ir.ScalarType(PrimitiveType.F64)
 
 
 class _Extent(NamedTuple):
-    """The number of attributes and types in an attribute, itself included, and how deep they are nested."""
+    """The number of attributes, types and elements in an attribute, itself included, and how deep they are nested."""
 
     parts: int
     depth: int
@@ -51,6 +53,10 @@ def _extent(value: Any, known: dict[int, _Extent]) -> _Extent:
         value = value.fields
     if isinstance(value, dict):
         value = tuple(value.values())
+    if isinstance(value, ir.ElementsAttribute):
+        return _Extent(1 if value.is_splat else 1 + value.values.size, 1)
+    if isinstance(value, str):
+        return _Extent(1 + len(value) // _CHARACTERS_PER_PART, 1)
     if not isinstance(value, tuple):
         return _Extent(1, 1)
     inner = [_extent(each, known) for each in value]

@@ -18,10 +18,10 @@ BLANK = r"[ \t\r\n]*+(?://[^\r\n]*+[ \t\r\n]*+)*+"
 NAME = r"(?:\d++|[A-Za-z_$.\-][\w$.\-]*+)"
 """Matches the name after `%`, `^` and, of an alias, after `#` and `!`."""
 
-_ESCAPE = re.compile(rb'\\(?:([0-9a-fA-F]{2})|(["\\nt]))')
+_ESCAPE = re.compile(rb'\\(?:([0-9a-fA-F]{2})|(["\\nt]))', re.ASCII)
 _SIMPLE_ESCAPES = {b'"': b'"', b"\\": b"\\", b"n": b"\n", b"t": b"\t"}
-_SYMBOL = re.compile(r'@(?:([A-Za-z_][\w$.\-]*+)|(?="))')
-_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|->|[()<>\[\]{}]|//[^\r\n]*+', re.DOTALL)
+_SYMBOL = re.compile(r'@(?:([A-Za-z_][\w$.\-]*+)|(?="))', re.ASCII)
+_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|->|[()<>\[\]{}]|//[^\r\n]*+', re.DOTALL | re.ASCII)
 _CLOSING = {"(": ")", "<": ">", "[": "]", "{": "}"}
 MAX_NESTING_DEPTH = 50
 """The deepest nesting of types and attributes. They are parsed by recursion, with up to 13 Python calls a level."""
@@ -33,9 +33,9 @@ class MlirCursor(Cursor):
     __slots__ = ("_depth", "_line_starts")
 
     BLANK_PATTERN: ClassVar[re.Pattern[str]] = re.compile(BLANK)
-    WORD_PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"[A-Za-z_][\w$.]*+")
-    INTEGER_PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
-    STRING_PATTERN: ClassVar[re.Pattern[str]] = re.compile(r'"([^"\\\n\r]*+(?:\\.[^"\\\n\r]*+)*+)"')
+    WORD_PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"[A-Za-z_][\w$.]*+", re.ASCII)
+    INTEGER_PATTERN: ClassVar[re.Pattern[str]] = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)", re.ASCII)
+    STRING_PATTERN: ClassVar[re.Pattern[str]] = re.compile(r'"([^"\\\n\r]*+(?:\\.[^"\\\n\r]*+)*+)"', re.ASCII)
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

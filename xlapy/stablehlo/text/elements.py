@@ -24,13 +24,13 @@ from xlapy.stablehlo.text.cursor import MlirCursor
 from xlapy.stablehlo.text.resources import Resources
 from xlapy.stablehlo.text.types import ELEMENTS, TypeParser
 
-_BODY = re.compile(r'[^<>"]*+(?=>)')
-_HEXADECIMAL = re.compile(r'"0[xX]([0-9a-fA-F]*)"(?=\s*>)')
-_SPLAT = re.compile(r"dense<([\w.+\-]+)> : tensor<[\w?]*>")
-_TOKEN = re.compile(r"[\[\](),]|[^\s\[\](),]+")
-_DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?")
-_INTEGER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
-_RESOURCE = re.compile(r"[A-Za-z_$.\-][\w$.\-]*+")
+_BODY = re.compile(r'[^<>"]*+(?=>)', re.ASCII)
+_HEXADECIMAL = re.compile(r'"0[xX]([0-9a-fA-F]*)"(?=\s*>)', re.ASCII)
+_SPLAT = re.compile(r"dense<([\w.+\-]+)> : tensor<[\w?]*>", re.ASCII)
+_TOKEN = re.compile(r"[\[\](),]|[^\s\[\](),]+", re.ASCII)
+_DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?", re.ASCII)
+_INTEGER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)", re.ASCII)
+_RESOURCE = re.compile(r"[A-Za-z_$.\-][\w$.\-]*+", re.ASCII)
 _MAX_CACHED_SPLATS = 4096
 """The most splats that are cached by their text, so that a text with many distinct constants does not fill memory."""
 

@@ -12,9 +12,9 @@ import re
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
 
-_ALIAS = re.compile(r"#([\w$.\-]+)")
-_ALIAS_USE = re.compile(r"loc\(#([\w$.\-]+)\)")
-_POSITION = re.compile(r":(\d+)(?::(\d+))?(?:\s*to\s*(?:\d+)?:\d+)?")
+_ALIAS = re.compile(r"#([\w$.\-]+)", re.ASCII)
+_ALIAS_USE = re.compile(r"loc\(#([\w$.\-]+)\)", re.ASCII)
+_POSITION = re.compile(r":(\d+)(?::(\d+))?(?:\s*to\s*(?:\d+)?:\d+)?", re.ASCII)
 _MAX_ALIAS_DEPTH = 100
 """The deepest chain of unresolved aliases. They are resolved by recursion."""
 

@@ -24,13 +24,13 @@ from xlapy.stablehlo.text.locations import LocationParser
 from xlapy.stablehlo.text.resources import Resources
 
 _VALUE = rf"%{NAME}(?:#\d+)?"
-_OPERAND = re.compile(rf"%({NAME}(?:#\d+)?)")
-_OPERANDS = re.compile(rf"%{NAME}(?:#\d+)?(?:,{BLANK}{_VALUE})*+(?!,?{BLANK}%)")
-_NAME_OF_VALUE = re.compile(rf"%({NAME})(?!#)")
-_HEAD = re.compile(rf'(?:(%[%\w$.\-:, ]*+){BLANK}={BLANK})?(?:"([^"\n]+)"|([A-Za-z_][\w$.]*+))')
-_RESULTS = re.compile(rf"{BLANK}%({NAME})(?:{BLANK}:{BLANK}(\d+))?{BLANK}(,|$)")
-_LABEL = re.compile(rf"\^({NAME})")
-_ALIAS = re.compile(rf"([#!])({NAME}){BLANK}={BLANK}")
+_OPERAND = re.compile(rf"%({NAME}(?:#\d+)?)", re.ASCII)
+_OPERANDS = re.compile(rf"%{NAME}(?:#\d+)?(?:,{BLANK}{_VALUE})*+(?!,?{BLANK}%)", re.ASCII)
+_NAME_OF_VALUE = re.compile(rf"%({NAME})(?!#)", re.ASCII)
+_HEAD = re.compile(rf'(?:(%[%\w$.\-:, ]*+){BLANK}={BLANK})?(?:"([^"\n]+)"|([A-Za-z_][\w$.]*+))', re.ASCII)
+_RESULTS = re.compile(rf"{BLANK}%({NAME})(?:{BLANK}:{BLANK}(\d+))?{BLANK}(,|$)", re.ASCII)
+_LABEL = re.compile(rf"\^({NAME})", re.ASCII)
+_ALIAS = re.compile(rf"([#!])({NAME}){BLANK}={BLANK}", re.ASCII)
 _SHORT_NAMES = {
     "module": "builtin.module",
     "unrealized_conversion_cast": "builtin.unrealized_conversion_cast",

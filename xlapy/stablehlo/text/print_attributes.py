@@ -28,7 +28,7 @@ _ENUMS = {
 _PRECISIONS = "precision_config"
 _BARE = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 _BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.\-]*", re.ASCII)
-_UNPRINTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
+_UNPRINTABLE = re.compile(r'[^\x20-\x7e]|["\\]', re.ASCII)
 _MAX_LISTED_ELEMENTS = 100
 """Constants with more elements are printed as hexadecimal bytes, as MLIR does."""
 _WRAPPED = frozenset(

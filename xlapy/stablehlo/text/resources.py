@@ -10,9 +10,9 @@ import re
 
 from xlapy.stablehlo.text.cursor import MlirCursor
 
-_OPENING = re.compile(r"\{-#")
-_KEY = re.compile(r"[A-Za-z_$][\w$.\-]*+")
-_DATA = re.compile(r'"0x([0-9a-fA-F]*)"')
+_OPENING = re.compile(r"\{-#", re.ASCII)
+_KEY = re.compile(r"[A-Za-z_$][\w$.\-]*+", re.ASCII)
+_DATA = re.compile(r'"0x([0-9a-fA-F]*)"', re.ASCII)
 _ALIGNMENT_BYTES = 4
 
 

@@ -71,14 +71,14 @@ FIELDS: dict[str, tuple[str, ...]] = {
 
 _WITHOUT_EMPTY_FIELDS = ("dot", "ragged_dot", "gather", "scatter", "result_accuracy")
 """The structs whose empty and zero fields MLIR does not print."""
-_KEYWORD = re.compile(r"[A-Za-z_]\w*+")
-_SUB_AXIS = re.compile(r"\((\d+)\)\s*(\d+)")
+_KEYWORD = re.compile(r"[A-Za-z_]\w*+", re.ASCII)
+_SUB_AXIS = re.compile(r"\((\d+)\)\s*(\d+)", re.ASCII)
 _LETTERS = (
     {"b": "input_batch_dimension", "f": "input_feature_dimension"},
     {"i": "kernel_input_feature_dimension", "o": "kernel_output_feature_dimension"},
     {"b": "output_batch_dimension", "f": "output_feature_dimension"},
 )
-_POSITION = re.compile(r"\d+|[a-z]\b")
+_POSITION = re.compile(r"\d+|[a-z]\b", re.ASCII)
 
 
 class StructParser:

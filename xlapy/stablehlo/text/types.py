@@ -33,16 +33,20 @@ ELEMENTS: dict[str, PrimitiveType] = {
 _SIMPLE = r"(?:tensor<[\w?]*+(?:<f\d\d>)?>|(?:[su]?i\d++|b?f\d++|index)(?![\w<])|!stablehlo\.token\b)"
 _SIMPLE_TYPE = re.compile(_SIMPLE)
 _SIMPLE_LIST = rf"(?:{_SIMPLE}(?:, {_SIMPLE})*+)?"
-_SIMPLE_FUNCTION = re.compile(rf"\({_SIMPLE_LIST}\) -> (?:{_SIMPLE}|\({_SIMPLE_LIST}\))")
-_NESTED_TYPE = re.compile(r'(?:tensor|tuple|!quant\.uniform)<[^<>"]*+(?:<[^<>"]*+(?:<[^<>"]*+>[^<>"]*+)*+>[^<>"]*+)*+>')
-_WORD = re.compile(r"[A-Za-z_]\w*+")
-_NUMBER_TYPE = re.compile(r"[su]?i[1-9]\d*|b?f\d+(?:E\d+M\d+\w*)?|tf32")
-_SIZES = re.compile(r"(?:(?:\d+|\?)\s*x\s*)*+")
-_SIZE = re.compile(r"\d+|\?")
-_DIALECT = re.compile(rf"!({NAME})")
-_STARTS = re.compile(r"[!(]|(?:tensor|tuple|memref|vector|complex)<|(?:[su]?i\d+|b?f\d+\w*|tf32|index|none)\b(?!\.)")
-_STORAGE = re.compile(r"(?:(u)i?|s?i)(\d+)")
-_NUMBER = re.compile(r"-?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?")
+_SIMPLE_FUNCTION = re.compile(rf"\({_SIMPLE_LIST}\) -> (?:{_SIMPLE}|\({_SIMPLE_LIST}\))", re.ASCII)
+_NESTED_TYPE = re.compile(
+    r'(?:tensor|tuple|!quant\.uniform)<[^<>"]*+(?:<[^<>"]*+(?:<[^<>"]*+>[^<>"]*+)*+>[^<>"]*+)*+>', re.ASCII
+)
+_WORD = re.compile(r"[A-Za-z_]\w*+", re.ASCII)
+_NUMBER_TYPE = re.compile(r"[su]?i[1-9]\d*|b?f\d+(?:E\d+M\d+\w*)?|tf32", re.ASCII)
+_SIZES = re.compile(r"(?:(?:\d+|\?)\s*x\s*)*+", re.ASCII)
+_SIZE = re.compile(r"\d+|\?", re.ASCII)
+_DIALECT = re.compile(rf"!({NAME})", re.ASCII)
+_STARTS = re.compile(
+    r"[!(]|(?:tensor|tuple|memref|vector|complex)<|(?:[su]?i\d+|b?f\d+\w*|tf32|index|none)\b(?!\.)", re.ASCII
+)
+_STORAGE = re.compile(r"(?:(u)i?|s?i)(\d+)", re.ASCII)
+_NUMBER = re.compile(r"-?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?", re.ASCII)
 T = TypeVar("T")
 
 

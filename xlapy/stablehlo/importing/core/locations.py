@@ -24,6 +24,8 @@ _MAX_INSTRUCTION_NAME = 256
 """Characters of the name of an instruction. The number that makes it unique copies the name."""
 _MAX_STACK_FRAMES = 256
 """Callers beyond this depth of a call stack are left out."""
+_MAX_FRAMES = 1 << 17
+"""The most frames of a program. Each of thousands of deep call stacks can be hundreds of frames that no other has."""
 T = TypeVar("T")
 
 
@@ -74,7 +76,12 @@ class LocationImporter:
         return metadata, op_name.rpartition("/")[2][:_MAX_INSTRUCTION_NAME] or None
 
     def _frame_id(self, location: ir.FileLocation) -> int:
-        """Returns the number of a location's stack frame; adds it and the frames of its callers, outermost first."""
+        """Returns the number of a location's stack frame; adds it and the frames of its callers, outermost first.
+
+        Returns 0, no frame, once there are too many.
+        """
+        if len(self._frames) > _MAX_FRAMES:
+            return 0
         frame_id = 0
         stack = [location]
         while stack[-1].callers and len(stack) < _MAX_STACK_FRAMES:

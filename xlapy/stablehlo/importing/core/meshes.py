@@ -22,10 +22,10 @@ from xlapy.opcodes.attributes.mesh import Mesh
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.attributes import describe
 
-_AXIS = re.compile(r'"([^"]*)"\s*=\s*(\d+)')
-_DEVICES = re.compile(r"device_ids\s*=\s*\[([\d,\s]*)\]")
-_SHARDING = re.compile(r"\s*(?:@(?:\"([^\"]+)\"|([\w$.-]+))|mesh<(.*?\])>)\s*,\s*(.*)", re.DOTALL)
-_PRIORITY = re.compile(r"\}\s*p\d+")
+_AXIS = re.compile(r'"([^"]*)"\s*=\s*(\d+)', re.ASCII)
+_DEVICES = re.compile(r"device_ids\s*=\s*\[([\d,\s]*)\]", re.ASCII)
+_SHARDING = re.compile(r"\s*(?:@(?:\"([^\"]+)\"|([\w$.-]+))|mesh<(.*?\])>)\s*,\s*(.*)", re.DOTALL | re.ASCII)
+_PRIORITY = re.compile(r"\}\s*p\d+", re.ASCII)
 
 
 class MeshTable:

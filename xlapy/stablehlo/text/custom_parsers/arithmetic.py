@@ -38,7 +38,7 @@ FLOAT_PREDICATES = (
 )
 """The predicates of `arith.cmpf` in the order of their numbers. With NaN, `o` predicates are false, `u` ones true."""
 
-_FLAGS = re.compile(r"(overflow|fastmath|exact|nneg)\b")
+_FLAGS = re.compile(r"(overflow|fastmath|exact|nneg)\b", re.ASCII)
 _NAMES_OF_FLAGS = {"overflow": "overflowFlags", "fastmath": "fastmath", "exact": "isExact", "nneg": "nonNeg"}
 
 

@@ -9,7 +9,7 @@ from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import finish_with_function_type, finish_with_types_of_operands
 from xlapy.stablehlo.text.operations import Argument, CustomParser, OperationParser, RegionStart, RegionStarts
 
-_VISIBILITY = re.compile(r"(?:public|private|nested)\b")
+_VISIBILITY = re.compile(r"(?:public|private|nested)\b", re.ASCII)
 
 
 def module(parser: OperationParser, operation: ir.Operation) -> RegionStarts:

@@ -15,7 +15,7 @@ from xlapy.stablehlo.text.operations import OperationParser
 
 I32 = ir.ScalarType(PrimitiveType.S32)
 I64 = ir.ScalarType(PrimitiveType.S64)
-_WORD = re.compile(r"[A-Za-z_]\w*+")
+_WORD = re.compile(r"[A-Za-z_]\w*+", re.ASCII)
 
 
 def operands(parser: OperationParser, operation: ir.Operation, count: int) -> None:

@@ -30,7 +30,7 @@ BINARY = (
 )  # fmt: skip
 """The binary operations of StableHLO whose custom form is `%a, %b : type`."""
 
-_FORMAT = re.compile(r"e(\d{1,9})m(\d{1,9})\b")
+_FORMAT = re.compile(r"e(\d{1,9})m(\d{1,9})\b", re.ASCII)
 _PARTS = {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}
 
 

@@ -32,7 +32,7 @@ _COLLECTIVES = {
 """For each collective, the attribute before the operand: its name in the operation and the name of its kind."""
 
 _DIRECTIONS = ("NONE", "FORWARD", "BACKWARD", "BOTH")
-_BRACKET = re.compile(r"(?=[<\[{])")
+_BRACKET = re.compile(r"(?=[<\[{])", re.ASCII)
 
 
 def _spelled(parser: OperationParser, kind: str) -> ir.OpaqueAttribute:

@@ -15,7 +15,7 @@ from xlapy.stablehlo.text.custom_parsers.common import (
 )
 from xlapy.stablehlo.text.operations import CustomParser, OperationParser
 
-_TOLERANCE = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_TOLERANCE = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?", re.ASCII)
 _F64 = ir.ScalarType(PrimitiveType.F64)
 _U32 = ir.ScalarType(PrimitiveType.U32)
 _U64 = ir.ScalarType(PrimitiveType.U64)
