@@ -86,6 +86,7 @@ class CpuProgram:
         self._donated = [leaf_index(shape, leaf) for leaf in donated]
         self._plans: dict[Computation, EvaluationPlan] = {}
         self._program_state: dict[Instruction, Any] = {}
+        self._implicit_arrays: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
         program = compiled.program
         check_custom_call_targets(program, self._program_state)
         self.call = NativeCall(compiled, self._program_state)
@@ -98,7 +99,6 @@ class CpuProgram:
         self.fast_path = self.engine_call or (
             Dispatch(self.call, program, shape, donated, self._single_device_host) if has_fast_path else None
         )
-        self._implicit_arrays: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
 
     def _make_engine_call(self) -> EngineCall | None:
         """Calls of the engine, if it can run the program without Python."""
@@ -119,7 +119,8 @@ class CpuProgram:
             program.is_long_running,
         )
         donated = list(zip(self.donated, self._donated, strict=True))
-        return EngineCall(source, shape, donated, self.call.require_memory, self.call)
+        used_by_launches = (self.call, self._implicit_arrays)  # not this program, which owns the calls
+        return EngineCall(source, shape, donated, self.call.require_memory, used_by_launches)
 
     def execute(
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None

@@ -40,13 +40,13 @@ def check_deadlocks(_: int) -> int:
 
 
 def _active_launch(record: Record, runnable: RunnableProgram) -> ActiveLaunch:
-    source, count = runnable.source, len(runnable.device_programs)
-    data: Any = (ctypes.c_char * shared_memory_size(source.program)).from_address(record["shared"] + STORAGE_BYTES)
+    program, count = runnable.program, len(runnable.device_programs)
+    data: Any = (ctypes.c_char * shared_memory_size(program)).from_address(record["shared"] + STORAGE_BYTES)
     shared: SharedMemory = np.frombuffer(data, np.uint8)
     return ActiveLaunch(
         record["number"],
-        [device_name(number, *source.counts) for number in range(count)],
-        source.program,
+        [device_name(number, *runnable.counts) for number in range(count)],
+        program,
         shared,
         read_words(record.address + Record.sizes["launch"], count),
         functools.partial(_fail, record.address),

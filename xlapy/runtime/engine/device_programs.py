@@ -62,9 +62,15 @@ class ArrayForm:
 
 @dataclass(eq=False)
 class RunnableProgram:
-    """A program with the records from which the engine runs it. record: the executable."""
+    """A program with the records from which the engine runs it. counts: numbers of replicas and partitions. record: the
+    executable.
 
-    source: NativeSource
+    Programs are registered in the process until they are removed. A registered program therefore does not refer to its
+    source, through which users could reach what removes it.
+    """
+
+    program: NativeProgram
+    counts: tuple[int, int]
     record: Record
     device_programs: list[Record]
 
@@ -142,7 +148,7 @@ def add_device_programs(
     needed = len(places) * (program.arena_size + sum(_bytes(shape) for shape in source.results))
     record["checks_memory"] = int(needed > UNCHECKED_BYTES)
     engine().allow_native_calls(record.address, 1)
-    made = RunnableProgram(source, record, programs)
+    made = RunnableProgram(program, source.counts, record, programs)
     _runnable[record.address] = made
     return made
 
