@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
 import os
 import random
@@ -408,3 +409,16 @@ def test_threads_compile_a_program_once(folder, compiled):
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: run(), range(8)))
     assert compiled == ["cached"]
+
+
+def test_a_file_that_a_process_still_writes_is_kept(tmp_path):
+    """However long it takes: the process may have been suspended."""
+    cache = CompileCache(tmp_path / "c", 1 << 20)
+    path = tmp_path / "c" / ".slow.unfinished"
+    with path.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.utime(path, (0, 0))
+        cache.put("key", "p", b"data")
+        assert path.exists()
+    cache.put("key", "p", b"data")
+    assert not path.exists()

@@ -12,6 +12,7 @@ Responsible for the names, times and number of the files. Does not depend on how
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -42,8 +43,9 @@ from xlapy.text import PrintOptions, print_module
 KIND = "cache entry"
 _ENDING, _UNFINISHED = ".xla", ".unfinished"
 
-_ABANDONED_SECONDS = 3600.0
-"""Age in seconds after which an unfinished file is assumed to belong to a killed process."""
+_MIN_ABANDONED_SECONDS = 10.0
+"""Age in seconds from which an unfinished file that no process has locked belongs to one that was killed. A process
+locks a file just after it has made it."""
 
 _FLAGS_WITHOUT_EFFECT = frozenset({
     "cache_dir", "cache_limit", "cache_size", "check_infs", "check_nans", "collective_timeout", "compile_memory",
@@ -126,8 +128,8 @@ class CompileCache:
             if size > self.limit:
                 entry.path.unlink(missing_ok=True)
         for entry in self._files():
-            if entry.path.name.endswith(_UNFINISHED) and entry.used < time.time() - _ABANDONED_SECONDS:
-                entry.path.unlink(missing_ok=True)
+            if entry.path.name.endswith(_UNFINISHED) and entry.used < time.time() - _MIN_ABANDONED_SECONDS:
+                _remove_if_abandoned(entry.path)
 
     def _files(self) -> Iterator[CacheEntry]:
         """Yields the files of the directory. Other processes may delete them at any time."""
@@ -146,12 +148,22 @@ def _write_whole(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=_UNFINISHED, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(data)
-        os.replace(temporary, path)
+            file.flush()
+            os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    """Deletes an unfinished file whose process has ended. The system frees the locks of processes that are killed."""
+    with suppress(OSError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        path.unlink()
 
 
 def _check_private(folder: Path) -> None:
