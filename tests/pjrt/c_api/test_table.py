@@ -7,6 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
+from tests.pjrt.c_api import entries_page
 from tests.pjrt.c_api.calls import (
     PjrtError,
     buffer_of,
@@ -42,6 +43,11 @@ def test_the_table_has_every_entry_of_the_header():
     assert len(ENTRIES) == len(set(ENTRIES)) == 138
     assert all(table)
     assert read_words(native().table, 1) == [HEADER_BYTES + 8 * 138]
+
+
+def test_the_page_lists_every_entry():
+    """`python -m tests.pjrt.c_api.entries_page` writes it."""
+    assert entries_page.PAGE.read_text() == entries_page.page()
 
 
 def test_an_entry_has_one_implementation():

@@ -33,6 +33,11 @@ def entry(name: str, arguments: str = "") -> Callable[[Entry], Entry]:
     return add
 
 
+def registered_entries() -> frozenset[str]:
+    """The names of all entries in Python whose modules are imported."""
+    return frozenset(_entries)
+
+
 def native_entries(native: Callable[[], NativeLibrary]) -> dict[str, NativeEntry]:
     """All entries as native code calls them: functions from the address of the arguments to that of an error, or 0."""
     return {

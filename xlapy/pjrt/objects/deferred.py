@@ -72,10 +72,10 @@ class DeferredLaunch:
         """Returns the pending results, and the events of the devices if they are requested."""
         lists = read_words(args.output_lists, len(self._results)) if any(self._results) else []
         for address, row in zip(lists, self._results, strict=False):
-            outputs = (ctypes.c_uint64 * len(row)).from_address(address)
+            outputs: Any = (ctypes.c_uint64 * len(row)).from_address(address)
             outputs[:] = [one.handle for one in row]
         if args.device_complete_events:
-            events = (ctypes.c_uint64 * len(self._events)).from_address(args.device_complete_events)
+            events: Any = (ctypes.c_uint64 * len(self._events)).from_address(args.device_complete_events)
             events[:] = self._events
         else:
             for event in self._events:
