@@ -16,6 +16,7 @@ PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
 
 
 def run(*arguments: str, platforms: str = "xlapy,cpu", flags: str = "") -> subprocess.CompletedProcess[str]:
+    flags = f"--verify_buffers {flags}"
     environment = {**os.environ, "JAX_PLATFORMS": platforms, "XLAPY_FLAGS": flags, "PYTHONPATH": str(Path.cwd())}
     return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=600)
 

@@ -25,6 +25,7 @@ from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import LoweringContext
 from xlapy.cpu.program.liveness import LiveRanges
 from xlapy.cpu.program.thunks import CopyThunk, Thunk, WhileThunk, used_slices
+from xlapy.cpu.program.verification import buffer_verifier
 from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -126,8 +127,8 @@ def overwrite_what_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def store_no_stack_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     add = outlining._add_stack_slot
 
-    def without_stores(function: Any, slice_: BufferSlice, ranges: LiveRanges) -> None:
-        add(function, slice_, ranges)
+    def without_stores(function: Any, slice_: BufferSlice, ranges: LiveRanges, *, is_written: bool) -> None:
+        add(function, slice_, ranges, is_written=is_written)
         function.loaded += function.stored
         function.stored.clear()
 
@@ -137,8 +138,8 @@ def store_no_stack_slots(monkeypatch: pytest.MonkeyPatch) -> None:
 def load_no_stack_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     add = outlining._add_stack_slot
 
-    def without_loads(function: Any, slice_: BufferSlice, ranges: LiveRanges) -> None:
-        add(function, slice_, ranges)
+    def without_loads(function: Any, slice_: BufferSlice, ranges: LiveRanges, *, is_written: bool) -> None:
+        add(function, slice_, ranges, is_written=is_written)
         function.stored += function.loaded
         function.loaded.clear()
 
@@ -207,6 +208,42 @@ def test_arguments_are_overwritten_only_if_they_are_donated():
     program.values.donated = frozenset()
     with pytest.raises(VerificationError, match=r"writes argument0:.*, which must stay unchanged"):
         verify_buffers(program)
+
+
+def nested_loops(depth: int) -> str:
+    """Returns loops of three iterations, each of which is the body of another."""
+    state = "(s32[], f32[40])"
+    bodies = ["w = f32[40] sine(v)"]
+    bodies += [
+        f"z = s32[] constant(0)  t = {state} tuple(z, v)  l = {state} while(t), condition=below, body=body{n}\n"
+        "  w = f32[40] get-tuple-element(l), index=1"
+        for n in range(depth - 1)
+    ]
+    lines = [
+        f"body{n} {{ s = {state} parameter(0)  i = s32[] get-tuple-element(s), index=0  one = s32[] constant(1)\n"
+        f"  v = f32[40] get-tuple-element(s), index=1  j = s32[] add(i, one)  {body}  ROOT r = {state} tuple(j, w) }}"
+        for n, body in enumerate(bodies)
+    ]
+    return f"""HloModule nested_loops
+below {{ s = {state} parameter(0)  i = s32[] get-tuple-element(s), index=0  n = s32[] constant(3)
+  ROOT r = pred[] compare(i, n), direction=LT }}
+{chr(10).join(lines)}
+ENTRY main {{ x = f32[40] parameter(0)  z = s32[] constant(0)  t = {state} tuple(z, x)
+  ROOT w = {state} while(t), condition=below, body=body{depth - 1} }}"""
+
+
+def test_nested_loops_are_followed_once(monkeypatch: pytest.MonkeyPatch):
+    """The time does not grow with a power of the depth."""
+    visits: list[Thunk] = []
+    visit = buffer_verifier._Verifier._thunk
+
+    def counted(self: Any, thunk: Thunk) -> None:
+        visits.append(thunk)
+        visit(self, thunk)
+
+    monkeypatch.setattr(buffer_verifier._Verifier, "_thunk", counted)
+    compiled(nested_loops(12))
+    assert len(visits) == len(set(visits)) > 24
 
 
 def test_memory_may_be_shared_exactly_if_live_ranges_do_not_overlap():

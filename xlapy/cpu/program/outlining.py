@@ -187,27 +187,28 @@ def _statement_count(statement: Statement) -> int:
 def _assign_stack_slots(program: NativeProgram) -> None:
     ranges = LiveRanges(program.thunks)
     users: dict[BufferSlice, list[OutlinedThunk]] = {}
+    written: dict[OutlinedThunk, set[BufferSlice]] = {}
     for function in list(_outlined_functions(program.thunks)):
         inline, external = _used_slices(function)
+        written[function] = {s for thunk in _own_thunks(function.thunks) for s in written_slices(thunk)}
         for slice_ in inline:
             is_small = 0 < slice_.size <= MAX_STACK_SLOT_BYTES
             if slice_ not in external and slice_.storage is not StorageClass.SHARED and is_small:
                 users.setdefault(slice_, []).append(function)
     for slice_, functions in users.items():
         for function in functions:
-            _add_stack_slot(function, slice_, ranges)
+            _add_stack_slot(function, slice_, ranges, is_written=slice_ in written[function])
         is_local = all(ranges.is_within(slice_, function) for function in functions)
         if slice_.storage is StorageClass.TEMPORARY and is_local:
             slice_.storage = StorageClass.STACK
 
 
-def _add_stack_slot(function: OutlinedThunk, slice_: BufferSlice, ranges: LiveRanges) -> None:
+def _add_stack_slot(function: OutlinedThunk, slice_: BufferSlice, ranges: LiveRanges, *, is_written: bool) -> None:
     """Notes whether a function has to load a stack slot at its start and to store it at its end."""
     begin, end = ranges.extents[function]
     is_input = slice_.storage in (StorageClass.ARGUMENT, StorageClass.CONSTANT)
     if is_input or ranges.first[slice_] < begin:
         function.loaded.append(slice_)
-    is_written = any(slice_ in written_slices(thunk) for thunk in _own_thunks(function.thunks))
     if is_written and (slice_.storage is not StorageClass.TEMPORARY or ranges.last[slice_] > end):
         function.stored.append(slice_)
 

@@ -9,7 +9,7 @@ Responsible for ranges and their overlap. Does not depend on thunks.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -86,11 +86,15 @@ class AbstractMemory:
                     values = frozenset(value for value in held.values if value not in numbers)
                     contents[position] = Contents(held.start, held.end, held.slice, values)
 
-    def forget_region(self, region: Hashable) -> None:
-        self._regions.pop(region, None)
+    def forget_regions(self, is_forgotten: Callable[[Hashable], bool]) -> None:
+        self._regions = {region: held for region, held in self._regions.items() if not is_forgotten(region)}
 
-    def regions(self) -> list[Hashable]:
-        return list(self._regions)
+    def weaken(self, location: Location, slice_: BufferSlice) -> None:
+        """Forgets the values in a range. A slice may still lie there only if it is the given one."""
+        is_there = any(held.slice is slice_ and held.end == location.end for held in self.at(location))
+        self.forget(location)
+        if is_there:
+            self.write(location, slice_, frozenset())
 
     def meet(self, other: AbstractMemory) -> AbstractMemory:
         """Returns what is known if the program comes from either of two points."""

@@ -25,8 +25,10 @@ from xlapy.cpu.program.thunks import (
     OutlinedThunk,
     Thunk,
     WhileThunk,
+    nested_thunks,
     used_slices,
     written_positions,
+    written_slices,
 )
 from xlapy.cpu.program.verification.abstract_memory import AbstractMemory, Location
 from xlapy.cpu.program.verification.value_records import NO_VALUES, ThunkValues, ValueRecords, Values
@@ -48,6 +50,9 @@ class _Verifier:
         self._program = program
         self._records = records
         self._memory = AbstractMemory()
+        """The contents of what the program may write."""
+        self._constants = dict(records.initial)
+        """The values of constants and of arguments that are not donated."""
         self._function: OutlinedThunk | None = None
         """The function whose thunks run."""
         self._stack_slots: dict[OutlinedThunk, frozenset[BufferSlice]] = {}
@@ -57,14 +62,13 @@ class _Verifier:
 
     def run(self) -> None:
         program, records = self._program, self._records
-        for slice_ in (*program.arguments, *program.constants):
+        for slice_ in records.donated:
             self._memory.write(self._location(slice_), slice_, records.initial.get(slice_, NO_VALUES))
         self._sequence(program.thunks)
         for result, number in zip(program.results, records.results, strict=True):
-            if result.size:
-                found = self._memory.at(self._location(result))
-                if len(found) != 1 or number not in found[0].values:
-                    self._fail(f"result {result.number}", result, frozenset({number}))
+            found = self._memory.at(self._location(result))
+            if result.size and (len(found) != 1 or number not in found[0].values):
+                self._fail(f"result {result.number}", result, frozenset({number}))
 
     # -- thunks
 
@@ -103,9 +107,16 @@ class _Verifier:
                 self._write(thunk, slice_, NO_VALUES)
 
     def _loop(self, thunk: WhileThunk) -> None:
+        """Runs a loop until what is known at its head stays the same, mostly once.
+
+        What the loop writes is assumed to hold other values at the head than before the loop.
+        """
         values = self._records.loops[thunk]
         current = [leaf.current for leaf in values.state]
-        self._define(thunk.state, current, self._held(thunk.state, (leaf.initial for leaf in values.state)))
+        held = self._held(thunk.state, (leaf.initial for leaf in values.state))
+        for location, slice_ in self._writes(thunk):
+            self._memory.weaken(location, slice_)
+        self._define(thunk.state, current, held)
         while True:
             head = self._memory.copy()
             self._sequence(thunk.condition)
@@ -120,6 +131,24 @@ class _Verifier:
                 break
         self._memory = after
         self._define(thunk.state, (leaf.final for leaf in values.state), self._held(thunk.state, current))
+
+    def _writes(self, loop: WhileThunk) -> dict[tuple[Location, BufferSlice], None]:
+        """Returns what the thunks in a loop write, and where it lies."""
+        found: dict[tuple[Location, BufferSlice], None] = {}
+        pending = [(thunk, self._function) for thunk in (*loop.condition, *loop.body)]
+        while pending:
+            thunk, function = pending.pop()
+            written = thunk.stored if isinstance(thunk, OutlinedThunk) else written_slices(thunk)
+            if isinstance(thunk, CollectiveThunk) and thunk.direct:
+                written = thunk.operands
+            for slice_ in written:
+                if slice_.size and slice_.storage is not StorageClass.SHARED:
+                    found[self._location(slice_, function), slice_] = None
+            if isinstance(thunk, OutlinedThunk):
+                self._stack_slots[thunk] = frozenset((*thunk.loaded, *thunk.stored))
+                function = thunk
+            pending += [(inner, function) for nested in nested_thunks(thunk) for inner in nested]
+        return found
 
     def _conditional(self, thunk: ConditionalThunk) -> None:
         values = self._records.branches[thunk]
@@ -141,16 +170,15 @@ class _Verifier:
         A function may load what nothing has written yet, if it writes the slot before it reads it.
         """
         self._stack_slots[function] = frozenset((*function.loaded, *function.stored))
-        loaded = [(slice_, self._values_of(slice_)) for slice_ in function.loaded if self._is_intact(slice_)]
+        slots = [s for s in function.loaded if not self._is_constant(s)]
+        loaded = [(slice_, self._values_of(slice_)) for slice_ in slots if self._is_intact(slice_)]
         caller, self._function = self._function, function
-        for region in self._memory.regions():
-            if isinstance(region, tuple) and region[0] is function:
-                self._memory.forget_region(region)
         for slice_, values in loaded:
             self._memory.write(self._location(slice_), slice_, values)
         self._sequence(function.thunks)
         stored = {slice_: self._values_of(slice_) for slice_ in function.stored if self._is_intact(slice_)}
         self._function = caller
+        self._memory.forget_regions(lambda region: isinstance(region, tuple) and region[0] is function)
         for slice_ in function.stored:
             self._write(function, slice_, stored.get(slice_, NO_VALUES))
             if slice_ not in stored:
@@ -158,9 +186,9 @@ class _Verifier:
 
     # -- memory
 
-    def _location(self, slice_: BufferSlice) -> Location:
-        """Returns where a slice lies for the function that runs."""
-        function = self._function
+    def _location(self, slice_: BufferSlice, function: OutlinedThunk | None = None) -> Location:
+        """Returns where a slice lies for a function, by default the one that runs."""
+        function = function or self._function
         if slice_.storage is StorageClass.STACK or (function and slice_ in self._stack_slots[function]):
             return Location((function, slice_), 0, slice_.size)
         number = slice_.number
@@ -185,6 +213,8 @@ class _Verifier:
 
     def _is_intact(self, slice_: BufferSlice) -> bool:
         """Whether the memory of a slice holds all that was last written to the slice."""
+        if self._is_constant(slice_):
+            return True
         location = self._location(slice_)
         found = self._memory.at(location)
         return len(found) == 1 and found[0].slice is slice_ and found[0].end == location.end
@@ -204,9 +234,10 @@ class _Verifier:
     def _values_of(self, slice_: BufferSlice) -> Values:
         if not slice_.size or slice_.storage is StorageClass.SHARED:
             return NO_VALUES
+        if self._is_constant(slice_):
+            return self._constants.get(slice_, NO_VALUES)
         (found,) = self._memory.at(self._location(slice_))
-        is_constant = self._is_constant(slice_)
-        return found.values | self._records.initial.get(slice_, NO_VALUES) if is_constant else found.values
+        return found.values
 
     def _held(self, slices: list[BufferSlice], numbers: Iterable[int]) -> list[bool]:
         """Returns for each slice whether it holds a value. That is not required, because a result may be unused."""
@@ -218,7 +249,9 @@ class _Verifier:
     def _define(self, slices: list[BufferSlice], numbers: Iterable[int], held: list[bool]) -> None:
         """Adds a value to what a slice holds, where the value is the same as one that it is known to hold."""
         for slice_, number, is_held in zip(slices, numbers, held, strict=True):
-            if is_held:
+            if is_held and self._is_constant(slice_):
+                self._constants[slice_] = self._values_of(slice_) | {number}
+            elif is_held:
                 self._memory.write(self._location(slice_), slice_, self._values_of(slice_) | {number})
 
     # -- operands and results in the same memory
@@ -256,9 +289,10 @@ class _Verifier:
     # -- errors
 
     def _fail(self, reader: str, slice_: BufferSlice, expected: Values) -> None:
-        held = [
-            f"{content.slice} with {self._names(content.values)}" for content in self._memory.at(self._location(slice_))
-        ]
+        contents = [(held.slice, held.values) for held in self._memory.at(self._location(slice_))]
+        if self._is_constant(slice_):
+            contents = [(slice_, self._values_of(slice_))]
+        held = [f"{content} with {self._names(values)}" for content, values in contents]
         meant = f"{self._names(expected)} in " if expected else ""
         raise VerificationError(
             f"{reader} reads {meant}{slice_}, but its memory holds {', '.join(held) or 'nothing that is known'}; "
