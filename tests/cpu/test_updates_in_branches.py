@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.cpu.test_against_interpreter import leaves
+from tests.cpu.results import leaves
 from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.cpu.program.thunks import CopyThunk, WhileThunk, walk_thunks
-from xlapy.testing.comparison import assert_close
+from xlapy.debugging.fuzzing.implementations import plain
+from xlapy.testing.program_tolerance import program_tolerance
 from xlapy.testing.random_arguments import random_arguments
 
 COMPUTATIONS = """
@@ -105,12 +106,11 @@ def program(body: str, shape: str = "f32[1234]") -> str:
 
 
 def check(text: str) -> Compiled:
-    """Compares a program with the interpreter, with and without donation; returns it compiled with donation."""
+    """Compares a program with the interpreter, without donation; returns it compiled with donation."""
     module = xla.parse_hlo(text, verify=True)
     arguments = random_arguments(module.entry_computation.program_shape.parameters, 3)
-    expected = leaves(xla.Client("interpreter").compile(module)(*arguments))
-    for ours, theirs in zip(leaves(xla.Client("cpu").compile(module)(*arguments)), expected, strict=True):
-        assert_close(ours, theirs, rule="program", flush_denormals=True, where=text)
+    ours = plain(xla.Client("cpu").compile(module)(*arguments))
+    program_tolerance(module, arguments, flush_denormals=True).assert_close(ours, text)
     return compile_module(module, donated=(0, 1))
 
 

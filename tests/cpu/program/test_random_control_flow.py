@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.cpu.test_against_interpreter import leaves
+from tests.cpu.results import leaves
 from xlapy.base import flags
 from xlapy.cpu.compiler import compile_module
 
