@@ -14,11 +14,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import le
 from typing import Any
 
 from xlapy.native.checker.code import prepare
 from xlapy.native.checker.machine import ASLEEP, FINISHED, Machine, Model, State
-from xlapy.native.checker.memory import Cell, Clock, Location, ScheduleError, Write
+from xlapy.native.checker.memory import Cell, Clock, Location, ScheduleError, View, Write
 from xlapy.native.function import NativeFunction
 
 MAX_STATES = 2_000_000
@@ -70,6 +71,8 @@ class _Run:
 
     def __init__(self, machine: Machine, names: Sequence[str], finish: str, allows_leaks: bool) -> None:
         self._machine, self._names, self._finish, self._allows_leaks = machine, names, finish, allows_leaks
+        self._epochs: dict[int, tuple[Clock, Cell]] = {}
+        """`_latest_epochs` by the identity of the cell, which is referenced so that no other takes its place."""
 
     def alone(self, state: State, name: str) -> State:
         """Runs a function while no thread runs. Loads return the newest value."""
@@ -183,12 +186,17 @@ class _Run:
         """What distinguishes states: two with the same key have the same future. Views count from the oldest write that
         may still be read; epochs are replaced by their rank, because only their order matters."""
         program = self._machine.program
-        floors = self._floors(state)
-        cells = [
-            (location, cell, cell.writes[max(0, floors[location] - cell.first) :])
-            for location, cell in state.memory.cells.items()
-        ]
-        rank = _Ranks(state, cells)
+        floors, known = self._floors(state), _known_to_all(state)
+        several = _several(state, floors)
+        settled, cells = list[Any](), list[tuple[Location, Cell, Sequence[Write]]]()
+        for location, cell in state.memory.cells.items():
+            if location not in several and all(map(le, self._latest_epochs(cell), known)):
+                write = cell.writes[-1]
+                view = _relative(write.view, several)
+                settled.append((location, write.value, write.writer, write.is_plain, write.clock is None, view))
+            else:
+                cells.append((location, cell, cell.writes[max(0, floors[location] - cell.first) :]))
+        rank = _Ranks(state, known, cells)
         threads = tuple(
             (
                 thread.status,
@@ -196,7 +204,7 @@ class _Run:
                 thread.allocations,
                 thread.held,
                 rank(thread.actor.clock),
-                _relative(thread.actor.view, floors),
+                _relative(thread.actor.view, several),
                 tuple(frame.key(program) for frame in thread.frames),
             )
             for thread in state.threads
@@ -211,7 +219,7 @@ class _Run:
                         rank.epoch(one.writer, one.epoch),
                         one.is_plain,
                         rank(one.clock),
-                        _relative(dict(one.view), floors),
+                        _relative(one.view, several),
                     )
                     for one in writes
                 ),
@@ -221,11 +229,26 @@ class _Run:
             for location, cell, writes in cells
         )
         locks = frozenset(
-            (location, lock.holder, rank(lock.clock), _relative(dict(lock.view), floors))
+            (location, lock.holder, rank(lock.clock), _relative(lock.view, several))
             for location, lock in state.locks.items()
         )
         freed = frozenset(name for name, block in state.blocks.items() if block.is_freed)
-        return threads, contents, locks, freed, _relative(state.memory.sc_view, floors)
+        return threads, frozenset(settled), contents, locks, freed, _relative(state.memory.sc_view, several)
+
+    def _latest_epochs(self, cell: Cell) -> Clock:
+        """The newest epoch of each thread that a cell mentions. Many states share a cell."""
+        found = self._epochs.get(id(cell))
+        if found is None:
+            clocks = [
+                cell.plain_reads,
+                cell.atomic_accesses,
+                *(one.clock for one in cell.writes if one.clock is not None),
+            ]
+            latest = [*map(max, zip(*clocks, strict=True))]
+            for write in cell.writes:
+                latest[write.writer] = max(latest[write.writer], write.epoch)
+            found = self._epochs[id(cell)] = (tuple(latest), cell)
+        return found[0]
 
     def _floors(self, state: State) -> dict[Location, int]:
         """The number of the oldest write of each location that some thread may still read."""
@@ -233,17 +256,26 @@ class _Run:
         floors: dict[Location, int] = {}
         for location, cell in state.memory.cells.items():
             last = cell.first + len(cell.writes) - 1
+            if last == cell.first:
+                floors[location] = last
+                continue
             floors[location] = max(cell.first, min((view.get(location, 0) for view in running), default=last))
         return floors
+
+
+def _known_to_all(state: State) -> Clock:
+    """The newest epoch of each thread that all running threads know."""
+    clocks = [thread.actor.clock for thread in state.threads[:-1] if thread.status != FINISHED]
+    return tuple(map(min, zip(*(clocks or [state.threads[-1].actor.clock]), strict=True)))
 
 
 class _Ranks:
     """The rank of each epoch of each thread among those that the state mentions. An epoch that all running threads know
     has the lowest rank."""
 
-    def __init__(self, state: State, cells: Sequence[tuple[Location, Cell, Sequence[Write]]]) -> None:
+    def __init__(self, state: State, lowest: Clock, cells: Sequence[tuple[Location, Cell, Sequence[Write]]]) -> None:
+        """lowest: the newest epochs that all running threads know."""
         clocks = [thread.actor.clock for thread in state.threads]
-        known = [thread.actor.clock for thread in state.threads[:-1] if thread.status != FINISHED] or clocks[-1:]
         clocks += [lock.clock for lock in state.locks.values() if lock.clock is not None]
         found = [set(column) for column in zip(*clocks, strict=True)]
         for _, cell, writes in cells:
@@ -257,8 +289,8 @@ class _Ranks:
                         column.add(epoch)
         self._ranked: dict[Clock, Clock] = {}
         self._maps = [
-            {epoch: index for index, epoch in enumerate(sorted(epoch for epoch in column if epoch > lowest), 1)}
-            for column, lowest in zip(found, map(min, zip(*known, strict=True)), strict=True)
+            {epoch: index for index, epoch in enumerate(sorted(epoch for epoch in column if epoch > known), 1)}
+            for column, known in zip(found, lowest, strict=True)
         ]
 
     def __call__(self, clock: Clock | None) -> Clock | None:
@@ -275,10 +307,21 @@ class _Ranks:
         return self._maps[thread].get(epoch, 0)
 
 
-def _relative(view: Mapping[Location, int], floors: Mapping[Location, int]) -> frozenset[tuple[Location, int]]:
-    """A view without what holds for all threads, counted from the oldest write that may be read."""
+def _several(state: State, floors: Mapping[Location, int]) -> dict[Location, int]:
+    """The floors of the locations of which some thread may read more than one write."""
+    cells = state.memory.cells
+    return {
+        location: floor
+        for location, floor in floors.items()
+        if floor < cells[location].first + len(cells[location].writes) - 1
+    }
+
+
+def _relative(view: View, several: Mapping[Location, int]) -> frozenset[tuple[Location, int]]:
+    """A view without what holds for all threads, counted from the oldest write that may be read. Of other locations
+    than `several`, every thread sees the only write."""
+    if not view or not several:
+        return frozenset()
     return frozenset(
-        (location, number - floors[location])
-        for location, number in view.items()
-        if location in floors and number > floors[location]
+        (location, view[location] - floor) for location, floor in several.items() if view.get(location, 0) > floor
     )

@@ -16,7 +16,17 @@ from xlapy.native import ir
 from xlapy.native.checker.arithmetic import compute, modified
 from xlapy.native.checker.code import Code, Program
 from xlapy.native.checker.describe import describe
-from xlapy.native.checker.memory import UNINITIALIZED, Actor, Clock, Location, Memory, Pointer, ScheduleError
+from xlapy.native.checker.memory import (
+    NOTHING_SEEN,
+    UNINITIALIZED,
+    Actor,
+    Clock,
+    Location,
+    Memory,
+    Pointer,
+    ScheduleError,
+    View,
+)
 from xlapy.native.records import SLOT
 
 MAX_LOCAL_STEPS = 100_000
@@ -68,7 +78,7 @@ class LockState:
 
     holder: int = -1
     clock: Clock | None = None
-    view: tuple[tuple[Location, int], ...] = ()
+    view: View = field(default_factory=lambda: NOTHING_SEEN)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from xlapy.native.ir import Ordering
@@ -25,6 +26,8 @@ Pointer: TypeAlias = tuple[Any, int]
 Location: TypeAlias = Pointer
 Clock: TypeAlias = tuple[int, ...]
 View: TypeAlias = Mapping[Location, int]
+
+NOTHING_SEEN: View = MappingProxyType({})
 
 UNINITIALIZED = "uninitialized"
 
@@ -51,7 +54,7 @@ class Write:
     epoch: int
     is_plain: bool
     clock: Clock | None
-    view: tuple[tuple[Location, int], ...]
+    view: View
     place: str
 
 
@@ -75,16 +78,14 @@ class Actor:
     clock: Clock
     view: dict[Location, int]
 
-    def joins(self, clock: Clock | None, view: Mapping[Location, int] | tuple[tuple[Location, int], ...]) -> None:
+    def joins(self, clock: Clock | None, view: View) -> None:
         if clock is not None:
             self.clock = tuple(map(max, self.clock, clock))
-        for location, number in view.items() if isinstance(view, Mapping) else view:
-            if number > self.view.get(location, 0):
-                self.view[location] = number
+        _join(self.view, view)
 
-    def released(self) -> tuple[Clock, tuple[tuple[Location, int], ...]]:
+    def released(self) -> tuple[Clock, View]:
         """What the thread knows, for those who acquire it; begins a new epoch."""
-        known = self.clock, tuple(self.view.items())
+        known = self.clock, dict(self.view)
         own = self.number
         self.clock = (*self.clock[:own], self.clock[own] + 1, *self.clock[own + 1 :])
         return known
@@ -112,7 +113,7 @@ class Memory:
         found = self.cells.get(location)
         if found is None:
             nobody = (0,) * self.thread_count
-            write = Write(initial, self.thread_count - 1, 0, True, None, (), "initial value")
+            write = Write(initial, self.thread_count - 1, 0, True, None, NOTHING_SEEN, "initial value")
             found = Cell((write,), 0, nobody, nobody)
         return found
 
@@ -136,7 +137,7 @@ class Memory:
         self._check_exclusive(actor, cell, f"plain write of {place}")
         nobody = (0,) * self.thread_count
         number = cell.first + len(cell.writes)
-        made = Write(value, actor.number, actor.epoch, True, None, (), f"plain write of {place}")
+        made = Write(value, actor.number, actor.epoch, True, None, NOTHING_SEEN, f"plain write of {place}")
         self.cells[location] = Cell((made,), number, nobody, nobody)
         actor.view[location] = number
 
@@ -189,15 +190,15 @@ class Memory:
             _join(self.sc_view, actor.view)
         epoch = actor.epoch
         clock: Clock | None = None
-        view: tuple[tuple[Location, int], ...] = ()
+        view: View = NOTHING_SEEN
         if read is not None and read.clock is not None:
             clock, view = read.clock, read.view
         if ordering.releases:
             own_clock, own_view = actor.released()
             clock = own_clock if clock is None else tuple(map(max, clock, own_clock))
             merged = dict(view)
-            _join(merged, dict(own_view))
-            view = tuple(merged.items())
+            _join(merged, own_view)
+            view = merged
         made = Write(value, actor.number, epoch, False, clock, view, f"atomic write of {place}")
         self.cells[location] = replace(cell, writes=(*cell.writes, made))
 
