@@ -26,7 +26,7 @@ from tests.pjrt.c_api.calls import (
 from xlapy.custom_calls.registry import register_custom_call_target, unregister_custom_call_target
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.objects.platform import platform
-from xlapy.pjrt.objects.records import read_bytes
+from xlapy.pjrt.objects.records import read_bytes, read_words
 from xlapy.proto.messages import message_class
 
 DOUBLE = """
@@ -195,6 +195,27 @@ def test_an_argument_of_another_layout_is_refused():
         execute(executable, [buffer])
     assert raised.value.code == 3
     destroy(buffer)
+
+
+# -- memory kinds
+
+
+def test_parameters_and_results_report_the_memory_kinds_that_the_program_names():
+    program = DOUBLE.replace("tensor<4xf32>)", 'tensor<4xf32> {mhlo.memory_kind = "pinned_host"})', 1)
+    program = program.replace("-> tensor<4xf32>", '-> (tensor<4xf32> {mhlo.memory_kind = "unpinned_host"})', 1)
+    executable = compile_program(program)
+    for name, kind in (("Parameter", b"pinned_host"), ("Output", b"unpinned_host")):
+        found = call(f"Executable_{name}MemoryKinds", executable=executable)
+        (address,), (size,) = read_words(found.memory_kinds, 1), read_words(found.memory_kind_sizes, 1)
+        assert read_bytes(address, size) == kind
+    buffer = buffer_of(ONES)
+    ((result,),) = execute(executable, [buffer])
+    memory = call("Buffer_Memory", buffer=result).memory
+    kind = call("Memory_Kind", memory=memory)
+    assert read_bytes(kind.kind, kind.kind_size) == b"unpinned_host"
+    destroy(buffer, result)
+    with pytest.raises(PjrtError, match="there is no memory of the kind 'swap', only device, pinned_host"):
+        compile_program(program.replace('"pinned_host"', '"swap"'))
 
 
 # -- callbacks

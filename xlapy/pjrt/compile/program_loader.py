@@ -64,9 +64,9 @@ _CONTROL_DEPENDENCY_TARGET = "control_dep"
 class Placement:
     """Where the arrays of a program are placed. An empty field means the default for all.
 
-    parameter_shardings, result_shardings: how each is sharded over the partitions, None if it is not. memory_kinds: the
-    memory kind of each result, "" for the default. parameter_orders, result_orders: the order of the dimensions in
-    memory.
+    parameter_shardings, result_shardings: how each is sharded over the partitions, None if it is not. memory_kinds,
+    parameter_memory_kinds: the memory kind of each result and parameter, "" for the default. parameter_orders,
+    result_orders: the order of the dimensions in memory.
     """
 
     parameter_shardings: tuple[Sharding | None, ...] = ()
@@ -74,6 +74,7 @@ class Placement:
     memory_kinds: tuple[str, ...] = ()
     parameter_orders: tuple[Order, ...] = ()
     result_orders: tuple[Order, ...] = ()
+    parameter_memory_kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def load_program(code: bytes, format: str, partitions: int = 1) -> PartitionedPr
         if _MEMORY_KIND_ATTRIBUTE.encode() in code or _LAYOUT_ATTRIBUTE.encode() in code
         else ((), ())
     )
-    placement = Placement(memory_kinds=tuple(one.get(_MEMORY_KIND_ATTRIBUTE, "") for one in results))
+    kinds = [tuple(one.get(_MEMORY_KIND_ATTRIBUTE, "") for one in row) for row in (arguments, results)]
+    placement = Placement(parameter_memory_kinds=kinds[0], memory_kinds=kinds[1])
     is_partitioned = partitions > 1 or _MANUAL_COMPUTATION in code
     module = _without_control_dependencies(_read_with_propagation(code) if is_partitioned else _read(code))
     placement = _with_orders(module, placement, arguments, results)

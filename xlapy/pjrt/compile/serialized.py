@@ -45,6 +45,7 @@ def serialize_executable(loaded: LoadedExecutable) -> bytes:
         "parameters": _texts(loaded.placement.parameter_shardings),
         "results": _texts(loaded.placement.result_shardings),
         "kinds": loaded.placement.memory_kinds,
+        "parameter_kinds": loaded.placement.parameter_memory_kinds,
         "parameter_orders": loaded.placement.parameter_orders,
         "result_orders": loaded.placement.result_orders,
         "traits": asdict(loaded.traits),
@@ -70,8 +71,11 @@ def deserialize_executable(data: bytes, options: bytes = b"") -> LoadedExecutabl
     try:
         own_options, image = map(bytes, container.sections)
         parameters, results = (_shardings(container.header[name]) for name in ("parameters", "results"))
-        orders = (_orders(container.header[name]) for name in ("parameter_orders", "result_orders"))
-        placement = Placement(parameters, results, tuple(map(str, container.header["kinds"])), *orders)
+        parameter_orders, result_orders = (
+            _orders(container.header[name]) for name in ("parameter_orders", "result_orders")
+        )
+        kinds, parameter_kinds = (tuple(map(str, container.header[name])) for name in ("kinds", "parameter_kinds"))
+        placement = Placement(parameters, results, kinds, parameter_orders, result_orders, parameter_kinds)
         traits_header = container.header["traits"]
         traits = ExecutableTraits(str(traits_header["fingerprint"]), bool(traits_header["is_long_running"]))
         adopt_named(map(str, container.header["targets"]))

@@ -100,7 +100,8 @@ def load_executable(
                 f"{executable.name} is to run on device {number}: there are {len(platform().devices)} "
                 f"(the flag num_devices)"
             )
-    if unknown := [kind for kind in placement.memory_kinds if kind and kind not in MEMORY_KINDS]:
+    named = (*placement.memory_kinds, *placement.parameter_memory_kinds)
+    if unknown := [kind for kind in named if kind and kind not in MEMORY_KINDS]:
         raise InvalidArgumentError(
             f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}"
         )
@@ -190,9 +191,9 @@ def _describe_results(loaded: LoadedExecutable, shapes: list[Shape]) -> None:
     record["parameter_layouts"] = loaded.kept.words(list(map(layout_handle, loaded.parameter_orders)))
     record["dim_sizes"] = loaded.kept.words([shape.rank for shape in shapes])
     record["num_parameters"], record["argument_count"] = len(parameters), len(parameters)
-    kind, size = loaded.kept.text(MEMORY_KINDS[0])
-    record["memory_kinds"] = loaded.kept.words([kind] * len(parameters))
-    record["memory_kind_sizes"] = loaded.kept.words([size] * len(parameters))
+    given = [loaded.kept.text(loaded.parameter_memory_kind(number)) for number in range(len(parameters))]
+    record["memory_kinds"] = loaded.kept.words([kind for kind, _ in given])
+    record["memory_kind_sizes"] = loaded.kept.words([size for _, size in given])
     kinds = [loaded.kept.text(loaded.memory_kind(number)) for number in range(len(shapes))]
     record["output_memory_kinds"] = loaded.kept.words([kind for kind, _ in kinds])
     record["output_memory_kind_sizes"] = loaded.kept.words([size for _, size in kinds])

@@ -76,6 +76,11 @@ class LoadedExecutable:
         """The memory kind of result number `result`."""
         return (self.placement.memory_kinds[result] if self.placement.memory_kinds else "") or MEMORY_KINDS[0]
 
+    def parameter_memory_kind(self, parameter: int) -> str:
+        """The memory kind of a parameter."""
+        kinds = self.placement.parameter_memory_kinds
+        return (kinds[parameter] if kinds else "") or MEMORY_KINDS[0]
+
     @property
     def is_running(self) -> bool:
         return any(native().pending_launches(program.address) for program in self.device_programs)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
+from xlapy.runtime.collectives.device_names import device_name
 from xlapy.runtime.collectives.rendezvous import LaunchRendezvous
 from xlapy.runtime.device import Device, collective_timeout
 from xlapy.runtime.values import Value
@@ -83,13 +84,6 @@ def _run_threads(
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
-
-
-def device_name(number: int, replica_count: int, partition_count: int) -> str:
-    """`device 3`; `device 3 (replica 1, partition 1)` if there are several replicas and several partitions."""
-    if partition_count == 1 or replica_count == 1:
-        return f"device {number}"
-    return f"device {number} (replica {number // partition_count}, partition {number % partition_count})"
 
 
 def replica_and_partition_counts(

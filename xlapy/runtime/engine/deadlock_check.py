@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.cpu.program.communication.wait_state import SharedMemory, shared_memory_size
-from xlapy.runtime.collectives.launch import device_name
+from xlapy.runtime.collectives.device_names import device_name
 from xlapy.runtime.collectives.watchdog import ActiveLaunch, Watchdog
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES
 from xlapy.runtime.engine.device_programs import RunnableProgram, runnable_at

@@ -16,7 +16,7 @@ from xlapy.cpu.program.communication.wait_state import futex_offsets, shared_mem
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks, calls_only_python
 from xlapy.cpu.program.thunks import CollectiveThunk
-from xlapy.runtime.collectives.launch import device_name
+from xlapy.runtime.collectives.device_names import device_name
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES
 from xlapy.runtime.engine.native_engine import engine
 from xlapy.runtime.engine.records import WORD, KeptObjects, Record

@@ -12,7 +12,8 @@ from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable
-from xlapy.runtime.collectives.launch import device_name, replica_and_partition_counts
+from xlapy.runtime.collectives.device_names import device_name
+from xlapy.runtime.collectives.launch import replica_and_partition_counts
 from xlapy.runtime.device import Device
 from xlapy.runtime.storage.serialized import is_serialized, platform_and_device_count
 from xlapy.tools.elided_constants import provide_elided_constants
