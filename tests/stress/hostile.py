@@ -44,4 +44,4 @@ def _ranges(run: Run) -> Iterator[tuple[str, int, int]]:
         first += size
 
 
-STRESS = Stress("damaged input of every format", Amount(600), Amount(1_000_000), run)
+STRESS = Stress("damaged input of every format", Amount(300), Amount(1_000_000), run)

@@ -236,7 +236,8 @@ def _damaged_archive(data: bytes, rng: random.Random, corpus: Sequence[bytes]) -
                     + bytes(280_000_000)
                 )
             method = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
-            new.writestr(name, contents, zipfile.ZIP_DEFLATED if len(contents) > 1 << 20 else method)
+            entry = zipfile.ZipInfo(name)  # without the time, so that equal seeds give equal inputs
+            new.writestr(entry, contents, zipfile.ZIP_DEFLATED if len(contents) > 1 << 20 else method)
     return stream.getvalue()
 
 
