@@ -24,6 +24,7 @@ from xlapy.cpu.program.communication import queue_messages
 from xlapy.cpu.program.communication.wait_state import Wait, cancel_run, shared_memory
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.targets.call_frames import check_custom_call_targets
+from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks, calls_only_python
 from xlapy.cpu.program.thunks import TransferThunk
 from xlapy.cpu.serialization.executable import LoadedProgram, deserialize_program, serialize_program
 from xlapy.hlo.computation import Computation
@@ -53,8 +54,9 @@ from xlapy.runtime.engine.dispatch import (
 from xlapy.runtime.engine.donation import DonatedLeaf
 from xlapy.runtime.engine.dynamic_leaves import flat_shapes, flatten_dynamic, unflatten_dynamic
 from xlapy.runtime.engine.memory import MemoryStats
-from xlapy.runtime.engine.native_call import NativeCall, array_address
+from xlapy.runtime.engine.native_call import Host, NativeCall, array_address
 from xlapy.runtime.engine.native_engine import engine
+from xlapy.runtime.engine.python_host import PythonHost
 from xlapy.runtime.limits import check_supported
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.storage.compile_cache import compile_cached
@@ -90,6 +92,7 @@ class CpuProgram:
         program = compiled.program
         check_custom_call_targets(program, self._program_state)
         self.call = NativeCall(compiled, self._program_state)
+        self._python_callbacks = PythonCallbacks(program) if calls_only_python(program) else None
         self._custom_call_arguments = custom_call_arguments(program)
         has_fast_path = not is_dynamic(shape) and all(
             thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.host_calling_thunks
@@ -138,14 +141,14 @@ class CpuProgram:
             return self.execute_sharded([arguments], [device])[0]
         return self._execute(arguments, (0, 0), self._single_device_host())
 
-    def _single_device_host(self) -> HostCallbackHandler:
+    def _single_device_host(self) -> Host:
         """The host of a run on one device that does not communicate with other devices."""
         program = self.compiled.program
+        if self._python_callbacks is not None:
+            return PythonHost(program, self._python_callbacks)
         return HostCallbackHandler(program, self._context(Context()), 0, shared_memory(program), checks=self._checks)
 
-    def _execute(
-        self, arguments: Sequence[Value], ids: tuple[int, int], host: HostCallbackHandler | None = None
-    ) -> Value:
+    def _execute(self, arguments: Sequence[Value], ids: tuple[int, int], host: Host | None = None) -> Value:
         program = self.compiled.program
         values = zip(arguments, self.shape.parameters, strict=True)
         arrays, addresses = arrays_and_addresses(
@@ -160,7 +163,7 @@ class CpuProgram:
         self.call.refresh_targets()
         align_arguments(arrays, addresses, self._custom_call_arguments)
         memories, result_addresses = self.call.results()
-        if host is not None:
+        if isinstance(host, HostCallbackHandler):
             host.memory = arrays, memories
         device = ids[0] * self._partition_count + ids[1]
         self.call(*addresses, *result_addresses, host=host, memory=(arrays, memories), device=device)
@@ -185,6 +188,8 @@ class CpuProgram:
         """Runs the program on every device: concurrently if thunks may call the host, otherwise one after the other."""
         if observer is not None:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
+        if self._python_callbacks is not None:
+            return [self._execute(row, (0, 0), self._single_device_host()) for row in arguments]
         if self.compiled.program.host_calling_thunks:
             return self._execute_concurrently(arguments, devices)
         results: list[Value] = []

@@ -18,7 +18,6 @@ from xlapy.base import flags
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
-from xlapy.cpu.program.host_callbacks import HostCallbackHandler
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.interpreter import TOKEN
@@ -29,7 +28,7 @@ from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.arguments import check_argument, check_arguments, check_count
 from xlapy.runtime.engine.calls import unflatten
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
-from xlapy.runtime.engine.native_call import NativeCall, array_address
+from xlapy.runtime.engine.native_call import Host, NativeCall, array_address
 from xlapy.runtime.values import Value
 
 _byte = ctypes.c_char.from_buffer
@@ -49,7 +48,7 @@ class Dispatch:
         program: NativeProgram,
         shape: ProgramShape,
         donated: Sequence[DonatedLeaf],
-        make_host: Callable[[], HostCallbackHandler],
+        make_host: Callable[[], Host],
     ) -> None:
         self._call = call
         self._shape = shape

@@ -27,12 +27,16 @@ from xlapy.runtime.engine.counters import CounterTable
 from xlapy.runtime.engine.interruption import Interruption
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES, available_bytes, format_bytes
 from xlapy.runtime.engine.native_engine import engine
+from xlapy.runtime.engine.python_host import PythonHost
 
 _MAX_PACKED_RESULT_BYTES = 1 << 12
 """Results of up to this many bytes share one block, so that a small result that stays alive retains little memory."""
 
 _POINTER = 8
 _address_of = ctypes.addressof
+
+Host = HostCallbackHandler | PythonHost
+"""What serves the host callbacks of a run."""
 
 _NEVER_CANCELED = (ctypes.c_int64 * 1)()
 """The shared memory of a run without a host. It is never set, so the run is never canceled."""
@@ -101,9 +105,7 @@ class NativeCall:
         self._block = ctypes.c_char * (size + ALIGNMENT)
         self._has_one_small_result = len(self._offsets) == 1 and not self._large
 
-    def __call__(
-        self, *addresses: int, host: HostCallbackHandler | None = None, memory: Any = None, device: int = 0
-    ) -> None:
+    def __call__(self, *addresses: int, host: Host | None = None, memory: Any = None, device: int = 0) -> None:
         """Runs the program. `addresses` are those of the arguments, of the implicit arguments and of the results.
 
         A program that `needs_host` takes a host, whose errors are raised. memory: keeps the addresses valid, for
@@ -128,14 +130,14 @@ class NativeCall:
             if frame.created_for is self._targets:
                 self._frames.append(frame)
 
-    def _run_with_targets(
-        self, frame: _CallFrame, targets: FrameTargets, host: HostCallbackHandler | None, memory: Any
-    ) -> None:
+    def _run_with_targets(self, frame: _CallFrame, targets: FrameTargets, host: Host | None, memory: Any) -> None:
         keep_alive = None
         if host is None:
             frame.table[self._program.shared_index] = _address_of(_NEVER_CANCELED)
             targets.begin_run(next(run_ids), 0)
         else:
+            if isinstance(host, PythonHost):
+                frame.table[self._program.shared_index] = _address_of(_NEVER_CANCELED)
             keep_alive = host.install(frame.table, targets)
         try:
             if self._run(frame.address):
@@ -238,7 +240,7 @@ class NativeCall:
         return ", ".join(map(_describe_slice, largest))
 
 
-def _failure(frame: _CallFrame, host: HostCallbackHandler | None) -> BaseException:
+def _failure(frame: _CallFrame, host: Host | None) -> BaseException:
     """The error for which native code returned early."""
     error = frame.interruption.take_error()
     if error is not None:

@@ -87,6 +87,10 @@ class PythonCallbacks:
         self.address = int(ctypes.cast(self._function, ctypes.c_void_p).value or 0)
         self.fixed_addresses = self._blocks.addresses
 
+    def call(self, number: int, table: Sequence[Any]) -> None:
+        """Makes a call. table: the address table of the launch."""
+        self._calls[number](table)
+
     def _run(self, number: int, table: int) -> None:
         """Makes a call, and stores 0 as its status if it succeeds. table: the address of that of the launch."""
         try:

@@ -1,0 +1,59 @@
+"""The host's side of a run whose only host callbacks are custom calls of Python functions, on one device.
+
+Responsible for what native code finds in its address table, and for the error of a failed call. Does not depend on what
+the functions are told.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Generator
+from typing import Any
+
+from xlapy.base.errors import ExecutionError
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
+
+
+class PythonHost:
+    """The host of one run. Other devices cannot cancel the run. callbacks: those of the program."""
+
+    def __init__(self, program: NativeProgram, callbacks: PythonCallbacks) -> None:
+        self._callbacks = callbacks
+        self._callback_index, self._device_index = program.callback_index, program.device_index
+        self._error: BaseException | None = None
+
+    def install(self, table: Any, _: Any = None) -> object:
+        """Stores the address of the callback in an address table. It is valid as long as the returned object."""
+        statuses = self._statuses(table)
+        next(statuses)
+        function = _CALLBACK(statuses.send)
+        table[self._callback_index] = ctypes.cast(function, ctypes.c_void_p).value
+        table[self._device_index] = 0
+        return function
+
+    def failure(self) -> BaseException:
+        """Returns and forgets the error that ended native code."""
+        error, self._error = self._error, None
+        return error or ExecutionError("the run is canceled")
+
+    def _statuses(self, table: Any) -> Generator[int, int, None]:
+        """Makes each call whose number is sent; yields 0, or 1 if it failed.
+
+        This is a generator because it resumes inside of `try`: a function would start outside of it, where signal
+        handlers may raise.
+        """
+        status = 0
+        while True:
+            try:
+                while True:
+                    number = yield status
+                    status = 0
+                    self._callbacks.call(number, table)
+            except GeneratorExit:
+                return
+            except BaseException as error:  # no exception may pass through native code
+                self._error = error
+                status = 1
