@@ -177,13 +177,14 @@ class Escape:
         self._signal = _install(on_tick)
 
     @contextmanager
-    def limited(self, limits: Limits) -> Iterator[GuardedCalls]:
-        """Calls that together must not exceed limits. They are made by the thread that enters the context."""
+    def limited(self, limits: Limits, lock: threading.Lock) -> Iterator[GuardedCalls]:
+        """Calls that together must not exceed limits. They are made by the thread that enters the context, which holds
+        the lock during each of them."""
         guard = Guard()
         guard.most_ticks = int(min(limits.seconds * 1e9 / _TICK_NANOSECONDS, 1 << 62))
         guard.most_kibibytes = _most_kibibytes() + (limits.memory >> 10)
         with _ticking(self._signal, guard):
-            yield GuardedCalls(self._call, guard, limits)
+            yield GuardedCalls(self._call, guard, limits, lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ class GuardedCalls:
     _call: Callable[..., int]
     _guard: Guard
     _limits: Limits
+    _lock: threading.Lock
 
     def run_passes(self, manager: Any, function: Any, builder: Any) -> None:
         """Runs the passes of a manager on a function."""
@@ -205,9 +207,10 @@ class GuardedCalls:
 
     def _make(self, name: str, a: Any, b: Any, c: int, d: int) -> int:
         """Calls a function of llvmlite's library; returns its result. `LimitExceededError` if the call was left. What
-        it worked on must not be used again then."""
+        it worked on must not be used again then. LLVM may work on different contexts at once, so llvmlite's lock, for
+        which all others would wait, is not needed."""
         function = ctypes.cast(getattr(llvm.ffi.lib, name)._cfn, ctypes.c_void_p)
-        with llvm.ffi.lib._lock:
+        with self._lock:
             is_left = self._call(ctypes.addressof(self._guard), function, _address(a), _address(b), c, d)
         if not is_left:
             return int(self._guard.result)

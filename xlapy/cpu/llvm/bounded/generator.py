@@ -1,7 +1,7 @@
 """LLVM's passes and code generator: from LLVM text to an object file.
 
-A generator shares no data with another one, so that a module with which LLVM exceeds its limits does no harm to those
-that other threads compile. Generators are used again, because LLVM does not free the memory of passes.
+A generator shares no data with another one, so that threads generate code at once, and a module with which LLVM exceeds
+its limits does no harm to those that other threads compile. Generators are used again, because LLVM does not free the memory of passes.
 
 Responsible for optimization and code generation. Does not depend on linking or on what programs do.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.llvm.bounded.escape import Escape, GuardedCalls, LimitExceededError, Limits
 from xlapy.cpu.llvm.processor import Processor, initialize
@@ -47,6 +48,7 @@ class Generator:
     """Generates code for a processor and at a level. One thread at a time uses it."""
 
     def __init__(self, processor: Processor, level: int) -> None:
+        self._lock = fork_safe_lock()  # forks wait for the end of a call
         self._context = llvm.create_context()
         self._machine = target_machine(processor, level)
         self._passes: Any = None
@@ -70,7 +72,7 @@ class Generator:
                 self._optimize(module)
             with trace.span("generate code", "LLVM"):
                 return bytes(self._machine.emit_object(module))
-        with escape.limited(limits) as calls:
+        with escape.limited(limits, self._lock) as calls:
             try:
                 return self._limited_object_file(module, trace, calls)
             except StageLimitExceededError:
