@@ -40,6 +40,8 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
         number = loaded.first_number + replica * assignment.num_partitions + partition
         return program.fixed_addresses(*divmod(number, loaded.executable.num_partitions))
 
+    callbacks = PythonCallbacks(program.compiled.program) if _calls_python(program) else None
+    loaded.python_callbacks = callbacks
     source = NativeSource(
         program.compiled.program,
         program.compiled.entry,
@@ -49,7 +51,7 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
         [leaf.parameter for leaf in loaded.executable.donated],
         (assignment.num_replicas, assignment.num_partitions),
         loaded.traits.is_long_running,
-        PythonCallbacks(program.compiled.program) if _calls_python(program) else None,
+        callbacks,
     )
     kinds = [loaded.memory_kind(number) for number in range(len(results))]
     places = [

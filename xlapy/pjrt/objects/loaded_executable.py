@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.counter_records import ProfilingCounters
+from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks
 from xlapy.hlo.module import Module
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.native_library import native
@@ -56,6 +57,8 @@ class LoadedExecutable:
     placement: Placement = field(default_factory=Placement)
     device_programs: list[EngineRecord] = field(default_factory=list[EngineRecord])
     """One `device_program` record per device if native code runs the program, else empty."""
+    python_callbacks: PythonCallbacks | None = None
+    """The functions that native code calls for the program's callbacks, which must live as long as the records."""
     instrumented: InstrumentedExecutable | None = None
     """The executable that runs instead while a trace is taken; None until a trace first needs it."""
 
