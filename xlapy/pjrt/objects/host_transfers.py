@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.shape import Shape
@@ -71,7 +72,7 @@ class CopyToDeviceStream:
     def __init__(self, shape: Shape, queue: HostQueue) -> None:
         self._array: np.ndarray[Any, Any] = np.empty(shape.dimensions, shape.dtype)
         self._queue = queue
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self.total = self._array.nbytes
         self.current = 0
 

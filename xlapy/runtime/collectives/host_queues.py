@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.errors import ExecutionError
 
 _MAX_WAIT_SECONDS = 0.05
@@ -26,7 +27,7 @@ class HostQueue:
 
     def __init__(self) -> None:
         self._values: deque[Any] = deque()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(fork_safe_lock())
 
     def put(self, value: Any) -> None:
         with self._changed:

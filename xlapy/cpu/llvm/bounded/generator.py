@@ -1,7 +1,8 @@
 """LLVM's passes and code generator: from LLVM text to an object file.
 
 A generator shares no data with another one, so that threads generate code at once, and a module with which LLVM exceeds
-its limits does no harm to those that other threads compile. Generators are used again, because LLVM does not free the memory of passes.
+its limits does no harm to those that other threads compile. Generators are used again, because LLVM does not free the
+memory of passes.
 
 Responsible for optimization and code generation. Does not depend on linking or on what programs do.
 """
