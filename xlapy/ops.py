@@ -5,6 +5,10 @@ the names of Python built-ins, as in XLA (`abs`, `slice`, `tuple`, ...): write `
 star import.
 """
 
+from sys import modules as _modules
+
+from xlapy.base.arguments.checking import eager_arguments as _eager_arguments
+from xlapy.base.errors import BuilderTypeError as _BuilderTypeError
 from xlapy.builder.collectives import (
     all_gather,
     all_gather_tuple,
@@ -43,6 +47,7 @@ from xlapy.builder.convolution import (
     dynamic_conv_input_grad,
     dynamic_conv_kernel_grad,
 )
+from xlapy.builder.core.source import located as _located
 from xlapy.builder.custom import (
     convert_spmd_full_to_shard_shape,
     convert_spmd_shard_to_full_shape,
@@ -358,3 +363,11 @@ __all__ = [
     "while_",
     "xor",
 ]
+
+for _name in __all__:
+    _function = globals()[_name]
+    _checked = _eager_arguments(_function, lambda message: _BuilderTypeError(_located(message)))
+    # Also where it is defined, so that it is one function, which is pickled by name.
+    setattr(_modules[_function.__module__], _name, _checked)
+    globals()[_name] = _checked
+del _name, _function, _checked

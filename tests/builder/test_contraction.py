@@ -12,7 +12,7 @@ from tests.builder.programs import evaluate, opcode_names, parameters
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.element_types import F64, S32
-from xlapy.base.errors import BuilderError
+from xlapy.base.errors import ArgumentTypeError, BuilderError
 from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig, RaggedDotDimensionNumbers
 from xlapy.opcodes.attributes.dimensions import Precision
 from xlapy.opcodes.contraction import Algorithm, DotAttributes, RaggedDotAttributes
@@ -99,7 +99,8 @@ def test_refusals_name_the_callers_line() -> None:
         ops.dot(x, y, preferred_element_type="f64")
     with pytest.raises(ShapeError, match=r"dot: lhs contracting dimension 1 is out of bounds for f32\[\] of rank 0"):
         ops.dot(*parameters("f32[]", "f32[]"))
-    with pytest.raises(BuilderError, match=r"dot: lhs_contracting_dimensions takes a list of integers, given \['x'\]"):
+    wrong = r"^DotDimensionNumbers: lhs_contracting_dimensions\[0\] must be an integer, given str 'x'$"
+    with pytest.raises(ArgumentTypeError, match=wrong):
         ops.dot_general(x, y, DotDimensionNumbers(["x"], [0]))  # type: ignore[list-item]
     with pytest.raises(BuilderError, match=r"dot: no element type has the spelling 'f31'"):
         ops.dot(x, x[0], preferred_element_type="f31")

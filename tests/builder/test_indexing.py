@@ -8,7 +8,7 @@ import pytest
 from tests.builder.programs import evaluate, listing, parameters
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
-from xlapy.base.errors import BuilderError
+from xlapy.base.errors import ArgumentTypeError, BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation
 from xlapy.builder.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
 
@@ -97,5 +97,5 @@ class TestScatter:
             ops.scatter([], i, [], sums("f32"), INTO_ROWS)
         with pytest.raises(ShapeError, match=r"parameter 0 of the update computation is s32\[\], operand 0 is f32"):
             ops.scatter(x, i, u, sums("s32"), INTO_ROWS)
-        with pytest.raises(BuilderError, match="scatter: inserted_window_dims takes a list of integers"):
+        with pytest.raises(ArgumentTypeError, match="inserted_window_dims must be a sequence of integers, given int 0"):
             ops.scatter(x, i, u, sums("f32"), ScatterDimensionNumbers(inserted_window_dims=0))  # type: ignore[arg-type]

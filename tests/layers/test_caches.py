@@ -25,6 +25,7 @@ HARMLESS: dict[str, str] = dict.fromkeys(
         "codegen.emitters.fft.plan.radices",
         "debugging.hostile.formats.corpus_of",
         "debugging.hostile.formats.find_format",
+        "base.arguments.expected_types.hints_of",
         "debugging.hostile.hlo._modules",
         "debugging.hostile.storage._bomb",
         "debugging.hostile.storage._executables",

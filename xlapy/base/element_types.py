@@ -13,7 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.arguments.checking import checked_class
+from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.float_formats import DOUBLE, HALF, SINGLE, FloatFormat, SpecialValues
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -39,6 +40,7 @@ class ProtocolNumbers(NamedTuple):
     builtin: int | None = None
 
 
+@checked_class
 class PrimitiveType:
     """An element type. Instances are singletons: compare with `is` or `==`.
 
@@ -309,3 +311,11 @@ ALL_TYPES: tuple[PrimitiveType, ...] = tuple(_BY_NAME.values())
 
 ARRAY_TYPES: tuple[PrimitiveType, ...] = tuple(t for t in ALL_TYPES if t.is_array)
 """The element types that an array may have."""
+
+
+def as_dtype(dtype: Any) -> np.dtype[Any] | None:
+    """The NumPy dtype that a caller asks for; None stays None. Raises ArgumentTypeError if NumPy has no such dtype."""
+    try:
+        return None if dtype is None else np.dtype(dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentTypeError(f"dtype must be a NumPy dtype, given {dtype!r:.60}") from error

@@ -39,6 +39,28 @@ class InvalidArgumentError(XlaError):
     """An argument of the public interface has the wrong type, range or shape."""
 
 
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument of the public interface has the wrong Python type; the message names it and what it takes."""
+
+
+class BuilderTypeError(BuilderError, ArgumentTypeError):
+    """An argument of a builder function has the wrong Python type."""
+
+
+class IndexRangeError(InvalidArgumentError, IndexError):
+    """An index is out of range, or is not an index."""
+
+
+class UnknownAttributeError(InvalidArgumentError, AttributeError):
+    """An instruction has no attribute of this name, or attributes of another class."""
+
+
+class UnknownNameError(InvalidArgumentError, KeyError):
+    """There is no computation, instruction or attribute of the name that was asked for."""
+
+    __str__ = Exception.__str__  # KeyError shows the quoted message
+
+
 class ExecutionError(XlaError):
     """A program failed while running (time-out, failed custom call, canceled collective)."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import PRIMITIVE_TYPE_INVALID, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
@@ -19,6 +20,7 @@ COMBINE_DIMENSION = -(2**63)
 _set = object.__setattr__
 
 
+@checked_class
 class Layout:
     """An immutable layout. `==` compares every field.
 
@@ -94,6 +96,8 @@ class Layout:
     @classmethod
     def default(cls, rank: int) -> Layout:
         """The row-major layout of `rank` dimensions, without annotations."""
+        if not 0 <= rank <= MAX_DEFAULT_RANK:
+            raise ShapeError(f"a layout has 0 to {MAX_DEFAULT_RANK} dimensions, not {rank}")
         if rank > _MAX_CACHED_RANK:
             return cls(range(rank - 1, -1, -1))
         while len(_DEFAULT_LAYOUTS) <= rank:
@@ -213,6 +217,8 @@ _FIELD_NAMES = (
 _DEFAULT_FIELDS = ((), 1, PRIMITIVE_TYPE_INVALID, PRIMITIVE_TYPE_INVALID, 0, 0, (), None, 0)
 _DEFAULT_LAYOUTS: list[Layout] = []
 _MAX_CACHED_RANK = 64
+MAX_DEFAULT_RANK = 1 << 20
+"""Limit on the rank of a layout that is made of a number alone. Texts and protos list the dimensions."""
 """Default layouts of higher ranks are not cached."""
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from xlapy.base.element_types import C64, F32, PRED, S32, Array, PrimitiveType
+from xlapy.base.arguments.checking import checked_class
+from xlapy.base.element_types import C64, F32, PRED, S32, Array, PrimitiveType, as_dtype
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.literal_text import array_text
 from xlapy.base.shape import Shape
@@ -39,6 +40,7 @@ def check_numpy_limits(shape: Shape) -> None:
         )
 
 
+@checked_class
 class Literal:
     """An immutable value: an array, a tuple of literals, or a token.
 
@@ -213,11 +215,12 @@ class Literal:
         raise AttributeError("a Literal is immutable")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        if copy is False and dtype is not None and np.dtype(dtype) != self.array.dtype:
+        if copy is False and dtype is not None and as_dtype(dtype) != self.array.dtype:
             raise ValueError(
                 f"a literal of {self.shape.to_text(layout=False)} is not an array of {np.dtype(dtype)} without a copy"
             )
-        return np.array(self.array, dtype=dtype) if copy else np.asarray(self.array, dtype=dtype)
+        wanted = as_dtype(dtype)
+        return np.array(self.array, dtype=wanted) if copy else np.asarray(self.array, dtype=wanted)
 
     def __eq__(self, other: object) -> bool:
         if self is other:

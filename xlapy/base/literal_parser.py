@@ -175,11 +175,18 @@ class _ArrayParser:
                 break
         if self.elided:
             return Literal.elided(self.shape)
-        array = np.zeros(self.shape.dimensions, self.shape.dtype)
+        array = self._zeros()
         array.reshape(-1)[: len(self.values)] = self._convert()
         # A read-only array is not copied by the literal. A copy would touch every page of a huge array.
         array.flags.writeable = False
         return Literal.array_of(array, self.shape)
+
+    def _zeros(self) -> Array:
+        """Zeros, most of which may not be in the text: the shape alone says how many there are."""
+        try:
+            return np.zeros(self.shape.dimensions, self.shape.dtype)
+        except MemoryError:
+            self.cursor.fail(f"a literal of {self.shape.to_text(layout=False)} does not fit in memory")
 
     def _fail_at_token(self) -> NoReturn:
         self.cursor.fail(f"expected a value of {self.shape.to_text(layout=False)}, found {self.cursor.describe_next()}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape, read_shape
@@ -15,6 +16,7 @@ from xlapy.base.shape import Shape, read_shape
 _NAME = re.compile(r"\(unknown\)|[^\s:,()]+")
 
 
+@checked_class
 class ProgramShape:
     """The shapes and names of parameters and the shape of the result; compared by value.
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
 from xlapy.base.errors import InvalidArgumentError, ShapeError
@@ -40,6 +41,7 @@ Shapes: TypeAlias = "tuple[Shape, ...]"
 Leaf: TypeAlias = "tuple[tuple[int, ...], Shape]"
 
 
+@checked_class
 class Shape:
     """An immutable shape, made by `array`, `scalar`, `tuple`, `token`, `opaque`, `buffer`, `of` or `parse`.
 
@@ -138,8 +140,7 @@ class Shape:
     @staticmethod
     def of(array: Any) -> Shape:
         """The row-major shape of a NumPy array or scalar."""
-        values: np.ndarray[Any, Any] = np.asarray(array)
-        return Shape.array(PrimitiveType.from_dtype(values.dtype), values.shape)
+        return Shape.array(PrimitiveType.from_dtype((values := np.asarray(array)).dtype), values.shape)
 
     @staticmethod
     def parse(text: str) -> Shape:
@@ -384,8 +385,7 @@ def _store(cache: dict[Any, Shape], key: object, shape: Shape) -> None:
 
 _ARRAY_SHAPES: dict[Any, Shape] = {}
 _SHAPES_BY_TEXT: dict[Any, Shape] = {}
-_TOKEN = _new(TOKEN, (), (), None, (), None)
-_OPAQUE = _new(OPAQUE_TYPE, (), (), None, (), None)
+_TOKEN, _OPAQUE = (_new(kind, (), (), None, (), None) for kind in (TOKEN, OPAQUE_TYPE))
 
 
 def _compatible(left: Shape, right: Shape, ignore_element_type: bool) -> bool:

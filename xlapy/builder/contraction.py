@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.builder.core.broadcasting import as_ints, constants_like
 from xlapy.builder.core.builder import append, builder_of
@@ -34,6 +35,7 @@ from xlapy.opcodes.contraction import (
 from xlapy.opcodes.registry import OpDef
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class PrecisionConfig:
     """The precision of a contraction: one precision per operand (empty for the default), or the name of an
@@ -43,6 +45,7 @@ class PrecisionConfig:
     algorithm: Algorithm = Algorithm.UNSET
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class DotDimensionNumbers:
     """The contracting dimensions, which are summed over, and the batch dimensions, listed pairwise for lhs and rhs."""
@@ -62,6 +65,7 @@ class DotDimensionNumbers:
         }
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class RaggedDotDimensionNumbers:
     """Dimension numbers of a ragged dot: those of a dot, the ragged dimension of lhs, and the dimension of rhs that

@@ -178,7 +178,7 @@ def _numbers(dimension_numbers: DimensionNumbers, lhs: Shape) -> ConvDimensions:
         return dimension_numbers
     try:
         return ConvDimensions.parse(dimension_numbers)
-    except ValueError as error:
+    except ShapeError as error:
         raise InvalidArgumentError(f"dimension_numbers: {error}") from None
 
 

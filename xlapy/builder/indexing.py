@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.builder.core.broadcasting import as_ints
 from xlapy.builder.core.builder import append, builder_of, fail
 from xlapy.builder.core.computation import XlaComputation
@@ -17,6 +18,7 @@ from xlapy.builder.core.op import XlaOp
 from xlapy.opcodes.indexing import GATHER, SCATTER, GatherAttributes, ScatterAttributes
 
 
+@checked_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherDimensionNumbers:
     """How the dimensions of index vectors, slices and the result of a gather correspond.
@@ -36,6 +38,7 @@ class GatherDimensionNumbers:
     start_indices_batching_dims: Sequence[int] = ()
 
 
+@checked_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterDimensionNumbers:
     """How the dimensions of index vectors, updates and the operands of a scatter correspond.

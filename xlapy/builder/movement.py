@@ -197,7 +197,13 @@ def slice(
     with builder_of("slice", (operand,)).building("slice"):
         starts = as_ints("start_indices", start_indices)
         steps = (1,) * len(starts) if strides is None else as_ints("strides", strides)
-        ranges = SliceRanges(starts, as_ints("limit_indices", limit_indices), steps)
+        limits = as_ints("limit_indices", limit_indices)
+        if not len(starts) == len(limits) == len(steps):
+            raise ShapeError(
+                f"start_indices, limit_indices and strides have one entry per dimension each, given {list(starts)}, "
+                f"{list(limits)} and {list(steps)}"
+            )
+        ranges = SliceRanges(starts, limits, steps)
         return append(defs.SLICE, (operand,), SliceAttributes.make(ranges=ranges))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from xlapy.base.arguments.checking import checked_arguments
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.custom_calls.ffi.calls import check_version
 from xlapy.custom_calls.ffi.objects import FfiError, register_type
@@ -59,6 +60,7 @@ _TARGETS: dict[tuple[str, str], Target] = {}
 _changes = 0
 
 
+@checked_arguments
 def register_custom_call_target(
     name: str,
     target: Any,
@@ -138,6 +140,7 @@ def _version(name: str, given: object) -> CustomCallApiVersion | None:
     return version
 
 
+@checked_arguments
 def unregister_custom_call_target(name: str, platform: str | None = None) -> None:
     """Unregisters a target, on all platforms unless one is given; `InvalidArgumentError` if it is not registered."""
     _check_name(name, platform)
@@ -224,6 +227,7 @@ def _require_code(name: str, address: int) -> None:
 # -- types
 
 
+@checked_arguments
 def register_custom_call_type(name: str, type_id: Any, type_info: Any = None) -> None:
     """Registers a type of the state that native targets of API_VERSION_TYPED_FFI keep between stages.
 

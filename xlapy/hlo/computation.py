@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from xlapy.base.arguments.checking import checked_class
+from xlapy.base.arguments.copying import not_copied
+from xlapy.base.errors import UnknownNameError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.control import MAIN_THREAD
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from xlapy.hlo.module import Module
 
 
+@not_copied("it belongs to a module; copy the module, which copies its computations")
+@checked_class
 class Computation:
     """A list of instructions; in a verified computation every operand precedes its users.
 
@@ -82,11 +87,11 @@ class Computation:
         return self.root
 
     def find(self, name: str) -> Instruction:
-        """The instruction with this name; raises KeyError if there is none."""
+        """The instruction with this name; raises UnknownNameError if there is none."""
         for instruction in self._instructions:
             if instruction.name == name:
                 return instruction
-        raise KeyError(f"computation {self.name} has no instruction {name!r}")
+        raise UnknownNameError(f"computation {self.name} has no instruction {name!r}")
 
     def __iter__(self) -> Iterator[Instruction]:
         return iter(self._instructions)
@@ -95,7 +100,7 @@ class Computation:
         return len(self._instructions)
 
     def __contains__(self, instruction: object) -> bool:
-        return instruction in self._instructions
+        return isinstance(instruction, Instruction) and instruction in self._instructions
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {len(self)} instructions>"

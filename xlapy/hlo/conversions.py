@@ -1,8 +1,8 @@
-"""The table of functions behind `Module.to_text`, `to_proto`, `from_proto` and `to_stablehlo`.
+"""The table of functions behind `Module.to_text`, `to_proto`, `from_proto`, `to_stablehlo` and its copies.
 
-Responsible for finding the function that converts a module to or from another format. The packages that implement the
-formats are layers above `xlapy.hlo`, so this package does not import them. The top-level package `xlapy` registers
-where each function is; its module is imported when the conversion is first used.
+Responsible for finding the function that copies a module or converts it to or from another format. The packages that
+implement the formats are layers above `xlapy.hlo`, so this package does not import them. The top-level package `xlapy`
+registers where each function is; its module is imported when the conversion is first used.
 """
 
 from __future__ import annotations

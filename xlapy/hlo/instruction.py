@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from xlapy.base.arguments.checking import checked_class
+from xlapy.base.arguments.copying import not_copied
+from xlapy.base.errors import IndexRangeError, UnknownAttributeError, UnknownNameError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import NO_ATTRIBUTES, Attributes
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=Attributes)
 
 
+@not_copied("it belongs to a computation; copy the module, which copies its instructions")
+@checked_class
 class Instruction:
     """An operation applied to operands; a node of a `Computation`.
 
@@ -121,17 +126,22 @@ class Instruction:
         return self.parent is not None and self.parent.root is self
 
     def operand(self, index: int) -> Instruction:
-        return self.operands[index]
+        try:
+            return self.operands[index]
+        except IndexError as error:
+            raise IndexRangeError(
+                f"{self.name} ({self.op.name}) has {len(self.operands)} operands, asked for operand {index}"
+            ) from error
 
     def attributes_as(self, attributes_class: type[A]) -> A:
         """The attributes as an instance of the class that the op declares: `i.attributes_as(DotAttributes)`.
 
-        Raises `AttributeError` if the instruction's attributes are of another class.
+        Raises `UnknownAttributeError` if the instruction's attributes are of another class.
         """
         attributes = self.attributes
         if not isinstance(attributes, attributes_class):
             name = attributes_class.__name__
-            raise AttributeError(f"{self.name} ({self.op.name}) has {type(attributes).__name__}, not {name}")
+            raise UnknownAttributeError(f"{self.name} ({self.op.name}) has {type(attributes).__name__}, not {name}")
         return attributes
 
     # Attributes that many rules read, under the names that XLA's HloInstruction gives them.
@@ -174,14 +184,14 @@ class Instruction:
             if not name.startswith("_") and hasattr(attributes, name):
                 return getattr(attributes, name)
             op: OpDef = object.__getattribute__(self, "op")
-            raise AttributeError(f"{op.name} has no attribute {name!r}")
+            raise UnknownAttributeError(f"{op.name} has no attribute {name!r}")
 
     def computation(self, key: str) -> Computation:
         """The called computation in the slot with this key (`to_apply`, `condition`, `body`, `calls`, `select` ...)."""
         for slot_key, computation in zip(self.computation_keys, self.computations, strict=False):
             if slot_key == key:
                 return computation
-        raise KeyError(f"{self.name} ({self.op.name}) calls no computation as {key!r}")
+        raise UnknownNameError(f"{self.name} ({self.op.name}) calls no computation as {key!r}")
 
     @property
     def computation_keys(self) -> tuple[str, ...]:

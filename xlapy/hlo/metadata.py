@@ -9,10 +9,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import INTEGERS, AttributeCodec, escape
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
     """The origin of an instruction: the framework's op and the user's source line (1-based; 0 if unknown)."""

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from xlapy.base.arguments.checking import checked_class
+from xlapy.base.errors import UnknownNameError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.conversions import find_conversion
@@ -91,6 +93,7 @@ class ModuleConfig:
     proto_fields: bytes = b""
 
 
+@checked_class
 class Module:
     """A program: named computations, one of them the entry."""
 
@@ -126,11 +129,11 @@ class Module:
             yield from computation
 
     def find(self, name: str) -> Computation:
-        """The computation with this name; raises KeyError if there is none."""
+        """The computation with this name; raises UnknownNameError if there is none."""
         for computation in self._computations:
             if computation.name == name:
                 return computation
-        raise KeyError(f"module {self.name} has no computation {name!r}")
+        raise UnknownNameError(f"module {self.name} has no computation {name!r}")
 
     def to_text(self, **options: Any) -> str:
         """The module as HLO text; the options are the fields of `xlapy.text.PrintOptions`."""
@@ -147,6 +150,16 @@ class Module:
         """Reads a module from a serialized HloModuleProto; raises as `xlapy.proto.from_proto` does."""
         module: Module = find_conversion("from_proto")(data, verify)
         return module
+
+    def __copy__(self) -> Module:
+        copy: Module = find_conversion("clone")(self)
+        return copy
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Module:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Module.from_proto, (self.to_proto(), False)
 
     def to_stablehlo(self, locations: bool = True) -> str:
         """The module as a StableHLO program in MLIR text; raises as `xlapy.stablehlo.export.to_stablehlo` does."""

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
@@ -41,6 +42,7 @@ _KIND_OF_WORD = {
 _SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class Sharding:
     """A sharding; only the fields of its kind are set.

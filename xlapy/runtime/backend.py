@@ -11,6 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from xlapy.base.arguments.checking import checked_arguments
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
@@ -145,6 +146,7 @@ ENTRY_POINTS = "xlapy.backends"
 _registered: dict[str, Callable[[], Backend]] = {}
 
 
+@checked_arguments
 def register_backend(platform: str, load: Callable[[], Backend]) -> None:
     """Registers a platform in this process: `Client(platform)` calls `load` for its back end.
 

@@ -16,9 +16,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.element_types import PrimitiveType
-from xlapy.base.errors import ExecutionError, InvalidArgumentError
+from xlapy.base.element_types import PrimitiveType, as_dtype
+from xlapy.base.errors import ExecutionError, IndexRangeError, InvalidArgumentError
 from xlapy.base.shape import Shape
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def array_type(shape: Shape) -> ArrayType:
         return type
 
 
+@checked_class
 class Buffer:
     """An immutable array on a device; `np.asarray(buffer)` and DLPack read it without a copy.
 
@@ -215,10 +217,20 @@ class Buffer:
         if not is_taken:
             raise InvalidArgumentError(self.deletion_reason)
 
+    def __copy__(self) -> Buffer:
+        """A buffer with the same elements in memory of its own, which donating this one leaves alone."""
+        return copy_to_buffer(self.array)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Buffer:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return copy_to_buffer, (np.array(self.array),)
+
     # -- array protocols
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self.array, dtype=dtype, copy=copy)
+        return np.array(self.array, dtype=as_dtype(dtype), copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
         """Exports the elements. A consumer that supports versioned DLPack learns that they are read-only; other
@@ -250,7 +262,10 @@ class Buffer:
         return len(self.array)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.array[index]
+        try:
+            return self.array[index]
+        except IndexError as error:
+            raise IndexRangeError(f"{self._type.shape.to_text(layout=False)}: {error}, given {index!r:.60}") from error
 
     def __repr__(self) -> str:
         shape = self._type.shape.to_text(layout=False)

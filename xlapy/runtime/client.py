@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlapy.base.arguments.checking import eager_class
+from xlapy.base.arguments.copying import copied_by_reference
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
@@ -30,10 +32,14 @@ from xlapy.text import parse_hlo
 if TYPE_CHECKING:
     from xlapy.builder import XlaComputation
 
+MAX_DEVICES = 1 << 16
+"""The largest number of devices of a client. Each device is an object with queues, and a thread while it runs."""
 _FALLBACK = "interpreter"
 """Platform for programs that the default platform does not support."""
 
 
+@copied_by_reference("it is a connection to this process's devices; make a Client where it is needed")
+@eager_class
 class Client:
     """A platform and its `devices`, which are threads of this process.
 
@@ -47,8 +53,8 @@ class Client:
     """
 
     def __init__(self, platform: str | None = None, devices: int = 1) -> None:
-        if devices < 1:
-            raise InvalidArgumentError(f"a client has at least 1 device, given devices={devices}")
+        if not 1 <= devices <= MAX_DEVICES:
+            raise InvalidArgumentError(f"a client has 1 to {MAX_DEVICES} devices, given devices={devices}")
         self.platform = default_platform() if platform is None else platform
         self._backend = load_backend(self.platform)
         self._has_fallback = platform is None and self.platform != _FALLBACK

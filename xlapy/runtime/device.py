@@ -5,11 +5,14 @@ Responsible for the infeed, outfeed and host-channel queues of a device. Does no
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 
 from xlapy.base import flags
+from xlapy.base.arguments.checking import eager_class
+from xlapy.base.arguments.copying import copied_by_reference
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
@@ -18,6 +21,8 @@ from xlapy.runtime.collectives.host_queues import HostQueue, InfeedQueue, Outfee
 from xlapy.runtime.engine.arguments import matches_shape, shape_of, wrap_result
 
 
+@copied_by_reference("it belongs to a Client of this process")
+@eager_class
 class Device:
     """A device; `id` counts from 0 within its client.
 
@@ -79,7 +84,10 @@ class Device:
             queue.wake()
 
     def _take(self, queue: HostQueue, what: str, shape: Shape | None, timeout: float | None) -> Any:
-        value = queue.take(what, collective_timeout() if timeout is None else timeout)
+        seconds = collective_timeout() if timeout is None else timeout
+        if not seconds >= 0:
+            raise InvalidArgumentError(f"{what}: the timeout must be at least 0 seconds, given {timeout}")
+        value = queue.take(what, min(seconds, threading.TIMEOUT_MAX))
         if shape is not None and not matches_shape(value, shape):
             raise InvalidArgumentError(
                 f"{what} gives {shape_of(value).to_text(layout=False)}, expected {shape.to_text(layout=False)}"

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlapy.analysis.cost import module_cost
+from xlapy.base.arguments.checking import checked_class
+from xlapy.base.arguments.copying import copied_by_reference
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
@@ -23,6 +25,8 @@ from xlapy.runtime.storage.serialized import write_executable
 from xlapy.runtime.values import Observer
 
 
+@copied_by_reference("use serialize() and Client.deserialize, which loads machine code and therefore must be asked for")
+@checked_class
 class Executable:
     """A compiled program. Call it with one argument per parameter, or, on several devices, use `execute_sharded`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlapy.base.arguments.checking import eager_arguments
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.stablehlo.bytecode import read_bytecode
@@ -11,6 +12,7 @@ from xlapy.stablehlo.recognition import is_bytecode
 from xlapy.stablehlo.text import parse_text
 
 
+@eager_arguments
 def parse_stablehlo(
     source: str | bytes,
     argument_shapes: ArgumentShapes | None = None,

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Self
 
+from xlapy.base.arguments.checking import checked_class
+
 
 class SubcomputationMode(Enum):
     """How a called computation is printed at its caller."""
@@ -22,6 +24,7 @@ class SubcomputationMode(Enum):
     """Full bodies, but nothing for the computations of call, conditional and while."""
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class PrintOptions:
     """Selects what is printed and how. The defaults are XLA's long form.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from xlapy.base.arguments.checking import eager_arguments
 from xlapy.base.cursor import BLANK
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.hlo_cursor import NAME, HloCursor
@@ -38,6 +39,7 @@ SINGLE_INSTRUCTION_NAME = "_"
 """Name of the module, the computation and the instruction of a text that is a single instruction without a name."""
 
 
+@eager_arguments
 def parse_hlo(text: str, verify: bool = True, filename: str | None = None) -> Module:
     """Parses HLO text: a whole module, computations without the `HloModule` line, or a single instruction.
 

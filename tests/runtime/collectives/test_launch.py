@@ -61,7 +61,7 @@ def test_devices_of_a_client() -> None:
     client = make_client(3)
     assert [device.id for device in client.devices] == [0, 1, 2]
     assert repr(client.devices[1]) == f"<Device 1 of {client.platform}>"
-    with pytest.raises(InvalidArgumentError, match="a client has at least 1 device, given devices=0"):
+    with pytest.raises(InvalidArgumentError, match="a client has 1 to 65536 devices, given devices=0"):
         make_client(0)
 
 

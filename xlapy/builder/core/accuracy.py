@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.errors import InvalidArgumentError
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class ResultAccuracy:
     """The accuracy that a back end must reach: `highest`, or within a tolerance. The default leaves the choice to the

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from xlapy.base.arguments.checking import eager_class
 from xlapy.base.errors import BuilderError, ParseError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
@@ -75,6 +76,7 @@ PLAIN = Annotations()
 """Annotations with the user's source line only."""
 
 
+@eager_class
 class Annotated:
     """The annotation settings of a builder. Each applies to the following ops until it is cleared, or inside a `with`
     statement.

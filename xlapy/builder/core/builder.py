@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from operator import index
 from types import TracebackType
 from typing import Literal, NoReturn
 
+from xlapy.base.arguments.checking import checked_class, eager_arguments
+from xlapy.base.arguments.copying import not_copied
 from xlapy.base.errors import BuilderError, InvalidArgumentError, ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -36,6 +39,8 @@ class OperandError(BuilderError, ShapeError):
     """Raised for operands or attributes that an op does not accept. It is a BuilderError and a ShapeError."""
 
 
+@not_copied("operations refer to it; build the computation and copy that")
+@checked_class
 class XlaBuilder(Annotated):
     """A computation under construction. The functions of `xlapy.ops` append to it; `build` finishes it.
 
@@ -93,6 +98,7 @@ class XlaBuilder(Annotated):
         self._check_owned("get_op_sharding", op)
         return op.instruction.sharding
 
+    @eager_arguments
     def set_instruction_sharding(self, op: XlaOp, sharding: ShardingLike | None) -> None:
         """Sets or, with None, removes the sharding of one op. Raises BuilderError if the sharding does not fit the op's
         shape.
@@ -104,6 +110,7 @@ class XlaBuilder(Annotated):
                 new.check(op.shape)
         op.instruction.sharding = new
 
+    @eager_arguments
     def set_instruction_frontend_attribute(self, op: XlaOp, attribute: str, value: str) -> None:
         """Sets one frontend attribute of one op. Its other frontend attributes stay."""
         self._check_changeable("set_instruction_frontend_attribute", op)
@@ -135,6 +142,7 @@ class XlaBuilder(Annotated):
         name = f"{self.name}_compute_constant"
         return constant_graph.constant_sub_graph(name, root.instruction, dynamic_dimension_is_minus_one)
 
+    @eager_arguments
     def set_up_alias(
         self,
         output_index: Sequence[int],
@@ -150,15 +158,17 @@ class XlaBuilder(Annotated):
         self._check_open("set_up_alias")
         if kind not in ("may", "must"):
             fail("set_up_alias", f"kind is 'may' or 'must', given {kind!r}")
-        alias = Alias(tuple(output_index), parameter_number, tuple(parameter_index), kind == "must")
+        path = tuple(map(index, output_index))
+        alias = Alias(path, index(parameter_number), tuple(map(index, parameter_index)), kind == "must")
         self._aliases.append(alias)
 
+    @eager_arguments
     def add_buffer_donor(self, parameter_number: int, parameter_index: Sequence[int] = ()) -> None:
         """Allows the program to use the buffer of part of a parameter for any output. `build` checks that the buffer
         exists.
         """
         self._check_open("add_buffer_donor")
-        self._donors.add(BufferDonor(parameter_number, tuple(parameter_index)))
+        self._donors.add(BufferDonor(index(parameter_number), tuple(map(index, parameter_index))))
 
     def build(self, root: XlaOp | None = None, remove_dynamic_dimensions: bool = False) -> XlaComputation:
         """Finishes the computation with `root` (default: the last op) as its result.

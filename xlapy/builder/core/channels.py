@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.errors import InvalidArgumentError
 
 
@@ -21,6 +22,7 @@ class ChannelType(Enum):
     HOST_TO_DEVICE = "host-to-device"
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class ChannelHandle:
     """A channel: its number, which is at least 1 and unique in the program, and the kinds of its ends."""

@@ -5,11 +5,13 @@ Responsible for the handle to a module seen as one function. Does not depend on 
 
 from __future__ import annotations
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
 
 
+@checked_class
 class XlaComputation:
     """A module, used through its entry computation. Functions that accept a computation (reduce, while ...) copy it.
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
 
 import numpy as np
 
+from xlapy.base.arguments.checking import checked_class
+from xlapy.base.arguments.copying import not_copied
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from xlapy.builder.core.builder import XlaBuilder
 
 
+@not_copied("it is a value of its builder; build the computation and copy that")
+@checked_class
 class XlaOp:
     """A value of a builder: the result of an op. Functions of `xlapy.ops` and operators create new values from it.
 
@@ -220,8 +224,8 @@ class XlaOp:
         return self._functions.convert_element_type(self, element_type)
 
 
-Operand: TypeAlias = XlaOp | Literal | bool | int | float | complex | np.ndarray[Any, Any] | np.generic
-"""The values that operators and functions accept: an XlaOp, or a value that becomes a constant."""
+Operand: TypeAlias = XlaOp | Literal | bool | int | float | complex | np.ndarray[Any, Any] | np.generic | list[Any]
+"""The values that operators and functions accept: an XlaOp, or a value that becomes a constant, as of nested lists."""
 
 UnaryFunction: TypeAlias = Callable[[XlaOp], XlaOp]
 BinaryFunction: TypeAlias = Callable[[Operand, Operand], XlaOp]

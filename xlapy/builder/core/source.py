@@ -12,7 +12,8 @@ from functools import lru_cache
 from xlapy.hlo.metadata import OpMetadata
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_OWN = tuple(os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "ops", "hlo", "builder"))
+_LAYERS = [os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "hlo", "builder")]
+_OWN = (*_LAYERS, os.path.join(_PACKAGE, "ops.py"))
 
 
 def user_line() -> tuple[str, int]:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
 
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import Array
+from xlapy.base.shape_fields import bounded_product
 
 Attribute = Any
 """A NumPy scalar, an array of one dimension, bytes, or a dictionary of these by name."""
@@ -39,6 +39,8 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "f64": np.dtype(np.float64),
 }
 _DEEPEST = 64
+_MAX_ELEMENTS = 1 << 24
+"""Limit on the elements of an array: `dense<0>` gives as many as its type says."""
 
 
 def read_attributes(text: str) -> dict[str, Attribute]:
@@ -259,7 +261,7 @@ def _tensor(cursor: Cursor) -> tuple[np.dtype[Any], int]:
     place = cursor.skip()
     dtype = _type(cursor, cursor.consume(_TYPE) or "", place)
     cursor.expect(">", "after tensor<")
-    count = prod(sizes)
-    if count > 1 << 28:
-        cursor.fail_at(place, f"an attribute of {count} elements is too large")
+    count = bounded_product(sizes)
+    if count > _MAX_ELEMENTS:
+        cursor.fail_at(place, f"an attribute has at most {_MAX_ELEMENTS} elements, the sizes {sizes[:8]} give more")
     return dtype, count

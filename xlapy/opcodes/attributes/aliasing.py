@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
@@ -22,6 +23,7 @@ from xlapy.opcodes.attributes.codecs import (
 from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class OutputAlias:
     """The subshape of the result at `output_index` shares the buffer of operand `operand` at `operand_index`."""

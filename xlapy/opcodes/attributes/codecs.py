@@ -321,7 +321,7 @@ class Attributes:
     @classmethod
     def make(cls, **values: Any) -> Self:
         """Returns an instance with these values; reuses an existing one if it is in the bounded cache."""
-        key = tuple(values.items())
+        key = (*values.items(), *map(type, values.values()))  # True equals 1, but is not printed like it
         found = cls._interned.get(key)
         if found is None:
             found = cls(**values)
@@ -333,6 +333,19 @@ class Attributes:
         """Returns attributes with some values replaced."""
         current = {f.name: getattr(self, f.name) for f in self.fields}
         return type(self).make(**{**current, **values})
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _made, (type(self), {f.name: getattr(self, f.name) for f in self.fields})
+
+
+def _made(kind: type[Attributes], values: Mapping[str, Any]) -> Attributes:
+    return kind.make(**values)
 
 
 A = TypeVar("A", bound=type[Attributes])

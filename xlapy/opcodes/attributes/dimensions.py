@@ -12,12 +12,14 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import AttributeCodec, BracedListCodec, EnumCodec, entries, int64_from_text
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class WindowDimension:
     """One dimension of a window moving over a (padded, dilated) base area."""
@@ -58,6 +60,7 @@ def same_padding(extent: int, window: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class Window:
     """The window of a convolution, reduce-window or select-and-scatter: one `WindowDimension` per dimension."""
@@ -195,6 +198,7 @@ def _window(columns: dict[str, list[str]]) -> Window:
     return Window(tuple(WindowDimension(*row) for row in rows))
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class PaddingDimension:
     """Edge and interior padding of one dimension; edges may be negative (they crop)."""
@@ -207,6 +211,7 @@ class PaddingDimension:
         return self.low + self.high + dilated(size, self.interior + 1)
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class PaddingConfig:
     """The padding of a `pad`: one `PaddingDimension` per dimension."""
@@ -269,6 +274,7 @@ MAX_LABELED_DIMENSION = 255
 """The largest dimension number of a convolution. The text of the numbers has a label for each dimension up to it."""
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class ConvDimensions:
     """The batch, feature and spatial dimensions of a convolution's operands and result.
@@ -299,15 +305,17 @@ class ConvDimensions:
     @staticmethod
     def default(spatial: int) -> ConvDimensions:
         """Batch, feature, spatial; kernel output feature, input feature, spatial (XLA's default)."""
+        if not 0 <= spatial < MAX_LABELED_DIMENSION:
+            raise ShapeError(f"a convolution has 0 to {MAX_LABELED_DIMENSION - 1} spatial dimensions, not {spatial}")
         dims = tuple(range(2, spatial + 2))
         return ConvDimensions(0, 1, dims, 1, 0, dims, 0, 1, dims)
 
     @staticmethod
     def parse(text: str) -> ConvDimensions:
-        """From labels such as `bf01_oi01->bf01` (`?` marks an unused dimension); ValueError if malformed."""
+        """From labels such as `bf01_oi01->bf01` (`?` marks an unused dimension). Raises ShapeError."""
         match = _DIM_LABELS.fullmatch(text)
         if match is None:
-            raise ValueError(f"malformed dim_labels {text!r}; expected a form such as bf01_oi01->bf01")
+            raise ShapeError(f"malformed dim_labels {text!r}; expected a form such as bf01_oi01->bf01")
         lhs, rhs, out = match.groups()
         return ConvDimensions(*_labels(lhs, "b", "f"), *_labels(rhs, "i", "o"), *_labels(out, "b", "f"))
 
@@ -332,11 +340,11 @@ def _labels(text: str, first: str, second: str) -> tuple[int, int, tuple[int, ..
     positions: dict[str, int] = {}
     for position, label in enumerate(text):
         if label != "?" and label in positions:
-            raise ValueError(f"dimension label {label!r} occurs twice in {text!r}")
+            raise ShapeError(f"dimension label {label!r} occurs twice in {text!r}")
         positions[label] = position
     spatial = sorted(label for label in positions if label.isdigit())
     if first not in positions or second not in positions or spatial != [str(i) for i in range(len(spatial))]:
-        raise ValueError(f"{text!r} needs the labels {first}, {second} and spatial digits counting up from 0")
+        raise ShapeError(f"{text!r} needs the labels {first}, {second} and spatial digits counting up from 0")
     return positions[first], positions[second], tuple(positions[label] for label in spatial)
 
 
@@ -357,7 +365,7 @@ class ConvDimensionsCodec(AttributeCodec[ConvDimensions]):
             cursor.fail("expected dimension labels such as bf01_oi01->bf01")
         try:
             return ConvDimensions.parse(match[0])
-        except ValueError as error:
+        except ShapeError as error:
             cursor.fail(str(error))
 
     def write(self, value: ConvDimensions) -> str:

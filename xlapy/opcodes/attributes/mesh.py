@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape_fields import bounded_product
@@ -27,6 +28,7 @@ MAX_AXIS_REFERENCES = 1024
 An axis of more than one device doubles the devices at least, so that meshes have far fewer."""
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class Iota:
     """Device ids 0..n-1 in an array of `reshape_dims`, transposed by `transpose_perm`, in row-major order."""
@@ -82,6 +84,7 @@ def _shortest(dims: list[int], perm: list[int]) -> tuple[tuple[int, ...], tuple[
         dims[first + 1] = 1
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """Named axes over devices; without axes it is one device (a maximal mesh) or empty (`mesh[]`).
@@ -142,6 +145,7 @@ class Mesh:
         return f"mesh[{axes}], device_ids=({_join(self.devices)})"
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class AxisRef:
     """An axis of a mesh by number, or a part of it, `(pre_size)size`: the factor of extent `size` after the factors of

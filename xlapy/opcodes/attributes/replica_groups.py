@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from xlapy.base.arguments.checking import checked_class
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import INTEGER_LISTS, AttributeCodec, integers_from_text
@@ -22,6 +23,7 @@ from xlapy.opcodes.attributes.mesh import AxisRef, Iota, Mesh, check_axes, read_
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class GroupList:
     """`{{0,1},{2,3}}`: an explicit list of groups; an empty list means one group of all participants."""
@@ -41,6 +43,7 @@ class GroupList:
         return INTEGER_LISTS.write(self.groups)
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class IotaGroups:
     """`[2,4]<=[4,2]T(1,0)`: `group_count` groups of `group_size` ids each, in the order of an `Iota`."""
@@ -72,6 +75,7 @@ class IotaGroups:
         return f"[{self.group_count},{self.group_size}]<={self.iota.to_text()}"
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class MeshGroups:
     """`mesh['a'=2,'b'=4] {'b'}`: groups along the named axes, one for each coordinate of the other axes.
