@@ -1,6 +1,9 @@
 """Programs that native code runs, calling Python functions from there: values, errors, threads and nested calls."""
 
+import gc
 import threading
+import time
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -171,6 +174,31 @@ def test_registered_targets_are_found_again():
     assert float(run(jnp.float32(2))) == 2
     unregister_custom_call_target("another")
     assert float(run(jnp.float32(3))) == 3
+
+
+def test_a_callback_that_refers_to_its_program_is_freed():
+    class Large:
+        pass
+
+    def make():
+        held = Large()
+
+        def referring(x):
+            return jax.pure_callback(lambda v: (held, run)[1] and v, shapes(x), x)
+
+        run = jax.jit(referring)
+        assert float(run(jnp.float32(1))) == 1
+        assert runs_natively("referring")
+        return weakref.ref(held)
+
+    held = make()
+    jax.clear_caches()
+    for _ in range(50):
+        gc.collect()
+        if held() is None:
+            return
+        time.sleep(0.05)
+    raise AssertionError("it is not freed")
 
 
 for name, test in sorted(globals().items()):

@@ -13,7 +13,7 @@ import itertools
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 from jax._src import core, dtypes, ffi
@@ -69,11 +69,16 @@ _numbers = itertools.count(1)
 
 
 def _callback_of_call(*, ffi_attributes: dict[str, Any], shape: Any) -> Callable[..., Any]:
-    """Returns the implementation of one custom call. A token operand is returned unchanged."""
-    function, is_tuple = _functions[int(ffi_attributes["index"])], shape.is_tuple
+    """Returns the implementation of one custom call. A token operand is returned unchanged.
+
+    It does not keep the function alive, which may lead to the program that calls it.
+    """
+    reference, is_tuple = ref(_functions[int(ffi_attributes["index"])]), shape.is_tuple
 
     def call(*operands: Any) -> Any:
         tokens = operands[:1] if operands and operands[0] is None else ()
+        function = reference()
+        assert function is not None, "JAX keeps it as long as the program"
         try:
             arrays = function(*operands[1:] if tokens else operands)
         except Exception as error:

@@ -138,6 +138,7 @@ def add_device_programs(
     record["device_programs"] = kept.words([one.address for one in programs])
     record["device_program_count"], record["donated_count"] = len(places), len(source.donated)
     record["argument_count"] = len(source.parameters)
+    kept.hold(source.python_callbacks)
     calls_python = source.python_callbacks is not None
     has_collectives = bool(program.host_calling_thunks) and not calls_python
     record["calls_python"], record["has_collectives"] = int(calls_python), int(has_collectives)

@@ -112,6 +112,10 @@ class KeptObjects:
         self._objects.append(value)
         return ctypes.addressof(value)
 
+    def hold(self, value: Any) -> None:
+        """Keeps an object alive to whose memory records point."""
+        self._objects.append(value)
+
     def record(self, kind: str, **values: int) -> Record:
         """Makes a record of the engine."""
         return Record(kind, self.keep((ctypes.c_int64 * (Record.sizes[kind] // WORD))()), **values)
