@@ -23,6 +23,7 @@ from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.cpu.program import buffer_assignment, buffer_reuse, control_flow_thunks, outlining
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import LoweringContext
+from xlapy.cpu.program.communication import direct_collectives
 from xlapy.cpu.program.liveness import LiveRanges
 from xlapy.cpu.program.thunks import CopyThunk, Thunk, WhileThunk, used_slices
 from xlapy.cpu.program.verification import buffer_verifier
@@ -208,6 +209,44 @@ def test_arguments_are_overwritten_only_if_they_are_donated():
     program.values.donated = frozenset()
     with pytest.raises(VerificationError, match=r"writes argument0:.*, which must stay unchanged"):
         verify_buffers(program)
+
+
+LARGE = "f32[600,600]"
+REDUCES_TO_ROOT = f"""HloModule reduces_to_root, replica_count=2
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }}
+ENTRY main {{ x = {LARGE} parameter(0)  y = {LARGE} parameter(1)  a = {LARGE} sine(x)  b = {LARGE} cosine(y)
+  r = ({LARGE}, {LARGE}) collective-reduce(a, b), replica_groups={{}}, to_apply=add
+  c = {LARGE} get-tuple-element(r), index=0  d = {LARGE} get-tuple-element(r), index=1
+  ROOT t = ({LARGE}, {LARGE}) tuple(d, c) }}"""
+
+
+def test_what_a_device_reads_of_its_own_arrays_stays(monkeypatch: pytest.MonkeyPatch):
+    """A received slice may be the device's own array."""
+    module = xla.parse_hlo(REDUCES_TO_ROOT, verify=True)
+    compile_module(module, replica_count=2)
+
+    def use_only_the_slices(self: Any, slices: Sequence[BufferSlice], loops: tuple[WhileThunk, ...]) -> None:
+        for slice_ in slices:
+            self._use(slice_, loops)
+
+    monkeypatch.setattr(LiveRanges, "_use_all", use_only_the_slices)
+    with pytest.raises(VerificationError, match=r"^\[copy shared\d+:\S+ to result0:\S+\] reads temporary@result1"):
+        compile_module(module, replica_count=2)
+
+
+def test_what_other_devices_read_stays_until_they_meet_again(monkeypatch: pytest.MonkeyPatch):
+    """Without the rendezvous after a reduction, its operands could be overwritten while other devices read them."""
+    text = REDUCES_TO_ROOT.replace("collective-reduce(a, b), replica_groups={}", "all-reduce(a, b), replica_groups={}")
+    module = xla.parse_hlo(text, verify=True)
+    compile_module(module, replica_count=2)
+    publish = direct_collectives.publish_addresses
+
+    def once(context: LoweringContext, instruction: Any, published: Any, views: Any = ()) -> list[BufferSlice]:
+        return publish(context, instruction, published, views) if views else []
+
+    monkeypatch.setattr(direct_collectives, "publish_addresses", once)
+    with pytest.raises(VerificationError, match="while other devices may read that since"):
+        compile_module(module, replica_count=2)
 
 
 def nested_loops(depth: int) -> str:

@@ -31,7 +31,8 @@ from xlapy.lower.element_types import load_element, register_type
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.reduction import combine_elements, unflatten_elements
 
-_ADDRESS_BYTES = 8
+ADDRESS_BYTES = 8
+"""The size of a published address. Member m publishes array n of count at m * count + n."""
 _CACHE_LINE_ELEMENTS = 64
 """Blocks of an all-reduce have a multiple of this many elements, so that members write to different cache lines."""
 
@@ -101,7 +102,7 @@ def _participant(
     """published: the number of arrays of each member. A device in no group meets only itself, and receives zeros."""
     group = rendezvous.groups[device] or (device,)
     rank = group.index(device)
-    send_offsets = tuple(_ADDRESS_BYTES * (rank * published + n) for n in range(published))
+    send_offsets = tuple(ADDRESS_BYTES * (rank * published + n) for n in range(published))
     in_group = bool(rendezvous.groups[device])
     receive_offsets = tuple(_address_offset(view, rank, published) if in_group else -1 for view in views)
     peer_offsets = tuple(view.offset(rank) for view in views)
@@ -111,7 +112,7 @@ def _participant(
 def _address_offset(view: PeerView, rank: int, published: int) -> int:
     """Returns where the address of a viewed array lies in staging memory; -1 for zeros."""
     member = view.member(rank)
-    return -1 if member is None else _ADDRESS_BYTES * (member * published + view.array(rank))
+    return -1 if member is None else ADDRESS_BYTES * (member * published + view.array(rank))
 
 
 def _operand_slices(context: LoweringContext, instruction: Instruction) -> list[BufferSlice]:

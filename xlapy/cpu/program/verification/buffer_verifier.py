@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from xlapy.base.errors import VerificationError
 from xlapy.cpu.program.buffer_reuse import may_overwrite
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.communication.direct_collectives import ADDRESS_BYTES
 from xlapy.cpu.program.native_program import NativeProgram, thunk_title
 from xlapy.cpu.program.thunks import (
     CallbackThunk,
@@ -58,6 +59,8 @@ class _Verifier:
         self._stack_slots: dict[OutlinedThunk, frozenset[BufferSlice]] = {}
         self._published: dict[BufferSlice, list[BufferSlice]] = {}
         """For each slice that a direct rendezvous receives, what its members publish."""
+        self._read_by_peers: dict[BufferSlice, CollectiveThunk] = {}
+        """What other members of a direct rendezvous may read until they meet this device again."""
         self._may_overwrite: dict[tuple[Kernel, Buffer, frozenset[Buffer]], bool] = {}
 
     def run(self) -> None:
@@ -101,10 +104,14 @@ class _Verifier:
 
     def _publish(self, thunk: CollectiveThunk) -> None:
         """Members access the operands of a direct rendezvous from here on, even those that are written only later."""
+        self._read_by_peers = {
+            slice_: other for slice_, other in self._read_by_peers.items() if other.instruction is not thunk.instruction
+        }
         self._published |= dict.fromkeys(thunk.received, thunk.operands)
         for slice_ in thunk.operands:
             if slice_.size and not self._is_intact(slice_):
                 self._write(thunk, slice_, NO_VALUES)
+        self._read_by_peers |= {thunk.operands[number]: thunk for number in _arrays_read_by_peers(thunk)}
 
     def _loop(self, thunk: WhileThunk) -> None:
         """Runs a loop until what is known at its head stays the same, mostly once.
@@ -224,7 +231,14 @@ class _Verifier:
             return
         if self._is_constant(slice_):
             raise VerificationError(f"{_title(thunk)} writes {slice_}, which must stay unchanged; {_OUR_ERROR}")
-        self._memory.write(self._location(slice_), slice_, values)
+        location = self._location(slice_)
+        for published, rendezvous in self._read_by_peers.items():
+            if location.overlaps(self._location(published)):
+                raise VerificationError(
+                    f"{_title(thunk)} writes {slice_}, which overlaps {published}, while other devices may read that "
+                    f"since {_title(rendezvous)}; {_OUR_ERROR}"
+                )
+        self._memory.write(location, slice_, values)
 
     def _is_constant(self, slice_: BufferSlice) -> bool:
         """Whether a slice never changes: a constant, or an argument that is not donated."""
@@ -305,6 +319,17 @@ class _Verifier:
 
 
 _OUR_ERROR = "this is an error of the compiler, not of the program"
+
+
+def _arrays_read_by_peers(thunk: CollectiveThunk) -> set[int]:
+    """Returns the numbers of the published arrays that some member reads in the memory of another one."""
+    found: set[int] = set()
+    for participant in thunk.participants:
+        for offset in participant.receive_offsets:
+            if offset >= 0:
+                member, array = divmod(offset // ADDRESS_BYTES, len(thunk.operands))
+                found |= {array} if member != participant.rank else set()
+    return found
 
 
 def _title(thunk: Thunk) -> str:
