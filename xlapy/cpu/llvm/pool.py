@@ -1,4 +1,4 @@
-"""The thread pool of the process that runs parallel loops, written in LLVM text: no C compiler, no OpenMP.
+"""The thread pool of the process that runs parallel loops.
 
     void @xlapy_parallel(ptr function, ptr argument, i64 extent, i64 grain, ptr table, i64 shared, i64 poll)
 
@@ -25,10 +25,21 @@ from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm.jit import Code, Symbol
 from xlapy.cpu.llvm.shared_code import POLL, compile_shared_object, shared_function
-from xlapy.native import futex
+from xlapy.native.function import Function, Static, Variable, external, native
+from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
+from xlapy.native.llvm import library_text
+from xlapy.native.records import Atomic, Owned, Record
+from xlapy.native.threads import start_thread
+from xlapy.native.values import Address, Int32, Nullable, Word
 
-_MAX_SPINS = 4000
+SPINS = 4000
 """The number of iterations that a thread spins before it sleeps or yields."""
+
+_NO_CHUNK = 2**32 - 1
+"""The lower half of a ticket under which no chunk is left."""
+
+_JOB = 2**32
+"""What a ticket grows by from job to job."""
 
 POOL = "pool"
 """The name of the object file of the pool."""
@@ -55,228 +66,246 @@ def _code() -> Code:
     return compile_shared_object(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_reset_pool"], imports)
 
 
+class Counter(Record):
+    """A word of 64 bits."""
+
+    value: Atomic[Word]
+
+
+class FutexWord(Record):
+    """A word of 32 bits."""
+
+    value: Atomic[Int32]
+
+
+class Job(Record):
+    """The job that the ticket announces. mode: the floating-point mode of the caller."""
+
+    function: Atomic[Nullable[Address]]
+    argument: Atomic[Nullable[Address]]
+    extent: Atomic[Word]
+    grain: Atomic[Word]
+    chunks: Atomic[Word]
+    mode: Owned[Word]
+
+
+TICKET = Static("ticket", Counter)
+"""The number of the job and the next chunk."""
+DONE = Static("done", Counter)
+"""How many chunks of the job have run."""
+WAKE = Static("wake", FutexWord)
+"""The number of the job, on which idle threads sleep."""
+BUSY = Static("busy", FutexWord)
+"""Whether a thread of the process uses the pool."""
+MISSING = Static("missing", Counter)
+"""How many threads are to be started before the next job."""
+JOB = Static("job", Job)
+
+
+@external
+def xlapy_poll(f: Function, table: Nullable[Address], shared: Word, poll: Word) -> Int32:  # type: ignore[empty-body]
+    """Polls whether the run should stop; not 0 if so."""
+
+
+@external
+def sched_yield(f: Function) -> Int32:  # type: ignore[empty-body]
+    """Lets another thread run."""
+
+
+@external
+def save_mode(f: Function, mode: Address) -> None:
+    """Stores the floating-point mode of this thread."""
+
+
+@external
+def load_mode(f: Function, mode: Address) -> None:
+    """Sets the floating-point mode of this thread."""
+
+
+@native
+def run_chunks(f: Function, table: Nullable[Address], shared: Word, poll: Word) -> Word:
+    """Runs chunks of the current job until none is left. The caller of the loop, which passes a table, also polls; if
+    the run should stop, it closes the job. Returns the number of chunks that all threads take, which only the caller
+    uses."""
+    job, next_ticket = f.static(JOB), f.static(TICKET).value
+    with f.loop():
+        ticket = next_ticket.load(ACQUIRE)
+        index = ticket & _NO_CHUNK
+        chunks = job.chunks.load(ACQUIRE)
+        function, argument = job.function.load(ACQUIRE), job.argument.load(ACQUIRE)
+        extent, grain = job.extent.load(ACQUIRE), job.grain.load(ACQUIRE)
+        with f.when(index >= chunks):
+            f.ret(chunks)
+        _, is_taken = next_ticket.compare_exchange(ticket, ticket + 1, ACQ_REL, RELAXED)
+        with f.when(is_taken):
+            # The job that the fields describe is the ticket's: they are written while the ticket is closed.
+            load_mode(f, job.offset(Job.offsets()["mode"]))
+            begin = index * grain
+            end = f.select(begin + grain > extent, extent, begin + grain)
+            f.call_address(function.known("an open job has a function"), argument, begin, end)
+            f.static(DONE).value.fetch_add(1, ACQ_REL)
+            with f.when(table.is_present()), f.when(xlapy_poll(f, table, shared, poll) != 0):
+                given = next_ticket.fetch_or(_NO_CHUNK, ACQ_REL) & _NO_CHUNK
+                f.ret(f.select(given < chunks, given, chunks))
+    return f.constant(Word, 0)
+
+
+@native
+def run_alone(
+    f: Function,
+    function: Address,
+    argument: Nullable[Address],
+    extent: Word,
+    grain: Word,
+    table: Nullable[Address],
+    shared: Word,
+    poll: Word,
+) -> None:
+    """Runs the whole loop on this thread."""
+    with f.when(table.is_null()):
+        f.call_address(function, argument, f.constant(Word, 0), extent)
+        f.ret()
+    begin = f.variable(Word, 0)
+    with f.loop() as loop:
+        first = begin.get()
+        end = f.select(first + grain > extent, extent, first + grain)
+        f.call_address(function, argument, first, end)
+        with f.when(end >= extent):
+            loop.leave()
+        with f.when(xlapy_poll(f, table, shared, poll) != 0):
+            loop.leave()
+        begin.set(end)
+
+
+@native
+def xlapy_parallel(
+    f: Function,
+    function: Address,
+    argument: Nullable[Address],
+    extent: Word,
+    grain: Word,
+    table: Nullable[Address],
+    shared: Word,
+    poll: Word,
+) -> None:
+    """Runs a loop on all threads; see above."""
+    chunks = (extent + grain - 1) // grain
+    with f.when(chunks < 2):
+        run_alone(f, function, argument, extent, grain, table, shared, poll)
+        f.ret()
+    busy = f.static(BUSY).value
+    _, is_free = busy.compare_exchange(0, 1, ACQ_REL, RELAXED)
+    with f.when(~is_free):
+        run_alone(f, function, argument, extent, grain, table, shared, poll)
+        f.ret()
+    open_job(f, function, argument, extent, grain, chunks)
+    taken = run_chunks(f, table, shared, poll)
+    spins = f.variable(Word, 0)
+    with f.loop() as loop:
+        with f.when(f.static(DONE).value.load(ACQUIRE) == taken):
+            loop.leave()
+        spins.set(spins.get() + 1)
+        f.pause()
+        with f.when(spins.get() > f.spins(SPINS)):
+            spins.set(0)
+            sched_yield(f)
+    busy.store(0, RELEASE)
+
+
+@native
+def open_job(
+    f: Function, function: Address, argument: Nullable[Address], extent: Word, grain: Word, chunks: Word
+) -> None:
+    """Announces a job, and wakes the threads. The caller uses the pool."""
+    job, ticket = f.static(JOB), f.static(TICKET).value
+    save_mode(f, job.offset(Job.offsets()["mode"]))
+    missing = f.static(MISSING).value.load(ACQUIRE)
+    with f.when(missing != 0):
+        f.static(MISSING).value.store(0, RELEASE)
+        start_threads(f, missing)
+    closed = (ticket.load(RELAXED) | _NO_CHUNK) + _JOB
+    ticket.store(closed, RELAXED)
+    job.function.store(function.maybe(), RELEASE)
+    job.argument.store(argument, RELEASE)
+    job.extent.store(extent, RELEASE)
+    job.grain.store(grain, RELEASE)
+    job.chunks.store(chunks, RELEASE)
+    f.static(DONE).value.store(0, RELEASE)
+    following = closed + 1
+    ticket.store(following, RELEASE)
+    wake = f.static(WAKE).value
+    wake.store((following >> 32).to(Int32), SEQ_CST)
+    wake.wake()
+
+
+@native
+def worker(f: Function, argument: Address) -> Nullable[Address]:
+    """A thread of the pool: waits for a job that it has not seen, first spinning, then sleeping."""
+    seen = f.variable(Int32, 0)
+    with f.loop():
+        serve(f, seen)
+    return f.null(Address)
+
+
+def serve(f: Function, seen: Variable[Int32]) -> None:
+    """Waits for a job other than the one seen, and runs chunks of it."""
+    wake = f.static(WAKE).value
+    with f.count(f.spins(SPINS)) as one:
+        with f.when(wake.load(ACQUIRE) != seen.get()):
+            one.leave()
+        f.pause()
+    with f.loop() as loop:
+        now = wake.load(ACQUIRE)
+        with f.when(now != seen.get()):
+            seen.set(now)
+            loop.leave()
+        wake.wait(seen.get())
+    run_chunks(f, f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
+
+
+@native
+def xlapy_reset_pool(f: Function, threads: Word) -> None:
+    """Closes the current job, of which only other threads know, and lets the next one start threads. Called when no
+    other thread uses the pool: before the first job, and in the child of a fork."""
+    f.static(TICKET).value.fetch_or(_NO_CHUNK, ACQ_REL)
+    f.static(DONE).value.store(0, RELEASE)
+    f.static(MISSING).value.store(threads, RELEASE)
+    f.static(BUSY).value.store(0, RELEASE)
+
+
+@native
+def start_threads(f: Function, count: Word) -> None:
+    """Starts a number of threads, or as many as there can be."""
+    with f.count(count), f.when(~start_thread(f, f.address_of(worker), f.static(JOB))):
+        f.ret()
+
+
+_MODES = {
+    "x86_64": """
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+define internal void @save_mode(ptr %mode) alwaysinline {
+  call void @llvm.x86.sse.stmxcsr(ptr %mode)
+  ret void
+}
+define internal void @load_mode(ptr %mode) alwaysinline {
+  call void @llvm.x86.sse.ldmxcsr(ptr %mode)
+  ret void
+}
+"""
+}
+_NO_MODES = """
+define internal void @save_mode(ptr %mode) alwaysinline {
+  ret void
+}
+define internal void @load_mode(ptr %mode) alwaysinline {
+  ret void
+}
+"""
+
+
 def pool_text(machine: str) -> str:
     """Returns the LLVM module of the pool for a machine architecture."""
-    is_x86 = machine == "x86_64"
-    return _TEXT.format(
-        declare_futex=futex.DECLARATION,
-        wake=futex.wake_text("@wake", machine),
-        wait=futex.wait_text("@wake", "%seen", machine=machine),
-        spins=_MAX_SPINS,
-        pause="call void @llvm.x86.sse2.pause()" if is_x86 else 'call void asm sideeffect "yield", ""()',
-        declare_pause="declare void @llvm.x86.sse2.pause()" if is_x86 else "",
-        save_mode="call void @llvm.x86.sse.stmxcsr(ptr @mode)" if is_x86 else "",
-        load_mode="call void @llvm.x86.sse.ldmxcsr(ptr @mode)" if is_x86 else "",
-        declare_mode="declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)"
-        if is_x86
-        else "",
-    )
-
-
-_TEXT = """
-@ticket = internal global i64 0, align 64
-@done = internal global i64 0, align 64
-@wake = internal global i32 0, align 64
-@busy = internal global i32 0, align 64
-@function = internal global ptr null, align 64
-@argument = internal global ptr null
-@extent = internal global i64 0
-@grain = internal global i64 1
-@chunks = internal global i64 0
-@mode = internal global i32 0
-@missing = internal global i64 0
-
-declare i32 @xlapy_poll(ptr, i64, i64)
-{declare_futex}
-declare i32 @sched_yield()
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_detach(i64)
-{declare_pause}
-{declare_mode}
-
-; Runs chunks of the current job until none is left. The caller of the loop, which passes a table, also polls; if the
-; run should stop, it closes the job. Returns the number of chunks that all threads take, which only the caller uses.
-define internal i64 @run_chunks(ptr %table, i64 %shared, i64 %poll) {{
-entry:
-  %no.polls = icmp eq ptr %table, null
-  br label %next
-next:
-  %ticket = load atomic i64, ptr @ticket acquire, align 8
-  %index = and i64 %ticket, 4294967295
-  %chunks = load atomic i64, ptr @chunks acquire, align 8
-  %function = load atomic ptr, ptr @function acquire, align 8
-  %argument = load atomic ptr, ptr @argument acquire, align 8
-  %extent = load atomic i64, ptr @extent acquire, align 8
-  %grain = load atomic i64, ptr @grain acquire, align 8
-  %some = icmp ult i64 %index, %chunks
-  br i1 %some, label %try, label %end
-try:
-  %following = add i64 %ticket, 1
-  %pair = cmpxchg ptr @ticket, i64 %ticket, i64 %following acq_rel monotonic, align 8
-  %taken = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %taken, label %run, label %next
-run:
-  {load_mode}
-  %begin = mul i64 %index, %grain
-  %beyond = add i64 %begin, %grain
-  %over = icmp ugt i64 %beyond, %extent
-  %stop = select i1 %over, i64 %extent, i64 %beyond
-  call void %function(ptr %argument, i64 %begin, i64 %stop)
-  %before = atomicrmw add ptr @done, i64 1 acq_rel, align 8
-  br i1 %no.polls, label %next, label %poll.chunk
-poll.chunk:
-  %status = call i32 @xlapy_poll(ptr %table, i64 %shared, i64 %poll)
-  %goes.on = icmp eq i32 %status, 0
-  br i1 %goes.on, label %next, label %close
-close:
-  %open = atomicrmw or ptr @ticket, i64 4294967295 acq_rel, align 8
-  %given = and i64 %open, 4294967295
-  %fewer = icmp ult i64 %given, %chunks
-  %taken.all = select i1 %fewer, i64 %given, i64 %chunks
-  ret i64 %taken.all
-end:
-  ret i64 %chunks
-}}
-
-; Runs the whole loop on this thread.
-define internal void @run_alone(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared,
-  i64 %poll) {{
-entry:
-  %no.polls = icmp eq ptr %table, null
-  %step = select i1 %no.polls, i64 %extent, i64 %grain
-  br label %run
-run:
-  %begin = phi i64 [ 0, %entry ], [ %stop, %poll.chunk ]
-  %beyond = add i64 %begin, %step
-  %over = icmp ugt i64 %beyond, %extent
-  %stop = select i1 %over, i64 %extent, i64 %beyond
-  call void %function(ptr %argument, i64 %begin, i64 %stop)
-  %last = icmp uge i64 %stop, %extent
-  br i1 %last, label %end, label %poll.chunk
-poll.chunk:
-  %status = call i32 @xlapy_poll(ptr %table, i64 %shared, i64 %poll)
-  %goes.on = icmp eq i32 %status, 0
-  br i1 %goes.on, label %run, label %end
-end:
-  ret void
-}}
-
-define void @xlapy_parallel(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared,
-  i64 %poll) {{
-entry:
-  %up = add i64 %extent, %grain
-  %less = sub i64 %up, 1
-  %chunks = udiv i64 %less, %grain
-  %few = icmp ult i64 %chunks, 2
-  br i1 %few, label %alone, label %enter
-enter:
-  %pair = cmpxchg ptr @busy, i32 0, i32 1 acq_rel monotonic, align 4
-  %free = extractvalue {{ i32, i1 }} %pair, 1
-  br i1 %free, label %begin, label %alone
-alone:
-  call void @run_alone(ptr %function, ptr %argument, i64 %extent, i64 %grain, ptr %table, i64 %shared, i64 %poll)
-  ret void
-begin:
-  {save_mode}
-  %missing = load atomic i64, ptr @missing acquire, align 8
-  %complete = icmp eq i64 %missing, 0
-  br i1 %complete, label %publish, label %start
-start:
-  store atomic i64 0, ptr @missing release, align 8
-  call void @start_threads(i64 %missing)
-  br label %publish
-publish:
-  %old = load atomic i64, ptr @ticket monotonic, align 8
-  %job = or i64 %old, 4294967295
-  %closed = add i64 %job, 4294967296
-  store atomic i64 %closed, ptr @ticket monotonic, align 8
-  store atomic ptr %function, ptr @function release, align 8
-  store atomic ptr %argument, ptr @argument release, align 8
-  store atomic i64 %extent, ptr @extent release, align 8
-  store atomic i64 %grain, ptr @grain release, align 8
-  store atomic i64 %chunks, ptr @chunks release, align 8
-  store atomic i64 0, ptr @done release, align 8
-  %ticket = add i64 %closed, 1
-  store atomic i64 %ticket, ptr @ticket release, align 8
-  %shifted = lshr i64 %ticket, 32
-  %number = trunc i64 %shifted to i32
-  store atomic i32 %number, ptr @wake seq_cst, align 4
-  %woken = {wake}
-  %taken = call i64 @run_chunks(ptr %table, i64 %shared, i64 %poll)
-  br label %wait
-wait:
-  %spins = phi i64 [ 0, %publish ], [ %more, %pause ], [ 0, %yield ]
-  %done = load atomic i64, ptr @done acquire, align 8
-  %all = icmp eq i64 %done, %taken
-  br i1 %all, label %leave, label %spin
-spin:
-  %more = add i64 %spins, 1
-  %long = icmp ugt i64 %more, {spins}
-  br i1 %long, label %yield, label %pause
-pause:
-  {pause}
-  br label %wait
-yield:
-  %yielded = call i32 @sched_yield()
-  br label %wait
-leave:
-  store atomic i32 0, ptr @busy release, align 4
-  ret void
-}}
-
-; A thread of the pool: waits for a job that it has not seen, first spinning, then sleeping.
-define internal ptr @worker(ptr %unused) {{
-entry:
-  br label %wait
-wait:
-  %seen = phi i32 [ 0, %entry ], [ %seen, %pause ], [ %seen, %sleep ], [ %now, %found ]
-  %spins = phi i64 [ 0, %entry ], [ %more, %pause ], [ 0, %sleep ], [ 0, %found ]
-  %now = load atomic i32, ptr @wake acquire, align 4
-  %same = icmp eq i32 %now, %seen
-  br i1 %same, label %spin, label %found
-spin:
-  %more = add i64 %spins, 1
-  %long = icmp ugt i64 %more, {spins}
-  br i1 %long, label %sleep, label %pause
-pause:
-  {pause}
-  br label %wait
-sleep:
-  %slept = {wait}
-  br label %wait
-found:
-  %unused.count = call i64 @run_chunks(ptr null, i64 0, i64 0)
-  br label %wait
-}}
-
-; Closes the current job, of which only other threads know, and lets the next one start threads. Called when no other
-; thread uses the pool: before the first job, and in the child of a fork.
-define void @xlapy_reset_pool(i64 %threads) {{
-  %closed = atomicrmw or ptr @ticket, i64 4294967295 acq_rel, align 8
-  store atomic i64 0, ptr @done release, align 8
-  store atomic i64 %threads, ptr @missing release, align 8
-  store atomic i32 0, ptr @busy release, align 4
-  ret void
-}}
-
-define internal void @start_threads(i64 %count) {{
-entry:
-  %thread = alloca i64, align 8
-  br label %next
-next:
-  %number = phi i64 [ 0, %entry ], [ %following, %made ]
-  %some = icmp ult i64 %number, %count
-  br i1 %some, label %make, label %end
-make:
-  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr null)
-  %good = icmp eq i32 %failed, 0
-  br i1 %good, label %made, label %end
-made:
-  %id = load i64, ptr %thread, align 8
-  %detached = call i32 @pthread_detach(i64 %id)
-  %following = add i64 %number, 1
-  br label %next
-end:
-  ret void
-}}
-"""
+    exports = [xlapy_parallel.name, xlapy_reset_pool.name]
+    text = library_text([xlapy_parallel, xlapy_reset_pool], exports, defined=["save_mode", "load_mode"])
+    return f"{text}\n{_MODES.get(machine, _NO_MODES)}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 from xlapy.native.function import Function, native, native_holding
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
 from xlapy.native.locks import acquire_permit, initialize_semaphore, release_permit
+from xlapy.native.threads import start_thread
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import (
     Error,
@@ -55,7 +56,6 @@ from xlapy.runtime.engine.core.launches import (
 )
 from xlapy.runtime.engine.core.memory import CACHE, failure, mark_failed, release_queued
 from xlapy.runtime.engine.core.queues import CAPACITY, pop_frame, semaphore
-from xlapy.runtime.engine.core.threads import start_thread
 from xlapy.runtime.engine.core.watchdog import initialize_watchdog
 
 # --- running

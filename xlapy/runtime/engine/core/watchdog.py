@@ -12,9 +12,9 @@ from xlapy.native.function import Function, Static, external, native
 from xlapy.native.ir import ACQ_REL, RELEASE
 from xlapy.native.locks import Semaphore, acquire_permit, initialize_semaphore, release_permit
 from xlapy.native.records import Atomic, Record
+from xlapy.native.threads import start_thread
 from xlapy.native.values import Address, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import Error, free_error
-from xlapy.runtime.engine.core.threads import start_thread
 
 
 class Watchdog(Record):
