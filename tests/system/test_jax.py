@@ -29,6 +29,7 @@ def test_program(program):
     done = run(str(program), flags="--num_devices=4" if program.stem.startswith("devices") else "")
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.splitlines()[-1:] == ["ok"]
+    assert "Exception in thread" not in done.stderr, done.stderr[-4000:]  # ends only that thread
 
 
 def test_the_plugin_is_not_loaded_unless_requested():

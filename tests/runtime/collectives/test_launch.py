@@ -18,6 +18,7 @@ from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
 from xlapy.base.flags import Flags
 from xlapy.base.shape import Shape
+from xlapy.debugging.fuzzing.implementations import plain
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import RULES
@@ -25,6 +26,7 @@ from xlapy.interpreter.transfer import source_target_pairs
 from xlapy.runtime import Buffer, Device
 from xlapy.runtime.backends.interpreter import InterpreterBackend
 from xlapy.runtime.collectives.rendezvous import LaunchRendezvous
+from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import Sample, samples_of
 
@@ -418,10 +420,22 @@ def test_samples_run_on_their_devices(sample: Sample) -> None:
         feed(device, parsed)
     program = InterpreterBackend().compile(parsed, replicas, partitions)
     results = program.execute_sharded([arguments_of(parsed, device.id) for device in devices], devices)
-    for device, result in zip(devices, results, strict=True):
+    sent = [outfed(device) for device in devices]
+    for device, result, values in zip(devices, results, sent, strict=True):
         assert_conforms(result, parsed.entry_computation.root_instruction.shape)
         assert not device.infeed
-        assert len(device.outfeed) == sum(i.op is opcodes.OUTFEED for i in parsed.instructions())
+        assert len(values) == sum(i.op is opcodes.OUTFEED for i in parsed.instructions())
+    compiled = xla.Client("cpu", devices=len(devices)).compile(parsed, replicas, partitions)
+    for device in compiled.devices:
+        feed(device, parsed)
+    ours = compiled.execute_sharded([arguments_of(parsed, device.id) for device in devices])
+    assert_close(plain(tuple(ours)), plain(tuple(results)), rule="bits", where=sample.name)
+    assert_close(tuple(map(outfed, compiled.devices)), tuple(sent), rule="bits", where=f"{sample.name}: outfeed")
+
+
+def outfed(device: Device) -> tuple[Any, ...]:
+    """Takes all values that a program has sent to the host."""
+    return tuple(plain(device.transfer_from_outfeed(timeout=10)) for _ in range(len(device.outfeed)))
 
 
 def feed(device: Device, parsed: Module) -> None:
