@@ -10,6 +10,7 @@ from tests.passes.runner import ROUNDING, assert_same_results, body, program, ru
 from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError, PassError
 from xlapy.hlo.edit import clone_module
+from xlapy.hlo.module import Module
 from xlapy.opcodes.registry import OpDef
 from xlapy.passes.expand import EXPANSIONS
 from xlapy.passes.expand.expand import Expand
@@ -57,11 +58,17 @@ def test_an_expansion_computes_the_same(op, sample):
     assert all(instruction.op is not op for instruction in after.instructions())
     first = next(i for i in before.instructions() if i.op is op)
     rule = TOLERANCES.get(op) or rule_of_operation(op.name, first.operands[0].shape.dtype)
-    assert_same_results(before, after, rule, special=op not in FINITE)
+    if runs_alone(before):
+        assert_same_results(before, after, rule, special=op not in FINITE)
+
+
+def runs_alone(module: Module) -> bool:
+    """Whether a module takes nothing from the host, so that its values are compared."""
+    return all(i.op not in (opcodes.INFEED, opcodes.RECV) for i in module.instructions())
 
 
 def test_every_expansion_has_a_sample_and_is_in_the_file_of_its_family():
-    assert {case.values[0] for case in CASES} == set(EXPANSIONS)
+    assert {case.values[0] for case in CASES if runs_alone(parse_hlo(case.values[1].text))} == set(EXPANSIONS)
     for op in EXPANSIONS:
         assert EXPANSIONS.find(op).__module__ == import_module(f"xlapy.passes.expand.{op.family}").__name__
 

@@ -46,10 +46,7 @@ def flat(value: Any) -> list[Any]:
 
 def check_values(name: str, module: Module, text: str) -> None:
     arguments = arguments_of(module, 0)
-    try:
-        expected = flat(plain(execute(module, arguments)))
-    except xlapy.XlaError:
-        return  # the sample rejects random arguments
+    expected = flat(plain(execute(module, arguments)))
     again = xlapy.parse_stablehlo(text)
     actual = plain(execute(again, [leaf for argument in arguments for leaf in flat(argument)]))
     assert_close(tuple(flat(actual)), tuple(expected), rule="bits", where=name)
