@@ -364,10 +364,15 @@ __all__ = [
     "xor",
 ]
 
-for _name in __all__:
-    _function = globals()[_name]
-    _checked = _eager_arguments(_function, lambda message: _BuilderTypeError(_located(message)))
-    # Also where it is defined, so that it is one function, which is pickled by name.
-    setattr(_modules[_function.__module__], _name, _checked)
-    globals()[_name] = _checked
-del _name, _function, _checked
+
+def _check_arguments() -> None:
+    """Gives all functions errors that name the argument of a wrong type and the caller's line."""
+    for name in __all__:
+        function = globals()[name]
+        checked = _eager_arguments(function, lambda message: _BuilderTypeError(_located(message)))
+        # Also where it is defined, so that it is one function, which is pickled by name.
+        setattr(_modules[function.__module__], name, checked)
+        globals()[name] = checked
+
+
+_check_arguments()
