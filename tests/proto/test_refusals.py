@@ -190,3 +190,15 @@ def test_texts_that_nest_too_deep(brackets: str, depth: int):
 def test_text_that_is_not_utf8():
     with pytest.raises(ProtoError, match=r"^the text is no HloModuleProto: "):
         from_text_format('name: "\\377"')
+
+
+def test_numbers_that_do_not_fit_in_their_fields():
+    module = xlapy.parse_hlo(
+        "ENTRY e { p = f32[4] parameter(0)\n"
+        "ROOT r = f32[3] reduce-precision(p), exponent_bits=8, mantissa_bits=2147483648 }",
+        verify=False,
+    )
+    with pytest.raises(
+        ProtoError, match=r"instruction 'r' \(reduce-precision\) in computation 'e' has no proto: .*2147483648"
+    ):
+        module.to_proto()

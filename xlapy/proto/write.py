@@ -34,8 +34,8 @@ from xlapy.proto.values import write_program_shape, write_shape
 def to_proto(module: Module) -> bytes:
     """Returns the serialized HloModuleProto of a module; equal modules give the same bytes.
 
-    Raises `ProtoError` for a module without an entry computation, and for strings that are not UTF-8 in text fields of
-    XLA.
+    Raises `ProtoError` for a module without an entry computation, for strings that are not UTF-8 in text fields of XLA,
+    and for numbers that do not fit in their fields.
     """
     return encode(module_message(module))
 
@@ -50,6 +50,8 @@ def module_message(module: Module) -> Message:
         return _Writer(module, target).write()
     except UnicodeEncodeError as error:
         raise ProtoError(f"module {module.name}: {error.object!r} is not UTF-8, as text in a proto must be") from error
+    except ValueError as error:  # a number of a module can have more bits than its field
+        raise ProtoError(f"module {module.name} has no proto: {error}") from error
 
 
 class _Writer:
@@ -93,7 +95,13 @@ class _Writer:
             target.execution_thread = computation.execution_thread
         write_program_shape(target.program_shape, computation.program_shape)
         for instruction in post_order(computation):
-            self._instruction(target.instructions.add(), instruction)
+            try:
+                self._instruction(target.instructions.add(), instruction)
+            except UnicodeEncodeError:
+                raise
+            except ValueError as error:
+                what = f"instruction {instruction.name!r} ({instruction.op.name})"
+                raise ProtoError(f"{what} in computation {computation.name!r} has no proto: {error}") from error
 
     def _instruction(self, target: Message, instruction: Instruction) -> None:
         if instruction.proto_fields:
