@@ -13,13 +13,13 @@ from typing import Any
 from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, UnsupportedError
-from xlapy.base.recursion import make_room_for_calls
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, EvaluationPlan, ReplaceValue, evaluate_computation, make_plan
 from xlapy.interpreter.checks import NO_CHECKS, Checks, ValueChecker
 from xlapy.interpreter.custom import prepare_custom_call
+from xlapy.interpreter.recursion import make_room_for_calls
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.device import Device

@@ -14,7 +14,6 @@ from xlapy import opcodes
 from xlapy.base.errors import ShapeError, UnsupportedError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.program_shape import ProgramShape
-from xlapy.base.recursion import make_room_for_calls
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
@@ -22,6 +21,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.hlo.verify import verify
+from xlapy.interpreter.recursion import make_room_for_calls
 from xlapy.opcodes.control import CallAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.annotations import Annotations, result_attributes
