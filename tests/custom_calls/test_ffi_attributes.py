@@ -74,7 +74,10 @@ def test_names_strings_and_order() -> None:
         ("{x = array<i1: true>}", "'i1' is not a type of attributes"),
         ("{x = array<ui8: 1>}", "array<...> holds signed or floating-point numbers, not uint8"),
         ("{x = dense<[1, 2]> : tensor<3xi32>}", "dense<...> has 2 elements, its type 3"),
-        ("{x = dense<1> : tensor<99999999999xi32>}", "an attribute has at most 16777216 elements, the sizes [99999999999] give more"),
+        (
+            "{x = dense<1> : tensor<99999999999xi32>}",
+            "an attribute has at most 16777216 elements, the sizes [99999999999] give more",
+        ),
         ('{x = dense<"0x01"> : tensor<1xi32>}', "1 bytes are not a multiple of the size of int32"),
         ('{x = dense<"xyz"> : tensor<1xi32>}', "are not a hexadecimal string"),
         ("{x = 1", "expected '}' in the attributes, found the end of the text"),

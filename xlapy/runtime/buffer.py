@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import ctypes
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakValueDictionary
+from typing import Any, Self
 
 import numpy as np
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.element_types import PrimitiveType, as_dtype
+from xlapy.base.element_types import as_dtype
 from xlapy.base.errors import ExecutionError, IndexRangeError, InvalidArgumentError
 from xlapy.base.shape import Shape
-
-if TYPE_CHECKING:
-    from xlapy.runtime.engine.native_buffers import Templates
+from xlapy.runtime.array_types import ArrayType, array_type
 
 _lock = fork_safe_lock()
 """Guards the arrays of buffers."""
@@ -34,35 +31,6 @@ def _native() -> ModuleType:
     from xlapy.runtime.engine import native_buffers
 
     return native_buffers
-
-
-class ArrayType:
-    """Element type and dimensions of an array. There is one object per combination, so that `is` compares them."""
-
-    __slots__ = ("__weakref__", "alignment_mask", "dimensions", "dtype", "shape", "templates")
-
-    def __init__(self, element_type: PrimitiveType, dimensions: tuple[int, ...]) -> None:
-        self.shape = Shape.array(element_type, dimensions)
-        self.dtype = self.shape.dtype
-        self.dimensions = dimensions
-        self.alignment_mask = self.dtype.alignment - 1
-        """Mask of the address bits that are 0 where elements are aligned."""
-        self.templates: Templates | None = None
-        """For the engine's buffers of this type."""
-
-
-_types: WeakValueDictionary[tuple[PrimitiveType, tuple[int, ...]], ArrayType] = WeakValueDictionary()
-_types_lock = fork_safe_lock()
-
-
-def array_type(shape: Shape) -> ArrayType:
-    """Returns the `ArrayType` of an array shape. Its layout is ignored."""
-    key = (shape.element_type, shape.dimensions)
-    with _types_lock:
-        type = _types.get(key)
-        if type is None:
-            type = _types[key] = ArrayType(*key)
-        return type
 
 
 @checked_class

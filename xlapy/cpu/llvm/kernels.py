@@ -4,9 +4,8 @@
 
 computes the iterations from `begin` to `end` of the kernel's parallel loop; without a parallel loop, these parameters
 do not exist. A kernel with safepoint polls receives the program's address table, and returns early if the program
-should stop. The buffers of a kernel never overlap. Inside a VECTOR axis, a value that depends on the axis is a vector
-register, any other value a scalar; the last elements of an extent that is not a multiple of the width are computed
-under a mask.
+should stop. Its buffers never overlap. Inside a VECTOR axis, a value that depends on the axis is a vector register, any
+other value a scalar; the last elements of an extent that is not a multiple of the width are computed under a mask.
 
 Responsible for control flow, tail masks and the reduction of lanes. Does not depend on HLO or on programs that call
 kernels.

@@ -33,7 +33,8 @@ from xlapy.hlo.module import Module
 from xlapy.interpreter import Context, EvaluationPlan
 from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import custom_call_rule
-from xlapy.runtime.buffer import array_on_memory, array_type
+from xlapy.runtime.array_types import array_type
+from xlapy.runtime.buffer import array_on_memory
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.collectives.native_feeds import attached_feeds
@@ -42,6 +43,7 @@ from xlapy.runtime.collectives.watchdog import external_wait
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.calls import EngineCall, free_retired
+from xlapy.runtime.engine.deadlock_check import check_deadlocks
 from xlapy.runtime.engine.device_programs import NativeSource, runs_natively
 from xlapy.runtime.engine.dispatch import (
     Dispatch,
@@ -55,7 +57,7 @@ from xlapy.runtime.engine.donation import DonatedLeaf
 from xlapy.runtime.engine.dynamic_leaves import flat_shapes, flatten_dynamic, unflatten_dynamic
 from xlapy.runtime.engine.memory import MemoryStats
 from xlapy.runtime.engine.native_call import Host, NativeCall, array_address
-from xlapy.runtime.engine.native_engine import engine
+from xlapy.runtime.engine.native_engine import engine, set_deadlock_check
 from xlapy.runtime.engine.python_host import PythonHost
 from xlapy.runtime.limits import check_supported
 from xlapy.runtime.partitioning import check_partitioning
@@ -318,6 +320,7 @@ class CpuBackend:
         if (sys.platform, platform.machine()) != ("linux", "x86_64"):
             here = f"{platform.system()} on {platform.machine()}"
             raise UnsupportedError(f"cpu compiles for Linux on x86-64, this is {here}; use the platform interpreter")
+        set_deadlock_check(check_deadlocks)
         self._programs: weakref.WeakSet[CpuProgram] = weakref.WeakSet()
 
     def compile(

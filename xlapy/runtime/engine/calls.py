@@ -23,7 +23,8 @@ from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
-from xlapy.runtime.buffer import Buffer, array_type, buffer_of_handle
+from xlapy.runtime.array_types import array_type
+from xlapy.runtime.buffer import Buffer, buffer_of_handle
 from xlapy.runtime.engine import native_buffers
 from xlapy.runtime.engine.arguments import check_count, check_list, check_tuple, check_value, places_of_parameters
 from xlapy.runtime.engine.core.execute import CANCELED, REFUSED

@@ -22,7 +22,8 @@ from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.kernels.random_state import RandomState
-from xlapy.runtime.buffer import Buffer, array_on_memory, array_type
+from xlapy.runtime.array_types import array_type
+from xlapy.runtime.buffer import Buffer, array_on_memory
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.arguments import check_argument, check_arguments, check_count

@@ -6,17 +6,15 @@ Responsible for making buffers from arrays and arrays from buffers, and for wait
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from xlapy.runtime.array_types import ArrayType
 from xlapy.runtime.engine.device_programs import ArrayForm, buffer_template
 from xlapy.runtime.engine.launch_errors import take_error
 from xlapy.runtime.engine.native_engine import device_stream, engine
 from xlapy.runtime.engine.records import KeptObjects, Record
-
-if TYPE_CHECKING:
-    from xlapy.runtime.buffer import ArrayType
 
 _WAIT_NANOSECONDS = 50_000_000
 """How long a thread waits before signal handlers may run."""
@@ -26,29 +24,15 @@ pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
 pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
-class Templates:
-    """The records of which the buffers of an array type start as copies, by the stream of their device."""
-
-    __slots__ = ("_kept", "_templates")
-
-    def __init__(self) -> None:
-        self._kept = KeptObjects()
-        self._templates: dict[int, int] = {}
-
-    def of(self, type: ArrayType, stream: int) -> int:
-        """The address of the record."""
-        made = self._templates.get(stream)
-        if made is None:
-            made = buffer_template(self._kept, type.shape, ArrayForm(type.dimensions, 0), stream, 0)
-            self._templates[stream] = made
-        return made
-
-
 def template(type: ArrayType, stream: int = 0) -> int:
     """The record of which buffers of a type start as copies. stream: that of their device, by default of device 0."""
-    if type.templates is None:
-        type.templates = Templates()
-    return type.templates.of(type, stream or device_stream(0))
+    stream = stream or device_stream(0)
+    made = type.templates.get(stream)
+    if made is None:
+        kept = KeptObjects()
+        address = buffer_template(kept, type.shape, ArrayForm(type.dimensions, 0), stream, 0)
+        made = type.templates.setdefault(stream, (address, kept))
+    return made[0]
 
 
 def copied(type: ArrayType, array: np.ndarray[Any, Any], stream: int = 0) -> Any:

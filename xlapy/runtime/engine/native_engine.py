@@ -142,12 +142,18 @@ class NativeEngine:
             raise AttributeError(name) from None
 
 
+_deadlock_checks: list[CheckDeadlocks] = []
+
+
+def set_deadlock_check(check: CheckDeadlocks) -> None:
+    """Sets the function that fails the launches that can never finish; see `NativeEngine`."""
+    _deadlock_checks[:] = [check]
+
+
 @SingleFlight
 def engine() -> NativeEngine:
     """Returns the engine; links it on first use."""
-    from xlapy.runtime.engine.deadlock_check import check_deadlocks
-
-    linked = NativeEngine(check_deadlocks)
+    linked = NativeEngine(lambda argument: _deadlock_checks[0](argument) if _deadlock_checks else 0)
     linked.set_cache_limit(int(flags.get("cache_limit")) << 20)
     linked.initialize_streams()
     atexit.register(_finish_launches, linked)
