@@ -125,6 +125,8 @@ class ProgramBuilder:
         self._module = module
         self._module_state: dict[Any, Any] = {}
         self._random_state: BufferSlice | None = None
+        self._first_thunks: list[Thunk] = []
+        """What runs before all other thunks."""
         entry = module.entry_computation
         arguments = [
             [StoredValue(self._add_argument(leaf), values.new(p.name)) for _, leaf in array_leaves(p.shape)]
@@ -132,6 +134,7 @@ class ProgramBuilder:
         ]
         reusable = [self.program.arguments[number] for number in sorted(donated)]
         results = self.lower_computation(entry, arguments, self.program.thunks, reusable=reusable)
+        self.program.thunks[:0] = self._first_thunks
         values.initial |= {a.slice: frozenset({a.number}) for leaves in arguments for a in leaves}
         values.results = [result.number for result in results]
         values.donated = frozenset(reusable)
@@ -218,7 +221,7 @@ class ProgramBuilder:
         if self._random_state is None:
             initial = self.implicit_argument(opcodes.RNG_GET_AND_UPDATE_STATE, random_state.STATE_SHAPE)
             self._random_state = BufferSlice(initial.shape, name="random-state")
-            self.program.thunks.insert(0, CopyThunk(initial, self._random_state))
+            self._first_thunks.append(CopyThunk(initial, self._random_state))
         return self._random_state
 
     def _add_argument(self, shape: Shape) -> BufferSlice:
