@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 
+import xlapy as xla
 from xlapy.base.shape import Shape
 from xlapy.runtime.buffer import Buffer
 
@@ -63,3 +66,12 @@ def test_types_of_ml_dtypes():
 
 def test_jax_accepts_buffers(buffer: Buffer):
     assert np.array_equal(jnp.asarray(buffer), buffer.array)
+
+
+def test_a_finalizer_of_an_array_may_delete_another_buffer():
+    """Deleting a buffer drops its array, whose finalizers run within the deletion."""
+    client = xla.Client("cpu")
+    first, second = client.device_put(np.ones(3)), client.device_put(np.ones(3))
+    weakref.finalize(np.asarray(first), second.delete)
+    first.delete()
+    assert first.is_deleted() and second.is_deleted()

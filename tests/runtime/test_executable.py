@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+
+import numpy as np
 import pytest
 
 import xlapy as xla
@@ -57,3 +60,20 @@ def test_text(executable: xla.Executable):
     optimized = executable.as_hlo_text(optimized=True)
     assert ("fusion(" in optimized) == (executable.platform == "cpu")
     assert xla.parse_hlo(optimized).entry_computation.program_shape == executable.program_shape
+
+
+def test_threads_with_small_stacks_call_programs_with_thousands_of_arguments():
+    count = 4000
+    parameters = " ".join(f"p{number} = f32[] parameter({number})" for number in range(count))
+    text = f"HloModule m\nENTRY e {{ {parameters} ROOT r = f32[] add(p1, p{count - 1}) }}"
+    program = xla.Client("cpu").compile(text)
+    arguments = [np.full((), number, np.float32) for number in range(count)]
+    results = list[float]()
+    before = threading.stack_size(512 << 10)
+    try:
+        thread = threading.Thread(target=lambda: results.append(float(program(*arguments))))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert results == [count]

@@ -39,5 +39,5 @@ def array_type(shape: Shape) -> ArrayType:
     with _lock:
         type = _types.get(key)
         if type is None:
-            type = _types[key] = ArrayType(*key)
+            type = _types.setdefault(key, ArrayType(*key))  # a finalizer may have added it meanwhile
         return type

@@ -42,7 +42,7 @@ def test_threads_that_hold_several_locks_do_not_block_forks():
     first, second = fork_safe_lock(), fork_safe_lock()
     stop = threading.Event()
 
-    def nest(outer: threading.Lock, inner: threading.Lock) -> None:
+    def nest(outer: threading.RLock, inner: threading.RLock) -> None:
         while not stop.is_set():
             with outer:
                 if inner.acquire(timeout=0.001):
@@ -51,7 +51,7 @@ def test_threads_that_hold_several_locks_do_not_block_forks():
     threads = [threading.Thread(target=nest, args=locks) for locks in ((first, second), (second, first))]
     for thread in threads:
         thread.start()
-    children = [in_child(lambda: not first.locked() and not second.locked()) for _ in range(20)]
+    children = [in_child(lambda: first.acquire(blocking=False) and second.acquire(blocking=False)) for _ in range(20)]
     stop.set()
     for thread in threads:
         thread.join()
@@ -77,3 +77,10 @@ def test_a_lock_that_is_not_released_in_time_is_new_in_the_child(monkeypatch):
     may_end.set()
     thread.join()
     assert in_child(lambda: lost == [])
+
+
+def test_a_thread_acquires_a_lock_again_that_its_finalizer_or_signal_handler_has_interrupted():
+    lock = fork_safe_lock()
+    with lock:
+        assert lock.acquire(blocking=False)
+        lock.release()

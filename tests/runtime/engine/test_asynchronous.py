@@ -11,6 +11,7 @@ import pytest
 
 import xlapy as xla
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
+from xlapy.runtime.engine import native_buffers
 from xlapy.runtime.engine.native_engine import engine
 
 CPU = xla.Client("cpu")
@@ -169,3 +170,27 @@ def test_devices_run_at_the_same_time_and_in_order() -> None:
     for _ in range(4):
         results = [[result] for result in reduce.execute_sharded(results)]
     assert [np.asarray(result).tolist() for (result,) in results] == [[24, 24], [24, 24]]
+
+
+def test_memory_that_another_device_reads_is_not_overwritten() -> None:
+    """A queued launch of device 1 reads the elements of a buffer of device 0, which is then donated to a program on
+    device 0: the streams of the two run at the same time."""
+    client = xla.Client("cpu", devices=2)
+    text = count_to(ENDLESS).replace("HloModule count", "HloModule count, replica_count=2")
+    reader = client.compile(text)
+    writer = client.compile(count_to(100_000), donate=[0])
+    given = client.device_put(np.ones(1, np.float32))
+    address = given.unsafe_buffer_pointer()
+    results = reader.execute_sharded([[np.zeros(1, np.float32)], [given]])
+    try:
+        written = writer(given)
+        assert given.is_deleted()
+        engine().set_canceled(1)
+        for result in results:
+            with pytest.raises(ExecutionError, match="canceled"):
+                result.block_until_ready()
+        with pytest.raises(ExecutionError, match="canceled"):
+            written.block_until_ready()
+        assert native_buffers.address(written._handle) != address
+    finally:
+        engine().set_canceled(0)

@@ -29,9 +29,13 @@ _missing: list[Any] = []
 """The locks that the fork went on without."""
 
 
-def fork_safe_lock() -> threading.Lock:
-    """Returns a new lock that a forked child finds free. It must not be held while the process forks."""
-    lock = threading.Lock()
+def fork_safe_lock() -> threading.RLock:
+    """Returns a new lock that a forked child finds free. It must not be held while the process forks.
+
+    The thread that holds it may acquire it again: signal handlers and finalizers run between any two instructions, and
+    may need the lock that they have interrupted.
+    """
+    lock = threading.RLock()
     register_lock(lock)
     return lock
 

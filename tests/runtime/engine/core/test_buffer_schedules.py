@@ -26,6 +26,7 @@ from xlapy.runtime.engine.core.memory import (
     STORAGE_BYTES,
     Storage,
     allocate,
+    borrow_storage,
     is_unique_owner,
     mark_queued,
     release,
@@ -227,6 +228,39 @@ def test_a_storage_of_two_buffers_is_never_overwritten():
     explore(prepare_two, [donate_behind_queued, queue_a_reader, queue_a_reader], nothing_was_overwritten)
 
 
+# --- other devices
+
+
+@native
+def queue_a_reader_on_another_device(f: Function) -> None:
+    """A launch that reads the elements through a storage that borrows them. Its stream does not wait for that of the
+    donation."""
+    held = acquire_hold(f, the(f))
+    with f.when(held.is_present()):
+        made = borrow_storage(f, held.value)
+        with f.when(made.is_null()):
+            release(f, held.value)
+            f.ret()
+        mark_queued(f, made.value)
+        f.check(elements(held.value).first == 5, "borrowed elements do not change")
+        release_queued(f, made.value)
+
+
+@native
+def donate_and_overwrite_behind_queued(f: Function) -> None:
+    """A launch that will run behind the queued ones of its stream."""
+    taken = take_storage(f, the(f))
+    with f.when(taken.is_present()):
+        with f.when(is_unique_owner(f, taken.value, f.constant(Bool, False))):
+            elements(taken.value).first = 6
+        release(f, taken.value)
+
+
+def test_nothing_that_another_device_reads_is_overwritten():
+    explore(prepare, [donate_and_overwrite_behind_queued, queue_a_reader_on_another_device], destroy)
+    explore(prepare, [queue_a_reader_on_another_device, delete], destroy, exhausts_memory=True)
+
+
 # --- broken protocols
 
 
@@ -262,6 +296,18 @@ class Counts(Record):
 
 
 COUNTS = Static("counts", Counts)
+
+
+def test_a_queued_launch_of_another_stream_that_owns_the_storage_itself_is_found():
+    @native
+    def queue_without_borrowing(f: Function) -> None:
+        held = acquire_hold(f, the(f))
+        with f.when(held.is_present()):
+            mark_queued(f, held.value)
+            f.check(elements(held.value).first == 5, "shared elements do not change")
+            release_queued(f, held.value)
+
+    broken({"assertion", "race"}, prepare, [donate_and_overwrite_behind_queued, queue_without_borrowing], destroy)
 
 
 def test_owners_and_queued_launches_in_two_words_are_found():

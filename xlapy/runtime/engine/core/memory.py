@@ -2,7 +2,8 @@
 
 A storage is a header of 64 bytes followed by its elements, aligned to 64 bytes; it is freed with its last owner. Freed
 blocks are cached in lists by size class (`runtime.engine.size_classes`). A storage of size 0 is a header only and
-stands for borrowed host memory; its event tells the host when it is released.
+stands for borrowed memory: that of the host, whose event completes when it is released, or that of another storage,
+which it owns.
 
 Responsible for allocation and cached memory. Must not know buffers or programs.
 """
@@ -33,13 +34,15 @@ class Storage(Record):
     """owners: in its lower half the number of buffers, launches and host arrays that use the storage; in its upper
     half, how many of them are launches that have not finished. Both are one word because donation needs them at one
     moment. event: for borrowed host memory, completed when the last owner releases it. next: link in a free list. size:
-    bytes, the header included. failed: the event of the first launch that failed to write it."""
+    bytes, the header included. failed: the event of the first launch that failed to write it. lender: the storage whose
+    elements this one borrows; null for others."""
 
     owners: Atomic[Word]
     event: Final[Nullable[Event]]
     next: Owned[Nullable[Storage]]
     size: Final[Word]
     failed: Atomic[Nullable[Event]]
+    lender: Final[Nullable[Storage]]
 
 
 class Cache(Record, lock="lock"):
@@ -140,6 +143,22 @@ def borrow_host_memory(f: Function, event: Event) -> Nullable[Storage]:
 
 
 @native
+def borrow_storage(f: Function, lender: Storage) -> Nullable[Storage]:
+    """A storage, with one owner, that borrows the elements of another one, for a buffer on another device. Takes over
+    the ownership of the lender; null, with nothing taken over, if memory is exhausted.
+
+    Launches of the other device are queued on another stream, so they must not count among the lender's queued owners:
+    see `is_unique_owner`.
+    """
+    made = f.allocate(Storage)
+    with f.when(made.is_null()):
+        f.ret(None)
+    initialize_storage(f, made.value, f.constant(Word, 0), f.null(Event))
+    made.value.lender = lender.maybe()
+    return made
+
+
+@native
 def initialize_storage(f: Function, storage: Storage, size: Word, event: Nullable[Event]) -> None:
     """Sets the fields of a new storage with one owner."""
     storage = f.exclusive_access(storage, "the caller has made it and shares it with nobody")
@@ -147,6 +166,7 @@ def initialize_storage(f: Function, storage: Storage, size: Word, event: Nullabl
     storage.failed.store(None, RELAXED)
     storage.size = size
     storage.event = event
+    storage.lender = None
 
 
 # --- owners
@@ -182,11 +202,13 @@ def release_queued(f: Function, storage: Storage) -> None:
 def is_unique_owner(f: Function, storage: Storage, counts_queued: Bool) -> Bool:
     """Whether the caller is the only owner of device memory, and may overwrite the elements.
 
-    counts_queued: false if launches that were queued before do not count, because they will have finished by then.
+    counts_queued: false if launches that were queued before do not count, because they will have finished by then:
+    those that own the storage itself are queued on the stream of its device.
     """
     owners = storage.owners.load(ACQUIRE)
     queued = f.select(counts_queued, f.constant(Word, 0), owners >> 32)
-    return ((owners & (QUEUED - 1)) == queued + 1) & storage.event.is_null()
+    is_own = storage.event.is_null() & storage.lender.is_null()
+    return ((owners & (QUEUED - 1)) == queued + 1) & is_own
 
 
 @native
@@ -204,6 +226,11 @@ def dispose(f: Function, storage: Storage) -> None:
     event = storage.event
     with f.when(event.is_present()):
         complete_event(f, event.value, f.null(Error))
+        free(f, storage.as_memory())
+        f.ret()
+    lender = storage.lender
+    with f.when(lender.is_present()):
+        release(f, lender.value)
         free(f, storage.as_memory())
         f.ret()
     size = storage.size

@@ -8,7 +8,7 @@ Responsible for capsules, and for calls whose arguments and results are capsules
 
 from __future__ import annotations
 
-from xlapy.native.function import Function, external, native
+from xlapy.native.function import Function, external, free, malloc, native
 from xlapy.native.ir import ACQUIRE
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.buffers import Buffer, acquire_hold, destroy_buffer, make_buffer
@@ -30,13 +30,24 @@ from xlapy.runtime.engine.core.execute import (
     execute,
 )
 from xlapy.runtime.engine.core.launch_records import Buffers, Events, Executable
-from xlapy.runtime.engine.core.memory import STORAGE_BYTES, Storage, allocate, initialize_storage, release
+from xlapy.runtime.engine.core.memory import (
+    STORAGE_BYTES,
+    Storage,
+    allocate,
+    borrow_storage,
+    initialize_storage,
+    release,
+)
 
 NEEDS_COPIES = 3
 """What a call returns if it would be queued, although the caller lends memory for the call only."""
 
 _LENT_BYTES = Buffer.byte_size() + Storage.byte_size()
 """Bytes of the records of a buffer on lent memory."""
+
+_MAX_STACK_BYTES = 1 << 14
+"""Calls that need more memory for their rows of pointers and their lent buffers allocate it: threads may have small
+stacks, and programs thousands of arguments."""
 
 _SHORT_COPY_BYTES = 1 << 16
 """Copies of at most this many bytes keep the interpreter's lock."""
@@ -206,14 +217,18 @@ def lend_memory(f: Function, template: Buffer, record: Address, data: Address) -
 
 @native
 def buffer_of_storage(f: Function, template: Buffer, source: Buffer) -> Nullable[Address]:
-    """The capsule of a buffer on the device of the template, which shares the storage and the event of another buffer;
+    """The capsule of a buffer on the device of the template, which shares the elements and the event of another buffer;
     the integer 0 if that was deleted or is donated."""
     found = acquire_hold(f, source)
     with f.when(found.is_null()):
         f.ret(PyLong_FromLong(f, f.constant(Word, 0)))
-    made = make_buffer(f, template, found.value, source.data.known("a buffer that has a storage has data"))
-    with f.when(made.is_null()):
+    borrowed = borrow_storage(f, found.value)
+    with f.when(borrowed.is_null()):
         release(f, found.value)
+        f.ret(PyErr_NoMemory(f))
+    made = make_buffer(f, template, borrowed.value, source.data.known("a buffer that has a storage has data"))
+    with f.when(made.is_null()):
+        release(f, borrowed.value)
         f.ret(PyErr_NoMemory(f))
     buffer = f.exclusive_access(made.value, "the buffer was just made")
     retain_event(f, source.event)
@@ -260,8 +275,36 @@ def call_executable(
     arguments are integers.
     """
     devices, width = executable.device_program_count, executable.argument_count
-    given = f.stack(devices * width * 8 + 8).cast(Buffers)
-    lent = f.variable(Address, f.stack(lent_count * _LENT_BYTES + 8))
+    bytes = (devices * (width + result_count + 2)) * 8 + lent_count * _LENT_BYTES
+    with f.when(bytes <= _MAX_STACK_BYTES):
+        on_stack = f.stack(bytes)
+        f.ret(call_with_rows(f, executable, arguments, templates, result_count, lent_count, on_stack))
+    made = malloc(f, bytes)
+    with f.when(made.is_null()):
+        f.ret(PyErr_NoMemory(f))
+    returned = call_with_rows(f, executable, arguments, templates, result_count, lent_count, made.value)
+    free(f, made)
+    return returned
+
+
+@native
+def call_with_rows(
+    f: Function,
+    executable: Executable,
+    arguments: Address,
+    templates: Buffers,
+    result_count: Word,
+    lent_count: Word,
+    memory: Address,
+) -> Nullable[Address]:
+    """As `call_executable`. memory: for pointers to the arguments and to the results, and to their rows of each device,
+    followed by the records of lent memory."""
+    devices, width = executable.device_program_count, executable.argument_count
+    given = memory.cast(Buffers)
+    results = given.offset(devices * width * 8).cast(Buffers)
+    lists = results.offset(devices * result_count * 8).cast(BufferLists)
+    result_lists = lists.offset(devices * 8).cast(BufferLists)
+    lent = f.variable(Address, result_lists.offset(devices * 8))
     with f.count(devices * width) as one:
         found = PyList_GetItem(f, arguments, one.index)
         with f.when(found.is_null()):
@@ -275,8 +318,6 @@ def call_executable(
                 f.ret(None)
             given.items[one.index] = lend_memory(f, templates.items[one.index], lent.get(), data.value)
             lent.set(lent.get().offset(_LENT_BYTES))
-    results = f.stack(devices * result_count * 8 + 8).cast(Buffers)
-    lists, result_lists = f.stack(devices * 8).cast(BufferLists), f.stack(devices * 8).cast(BufferLists)
     with f.count(devices) as one:
         lists.items[one.index] = given.offset(one.index * width * 8).cast(Buffers)
         result_lists.items[one.index] = results.offset(one.index * result_count * 8).cast(Buffers)

@@ -159,7 +159,7 @@ def stream_main(f: Function, argument: Address) -> Nullable[Address]:
     stream = argument.cast(Stream)
     lost = stream.running.load(ACQUIRE)
     with f.when(lost.is_present()):
-        stream.running.store(None, RELAXED)
+        end_run(f, stream)
         finish_device(f, lost.value, forked_error(f).maybe())
         release_permit(f, semaphore(stream.free_slots))
     with f.loop():
