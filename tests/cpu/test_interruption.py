@@ -75,6 +75,17 @@ def test_a_loop_ends(size: int) -> None:
     assert not np.asarray(given).any()
 
 
+def test_a_loop_ends_that_was_expected_to_be_short() -> None:
+    """The program runs in the caller's thread: nothing says how often the condition holds."""
+    text = loop(1, 0).replace("direction=LT", "direction=GE")
+    executable = CPU.compile(text)
+    assert not executable.program.compiled.program.is_long_running
+    for _ in range(2):
+        assert interrupted(lambda: executable(np.zeros(1, np.float32))) < 1
+    other = CPU.compile(loop(1, 5))
+    assert other(np.zeros(1, np.float32)).item() == 5
+
+
 def test_a_long_sequence_of_kernels_ends() -> None:
     dots = "\n".join(
         f"x{n + 1} = f32[1024,1024] dot(x{n}, x{n}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"

@@ -38,6 +38,7 @@ from xlapy.runtime.engine.device_programs import (
     remove_runnable,
 )
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
+from xlapy.runtime.engine.interruption import Interruption
 from xlapy.runtime.engine.native_engine import device_stream, engine
 from xlapy.runtime.engine.records import KeptObjects
 
@@ -52,12 +53,14 @@ _retired: collections.deque[tuple[RunnableProgram, KeptObjects, Any]] = collecti
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """What a call passes to the engine: addresses of the executable's record and of the templates of buffers on lent
-    memory. streams: those of the devices. checks_memory: whether a call first checks the available memory."""
+    memory. streams: those of the devices. checks_memory: whether a call first checks the available memory.
+    interruption: of runs in the caller's thread."""
 
     executable: int
     streams: Sequence[int]
     templates: int
     checks_memory: bool
+    interruption: Interruption
     call: Any
     """The engine's `call_executable`; see `core.python_objects`."""
 
@@ -235,6 +238,9 @@ class EngineCall:
                 return list(made)
             status = made
         if status == CANCELED:
+            error = prepared.interruption.take_error()
+            if error is not None:
+                raise error
             raise ExecutionError(f"{self._source.program.name} was canceled")
         self._check_deleted(prepared, leaves)
         self._require_memory()
@@ -269,7 +275,13 @@ class EngineCall:
         """Makes the records from which the engine runs the program. If several threads do, one keeps them."""
         free_retired()
         partitions = self._source.counts[1]
-        kept, source = KeptObjects(), replace(self._source, counts=(device_count // partitions, partitions))
+        kept, interruption = KeptObjects(), Interruption()
+        kept.hold(interruption)
+        source = replace(
+            self._source,
+            counts=(device_count // partitions, partitions),
+            fixed_addresses=lambda *ids: self._source.fixed_addresses(*ids) | self._poll_addresses(interruption),
+        )
         streams = [device_stream(number) for number in range(device_count)]
         templates = kept.words([native_buffers.template(type, stream) for stream in streams for type in self._expected])
         places = [DevicePlace(stream, stream, [0] * self._result_count) for stream in streams]
@@ -277,13 +289,20 @@ class EngineCall:
         results = [ArrayForm(leaf.dimensions, 0) for leaf in source.results]
         record = kept.record("executable")
         runnable = add_device_programs(record, kept, source, places, parameters, results)
-        made = _Prepared(record.address, streams, templates, bool(record["checks_memory"]), engine().call_executable)
+        checks_memory = bool(record["checks_memory"])
+        made = _Prepared(record.address, streams, templates, checks_memory, interruption, engine().call_executable)
         if self._once.setdefault("prepared", made) is made:
             weakref.finalize(self, _retired.append, (runnable, kept, self._owner)).atexit = False
         else:
             remove_runnable(record.address)
         self._prepared = self._once["prepared"]
         return self._prepared
+
+    def _poll_addresses(self, interruption: Interruption) -> dict[int, int]:
+        """The entries of the address table by which runs in Python's main thread let signal handlers run: the estimate
+        that a program is short may be wrong."""
+        first = self._source.program.poll_index
+        return {first: interruption.function, first + 1: interruption.thread}
 
     def trim(self) -> None:
         """Frees the arena that no launch uses."""
