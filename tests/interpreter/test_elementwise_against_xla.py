@@ -79,13 +79,13 @@ def loosened(op: str, operand: PrimitiveType) -> str:
     return "elementwise" if rule == "exact" and operand.is_floating and operand.bits <= 8 else rule
 
 
-def compare_with_xla(cases: list[Case]) -> None:
+def compare_with_xla(cases: list[Case], rule: str | None = None) -> None:
     if not cases:
         return
     for case, actual in zip(cases, run_on_xla(cases), strict=True):
         expected = evaluate_case(case)
         t = PrimitiveType.from_dtype(expected.dtype)
-        chosen = loosened(case.op, PrimitiveType.from_dtype(case.operands[0].dtype))
+        chosen = rule or loosened(case.op, PrimitiveType.from_dtype(case.operands[0].dtype))
         if is_fragile(t):
             known = np.abs(expected.astype(np.float64)) < 8 * float(ml_dtypes.finfo(t.dtype).smallest_normal)
             actual, expected = actual[~known], expected[~known]

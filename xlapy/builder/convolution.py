@@ -205,7 +205,7 @@ def dynamic_conv_forward(
     feature_group_count: int,
     batch_group_count: int,
     precision_config: PrecisionConfig | None,
-    padding_type: Padding,
+    padding_type: Padding | str,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
     """A convolution of an input of dynamic size; `padding_type` determines the padding at run time.
@@ -241,7 +241,7 @@ def dynamic_conv_input_grad(
     feature_group_count: int,
     batch_group_count: int,
     precision_config: PrecisionConfig | None,
-    padding_type: Padding,
+    padding_type: Padding | str,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
     """The gradient of a dynamic convolution with respect to its input, whose run-time sizes are `input_sizes`.
@@ -275,7 +275,7 @@ def dynamic_conv_kernel_grad(
     feature_group_count: int,
     batch_group_count: int,
     precision_config: PrecisionConfig | None,
-    padding_type: Padding,
+    padding_type: Padding | str,
     preferred_element_type: ElementType | None = None,
 ) -> XlaOp:
     """The gradient of a dynamic convolution with respect to its kernel, which has static size.
@@ -310,7 +310,7 @@ def _dynamic_conv(
     feature_group_count: int,
     batch_group_count: int,
     precision_config: PrecisionConfig | None,
-    padding_type: Padding,
+    padding_type: Padding | str,
     preferred_element_type: ElementType | None,
     static: bool = False,
 ) -> XlaOp:

@@ -7,11 +7,10 @@ registers where each function is; its module is imported when the conversion is 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
-
-from xlapy.base.concurrency.single_flight import SingleFlight
 
 _LOCATIONS: dict[str, tuple[str, str]] = {}
 
@@ -21,7 +20,7 @@ def register_conversion(name: str, module: str, function: str) -> None:
     _LOCATIONS[name] = (module, function)
 
 
-@SingleFlight
+@functools.cache
 def find_conversion(name: str) -> Callable[..., Any]:
     """The function of a registered conversion; imports its module on first use."""
     module, function = _LOCATIONS[name]

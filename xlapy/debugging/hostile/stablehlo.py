@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 
 from xlapy.base.errors import XlaError
+from xlapy.base.logging import logger
 from xlapy.debugging.hostile.formats import HostileFormat, corpus_of
 from xlapy.debugging.hostile.mlir_mutations import MLIR_MUTATIONS
 from xlapy.debugging.hostile.mutations import BYTE_MUTATIONS, MAX_BYTES, TEXT_MUTATIONS, mutated
@@ -39,7 +40,15 @@ _PADDING = 0xCB
 
 
 def _texts() -> list[bytes]:
-    logging.getLogger("xlapy").setLevel(logging.ERROR)  # what StableHLO cannot express of a sample is no news here
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # what StableHLO cannot express of a sample is no news here
+    try:
+        return _texts_of_samples()
+    finally:
+        logger.setLevel(level)
+
+
+def _texts_of_samples() -> list[bytes]:
     texts = [*FORMS.values(), *PROGRAMS.values(), *DYNAMIC.values(), *DYNAMIC.values(), *DYNAMIC.values()]
     for sample in all_samples():
         if len(sample.text) <= _LONGEST:
