@@ -249,7 +249,9 @@ def deviations(expected: Value, changed: Sequence[Value]) -> Value:
     if not is_inexact(expected.dtype):
         return np.where(np.any([bits_differ(run, expected) for run in changed], axis=0), np.inf, 0.0)
     distances = np.stack([absolute_distance(run, expected) for run in changed])
-    return np.asarray(np.max(distances, axis=0) + _pooled(distances, np.abs(_wide(expected))))
+    found = np.asarray(np.max(distances, axis=0) + _pooled(distances, np.abs(_wide(expected))))
+    # What differs before the last rounding, however little, may round to neighbors.
+    return np.where(found > 0, np.maximum(found, max_errors(expected, expected.dtype, "rounded")), found)
 
 
 def _pooled(distances: Array, sizes: Array) -> Array:
