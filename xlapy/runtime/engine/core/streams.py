@@ -253,7 +253,7 @@ def next_frame(f: Function, stream: Stream, frame: LaunchFrame) -> Nullable[Laun
 
 @native
 def cancel_frame(f: Function, frame: LaunchFrame) -> None:
-    """Cancels a launch that is queued or runs, on all of its devices."""
+    """Cancels a launch that is queued or runs, on all of its devices if they synchronize."""
     frame.is_canceled.store(1, RELEASE)
     launch = frame.launch
     with f.when(launch.is_present()):
