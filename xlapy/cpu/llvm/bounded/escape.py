@@ -177,7 +177,7 @@ class Escape:
         self._signal = _install(on_tick)
 
     @contextmanager
-    def limited(self, limits: Limits, lock: threading.Lock) -> Iterator[GuardedCalls]:
+    def limited(self, limits: Limits, lock: threading.RLock) -> Iterator[GuardedCalls]:
         """Calls that together must not exceed limits. They are made by the thread that enters the context, which holds
         the lock during each of them."""
         guard = Guard()
@@ -194,7 +194,7 @@ class GuardedCalls:
     _call: Callable[..., int]
     _guard: Guard
     _limits: Limits
-    _lock: threading.Lock
+    _lock: threading.RLock
 
     def run_passes(self, manager: Any, function: Any, builder: Any) -> None:
         """Runs the passes of a manager on a function."""
