@@ -32,6 +32,9 @@ R = TypeVar("R", bound=Value | None)
 V = TypeVar("V", bound=Value)
 A = TypeVar("A", bound=Address)
 
+MAX_STACK_BYTES = 4096
+"""The largest stack memory that a native function may request: a page."""
+
 
 class Function(ir.Body):
     """A native function that is being built."""
@@ -156,10 +159,12 @@ class Function(ir.Body):
         operands = condition.operand, if_true.operand, if_false.operand
         return type(if_true)(self, self.compute(if_true.llvm_type, "select", *operands))
 
-    def stack(self, size: Word | int) -> Address:
-        """Uninitialized bytes that live until the function returns."""
+    def stack(self, size: int) -> Address:
+        """Uninitialized bytes that live until the function returns. Their number is a constant, as stacks of threads
+        are small: memory whose size depends on arguments is allocated."""
+        assert size <= MAX_STACK_BYTES, size
         result = self.register("ptr")
-        self.emit(ir.Stack(result, operand_of(self, Word, size)))
+        self.emit(ir.Stack(result, size))
         self.exclusive.add(result)
         return Address(self, result)
 

@@ -101,7 +101,7 @@ class Stack:
     """Memory of this call of the function, of a number of bytes."""
 
     result: Register
-    size: Operand
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,10 +91,10 @@ def function_text(function: Function, is_exported: bool = False, attributes: str
 
 
 def _stack_memory(instruction: ir.Instruction, number: int) -> Iterator[str]:
-    """Stack memory of a known size, which is allocated at the begin of the function: in a loop it would add up."""
+    """Stack memory, which is allocated at the begin of the function: in a loop it would add up."""
     match instruction:
-        case ir.Stack(result, ir.Constant() as size):
-            yield f"  {_operand(result)} = alloca i8, {_typed(size)}, align 16"
+        case ir.Stack(result, size):
+            yield f"  {_operand(result)} = alloca i8, i64 {size}, align 16"
         case ir.FutexWait(timeout_nanoseconds=timeout) if timeout is not None:
             yield f"  %timeout{number} = alloca {{ i64, i64 }}"
 
@@ -113,9 +113,8 @@ def _instruction(instruction: ir.Instruction, number: int) -> Iterator[str]:
             yield _compute(instruction)
         case ir.Assign(variable, value):
             yield f"  store {_typed(value)}, ptr {_slot(variable)}"
-        case ir.Stack(result, size):
-            if not isinstance(size, ir.Constant):
-                yield f"  {_operand(result)} = alloca i8, {_typed(size)}, align 16"
+        case ir.Stack():
+            pass  # at the begin of the function
         case ir.Load(result, address, ordering):
             atomic = f"atomic {result.type}" if ordering else result.type
             order = f" {ordering.value}" if ordering else ""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+import xlapy as xla
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -152,3 +156,33 @@ def test_tokens_are_returned_unchanged():
 def test_leaves_are_flattened_in_order():
     first, second = np.zeros(1), np.ones(1)
     assert leaves((first, (TOKEN, (second,)))) == [first, second]
+
+
+@pytest.fixture
+def small_stacks() -> Iterator[None]:
+    """Threads that start meanwhile have stacks of 128 KiB."""
+    before = threading.stack_size(1 << 17)
+    yield
+    threading.stack_size(before)
+
+
+@pytest.mark.parametrize("is_buffer", [False, True])
+@pytest.mark.parametrize(("count", "devices"), [(2000, 1), (200, 100)])
+def test_many_arguments_and_devices_do_not_overflow_a_stack(
+    count: int, devices: int, is_buffer: bool, small_stacks: None
+) -> None:
+    parameters = " ".join(f"p{number} = f32[1] parameter({number})" for number in range(count))
+    text = f"HloModule m, replica_count={devices} ENTRY e {{ {parameters} ROOT r = f32[1] add(p1, p{count - 1}) }}"
+    client = xla.Client("cpu", devices=devices)
+    executable = client.compile(text)
+    arrays = [np.full(1, number, np.float32) for number in range(count)]
+    arguments = [client.device_put(array) if is_buffer else array for array in arrays]
+    results: list[Buffer] = []
+
+    def call() -> None:
+        results.extend([executable(*arguments)] if devices == 1 else executable.execute_sharded([arguments] * devices))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert [float(np.asarray(result)[0]) for result in results] == [count] * devices

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -32,3 +34,36 @@ def test_a_program_that_has_run_is_freed(devices: int) -> None:
     assert program() is None
     calls.free_retired()
     assert len(device_programs._runnable) == before - 1
+
+
+LONG = """
+counts { s = (s32[], f32[2000]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(200000)
+  ROOT r = pred[] compare(i, n), direction=LT }
+step { s = (s32[], f32[2000]) parameter(0) i = s32[] get-tuple-element(s), index=0 one = s32[] constant(1)
+  x = f32[2000] get-tuple-element(s), index=1 j = s32[] add(i, one) y = f32[2000] cosine(x)
+  ROOT q = (s32[], f32[2000]) tuple(j, y) }
+ENTRY e { x = f32[2000] parameter(0) z = s32[] constant(0) t = (s32[], f32[2000]) tuple(z, x)
+  w = (s32[], f32[2000]) while(t), condition=counts, body=step ROOT r = f32[2000] get-tuple-element(w), index=1 }
+"""
+
+EXIT = """
+import atexit, sys
+import numpy as np
+import xlapy as xla
+
+client = xla.Client("cpu")
+x = client.device_put(np.ones(2000, np.float32))
+
+@atexit.register  # before the first call, so that it runs after what that registers
+def run_programs() -> None:
+    results = [client.compile(f"HloModule m{number}" + sys.argv[1])(x) for number in range(4)]
+    for result in results:
+        assert abs(np.asarray(result)[0] - 0.739085) < 1e-5
+
+queued = client.compile("HloModule m" + sys.argv[1])(x)
+"""
+
+
+def test_programs_that_are_dropped_while_the_interpreter_exits_stay_until_they_have_run() -> None:
+    finished = subprocess.run([sys.executable, "-c", EXIT, LONG], capture_output=True, text=True, timeout=60)
+    assert (finished.returncode, finished.stderr) == (0, "")

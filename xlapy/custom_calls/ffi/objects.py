@@ -10,13 +10,13 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-import weakref
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.element_types import Array
+from xlapy.base.garbage_collection import when_collected
 from xlapy.custom_calls.ffi.structures import ErrorCode, Stage
 
 _handles = itertools.count(0x1000, 16)
@@ -124,7 +124,7 @@ class State:
         if self._pointer:
             raise FfiError(ErrorCode.FAILED_PRECONDITION, f"the state is set already, with the type id {self._type}")
         self._type, self._pointer = number, pointer
-        weakref.finalize(self, ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter), pointer)
+        when_collected(self, ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter), pointer)
 
     def get(self, number: int) -> int:
         if not self._pointer:

@@ -99,8 +99,6 @@ def _operands(instruction: ir.Instruction) -> Iterator[ir.Operand | None]:
             yield from operands
         case ir.Assign(_, value) | ir.Return(value):
             yield value
-        case ir.Stack(_, size):
-            yield size
         case ir.Load(_, address) | ir.AcquireLock(address) | ir.ReleaseLock(address) | ir.FutexWake(address):
             yield address
         case ir.Store(address, value) | ir.ReadModifyWrite(_, _, address, value):

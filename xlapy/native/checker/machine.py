@@ -220,7 +220,7 @@ class Execution:
             case ir.Return(value):
                 self.return_value(None if value is None else self.value(value))
             case ir.Stack(result, size):
-                frame.registers[result.number] = self.allocate(self.value(size))
+                frame.registers[result.number] = self.allocate(size)
             case ir.Load(result, address, _, place):
                 location = self.location(address)
                 initial = self.initial(location, place)

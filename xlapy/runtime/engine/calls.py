@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 import ctypes
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
+from xlapy.base.garbage_collection import when_collected
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
@@ -39,7 +39,7 @@ from xlapy.runtime.engine.device_programs import (
 )
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
 from xlapy.runtime.engine.interruption import Interruption
-from xlapy.runtime.engine.native_engine import device_stream, engine
+from xlapy.runtime.engine.native_engine import device_stream, engine, leak
 from xlapy.runtime.engine.records import KeptObjects
 
 _byte = ctypes.c_char.from_buffer
@@ -48,6 +48,7 @@ _Array = np.ndarray
 
 _retired: collections.deque[tuple[RunnableProgram, KeptObjects, Any]] = collections.deque()
 """Programs that nobody can call any more, with what their launches need. They are freed when no launch runs."""
+leak(_retired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +293,7 @@ class EngineCall:
         checks_memory = bool(record["checks_memory"])
         made = _Prepared(record.address, streams, templates, checks_memory, interruption, engine().call_executable)
         if self._once.setdefault("prepared", made) is made:
-            weakref.finalize(self, _retired.append, (runnable, kept, self._owner)).atexit = False
+            when_collected(self, _retired.append, (runnable, kept, self._owner))
         else:
             remove_runnable(record.address)
         self._prepared = self._once["prepared"]

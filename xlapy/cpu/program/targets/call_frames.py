@@ -11,7 +11,6 @@ executes.
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.element_types import Array
 from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.base.garbage_collection import when_collected
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import CALL_BLOCK_BYTES, CallBlockField
@@ -256,7 +256,7 @@ class _TypedCall(_CallBlock):
         self.frame = Frame(instance.attributes, arguments, results)
         self._invocation = objects.Invocation()
         self._handle = objects.register_invocation(self._invocation)
-        weakref.finalize(self, objects.unregister_invocation, self._handle)
+        when_collected(self, objects.unregister_invocation, self._handle)
         self._set_execute_stage()
         self.set(CallBlockField.OPERANDS, self.frame.argument_buffers)
         self.set(CallBlockField.RESULTS, self.frame.result_buffers)

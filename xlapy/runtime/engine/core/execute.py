@@ -11,7 +11,7 @@ or when streams run frames.
 
 from __future__ import annotations
 
-from xlapy.native.function import Function, native
+from xlapy.native.function import Function, free, malloc, native
 from xlapy.native.ir import ACQUIRE, RELAXED
 from xlapy.native.records import Record, Trailing
 from xlapy.native.values import Bool, Nullable, Word
@@ -56,6 +56,10 @@ DONE, REFUSED, CANCELED = 0, 1, 2
 """What became of a call: its results were returned (and may be pending); nothing has changed; it was canceled."""
 
 
+_STACK_FRAMES = 64
+"""Calls on more devices allocate the list of their frames: stacks of threads are small."""
+
+
 class BufferLists(Record):
     """For each device, the buffers of its arguments or results."""
 
@@ -87,7 +91,28 @@ def execute(
         with f.when(~fits_device(f, program, buffers, given_results.items[one.index])):
             f.ret(REFUSED)
     arguments, results = given_arguments.cast(BufferLists), given_results.cast(BufferLists)
-    frames = f.stack(count * 8).cast(Frames)
+    with f.when(count <= _STACK_FRAMES):
+        memory = f.stack(_STACK_FRAMES * 8)
+        f.ret(execute_with_frames(f, executable, memory.cast(Frames), arguments, results, events))
+    allocated = malloc(f, count * 8)
+    with f.when(allocated.is_null()):
+        f.ret(REFUSED)
+    status = execute_with_frames(f, executable, allocated.value.cast(Frames), arguments, results, events)
+    free(f, allocated)
+    return status
+
+
+@native
+def execute_with_frames(
+    f: Function,
+    executable: Executable,
+    frames: Frames,
+    arguments: BufferLists,
+    results: BufferLists,
+    events: Nullable[Events],
+) -> Word:
+    """As `execute`, with buffers that fit. frames: memory for a frame of each device."""
+    count = executable.device_program_count
     with f.when(~acquire_frames(f, executable, frames, arguments)):
         f.ret(REFUSED)
     status = f.variable(Word, REFUSED)

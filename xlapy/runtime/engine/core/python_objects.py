@@ -45,7 +45,7 @@ NEEDS_COPIES = 3
 _LENT_BYTES = Buffer.byte_size() + Storage.byte_size()
 """Bytes of the records of a buffer on lent memory."""
 
-_MAX_STACK_BYTES = 1 << 14
+_MAX_STACK_BYTES = 1 << 12
 """Calls that need more memory for their rows of pointers and their lent buffers allocate it: threads may have small
 stacks, and programs thousands of arguments."""
 
@@ -277,7 +277,7 @@ def call_executable(
     devices, width = executable.device_program_count, executable.argument_count
     bytes = (devices * (width + result_count + 2)) * 8 + lent_count * _LENT_BYTES
     with f.when(bytes <= _MAX_STACK_BYTES):
-        on_stack = f.stack(bytes)
+        on_stack = f.stack(_MAX_STACK_BYTES)
         f.ret(call_with_rows(f, executable, arguments, templates, result_count, lent_count, on_stack))
     made = malloc(f, bytes)
     with f.when(made.is_null()):
