@@ -379,11 +379,13 @@ class Record(Address):
         return self.offset(self.offsets()[name])
 
     def load_plain(self, name: str, kind: type[V]) -> V:
+        """The value of a field, loaded without synchronization."""
         result = self.body.register(kind.llvm_type)
         self.body.emit(ir.Load(result, self.field_address(name).operand, None, f"{type(self).__name__}.{name}"))
         return kind(self.body, result)
 
     def store_plain(self, name: str, kind: type[V], value: Any) -> None:
+        """Stores the value of a field without synchronization."""
         operand = operand_of(self.body, kind, value)
         self.body.publish(operand)
         place = f"{type(self).__name__}.{name}"

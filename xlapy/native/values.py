@@ -203,11 +203,13 @@ class Nullable(Value, Generic[T]):
     __slots__ = ()
 
     def is_null(self) -> Bool:
+        """Whether the pointer is null."""
         result = self.body.compute("i1", "icmp eq", self.operand, Constant(0, "ptr"))
         self.body.pointer_tests[result] = (self.operand, False)
         return Bool(self.body, result)
 
     def is_present(self) -> Bool:
+        """Whether the pointer is not null."""
         result = self.body.compute("i1", "icmp ne", self.operand, Constant(0, "ptr"))
         self.body.pointer_tests[result] = (self.operand, True)
         return Bool(self.body, result)

@@ -82,6 +82,7 @@ class Buffer:
 
     @property
     def xla_shape(self) -> Shape:
+        """Element type and dimensions."""
         return self._type.shape
 
     @property
@@ -91,14 +92,17 @@ class Buffer:
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The element type as NumPy has it."""
         return self._type.dtype
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return len(self._type.dimensions)
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return self._type.shape.size
 
     @property

@@ -56,6 +56,7 @@ class Executable:
 
     @property
     def name(self) -> str:
+        """The name of the module."""
         return self._source.name
 
     @property
@@ -65,6 +66,7 @@ class Executable:
 
     @property
     def program_shape(self) -> ProgramShape:
+        """The shapes of the parameters and of the result on one device."""
         source = self._source
         return source.program_shape if isinstance(source, LazyModule) else source.entry_computation.program_shape
 

@@ -45,7 +45,6 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "trim": (_WORD,),
     "set_cache_limit": (None, _WORD),
     "memory_usage": (None, _POINTER, _POINTER),
-    "make_buffer": (_POINTER, _POINTER, _POINTER, _POINTER),
     "new_buffer": (_POINTER, _WORD, _POINTER, _WORD, _WORD, *[_POINTER] * 6),
     "complete_host_event": (None, _POINTER, _POINTER, _POINTER),
     "fill_when_ready": (None, _POINTER, _POINTER, _POINTER, _WORD, _POINTER, _POINTER, _POINTER),

@@ -48,7 +48,6 @@ FUNCTIONS: tuple[NativeFunction[Any, Any], ...] = (
     memory.set_cache_limit,
     memory.memory_usage,
     memory.reset_peak_memory,
-    buffers.make_buffer,
     buffers.new_buffer,
     buffers.delete_buffer,
     buffers.destroy_buffer,
