@@ -283,6 +283,28 @@ def test_a_launch_that_waits_takes_its_donated_arguments():
     destroy(*buffers, *results)
 
 
+def test_a_refused_launch_that_would_wait_gives_its_donated_arguments_back():
+    program = """module @m {
+      func.func @main(%x: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %y: tensor<4xf32>) -> tensor<4xf32> {
+        %z = stablehlo.add %x, %y : tensor<4xf32>
+        return %z : tensor<4xf32>
+      }
+    }"""
+    executable = compile_program(program)
+    manager = manager_of((4,))
+    pending = manager_call("RetrieveBuffer", manager).buffer_out
+    deleted, one = buffer_of(np.ones(4, np.float32)), buffer_of(np.ones(4, np.float32))
+    call("Buffer_Delete", buffer=deleted)
+    with pytest.raises(PjrtError, match="deleted or donated"):
+        execute(executable, [pending, deleted])
+    assert not call("Buffer_IsDeleted", buffer=pending).is_deleted
+    ((result,),) = execute(executable, [pending, one])
+    transfer(manager, np.ones(4, np.float32), is_last=True)
+    assert array_of(result).tolist() == [2.0] * 4
+    manager_call("Destroy", manager)
+    destroy(pending, deleted, one, result)
+
+
 # -- events
 
 

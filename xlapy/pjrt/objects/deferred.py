@@ -58,13 +58,14 @@ class DeferredLaunch:
     def __init__(
         self, loaded: LoadedExecutable, rows: Sequence[Sequence[int]], donated: Sequence[int], retained: Sequence[int]
     ) -> None:
+        # Refused arguments raise before the launch owns anything.
+        self._rows = _own_rows(rows, donated)
         self._executable = loaded.record.address
         # The caller may destroy the executable before the launch begins.
         self._handle = (loaded.root or loaded).record.address
         native().retain_executable(self._handle)
         self._retained = (ctypes.c_int64 * max(1, len(retained)))(*retained)
         self._retained_count = len(retained)
-        self._rows = [[_own_buffer(handle, number in donated) for number, handle in enumerate(row)] for row in rows]
         self._results = [_pending_results(loaded, device) for device in range(len(rows))]
         self._events = [int(native().new_event(2)) for _ in rows]
 
@@ -156,6 +157,24 @@ class DeferredLaunch:
                 native().destroy_buffer(handle)
         self._rows = []
         native().release_executable(self._handle)
+
+
+def _own_rows(rows: Sequence[Sequence[int]], donated: Sequence[int]) -> list[list[int]]:
+    """Buffers of the launch for the arguments of all devices. If one was deleted, the caller keeps all others."""
+    made: list[list[int]] = []
+    try:
+        for row in rows:
+            made.append([])
+            for number, handle in enumerate(row):
+                made[-1].append(_own_buffer(handle, number in donated))
+    except BaseException:
+        for row, own_row in zip(rows, made, strict=False):
+            for number, (handle, own) in enumerate(zip(row, own_row, strict=False)):
+                if number in donated:
+                    native().give_storage_back(handle, native().acquire_hold(own))
+                native().destroy_buffer(own)
+        raise
+    return made
 
 
 def _own_buffer(handle: int, is_donated: bool) -> int:

@@ -8,7 +8,7 @@ Responsible for capsules, and for calls whose arguments and results are capsules
 
 from __future__ import annotations
 
-from xlapy.native.function import Function, external, free, malloc, native
+from xlapy.native.function import MAX_STACK_BYTES, Function, external, free, malloc, native
 from xlapy.native.ir import ACQUIRE
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.buffers import Buffer, acquire_hold, destroy_buffer, make_buffer
@@ -44,10 +44,6 @@ NEEDS_COPIES = 3
 
 _LENT_BYTES = Buffer.byte_size() + Storage.byte_size()
 """Bytes of the records of a buffer on lent memory."""
-
-_MAX_STACK_BYTES = 1 << 12
-"""Calls that need more memory for their rows of pointers and their lent buffers allocate it: threads may have small
-stacks, and programs thousands of arguments."""
 
 _SHORT_COPY_BYTES = 1 << 16
 """Copies of at most this many bytes keep the interpreter's lock."""
@@ -276,8 +272,8 @@ def call_executable(
     """
     devices, width = executable.device_program_count, executable.argument_count
     bytes = (devices * (width + result_count + 2)) * 8 + lent_count * _LENT_BYTES
-    with f.when(bytes <= _MAX_STACK_BYTES):
-        on_stack = f.stack(_MAX_STACK_BYTES)
+    with f.when(bytes <= MAX_STACK_BYTES):
+        on_stack = f.stack(MAX_STACK_BYTES)
         f.ret(call_with_rows(f, executable, arguments, templates, result_count, lent_count, on_stack))
     made = malloc(f, bytes)
     with f.when(made.is_null()):
