@@ -24,6 +24,7 @@ from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import bytecode_file, read_bytecode, write_bytecode, writer
 from xlapy.stablehlo.bytecode.encoding_emitter import EncodingEmitter
 from xlapy.stablehlo.bytecode.legalize_to_vhlo import required_version
+from xlapy.stablehlo.export import to_stablehlo
 from xlapy.stablehlo.importing import import_program
 from xlapy.stablehlo.importing.core.constant_evaluation import ConstantEvaluator
 from xlapy.stablehlo.importing.core.locations import LocationImporter
@@ -701,3 +702,32 @@ def test_functions_of_hundreds_of_instructions_are_accepted() -> None:
 def test_many_arguments_are_accepted() -> None:
     arguments = ", ".join(f"%a{i}: {F32}" for i in range(12_000))
     assert import_program(parse_text(function("", arguments, returned="%a0"))).instruction_count == 12_000
+
+
+def doubling(operation: str, start: str) -> str:
+    """Returns HLO of 40 computations, each of which has the one before it twice, by an operation on `p`."""
+    text = f"HloModule m\nc0 {{ {start} }}\n"
+    for level in range(1, 40):
+        first, second = (
+            operation.replace("OPERAND", operand).replace("INNER", f"c{level - 1}") for operand in ("p", "a")
+        )
+        text += f"c{level} {{ p = f32[] parameter(0)  a = {first}\n  ROOT b = {second} }}\n"
+    return f"{text}ENTRY e {{ p = f32[] parameter(0)  ROOT b = f32[] call(p), to_apply=c39 }}"
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "f32[] map(OPERAND), dimensions={}, to_apply=INNER",
+        "f32[] fusion(OPERAND), kind=kLoop, calls=INNER",
+    ],
+)
+def test_computations_that_double_are_not_exported(operation: str) -> None:
+    module = parse_hlo(doubling(operation, "p = f32[] parameter(0)  ROOT n = f32[] negate(p)"))
+    with pytest.raises(UnsupportedError, match=r"a copy of a computation for each .* more than [0-9,]+ instructions"):
+        to_stablehlo(module)
+
+
+def test_an_elided_constant_is_exported_without_its_elements() -> None:
+    text = "HloModule m\nENTRY e { ROOT c = f32[1000000,1000000] constant({...}) }"
+    assert "tensor<1000000x1000000xf32>" in to_stablehlo(parse_hlo(text))

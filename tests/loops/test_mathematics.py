@@ -283,6 +283,21 @@ def test_complex_corners(name: str, dtype: Any) -> None:
     assert_close(run_complex(name, operands), interpreted(name, operands), rule="elementwise")
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_functions_whose_steps_overflow(dtype: Any) -> None:
+    big = float(np.finfo(dtype).max)
+    exact = np.array([complex(-(0.5**0.5), -(0.5**0.5)), 1, complex(0.6, -0.8)], dtype)
+    operand = np.array([complex(-big, -big), complex(big, 1), complex(big * 0.75, -big)], dtype)
+    assert_close(run_complex("sign", (operand,)), exact, rule="elementwise")
+    on_axis = np.array([complex(-0.0, 351), complex(0.0, -800), complex(0.0, 2e4)], dtype)
+    sine, cosine = run_complex("sine", (on_axis,)), run_complex("cosine", (on_axis,))
+    assert sine.real.tolist() == [0, 0, 0]
+    assert cosine.imag.tolist() == [0, 0, 0]
+    assert np.signbit(sine.real).tolist() == [True, False, False]
+    assert np.isinf(sine.imag[1:]).all()
+    assert np.isinf(cosine.real[1:]).all()
+
+
 def test_complex_functions_next_to_a_pole() -> None:
     operands = (np.array([1 + 2e-308j, 1 - 3e-200j, -1 + 1e-17j, 1 + 0j, -1 + 1e-30j, 1 + 0.5j]),)
     with np.errstate(divide="ignore"):

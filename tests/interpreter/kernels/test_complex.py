@@ -160,6 +160,8 @@ def test_no_part_overflows_on_the_way() -> None:
         ("tan", (-0.0, -INF), (0, -1)),
         ("cosine", (0, INF), (INF, NAN)),
         ("sine", (0, -INF), (NAN, -INF)),
+        ("cosine", (0, 800), (INF, 0)),
+        ("sine", (0, -800), (0, -INF)),
         ("sine", (INF, 0), (NAN, NAN)),
         ("logistic", (INF, 1), (1, 0)),
         ("logistic", (-INF, 1), (0, 0)),

@@ -131,6 +131,8 @@ def diverging_elements(step: Step) -> Array | None:
         return np.asarray(operands[0]).astype(np.int64) < 0
     if np.asarray(step.value).dtype.kind == "c" and name in _OVERFLOWING:
         return _nearly_overflow(step.value)
+    if np.asarray(step.value).dtype.kind == "c" and name == "sign":  # divides by the absolute value
+        return _nearly_overflow(operands[0])
     if np.asarray(step.value).dtype.kind == "c" and name == "log-plus-one":  # squares tiny distances from -1
         return np.asarray(np.abs(operands[0] + 1) < 8 * np.finfo(step.value.dtype).smallest_normal)
     if name == "reduce-precision" and not step.instruction.attributes_as(ReducePrecisionAttributes).mantissa_bits:

@@ -145,13 +145,18 @@ def reciprocal_square_root(operand: Array) -> Array:
 
 
 def cosine(operand: Array) -> Array:
+    """cos z; real for a zero real part, even where the hyperbolic functions overflow, but not at infinity."""
     real, imaginary = operand.real, operand.imag
-    return compose(np.cos(real) * np.cosh(imaginary), -(np.sin(real) * np.sinh(imaginary)))
+    is_real = (real == 0) & np.isfinite(imaginary)
+    sine_ = np.where(is_real, real * np.copysign(1.0, imaginary), np.sin(real) * np.sinh(imaginary))
+    return compose(np.cos(real) * np.cosh(imaginary), -sine_)
 
 
 def sine(operand: Array) -> Array:
+    """sin z; imaginary for a zero real part, even where the hyperbolic functions overflow, but not at infinity."""
     real, imaginary = operand.real, operand.imag
-    return compose(np.sin(real) * np.cosh(imaginary), np.cos(real) * np.sinh(imaginary))
+    sine_ = np.where((real == 0) & np.isfinite(imaginary), real, np.sin(real) * np.cosh(imaginary))
+    return compose(sine_, np.cos(real) * np.sinh(imaginary))
 
 
 def hyperbolic_tangent(operand: Array) -> Array:

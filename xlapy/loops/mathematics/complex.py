@@ -158,10 +158,10 @@ def absolute(operand: Complex) -> Expression:
 
 
 def sign(operand: Complex) -> Complex:
-    """z / |z| by parts: an infinite part gives NaN. 0 for 0."""
-    size = absolute(operand)
-    direction = Complex(operand.real / size, operand.imaginary / size)
-    return choose(size.equals(0), operand, direction)
+    """z / |z| by parts: an infinite part gives NaN. 0 for 0. |z| may overflow, so it divides as two factors."""
+    box = _box(operand)
+    direction = Complex(operand.real / box.size / box.stretch, operand.imaginary / box.size / box.stretch)
+    return _undefined(operand.has_nan, choose(operand.is_zero, operand, direction))
 
 
 # -- exponentials and logarithms
@@ -305,15 +305,21 @@ def growth_of(y: Expression) -> Growth:
 
 
 def cosine(operand: Complex) -> Complex:
-    growth = growth_of(operand.imaginary)
-    real = trigonometry.cosine(operand.real) * growth.cosh * growth.factor
-    return Complex(real, -(trigonometry.sine(operand.real) * growth.sinh * growth.factor))
+    """cos z; real for a zero real part, even where the hyperbolic functions overflow, but not at infinity."""
+    real, imaginary = operand.real, operand.imaginary
+    growth = growth_of(imaginary)
+    sine_ = trigonometry.sine(real) * growth.sinh * growth.factor
+    sine_ = where(real.equals(0) & imaginary.is_finite, copysign(0.0, real) * copysign(1.0, imaginary), sine_)
+    return Complex(trigonometry.cosine(real) * growth.cosh * growth.factor, -sine_)
 
 
 def sine(operand: Complex) -> Complex:
-    growth = growth_of(operand.imaginary)
-    real = trigonometry.sine(operand.real) * growth.cosh * growth.factor
-    return Complex(real, trigonometry.cosine(operand.real) * growth.sinh * growth.factor)
+    """sin z; imaginary for a zero real part, even where the hyperbolic functions overflow, but not at infinity."""
+    real, imaginary = operand.real, operand.imaginary
+    growth = growth_of(imaginary)
+    sine_ = trigonometry.sine(real) * growth.cosh * growth.factor
+    sine_ = where(real.equals(0) & imaginary.is_finite, copysign(0.0, real), sine_)
+    return Complex(sine_, trigonometry.cosine(real) * growth.sinh * growth.factor)
 
 
 def hyperbolic_tangent(operand: Complex) -> Complex:

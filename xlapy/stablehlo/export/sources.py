@@ -37,8 +37,10 @@ def _literal(builder: BlockBuilder, value: Literal) -> ValueTree:
 
 def emit_constant(builder: BlockBuilder, value: Literal) -> ir.Value:
     """Emits the constant of an array literal."""
-    # Copies the elements if they are part of a larger array, which the attribute would otherwise keep alive.
-    elements = constant(np.ascontiguousarray(value.array).reshape(value.shape.dimensions), value.shape.element_type)
+    array = value.array
+    if any(array.strides):  # Else all elements are one number in memory, for example in an elided constant.
+        array = np.ascontiguousarray(array)  # a copy of a part of a larger array, which the attribute would keep alive
+    elements = constant(array.reshape(value.shape.dimensions), value.shape.element_type)
     return builder.emit("stablehlo.constant", (), [type_of(value.shape.without_layout())], {"value": elements})[0]
 
 

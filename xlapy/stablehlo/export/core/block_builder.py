@@ -27,6 +27,14 @@ _MAX_NESTING_DEPTH = 100
 """The deepest nesting of computations. The export is recursive: more could exhaust the stack."""
 
 
+_MAX_COPIED_INSTRUCTIONS = 1 << 15
+_MAX_COPIES_PER_INSTRUCTION = 32
+"""Instructions of a program, as a number and for each instruction of the module. A computation is written once for each
+instruction that calls it, so computations that share double with each level."""
+_INSTRUCTIONS_PER_BLOCK = 4
+"""What a block counts as besides its instructions."""
+
+
 class ExportFailure(UnsupportedError):
     """An instruction that cannot be exported. The message begins with the instruction's name."""
 
@@ -37,6 +45,7 @@ class ModuleContext(Protocol):
     module: Module
     locations: LocationExporter
     dropped: DroppedInformation
+    instructions_left: int
 
     def apply_rule(self, builder: BlockBuilder, instruction: Instruction) -> ValueTree:
         """Emits the operations of an instruction by its export rule and returns the values of its result."""
@@ -86,10 +95,20 @@ class BlockBuilder:
 
     def export_computation(self, computation: Computation, operands: Sequence[ValueTree]) -> ValueTree:
         """Emits the operations of a computation into this block and returns the values of its root."""
+        self._count_instructions(computation)
         self.parameters = operands
         for instruction in post_order(computation):
             self.values[instruction] = self._export_instruction(instruction)
         return self.values[computation.root_instruction]
+
+    def _count_instructions(self, computation: Computation) -> None:
+        self.context.instructions_left -= len(computation.instructions) + _INSTRUCTIONS_PER_BLOCK
+        if self.context.instructions_left < 0:
+            limit = most_instructions(self.context.module)
+            raise UnsupportedError(
+                f"{computation.name}: StableHLO has a copy of a computation for each of its callers, and these copies "
+                f"have more than {limit:,} instructions"
+            )
 
     def _export_instruction(self, instruction: Instruction) -> ValueTree:
         outer, self._current = self._current, instruction
@@ -203,6 +222,11 @@ class BlockBuilder:
         inner = self._nested_builder()
         results = inner.export_computation(computation, [operand][: len(computation.parameters)])
         return inner.finish("stablehlo.return", results)
+
+
+def most_instructions(module: Module) -> int:
+    """Returns the largest number of instructions that are exported for a module."""
+    return _MAX_COPIED_INSTRUCTIONS + _MAX_COPIES_PER_INSTRUCTION * module.instruction_count
 
 
 def _names(name: str, count: int) -> list[str]:

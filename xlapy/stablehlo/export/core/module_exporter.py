@@ -22,7 +22,7 @@ from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.export.core.annotations import SHARDING, annotation_attributes, sharding_text
 from xlapy.stablehlo.export.core.attributes import integer, integers
-from xlapy.stablehlo.export.core.block_builder import BlockBuilder, ModuleContext
+from xlapy.stablehlo.export.core.block_builder import BlockBuilder, ModuleContext, most_instructions
 from xlapy.stablehlo.export.core.dropped import DroppedInformation
 from xlapy.stablehlo.export.core.locations import LocationExporter
 from xlapy.stablehlo.export.core.rules import RULES
@@ -42,6 +42,7 @@ class ModuleExporter(ModuleContext):
         self.module = module
         self.locations = LocationExporter(module.stack_frames)
         self.dropped = DroppedInformation()
+        self.instructions_left = most_instructions(module)
         self._names = NameUniquer()
         self._names.unique(_MAIN)
         self._functions: dict[Computation, str] = {}
