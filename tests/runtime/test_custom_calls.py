@@ -269,6 +269,22 @@ def test_an_exception_names_the_instruction_and_the_target() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("error", [GeneratorExit("given up"), StopIteration("given up"), MemoryError("given up")])
+def test_a_target_may_raise_what_ends_generators(error: BaseException, devices: int) -> None:
+    def fails(x: Any) -> Any:
+        raise error
+
+    client = xla.Client("cpu", devices=devices)
+    with registered(fails):
+        executable = client.compile(call(), num_replicas=devices)
+        for _ in range(2):
+            with pytest.raises((ExecutionError, GeneratorExit), match="given up"):
+                np.asarray(executable.execute_sharded([[X]] * devices)[0])
+    with registered(np.negative):
+        assert np.array_equal(client.compile(call(), num_replicas=devices).execute_sharded([[X]] * devices)[0], -X)
+
+
 def test_a_python_target_can_be_for_one_version() -> None:
     with registered(np.sin, api_version=xla.CustomCallApiVersion.TYPED_FFI):
         with pytest.raises(

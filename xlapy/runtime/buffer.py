@@ -26,11 +26,17 @@ _lock = fork_safe_lock()
 """Guards the arrays of buffers."""
 
 
+_loaded: list[ModuleType] = []
+"""What `_native` has loaded: nothing can be imported when the interpreter ends, but finalizers may use buffers then."""
+
+
 def _native() -> ModuleType:
     """The engine's buffers. Platforms other than cpu do not load the engine."""
-    from xlapy.runtime.engine import native_buffers
+    if not _loaded:
+        from xlapy.runtime.engine import native_buffers
 
-    return native_buffers
+        _loaded.append(native_buffers)
+    return _loaded[0]
 
 
 @checked_class

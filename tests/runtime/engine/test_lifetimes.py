@@ -67,3 +67,23 @@ queued = client.compile("HloModule m" + sys.argv[1])(x)
 def test_programs_that_are_dropped_while_the_interpreter_exits_stay_until_they_have_run() -> None:
     finished = subprocess.run([sys.executable, "-c", EXIT, LONG], capture_output=True, text=True, timeout=60)
     assert (finished.returncode, finished.stderr) == (0, "")
+
+
+LATE = """
+import sys
+import numpy as np
+import xlapy as xla
+
+class Holder:
+    def __del__(self) -> None:
+        print(float(self.buffer.array[0]), self.buffer.is_ready())
+
+holder = Holder()
+holder.buffer = xla.Client("cpu").device_put(np.full(2, 3, np.float32))
+sys.modules["held to the end"] = holder
+"""
+
+
+def test_finalizers_read_buffers_when_the_interpreter_ends() -> None:
+    finished = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
+    assert (finished.stdout, finished.stderr) == ("3.0 True\n", "")

@@ -141,16 +141,17 @@ class HostCallbackHandler:
         This is a generator because it resumes inside of `try`: a function would start outside of it, where signal
         handlers may raise.
         """
-        status = 0
+        is_calling, status = False, 0
         while True:
             try:
                 while True:
+                    is_calling = False
                     number = yield status
-                    status = 0
+                    is_calling, status = True, 0
                     self._execute(number)
-            except GeneratorExit:
-                return
             except BaseException as error:  # no exception may pass through native code
+                if isinstance(error, GeneratorExit) and not is_calling:  # the generator is closed
+                    return
                 self._error = error
                 status = 1
 
