@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,10 @@ import pytest
 from tests.tools.programs import xlapy
 from xlapy.base.errors import ParseError, XlaError
 from xlapy.debugging.fuzzing.survival import time_limit
+from xlapy.hlo.instruction import Instruction
+from xlapy.interpreter import core
+from xlapy.interpreter.core import is_dynamic
+from xlapy.runtime import Client
 from xlapy.text import parse_hlo
 
 SIZE = 10_000_000
@@ -176,3 +181,21 @@ def test_ten_million_braces_from_the_command_line(tmp_path):
     assert first == f"xlapy: {tmp_path}/braces.hlo:3:1: expected the name of an instruction, found '{{'"
     assert len(line) < 200
     assert caret == "  ^"
+
+
+def test_branches_of_a_conditional_do_not_each_look_at_all_its_operands(monkeypatch: pytest.MonkeyPatch):
+    count = 300
+    branches = "".join(f"b{i} {{ p = f32[] parameter(0)  ROOT n = f32[] negate(p) }}\n" for i in range(count))
+    operands, names = ", ".join(["p"] * count), ", ".join(f"b{i}" for i in range(count))
+    entry = f"ENTRY e {{ i = s32[] parameter(0)  p = f32[] parameter(1)  ROOT c = f32[] conditional(i, {operands}), "
+    asked = Counter[str]()
+
+    def counted(instruction: Instruction) -> bool:
+        asked[instruction.name] += 1
+        return is_dynamic(instruction)
+
+    monkeypatch.setattr(core, "is_dynamic", counted)
+    program = f"HloModule m\n{branches}{entry}branch_computations={{{names}}} }}"
+    executable = Client("interpreter").compile(program)
+    assert 1 <= asked["c"] <= 3
+    assert executable(3, 2.0).item() == -2.0

@@ -115,8 +115,12 @@ class Context:
         return found
 
 
-def make_plan(computation: Computation) -> EvaluationPlan:
-    """Orders the instructions and finds the last use of each value; `UnsupportedError` for an op without a rule."""
+def make_plan(computation: Computation, are_dynamic: dict[Instruction, bool] | None = None) -> EvaluationPlan:
+    """Orders the instructions and finds the last use of each value; `UnsupportedError` for an op without a rule.
+
+    are_dynamic: what `is_dynamic` gave for callers, for the plans of one module: a conditional has many branches and
+    operands.
+    """
     order = post_order(computation)
     slot = {instruction: index for index, instruction in enumerate(order)}
     root = slot[computation.root_instruction]
@@ -130,14 +134,23 @@ def make_plan(computation: Computation) -> EvaluationPlan:
         operands = tuple(slot[operand] for operand in instruction.operands)
         dead = {slot[o] for o in instruction.operands if last_use[o] == index and slot[o] != root}
         steps.append(EvaluationStep(instruction, rule_of(instruction), operands, index, tuple(dead)))
-    return EvaluationPlan(tuple(parameters), steps, len(order), root, _parameter_bounds(computation))
+    return EvaluationPlan(
+        tuple(parameters),
+        steps,
+        len(order),
+        root,
+        _parameter_bounds(computation, {} if are_dynamic is None else are_dynamic),
+    )
 
 
-def _parameter_bounds(computation: Computation) -> tuple[Shape, ...]:
+def _parameter_bounds(computation: Computation, are_dynamic: dict[Instruction, bool]) -> tuple[Shape, ...]:
     """Returns the shapes of the parameters, or () if arguments need no conversion to their dynamic dimensions."""
     shapes = tuple(parameter.shape for parameter in computation.parameters)
     callers = computation.callers
-    varies = any(is_dynamic(caller) or caller.op.async_role is not AsyncRole.NONE for caller in callers)
+    for caller in callers:
+        if caller not in are_dynamic:
+            are_dynamic[caller] = is_dynamic(caller)
+    varies = any(are_dynamic[caller] or caller.op.async_role is not AsyncRole.NONE for caller in callers)
     return shapes if varies or any(shape.is_dynamic for shape in shapes) else ()
 
 

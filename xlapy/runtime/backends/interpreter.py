@@ -60,8 +60,9 @@ class InterpreterProgram:
         self._replica_count = replica_count
         self._partition_count = partition_count
         self._plans: dict[Computation, EvaluationPlan] = {}
+        are_dynamic: dict[Instruction, bool] = {}
         for computation in module.computations:
-            self._plans[computation] = make_plan(computation)
+            self._plans[computation] = make_plan(computation, are_dynamic)
         self._demand = memory_demand(module, self._plans)
         self._call_depth = call_depth(module)
         self._communicates = _communicates(module)
