@@ -16,6 +16,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import core
 from xlapy.interpreter.core import is_dynamic
 from xlapy.runtime import Client
+from xlapy.stablehlo.text import parse_text
 from xlapy.text import parse_hlo
 
 SIZE = 10_000_000
@@ -199,3 +200,9 @@ def test_branches_of_a_conditional_do_not_each_look_at_all_its_operands(monkeypa
     executable = Client("interpreter").compile(program)
     assert 1 <= asked["c"] <= 3
     assert executable(3, 2.0).item() == -2.0
+
+
+@pytest.mark.parametrize("parse", [parse_hlo, parse_text])
+def test_halves_of_characters_are_rejected(parse: Callable[[str], object]):
+    with pytest.raises(ParseError, match="U\\+D800 is half of a character"):
+        parse('HloModule m\nENTRY e { ROOT p = f32[] parameter(0), metadata={op_name="\ud800"} }')

@@ -35,7 +35,17 @@ _SIMPLE_ESCAPES = {
     "'": "'",
     "?": "?",
 }
+_SURROGATE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
+"""Half of a character of UTF-16. The other surrogates stand for bytes that are not UTF-8 (`surrogateescape`)."""
 T = TypeVar("T")
+
+
+def check_characters(text: str, filename: str | None = None) -> None:
+    """Checks that a text can be written as bytes. Raises `ParseError` at the first surrogate."""
+    found = None if text.isascii() else _SURROGATE.search(text)
+    if found:
+        message = f"U+{ord(found[0]):04X} is half of a character and cannot be written as UTF-8"
+        raise ParseError.at(text, found.start(), message, filename)
 
 
 class Cursor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from xlapy.base.arguments.checking import eager_arguments
-from xlapy.base.cursor import BLANK
+from xlapy.base.cursor import BLANK, check_characters
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.hlo_cursor import NAME, HloCursor
 from xlapy.base.program_shape import ProgramShape
@@ -49,6 +49,7 @@ def parse_hlo(text: str, verify: bool = True, filename: str | None = None) -> Mo
     Raises `ParseError` (line, column, the line, a caret) for malformed text, `VerificationError` for a module that
     breaks a rule.
     """
+    check_characters(text, filename)
     try:
         module = _ModuleReader(text).read()
     except ParseError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlapy.base.cursor import check_characters
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.attributes import AttributeParser
@@ -23,6 +24,7 @@ def parse_text(text: str, filename: str | None = None) -> ir.Operation:
 
     Raises `ParseError`, which names `filename` and quotes the line with a caret.
     """
+    check_characters(text, filename)
     try:
         return OperationParser(text, CUSTOM_PARSERS).parse()
     except ParseError as error:
