@@ -154,12 +154,19 @@ class TestRows:
     def test_the_cost_of_reading_the_clock_is_subtracted(self):
         runs = {"p": 5.0, "m.fusion": 5.0, "t": 5.0, "m": 5.0}
         taken = measured(LOOP, 1e-3, runs, clock_reading_seconds=1e-6)
-        found = by_name(native_rows(taken, MACHINE))
-        assert found["p"].seconds == pytest.approx(1e-3 - 5e-6)
         assert taken.compiled.program.counters is not None
         (loop,) = [clock for clock in taken.compiled.program.counters.all if clock.nested]
+        taken.figures[loop.number, 0] = 1e-2
+        found = by_name(native_rows(taken, MACHINE))
+        assert found["p"].seconds == pytest.approx(1e-3 - 5e-6)
         readings = 1 + sum(taken.figures[one.number, 1] for inner in loop.nested for one in inner)
-        assert readings > 5 and found["end"].seconds == pytest.approx(1e-3 - 1e-6 * readings)
+        assert readings > 5 and found["end"].seconds == pytest.approx(1e-2 - 1e-6 * readings)
+
+    def test_a_loop_takes_at_least_the_time_of_what_it_contains(self):
+        """The estimated cost of reading the clock is subtracted more often from the loop."""
+        found = by_name(native_rows(measured(LOOP, 1e-3, {"p": 5.0}, clock_reading_seconds=1e-5), MACHINE))
+        assert found["end"].seconds == pytest.approx(sum(child.seconds for child in found["end"].children))
+        assert found["end"].seconds > found["p"].seconds > 0
 
     def test_the_time_of_short_iterations_is_divided_among_their_thunks(self):
         (row,) = [row for row in native_rows(measured(COUNT_TO_3, 1e-3, {}), MACHINE) if row.iterations is not None]

@@ -315,9 +315,11 @@ def test_an_event_is_set_once_from_any_thread():
     pointer = ctypes.cast(on_ready, ctypes.c_void_p).value
     call("Event_OnReady", event=event, callback=pointer, user_arg=7)
     assert not call("Event_IsReady", event=event).is_ready and seen == []
-    threading.Timer(0.01, lambda: call("Event_Set", event=event)).start()
+    setter = threading.Timer(0.01, lambda: call("Event_Set", event=event))
+    setter.start()
     call("Event_Await", event=event)
     call("Event_OnReady", event=event, callback=pointer, user_arg=8)
+    setter.join()  # callbacks run after the threads that await the event have been woken
     assert sorted(seen, key=int) == [7, 8]
     with pytest.raises(PjrtError, match="the event was set before, or was not made by PJRT_Event_Create") as raised:
         call("Event_Set", event=event)
