@@ -45,7 +45,7 @@ DECLARATIONS = {
 class CancellationWord(Record):
     """The first word of the memory that the devices of a run share: not 0 once the run has ended early."""
 
-    is_over: Atomic[Int32]
+    is_canceled: Atomic[Int32]
 
 
 class WaitRecord(Record):
@@ -92,14 +92,14 @@ def await_change(
     """Waits until a word changes; see above."""
     record = shared.offset(device * WAIT_RECORD_BYTES + WAIT_RECORD_BYTES).cast(WaitRecord)
     with f.when(spins_until_changed(f, record, word, seen)):
-        f.ret((shared.is_over.load(RELAXED) != 0).to(Int32))
+        f.ret((shared.is_canceled.load(RELAXED) != 0).to(Int32))
     record.aim.store(aim, RELAXED)
     record.times.store(record.times.load(RELAXED) + 1, RELAXED)
     record.thunk.store(number + 1, SEQ_CST)
     sleepers.count.fetch_add(1, SEQ_CST)
     is_over = f.variable(Bool, False)
     with f.loop() as loop:
-        with f.when(shared.is_over.load(SEQ_CST) != 0):
+        with f.when(shared.is_canceled.load(SEQ_CST) != 0):
             is_over.set(True)
             loop.leave()
         with f.when(slice == 0) as is_unlimited:
@@ -107,7 +107,7 @@ def await_change(
         with is_unlimited.otherwise():
             word.value.wait(seen, slice)
         with f.when(word.value.load(SEQ_CST) != seen):
-            is_over.set(shared.is_over.load(RELAXED) != 0)
+            is_over.set(shared.is_canceled.load(RELAXED) != 0)
             loop.leave()
         with f.when(slice != 0), f.when(host_callback(f, table, number) != 0):
             is_over.set(True)

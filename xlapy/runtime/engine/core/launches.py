@@ -10,6 +10,7 @@ thread runs a frame.
 
 from __future__ import annotations
 
+from xlapy.cpu.llvm.communication.waits import CancellationWord
 from xlapy.native.function import Function, external, free, native, native_holding
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
 from xlapy.native.records import Atomic, Record, Trailing
@@ -27,12 +28,6 @@ from xlapy.runtime.engine.core.memory import STORAGE_BYTES, Storage, allocate, r
 CHANGED = 1 << 30
 """The bit of a futex that cancellation inverts: whoever waits for a change wakes up, and no value that devices store
 has it."""
-
-
-class CancellationWord(Record):
-    """The first word of the memory that devices share: not 0 once the launch is canceled."""
-
-    is_canceled: Atomic[Int32]
 
 
 class FutexWord(Record):
