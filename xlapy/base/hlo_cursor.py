@@ -28,7 +28,7 @@ _JSON_MARK = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}"]', re.DOTALL)
 _COMMENT_OR_BRACKET = re.compile(r"/\*(?s:.*?)(?:\*/|\Z)|//[^\r\n]*|[(){}]")
 _SCALAR = re.compile(r"[-+\w.]+(?:\(0x[0-9a-fA-F]+\))?")
 _ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
-_MAX_CACHED_SCALARS = 1 << 14
+_MAX_CACHED_SCALARS = 1 << 12
 _MAX_CACHED_CHARACTERS = 40
 _SCALARS: dict[tuple[str, Shape], Literal] = {}
 

@@ -29,7 +29,7 @@ from xlapy.base.shape_syntax import (
     size_text,
 )
 
-_MAX_CACHED_SHAPES = 1 << 16
+_MAX_CACHED_SHAPES = 1 << 12
 """Entries of each cache of shapes. A full cache is emptied, so that its memory stays bounded."""
 _MAX_CACHED_CHARACTERS = 64
 """Shapes inside a longer text are cached if their own text is at most this long."""

@@ -197,7 +197,7 @@ def fields_of(attributes: type[Attributes]) -> frozenset[str]:
     return frozenset(name for _, codec in field_encodings(attributes) if codec for name in codec.fields)
 
 
-_CACHE_LIMIT = 1 << 14
+_CACHE_LIMIT = 1 << 12
 _WRITTEN: dict[Attributes, Message] = {}
 
 

@@ -21,7 +21,7 @@ from xlapy.base.shape_fields import MAX_TUPLE_DEPTH
 from xlapy.proto.messages import Message, message_class
 from xlapy.proto.schema import REPEATED_NUMBERS, literal_field_of
 
-_CACHE_LIMIT = 1 << 14
+_CACHE_LIMIT = 1 << 12
 _WRITTEN: dict[Shape, Message] = {}
 _READ: dict[bytes, Shape] = {}
 

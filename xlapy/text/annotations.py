@@ -21,7 +21,7 @@ _KEY = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.ASCII)
 _INDEX = re.compile(r"\{\s*(\d*(?:\s*,\s*\d+)*)\s*\}")
 T = TypeVar("T")
 
-_MAX_CACHED_TEXTS = 1 << 14
+_MAX_CACHED_TEXTS = 1 << 12
 _METADATA: dict[str, OpMetadata] = {}
 _SHARDINGS: dict[str, Sharding] = {}
 

@@ -34,7 +34,7 @@ ReadBody = Callable[[], Computation]
 
 _ATTRIBUTE = re.compile(rf"{BLANK},{BLANK}([A-Za-z_][\w\-]*+){BLANK}={BLANK}", re.ASCII)
 _VALUE = re.compile(r'(?:\{[^{}"/]*+\}|[\w.\-+>?]++)(?=[,\s}]|\Z)', re.ASCII)
-_MAX_CACHED_VALUES = 1 << 14
+_MAX_CACHED_VALUES = 1 << 12
 _MAX_CACHED_CHARACTERS = 200
 _VALUES: dict[tuple[AttributeCodec[Any], str], Any] = {}
 _MISSING = object()

@@ -40,7 +40,7 @@ def known_shape(type_: ir.Type) -> Shape | None:
     return _known_shape(type_)
 
 
-@functools.lru_cache(maxsize=1 << 14)
+@functools.lru_cache(maxsize=1 << 12)
 def _known_shape(type_: ir.Type) -> Shape | None:
     if isinstance(type_, ir.TensorType):
         return _tensor_shape(type_)
