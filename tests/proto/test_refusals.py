@@ -192,6 +192,22 @@ def test_text_that_is_not_utf8():
         from_text_format('name: "\\377"')
 
 
+@pytest.mark.parametrize("character", ["\udc80", "\ud800"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "host_program_shape {{\n parameters {{ element_type: {} }} }}",
+        "\nid: {}",
+        "\n{}: 1",
+        "\nname: '{}'",
+        "name: 'm'\n# {}",
+    ],
+)
+def test_characters_that_are_not_utf8(text: str, character: str):
+    with pytest.raises(ProtoError, match=f"line 2: U\\+{ord(character):04X} cannot be written as UTF-8"):
+        from_text_format(text.format(character))
+
+
 def test_numbers_that_do_not_fit_in_their_fields():
     module = xlapy.parse_hlo(
         "ENTRY e { p = f32[4] parameter(0)\n"

@@ -32,13 +32,24 @@ def from_text_format(text: str, verify: bool = True) -> Module:
 
 def parse_message(name: str, text: str, *, allow_unknown_field: bool = False) -> Message:
     """Parses a message such as `HloModuleProto`. Raises `ProtoError`."""
+    _check_characters(name, text)
     _check_nesting(name, text)
     message = message_class(name)()
     try:
         text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
-    except (text_format.ParseError, ValueError) as error:  # ValueError: a string that is not UTF-8
+    except (text_format.ParseError, ValueError) as error:  # ValueError: a string with escaped bytes that are not UTF-8
         raise ProtoError(f"the text is no {name}: {error}") from error
     return message
+
+
+def _check_characters(name: str, text: str) -> None:
+    """Checks that a text can be written as UTF-8. protobuf passes names to C without checking them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        character = f"U+{ord(text[error.start]):04X}"
+        raise ProtoError(f"the text is no {name}: line {line}: {character} cannot be written as UTF-8") from None
 
 
 def _check_nesting(name: str, text: str) -> None:
