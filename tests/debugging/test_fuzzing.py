@@ -17,8 +17,9 @@ from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.debugging.fuzzing.campaign import Settings, arguments_for, examine, reduce_fault, replay
 from xlapy.debugging.fuzzing.differential import Verdict, compare, compare_steps
-from xlapy.debugging.fuzzing.implementations import XLA_CPU, find_implementation, run_on_platform
+from xlapy.debugging.fuzzing.implementations import XLA_CPU, cpu_comparable, find_implementation, run_on_platform
 from xlapy.debugging.fuzzing.survival import OutOfTime, outcomes, time_limit, try_texts
+from xlapy.debugging.fuzzing.unordered_sorts import with_unordered_rows_arranged
 from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import RULES
@@ -354,3 +355,72 @@ ENTRY e {
 """
     found = {line.split(": ")[1]: verdict for verdict, line in replay(text, [], "cpu")}
     assert (found["first"], found["second"]) == (Verdict.KNOWN_DIVERGENCE, Verdict.AGREES)
+
+
+SORT = """
+HloModule sorts
+
+less {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  m = u32[] parameter(2)
+  n = u32[] parameter(3)
+  before = pred[] compare(a, b), direction=LT{type}
+  same = pred[] compare(a, b), direction=EQ{type}
+  greater = pred[] compare(m, n), direction=GT
+  tied = pred[] and(same, greater)
+  ROOT r = pred[] or(before, tied)
+}}
+
+ENTRY e {{
+  x = f32[5,2] parameter(0)
+  k = u32[5,2] parameter(1)
+  ROOT s = (f32[5,2], u32[5,2]) sort(x, k), dimensions={{0}}, is_stable=true, to_apply=less
+}}
+"""
+
+
+class TestUnorderedSorts:
+    """The first column has a NaN, the second has none."""
+
+    VALUES = np.array([[2, 3], [np.nan, 1], [1, 2], [np.nan, 5], [0, 4]], np.float32)
+    NUMBERS = np.arange(10, dtype=np.uint32).reshape(5, 2)
+
+    def step(self, type_: str = "") -> Step:
+        module = parse_hlo(SORT.format(type=type_))
+        return next(iter(steps_of(module, [self.VALUES, self.NUMBERS])))
+
+    def differs(self, result: Any, type_: str = "") -> bool:
+        ours, theirs = with_unordered_rows_arranged(self.step(type_), result)
+        try:
+            assert_step(ours, theirs)
+        except AssertionError:
+            return True
+        return False
+
+    def reordered(self, column: int) -> list[Any]:
+        order = [3, 0, 1, 2, 4]
+        results = [np.array(part) for part in self.step().value]
+        for part in results:
+            part[:, column] = part[order, column]
+        return results
+
+    def test_any_order_of_rows_with_nan_is_right_where_nan_is_not_ordered(self) -> None:
+        assert not self.differs(tuple(self.reordered(0)))
+        assert self.differs(tuple(self.reordered(0)), ", type=TOTALORDER")
+        assert self.differs(tuple(self.reordered(1)))
+
+    def test_rows_are_permutations_of_all_operands_together(self) -> None:
+        values, numbers = self.reordered(0)
+        numbers[[0, 1], 0] = numbers[[1, 0], 0]
+        assert self.differs((values, numbers))
+        values, numbers = self.reordered(0)
+        values[0, 0] = 1
+        assert self.differs((values, numbers))
+
+    def test_machine_code_and_interpreter_agree(self) -> None:
+        module = parse_hlo(SORT.format(type="").replace("[5,2]", "[7,300]"))
+        values = np.random.default_rng(3).choice(np.array([np.nan, 1, 2, 3, -np.nan], np.float32), (7, 300))
+        (step,) = steps_of(module, [values, np.arange(2100, dtype=np.uint32).reshape(7, 300)])
+        result = run_on_platform(module.to_text(), step.operands, "cpu")
+        assert_step(*cpu_comparable(step, result), rule="bits")

@@ -19,6 +19,7 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import native_opcodes
 from xlapy.debugging.fuzzing import known_divergences
+from xlapy.debugging.fuzzing.unordered_sorts import with_unordered_rows_arranged
 from xlapy.debugging.fuzzing.worker import Caller
 from xlapy.hlo.module import Module
 from xlapy.opcodes.contraction import SCALED_DOT
@@ -131,7 +132,8 @@ def cpu_known_divergence(step: Step) -> str | None:
 
 def cpu_comparable(step: Step, result: Value) -> tuple[Step, Value]:
     """Leaves out complex roots whose steps are denormal, and complex powers whose logarithms are rounded before they
-    grow."""
+    grow. Rows of sorts that NaN leaves without an order are compared as permutations."""
+    step, result = with_unordered_rows_arranged(step, result)
     elements: Array | None = None
     if not all(isinstance(value, np.ndarray | np.generic) for value in (step.value, *step.operands)):
         return step, result
