@@ -59,7 +59,7 @@ def measure(workload: Workload, runs: int) -> dict[str, Any]:
         buffers = [xla.Client("cpu").device_put(leaf) for leaf in leaves]
         implementations: dict[str, Callable[[], Any]] = {
             "xla": lambda: jax.block_until_ready(theirs(*on_device)),
-            "ours": lambda: ours(*buffers),
+            "ours": lambda: xla.block_until_ready(ours(*buffers)),
         }
         if workload.torch is not None and importlib.util.find_spec("torch") is not None:
             implementations["torch"] = _torch(workload.torch, leaves)

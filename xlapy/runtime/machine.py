@@ -117,20 +117,25 @@ def _at_least(many: Roofline, one: Roofline) -> Roofline:
 
 
 def _measure_roofline(threads: int) -> Roofline:
-    operations = {type.name: _measure_operations(name, threads) for name, type in ARITHMETIC.items()}
+    operations = {type.name: measure_operations(type.name, threads) for type in ARITHMETIC.values()}
     sizes = (*CACHE_BYTES, max(_MIN_MEMORY_PER_THREAD, MEMORY_BYTES // threads))
-    return Roofline(threads, operations, tuple(_measure_bandwidth(size, threads) for size in sizes))
+    return Roofline(threads, operations, tuple(measure_bandwidth(size, threads) for size in sizes))
 
 
-def _measure_operations(name: str, threads: int) -> float:
+def measure_operations(name: str, threads: int) -> float:
+    """Measures the operations per second on elements of a scalar type of the loop IR, such as "f32"."""
+    name = f"arithmetic_{name}"
     lanes, each = lanes_of(ARITHMETIC[name]), 1 << 14
     block = (ctypes.c_int64 * BLOCK)(each)
     pieces = 4 * threads
     return pieces * each * OPERATIONS * lanes / _best(partial(_run, name, block, pieces, threads))
 
 
-def _measure_bandwidth(size: int, threads: int) -> Bandwidth:
-    """Measures a read and a copy. The time of a copy is that of reading plus that of writing."""
+def measure_bandwidth(size: int, threads: int) -> Bandwidth:
+    """Measures threads that each read and copy `size` bytes, a multiple of 512.
+
+    The time of a copy is that of reading plus that of writing.
+    """
     memory = allocator.result_allocator().allocate(2 * size * threads)
     memory[:] = 1
     start = memory.ctypes.data
