@@ -7,17 +7,15 @@ dimension form a group, with one axis for the group. Does not depend on how an e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from xlapy import opcodes
-from xlapy.codegen.region import Region, kernel_builder, operand_source, result_elements
-from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Builder, Value
-from xlapy.lower import Lowering, Source
-from xlapy.lower.core import Element, Index, delinear, linear
+from xlapy.codegen.access_maps import Access, accesses, depends_on_axis
+from xlapy.codegen.iteration_space import IterationSpace
+from xlapy.codegen.region import Region, result_indices
+from xlapy.loops import Affine, PositionArithmetic, Value
+from xlapy.lower.core import Index, delinear, linear
 
 DimensionGroups: TypeAlias = tuple[tuple[int, ...], ...]
 """The sizes of a result's dimensions; those that share an axis are in one inner tuple."""
@@ -29,27 +27,15 @@ SUMMING_OPCODES = frozenset({opcodes.REDUCE, opcodes.DOT, opcodes.CONVOLUTION, o
 """Opcodes that combine many elements of an operand to one element of their result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One load of an operand for one element of the result."""
-
-    source: Source
-    offset: Affine
-    """The position in the operand's buffer, as a function of the axes."""
-    is_unconditional: bool
-    """Whether the element is loaded for every element of the result, not under a mask or in a branch."""
-
-
 def operand_accesses(region: Region, groups: DimensionGroups) -> tuple[list[Access], list[Value]]:
-    """Returns the loads for one element of the result, and the axis of each group of dimensions."""
-    builder = kernel_builder(region.name, region.target)
-    lowering = _AccessRecorder(builder, {o: operand_source(builder, o, o.name) for o in region.operands})
+    """Returns the elements that one element of the result takes, and the axis of each group of dimensions."""
+    space = IterationSpace()
     sizes = [math.prod(group) for group in groups]
-    with ExitStack() as stack:
-        positions = [stack.enter_context(builder.loop(size)) for size in sizes]
-        index = index_of_positions(builder, groups, positions)
-        result_elements(lowering, region, index, linear(tuple(positions), sizes))
-    return list(lowering.accesses), [value for position in positions for value, _ in position.terms]
+    positions = tuple(space.axis(size) for size in sizes)
+    index = index_of_positions(space, groups, positions)
+    results = result_indices(space, region, index, linear(positions, sizes))
+    found = accesses(space, results, region.operands)
+    return found, [value for position in positions for value, _ in position.terms]
 
 
 def coalesced_accesses(
@@ -74,7 +60,7 @@ def transposed_axis(offset: Affine, axes: Sequence[Value]) -> int | None:
     *others, last = axes
     if offset.coefficient(last) in (0, 1):
         return None
-    if any(value not in axes and value.block.depth >= axes[0].block.depth for value, _ in offset.terms):
+    if any(value not in axes and depends_on_axis(value, axes) for value, _ in offset.terms):
         return None
     return next((number for number, axis in enumerate(others) if offset.coefficient(axis) == 1), None)
 
@@ -93,20 +79,7 @@ def coalesce_dimensions(
     return tuple(groups)
 
 
-def index_of_positions(builder: Builder, groups: DimensionGroups, positions: Sequence[Affine]) -> Index:
+def index_of_positions(arithmetic: PositionArithmetic, groups: DimensionGroups, positions: Sequence[Affine]) -> Index:
     """The index of the element at one position in each group of dimensions."""
     pairs = zip(groups, positions, strict=True)
-    return tuple(component for group, position in pairs for component in delinear(builder, position, group))
-
-
-class _AccessRecorder(Lowering):
-    """Computes elements into a kernel that is thrown away, and records the loads."""
-
-    def __init__(self, builder: Builder, sources: Mapping[Instruction, Source]) -> None:
-        super().__init__(builder, sources)
-        self.accesses: dict[Access, None] = {}
-
-    def load(self, source: Source, index: Index) -> Element:
-        is_unconditional = self.mask is None and self.builder.innermost_branch is None
-        self.accesses[Access(source, source.offset(index), is_unconditional)] = None
-        return super().load(source, index)
+    return tuple(component for group, position in pairs for component in delinear(arithmetic, position, group))

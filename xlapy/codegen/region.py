@@ -15,7 +15,7 @@ from xlapy.codegen.target import Target
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
-from xlapy.loops import Affine, Buffer, Builder
+from xlapy.loops import Affine, Buffer, Builder, PositionArithmetic
 from xlapy.lower import Element, Lowering, Source, components, storage_type
 from xlapy.lower.core import Index, delinear
 
@@ -63,16 +63,26 @@ def result_buffer(builder: Builder, shape: Shape, name: str) -> Buffer:
     return builder.buffer(name, storage_type(t), shape.size * components(t), written=True)
 
 
+def result_indices(
+    arithmetic: PositionArithmetic, region: Region, index: Index, position: Affine
+) -> list[tuple[Instruction, Index]]:
+    """Each result with the index of its element at one row-major position. index: in the first array of the result."""
+    dimensions = first_array_shape(region.root.shape).dimensions
+    found: list[tuple[Instruction, Index]] = []
+    for result in region.results:
+        shape = first_array_shape(result.shape)
+        is_alike = shape.dimensions == dimensions
+        found.append((result, index if is_alike else delinear(arithmetic, position, shape.dimensions)))
+    return found
+
+
 def result_elements(lowering: Lowering, region: Region, index: Index, position: Affine) -> list[Element]:
     """The elements of all results at one row-major position.
 
     All of them are computed before the caller stores any: a result may share its buffer with an operand.
     """
-    dimensions = first_array_shape(region.root.shape).dimensions
     found: list[Element] = []
-    for result in region.results:
-        shape = first_array_shape(result.shape)
-        at = index if shape.dimensions == dimensions else delinear(lowering.builder, position, shape.dimensions)
+    for result, at in result_indices(lowering.builder, region, index, position):
         element = lowering.elements(result, at)
         found += element if isinstance(element, list) else [element]
     return found

@@ -16,6 +16,7 @@ from xlapy.loops.ir import (
     Value,
     While,
 )
+from xlapy.loops.positions import PositionArithmetic
 from xlapy.loops.printer import print_kernel
 from xlapy.loops.types import F16, F32, F64, I1, I8, I16, I32, I64, ScalarType
 
@@ -36,6 +37,7 @@ __all__ = [
     "If",
     "Kernel",
     "Location",
+    "PositionArithmetic",
     "ScalarType",
     "Scan",
     "Store",

@@ -12,7 +12,8 @@ The operations, besides loads:
   the smallest and twice the largest exponent of the type, if x 2^(n/2) is a normal number;
 - add sub mul neg sdiv udiv srem urem smin smax umin umax and or xor shl lshr ashr ctlz ctpop on integers, which wrap;
   a division requires a nonzero divisor and no overflow, a shift requires an amount below the width;
-- compare (attribute: eq ne slt sle sgt sge ult ule ugt uge for integers; oeq une olt ole ogt oge ord uno for floats);
+- compare (attribute: eq ne slt sle sgt sge ult ule ugt uge for integers; oeq one une olt ole ogt oge ord uno for
+  floats);
 - any on I1: whether the value is true in any lane of a vector axis, with the same result in all lanes; outside of
   vector axes there is one lane;
 - select; convert (attribute: sext zext trunc fpext fptrunc sitofp uitofp fptosi fptoui bitcast; from float to
@@ -46,6 +47,7 @@ from xlapy.loops.ir import (
     Value,
     While,
 )
+from xlapy.loops.positions import PositionArithmetic
 from xlapy.loops.reduction_order import accumulators_for_body
 from xlapy.loops.types import I1, I64, ScalarType
 
@@ -55,7 +57,7 @@ MAX_SCRATCH_BYTES = 1 << 18
 Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 
 
-class Builder:
+class Builder(PositionArithmetic):
     """Builds one kernel, statement by statement."""
 
     def __init__(self, name: str, vector_bytes: int = 64) -> None:
@@ -196,33 +198,7 @@ class Builder:
         args = (raised, limit)
         return Affine.of(self._value("smin", I64, args, None, self._outermost_block(args), range=(0, high)))
 
-    def quotient(self, dividend: Affine, divisor: int) -> Affine:
-        """dividend div divisor; the dividend must not be negative."""
-        whole, rest = _split(dividend, divisor)
-        limits = rest.bounds()
-        if limits is None or limits[0] < 0:
-            return self._div(dividend, divisor)
-        return whole if limits[1] < divisor else whole + self._div(rest, divisor)
-
-    def remainder(self, dividend: Affine, divisor: int) -> Affine:
-        """dividend mod divisor; the dividend must not be negative."""
-        if divisor == 1:
-            return Affine()
-        _, rest = _split(dividend, divisor)
-        limits = rest.bounds()
-        if limits is not None and limits[0] >= 0 and limits[1] < divisor:
-            return rest
-        known = rest if limits is not None and limits[0] >= 0 else dividend
-        return Affine.of(self._divided("mod", known, divisor, (0, divisor - 1)))
-
-    def _div(self, dividend: Affine, divisor: int) -> Affine:
-        if divisor == 1:
-            return dividend
-        limits = dividend.bounds()
-        ends = None if limits is None else (limits[0] // divisor, limits[1] // divisor)
-        return Affine.of(self._divided("div", dividend, divisor, ends))
-
-    def _divided(self, op: str, dividend: Affine, divisor: int, limits: tuple[int, int] | None) -> Value:
+    def divided(self, op: str, dividend: Affine, divisor: int, limits: tuple[int, int] | None) -> Value:
         args = tuple(v for v, _ in dividend.terms)
         return self._value(op, I64, args, (dividend, divisor), self._outermost_block(args), range=limits)
 
@@ -486,11 +462,3 @@ def _wrapped(value: int, bits: int) -> int:
         return value & 1
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
-
-
-def _split(dividend: Affine, divisor: int) -> tuple[Affine, Affine]:
-    """Splits a dividend: the terms that are multiples of the divisor, divided by it; and the other terms."""
-    whole = [(v, c // divisor) for v, c in dividend.terms if c % divisor == 0]
-    rest = [(v, c) for v, c in dividend.terms if c % divisor]
-    constant, remainder = divmod(dividend.constant, divisor)
-    return Affine(tuple(whole), constant), Affine(tuple(rest), remainder)

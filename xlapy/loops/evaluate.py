@@ -253,6 +253,7 @@ _COMPARISONS: Final[Mapping[str, Callable[..., Any]]] = {
     "ugt": lambda a, b: _unsigned(a) > _unsigned(b),
     "uge": lambda a, b: _unsigned(a) >= _unsigned(b),
     "oeq": np.equal,
+    "one": lambda a, b: (a < b) | (a > b),
     "une": np.not_equal,
     "olt": np.less,
     "ole": np.less_equal,

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Buffer, Builder, Value
+from xlapy.loops import Affine, Buffer, Builder, PositionArithmetic, Value
 from xlapy.loops.ir import ZERO
 from xlapy.lower.element_types import ComplexElement as ComplexElement
 from xlapy.lower.element_types import Element as Element
@@ -186,12 +186,12 @@ def linear(index: Index, dimensions: Sequence[int]) -> Affine:
     return Affine.sum(parts)
 
 
-def delinear(builder: Builder, position: Affine, dimensions: Sequence[int]) -> Index:
+def delinear(arithmetic: PositionArithmetic, position: Affine, dimensions: Sequence[int]) -> Index:
     """The index of the element at a row-major position; unspecified if there are no elements."""
     if 0 in dimensions:
         return (Affine(),) * len(dimensions)
     index: list[Affine] = []
     for size in reversed(dimensions[1:]):
-        index.append(builder.remainder(position, size))
-        position = builder.quotient(position, size)
+        index.append(arithmetic.remainder(position, size))
+        position = arithmetic.quotient(position, size)
     return (position, *reversed(index)) if dimensions else ()

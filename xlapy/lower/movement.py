@@ -12,7 +12,7 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, Builder, Value
+from xlapy.loops import I64, Affine, Builder, PositionArithmetic, Value
 from xlapy.lower.bits import bits_of, of_bits
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering, delinear, linear
 from xlapy.lower.elementwise import select_element
@@ -43,16 +43,21 @@ def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
             f"{instruction.name}: a bitcast of {source.to_text(layout=False)} "
             f"to {result.to_text(layout=False)} does not run on cpu"
         )
-    order, back = _major_to_minor(result), _major_to_minor(source)
-    position = linear(tuple(index[d] for d in order), [result.dimensions[d] for d in order])
-    components = delinear(lowering.builder, position, [source.dimensions[d] for d in back])
-    found: list[Affine] = [Affine()] * source.rank
-    for dimension, source_position in zip(back, components, strict=True):
-        found[dimension] = source_position
-    element = lowering.element(operand, tuple(found))
+    element = lowering.element(operand, bitcast_index(lowering.builder, source, result, index))
     if before is after or isinstance(element, ComplexElement):
         return element
     return of_bits(lowering.builder, bits_of(lowering.builder, element, before), after)
+
+
+def bitcast_index(arithmetic: PositionArithmetic, source: Shape, result: Shape, index: Index) -> Index:
+    """The index in an array of shape `source` of the element that has `index` in a bitcast to shape `result`."""
+    order, back = _major_to_minor(result), _major_to_minor(source)
+    position = linear(tuple(index[d] for d in order), [result.dimensions[d] for d in order])
+    components = delinear(arithmetic, position, [source.dimensions[d] for d in back])
+    found: list[Affine] = [Affine()] * source.rank
+    for dimension, source_position in zip(back, components, strict=True):
+        found[dimension] = source_position
+    return tuple(found)
 
 
 def _major_to_minor(shape: Shape) -> list[int]:
@@ -111,14 +116,22 @@ def pad(lowering: Lowering, instruction: Instruction, index: Index) -> Element:
 
 def undilated(builder: Builder, position: Affine, dilation: int) -> tuple[Affine, Value | None]:
     """The element at a position of a dilated dimension, and the condition that there is one; None if always."""
+    element, rest = undilated_position(builder, position, dilation)
     if dilation == 1:
-        return position, None
+        return element, None
+    return element, builder.compare("eq", builder.value_of(rest), builder.constant(I64, 0))
+
+
+def undilated_position(arithmetic: PositionArithmetic, position: Affine, dilation: int) -> tuple[Affine, Affine]:
+    """The element at a position of a dilated dimension, and a position that is zero where there is an element."""
+    if dilation == 1:
+        return position, Affine()
     limits = position.bounds()
     assert limits is not None, "positions in dilated areas are sums over axes"
     lift = max(0, -(limits[0] // dilation))  # makes the dividend nonnegative
     lifted = position + lift * dilation
-    rest = builder.value_of(builder.remainder(lifted, dilation))
-    return builder.quotient(lifted, dilation) - lift, builder.compare("eq", rest, builder.constant(I64, 0))
+    rest = arithmetic.remainder(lifted, dilation)
+    return arithmetic.quotient(lifted, dilation) - lift, rest
 
 
 def conjunction(builder: Builder, left: Value | None, right: Value | None) -> Value | None:

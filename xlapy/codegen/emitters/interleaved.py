@@ -20,7 +20,6 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.access_analysis import (
     PERMUTING_OPCODES,
     SUMMING_OPCODES,
-    Access,
     DimensionGroups,
     coalesce_dimensions,
     coalesced_accesses,
@@ -28,6 +27,7 @@ from xlapy.codegen.access_analysis import (
     operand_accesses,
     transposed_axis,
 )
+from xlapy.codegen.access_maps import Access
 from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, choose_loop_nest, row_loops
 from xlapy.codegen.emitters.transpose import MIN_TILE_COLUMNS
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements

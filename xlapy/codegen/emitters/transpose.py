@@ -25,12 +25,12 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.access_analysis import (
     PERMUTING_OPCODES,
     SUMMING_OPCODES,
-    Access,
     DimensionGroups,
     coalesced_accesses,
     index_of_positions,
     transposed_axis,
 )
+from xlapy.codegen.access_maps import Access
 from xlapy.codegen.emitters.loop_nest import choose_loop_nest, limit_range
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
@@ -108,7 +108,7 @@ def _plan(region: Region, dimensions: tuple[int, ...]) -> _TransposePlan | None:
     columns = max(found, key=lambda group: len(found[group]))
     if math.prod(groups[columns]) < MIN_TILE_COLUMNS:
         return None
-    return _TransposePlan(groups, columns, tuple(read.source.shape.element_type.byte_size for read in found[columns]))
+    return _TransposePlan(groups, columns, tuple(read.operand.shape.element_type.byte_size for read in found[columns]))
 
 
 # -- blocks

@@ -25,11 +25,12 @@ from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.matmul.packed_gemm import packed_gemm_kernel
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.region import Region
-from xlapy.loops import Affine, Kernel, Value
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import I64, Affine, Kernel, PositionArithmetic, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
-from xlapy.lower.movement import conjunction, masked_element, undilated
+from xlapy.lower.movement import conjunction, masked_element, undilated_position
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
 
@@ -151,10 +152,10 @@ class ConvolutionProblem(MatmulProblem):
     def _count(self, names: Sequence[str]) -> int:
         return math.prod(self.sizes[name] for name in names)
 
-    def _coordinates(self, *groups: tuple[Sequence[str], Affine]) -> dict[str, Affine]:
+    def _coordinates(self, arithmetic: PositionArithmetic, *groups: tuple[Sequence[str], Affine]) -> dict[str, Affine]:
         found: dict[str, Affine] = {}
         for names, position in groups:
-            components = delinear(self.builder, position, [self.sizes[name] for name in names])
+            components = delinear(arithmetic, position, [self.sizes[name] for name in names])
             found.update(zip(names, components, strict=True))
         return found
 
@@ -187,82 +188,127 @@ class ConvolutionProblem(MatmulProblem):
 
     # -- elements
 
+    def left_index(
+        self, arithmetic: PositionArithmetic, batch: Affine, row: Affine, term: Affine
+    ) -> tuple[Instruction, Index]:
+        at = self._left_coordinates(arithmetic, batch, row, term)
+        return self._input_factor(arithmetic, at) if self.features_in_lanes else self._filter_factor(arithmetic, at)
+
+    def right_index(
+        self, arithmetic: PositionArithmetic, batch: Affine, term: Affine, column: Affine
+    ) -> tuple[Instruction, Index]:
+        at = self._right_coordinates(arithmetic, batch, term, column)
+        return self._filter_factor(arithmetic, at) if self.features_in_lanes else self._input_factor(arithmetic, at)
+
     def left_element(self, batch: Affine, row: Affine, term: Affine, mask: Value | None = None) -> Element:
-        at = self._coordinates((self.batch_names, batch), (self.row_names, row), self._terms(term))
+        at = self._left_coordinates(self.builder, batch, row, term)
         return self._input_element(at, mask) if self.features_in_lanes else self._filter_element(at, mask)
 
     def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
-        at = self._coordinates((self.batch_names, batch), (self.column_names, column), self._terms(term))
+        at = self._right_coordinates(self.builder, batch, term, column)
         return self._filter_element(at, mask) if self.features_in_lanes else self._input_element(at, mask)
+
+    def _left_coordinates(
+        self, arithmetic: PositionArithmetic, batch: Affine, row: Affine, term: Affine
+    ) -> dict[str, Affine]:
+        return self._coordinates(arithmetic, (self.batch_names, batch), (self.row_names, row), self._terms(term))
+
+    def _right_coordinates(
+        self, arithmetic: PositionArithmetic, batch: Affine, term: Affine, column: Affine
+    ) -> dict[str, Affine]:
+        return self._coordinates(arithmetic, (self.batch_names, batch), (self.column_names, column), self._terms(term))
 
     def _input_element(self, at: Coordinates, mask: Value | None) -> Element:
         """The input element under the window; zero for padding and holes."""
+        positions, holes = self._input_positions(self.builder, at)
+        index = self._index_in_input(at, positions)
+        condition = conjunction(self.builder, self._input_condition(at, positions, holes), mask)
+        zero = zero_element(self.builder, self.input.shape.element_type)
+        element = masked_element(self.lowering, self.input, index, condition, zero)
+        return self.converted_to_sum_type(self.input, element)
+
+    def _input_factor(self, arithmetic: PositionArithmetic, at: Coordinates) -> tuple[Instruction, Index]:
+        positions, _ = self._input_positions(arithmetic, at)
+        return self.input, self._index_in_input(at, positions)
+
+    def _index_in_input(self, at: Coordinates, positions: Sequence[Affine]) -> Index:
         n, attrs = self.numbers, self.attrs
-        count = len(self.input_sizes)
-        positions = [self._position(at, d) for d in range(count)]
-        offsets = [self._offset(at, d) for d in range(count)]
-        input_index, condition = self._input_index(positions, offsets, at["i"])
-        index: list[Affine] = [Affine()] * (count + 2)
+        index: list[Affine] = [Affine()] * (len(self.input_sizes) + 2)
         index[n.input_batch_dimension], index[n.input_feature_dimension] = at["b"], at["i"]
         if attrs.batch_group_count > 1:
             index[n.input_batch_dimension] += at["g"] * self.sizes["b"]
         else:
             index[n.input_feature_dimension] += at["g"] * self.sizes["i"]
-        for d, input_position in zip(n.input_spatial_dimensions, input_index, strict=True):
+        for d, input_position in zip(n.input_spatial_dimensions, positions, strict=True):
             index[d] = input_position
-        condition = conjunction(self.builder, condition, mask)
-        zero = zero_element(self.builder, self.input.shape.element_type)
-        element = masked_element(self.lowering, self.input, tuple(index), condition, zero)
-        return self.converted_to_sum_type(self.input, element)
+        return tuple(index)
 
-    def _input_index(
-        self, positions: Sequence[Affine], offsets: Sequence[Affine], feature: Affine
-    ) -> tuple[list[Affine], Value | None]:
-        """The spatial index of the input element under the window, and the condition that there is one."""
+    def _input_positions(self, arithmetic: PositionArithmetic, at: Coordinates) -> tuple[list[Affine], list[Affine]]:
+        """The spatial index of the input element under the window, and positions that are zero where there is one."""
+        found: list[Affine] = []
+        holes: list[Affine] = []
+        for d, w in enumerate(self.attrs.window.dimensions):
+            position, offset = self._position(at, d), self._offset(arithmetic, at, d)
+            on_base = position * w.stride + offset * w.window_dilation - w.padding_low
+            input_position, rest = undilated_position(arithmetic, on_base, w.base_dilation)
+            found.append(input_position)
+            holes.append(rest)
+        return found, holes
+
+    def _input_condition(self, at: Coordinates, positions: Sequence[Affine], holes: Sequence[Affine]) -> Value | None:
+        """The condition that there is an input element under the window; None if there always is."""
         builder, lowering = self.builder, self.lowering
-        input_index: list[Affine] = []
         condition: Value | None = None
         for d, w in enumerate(self.attrs.window.dimensions):
-            at = positions[d] * w.stride + offsets[d] * w.window_dilation - w.padding_low
-            input_position, holes = undilated(builder, at, w.base_dilation)
-            input_index.append(input_position)
-            limits = [(input_position, self.input_sizes[d])]
+            limits = [(positions[d], self.input_sizes[d])]
             if self.features_in_lanes and len(self.inner_names) > 1 and d == len(self.input_sizes) - 1:
                 inputs = self.sizes["i"]  # the same condition, on a position that is contiguous through features
-                limits = [(input_position * inputs + feature, self.input_sizes[d] * inputs)]
+                limits = [(positions[d] * inputs + at["i"], self.input_sizes[d] * inputs)]
             if self.phases[d] > 1:
-                limits += [(offsets[d], w.size), (positions[d], self.result_sizes[d])]
+                limits += [
+                    (self._offset(builder, at, d), w.size),
+                    (self._position(at, d), self.result_sizes[d]),
+                ]
             for position, size in limits:
                 condition = conjunction(builder, condition, lowering.in_bounds((position,), [(0, size)]))
-            condition = conjunction(builder, condition, holes)
-        return input_index, condition
+            if w.base_dilation > 1:
+                is_element = builder.compare("eq", builder.value_of(holes[d]), builder.constant(I64, 0))
+                condition = conjunction(builder, condition, is_element)
+        return condition
 
     def _position(self, at: Coordinates, d: int) -> Affine:
         """The position of the window in the result, along one spatial dimension."""
         return at[f"p{d}"] * self.phases[d] + at[f"r{d}"]
 
-    def _offset(self, at: Coordinates, d: int) -> Affine:
+    def _offset(self, arithmetic: PositionArithmetic, at: Coordinates, d: int) -> Affine:
         """The offset in the window; with base dilation, only offsets that meet elements at positions of this phase."""
         phases = self.phases[d]
         if phases == 1:
             return at[f"k{d}"]
         low = self.attrs.window.dimensions[d].padding_low % phases
-        return at[f"k{d}"] * phases + self.builder.remainder(at[f"r{d}"] * -1 + (low + phases), phases)
+        return at[f"k{d}"] * phases + arithmetic.remainder(at[f"r{d}"] * -1 + (low + phases), phases)
 
     def _filter_element(self, at: Coordinates, mask: Value | None) -> Element:
+        for number, w in enumerate(self.attrs.window.dimensions):
+            if w.size % self.phases[number]:
+                offset = self._offset(self.builder, at, number)
+                mask = conjunction(self.builder, mask, self.lowering.in_bounds((offset,), [(0, w.size)]))
+        return self.load_factor(*self._filter_factor(self.builder, at), mask)
+
+    def _filter_factor(self, arithmetic: PositionArithmetic, at: Coordinates) -> tuple[Instruction, Index]:
         n = self.numbers
         index: list[Affine] = [Affine()] * (len(self.input_sizes) + 2)
         index[n.kernel_input_feature_dimension] = at["i"]
         index[n.kernel_output_feature_dimension] = at["g"] * self.sizes["f"] + at["f"]
         for number, (d, w) in enumerate(zip(n.kernel_spatial_dimensions, self.attrs.window.dimensions, strict=True)):
-            offset = self._offset(at, number)
-            if w.size % self.phases[number]:
-                mask = conjunction(self.builder, mask, self.lowering.in_bounds((offset,), [(0, w.size)]))
+            offset = self._offset(arithmetic, at, number)
             index[d] = offset * -1 + (w.size - 1) if w.window_reversal else offset
-        return self.load_factor(self.filter, tuple(index), mask)
+        return self.filter, tuple(index)
 
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
-        at = self._coordinates((self.batch_names, batch), (self.row_names, row), (self.column_names, column))
+        at = self._coordinates(
+            self.builder, (self.batch_names, batch), (self.row_names, row), (self.column_names, column)
+        )
         n = self.numbers
         index: list[Affine] = [Affine()] * (len(self.input_sizes) + 2)
         index[n.output_batch_dimension] = at["b"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Value
+from xlapy.loops import Affine, PositionArithmetic, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import assemble_index
 from xlapy.lower.core import Index, delinear
@@ -52,20 +52,31 @@ class DotProblem(MatmulProblem):
         if len(self.term_sizes) > 1 and None in (self.left_strides()[1], self.right_strides()[1]):
             self.outer, self.inner = math.prod(self.term_sizes[:-1]), self.term_sizes[-1]
 
+    def left_index(
+        self, arithmetic: PositionArithmetic, batch: Affine, row: Affine, term: Affine
+    ) -> tuple[Instruction, Index]:
+        return self._factor(arithmetic, self.left, batch, row, term)
+
+    def right_index(
+        self, arithmetic: PositionArithmetic, batch: Affine, term: Affine, column: Affine
+    ) -> tuple[Instruction, Index]:
+        return self._factor(arithmetic, self.right, batch, column, term)
+
+    def _factor(
+        self, arithmetic: PositionArithmetic, side: Side, batch: Affine, free: Affine, term: Affine
+    ) -> tuple[Instruction, Index]:
+        parts = [
+            (side.batch, delinear(arithmetic, batch, self.batch_sizes)),
+            (side.free, delinear(arithmetic, free, side.sizes(side.free))),
+            (side.contracted, delinear(arithmetic, term, self.term_sizes)),
+        ]
+        return side.operand, assemble_index(side.operand.shape.rank, *parts)
+
     def left_element(self, batch: Affine, row: Affine, term: Affine, mask: Value | None = None) -> Element:
-        return self._element(self.left, batch, row, term, mask)
+        return self.load_factor(*self.left_index(self.builder, batch, row, term), mask)
 
     def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
-        return self._element(self.right, batch, column, term, mask)
-
-    def _element(self, side: Side, batch: Affine, free: Affine, term: Affine, mask: Value | None) -> Element:
-        builder = self.builder
-        parts = [
-            (side.batch, delinear(builder, batch, self.batch_sizes)),
-            (side.free, delinear(builder, free, side.sizes(side.free))),
-            (side.contracted, delinear(builder, term, self.term_sizes)),
-        ]
-        return self.load_factor(side.operand, assemble_index(side.operand.shape.rank, *parts), mask)
+        return self.load_factor(*self.right_index(self.builder, batch, term, column), mask)
 
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
         rows = delinear(self.builder, row, self.left.sizes(self.left.free))

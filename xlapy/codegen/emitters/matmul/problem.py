@@ -12,17 +12,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import TypeAlias
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.codegen.access_maps import Access, accesses, stride
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
+from xlapy.codegen.iteration_space import IterationSpace
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Builder, Value
-from xlapy.lower import Element, Lowering, components, store_element
+from xlapy.loops import Affine, PositionArithmetic, Value
+from xlapy.lower import Element, Lowering, store_element
 from xlapy.lower.contraction import rounded_sum, sum_type
 from xlapy.lower.core import Index, linear
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.movement import conjunction
+
+FactorIndex: TypeAlias = Callable[[PositionArithmetic, Affine, Affine, Affine], tuple[Instruction, Index]]
+"""Returns the operand and the index of a factor, given the batch element, the row or column, and the term."""
 
 
 class MatmulProblem(ABC):
@@ -40,10 +46,6 @@ class MatmulProblem(ABC):
         self.root = region.root
         lhs, rhs = (operand.shape.element_type for operand in self.root.operands)
         self.type: PrimitiveType = sum_type([lhs, rhs], self.root.shape.element_type)
-        self.start_kernel()
-
-    def start_kernel(self) -> None:
-        """Starts an empty kernel; drops what was emitted before."""
         self.builder = kernel_builder(self.region.name, self.region.target)
         self._sources = {o: operand_source(self.builder, o, f"in{n}") for n, o in enumerate(self.region.operands)}
         self._output = result_buffer(self.builder, self.root.shape, "out0")
@@ -52,6 +54,18 @@ class MatmulProblem(ABC):
     @property
     def terms(self) -> int:
         return self.outer * self.inner
+
+    @abstractmethod
+    def left_index(
+        self, arithmetic: PositionArithmetic, batch: Affine, row: Affine, term: Affine
+    ) -> tuple[Instruction, Index]:
+        """The left operand, and the index of the factor of a term in it."""
+
+    @abstractmethod
+    def right_index(
+        self, arithmetic: PositionArithmetic, batch: Affine, term: Affine, column: Affine
+    ) -> tuple[Instruction, Index]:
+        """The right operand, and the index of the factor of a term in it."""
 
     @abstractmethod
     def left_element(self, batch: Affine, row: Affine, term: Affine, mask: Value | None = None) -> Element:
@@ -122,41 +136,30 @@ class MatmulProblem(ABC):
 
     def left_strides(self) -> tuple[int | None, int | None]:
         """The strides of the left operand between rows and between terms; None for a stride that varies."""
-        return self._strides(self.rows, lambda batch, row, term: self.left_element(batch, row, term))
+        return self._strides(self.left_index, self.rows)
 
     def right_strides(self) -> tuple[int | None, int | None]:
         """The strides of the right operand between columns and between terms; None for a stride that varies."""
-        return self._strides(self.columns, lambda batch, column, term: self.right_element(batch, term, column))
+        return self._strides(
+            lambda space, batch, column, term: self.right_index(space, batch, term, column), self.columns
+        )
 
-    def _strides(
-        self, size: int, element: Callable[[Affine, Affine, Affine], Element]
-    ) -> tuple[int | None, int | None]:
-        """Reads the strides off the loads of one element, in a kernel that is dropped afterwards."""
-        builder = self.builder
-        loop = builder.loop
-        with loop(self.batches) as batch, loop(size) as free, loop(self.outer) as outer, loop(self.inner) as inner:
-            element(batch, free, outer * self.inner + inner)
-        axes = [position.terms[0][0] for position in (free, inner)]
-        strides = [_stride(builder, axis) for axis in axes]
-        size = max(components(operand.shape.element_type) for operand in self.root.operands)
-        self.start_kernel()
-        return strides[0] and -(-strides[0] // size), strides[1] and -(-strides[1] // size)
+    def _strides(self, index_of: FactorIndex, size: int) -> tuple[int | None, int | None]:
+        """The strides of a factor along `size` rows or columns, and along the inner terms."""
+        space = IterationSpace()
+        batch, free, outer, inner = (space.axis(n) for n in (self.batches, size, self.outer, self.inner))
+        factor = index_of(space, batch, free, outer * self.inner + inner)
+        found = accesses(space, [factor], self.region.operands)
+        (along_free, _), (along_inner, _) = (position.terms[0] for position in (free, inner))
+        return _largest_stride(found, along_free), _largest_stride(found, along_inner)
 
 
-def _stride(builder: Builder, axis: Value) -> int | None:
-    """The largest stride of any load along an axis; None if a load depends on the axis in another way."""
+def _largest_stride(found: Sequence[Access], axis: Value) -> int | None:
+    """The largest stride of any access along an axis; None if one depends on the axis in another way."""
     largest = 0
-    for statement in builder.kernel.statements():
-        if not isinstance(statement, Value) or statement.op != "load":
-            continue
-        location, _ = statement.attribute
-        for value, coefficient in location.offset.terms:
-            if value is axis:
-                largest = max(largest, abs(coefficient))
-            elif _depends_on(value, axis):
-                return None
+    for access in found:
+        along = stride(access.offset, axis)
+        if along is None:
+            return None
+        largest = max(largest, abs(along))
     return largest
-
-
-def _depends_on(value: Value, axis: Value) -> bool:
-    return value is axis or any(_depends_on(arg, axis) for arg in value.args)
