@@ -43,9 +43,17 @@ def absolute(operand: Array) -> Array:
 
 
 def sign(operand: Array) -> Array:
-    """z / |z|, computed by parts: an infinite part gives NaN, and 0 gives 0."""
-    size = absolute(operand)
-    return np.where(size == 0, operand, compose(operand.real / size, operand.imag / size))
+    """z / |z|, computed by parts: an infinite part gives NaN, and 0 gives 0. |z| may overflow, |z / 2| does not."""
+    half = np.where(np.isfinite(operand), _by_parts(operand, 0.5), operand)
+    large = np.maximum(np.abs(operand.real), np.abs(operand.imag)) > 1
+    scaled = np.where(large, half, operand)
+    size = absolute(scaled)
+    return np.where(size == 0, operand, compose(scaled.real / size, scaled.imag / size))
+
+
+def _by_parts(operand: Array, factor: Any) -> Array:
+    """Multiplies both parts."""
+    return compose(operand.real * factor, operand.imag * factor)
 
 
 def divide(lhs: Array, rhs: Array) -> Array:
@@ -64,14 +72,23 @@ def divide(lhs: Array, rhs: Array) -> Array:
 
 
 def _smith(lhs: Array, rhs: Array) -> Array:
-    """Divides by Smith's method: scales by the larger part of the divisor, so that no square overflows."""
+    """Divides by Smith's method: scales by the larger part of the divisor, so that no square overflows. Sums do not
+    overflow either, because operands near the largest number are divided by 4 first."""
+    dividend, divisor = _factor_of_large(lhs), _factor_of_large(rhs)
+    lhs, rhs = _by_parts(lhs, dividend), _by_parts(rhs, divisor)
     steep = np.abs(rhs.real) < np.abs(rhs.imag)
     large, small = np.where(steep, rhs.imag, rhs.real), np.where(steep, rhs.real, rhs.imag)
     ratio = small / large
     scale = large + small * ratio
     real = np.where(steep, lhs.real * ratio + lhs.imag, lhs.real + lhs.imag * ratio)
     imaginary = np.where(steep, lhs.imag * ratio - lhs.real, lhs.imag - lhs.real * ratio)
-    return compose(real / scale, imaginary / scale)
+    return _by_parts(_by_parts(compose(real / scale, imaginary / scale), divisor), 1 / dividend)
+
+
+def _factor_of_large(operand: Array) -> Array:
+    """1/4 for numbers with a part near the largest one, else 1."""
+    size = np.maximum(np.abs(operand.real), np.abs(operand.imag))
+    return np.where(size > np.finfo(size.dtype).max / 8, 0.25, 1.0)
 
 
 def _unit_box(operand: Array) -> Array:
@@ -98,12 +115,12 @@ def exponential(operand: Array) -> Array:
 
 
 def exponential_minus_one(operand: Array) -> Array:
-    """e^z - 1, accurate near 0; real for a zero imaginary part."""
+    """e^z - 1, accurate near 0, finite where only e^real overflows; real for a zero imaginary part."""
     real, imaginary = operand.real, operand.imag
-    growth = np.expm1(real)
+    growth, whole = np.expm1(real), exponential(operand)
     cosine_minus_one = 0.0 - 2 * np.sin(imaginary / 2) ** 2
-    sine = np.where(imaginary == 0, 0.0, np.exp(real) * np.sin(imaginary))
-    return compose(growth * np.cos(imaginary) + cosine_minus_one, sine)
+    cosine = np.where(np.isposinf(growth), whole.real, growth * np.cos(imaginary) + cosine_minus_one)
+    return compose(cosine, whole.imag)
 
 
 def logarithm(operand: Array) -> Array:
@@ -123,7 +140,10 @@ def logarithm_plus_one(operand: Array) -> Array:
 
 
 def logistic(operand: Array) -> Array:
-    return divide(np.ones_like(operand), 1 + exponential(-operand))
+    """1 / (1 + e^-z); near the imaginary axis, where the sum cancels next to the poles, (1 + tanh(z / 2)) / 2."""
+    quotient = divide(np.ones_like(operand), 1 + exponential(-operand))
+    near = (np.abs(operand.real) < 1) & np.isfinite(operand.imag)
+    return np.where(near, _by_parts(1 + hyperbolic_tangent(_by_parts(operand, 0.5)), 0.5), quotient)
 
 
 def square_root(operand: Array) -> Array:
@@ -148,15 +168,25 @@ def cosine(operand: Array) -> Array:
     """cos z; real for a zero real part, even where the hyperbolic functions overflow, but not at infinity."""
     real, imaginary = operand.real, operand.imag
     is_real = (real == 0) & np.isfinite(imaginary)
-    sine_ = np.where(is_real, real * np.copysign(1.0, imaginary), np.sin(real) * np.sinh(imaginary))
-    return compose(np.cos(real) * np.cosh(imaginary), -sine_)
+    cosh, sinh = _products_with_growth(np.cos(real), np.sin(real), imaginary)
+    return compose(cosh, -np.where(is_real, real * np.copysign(1.0, imaginary), sinh))
 
 
 def sine(operand: Array) -> Array:
     """sin z; imaginary for a zero real part, even where the hyperbolic functions overflow, but not at infinity."""
     real, imaginary = operand.real, operand.imag
-    sine_ = np.where((real == 0) & np.isfinite(imaginary), real, np.sin(real) * np.cosh(imaginary))
-    return compose(sine_, np.cos(real) * np.sinh(imaginary))
+    cosh, sinh = _products_with_growth(np.sin(real), np.cos(real), imaginary)
+    return compose(np.where((real == 0) & np.isfinite(imaginary), real, cosh), sinh)
+
+
+def _products_with_growth(cosh_factor: Array, sinh_factor: Array, y: Array) -> tuple[Array, Array]:
+    """Returns products with cosh(y) and sinh(y), which may overflow where the products do not: where they are equal,
+    the exponential of a part of y is multiplied later, at most twice."""
+    part, size = 380.0, np.abs(y)
+    first, second = np.where(size > 600, part, 0.0), np.where(size > 1060, part, 0.0)
+    reduced = np.copysign(size - first - second, y)
+    cosh, sinh = cosh_factor * np.cosh(reduced), sinh_factor * np.sinh(reduced)
+    return cosh * np.exp(first) * np.exp(second), sinh * np.exp(first) * np.exp(second)
 
 
 def hyperbolic_tangent(operand: Array) -> Array:

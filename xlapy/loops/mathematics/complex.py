@@ -102,7 +102,10 @@ def divide(left: Complex, right: Complex) -> Complex:
 
 
 def _smith(left: Complex, right: Complex) -> Complex:
-    """Division that scales by the larger part of the divisor, so that no square overflows."""
+    """Division that scales by the larger part of the divisor, so that no square overflows. Sums do not overflow either,
+    because operands near the largest number are divided by 4 first."""
+    dividend, divisor = _factor_of_large(left), _factor_of_large(right)
+    left, right = left.scaled(dividend), right.scaled(divisor)
     steep = abs(right.real) < abs(right.imaginary)
     large = where(steep, right.imaginary, right.real)
     ratio = where(steep, right.real, right.imaginary) / large
@@ -110,7 +113,14 @@ def _smith(left: Complex, right: Complex) -> Complex:
     on_large = where(steep, left.imaginary, left.real)
     on_small = where(steep, left.real, left.imaginary)
     imaginary = fma(on_large, -ratio, on_small)
-    return Complex(fma(on_small, ratio, on_large) / scale, where(steep, -imaginary, imaginary) / scale)
+    quotient = Complex(fma(on_small, ratio, on_large) / scale, where(steep, -imaginary, imaginary) / scale)
+    return quotient.scaled(divisor).scaled(where(dividend.equals(1), dividend, 4))
+
+
+def _factor_of_large(operand: Complex) -> Expression:
+    """1/4 for a number with a part near the largest one, else 1."""
+    large = operand.real.precision.largest / 8
+    return where((abs(operand.real) > large) | (abs(operand.imaginary) > large), operand.real.like(0.25), 1)
 
 
 def _unit_box(operand: Complex) -> Complex:
@@ -167,13 +177,22 @@ def sign(operand: Complex) -> Complex:
 # -- exponentials and logarithms
 
 
+# Above the first number, e^x is scaled in two steps, the second of which adds so many bits to the exponent: its product
+# with a tiny sine may be finite where 2^n is not.
+_HUGE_EXPONENT: Final = {SINGLE: 100.0, DOUBLE: 700.0}
+_LATER_BITS: Final = {SINGLE: 64, DOUBLE: 900}
+
+
 def exponential(operand: Complex) -> Complex:
     """e^z; real for a zero imaginary part, and finite where only e^real overflows."""
     real, imaginary = operand.real, operand.imaginary
     reduced = exponentials.reduce(exponentials.clamp(real, further=True))
     growth = reduced.growth + 1
-    cosine_ = exponentials.scale(growth * trigonometry.cosine(imaginary), reduced.exponent)
-    sine_ = exponentials.scale(growth * trigonometry.sine(imaginary), reduced.exponent)
+    steep, later = real > _HUGE_EXPONENT[real.precision], _LATER_BITS[real.precision]
+    exponent = reduced.exponent - where(steep, reduced.exponent.like(later), 0)
+    factor = where(steep, real.like(2.0**later), 1)
+    cosine_ = exponentials.scale(growth * trigonometry.cosine(imaginary), exponent) * factor
+    sine_ = exponentials.scale(growth * trigonometry.sine(imaginary), exponent) * factor
     return Complex(cosine_, where(imaginary.equals(0), 0, sine_))
 
 
@@ -210,9 +229,13 @@ def log_plus_one(operand: Complex) -> Complex:
 
 
 def logistic(operand: Complex) -> Complex:
+    """1 / (1 + e^-z); near the imaginary axis, where the sum cancels next to the poles, (1 + tanh(z / 2)) / 2."""
     decay = exponential(negate(operand))
     one = operand.real.like(1.0)
-    return divide(Complex(one, one.like(0.0)), Complex(decay.real + 1, decay.imaginary))
+    quotient = divide(Complex(one, one.like(0.0)), Complex(decay.real + 1, decay.imaginary))
+    tanh = hyperbolic_tangent(operand.scaled(0.5))
+    near = Complex(fma(tanh.real, 0.5, 0.5), tanh.imaginary * 0.5)
+    return choose((abs(operand.real) < 1) & operand.imaginary.is_finite, near, quotient)
 
 
 # -- roots and powers
@@ -225,7 +248,7 @@ def signed_root(operand: Complex) -> Complex:
     """
     box = _box(operand)
     longest = square_root((abs(operand.real) / box.size + box.stretch) * 0.5) * square_root(box.size)
-    other = abs(operand.imaginary) * 0.5 / longest
+    other = abs(operand.imaginary) / longest * 0.5
     left = operand.real < 0
     result = Complex(where(left, other, longest), copysign(where(left, longest, other), operand.imaginary))
     return choose(operand.is_zero, Complex(box.size, operand.imaginary), result)
@@ -281,45 +304,55 @@ def to_power(base: Complex, exponent: Complex) -> Complex:
 
 # -- trigonometry
 
-# Above the first number, hyperbolic functions are close to overflow: the second number is subtracted from the argument,
-# and its exponential, the third, multiplies the product with the other factor.
-_STEEP: Final = {SINGLE: (64.0, 40.0, 2.3538526683702000e17), DOUBLE: (600.0, 100.0, 2.6881171418161356e43)}
+# Above each of these numbers, once more the first number is subtracted from the argument of hyperbolic functions, and
+# its exponential, the second number, multiplies the product with the other factor.
+_PART: Final = {SINGLE: (50.0, 5.184705528587072e21), DOUBLE: (380.0, 1.0762251165510499e165)}
+_STEEP: Final = {SINGLE: (64.0, 120.0), DOUBLE: (600.0, 1060.0)}
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """cosh(y) = factor * cosh, sinh(y) = factor * sinh"""
+    """cosh(y) and sinh(y) as products with two factors, because they may overflow where a product with them does
+    not."""
 
     cosh: Expression
     sinh: Expression
     factor: Expression
+    other_factor: Expression
+
+    def times_cosh(self, x: Expression) -> Expression:
+        return x * self.cosh * self.factor * self.other_factor
+
+    def times_sinh(self, x: Expression) -> Expression:
+        return x * self.sinh * self.factor * self.other_factor
 
 
 def growth_of(y: Expression) -> Growth:
-    """cosh(y) and sinh(y) in factored form, because they may overflow where a product with them does not."""
-    limit, part, factor = _STEEP[y.precision]
+    part, factor = _PART[y.precision]
     size = abs(y)
-    steep = size > limit
-    reduced = copysign(where(steep, size - part, size), y)
-    return Growth(hyperbolic.cosh(reduced), hyperbolic.sinh(reduced), where(steep, y.like(factor), 1))
+    steep, steeper = (size > limit for limit in _STEEP[y.precision])
+    reduced = size - where(steep, y.like(part), 0) - where(steeper, y.like(part), 0)
+    reduced = copysign(reduced, y)
+    factors = (where(condition, y.like(factor), 1) for condition in (steep, steeper))
+    return Growth(hyperbolic.cosh(reduced), hyperbolic.sinh(reduced), *factors)
 
 
 def cosine(operand: Complex) -> Complex:
     """cos z; real for a zero real part, even where the hyperbolic functions overflow, but not at infinity."""
     real, imaginary = operand.real, operand.imaginary
     growth = growth_of(imaginary)
-    sine_ = trigonometry.sine(real) * growth.sinh * growth.factor
+    sine_ = growth.times_sinh(trigonometry.sine(real))
     sine_ = where(real.equals(0) & imaginary.is_finite, copysign(0.0, real) * copysign(1.0, imaginary), sine_)
-    return Complex(trigonometry.cosine(real) * growth.cosh * growth.factor, -sine_)
+    return Complex(growth.times_cosh(trigonometry.cosine(real)), -sine_)
 
 
 def sine(operand: Complex) -> Complex:
     """sin z; imaginary for a zero real part, even where the hyperbolic functions overflow, but not at infinity."""
     real, imaginary = operand.real, operand.imaginary
     growth = growth_of(imaginary)
-    sine_ = trigonometry.sine(real) * growth.cosh * growth.factor
+    sine_ = growth.times_cosh(trigonometry.sine(real))
     sine_ = where(real.equals(0) & imaginary.is_finite, copysign(0.0, real), sine_)
-    return Complex(sine_, trigonometry.cosine(real) * growth.sinh * growth.factor)
+    return Complex(sine_, growth.times_sinh(trigonometry.cosine(real)))
 
 
 def hyperbolic_tangent(operand: Complex) -> Complex:

@@ -28,7 +28,7 @@ LOG2_E: Final = 1.4426950408889634
 class _Constants:
     """ln(2) in two parts, the polynomial (e^r - 1 - r) / r^2, and limits of arguments.
 
-    e^x is 0 below `least` and infinite above `greatest`. Above `beyond`, its product with the sine of any number is
+    e^x is 0 below `least` and infinite above `greatest`. Above `beyond`, its product with any normal number is
     infinite, too.
     """
 
@@ -49,8 +49,8 @@ _DOUBLE: Final = (
     2.5108720642770833e-08, 2.089336817778968e-09,
 )  # fmt: skip
 _CONSTANTS: Final = {
-    SINGLE: _Constants(0.6931471824645996, -1.9046542121259336e-09, _SINGLE, -105.0, 90.0, 120.0),
-    DOUBLE: _Constants(0.6931471805599453, 2.3190468138462996e-17, _DOUBLE, -746.0, 711.0, 800.0),
+    SINGLE: _Constants(0.6931471824645996, -1.9046542121259336e-09, _SINGLE, -105.0, 90.0, 178.0),
+    DOUBLE: _Constants(0.6931471805599453, 2.3190468138462996e-17, _DOUBLE, -746.0, 711.0, 1422.0),
 }
 
 
@@ -79,7 +79,7 @@ def reduce(x: Expression, tail: Expression | None = None) -> Reduced:
 def clamp(x: Expression, *, further: bool = False) -> Expression:
     """Clamps the argument to the range in which the exponential is neither 0 nor infinite, plus one step.
 
-    further: extends the range so that the product of the exponential with a sine is infinite beyond it.
+    further: extends the range so that the product of the exponential with a normal number is infinite beyond it.
     """
     constants = _CONSTANTS[x.precision]
     return at_least(at_most(x, constants.beyond if further else constants.greatest), constants.least)

@@ -42,6 +42,10 @@ class FloatParameters:
         return 2.0 ** (1 - self.bias)
 
     @property
+    def largest(self) -> float:
+        return 2.0**self.bias * (2 - 2.0**-self.fraction)
+
+    @property
     def rounder(self) -> float:
         """1.5 * 2^fraction: adding and subtracting it rounds small numbers to integers."""
         return 1.5 * 2.0**self.fraction
