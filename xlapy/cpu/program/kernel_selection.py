@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from xlapy.codegen.emitters.column_reduction import column_reduction_kernel
 from xlapy.codegen.emitters.concatenate import concatenate_kernels
+from xlapy.codegen.emitters.convolution.direct import direct_kernel
 from xlapy.codegen.emitters.convolution.im2col import convolution_kernel
 from xlapy.codegen.emitters.elementwise import loop_kernel
 from xlapy.codegen.emitters.interleaved import interleaved_kernel
@@ -20,6 +21,7 @@ from xlapy.loops import Kernel
 
 _EMITTERS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
     dot_kernel,
+    direct_kernel,
     convolution_kernel,
     scan_kernel,
     column_reduction_kernel,

@@ -1,0 +1,153 @@
+"""Direct convolutions agree with the interpreter, exactly on integers, for rows, tiles and windows of any size."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.codegen.emitters.convolution.direct import choose_tile
+from xlapy.codegen.emitters.convolution.geometry import SpatialDimension
+from xlapy.codegen.emitters.convolution.row_tiles import row_tiles
+from xlapy.cpu.compiler import compile_module
+from xlapy.opcodes.attributes.dimensions import WindowDimension
+
+CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
+RNG = np.random.default_rng(7)
+
+_CASES = """
+    rows of odd length:
+        f32[3,13,17,5] f32[3,3,5,7] f32[3,13,17,7] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+    more padding than input:
+        f32[1,3,2,16] f32[5,5,16,40] f32[1,9,8,40] {size=5x5 pad=5_5x5_5} b01f_01io->b01f
+    windows entirely in the padding:
+        f32[2,4,6,8] f32[2,2,8,20] f32[2,9,11,20] {size=2x2 pad=3_3x4_2} b01f_01io->b01f
+    uneven padding and strides:
+        f32[2,15,23,6] f32[4,5,6,33] f32[2,5,8,33] {size=4x5 pad=2_0x0_5 stride=3x3} b01f_01io->b01f
+    negative padding and strides:
+        f32[2,15,23,6] f32[3,3,6,33] f32[2,6,10,33] {size=3x3 pad=-1_0x-2_1 stride=2x2} b01f_01io->b01f
+    dilated kernel:
+        f32[2,15,23,6] f32[3,3,6,33] f32[2,15,23,33] {size=3x3 pad=2_2x3_3 rhs_dilate=2x3} b01f_01io->b01f
+    dilated kernel and strides:
+        f32[2,15,23,6] f32[3,2,6,33] f32[2,8,12,33] {size=3x2 pad=2_2x2_2 stride=2x2 rhs_dilate=2x4} b01f_01io->b01f
+    many inputs:
+        f32[2,5,9,700] f32[3,3,700,20] f32[2,5,9,20] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+    many inputs, holes:
+        f32[1,5,9,900] f32[4,4,900,20] f32[1,9,17,20] {size=4x4 pad=1_2x1_2 lhs_dilate=2x2} b01f_01io->b01f
+    holes, uneven padding:
+        f32[2,5,7,6] f32[3,3,6,33] f32[2,10,20,33] {size=3x3 pad=1_2x0_3 lhs_dilate=2x3} b01f_01io->b01f
+    holes, negative padding:
+        f32[2,6,7,6] f32[3,4,6,33] f32[2,7,10,33] {size=3x4 pad=-1_-1x0_0 lhs_dilate=2x2} b01f_01io->b01f
+    holes, reversed:
+        f32[2,6,7,6] f32[3,4,6,9] f32[2,12,13,9] {size=3x4 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1} b01f_01io->b01f
+    reversed kernel:
+        f32[2,9,11,6] f32[3,3,6,33] f32[2,9,11,33] {size=3x3 pad=1_1x1_1 rhs_reversal=1x0} b01f_01io->b01f
+    a long row:
+        f32[2,3001,6] f32[4,6,20] f32[2,3001,20] {size=4 pad=1_2} b0f_0io->b0f
+    a long row, many inputs:
+        f32[1,2100,600] f32[3,600,20] f32[1,2100,20] {size=3 pad=2_0} b0f_0io->b0f
+    a long row with phases:
+        f32[1,1100,6] f32[3,6,20] f32[1,2200,20] {size=3 pad=1_2 lhs_dilate=2} b0f_0io->b0f
+    groups:
+        f32[2,9,11,24] f32[3,3,6,40] f32[2,9,11,40] {size=3x3 pad=1_1x1_1} b01f_01io->b01f, feature_group_count=4
+    groups of the batch:
+        f32[4,9,11,6] f32[3,3,6,40] f32[2,9,11,40] {size=3x3 pad=1_1x1_1} b01f_01io->b01f, batch_group_count=2
+    three dimensions:
+        f32[1,5,6,7,8] f32[3,2,3,8,16] f32[1,3,6,7,16] {size=3x2x3 pad=1_1x1_0x1_1 stride=2x1x1} b012f_012io->b012f
+    features first in the input:
+        f32[2,6,9,11] f32[3,3,6,33] f32[2,9,11,33] {size=3x3 pad=1_1x1_1} bf01_01io->b01f
+    bf16:
+        bf16[2,9,11,6] bf16[3,3,6,33] bf16[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+    s8:
+        s8[2,9,11,6] s8[3,3,6,33] s32[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+    f64:
+        f64[2,9,11,6] f64[3,3,6,33] f64[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+"""
+CASES = dict(re.findall(r"(\S.*):\n +(.*)\n", _CASES))
+
+
+def module(name: str) -> xla.Module:
+    lhs, rhs, result, window, labels = re.fullmatch(r"(\S+) (\S+) (\S+) (\{.*\}) (.*)", CASES[name]).groups()
+    return xla.parse_hlo(
+        f"HloModule m\nENTRY e {{ a = {lhs} parameter(0)\n b = {rhs} parameter(1)\n"
+        f" ROOT r = {result} convolution(a, b), window={window}, dim_labels={labels} }}",
+        verify=True,
+    )
+
+
+def arguments(given: xla.Module) -> list[np.ndarray]:
+    shapes = [p.shape for p in given.entry_computation.parameters]
+    return [RNG.integers(-2, 3, shape.dimensions).astype(shape.element_type.dtype) for shape in shapes]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results(name: str):
+    given = module(name)
+    loops = compile_module(given).loops()
+    assert "scratch panel" in loops
+    arrays = arguments(given)
+    expected = np.asarray(INTERPRETER.compile(given)(*arrays))
+    np.testing.assert_array_equal(np.asarray(CPU.compile(given)(*arrays)), expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["rows of odd length", "more padding than input", "holes, uneven padding", "a long row"]
+)
+@pytest.mark.parametrize("special", [np.inf, np.nan])
+@pytest.mark.parametrize("operand", [0, 1])
+def test_special_elements_contribute_only_where_they_meet_the_input(name: str, special: float, operand: int):
+    given = module(name)
+    arrays = arguments(given)
+    arrays[operand].flat[0] = special
+    expected = np.asarray(INTERPRETER.compile(given)(*arrays))
+    assert np.isfinite(expected).any() and not np.isfinite(expected).all()
+    np.testing.assert_array_equal(np.asarray(CPU.compile(given)(*arrays)), expected)
+
+
+def window(size: int, **fields: int) -> WindowDimension:
+    return WindowDimension(size=size, **fields)
+
+
+def test_tiles_leave_out_what_offsets_do_not_reach():
+    """The example in the module's docstring: 10 positions in tiles of 4, a window of 3 with padding 1."""
+    d = SpatialDimension(window(3, padding_low=1, padding_high=1), 10, 10)
+    runs = row_tiles(d, 0, 4).runs
+    assert [(run.start, run.count) for run in runs] == [(0, 1), (4, 1), (6, 1)]
+    assert [[s.positions for s in run.segments] for run in runs] == [
+        [(1, 2, 3), (0, 1, 2, 3)],
+        [(0, 1, 2, 3)],
+        [(0, 1, 2, 3), (0, 1, 2)],
+    ]
+
+
+@pytest.mark.parametrize("base", [1, 2, 3])
+@pytest.mark.parametrize("low", [-3, 0, 1, 4])
+def test_phases_meet_each_element_of_the_window_once(base: int, low: int):
+    """The pairs of position and input element of all phases are those of the definition."""
+    size, inputs, outputs = 5, 6, 12
+    d = SpatialDimension(window(size, padding_low=low, padding_high=0, base_dilation=base), inputs, outputs)
+    expected = {
+        (p, k, (p + k - low) // base)
+        for p in range(outputs)
+        for k in range(size)
+        if (p + k - low) % base == 0 and 0 <= p + k - low < inputs * base
+    }
+    found = {
+        (p * d.phases + r, k * d.phases + d.rest(r), p * d.stride + k * d.step + d.start(r))
+        for r in range(d.phases)
+        for p in range(d.positions(r))
+        for k in range(d.offsets_of(r))
+        if d.is_inside(r, p, k)
+    }
+    assert found == expected
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+@pytest.mark.parametrize("positions", [1, 7, 14, 55, 224])
+@pytest.mark.parametrize("features", [4, 16, 20, 64, 512])
+def test_tiles_fit_into_the_registers(registers: int, positions: int, features: int):
+    tile = choose_tile(registers, 16, positions, features)
+    assert tile.positions * tile.vectors + tile.vectors + 1 <= registers
+    assert tile.positions <= positions and tile.features < features + tile.vectors * tile.lanes

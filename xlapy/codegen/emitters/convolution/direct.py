@@ -1,0 +1,439 @@
+"""Emits direct convolutions: the micro-kernel reads the input where it lies, so that no window is copied.
+
+Output features run in the lanes of vectors. A tile holds the sums of a few neighboring positions along the last
+spatial dimension, times a few vectors of features:
+
+    for each block of rows, group and block of features, a task
+      for each panel of features
+        for each block of input features
+          pack the panel's part of the kernel: [offsets][input features][features of the panel]
+          for each row, for each tile of positions in the row
+            for each offset at which the row meets the input, for each input feature
+              tile += input[...] * panel[...]
+
+Padding contributes nothing, exactly: rows that meet the padding have fewer offsets, and the few tiles at the ends of a
+row leave out the positions that an offset does not reach. With several blocks of input features, the sums wait in
+scratch memory. The order of the additions follows from the shapes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+from xlapy.codegen.emitters.convolution.geometry import (
+    ConvolutionGeometry,
+    OffsetRange,
+    equals,
+    minimum,
+    offset_range,
+    plain_convolution,
+)
+from xlapy.codegen.emitters.convolution.row_tiles import Segment, TileRun, row_tiles
+from xlapy.codegen.emitters.loop_nest import block_extent
+from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
+from xlapy.codegen.emitters.scratch import ScratchArray
+from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
+from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops.reduction_order import balanced_size
+from xlapy.lower import Element, Lowering, store_element
+from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
+from xlapy.lower.core import delinear, linear
+from xlapy.lower.element_types import register_type
+from xlapy.lower.elementwise import convert_element
+from xlapy.lower.movement import conjunction
+
+MIN_PRODUCTS = 1 << 12
+"""The smallest number of products of a direct convolution. Below it, the loop emitter is as fast."""
+
+MIN_FEATURES = 4
+"""The smallest number of output features of a group that run in lanes."""
+
+POSITIONS_PER_TASK = 512
+"""The number of positions, about, that share a packed panel: packing then costs about one percent
+(`benchmarks.convolutions`, "resnet 3x3 64 @56")."""
+
+PANEL_BYTES = 1 << 17
+"""The largest size of a packed panel, which should stay in the L2 cache beside the rows of the input."""
+
+SUMS_BYTES = 1 << 16
+"""The largest size of the sums that wait in scratch memory."""
+
+MIN_TASKS = 16
+"""With fewer blocks of rows than this, the features are split into tasks, too."""
+
+MAX_RUNS = 8
+"""The largest number of runs of tiles of a row, each of which has code of its own."""
+
+
+def direct_kernel(region: Region) -> tuple[Kernel, int] | None:
+    """Returns the kernel of a convolution and the work of one task; None for convolutions of another form."""
+    geometry = plain_convolution(region.root)
+    if geometry is None or geometry.products < MIN_PRODUCTS or geometry.outputs < MIN_FEATURES:
+        return None
+    n, rank = geometry.numbers, region.root.shape.rank
+    t = sum_type([o.shape.element_type for o in region.root.operands], region.root.shape.element_type)
+    features_are_last = n.output_feature_dimension == n.kernel_output_feature_dimension == rank - 1
+    if not features_are_last or t.is_complex or register_type(t).bits < 32:
+        return None
+    if geometry.dimensions[-1].output < geometry.dimensions[-1].phases:
+        return None
+    emitter = _DirectConvolution(region, geometry)
+    if sum(len(tiles.runs) for tiles in emitter.tiles) > MAX_RUNS:
+        return None
+    return emitter.kernel()
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """A register tile: `positions` along a row times `vectors` vectors of `lanes` features."""
+
+    positions: int
+    vectors: int
+    lanes: int
+
+    @property
+    def features(self) -> int:
+        return self.vectors * self.lanes
+
+
+def choose_tile(registers: int, widest: int, positions: int, features: int) -> TileShape:
+    """Chooses the tile with the least time for a row, counted in cycles of two multiply-adds and two loads.
+
+    The sums, the vectors of a term and one position's number fit into the registers.
+    """
+    lanes = min(widest, 1 << (features - 1).bit_length())
+    vectors = -(-features // lanes)
+
+    def cycles(tile: TileShape) -> float:
+        products = tile.positions * tile.vectors
+        term = max(products / 2, (tile.positions + tile.vectors) / 2, _LATENCY) + _LOOP_OVERHEAD
+        return -(-positions // tile.positions) * -(-vectors // tile.vectors) * term
+
+    candidates = [
+        TileShape(p, v, lanes)
+        for v in range(1, min(vectors, _MAX_TILE_VECTORS) + 1)
+        for p in range(1, min(positions, (registers - 1 - v) // v) + 1)
+    ]
+    return min(candidates, key=lambda tile: (cycles(tile), -tile.vectors))
+
+
+_LATENCY = 4
+"""The latency of a multiply-add in cycles: a tile with fewer sums waits for it."""
+
+_LOOP_OVERHEAD = 0.5
+"""Cycles of loop control for each term."""
+
+_MAX_TILE_VECTORS = 4
+
+
+class _DirectConvolution:
+    """The sizes of tiles, blocks and tasks, and the scratch memory of the kernel."""
+
+    def __init__(self, region: Region, geometry: ConvolutionGeometry) -> None:
+        self.geometry, self.root = geometry, region.root
+        self.builder = builder = kernel_builder(region.name, region.target)
+        sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
+        self.output = result_buffer(builder, self.root.shape, "out0")
+        self.lowering = Lowering(builder, sources)
+        self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
+        kind = register_type(self.type)
+        *self.outer, self.last = geometry.dimensions
+        narrowest = self.last.positions(self.last.phases - 1)
+        registers = region.target.vector_registers
+        self.tile = tile = choose_tile(registers, builder.lanes(kind), narrowest, geometry.outputs)
+        self.panels = -(-geometry.outputs // tile.features)
+        self.window = [d.window.size for d in geometry.dimensions]
+        bytes_per_input = math.prod(self.window) * tile.features * kind.byte_size
+        self.input_block = balanced_size(geometry.inputs, max(1, PANEL_BYTES // bytes_per_input))
+        self.input_blocks = -(-geometry.inputs // self.input_block)
+        self.chunks = max(1, self.last.output // POSITIONS_PER_TASK)
+        phases = range(self.last.phases)
+        self.tiles = [row_tiles(self.last, phase, tile.positions, self.chunks) for phase in phases]
+        # a row: a batch element, and the phase and the position along each dimension but the last
+        self.row_sizes = [geometry.batch, *(size for d in self.outer for size in (d.phases, d.positions()))]
+        self.rows = math.prod(self.row_sizes)
+        self.sums_of_row = sum(tiles.count for tiles in self.tiles) * tile.positions * tile.features
+        rows = POSITIONS_PER_TASK * self.chunks // self.last.output
+        if self.input_blocks > 1:
+            rows = min(rows, SUMS_BYTES // (self.sums_of_row * kind.byte_size))
+        self.rows_per_task = balanced_size(self.rows, max(1, rows))
+        self.row_blocks = -(-self.rows // self.rows_per_task)
+        tasks = self.row_blocks * self.chunks * geometry.groups * self.panels
+        self.panels_per_task = balanced_size(self.panels, max(1, tasks // MIN_TASKS))
+        size = math.prod(self.window) * self.input_block * tile.features
+        self.panel = ScratchArray(builder, "panel", self.type, size)
+        self.sums: ScratchArray | None = None
+        """The sums of a panel, if they are accumulated over several blocks of input features."""
+        if self.input_blocks > 1:
+            self.sums = ScratchArray(builder, "sums", self.type, self.rows_per_task * self.sums_of_row)
+
+    def kernel(self) -> tuple[Kernel, int]:
+        builder, g = self.builder, self.geometry
+        feature_blocks = -(-self.panels // self.panels_per_task)
+        sizes = (g.groups, feature_blocks, self.row_blocks, self.chunks)
+        with builder.loop(math.prod(sizes), AxisKind.PARALLEL) as task:
+            group, block, row_block, chunk = delinear(builder, task, sizes)
+            first_panel, first_row = block * self.panels_per_task, row_block * self.rows_per_task
+            rows = block_extent(builder, first_row, self.rows, self.rows_per_task)
+            panels = block_extent(builder, first_panel, self.panels, self.panels_per_task)
+            with builder.loop(panels) as panel:
+                feature = (first_panel + panel) * self.tile.features
+                _Panel(self, group, feature, first_row, rows, chunk).compute()
+        positions = self.rows_per_task * self.last.output // self.chunks
+        return builder.kernel, positions * self.panels_per_task * self.tile.features * math.prod(self.window) * g.inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """A block of input features."""
+
+    first: Affine
+    count: int | Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of positions: its number in the task, its batch element, and along each dimension but the last its
+    position in the result and the offsets at which it meets the input."""
+
+    number: Affine
+    batch: Affine
+    positions: tuple[Affine, ...]
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A tile of a row: where it starts, what it leaves out, and where its sums wait."""
+
+    row: _Row
+    phase: int
+    start: Affine
+    run: TileRun
+    sums: Affine
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """The part of a task for one panel of features."""
+
+    plan: _DirectConvolution
+    group: Affine
+    feature: Affine
+    first_row: Affine
+    rows: int | Value
+    chunk: Affine
+
+    def compute(self) -> None:
+        plan, builder, inputs = self.plan, self.plan.builder, self.plan.geometry.inputs
+        if plan.sums is None:
+            self.pack(_Inputs(Affine(), inputs))
+            self.add(_Inputs(Affine(), inputs))
+            return
+        zero = zero_element(builder, plan.type)
+        with builder.loop(plan.rows_per_task * plan.sums_of_row, AxisKind.VECTOR, width=plan.tile.lanes) as position:
+            plan.sums.store(position, zero)
+        with builder.loop(plan.input_blocks) as block:
+            first = block * plan.input_block
+            block_of_inputs = _Inputs(first, block_extent(builder, first, inputs, plan.input_block))
+            self.pack(block_of_inputs)
+            self.add(block_of_inputs)
+        self.store_sums(plan.sums)
+
+    def pack(self, inputs: _Inputs) -> None:
+        """Packs the part of the kernel that a block of input features needs, in the order of the window."""
+        plan, builder, tile, g = self.plan, self.plan.builder, self.plan.tile, self.plan.geometry
+        with builder.loop(math.prod(plan.window)) as number, builder.loop(inputs.count) as feature:
+            offsets = [
+                offset * -1 + (d.window.size - 1) if d.window.window_reversal else offset
+                for offset, d in zip(delinear(builder, number, plan.window), g.dimensions, strict=True)
+            ]
+            at = (number * plan.input_block + feature) * tile.features
+            with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
+                for vector in range(tile.vectors):
+                    column = lane + vector * tile.lanes
+                    mask = in_bounds(plan.lowering, self.feature + column, g.outputs, tile.features)
+                    index = g.filter_index(self.group, inputs.first + feature, self.feature + column, offsets)
+                    with nullcontext() if mask is None else plan.lowering.where(mask):
+                        element = plan.lowering.element(g.filter, index)
+                    t = g.filter.shape.element_type
+                    plan.panel.store(at + column, convert_element(builder, element, t, plan.type))
+
+    # -- rows and tiles
+
+    def each_row(self) -> Iterator[_Row]:
+        """Emits a loop over the rows of the task; yields each."""
+        plan, builder = self.plan, self.plan.builder
+        with builder.loop(self.rows) as number:
+            batch, *components = delinear(builder, self.first_row + number, plan.row_sizes)
+            positions: list[Affine] = []
+            ranges: list[OffsetRange] = []
+            exists: Value | None = None
+            for d, phase, position in zip(plan.outer, components[::2], components[1::2], strict=True):
+                positions.append(position * d.phases + phase)
+                ranges.append(offset_range(builder, d, position, phase))
+                if d.output % d.phases:
+                    exists = conjunction(builder, exists, plan.lowering.in_bounds((positions[-1],), [(0, d.output)]))
+            with nullcontext() if exists is None else builder.branch(exists):
+                yield _Row(number, batch, tuple(positions), tuple(ranges))
+
+    def each_tile(self, row: _Row) -> Iterator[_Tile]:
+        """Emits loops over the tiles of a row; yields a tile of each run."""
+        plan, tile = self.plan, self.plan.tile
+        first = 0
+        for tiles in plan.tiles:
+            for run in tiles.runs:
+                with self.tiles_of_run(run) as (number, local):
+                    start = minimum(plan.builder, number * run.width + run.start, run.last_start)
+                    sums = row.number * plan.sums_of_row + (local + (first + run.number)) * (
+                        tile.positions * tile.features
+                    )
+                    yield _Tile(row, tiles.phase, start, run, sums)
+            first += tiles.count
+
+    @contextmanager
+    def tiles_of_run(self, run: TileRun) -> Iterator[tuple[Affine, Affine]]:
+        """Opens a loop over the tiles of a run that belong to the chunk; yields their numbers in the run and chunk."""
+        builder, chunks = self.plan.builder, self.plan.chunks
+        if chunks > 1 and run.count < chunks:
+            with builder.branch(equals(builder, self.chunk, 0)), builder.loop(run.count) as number:
+                yield number, number
+            return
+        first = self.chunk * run.tiles_per_chunk
+        count: int | Value = run.count
+        if chunks > 1:
+            left = builder.clamped(builder.value_of(first * -1 + run.count), run.tiles_per_chunk)
+            count = builder.value_of(left)
+        with builder.loop(count) as number:
+            yield first + number, number
+
+    # -- sums
+
+    def add(self, inputs: _Inputs) -> None:
+        """Adds the products of a block of input features to all tiles; stores the sums if there is one block."""
+        plan, builder, shape = self.plan, self.plan.builder, self.plan.tile
+        for row in self.each_row():
+            for tile in self.each_tile(row):
+                with builder.loop(shape.lanes, AxisKind.VECTOR, width=shape.lanes) as lane:
+                    count = shape.positions * shape.vectors
+                    places = [tile.sums + number * shape.lanes + lane for number in range(count)]
+                    if plan.sums is None:
+                        zero = zero_element(builder, plan.type)
+                        assert isinstance(zero, Value)
+                        sums = self.products(tile, inputs, lane, [zero] * count)
+                        for number, total in enumerate(sums):
+                            position, vector = divmod(number, shape.vectors)
+                            self.store(tile, Affine((), position), lane + vector * shape.lanes, total)
+                        continue
+                    before = [plan.sums.load(place) for place in places]
+                    for place, total in zip(places, self.products(tile, inputs, lane, _values(before)), strict=True):
+                        plan.sums.store(place, total)
+
+    def store_sums(self, sums: ScratchArray) -> None:
+        builder, shape = self.plan.builder, self.plan.tile
+        for row in self.each_row():
+            for tile in self.each_tile(row):
+                with (
+                    builder.loop(shape.positions) as position,
+                    builder.loop(shape.features, AxisKind.VECTOR, width=shape.lanes) as column,
+                ):
+                    total = sums.load(tile.sums + position * shape.features + column)
+                    self.store(tile, position, column, total)
+
+    def store(self, tile: _Tile, position: Affine, column: Affine, total: Element) -> None:
+        """Stores the sum of one position and feature of a tile."""
+        plan, builder, g = self.plan, self.plan.builder, self.plan.geometry
+        assert isinstance(total, Value)
+        shape = plan.root.shape
+        element = convert_element(builder, rounded_sum(builder, total, plan.type), plan.type, shape.element_type)
+        last = (tile.start + position) * plan.last.phases + tile.phase
+        feature = self.feature + column
+        index = g.result_index(self.group, tile.row.batch, feature, (*tile.row.positions, last))
+        mask = in_bounds(plan.lowering, feature, g.outputs, plan.tile.features)
+        store_element(builder, plan.output, linear(index, shape.dimensions), element, shape.element_type, mask)
+
+    def products(self, tile: _Tile, inputs: _Inputs, lane: Affine, sums: Sequence[Value]) -> list[Value]:
+        """Adds the products of all offsets and a block of input features to the sums of a tile."""
+        builder, ranges = self.plan.builder, tile.row.ranges
+
+        def at_offsets(offsets: tuple[Affine, ...], carried: Sequence[Value]) -> list[Value]:
+            if len(offsets) == len(ranges):
+                for segment in tile.run.segments:
+                    carried = self.segment(tile, segment, offsets, inputs, lane, carried)
+                return list(carried)
+            found = ranges[len(offsets)]
+            return builder.reduce(
+                found.count, carried, lambda k, values: at_offsets((*offsets, found.first + k), values)
+            )
+
+        return at_offsets((), sums)
+
+    def segment(
+        self,
+        tile: _Tile,
+        segment: Segment,
+        offsets: tuple[Affine, ...],
+        inputs: _Inputs,
+        lane: Affine,
+        sums: Sequence[Value],
+    ) -> list[Value]:
+        """Adds the products of the offsets of a segment along the last dimension."""
+        plan, builder, g = self.plan, self.plan.builder, self.plan.geometry
+        spatial = [r.start + k * d.step for r, k, d in zip(tile.row.ranges, offsets, plan.outer, strict=True)]
+        outer = [r.rest + k * d.phases for r, k, d in zip(tile.row.ranges, offsets, plan.outer, strict=True)]
+
+        def step(last: Affine, window: Affine, number: Affine, carried: Sequence[Value]) -> list[Value]:
+            """The products of one term. window: its number in the packed panel, but for the outer offsets."""
+            term = linear((*outer, Affine()), plan.window) * plan.input_block + window
+            columns = [
+                plan.panel.load(term * plan.tile.features + lane + vector * plan.tile.lanes)
+                for vector in range(plan.tile.vectors)
+            ]
+            after = list(carried)
+            for position in segment.positions:
+                at = (tile.start + position) * plan.last.stride + last + plan.last.start(tile.phase)
+                index = g.input_index(self.group, tile.row.batch, inputs.first + number, (*spatial, at))
+                element = plan.lowering.element(g.input, index)
+                factor = convert_element(builder, element, g.input.shape.element_type, plan.type)
+                for vector, column in enumerate(columns):
+                    n = position * plan.tile.vectors + vector
+                    (after[n],) = _values([multiply_add(builder, plan.type, factor, column, after[n])])
+            return after
+
+        rest = plan.last.rest(tile.phase)
+        if self.is_one_run(inputs):
+            count = segment.count * g.inputs
+
+            def in_run(term: Affine, carried: Sequence[Value]) -> list[Value]:
+                offset, number = delinear(builder, term, (segment.count, g.inputs))
+                return step(offset + segment.first, term + segment.first * g.inputs, number, carried)
+
+            return builder.reduce(count, sums, in_run)
+
+        def at_offset(k: Affine, carried: Sequence[Value]) -> list[Value]:
+            offset = k + segment.first
+            window = (offset * plan.last.phases + rest) * plan.input_block
+            return builder.reduce(
+                inputs.count,
+                carried,
+                lambda number, values: step(offset * plan.last.step, window + number, number, values),
+            )
+
+        return builder.reduce(segment.count, sums, at_offset)
+
+    def is_one_run(self, inputs: _Inputs) -> bool:
+        """Whether the input of neighboring offsets along the last dimension is contiguous through all features."""
+        plan, g = self.plan, self.plan.geometry
+        n, rank = g.numbers, g.input.shape.rank
+        is_last = n.input_feature_dimension == rank - 1 and n.input_spatial_dimensions[-1] == rank - 2
+        plain = plan.last.phases == plan.last.step == 1
+        return is_last and plain and plan.input_blocks == 1 and g.attrs.feature_group_count == 1
+
+
+def _values(elements: Sequence[Element]) -> list[Value]:
+    found = [element for element in elements if isinstance(element, Value)]
+    assert len(found) == len(elements), "sums of complex numbers have another kernel"
+    return found

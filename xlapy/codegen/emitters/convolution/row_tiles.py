@@ -1,0 +1,86 @@
+"""Splits a row of positions into tiles, and says which positions of a tile meet the input at which offsets.
+
+Example, 10 positions, a window of 3, padding 1, tiles of 4: the tiles start at 0, 4 and 6 (the last one ends with the
+row). At offset 0, the first tile leaves out its first position; at offset 2, the last tile its last one; the tile at 4
+meets the input everywhere. Consecutive tiles that leave out the same positions form a run, which is one loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlapy.codegen.emitters.convolution.geometry import SpatialDimension
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Consecutive offsets, `count` from `first` on, at which the same positions of a tile meet the input."""
+
+    first: int
+    count: int
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileRun:
+    """Consecutive tiles with the same segments.
+
+    Tile n starts at `start` + n * `width`, but ends with the row at the latest. tiles_per_chunk: the row is split into
+    chunks of so many tiles; all tiles if it is not split.
+    """
+
+    start: int
+    count: int
+    width: int
+    last_start: int
+    segments: tuple[Segment, ...]
+    tiles_per_chunk: int
+    number: int
+    """The number of tiles of a chunk that earlier runs have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTiles:
+    """The tiles of one phase of a row."""
+
+    phase: int
+    runs: tuple[TileRun, ...]
+
+    @property
+    def count(self) -> int:
+        """The largest number of tiles of a chunk."""
+        return sum(run.tiles_per_chunk for run in self.runs)
+
+
+def row_tiles(d: SpatialDimension, phase: int, width: int, chunks: int = 1) -> RowTiles:
+    """Splits the positions of a phase into tiles of `width`, which is at most their number."""
+    positions = d.positions(phase)
+    last_start = positions - width
+    tiles = -(-positions // width)
+    found: list[tuple[int, int, tuple[Segment, ...]]] = []
+    for number in range(tiles):
+        start = min(number * width, last_start)
+        segments = _segments(d, phase, start, width)
+        if found and found[-1][2] == segments:
+            first, count, _ = found[-1]
+            found[-1] = first, count + 1, segments
+        else:
+            found.append((start, 1, segments))
+    runs: list[TileRun] = []
+    number = 0
+    for start, count, segments in found:
+        per_chunk = -(-count // chunks) if count >= chunks else count
+        runs.append(TileRun(start, count, width, last_start, segments, per_chunk, number))
+        number += per_chunk
+    return RowTiles(phase, tuple(runs))
+
+
+def _segments(d: SpatialDimension, phase: int, start: int, width: int) -> tuple[Segment, ...]:
+    found: list[Segment] = []
+    for offset in range(d.offsets_of(phase)):
+        inside = tuple(n for n in range(width) if d.is_inside(phase, start + n, offset))
+        if found and found[-1].positions == inside:
+            found[-1] = Segment(found[-1].first, found[-1].count + 1, inside)
+        else:
+            found.append(Segment(offset, 1, inside))
+    return tuple(segment for segment in found if segment.positions)
