@@ -12,6 +12,7 @@ import gc
 import itertools
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -344,7 +345,10 @@ def at_once(function: Callable[[], Any], threads: int) -> list[Any]:
 
 
 class Collector:
-    """Collects garbage again and again in a thread of its own, for as long as the block runs."""
+    """Collects garbage again and again in a thread of its own, for as long as the block runs.
+
+    It does so for a quarter of the time at most: a collection holds the GIL, and JAX has many objects.
+    """
 
     def __init__(self, seconds: float = 0.02) -> None:
         self._end = threading.Event()
@@ -352,10 +356,13 @@ class Collector:
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
+        pause = self._seconds
         for generation in itertools.cycle((0, 1, 2)):
-            if self._end.wait(self._seconds):
+            if self._end.wait(pause):
                 return
+            started = time.monotonic()
             gc.collect(generation)
+            pause = max(self._seconds, 3 * (time.monotonic() - started))
 
     def __enter__(self) -> Collector:
         self._thread.start()

@@ -35,8 +35,9 @@ in use makes single figures differ by some hundred kilobytes."""
 MAX_CODE_BYTES = 4 << 20
 """How much executable memory may vary: code is freed by JIT compilers of 64 programs each."""
 NUMBERS = 40
-"""Different numbers of tasks, and so different programs of each. JAX remembers the signatures of its own functions for as
-long as the functions live, so that new ones must become rare within the warm-up. The programs are always compiled anew."""
+"""Different numbers of tasks, and so different programs of each. JAX remembers the signatures of its own functions for
+as long as the functions live, so that new ones must become rare within the warm-up. Programs are always compiled anew.
+"""
 SECONDS_PER_MEASUREMENT = 30.0
 ENVIRONMENT = {"JAX_PLATFORMS": "xlapy", "XLAPY_FLAGS": "--num_devices=4"}
 
