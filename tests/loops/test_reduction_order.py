@@ -47,16 +47,10 @@ def test_rows_of_a_step_of_a_column_reduction():
 
 
 @pytest.mark.parametrize(
-    ("outer", "inner", "rows_are_contiguous", "block"),
-    [
-        (1, 1000, False, (1, 250)),
-        (1, 1000, True, (1, 125)),
-        (1, 256, False, (1, 256)),
-        (9, 64, False, (3, 64)),
-        (9, 300, False, (1, 150)),
-    ],
+    ("outer", "inner", "block"),
+    [(1, 1000, (1, 250)), (1, 256, (1, 256)), (9, 64, (3, 64)), (9, 300, (1, 150))],
 )
 def test_terms_of_a_packed_matmul_form_blocks_of_about_equal_size(
-    outer: int, inner: int, rows_are_contiguous: bool, block: tuple[int, int]
+    outer: int, inner: int, block: tuple[int, int]
 ) -> None:
-    assert contraction_block(outer, inner, rows_are_contiguous=rows_are_contiguous) == block
+    assert contraction_block(outer, inner) == block

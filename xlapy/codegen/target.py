@@ -1,4 +1,4 @@
-"""Describes the machine that kernels are generated for: vector registers and cache lines.
+"""Describes the machine that kernels are generated for: vector registers, caches, processors.
 
 Kernel emitters read every property of the machine from a `Target`. Each back end creates its own; the CPU back end
 does so in `xlapy.cpu.target`. Does not depend on any back end or on LLVM.
@@ -20,3 +20,10 @@ class Target:
     them."""
     cache_line_bytes: int = 64
     """The size in bytes of a cache line."""
+    l1_bytes: int = 1 << 15
+    """The size in bytes of the level-1 data cache of a processor core."""
+    l2_bytes: int = 1 << 18
+    """The size in bytes of the level-2 cache of a processor core."""
+    processors: int = 8
+    """The number of processor cores for which work is divided. Neither it nor a cache size may affect the bits of a
+    result."""

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.codegen.target import Target
 from xlapy.cpu.llvm.processor import vector_bytes
 
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
 
 def host_target() -> Target:
-    """The processor that code is generated for: AVX-512 has 32 vector registers, AVX2 and SSE4.2 have 16."""
-    return _target(vector_bytes())
+    """The processor that code is generated for: AVX-512 has 32 vector registers, AVX2 and SSE4.2 have 16.
+
+    With `--max_isa`, caches and processors are the defaults instead of the host's, so that all machines compile the
+    same code.
+    """
+    return _target(vector_bytes(), bool(flags.get("max_isa")))
 
 
 @SingleFlight
-def _target(vector_bytes: int) -> Target:
-    return Target(vector_bytes=vector_bytes, vector_registers=32 if vector_bytes == 64 else 16)
+def _target(vector_bytes: int, is_common: bool) -> Target:
+    registers = 32 if vector_bytes == 64 else 16
+    if is_common:
+        return Target(vector_bytes, registers)
+    caches = cache_bytes(_CACHES)
+    known = {"l1_bytes": caches.get(1), "l2_bytes": caches.get(2), "processors": os.cpu_count()}
+    return Target(vector_bytes, registers, **{name: value for name, value in known.items() if value is not None})
+
+
+def cache_bytes(folder: Path) -> dict[int, int]:
+    """Returns the sizes of the data caches of one processor by their level, as Linux describes them in a folder; only
+    those that it describes."""
+    found: dict[int, int] = {}
+    for cache in folder.glob("index*"):
+        try:
+            level, kind, size = ((cache / name).read_text("ascii").strip() for name in ("level", "type", "size"))
+            if kind != "Instruction" and size.endswith("K"):
+                found[int(level)] = int(size[:-1]) << 10
+        except (OSError, ValueError):
+            continue
+    return found

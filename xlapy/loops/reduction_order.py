@@ -43,7 +43,7 @@ lane computes a sum of its own, and vectors run along the result."""
 
 CONTRACTION_BLOCK_TERMS: Final = 256
 """The largest number of terms that a packed matrix multiplication adds up in registers before it adds them to the sum
-in memory (KC). It is half as large if rows of the left operand are contiguous."""
+in memory (KC)."""
 
 
 # -- vectors
@@ -106,14 +106,10 @@ def combine_pairwise(terms: Sequence[T], combine: Callable[[T, T], T]) -> T:
 # -- matrix multiplications
 
 
-def contraction_block(outer: int, inner: int, *, rows_are_contiguous: bool) -> tuple[int, int]:
+def contraction_block(outer: int, inner: int) -> tuple[int, int]:
     """Returns the block of terms that a packed matrix multiplication adds up in registers: positions of the outer and
-    of the inner loop over terms.
-
-    rows_are_contiguous: whether rows of the left operand are contiguous in memory. Example: 1 x 1000 terms form blocks
-    of 1 x 250.
-    """
-    most = CONTRACTION_BLOCK_TERMS // 2 if rows_are_contiguous else CONTRACTION_BLOCK_TERMS
+    of the inner loop over terms. Example: 1 x 1000 terms form blocks of 1 x 250."""
+    most = CONTRACTION_BLOCK_TERMS
     return balanced_size(outer, max(1, most // inner)), balanced_size(inner, most)
 
 

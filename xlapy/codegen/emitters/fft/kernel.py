@@ -28,9 +28,11 @@ from xlapy.codegen.emitters.fft.real_transforms import even_and_odd_parts
 from xlapy.codegen.region import kernel_builder
 from xlapy.codegen.target import Target
 from xlapy.loops import I64, Affine, AxisKind, Buffer, Kernel, ScalarType, Value
-from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.ir import tile_shape
 from xlapy.lower.core import delinear
+
+MAX_SCRATCH_BYTES = 1 << 18
+"""The largest number of bytes of scratch memory of a transform, which should stay in the cache."""
 
 Load = Callable[[Affine, Affine], Point]
 Store = Callable[[Affine, Affine, Point], None]

@@ -1,14 +1,16 @@
 """Packed GEMM: copies blocks of both operands into the order in which the micro-kernel reads them.
 
-    for each block of MC rows and NC columns of the result, a task
+    for each block of MC rows and some blocks of NC columns of the result, a task
       for each block of KC terms
-        pack these terms of the right operand: panels as wide as a tile, term by term
-        for each MR rows
-          pack these terms of the left operand
-          for each panel: the micro-kernel computes a tile of MR rows and NR columns
+        pack these terms of the left operand
+        for each block of NC columns
+          pack these terms of the right operand: panels as wide as a tile, term by term
+          for each panel, for each MR rows: the micro-kernel computes a tile of MR rows and NR columns
 
-With several blocks of terms, the sums are accumulated in scratch memory. Terms are counted by two loops, outer and
-inner: a block is a part of the inner loop at one outer position, or the whole inner loop at several outer positions.
+`blocking` chooses MC, NC and the blocks of a task; `loops.reduction_order` chooses KC. With several blocks of terms,
+the sums are accumulated in the result, or in scratch memory if the result has another type. Terms are counted by two
+loops, outer and inner: a block is a part of the inner loop at one outer position, or the whole inner loop at several
+outer positions.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xlapy.codegen.emitters.loop_nest import block_extent
+from xlapy.codegen.emitters.matmul.blocking import choose_blocking
 from xlapy.codegen.emitters.matmul.micro_kernel import (
     add_elements,
     choose_tile,
@@ -28,17 +31,11 @@ from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.ir import tile_shape
-from xlapy.loops.reduction_order import balanced_size, contraction_block
+from xlapy.loops.reduction_order import contraction_block
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
-
-MC_ROWS = 128
-"""The largest number of rows in a block of the result (MC)."""
-
-NC_BYTES = 512
-"""The largest width in bytes of a block of the result (NC): one row of a packed block of the right operand."""
 
 
 def packed_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:
@@ -55,56 +52,55 @@ class _PackedGemm:
         self.rows_are_contiguous = rows_are_contiguous = rows == 1 and left_terms != 1
         """Whether rows of the left operand are contiguous: packing then loads vectors of rows, not of terms."""
         self.problem, self.builder = problem, problem.builder
-        builder, t = problem.builder, problem.type
-        self.tile = tile = choose_tile(problem.region.target, builder, t, problem.rows, problem.columns)
+        builder, t, target = problem.builder, problem.type, problem.region.target
+        self.tile = tile = choose_tile(target, builder, t, problem.rows, problem.columns)
         size = register_type(t).byte_size * (2 if t.is_complex else 1)
-        # the tiles of a block along rows (MC / MR) and along columns (NC / NR)
-        self.mc_tiles = balanced_size(-(-problem.rows // tile.rows), max(1, MC_ROWS // tile.rows))
-        self.nc_tiles = balanced_size(-(-problem.columns // tile.columns), max(1, NC_BYTES // size // tile.columns))
-        self.kc_outer, self.kc_inner = contraction_block(
-            problem.outer, problem.inner, rows_are_contiguous=rows_are_contiguous
-        )
+        self.kc_outer, self.kc_inner = contraction_block(problem.outer, problem.inner)
         terms = self.kc_inner * self.kc_outer
-        plain_size = register_type(t).byte_size
-        registers = tile_shape(builder.vector_bytes, plain_size)
+        self.blocks = -(-problem.outer // self.kc_outer), -(-problem.inner // self.kc_inner)
+        in_scratch = self.blocks != (1, 1) and not problem.accumulates_in_result
+        shape = problem.batches, problem.rows, problem.columns
+        registers = tile_shape(builder.vector_bytes, register_type(t).byte_size)
         padded_terms = -(-terms // registers[1]) * registers[1]
         # the padding keeps rows of terms from mapping to the same cache set
-        column_pitch = padded_terms + max(1, problem.region.target.cache_line_bytes // size)
+        column_pitch = padded_terms + max(1, target.cache_line_bytes // size)
+        row_bytes = (terms if rows_are_contiguous else column_pitch) * size
+        self.blocking = blocking = choose_blocking(target, tile, size, shape, row_bytes, in_scratch=in_scratch)
         self.row_stride = 1 if rows_are_contiguous else column_pitch
         self.term_stride = tile.rows if rows_are_contiguous else 1
         self.tile_size = tile.rows * (terms if rows_are_contiguous else self.row_stride)
-        self.left = ScratchArray(builder, "left", t, self.tile_size * (self.mc_tiles if rows_are_contiguous else 1))
+        self.left = ScratchArray(builder, "left", t, self.tile_size * blocking.mc_tiles)
         self.panel_size = padded_terms * tile.columns
-        self.right = ScratchArray(builder, "right", t, self.panel_size * self.nc_tiles)
+        self.right = ScratchArray(builder, "right", t, self.panel_size * blocking.nc_tiles)
         transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
         self.column_pitch = column_pitch
         self.loaded_columns: ScratchArray | None = None
         """The columns of a panel with contiguous terms, as loaded; a transposition packs them."""
         if transposes:
             self.loaded_columns = ScratchArray(builder, "columns", t, tile.columns * column_pitch)
-        self.blocks = -(-problem.outer // self.kc_outer), -(-problem.inner // self.kc_inner)
-        self.width = tile.columns * self.nc_tiles
+        self.width = tile.columns * blocking.nc_tiles
         self.sums: ScratchArray | None = None
-        """The sums of a block of the result, if they are accumulated over several blocks of terms."""
-        if self.blocks != (1, 1):
-            self.sums = ScratchArray(builder, "sums", t, self.mc_tiles * tile.rows * self.width)
+        """The sums of a block of the result, if they are accumulated in scratch memory."""
+        if in_scratch:
+            self.sums = ScratchArray(builder, "sums", t, blocking.mc_tiles * tile.rows * self.width)
 
     def kernel(self) -> tuple[Kernel, int]:
-        problem, builder, tile = self.problem, self.builder, self.tile
-        tiles = -(-problem.rows // tile.rows), -(-problem.columns // tile.columns)
-        row_blocks, column_blocks = -(-tiles[0] // self.mc_tiles), -(-tiles[1] // self.nc_tiles)
-        with builder.loop(problem.batches * row_blocks * column_blocks, AxisKind.PARALLEL) as task:
-            batch, block_row, block_column = delinear(builder, task, (problem.batches, row_blocks, column_blocks))
+        problem, builder, tile, blocking = self.problem, self.builder, self.tile, self.blocking
+        row_tiles = -(-problem.rows // tile.rows)
+        column_blocks = -(-problem.columns // self.width)
+        row_tasks, column_tasks = -(-row_tiles // blocking.mc_tiles), -(-column_blocks // blocking.column_blocks)
+        with builder.loop(problem.batches * row_tasks * column_tasks, AxisKind.PARALLEL) as task:
+            batch, task_row, task_column = delinear(builder, task, (problem.batches, row_tasks, column_tasks))
             block = _ResultBlock(
                 self,
                 batch,
-                block_row * (self.mc_tiles * tile.rows),
-                block_column * self.width,
-                block_extent(builder, block_row * self.mc_tiles, tiles[0], self.mc_tiles),
-                block_extent(builder, block_column * self.nc_tiles, tiles[1], self.nc_tiles),
+                task_row * (blocking.mc_tiles * tile.rows),
+                task_column * (blocking.column_blocks * self.width),
+                block_extent(builder, task_row * blocking.mc_tiles, row_tiles, blocking.mc_tiles),
+                block_extent(builder, task_column * blocking.column_blocks, column_blocks, blocking.column_blocks),
             )
-            rows = block.row, self.mc_tiles * tile.rows
-            condition = problem.fast_path_condition(batch, rows, (block.column, self.width))
+            rows = block.row, blocking.mc_tiles * tile.rows
+            condition = problem.fast_path_condition(batch, rows, (block.column, self.width * blocking.column_blocks))
             if condition is None:
                 block.compute()
             else:
@@ -112,7 +108,8 @@ class _PackedGemm:
                     block.compute()
                 with builder.branch(builder.logical_not(condition)):
                     block.compute_by_definition()
-        return builder.kernel, self.mc_tiles * tile.rows * self.width * problem.terms
+        work = blocking.mc_tiles * tile.rows * self.width * blocking.column_blocks * problem.terms
+        return builder.kernel, work
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,74 +123,103 @@ class _TermBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class _ColumnBlock:
+    """A block of the right operand: its first column, and how many panels it has."""
+
+    column: Affine
+    panels: int | Value
+
+
+@dataclass(frozen=True, slots=True)
 class _ResultBlock:
-    """A block of the result: where it begins, and how many tiles it has along rows and columns."""
+    """A block of the result: where it begins, how many tiles it has along rows and blocks along columns."""
 
     plan: _PackedGemm
     batch: Affine
     row: Affine
     column: Affine
     mc_tiles: int | Value
-    nc_tiles: int | Value
+    column_blocks: int | Value
 
     def compute(self) -> None:
         """Computes and stores the block, one block of terms after the other."""
         plan, problem = self.plan, self.plan.problem
-        if plan.sums is None:
-            self.add(_TermBlock(Affine(), Affine(), problem.outer, problem.inner))
+        if plan.blocks == (1, 1):
+            self.add(_TermBlock(Affine(), Affine(), problem.outer, problem.inner), None)
             return
-        self.clear()
+        if plan.sums is not None:
+            self.clear()
         with plan.builder.loop(plan.blocks[0]) as at_outer, plan.builder.loop(plan.blocks[1]) as at_inner:
             outer, inner = at_outer * plan.kc_outer, at_inner * plan.kc_inner
             counts = (
                 block_extent(plan.builder, outer, problem.outer, plan.kc_outer),
                 block_extent(plan.builder, inner, problem.inner, plan.kc_inner),
             )
-            self.add(_TermBlock(outer, inner, *counts))
-        self.store_sums()
+            number = plan.builder.value_of(at_outer * plan.blocks[1] + at_inner)
+            self.add(_TermBlock(outer, inner, *counts), number)
+        if plan.sums is not None:
+            self.store_sums()
 
     def compute_by_definition(self) -> None:
         """Computes the block element by element, as the operation is defined."""
-        problem = self.plan.problem
-        for row, column in self.elements():
+        problem, width = self.plan.problem, self.plan.width * self.plan.blocking.column_blocks
+        for row, column in self.elements(width):
             element = problem.lowering.element(problem.root, problem.index(self.batch, row, column))
             problem.store_result(self.batch, row, column, element)
 
-    def elements(self) -> Iterator[tuple[Affine, Affine]]:
-        """Emits loops over the elements of the block, columns in vectors; yields the row and the column."""
+    def elements(self, width: int) -> Iterator[tuple[Affine, Affine]]:
+        """Emits loops over the elements of the block, which is `width` wide, columns in vectors; yields the row and the
+        column."""
         plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
-        rows = block_extent(builder, self.row, problem.rows, plan.mc_tiles * plan.tile.rows)
-        columns = block_extent(builder, self.column, problem.columns, plan.width)
+        rows = block_extent(builder, self.row, problem.rows, plan.blocking.mc_tiles * plan.tile.rows)
+        columns = block_extent(builder, self.column, problem.columns, width)
         with builder.loop(rows) as row, builder.loop(columns, AxisKind.VECTOR, width=plan.tile.lanes) as column:
             yield self.row + row, self.column + column
 
-    def add(self, terms: _TermBlock) -> None:
-        """Packs one block of terms and adds their products to the tiles."""
+    def add(self, terms: _TermBlock, number: Value | None) -> None:
+        """Packs one block of terms and adds their products to the tiles. number: of the block; None of a single one."""
         plan, builder = self.plan, self.plan.builder
+        self.pack_left(terms)
+        with builder.loop(self.column_blocks) as position:
+            column = self.column + position * plan.width
+            tiles = -(-plan.problem.columns // plan.tile.columns)
+            first_tile = builder.quotient(column, plan.tile.columns)
+            block = _ColumnBlock(column, block_extent(builder, first_tile, tiles, plan.blocking.nc_tiles))
+            self.pack_right(block, terms)
+            with builder.loop(block.panels) as panel, builder.loop(self.mc_tiles) as tile_row:
+                self.compute_tile(tile_row, panel, block, terms, number)
+
+    def pack_left(self, terms: _TermBlock) -> None:
+        """Packs a block of terms of all rows."""
+        plan, builder = self.plan, self.plan.builder
+        if not plan.rows_are_contiguous:
+            with builder.loop(self.mc_tiles) as tile_row:
+                self.pack_left_rows(tile_row, terms)
+            return
         with builder.loop(terms.outer_count) as outer, builder.loop(terms.inner_count) as inner:
             source = (terms.outer + outer) * plan.problem.inner + terms.inner + inner
-            if plan.loaded_columns is None:
-                with builder.loop(self.nc_tiles) as panel:
-                    self.pack_right_term(panel, source, outer * plan.kc_inner + inner)
-            if plan.rows_are_contiguous:
-                with builder.loop(self.mc_tiles) as tile_row:
-                    self.pack_left_term(tile_row, source, outer * plan.kc_inner + inner)
+            with builder.loop(self.mc_tiles) as tile_row:
+                self.pack_left_term(tile_row, source, outer * plan.kc_inner + inner)
+
+    def pack_right(self, block: _ColumnBlock, terms: _TermBlock) -> None:
+        """Packs a block of terms of a block of columns."""
+        plan, builder = self.plan, self.plan.builder
         if plan.loaded_columns is not None:
-            with builder.loop(self.nc_tiles) as panel:
-                self.pack_panel_by_transposition(plan.loaded_columns, panel, terms)
-        with builder.loop(self.mc_tiles) as tile_row:
-            if not plan.rows_are_contiguous:
-                self.pack_left_rows(tile_row, terms)
-            with builder.loop(self.nc_tiles) as panel:
-                self.compute_tile(tile_row, panel, terms)
+            with builder.loop(block.panels) as panel:
+                self.pack_panel_by_transposition(plan.loaded_columns, panel, block, terms)
+            return
+        with builder.loop(terms.outer_count) as outer, builder.loop(terms.inner_count) as inner:
+            source = (terms.outer + outer) * plan.problem.inner + terms.inner + inner
+            with builder.loop(block.panels) as panel:
+                self.pack_right_term(panel, block, source, outer * plan.kc_inner + inner)
 
     # -- packing
 
-    def pack_right_term(self, panel: Affine, source: Affine, target: Affine) -> None:
+    def pack_right_term(self, panel: Affine, block: _ColumnBlock, source: Affine, target: Affine) -> None:
         """Packs one term of a panel of the right operand."""
         plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
         problem = plan.problem
-        begin = self.column + panel * tile.columns
+        begin = block.column + panel * tile.columns
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             for vector in range(tile.vectors):
                 column = lane + vector * tile.lanes
@@ -201,11 +227,13 @@ class _ResultBlock:
                 element = problem.right_element(self.batch, source, begin + column, mask)
                 plan.right.store(panel * plan.panel_size + target * tile.columns + column, element)
 
-    def pack_panel_by_transposition(self, loaded_columns: ScratchArray, panel: Affine, terms: _TermBlock) -> None:
+    def pack_panel_by_transposition(
+        self, loaded_columns: ScratchArray, panel: Affine, block: _ColumnBlock, terms: _TermBlock
+    ) -> None:
         """Packs all terms of a panel of the right operand, by transposition."""
         plan, tile, problem = self.plan, self.plan.tile, self.plan.problem
         with plan.builder.loop(tile.columns) as number:
-            column = clamped_position(plan.builder, self.column + panel * tile.columns + number, problem.columns)
+            column = clamped_position(plan.builder, block.column + panel * tile.columns + number, problem.columns)
             for source, target in self.term_vectors(terms):
                 loaded_columns.store(
                     number * plan.column_pitch + target, problem.right_element(self.batch, source, column)
@@ -242,15 +270,18 @@ class _ResultBlock:
         with plan.builder.loop(tile.rows) as number:
             row = clamped_position(plan.builder, self.row + tile_row * tile.rows + number, problem.rows)
             for source, target in self.term_vectors(terms):
-                plan.left.store(number * plan.row_stride + target, problem.left_element(self.batch, row, source))
+                place = tile_row * plan.tile_size + number * plan.row_stride + target
+                plan.left.store(place, problem.left_element(self.batch, row, source))
 
     # -- multiplying
 
-    def compute_tile(self, tile_row: Affine, panel: Affine, terms: _TermBlock) -> None:
+    def compute_tile(
+        self, tile_row: Affine, panel: Affine, block: _ColumnBlock, terms: _TermBlock, number: Value | None
+    ) -> None:
         """Runs the micro-kernel on a block of terms; adds the tile to the sums, or stores it if there is one block."""
         plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
         problem = plan.problem
-        first = tile_row * plan.tile_size if plan.rows_are_contiguous else Affine()
+        first = tile_row * plan.tile_size
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             columns = [panel * tile.columns + lane + vector * tile.lanes for vector in range(tile.vectors)]
 
@@ -267,9 +298,16 @@ class _ResultBlock:
                 self.accumulate(tile_row, columns, sums)
                 return
             rows = [self.row + tile_row * tile.rows + number for number in range(tile.rows)]
-            positions = [self.column + column for column in columns]
+            positions = [block.column + column for column in columns]
             masks = [in_bounds(problem.lowering, p, problem.columns, tile.columns) for p in positions]
-            problem.store_tile(sums, self.batch, rows, positions, masks)
+            if number is None:
+                problem.store_tile(sums, self.batch, rows, positions, masks)
+                return
+            is_first = builder.compare("eq", number, builder.zero(number.type))
+            with builder.branch(is_first):
+                problem.store_tile(sums, self.batch, rows, positions, masks)
+            with builder.branch(builder.logical_not(is_first)):
+                problem.store_tile(sums, self.batch, rows, positions, masks, accumulate=True)
 
     def term_count(self, terms: _TermBlock) -> int | Value:
         """The number of terms of a block, which are contiguous in packed memory."""
@@ -296,7 +334,7 @@ class _ResultBlock:
         plan, builder = self.plan, self.plan.builder
         assert plan.sums is not None
         zero = zero_element(builder, plan.problem.type)
-        size = plan.mc_tiles * plan.tile.rows * plan.width
+        size = plan.blocking.mc_tiles * plan.tile.rows * plan.width
         with builder.loop(size, AxisKind.VECTOR, width=plan.tile.lanes) as position:
             plan.sums.store(position, zero)
 
@@ -304,6 +342,6 @@ class _ResultBlock:
         """Stores the sums of the block to the result."""
         plan = self.plan
         assert plan.sums is not None
-        for row, column in self.elements():
+        for row, column in self.elements(plan.width):
             total = plan.sums.load((row - self.row) * plan.width + column - self.column)
             plan.problem.store(self.batch, row, column, total)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.access_maps import Access, accesses, stride
-from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
+from xlapy.codegen.emitters.matmul.micro_kernel import add_elements, in_bounds
 from xlapy.codegen.iteration_space import IterationSpace
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.hlo.instruction import Instruction
@@ -24,6 +24,7 @@ from xlapy.loops import Affine, PositionArithmetic, Value
 from xlapy.lower import Element, Lowering, store_element
 from xlapy.lower.contraction import rounded_sum, sum_type
 from xlapy.lower.core import Index, linear
+from xlapy.lower.element_types import load_element, register_type, storage_type
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.movement import conjunction
 
@@ -125,12 +126,29 @@ class MatmulProblem(ABC):
         rows: Sequence[Affine],
         columns: Sequence[Affine],
         masks: Sequence[Value | None],
+        *,
+        accumulate: bool = False,
     ) -> None:
-        """Stores the part of a tile that is inside the result. masks: which columns are."""
+        """Stores the part of a tile that is inside the result. masks: which columns are. accumulate: adds it to the
+        result instead."""
         for row, totals in zip(rows, sums, strict=True):
             row_mask = in_bounds(self.lowering, row, self.rows, len(rows))
             for column, mask, total in zip(columns, masks, totals, strict=True):
-                self.store(batch, row, column, total, conjunction(self.builder, row_mask, mask))
+                inside = conjunction(self.builder, row_mask, mask)
+                if accumulate:
+                    total = add_elements(self.builder, self.stored(batch, row, column, inside), total)
+                self.store(batch, row, column, total, inside)
+
+    @property
+    def accumulates_in_result(self) -> bool:
+        """Whether sums of some of the terms can be kept in the result, because it holds them exactly."""
+        return self.root.shape.element_type is self.type and storage_type(self.type) is register_type(self.type)
+
+    def stored(self, batch: Affine, row: Affine, column: Affine, mask: Value | None) -> Element:
+        """Loads an element of the result where the mask is true, if `accumulates_in_result`."""
+        mask = conjunction(self.builder, mask, self.element_exists(batch, row, column))
+        offset = linear(self.index(batch, row, column), self.root.shape.dimensions)
+        return load_element(self.builder, self._output, offset, self.type, mask)
 
     # -- memory
 

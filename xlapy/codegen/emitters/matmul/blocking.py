@@ -1,0 +1,90 @@
+"""The blocks of a packed GEMM, from the sizes of the problem and the caches of the target.
+
+A task computes a block of MC rows and of NC * `column_blocks` columns of the result. It packs MC x KC elements of the
+left operand for all its columns at once; they stay in the level-2 cache. It packs KC x NC elements of the right operand
+at a time; one panel of them, KC x NR, stays in the level-1 cache while it meets all rows.
+
+Example, 1024 x 1024 f32 on two processors with 1 MB of level-2 cache: 4 tasks with 512 rows and 512 columns each, the
+columns in blocks of 128.
+
+No choice of this module affects the bits of a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xlapy.codegen.emitters.matmul.micro_kernel import Tile
+from xlapy.codegen.target import Target
+from xlapy.loops.builder import MAX_SCRATCH_BYTES
+from xlapy.loops.reduction_order import balanced_size
+
+NC_BYTES = 512
+"""The largest width in bytes of a block of the right operand (NC): one row of a packed block."""
+
+MAX_ACCUMULATED_ROWS = 128
+"""The largest number of rows of a block (MC) whose sums are accumulated in scratch memory. Such a block has NC
+columns."""
+
+MAX_LEFT_BYTES = MAX_SCRATCH_BYTES // 2
+"""The largest size in bytes of a packed block of the left operand. The other half of the scratch memory is for the
+right operand and the sums."""
+
+PACKING_COST = 40
+"""The cost of packing an element, in multiply-adds of one element. A core with vectors of 64 bytes executes 40 of f32
+in 1.3 cycles; 1 to 2 were measured with operands in the level-3 cache and in memory (benchmarks/products.py)."""
+
+EXPECTED_IMBALANCE = 0.1
+"""The part of a task, on average, during which other processors wait for the last one."""
+
+_FACTORS = (*range(1, 9), 12, 16, 24, 32, 48, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """The sizes of the blocks of the result, in tiles."""
+
+    mc_tiles: int
+    """Tiles along the rows of a task (MC / MR)."""
+    nc_tiles: int
+    """Tiles along the columns of a block of the right operand (NC / NR)."""
+    column_blocks: int
+    """Blocks of the right operand of one task."""
+
+
+def choose_blocking(
+    target: Target, tile: Tile, element_bytes: int, size: tuple[int, int, int], row_bytes: int, *, in_scratch: bool
+) -> Blocking:
+    """Chooses the blocks that take the least time. size: batches, rows and columns of the result; row_bytes: the size
+    of a packed row of the left operand, which holds KC terms.
+
+    in_scratch: whether the sums of a task are accumulated in scratch memory.
+    """
+    batches, rows, columns = size
+    row_tiles, column_tiles = -(-rows // tile.rows), -(-columns // tile.columns)
+    nc_tiles = balanced_size(column_tiles, max(1, NC_BYTES // element_bytes // tile.columns))
+    most_rows = min(target.l2_bytes // 2, MAX_LEFT_BYTES) // row_bytes
+    if in_scratch:
+        most = max(1, min(most_rows, MAX_ACCUMULATED_ROWS) // tile.rows)
+        return Blocking(balanced_size(row_tiles, most), nc_tiles, 1)
+
+    def seconds(blocking: Blocking) -> float:
+        task_rows, task_columns = blocking.mc_tiles * tile.rows, blocking.nc_tiles * blocking.column_blocks
+        task_columns *= tile.columns
+        tasks = batches * -(-row_tiles // blocking.mc_tiles) * -(-columns // task_columns)
+        work = task_rows * task_columns + PACKING_COST * (task_rows + task_columns)
+        return (-(-tasks // target.processors) + EXPECTED_IMBALANCE) * work
+
+    candidates = (
+        Blocking(mc_tiles, nc_tiles, column_blocks)
+        for mc_tiles in _pieces(row_tiles, max(1, most_rows // tile.rows))
+        for column_blocks in _pieces(-(-column_tiles // nc_tiles), column_tiles)
+    )
+    return min(candidates, key=seconds)
+
+
+def _pieces(size: int, most: int) -> Iterator[int]:
+    """Yields sizes of about equal pieces of at most `most`: of the fewest pieces, and of small multiples of as many."""
+    fewest = -(-size // most)
+    yield from sorted({-(-size // (fewest * factor)) for factor in _FACTORS}, reverse=True)
