@@ -38,7 +38,7 @@ from xlapy.cpu.program.nan_checks import add_value_check
 from xlapy.cpu.program.native_program import NativeProgram, print_program
 from xlapy.cpu.program.outlining import outline_functions
 from xlapy.cpu.program.profiling_counters import place_counters
-from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
+from xlapy.cpu.program.thunks import Thunk, walk_thunks
 from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
 from xlapy.cpu.serialization.runtime_symbols import resolve_symbol
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
@@ -160,7 +160,7 @@ class Compiled:
     code: Code
     llvm: str
     """The LLVM IR before LLVM's passes."""
-    functions: Mapping[KernelThunk, str]
+    functions: Mapping[Thunk, str]
     """The LLVM function that contains the code of each kernel."""
     record: CompilationRecord
 
@@ -188,7 +188,7 @@ class Compiled:
     def loops(self) -> str:
         """Returns the loop IR of every kernel as text."""
         kernels = dict.fromkeys(
-            thunk.kernel for thunk in walk_thunks(self.program.thunks) if isinstance(thunk, KernelThunk)
+            kernel for thunk in walk_thunks(self.program.thunks) if (kernel := thunk.own_kernel) is not None
         )
         return "\n".join(print_kernel(kernel) for kernel in kernels)
 

@@ -13,8 +13,7 @@ from xlapy import opcodes
 from xlapy.codegen.fusion.decisions import Decision
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.llvm.jit import listings
-from xlapy.cpu.program.native_program import thunk_title
-from xlapy.cpu.program.thunks import KernelThunk, walk_thunks
+from xlapy.cpu.program.thunks import walk_thunks
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
@@ -84,12 +83,11 @@ def forms_of(compiled: Compiled) -> NativeForms:
     thunks: dict[str, list[str]] = {}
     kernels: dict[str, list[KernelForm]] = {}
     for thunk in walk_thunks(compiled.program.thunks):
-        origin = getattr(thunk, "op_name", "")
-        if origin:
-            thunks.setdefault(origin, []).append(thunk_title(thunk))
-        if isinstance(thunk, KernelThunk):
-            form = KernelForm(thunk_title(thunk), print_kernel(thunk.kernel), compiled.functions[thunk])
-            kernels.setdefault(origin, []).append(form)
+        if thunk.op_name:
+            thunks.setdefault(thunk.op_name, []).append(thunk.title)
+        if thunk.own_kernel is not None:
+            form = KernelForm(thunk.title, print_kernel(thunk.own_kernel), compiled.functions[thunk])
+            kernels.setdefault(thunk.op_name, []).append(form)
     record = compiled.record
     return NativeForms(
         compiled.module, _by_subject(record.decisions), record.copies, thunks, kernels, _functions(compiled)

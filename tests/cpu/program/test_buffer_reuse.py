@@ -8,9 +8,9 @@ import pytest
 import xlapy as xla
 from xlapy.codegen.emitters.scatter import scatter_kernel
 from xlapy.cpu.compiler import compile_module
-from xlapy.cpu.program.buffer_reuse import may_overwrite
 from xlapy.cpu.target import host_target
 from xlapy.loops import F32, Affine, Builder
+from xlapy.loops.in_place import may_overwrite
 
 CPU = xla.Client("cpu")
 

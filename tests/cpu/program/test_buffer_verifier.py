@@ -20,12 +20,12 @@ from xlapy.analysis.aliasing import AliasAnalysis
 from xlapy.base import flags
 from xlapy.base.errors import VerificationError
 from xlapy.cpu.compiler import Compiled, compile_module
-from xlapy.cpu.program import buffer_assignment, buffer_reuse, control_flow_thunks, outlining
+from xlapy.cpu.program import buffer_assignment, control_flow_thunks, outlining
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import LoweringContext
 from xlapy.cpu.program.communication import direct_collectives
 from xlapy.cpu.program.liveness import LiveRanges
-from xlapy.cpu.program.thunks import CopyThunk, Thunk, WhileThunk, used_slices
+from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, Thunk, WhileThunk
 from xlapy.cpu.program.verification import buffer_verifier
 from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
 
@@ -77,24 +77,26 @@ def compiled(text: str, donated: tuple[int, ...] = ()) -> Compiled:
 def read_predicates_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop's predicate is used at the start of the loop, and not after its condition."""
 
-    def visit(self: Any, loop: WhileThunk, loops: tuple[WhileThunk, ...]) -> None:
-        self._use_all(used_slices(loop), (*loops, loop))
-        self._visit(loop.condition, (*loops, loop))
-        self._visit(loop.body, (*loops, loop))
+    def visit(self: Any, loop: WhileThunk) -> None:
+        outer, self._around = self._around, (*self._around, loop)
+        self._use_all(loop.accesses)
+        self.sequence(loop.condition)
+        self.sequence(loop.body)
+        self._around = outer
         self._position += 1
         self.decisions[loop] = self._position
         for slice_ in self._live_through.pop(loop, []):
             self.last[slice_] = self._position
 
-    monkeypatch.setattr(LiveRanges, "_visit_loop", visit)
+    monkeypatch.setattr(LiveRanges, "loop", visit)
 
 
 def end_lives_within_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written before a loop is not kept for the next iteration."""
 
-    def use(self: Any, slice_: BufferSlice, loops: tuple[WhileThunk, ...]) -> None:
+    def use(self: Any, slice_: BufferSlice) -> None:
         self.first.setdefault(slice_, self._position)
-        self._loops.setdefault(slice_, loops)
+        self._loops.setdefault(slice_, self._around)
         self.last[slice_] = self._position
 
     monkeypatch.setattr(LiveRanges, "_use", use)
@@ -120,8 +122,7 @@ def copy_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def overwrite_what_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels write to memory of any operand, in whatever order they read it."""
-    monkeypatch.setattr(buffer_reuse, "may_share_memory", lambda *_: True)
-    monkeypatch.setattr(buffer_assignment, "may_share_memory", lambda *_: True)
+    monkeypatch.setattr(KernelThunk, "may_compute_in", lambda *_: True)
     monkeypatch.setattr(LoweringContext, "try_reuse", lambda *_: None)
 
 
@@ -225,9 +226,9 @@ def test_what_a_device_reads_of_its_own_arrays_stays(monkeypatch: pytest.MonkeyP
     module = xla.parse_hlo(REDUCES_TO_ROOT, verify=True)
     compile_module(module, replica_count=2)
 
-    def use_only_the_slices(self: Any, slices: Sequence[BufferSlice], loops: tuple[WhileThunk, ...]) -> None:
+    def use_only_the_slices(self: Any, slices: Sequence[BufferSlice]) -> None:
         for slice_ in slices:
-            self._use(slice_, loops)
+            self._use(slice_)
 
     monkeypatch.setattr(LiveRanges, "_use_all", use_only_the_slices)
     with pytest.raises(VerificationError, match=r"^\[copy shared\d+:\S+ to result0:\S+\] reads temporary@result1"):
@@ -274,13 +275,13 @@ ENTRY main {{ x = f32[40] parameter(0)  z = s32[] constant(0)  t = {state} tuple
 def test_nested_loops_are_followed_once(monkeypatch: pytest.MonkeyPatch):
     """The time does not grow with a power of the depth."""
     visits: list[Thunk] = []
-    visit = buffer_verifier._Verifier._thunk
+    visit = buffer_verifier._Verifier.leaf
 
     def counted(self: Any, thunk: Thunk) -> None:
         visits.append(thunk)
         visit(self, thunk)
 
-    monkeypatch.setattr(buffer_verifier._Verifier, "_thunk", counted)
+    monkeypatch.setattr(buffer_verifier._Verifier, "leaf", counted)
     compiled(nested_loops(12))
     assert len(visits) == len(set(visits)) > 24
 

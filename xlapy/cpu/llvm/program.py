@@ -30,19 +30,7 @@ from xlapy.cpu.llvm.shared_code import FLUSH_DENORMALS_BITS, MXCSR_DECLARATIONS
 from xlapy.cpu.program.buffer_slices import StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import (
-    CallbackThunk,
-    CollectiveThunk,
-    ConditionalThunk,
-    CopyThunk,
-    FeedThunk,
-    KernelThunk,
-    LibraryCallThunk,
-    OutlinedThunk,
-    Thunk,
-    TransferThunk,
-    WhileThunk,
-)
+from xlapy.cpu.program.thunks import ConditionalThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk
 
 
 @dataclass(slots=True)
@@ -52,7 +40,7 @@ class ProgramText:
     text: str
     imports: frozenset[str]
     """The functions of other modules and libraries that it calls."""
-    functions: dict[KernelThunk, str]
+    functions: dict[Thunk, str]
     """The function of each kernel: its own, or the one into which it is unrolled."""
 
 
@@ -83,8 +71,8 @@ class _ProgramEmitter(KernelCallEmitter):
     def entry_function(self, flush_denormals: bool) -> None:
         """Emits `xlapy_run`, which runs the program in its floating-point mode."""
         thunks = self.program.thunks
-        single = thunks[0] if len(thunks) == 1 and self.program.counters is None else None
-        function = self.function_body(single if isinstance(single, OutlinedThunk) else OutlinedThunk(thunks))
+        single = thunks[0].function if len(thunks) == 1 and self.program.counters is None else None
+        function = self.function_body(single or OutlinedThunk(thunks))
         before: list[str] = []
         after: list[str] = []
         if flush_denormals:
@@ -167,33 +155,8 @@ class _ProgramEmitter(KernelCallEmitter):
                 self.end_counter(function, counters.ends[thunk], start)
 
     def thunk(self, function: FunctionState, thunk: Thunk) -> None:
-        if isinstance(thunk, KernelThunk):
-            self.kernel(function, thunk)
-        elif isinstance(thunk, CopyThunk):
-            self.copy(function, thunk)
-        elif isinstance(thunk, WhileThunk):
-            self.while_loop(function, thunk)
-        elif isinstance(thunk, OutlinedThunk):
-            self.call_outlined(function, thunk)
-        elif isinstance(thunk, LibraryCallThunk):
-            self.library_call(function, thunk)
-        elif isinstance(thunk, ConditionalThunk):
-            self.conditional(function, thunk)
-        else:
-            self.require_success(function, self.outside_call(function, thunk))
+        thunk.emit(self, function)
         self.poll_after(function, thunk)
-
-    def outside_call(self, function: FunctionState, thunk: CallbackThunk | CollectiveThunk) -> str:
-        """Emits a thunk that communicates or calls the host; returns a register with its status."""
-        if isinstance(thunk, CollectiveThunk):
-            return self.rendezvous(function, thunk)
-        if isinstance(thunk, TransferThunk):
-            return self.transfer(function, thunk)
-        if isinstance(thunk, FeedThunk):
-            return self.feed(function, thunk)
-        if thunk.calling_convention is None:
-            return self.host_callback(function, thunk.number)
-        return self.custom_call(function, thunk)
 
     # -- control flow
 

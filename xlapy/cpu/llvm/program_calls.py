@@ -25,7 +25,6 @@ from xlapy.cpu.program.thunks import (
     CallbackThunk,
     CollectiveThunk,
     FeedThunk,
-    OutlinedThunk,
     Thunk,
     TransferThunk,
     WhileThunk,
@@ -154,7 +153,6 @@ class CallEmitter(ProgramMemoryEmitter):
 
     def poll_after(self, function: FunctionState, thunk: Thunk) -> None:
         """Polls after a thunk if many operations have run since the last poll of the function."""
-        is_nested = isinstance(thunk, WhileThunk | OutlinedThunk)
-        function.operations_since_poll += 0 if is_nested else safepoints.estimated_operations(thunk)
+        function.operations_since_poll += 0 if thunk.polls_itself else thunk.cost
         if function.operations_since_poll >= safepoints.POLL_INTERVAL:
             self.poll(function)

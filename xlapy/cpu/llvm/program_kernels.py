@@ -18,7 +18,7 @@ from xlapy.cpu.llvm.shared_code import DECLARATIONS as SHARED_DECLARATIONS
 from xlapy.cpu.llvm.shared_code import POLL, task_call, task_name, task_prologue
 from xlapy.cpu.llvm.unrolled import emit_unrolled_kernel
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import KernelThunk, LibraryCallThunk
+from xlapy.cpu.program.thunks import KernelThunk, LibraryCallThunk, Thunk
 from xlapy.loops import Kernel
 
 MIN_PARALLEL_OPERATIONS = 1 << 16
@@ -30,7 +30,7 @@ class KernelCallEmitter(CallEmitter):
 
     def __init__(self, program: NativeProgram) -> None:
         super().__init__(program)
-        self.kernel_functions: dict[KernelThunk, str] = {}
+        self.kernel_functions: dict[Thunk, str] = {}
         """The function that contains the code of each kernel."""
         self._poll_entries = PollEntries(program.shared_index, program.poll_index)
         self._kernels: dict[Kernel, str] = {}

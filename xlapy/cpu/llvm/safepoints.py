@@ -16,18 +16,7 @@ from __future__ import annotations
 
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import (
-    CallbackThunk,
-    CollectiveThunk,
-    ConditionalThunk,
-    CopyThunk,
-    KernelThunk,
-    LibraryCallThunk,
-    OutlinedThunk,
-    Thunk,
-    WhileThunk,
-    nested_thunks,
-)
+from xlapy.cpu.program.thunks import WhileThunk
 
 POLL_INTERVAL = 1 << 16
 """Operations between two polls: about ten microseconds of work."""
@@ -38,37 +27,13 @@ MIN_POLLED_PARALLEL_OPERATIONS = 1 << 25
 _MAX_POLL_PERIOD = 1 << 10
 """The largest number of iterations of a loop between polls."""
 
-_CALL_OPERATIONS = 1 << 12
-"""The number of operations that a call of foreign code counts as."""
-
 _TICKS_BETWEEN_HOST_CALLS = 1 << 27
 """The ticks of the time-stamp counter between calls of the host, about a twentieth of a second."""
 
 
-def estimated_operations(thunk: Thunk) -> int:
-    """Estimates the number of operations of a thunk.
-
-    Nested loops count as one iteration, because they poll themselves.
-    """
-    if isinstance(thunk, KernelThunk):
-        loop = thunk.kernel.parallel_loop
-        extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
-        return extent * thunk.work
-    if isinstance(thunk, CopyThunk):
-        return thunk.source.size >> 4
-    if isinstance(thunk, ConditionalThunk):
-        return max((sum(map(estimated_operations, branch)) for branch in thunk.branches), default=0)
-    if isinstance(thunk, LibraryCallThunk):
-        return thunk.batch * thunk.work
-    if isinstance(thunk, CallbackThunk | CollectiveThunk):
-        return _CALL_OPERATIONS
-    assert isinstance(thunk, WhileThunk | OutlinedThunk)
-    return sum(estimated_operations(inner) for thunks in nested_thunks(thunk) for inner in thunks)
-
-
 def poll_period(thunk: WhileThunk) -> int:
     """Returns the number of iterations of a loop between polls, a power of two."""
-    fitting = max(1, POLL_INTERVAL // max(1, estimated_operations(thunk)))
+    fitting = max(1, POLL_INTERVAL // max(1, thunk.cost))
     return min(_MAX_POLL_PERIOD, 1 << (fitting.bit_length() - 1))
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from bisect import insort
 
-from xlapy.cpu.program.buffer_reuse import mark_may_alias, may_share_memory
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.liveness import LiveRanges
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk
+from xlapy.cpu.program.thunks import Thunk
 
 ALIGNMENT = 64
 """The alignment in bytes of temporaries, which is the size of a cache line and of the widest vector register."""
@@ -57,19 +56,19 @@ def _reusable_results(program: NativeProgram, ranges: LiveRanges) -> list[_FreeL
         for result in program.results
         if result.number not in program.aliases and ranges.begins_outside_loops(result)
     ]
-    kernels = {begin: thunk for thunk, (begin, _) in ranges.extents.items() if isinstance(thunk, KernelThunk)}
+    producers = {begin: thunk for thunk, (begin, _) in ranges.extents.items() if not thunk.nested}
     ordered = sorted(reusable, key=lambda result: result.size)
-    return [_FreeList(result, ranges.first[result], kernels.get(ranges.first[result])) for result in ordered]
+    return [_FreeList(result, ranges.first[result], producers.get(ranges.first[result])) for result in ordered]
 
 
 class _FreeList:
     """The free ranges, by offset, of the arena or of a result's memory. Allocation is best-fit.
 
     result: the result that owns the memory, None for the arena. until: the position of the thunk that computes the
-    result. producer: that thunk if it is a kernel.
+    result. producer: that thunk, unless others are nested in it.
     """
 
-    def __init__(self, result: BufferSlice | None = None, until: int = 0, producer: KernelThunk | None = None) -> None:
+    def __init__(self, result: BufferSlice | None = None, until: int = 0, producer: Thunk | None = None) -> None:
         self.result = result
         self.top = 0 if result is None else result.size
         self.until = until
@@ -77,18 +76,18 @@ class _FreeList:
         self._free = [(0, self.top)] if self.top else []
 
     def is_free_until(self, slice_: BufferSlice, last: int) -> bool:
-        """Whether a slice may lie here until its last use. The kernel of that use may overwrite it with the result."""
+        """Whether a slice may lie here until its last use. The thunk of that use may overwrite it with the result."""
         if last != self.until:
             return last < self.until
         result, producer = self.result, self.producer
         if result is None or producer is None or result.size != slice_.size:
             return False
-        return may_share_memory(producer, result, slice_) and self._free == [(0, self.top)]
+        return producer.may_compute_in(result, slice_) and self._free == [(0, self.top)]
 
     def mark_overwritten_by_result(self, slice_: BufferSlice) -> None:
-        """Records that the kernel that computes the result reads the slice from the same memory."""
+        """Records that the thunk that computes the result reads the slice from the same memory."""
         assert self.result is not None and self.producer is not None
-        mark_may_alias(self.producer, slice_, self.result)
+        self.producer.mark_may_alias(slice_, self.result)
 
     def allocate(self, slice_: BufferSlice) -> bool:
         """Assigns the smallest free range that is large enough to a slice; returns whether there is one."""
@@ -162,16 +161,9 @@ def print_buffers(program: NativeProgram) -> str:
 
 
 def _position_names(ranges: LiveRanges) -> dict[int, str]:
-    names: dict[int, str] = {}
-    for thunk, (begin, end) in ranges.extents.items():
-        names[begin] = _thunk_name(thunk)
-        if isinstance(thunk, WhileThunk):
-            names[ranges.decisions[thunk]] = f"the decision of {thunk.op_name}"
-            names[end] = f"the end of {thunk.op_name}"
+    names = {begin: thunk.label for thunk, (begin, _) in ranges.extents.items()}
+    for loop, decision in ranges.decisions.items():
+        _, end = ranges.extents[loop]
+        names[decision] = f"the decision of {loop.op_name}"
+        names[end] = f"the end of {loop.op_name}"
     return names
-
-
-def _thunk_name(thunk: Thunk) -> str:
-    if isinstance(thunk, OutlinedThunk):
-        return "a function"
-    return "a copy" if isinstance(thunk, CopyThunk) else thunk.op_name

@@ -8,6 +8,7 @@ Responsible for the record of a slice. Does not depend on thunks or HLO operatio
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -75,3 +76,27 @@ class StoredValue:
 
     slice: BufferSlice
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessedRange:
+    """`size` bytes from `offset` on, in memory of `capacity` bytes."""
+
+    what: str
+    offset: int
+    size: int
+    capacity: int
+
+
+Replacements = Mapping[BufferSlice, BufferSlice]
+"""New slices by the slices that they replace."""
+
+
+def join_slices(slices: Iterable[BufferSlice]) -> str:
+    """Returns slices as text, separated by commas."""
+    return ", ".join(map(str, slices))
+
+
+def replaced(slices: Iterable[BufferSlice], mapping: Replacements) -> list[BufferSlice]:
+    """Returns the slices, with those in the mapping replaced."""
+    return [mapping.get(slice_, slice_) for slice_ in slices]

@@ -28,7 +28,7 @@ from xlapy.cpu.program import buffer_reuse
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass, StoredValue
 from xlapy.cpu.program.kernel_selection import select_kernels
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, CopyThunk, KernelThunk, Thunk
+from xlapy.cpu.program.thunks import CallbackThunk, CopyThunk, HostThunk, KernelThunk, Thunk
 from xlapy.cpu.program.verification.value_records import ValueRecords, values_by_slice
 from xlapy.cpu.target import host_target
 from xlapy.hlo.computation import Computation
@@ -37,7 +37,7 @@ from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.interpreter.core import rule_of
 from xlapy.interpreter.random import check_random_instruction
-from xlapy.loops import Buffer, Kernel
+from xlapy.loops import Buffer, Kernel, in_place
 from xlapy.lower import LOWERINGS
 from xlapy.lower.scalar_computations import applies_unlowerable_computation
 from xlapy.opcodes.registry import AsyncRole, OpDef, Rules
@@ -165,10 +165,10 @@ class ProgramBuilder:
         return found
 
     def may_overwrite(self, kernel: Kernel, written: Buffer, read: frozenset[Buffer]) -> bool:
-        """Returns the cached value of `buffer_reuse.may_overwrite`."""
+        """Returns the cached value of `in_place.may_overwrite`."""
         key = written, read
         if key not in self._may_overwrite:
-            self._may_overwrite[key] = buffer_reuse.may_overwrite(kernel, written, read)
+            self._may_overwrite[key] = in_place.may_overwrite(kernel, written, read)
         return self._may_overwrite[key]
 
     def alias_analysis(self, computation: Computation) -> AliasAnalysis:
@@ -337,7 +337,7 @@ class LoweringContext:
         self.append_callback(thunk)
         logger.info("%s (%s) falls back to the host", instruction.name, instruction.op.name)
 
-    def append_callback(self, thunk: CallbackThunk | CollectiveThunk) -> None:
+    def append_callback(self, thunk: HostThunk) -> None:
         """Appends a thunk that may call the host, and registers it with the program."""
         self.builder.program.host_calling_thunks.append(thunk)
         self.thunks.append(thunk)

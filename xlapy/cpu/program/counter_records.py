@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from xlapy.cpu.program.thunks import CopyThunk, OutlinedThunk, Thunk
+from xlapy.cpu.program.thunks import Thunk
 
 HEADER_WORDS: Final = 4
 """The number of i64 words in the header of the table."""
@@ -31,8 +31,6 @@ MAX_EVENTS_WITH_CHUNKS: Final = MAX_EVENTS // 4
 
 _MAX_NAMES = 4
 """The number of instructions that the title of a counter lists."""
-
-_COPY = "copy of "
 
 
 @dataclass(eq=False, slots=True)
@@ -55,12 +53,12 @@ class ProfilingCounter:
     @property
     def names(self) -> list[str]:
         """What the thunks compute: names of instructions of the optimized module, or `copy of` such a name."""
-        return list(dict.fromkeys(map(_name, self.thunks)))
+        return list(dict.fromkeys(thunk.label for thunk in self.thunks))
 
     @property
     def instructions(self) -> list[str]:
         """The names of the instructions that the thunks compute or copy."""
-        return list(dict.fromkeys(name.removeprefix(_COPY) for name in self.names))
+        return list(dict.fromkeys(thunk.subject for thunk in self.thunks))
 
     @property
     def title(self) -> str:
@@ -88,10 +86,3 @@ class ProfilingCounters:
     def table_words(self) -> int:
         """The number of i64 words in the table of a run, without events."""
         return HEADER_WORDS + COUNTER_WORDS * len(self.all)
-
-
-def _name(thunk: Thunk) -> str:
-    if isinstance(thunk, CopyThunk):
-        return f"{_COPY}{thunk.target.name or thunk.source.name or thunk.source}"
-    assert not isinstance(thunk, OutlinedThunk), "outlined functions have no counters of their own"
-    return thunk.op_name

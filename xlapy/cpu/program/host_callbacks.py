@@ -24,11 +24,10 @@ from xlapy.cpu.program.bounds_checks import bounds_error
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
 from xlapy.cpu.program.communication.wait_state import SharedMemory, Wait, wait_count, waiting_devices
-from xlapy.cpu.program.nan_checks import IterationThunk, ValueCheckThunk
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import HOST_WAIT_OFFSET
 from xlapy.cpu.program.targets.call_frames import FrameTargets
-from xlapy.cpu.program.thunks import BoundsThunk, CallbackThunk, CollectiveThunk, TransferThunk
+from xlapy.cpu.program.thunks import CallbackThunk, HostThunk, IterationThunk
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import TOKEN, Context
 from xlapy.interpreter.checks import NO_CHECKS, Checks, ValueChecker
@@ -105,7 +104,7 @@ class HostCallbackHandler:
         self._checker = ValueChecker(checks)
         self._program = program
         self._context = context
-        self._number = number
+        self.device = number
         self._shared = shared
         self._monitor = monitor
         self._error: BaseException | None = None
@@ -121,13 +120,13 @@ class HostCallbackHandler:
         """
         self._table, self._targets = table, targets
         if targets is not None:
-            targets.begin_run(self._context.run_id, self._number, self._context.canceled)
+            targets.begin_run(self._context.run_id, self.device, self._context.canceled)
         statuses = self._statuses()
         next(statuses)
         function = _CALLBACK(statuses.send)
         table[self._program.callback_index] = ctypes.cast(function, ctypes.c_void_p).value
         table[self._program.shared_index] = self._shared.ctypes.data
-        table[self._program.device_index] = self._number
+        table[self._program.device_index] = self.device
         return function
 
     def failure(self) -> BaseException:
@@ -162,52 +161,54 @@ class HostCallbackHandler:
             raise ExecutionError(f"{what}: out of memory for a message")
         thunk = self._program.host_calling_thunks[number % HOST_WAIT_OFFSET]
         if number >= HOST_WAIT_OFFSET:
-            self._monitor.check_host_wait(thunk.instruction, wait_count(self._shared, self._number))
-        elif isinstance(thunk, ValueCheckThunk):
-            self._check_value(thunk)
-        elif isinstance(thunk, BoundsThunk):
-            raise bounds_error(self._program, self._array(thunk.operands[0]))
-        elif isinstance(thunk, IterationThunk):
-            start = self._checker.enter_loop if thunk.starts_loop else self._checker.begin_iteration
-            start(thunk.instruction)
-        elif isinstance(thunk, TransferThunk):
-            self._check_transfer(thunk)
-        elif isinstance(thunk, CallbackThunk):
-            if self._targets is None or not self._targets.prepare(number, self._context):
-                self._compute(thunk)
-        elif thunk.participants[self._number].rendezvous_offset < 0:
-            self._evaluate(thunk)
+            self._monitor.check_host_wait(thunk.instruction, wait_count(self._shared, self.device))
         else:
-            self._check_waits()
+            thunk.call_host(self)
 
-    def _check_transfer(self, thunk: TransferThunk) -> None:
-        """Claims the channel of a transfer that needs it, or checks a transfer for which the device waits for long."""
-        if thunk.claims_end:
-            self._monitor.claim_channel(thunk.instruction)
-        else:
-            self._check_waits()
+    # -- what thunks call the host for
 
-    def _check_waits(self) -> None:
+    def begin_iteration(self, thunk: IterationThunk) -> None:
+        """Tells the value checker that a loop, or an iteration of it, starts."""
+        start = self._checker.enter_loop if thunk.starts_loop else self._checker.begin_iteration
+        start(thunk.instruction)
+
+    def report_bounds(self, thunk: HostThunk) -> None:
+        """Raises the error of the access that the thunk's operand describes."""
+        raise bounds_error(self._program, self._array(thunk.operands[0]))
+
+    def claim_channel(self, thunk: HostThunk) -> None:
+        """Claims an end of a transfer's channel for this device."""
+        self._monitor.claim_channel(thunk.instruction)
+
+    def check_waits(self) -> None:
+        """Checks whether the devices that wait can ever continue."""
         self._monitor.check_waits(lambda: waiting_devices(self._program, self._shared))
 
-    def _compute(self, thunk: CallbackThunk) -> None:
-        """Computes the results of an instruction."""
+    def compute(self, thunk: CallbackThunk) -> None:
+        """Prepares the call of the instruction's target, or computes its results."""
+        if self._targets is not None and self._targets.prepare(thunk.number, self._context):
+            return
         if thunk.draws_random:
             self._context.random_state().set_words(self._array(thunk.operands[-1]))
-        value = self._evaluate(thunk)
-        for slice_, (index, leaf) in zip(thunk.results, array_leaves(thunk.instruction.shape), strict=False):
-            self._array_of_shape(slice_, leaf)[...] = _leaf(value, index)
+        self.compute_directly(thunk)
         if thunk.draws_random:
             self._array(thunk.results[-1])[...] = self._context.random_state().words()
 
-    def _check_value(self, thunk: ValueCheckThunk) -> None:
+    def compute_directly(self, thunk: HostThunk) -> None:
+        """Computes the results of an instruction by the interpreter's rule."""
+        value = self.evaluate(thunk)
+        for slice_, (index, leaf) in zip(thunk.results, array_leaves(thunk.instruction.shape), strict=False):
+            self._array_of_shape(slice_, leaf)[...] = _leaf(value, index)
+
+    def check_value(self, thunk: HostThunk) -> None:
+        """Checks the result of an instruction for NaN and infinities."""
         instruction: Instruction = thunk.instruction
         slices = iter(thunk.operands)
         operands = [self._value(shape, slices, copies=False) for shape in instruction.operand_shapes]
         with np.errstate(all="ignore"):
             self._checker.check(instruction, operands, self._value(instruction.shape, slices, copies=False))
 
-    def _evaluate(self, thunk: CallbackThunk | CollectiveThunk) -> Value:
+    def evaluate(self, thunk: HostThunk) -> Value:
         """Returns the value that the interpreter computes from the operands."""
         instruction: Instruction = thunk.instruction
         slices = iter(thunk.operands)

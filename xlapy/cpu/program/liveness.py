@@ -5,11 +5,13 @@ Responsible for the first and last use of slices. Does not depend on what thunks
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xlapy.cpu.program.buffer_slices import BufferSlice
-from xlapy.cpu.program.thunks import CollectiveThunk, Thunk, WhileThunk, nested_thunks, used_slices
+from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, ThunkVisitor, WhileThunk
 
 
-class LiveRanges:
+class LiveRanges(ThunkVisitor):
     """The live range of each slice and the range of positions that each thunk covers.
 
     Positions number the thunks in program order. A loop has two more positions: one after its condition, where it reads
@@ -30,7 +32,9 @@ class LiveRanges:
         self._published: dict[BufferSlice, list[BufferSlice]] = {}
         """For each slice that a direct rendezvous receives, what it publishes."""
         self._position = 0
-        self._visit(thunks, ())
+        self._around: tuple[WhileThunk, ...] = ()
+        """The loops around the current position."""
+        self.sequence(thunks)
 
     def is_within(self, slice_: BufferSlice, thunk: Thunk) -> bool:
         """Whether the slice is live only while a thunk runs."""
@@ -41,40 +45,47 @@ class LiveRanges:
         """Whether the slice is used, and its first use is in no loop."""
         return self._loops.get(slice_) == ()
 
-    def _visit(self, thunks: list[Thunk], loops: tuple[WhileThunk, ...]) -> None:
+    def sequence(self, thunks: Iterable[Thunk]) -> None:
         for thunk in thunks:
             self._position += 1
             begin = self._position
-            if isinstance(thunk, CollectiveThunk) and thunk.direct:
-                self._published |= dict.fromkeys(thunk.received, thunk.operands)
-            if isinstance(thunk, WhileThunk):
-                self._visit_loop(thunk, loops)
-            else:
-                self._use_all(used_slices(thunk), loops)
-                for nested in nested_thunks(thunk):
-                    self._visit(nested, loops)
+            thunk.accept(self)
             self.extents[thunk] = begin, self._position
 
-    def _visit_loop(self, loop: WhileThunk, loops: tuple[WhileThunk, ...]) -> None:
-        inner_loops = (*loops, loop)
-        self._visit(loop.condition, inner_loops)
-        self._position += 1
-        self.decisions[loop] = self._position
-        self._use_all(used_slices(loop), inner_loops)
-        self._visit(loop.body, inner_loops)
-        self._position += 1
-        for slice_ in self._live_through.pop(loop, []):
-            self.last[slice_] = self._position
+    def leaf(self, thunk: Thunk) -> None:
+        if thunk.publishes:
+            self._published |= dict.fromkeys(thunk.writes, thunk.publishes)
+        self._use_all(thunk.accesses)
 
-    def _use_all(self, slices: list[BufferSlice], loops: tuple[WhileThunk, ...]) -> None:
+    def conditional(self, thunk: ConditionalThunk) -> None:
+        self._use_all(thunk.accesses)
+        for branch in thunk.branches:
+            self.sequence(branch)
+
+    def outlined(self, thunk: OutlinedThunk) -> None:
+        self.sequence(thunk.thunks)
+
+    def loop(self, thunk: WhileThunk) -> None:
+        outer, self._around = self._around, (*self._around, thunk)
+        self.sequence(thunk.condition)
+        self._position += 1
+        self.decisions[thunk] = self._position
+        self._use_all(thunk.accesses)
+        self.sequence(thunk.body)
+        self._position += 1
+        for slice_ in self._live_through.pop(thunk, []):
+            self.last[slice_] = self._position
+        self._around = outer
+
+    def _use_all(self, slices: list[BufferSlice]) -> None:
         for slice_ in slices:
             for used in (slice_, *self._published.get(slice_, ())):
-                self._use(used, loops)
+                self._use(used)
 
-    def _use(self, slice_: BufferSlice, loops: tuple[WhileThunk, ...]) -> None:
+    def _use(self, slice_: BufferSlice) -> None:
         if slice_ not in self.first:
-            self.first[slice_], self._loops[slice_] = self._position, loops
+            self.first[slice_], self._loops[slice_] = self._position, self._around
         self.last[slice_] = self._position
         common = self._loops[slice_]
-        for loop in loops[len(common) :]:
+        for loop in self._around[len(common) :]:
             self._live_through.setdefault(loop, []).append(slice_)

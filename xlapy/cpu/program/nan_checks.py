@@ -9,27 +9,13 @@ what the host does, or on LLVM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlapy import opcodes
 from xlapy.cpu.program.builder import LoweringContext
-from xlapy.cpu.program.thunks import CallbackThunk, WhileThunk
+from xlapy.cpu.program.thunks import IterationThunk, ValueCheckThunk
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.checks import may_hold_nan_or_infinity
 
 _CONTROL_FLOW = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
-
-
-@dataclass(eq=False, slots=True)
-class ValueCheckThunk(CallbackThunk):
-    """Lets the host check an instruction. The operands are the arrays of its operands and of its result."""
-
-
-@dataclass(eq=False, slots=True)
-class IterationThunk(CallbackThunk):
-    """Tells the host that a loop starts, or that an iteration of it starts."""
-
-    starts_loop: bool = False
 
 
 def add_value_check(context: LoweringContext, instruction: Instruction) -> None:
@@ -44,10 +30,9 @@ def add_value_check(context: LoweringContext, instruction: Instruction) -> None:
 
 
 def _count_iterations(context: LoweringContext, loop: Instruction) -> None:
-    thunk = context.thunks[-1]
-    assert isinstance(thunk, WhileThunk)
+    _, body = context.thunks[-1].nested
     context.thunks.insert(-1, _iteration_thunk(context, loop, starts_loop=True))
-    thunk.body.insert(0, _iteration_thunk(context, loop, starts_loop=False))
+    body.insert(0, _iteration_thunk(context, loop, starts_loop=False))
 
 
 def _iteration_thunk(context: LoweringContext, loop: Instruction, *, starts_loop: bool) -> IterationThunk:

@@ -17,19 +17,7 @@ from xlapy.cpu.program.bounds_records import BoundsChecks
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounters
 from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES, round_to_cache_lines
-from xlapy.cpu.program.thunks import (
-    CallbackThunk,
-    CollectiveThunk,
-    CopyThunk,
-    FeedThunk,
-    KernelThunk,
-    LibraryCallThunk,
-    OutlinedThunk,
-    Thunk,
-    TransferThunk,
-    WhileThunk,
-    nested_thunks,
-)
+from xlapy.cpu.program.thunks import HostThunk, Thunk
 from xlapy.cpu.program.verification.value_records import ValueRecords
 
 
@@ -47,9 +35,7 @@ class NativeProgram:
     """For each result that lies in the memory of a donated argument, the number of that argument."""
     constants: list[BufferSlice] = field(default_factory=list[BufferSlice])
     thunks: list[Thunk] = field(default_factory=list[Thunk])
-    host_calling_thunks: list[CallbackThunk | CollectiveThunk] = field(
-        default_factory=list["CallbackThunk | CollectiveThunk"]
-    )
+    host_calling_thunks: list[HostThunk] = field(default_factory=list[HostThunk])
     """The thunks that may call the host, by number: callbacks, and native collectives, transfers and feeds, which call
     the host while a device waits for long."""
     replica_count: int = 1
@@ -158,41 +144,8 @@ def print_program(program: NativeProgram) -> str:
 
 def _print_thunks(thunks: list[Thunk], indent: str) -> Iterator[str]:
     for thunk in thunks:
-        yield indent + thunk_title(thunk)
-        if isinstance(thunk, OutlinedThunk):
-            yield from _print_thunks(thunk.thunks, indent + "  ")
-            continue
-        for number, nested in enumerate(nested_thunks(thunk)):
-            name = ("condition", "body")[number] if isinstance(thunk, WhileThunk) else f"branch {number}"
-            yield f"{indent}  {name}"
-            yield from _print_thunks(nested, indent + "    ")
-
-
-def thunk_title(thunk: Thunk) -> str:
-    """Returns one line that says what a thunk does, on which slices, and for which instruction."""
-    if isinstance(thunk, KernelThunk):
-        loop = thunk.kernel.parallel_loop
-        extent = f", {loop.extent} iterations of about {thunk.work} operations" if loop is not None else ""
-        return f"kernel {thunk.op_name}({_join(thunk.slices)}){extent}"
-    if isinstance(thunk, CopyThunk):
-        return f"copy {thunk.source} to {thunk.target}"
-    if isinstance(thunk, CallbackThunk):
-        what = "callback" if thunk.calling_convention is None else "target"
-        what = "transfer" if isinstance(thunk, TransferThunk | FeedThunk) else what
-        return f"{what} {thunk.number} {thunk.op_name}({_join(thunk.operands)}) to ({_join(thunk.results)})"
-    if isinstance(thunk, CollectiveThunk):
-        operands, received = _join(thunk.operands), _join(thunk.received)
-        return f"rendezvous {thunk.number} {thunk.op_name}({operands}), then read ({received})"
-    if isinstance(thunk, LibraryCallThunk):
-        calls = f", {thunk.batch} calls of about {thunk.work} operations" if thunk.batch > 1 else ""
-        return f"{thunk.symbol} {thunk.op_name}({_join(thunk.slices)}){calls}"
-    if isinstance(thunk, WhileThunk):
-        return f"while {thunk.predicate} ({thunk.op_name})"
-    if isinstance(thunk, OutlinedThunk):
-        copies = [("loads", thunk.loaded), ("stores", thunk.stored)]
-        return "function" + ",".join(f" {verb} {_join(slices)}" for verb, slices in copies if slices)
-    return f"branch by {thunk.index} ({thunk.op_name})"
-
-
-def _join(slices: list[BufferSlice]) -> str:
-    return ", ".join(map(str, slices))
+        yield indent + thunk.title
+        for name, nested in zip(thunk.nested_titles, thunk.nested, strict=True):
+            if name:
+                yield f"{indent}  {name}"
+            yield from _print_thunks(nested, indent + ("    " if name else "  "))

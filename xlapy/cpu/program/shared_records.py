@@ -94,6 +94,10 @@ INFEED_MESSAGE_HEADER_BYTES = 16
 
 # -- rendezvous and waiting
 
+ADDRESS_BYTES = 8
+"""The size of an address in the staging memory of a direct rendezvous. Member m publishes array n of count at
+m * count + n."""
+
 RENDEZVOUS_HEADER_BYTES = 128
 """The size of a rendezvous record before its members' counters. It holds the number of completed rendezvous, of members
 that have arrived, and of members that sleep."""

@@ -2,10 +2,9 @@
 
     {"devices": [replicas, partitions], "shared": [received slices, bytes], "thunks": [...]}
 
-Each thunk has the name of its instruction in the optimized module, and its slices as [storage class, number, offset,
-shape, name]. A collective also has the participants as [rendezvous offset, members, rank, send offsets, receive
-offsets, peer offsets]; a transfer has the queues and partners of each device; a feed has its queue offset and shape
-number. Any other thunk says whether a native target may be called and whether it draws random numbers.
+Each thunk has its kind (a key of `HOST_THUNKS`), the name of its instruction in the optimized module, whether a native
+target may be called, its operands and results as [storage class, number, offset, shape, name], and the fields of its
+class.
 
 Responsible for this format. Does not depend on where it is stored or on what the host does with the thunks.
 """
@@ -19,7 +18,7 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.custom_calls import calling_convention_of
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, FeedThunk, RendezvousParticipant, TransferThunk
+from xlapy.cpu.program.thunks import HOST_THUNKS, HostThunk
 from xlapy.hlo.module import Module
 
 
@@ -32,22 +31,10 @@ def callbacks_to_json(program: NativeProgram) -> dict[str, Any]:
     }
 
 
-def _to_json(thunk: CallbackThunk | CollectiveThunk) -> dict[str, Any]:
-    header = {"instruction": thunk.instruction.name, "operands": _slices_to_json(thunk.operands)}
-    if isinstance(thunk, CollectiveThunk):
-        participants = [
-            [p.rendezvous_offset, p.members, p.rank, p.send_offsets, p.receive_offsets, p.peer_offsets]
-            for p in thunk.participants
-        ]
-        received = _slices_to_json(thunk.received)
-        size, direct = thunk.staging_size, thunk.direct
-        return {**header, "received": received, "participants": participants, "staging_size": size, "direct": direct}
-    header["results"] = _slices_to_json(thunk.results)
-    if isinstance(thunk, TransferThunk):
-        return {**header, "queues": thunk.queues, "partners": thunk.partners, "claims_end": thunk.claims_end}
-    if isinstance(thunk, FeedThunk):
-        return {**header, "queue_offset": thunk.queue_offset, "shape_number": thunk.shape_number}
-    return {**header, "native": thunk.calling_convention is not None, "draws_random": thunk.draws_random}
+def _to_json(thunk: HostThunk) -> dict[str, Any]:
+    header = {"kind": thunk.kind, "instruction": thunk.instruction.name, "native": thunk.calling_convention is not None}
+    slices = {"operands": _slices_to_json(thunk.operands), "results": _slices_to_json(thunk.results)}
+    return {**header, **slices, **thunk.fields_to_json()}
 
 
 def _slices_to_json(slices: Sequence[BufferSlice]) -> list[list[Any]]:
@@ -65,34 +52,16 @@ def restore_callbacks(program: NativeProgram, data: Mapping[str, Any], optimized
     program.received_count, program.shared_size = map(int, data["shared"])
     instructions = {instruction.name: instruction for instruction in optimized.instructions()}
     for number, thunk in enumerate(data["thunks"]):
-        name = thunk["instruction"]
-        program.host_calling_thunks.append(_thunk_from_json(number, name, instructions[name], thunk))
+        program.host_calling_thunks.append(_thunk_from_json(number, instructions[thunk["instruction"]], thunk))
 
 
-def _thunk_from_json(
-    number: int, name: str, instruction: Any, data: Mapping[str, Any]
-) -> CallbackThunk | CollectiveThunk:
-    operands = _slices_from_json(data["operands"])
-    if "participants" in data:
-        participants = [
-            RendezvousParticipant(int(offset), tuple(members), int(rank), tuple(send), tuple(receive), tuple(peer))
-            for offset, members, rank, send, receive, peer in data["participants"]
-        ]
-        received = _slices_from_json(data["received"])
-        size, direct = int(data["staging_size"]), bool(data["direct"])
-        return CollectiveThunk(number, instruction, operands, received, participants, size, name, direct)
-    results = _slices_from_json(data["results"])
-    if "queues" in data:
-        queues, partners = ([tuple(row) for row in data[key]] for key in ("queues", "partners"))
-        claims_end = bool(data["claims_end"])
-        return TransferThunk(
-            number, instruction, operands, results, name, queues=queues, partners=partners, claims_end=claims_end
-        )
-    if "shape_number" in data:
-        offset, shape_number = int(data["queue_offset"]), int(data["shape_number"])
-        return FeedThunk(number, instruction, operands, results, name, queue_offset=offset, shape_number=shape_number)
-    convention = calling_convention_of(instruction) if data["native"] else None
-    return CallbackThunk(number, instruction, operands, results, name, convention, bool(data["draws_random"]))
+def _thunk_from_json(number: int, instruction: Any, data: Mapping[str, Any]) -> HostThunk:
+    made: type[HostThunk] = HOST_THUNKS[data["kind"]]
+    fields = made.fields_from_json(data)
+    if data["native"]:
+        fields["calling_convention"] = calling_convention_of(instruction)
+    operands, results = (_slices_from_json(data[key]) for key in ("operands", "results"))
+    return made(number, instruction, operands, results, instruction.name, **fields)
 
 
 def _slices_from_json(slices: Sequence[Sequence[Any]]) -> list[BufferSlice]:

@@ -25,7 +25,6 @@ from xlapy.cpu.program.communication.wait_state import Wait, cancel_run, shared_
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.targets.call_frames import check_custom_call_targets
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks, calls_only_python
-from xlapy.cpu.program.thunks import TransferThunk
 from xlapy.cpu.serialization.executable import LoadedProgram, deserialize_program, serialize_program
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -135,9 +134,7 @@ class CpuProgram:
             raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
         if not self.compiled.program.host_calling_thunks:
             return self._execute(arguments, (0, 0))
-        if device is None and any(
-            isinstance(thunk, TransferThunk) for thunk in self.compiled.program.host_calling_thunks
-        ):
+        if device is None and any(thunk.needs_device for thunk in self.compiled.program.host_calling_thunks):
             device = Device(0, "cpu")
         if device is not None:
             return self.execute_sharded([arguments], [device])[0]

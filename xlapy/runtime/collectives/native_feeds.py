@@ -32,7 +32,7 @@ from xlapy.runtime.values import Value
 def attached_feeds(device: Device, program: NativeProgram, shared: SharedMemory, number: int) -> Iterator[None]:
     """Attaches the device's infeed and outfeed to a program that runs as device `number`, so that values pass without
     callbacks."""
-    thunks = [thunk for thunk in program.host_calling_thunks if isinstance(thunk, FeedThunk)]
+    thunks = [feed for thunk in program.host_calling_thunks if (feed := thunk.feed) is not None]
     infeeds, outfeeds = (
         [thunk for thunk in thunks if thunk.instruction.op is op] for op in (opcodes.INFEED, opcodes.OUTFEED)
     )

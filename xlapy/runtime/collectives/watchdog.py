@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.communication.wait_state import SharedMemory, Wait, waiting_devices
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import FeedThunk, TransferThunk
 from xlapy.hlo.instruction import describe_instruction
 from xlapy.runtime.collectives.rendezvous import ExternalWait, LaunchRendezvous
 from xlapy.runtime.device import collective_timeout
@@ -76,6 +75,6 @@ class Watchdog:
 def external_wait(wait: Wait) -> ExternalWait:
     """Describes to a `LaunchRendezvous` what a device waits for in native code."""
     what = describe_instruction(wait.thunk.instruction)
-    if isinstance(wait.thunk, FeedThunk):
+    if wait.thunk.waits_for_host:
         what = f"{what} for the host"
-    return ExternalWait(what, wait.missing, wait.count, any_of=isinstance(wait.thunk, TransferThunk))
+    return ExternalWait(what, wait.missing, wait.count, any_of=wait.thunk.waits_for_any)

@@ -15,7 +15,6 @@ from xlapy.cpu.llvm.shared_code import PYTHON_CALLBACK, shared_function
 from xlapy.cpu.program.communication.wait_state import futex_offsets, shared_memory_size
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks, calls_only_python
-from xlapy.cpu.program.thunks import CollectiveThunk
 from xlapy.runtime.collectives.device_names import device_name
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES
 from xlapy.runtime.engine.native_engine import engine
@@ -101,7 +100,7 @@ def runs_natively(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
     """
     if not _has_plain_boundary(program, leaves):
         return False
-    return all(isinstance(thunk, CollectiveThunk) and _is_complete(thunk) for thunk in program.host_calling_thunks)
+    return all(thunk.runs_without_python and thunk.is_complete for thunk in program.host_calling_thunks)
 
 
 def calls_python_natively(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
@@ -114,11 +113,6 @@ def _has_plain_boundary(program: NativeProgram, leaves: Iterable[Shape]) -> bool
     if not all(leaf.is_array and not leaf.is_dynamic for leaf in leaves):
         return False
     return "rng-get-and-update-state" not in program.implicit_arguments
-
-
-def _is_complete(thunk: CollectiveThunk) -> bool:
-    """Whether every device takes part. A device without a rendezvous asks the host for the error."""
-    return all(row.rendezvous_offset >= 0 for row in thunk.participants)
 
 
 def add_device_programs(

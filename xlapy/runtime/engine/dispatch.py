@@ -19,7 +19,6 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.kernels.random_state import RandomState
 from xlapy.runtime.array_types import array_type
@@ -174,9 +173,7 @@ def as_contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def custom_call_arguments(program: NativeProgram) -> list[BufferSlice]:
     """The arguments that custom calls read in place."""
-    operands = (
-        slice_ for thunk in program.host_calling_thunks if isinstance(thunk, CallbackThunk) for slice_ in thunk.operands
-    )
+    operands = (slice_ for thunk in program.host_calling_thunks if thunk.reads_in_place for slice_ in thunk.operands)
     return list(dict.fromkeys(slice_ for slice_ in operands if slice_.storage is StorageClass.ARGUMENT))
 
 

@@ -19,7 +19,6 @@ from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.call_frames import CustomCallTargets, FrameTargets
-from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.cpu.serialization.executable import LoadedProgram
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
@@ -83,9 +82,7 @@ class NativeCall:
         self._program_state = {} if program_state is None else program_state
         self.on_counted: Callable[[CounterTable, int], None] | None = None
         """Called at the end of each run of an instrumented program with its counters and the number of its device."""
-        calls = any(
-            isinstance(thunk, CallbackThunk) and thunk.calling_convention for thunk in program.host_calling_thunks
-        )
+        calls = any(thunk.calling_convention for thunk in program.host_calling_thunks)
         self._targets = CustomCallTargets(program, self._program_state) if calls else None
         self._lay_out_results(program)
 

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from xlapy.analysis.cost import Cost, instruction_costs
 from xlapy.cpu.program.counter_records import ProfilingCounter
-from xlapy.cpu.program.profiling_counters import relative_duration
-from xlapy.cpu.program.thunks import ConditionalThunk, CopyThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk
+from xlapy.cpu.program.thunks import Thunk
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.loops.operations import Operations, kernel_operations
@@ -55,8 +54,8 @@ class _Reader:
         seconds, begun, busy = self.measured.figures[clock.number].tolist()
         seconds = max(0.0, seconds - self.measured.clock_reading_seconds * self.clock_readings(clock))
         seconds = self.divided.get(clock, seconds)
-        total = sum(map(relative_duration, clock.thunks))
-        rows = [self.row(thunk, seconds * relative_duration(thunk) / total, begun) for thunk in clock.thunks]
+        total = _statements(clock.thunks)
+        rows = [self.row(thunk, seconds * thunk.statements / total, begun) for thunk in clock.thunks]
         (first, *_) = rows
         if busy and seconds:
             first.threads, first.is_parallel = busy / seconds, True
@@ -68,15 +67,15 @@ class _Reader:
             # The cost of reading the clock, which is subtracted, is an estimate, and a loop reads it more often.
             first.seconds = max(first.seconds, sum(child.seconds for child in first.children))
             first.set_totals_of_children()
-            if isinstance(clock.thunks[0], WhileThunk):
+            if clock.thunks[0].is_loop:
                 first.iterations = self.measured.figures[clock.nested[1][0].number, 1] if clock.nested[1] else 0.0
         return rows
 
     def divide(self, loop: ProfilingCounter, seconds: float) -> None:
         """Divides the time of a loop with short iterations between its body and its condition."""
-        thunk, (body,) = loop.thunks[0], loop.nested[1]
-        assert isinstance(thunk, WhileThunk)
-        own, inner = (sum(map(relative_duration, thunks)) for thunks in (thunk.condition, body.thunks))
+        condition, _ = loop.thunks[0].nested
+        (body,) = loop.nested[1]
+        own, inner = _statements(condition), _statements(body.thunks)
         self.divided[body] = seconds * inner / (own + inner)
 
     def clock_readings(self, clock: ProfilingCounter) -> float:
@@ -85,17 +84,15 @@ class _Reader:
         return own + sum(self.clock_readings(one) for part in clock.nested for one in part)
 
     def row(self, thunk: Thunk, seconds: float, executions: float) -> Row:
-        if isinstance(thunk, CopyThunk):
-            name = thunk.target.name or thunk.source.name or f"{thunk.source}"
-            row = Row(f"copy of {name}", "copy", self.instructions.get(name), seconds, executions)
-            row.read = row.written = executions * thunk.source.size
+        instruction = self.instructions.get(thunk.subject)
+        if thunk.copies_bytes:
+            row = Row(thunk.label, "copy", instruction, seconds, executions)
+            row.read = row.written = executions * sum(slice_.size for slice_ in thunk.writes)
             return row
-        assert not isinstance(thunk, OutlinedThunk), "outlined thunks have no counters of their own"
-        instruction = self.instructions.get(thunk.op_name)
         opcode = instruction.op.name if instruction is not None else "kernel"
-        row = Row(thunk.op_name, opcode, instruction, seconds, executions)
-        if isinstance(thunk, KernelThunk):
-            operations = self.operations(thunk.kernel)
+        row = Row(thunk.label, opcode, instruction, seconds, executions)
+        if thunk.own_kernel is not None:
+            operations = self.operations(thunk.own_kernel)
             if operations.is_known:
                 row.operations = {name: executions * count for name, count in operations.counts.items()}
         return row
@@ -120,14 +117,17 @@ class _Reader:
         row.minimum_seconds = max(row.memory_seconds, row.arithmetic_seconds)
 
 
+def _statements(thunks: Sequence[Thunk]) -> int:
+    return sum(thunk.statements for thunk in thunks)
+
+
 def _runs_of_kernels(thunks: Sequence[Thunk], rows: Sequence[Row]) -> dict[str, float]:
     """Returns how often each instruction ran; several kernels may compute parts of it, and several thunks run the same
     kernel.
     """
     counts: dict[str, dict[Kernel | None, float]] = {}
     for thunk, row in zip(thunks, rows, strict=True):
-        if not isinstance(thunk, (WhileThunk, ConditionalThunk)):
-            kernel = thunk.kernel if isinstance(thunk, KernelThunk) else None
+        if not thunk.nested:
             kernels = counts.setdefault(row.name, {})
-            kernels[kernel] = kernels.get(kernel, 0.0) + row.executions
+            kernels[thunk.own_kernel] = kernels.get(thunk.own_kernel, 0.0) + row.executions
     return {name: max(kernels.values()) for name, kernels in counts.items()}

@@ -48,7 +48,7 @@ def _numbers(thunk: CollectiveThunk, row: RendezvousParticipant) -> list[int]:
 
 
 def _width(thunk: CollectiveThunk) -> int:
-    return 4 + len(thunk.operands) + len(thunk.received) * (2 if thunk.direct else 1)
+    return 4 + len(thunk.operands) + len(thunk.results) * (2 if thunk.direct else 1)
 
 
 def emit_rendezvous(
@@ -84,7 +84,7 @@ def emit_rendezvous(
         f"call i32 @rendezvous(ptr %table, ptr {row.shared}, i64 {row.device}, i64 {thunk.number}, ptr {rendezvous}, "
         f"i32 {completed}, i64 {row.number(2)}, i32 {count})"
     )
-    for position, slice_ in enumerate(thunk.received):
+    for position, slice_ in enumerate(thunk.results):
         taken = _received_address(row, thunk, staging, position)
         ir.emit(f"store ptr {taken}, ptr {row.entry(program.table_index(slice_))}")
     ir.br(after)
@@ -100,7 +100,7 @@ def _received_address(row: Row, thunk: CollectiveThunk, staging: str, position: 
     taken = row.address(staging, ir.assign(f"select i1 {absent}, i64 0, i64 {offset}"))
     if thunk.direct:
         address = ir.assign(f"load ptr, ptr {taken}")
-        taken = row.address(address, row.number(begin + len(thunk.received) + position))
+        taken = row.address(address, row.number(begin + len(thunk.results) + position))
     return ir.assign(f"select i1 {absent}, ptr null, ptr {taken}")
 
 

@@ -69,7 +69,7 @@ def _append_rendezvous(
     participants = [_participant(instruction, rendezvous, device, receives) for device in sorted(rendezvous.groups)]
     operands = [context.slice_of(operand) for operand in instruction.operands]
     number, size = len(context.builder.program.host_calling_thunks), rendezvous.staging_size
-    thunk = CollectiveThunk(number, instruction, operands, received, participants, size, instruction.name)
+    thunk = CollectiveThunk(number, instruction, operands, received, instruction.name, participants, size)
     context.append_callback(thunk)
     return received
 

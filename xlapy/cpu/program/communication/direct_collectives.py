@@ -21,6 +21,7 @@ from xlapy.codegen.region import kernel_builder, result_buffer
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import LoweringContext
 from xlapy.cpu.program.communication.rendezvous_assignment import RendezvousAssignment, RendezvousRecord, byte_size
+from xlapy.cpu.program.shared_records import ADDRESS_BYTES
 from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RendezvousParticipant
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
@@ -31,8 +32,6 @@ from xlapy.lower.element_types import load_element, register_type
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.reduction import combine_elements, unflatten_elements
 
-ADDRESS_BYTES = 8
-"""The size of a published address. Member m publishes array n of count at m * count + n."""
 _CACHE_LINE_ELEMENTS = 64
 """Blocks of an all-reduce have a multiple of this many elements, so that members write to different cache lines."""
 
@@ -87,9 +86,9 @@ def publish_addresses(
         instruction,
         list(published),
         received,
+        instruction.name,
         participants,
         rendezvous.staging_size,
-        instruction.name,
         direct=True,
     )
     context.append_callback(thunk)

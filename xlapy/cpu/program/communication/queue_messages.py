@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from xlapy.cpu.program.communication.wait_state import SharedMemory, queue_offsets
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import MESSAGE_HEADER_BYTES, QUEUE_BYTES, QueueField
-from xlapy.cpu.program.thunks import TransferThunk
+from xlapy.cpu.program.thunks import HostThunk
 
 _HEADER = struct.Struct("QIIqq")
 _library: Any = ctypes.CDLL(None)
@@ -49,17 +49,16 @@ def clear_queue(queue: int) -> None:
     ctypes.memset(queue, 0, QUEUE_BYTES)
 
 
-def clear_all_queues(program: NativeProgram, shared: SharedMemory) -> list[tuple[int, TransferThunk]]:
+def clear_all_queues(program: NativeProgram, shared: SharedMemory) -> list[tuple[int, HostThunk]]:
     """Frees the messages between devices after all native code has ended.
 
     Returns the sending device and thunk of each message that was not received.
     """
-    unreceived: list[tuple[int, TransferThunk]] = []
+    unreceived: list[tuple[int, HostThunk]] = []
     for offset in sorted(queue_offsets(program)):
         queue = shared.ctypes.data + offset
         for message in receive_messages(queue):
             thunk = program.host_calling_thunks[message.thunk]
-            assert isinstance(thunk, TransferThunk)
             if not message.was_received:
                 unreceived.append((message.device, thunk))
         clear_queue(queue)

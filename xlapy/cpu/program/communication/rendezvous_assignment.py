@@ -13,7 +13,7 @@ from xlapy import opcodes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.shared_records import rendezvous_header_bytes, round_to_cache_lines
+from xlapy.cpu.program.shared_records import ADDRESS_BYTES, rendezvous_header_bytes, round_to_cache_lines
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
@@ -36,8 +36,6 @@ MAX_SHARED_BYTES = 1 << 27
 
 MAX_MEMBERS = 128
 """The largest group. Collectives of larger groups fall back to the host."""
-
-_ADDRESS_BYTES = 8
 
 _GROUPED = frozenset({
     opcodes.ALL_GATHER, opcodes.ALL_GATHER_START, opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START, opcodes.ALL_TO_ALL,
@@ -67,7 +65,7 @@ class RendezvousRecord:
     def staging_size(self) -> int:
         """The size in bytes of the operands of all members, or of their addresses."""
         if self.direct:
-            return round_to_cache_lines(self.member_count * 2 * len(self.sizes) * _ADDRESS_BYTES)
+            return round_to_cache_lines(self.member_count * 2 * len(self.sizes) * ADDRESS_BYTES)
         return self.operand_offset(len(self.sizes))
 
     def operand_offset(self, operand: int) -> int:

@@ -13,17 +13,11 @@ from typing import Any
 import numpy as np
 
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.shared_records import (
-    HOST_WAIT_OFFSET,
-    QUEUE_BYTES,
-    RENDEZVOUS_HEADER_BYTES,
-    WAIT_RECORD_BYTES,
-    QueueField,
-)
-from xlapy.cpu.program.thunks import CollectiveThunk, FeedThunk, RendezvousParticipant, TransferThunk
+from xlapy.cpu.program.shared_records import HOST_WAIT_OFFSET, WAIT_RECORD_BYTES
+from xlapy.cpu.program.thunks import HostThunk
 from xlapy.native import futex
 
-_RECORD, _COUNTER = struct.Struct("3q"), struct.Struct("I")
+_RECORD = struct.Struct("3q")
 
 SharedMemory = Any
 """The memory that the devices of a run share: an array of bytes, whose NumPy type is not known to be a buffer."""
@@ -36,7 +30,7 @@ class Wait:
     count: how many times the device has started to wait, which tells successive waits apart.
     """
 
-    thunk: CollectiveThunk | TransferThunk | FeedThunk
+    thunk: HostThunk
     missing: tuple[int, ...]
     """The devices that have not arrived, or those of which one must send; empty if the device waits for the host."""
     count: int
@@ -70,22 +64,13 @@ def cancel_run(program: NativeProgram, shared: SharedMemory) -> None:
 
 def futex_offsets(program: NativeProgram) -> set[int]:
     """Returns the offsets in shared memory of the words on which devices wait."""
-    collectives = [thunk for thunk in program.host_calling_thunks if isinstance(thunk, CollectiveThunk)]
-    offsets = {p.rendezvous_offset for thunk in collectives for p in thunk.participants if p.rendezvous_offset >= 0}
-    queues = (*queue_offsets(program), *_feed_queue_offsets(program))
-    return offsets | {queue + QueueField.SENT for queue in queues}
-
-
-def _feed_queue_offsets(program: NativeProgram) -> set[int]:
-    devices = range(program.replica_count * program.partition_count)
-    offsets = {thunk.queue_offset for thunk in program.host_calling_thunks if isinstance(thunk, FeedThunk)}
-    return {offset + QUEUE_BYTES * device for offset in offsets for device in devices}
+    devices = program.replica_count * program.partition_count
+    return {offset for thunk in program.host_calling_thunks for offset in thunk.futex_offsets(devices)}
 
 
 def queue_offsets(program: NativeProgram) -> set[int]:
     """Returns the offsets in shared memory of the queues between devices."""
-    transfers = [thunk for thunk in program.host_calling_thunks if isinstance(thunk, TransferThunk)]
-    return {queue for thunk in transfers for queues in thunk.queues for queue in queues}
+    return {queue for thunk in program.host_calling_thunks for queue in thunk.queues_between_devices()}
 
 
 def waiting_devices(program: NativeProgram, shared: SharedMemory) -> Mapping[int, Wait]:
@@ -112,23 +97,7 @@ def _read_wait(program: NativeProgram, shared: SharedMemory, device: int) -> Wai
     if not number:
         return None
     if number > HOST_WAIT_OFFSET:
-        thunk = program.host_calling_thunks[number - 1 - HOST_WAIT_OFFSET]
-        assert isinstance(thunk, FeedThunk)
-        return Wait(thunk, (), count)
+        return Wait(program.host_calling_thunks[number - 1 - HOST_WAIT_OFFSET], (), count)
     thunk = program.host_calling_thunks[number - 1]
-    if isinstance(thunk, TransferThunk):
-        (sent,) = _COUNTER.unpack_from(shared, thunk.queues[device][0] + QueueField.SENT)
-        has_arrived = (sent - goal) % (1 << 32) < 1 << 31
-        return None if has_arrived else Wait(thunk, thunk.partners[device], count)
-    assert isinstance(thunk, CollectiveThunk)
-    participant = thunk.participants[device]
-    (completed,) = _COUNTER.unpack_from(shared, participant.rendezvous_offset)
-    if completed != goal:
-        return None
-    return Wait(thunk, _missing_members(participant, shared, completed), count)
-
-
-def _missing_members(participant: RendezvousParticipant, shared: SharedMemory, completed: int) -> tuple[int, ...]:
-    offset = participant.rendezvous_offset + RENDEZVOUS_HEADER_BYTES
-    latest = struct.unpack_from(f"{len(participant.members)}I", shared, offset)
-    return tuple(member for member, last in zip(participant.members, latest, strict=True) if last == completed)
+    missing = thunk.missing_devices(shared, device, goal)
+    return None if missing is None else Wait(thunk, missing, count)

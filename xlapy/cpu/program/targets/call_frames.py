@@ -24,7 +24,7 @@ from xlapy.base.garbage_collection import when_collected
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import CALL_BLOCK_BYTES, CallBlockField
-from xlapy.cpu.program.thunks import CallbackThunk
+from xlapy.cpu.program.thunks import HostThunk
 from xlapy.custom_calls.ffi import objects
 from xlapy.custom_calls.ffi.calls import Frame, await_future
 from xlapy.custom_calls.ffi.structures import Buffer, Stage
@@ -55,11 +55,7 @@ class CustomCallTargets:
     def __init__(self, program: NativeProgram, instances: dict[Any, Any]) -> None:
         self._generation = registry_generation()
         self._first = program.call_blocks_index
-        self._calls = [
-            thunk
-            for thunk in program.host_calling_thunks
-            if isinstance(thunk, CallbackThunk) and thunk.calling_convention
-        ]
+        self._calls = [thunk for thunk in program.host_calling_thunks if thunk.calling_convention]
         self._found = [_find(thunk.instruction, instances) for thunk in self._calls]
         self.needs_host = len(self._calls) < len(program.host_calling_thunks) or any(map(_needs_host, self._found))
         """Whether a run needs a host callback handler."""
@@ -86,11 +82,7 @@ class HostCallBlocks:
     """
 
     def __init__(self, program: NativeProgram) -> None:
-        blocks = {
-            thunk.number: _CallBlock(thunk)
-            for thunk in program.host_calling_thunks
-            if isinstance(thunk, CallbackThunk) and thunk.calling_convention
-        }
+        blocks = {thunk.number: _CallBlock(thunk) for thunk in program.host_calling_thunks if thunk.calling_convention}
         self._blocks = blocks
         self.addresses = {program.call_blocks_index + number: block.address for number, block in blocks.items()}
 
@@ -138,7 +130,7 @@ class FrameTargets:
         self.has_abandoned_call = False
         """Whether an asynchronous call is still running although the run has ended: it may write to its arrays."""
 
-    def add(self, thunk: CallbackThunk, found: _Target) -> _CallBlock:
+    def add(self, thunk: HostThunk, found: _Target) -> _CallBlock:
         """Creates the block of a call."""
         block: _CallBlock
         if isinstance(found, TypedCallInstance):
@@ -195,7 +187,7 @@ class FrameTargets:
 class _CallBlock:
     """A call block in aligned memory. This class is for calls that the host executes."""
 
-    def __init__(self, thunk: CallbackThunk) -> None:
+    def __init__(self, thunk: HostThunk) -> None:
         self._instruction: Instruction = thunk.instruction
         self._operands = _leaves(thunk.instruction.operand_shapes)
         self._results = _leaves([thunk.instruction.shape])
@@ -224,7 +216,7 @@ class _CallBlock:
 class _ConventionalCall(_CallBlock):
     """A call with one of the C signatures."""
 
-    def __init__(self, thunk: CallbackThunk, target: NativeTarget) -> None:
+    def __init__(self, thunk: HostThunk, target: NativeTarget) -> None:
         super().__init__(thunk)
         self._target = target
         self._in, self._out = ((ctypes.c_void_p * max(1, len(leaves)))() for leaves in (self._operands, self._results))
@@ -246,7 +238,7 @@ class _ConventionalCall(_CallBlock):
 class _TypedCall(_CallBlock):
     """A call of the typed (FFI) interface, with a call frame of its own."""
 
-    def __init__(self, thunk: CallbackThunk, instance: TypedCallInstance, awaiting: int) -> None:
+    def __init__(self, thunk: HostThunk, instance: TypedCallInstance, awaiting: int) -> None:
         super().__init__(thunk)
         self._instance = instance
         self._has_earlier_stages = _has_earlier_stages(instance)

@@ -23,7 +23,7 @@ from xlapy.base.shape import Shape
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.call_frames import HostCallBlocks
-from xlapy.cpu.program.thunks import CallbackThunk
+from xlapy.cpu.program.thunks import HostThunk
 from xlapy.custom_calls.native import operand_layout_shapes
 from xlapy.custom_calls.registry import PythonTarget, find_target, registry_generation
 from xlapy.hlo.instruction import Instruction
@@ -54,8 +54,8 @@ def calls_only_python(program: NativeProgram) -> bool:
     return is_single and bool(thunks) and all(map(_calls_python, thunks))
 
 
-def _calls_python(thunk: Any) -> bool:
-    if type(thunk) is not CallbackThunk or thunk.draws_random or thunk.instruction.op is not opcodes.CUSTOM_CALL:
+def _calls_python(thunk: HostThunk) -> bool:
+    if not thunk.is_plain_callback or thunk.instruction.op is not opcodes.CUSTOM_CALL:
         return False
     instruction: Instruction = thunk.instruction
     shapes = [*instruction.operand_shapes, instruction.shape]
@@ -78,8 +78,7 @@ class PythonCallbacks:
     """
 
     def __init__(self, program: NativeProgram) -> None:
-        thunks = [thunk for thunk in program.host_calling_thunks if isinstance(thunk, CallbackThunk)]
-        self._calls = [_Call(program, thunk) for thunk in thunks]
+        self._calls = [_Call(program, thunk) for thunk in program.host_calling_thunks]
         self._table = ctypes.c_uint64 * program.table_size
         self._status = program.python_index + 1
         self._blocks = HostCallBlocks(program)
@@ -131,7 +130,7 @@ class _ArrayPlace:
 class _Call:
     """A custom call of a Python function."""
 
-    def __init__(self, program: NativeProgram, thunk: CallbackThunk) -> None:
+    def __init__(self, program: NativeProgram, thunk: HostThunk) -> None:
         self._instruction: Instruction = thunk.instruction
         slices = iter(thunk.operands)
         self._operands = [

@@ -13,27 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xlapy.base.errors import VerificationError
-from xlapy.cpu.program.buffer_reuse import may_overwrite
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
-from xlapy.cpu.program.communication.direct_collectives import ADDRESS_BYTES
-from xlapy.cpu.program.native_program import NativeProgram, thunk_title
-from xlapy.cpu.program.thunks import (
-    CallbackThunk,
-    CollectiveThunk,
-    ConditionalThunk,
-    CopyThunk,
-    KernelThunk,
-    OutlinedThunk,
-    Thunk,
-    WhileThunk,
-    nested_thunks,
-    used_slices,
-    written_positions,
-    written_slices,
-)
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, ThunkVisitor, WhileThunk
 from xlapy.cpu.program.verification.abstract_memory import AbstractMemory, Location
 from xlapy.cpu.program.verification.value_records import NO_VALUES, ThunkValues, ValueRecords, Values
-from xlapy.loops import Buffer, Kernel
 
 
 def verify_buffers(program: NativeProgram) -> None:
@@ -46,7 +30,7 @@ def verify_buffers(program: NativeProgram) -> None:
     _Verifier(program, program.values).run()
 
 
-class _Verifier:
+class _Verifier(ThunkVisitor):
     def __init__(self, program: NativeProgram, records: ValueRecords) -> None:
         self._program = program
         self._records = records
@@ -59,15 +43,14 @@ class _Verifier:
         self._stack_slots: dict[OutlinedThunk, frozenset[BufferSlice]] = {}
         self._published: dict[BufferSlice, list[BufferSlice]] = {}
         """For each slice that a direct rendezvous receives, what its members publish."""
-        self._read_by_peers: dict[BufferSlice, CollectiveThunk] = {}
+        self._read_by_peers: dict[BufferSlice, Thunk] = {}
         """What other members of a direct rendezvous may read until they meet this device again."""
-        self._may_overwrite: dict[tuple[Kernel, Buffer, frozenset[Buffer]], bool] = {}
 
     def run(self) -> None:
         program, records = self._program, self._records
         for slice_ in records.donated:
             self._memory.write(self._location(slice_), slice_, records.initial.get(slice_, NO_VALUES))
-        self._sequence(program.thunks)
+        self.sequence(program.thunks)
         for result, number in zip(program.results, records.results, strict=True):
             found = self._memory.at(self._location(result))
             if result.size and (len(found) != 1 or number not in found[0].values):
@@ -75,45 +58,35 @@ class _Verifier:
 
     # -- thunks
 
-    def _sequence(self, thunks: list[Thunk]) -> None:
-        for thunk in thunks:
-            if isinstance(thunk, WhileThunk):
-                self._loop(thunk)
-            elif isinstance(thunk, ConditionalThunk):
-                self._conditional(thunk)
-            elif isinstance(thunk, OutlinedThunk):
-                self._outlined(thunk)
-            else:
-                self._thunk(thunk)
-
-    def _thunk(self, thunk: Thunk) -> None:
-        slices, written = used_slices(thunk), written_positions(thunk)
+    def leaf(self, thunk: Thunk) -> None:
+        slices, first = thunk.accesses, len(thunk.reads)
+        written = range(first, len(slices))
         values = self._records.thunks.get(thunk) or ThunkValues((NO_VALUES,) * len(slices), (NO_VALUES,) * len(slices))
-        is_direct = isinstance(thunk, CollectiveThunk) and thunk.direct
+        published = thunk.publishes
         for position, (slice_, expected) in enumerate(zip(slices, values.expected, strict=True)):
-            if expected or not (is_direct or position in written):
+            if expected or not (position >= first or slice_ in published):
                 self._read(thunk, slice_, expected)
         self._check_overlaps(thunk, slices, written)
-        if isinstance(thunk, CollectiveThunk) and thunk.direct:
+        if published:
             self._publish(thunk)
-        copied = self._values_of(thunk.source) if isinstance(thunk, CopyThunk) else NO_VALUES
+        copied = self._values_of(slices[0]) if thunk.copies_bytes else NO_VALUES
         for position in written:
             self._write(thunk, slices[position], values.defined[position] | copied)
         for slice_, defined in values.also_defined:
             self._write(thunk, slice_, defined)
 
-    def _publish(self, thunk: CollectiveThunk) -> None:
-        """Members access the operands of a direct rendezvous from here on, even those that are written only later."""
+    def _publish(self, thunk: Thunk) -> None:
+        """Members access what a direct rendezvous publishes from here on, even if it is written only later."""
         self._read_by_peers = {
-            slice_: other for slice_, other in self._read_by_peers.items() if other.instruction is not thunk.instruction
+            slice_: other for slice_, other in self._read_by_peers.items() if other.op_name != thunk.op_name
         }
-        self._published |= dict.fromkeys(thunk.received, thunk.operands)
-        for slice_ in thunk.operands:
+        self._published |= dict.fromkeys(thunk.writes, thunk.publishes)
+        for slice_ in thunk.publishes:
             if slice_.size and not self._is_intact(slice_):
                 self._write(thunk, slice_, NO_VALUES)
-        self._read_by_peers |= {thunk.operands[number]: thunk for number in _arrays_read_by_peers(thunk)}
+        self._read_by_peers |= dict.fromkeys(thunk.read_by_peers, thunk)
 
-    def _loop(self, thunk: WhileThunk) -> None:
+    def loop(self, thunk: WhileThunk) -> None:
         """Runs a loop until what is known at its head stays the same, mostly once.
 
         What the loop writes is assumed to hold other values at the head than before the loop.
@@ -126,10 +99,10 @@ class _Verifier:
         self._define(thunk.state, current, held)
         while True:
             head = self._memory.copy()
-            self._sequence(thunk.condition)
+            self.sequence(thunk.condition)
             self._read(thunk, thunk.predicate, frozenset({values.predicate}))
             after = self._memory.copy()
-            self._sequence(thunk.body)
+            self.sequence(thunk.body)
             held = self._held(thunk.state, (leaf.next for leaf in values.state))
             self._memory.forget_values(values.inner)
             self._define(thunk.state, current, held)
@@ -145,25 +118,23 @@ class _Verifier:
         pending = [(thunk, self._function) for thunk in (*loop.condition, *loop.body)]
         while pending:
             thunk, function = pending.pop()
-            written = thunk.stored if isinstance(thunk, OutlinedThunk) else written_slices(thunk)
-            if isinstance(thunk, CollectiveThunk) and thunk.direct:
-                written = thunk.operands
-            for slice_ in written:
+            called = thunk.function
+            for slice_ in (*thunk.writes, *thunk.publishes, *(called.stored if called is not None else ())):
                 if slice_.size and slice_.storage is not StorageClass.SHARED:
                     found[self._location(slice_, function), slice_] = None
-            if isinstance(thunk, OutlinedThunk):
-                self._stack_slots[thunk] = frozenset((*thunk.loaded, *thunk.stored))
-                function = thunk
-            pending += [(inner, function) for nested in nested_thunks(thunk) for inner in nested]
+            if called is not None:
+                self._stack_slots[called] = frozenset((*called.loaded, *called.stored))
+                function = called
+            pending += [(inner, function) for nested in thunk.nested for inner in nested]
         return found
 
-    def _conditional(self, thunk: ConditionalThunk) -> None:
+    def conditional(self, thunk: ConditionalThunk) -> None:
         values = self._records.branches[thunk]
         self._read(thunk, thunk.index, frozenset({values.index}))
         before, after = self._memory, list[AbstractMemory]()
         for number, branch in enumerate(thunk.branches):
             self._memory = before.copy()
-            self._sequence(branch)
+            self.sequence(branch)
             held = self._held(thunk.results, (left[number] for left, _ in values.results))
             self._define(thunk.results, (merged for _, merged in values.results), held)
             after.append(self._memory)
@@ -171,23 +142,23 @@ class _Verifier:
         for memory in after[1:]:
             self._memory = self._memory.meet(memory)
 
-    def _outlined(self, function: OutlinedThunk) -> None:
+    def outlined(self, thunk: OutlinedThunk) -> None:
         """Runs a function: its stack slots are loaded at its start and stored at its end.
 
         A function may load what nothing has written yet, if it writes the slot before it reads it.
         """
-        self._stack_slots[function] = frozenset((*function.loaded, *function.stored))
-        slots = [s for s in function.loaded if not self._is_constant(s)]
+        self._stack_slots[thunk] = frozenset((*thunk.loaded, *thunk.stored))
+        slots = [s for s in thunk.loaded if not self._is_constant(s)]
         loaded = [(slice_, self._values_of(slice_)) for slice_ in slots if self._is_intact(slice_)]
-        caller, self._function = self._function, function
+        caller, self._function = self._function, thunk
         for slice_, values in loaded:
             self._memory.write(self._location(slice_), slice_, values)
-        self._sequence(function.thunks)
-        stored = {slice_: self._values_of(slice_) for slice_ in function.stored if self._is_intact(slice_)}
+        self.sequence(thunk.thunks)
+        stored = {slice_: self._values_of(slice_) for slice_ in thunk.stored if self._is_intact(slice_)}
         self._function = caller
-        self._memory.forget_regions(lambda region: isinstance(region, tuple) and region[0] is function)
-        for slice_ in function.stored:
-            self._write(function, slice_, stored.get(slice_, NO_VALUES))
+        self._memory.forget_regions(lambda region: isinstance(region, tuple) and region[0] is thunk)
+        for slice_ in thunk.stored:
+            self._write(thunk, slice_, stored.get(slice_, NO_VALUES))
             if slice_ not in stored:
                 self._memory.forget(self._location(slice_))
 
@@ -270,7 +241,7 @@ class _Verifier:
 
     # -- operands and results in the same memory
 
-    def _check_overlaps(self, thunk: Thunk, slices: list[BufferSlice], written: list[int]) -> None:
+    def _check_overlaps(self, thunk: Thunk, slices: list[BufferSlice], written: range) -> None:
         """Checks that a thunk writes to memory of its other slices only where that is allowed."""
         locations = [self._location(slice_) for slice_ in slices]
         for target in written:
@@ -286,19 +257,8 @@ class _Verifier:
     def _may_share(self, thunk: Thunk, target: int, other: int, locations: list[Location]) -> bool:
         if locations[target] != locations[other]:
             return False
-        if isinstance(thunk, CallbackThunk):  # a target updates in place what the instruction says
-            return used_slices(thunk)[target] is used_slices(thunk)[other]
-        if not isinstance(thunk, KernelThunk):
-            return False
-        kernel, written = thunk.kernel, thunk.kernel.buffers[target]
-        read = frozenset(
-            buffer for buffer, location in zip(kernel.buffers, locations, strict=True) if location == locations[target]
-        ) - {written}
-        key = (kernel, written, read)
-        if key not in self._may_overwrite:
-            is_exclusive = any(buffer.exclusive for buffer in (*read, written))
-            self._may_overwrite[key] = not is_exclusive and may_overwrite(kernel, written, read)
-        return self._may_overwrite[key]
+        others = [n for n, location in enumerate(locations) if location == locations[target] and n != target]
+        return thunk.may_overlap(target, others)
 
     # -- errors
 
@@ -321,16 +281,5 @@ class _Verifier:
 _OUR_ERROR = "this is an error of the compiler, not of the program"
 
 
-def _arrays_read_by_peers(thunk: CollectiveThunk) -> set[int]:
-    """Returns the numbers of the published arrays that some member reads in the memory of another one."""
-    found: set[int] = set()
-    for participant in thunk.participants:
-        for offset in participant.receive_offsets:
-            if offset >= 0:
-                member, array = divmod(offset // ADDRESS_BYTES, len(thunk.operands))
-                found |= {array} if member != participant.rank else set()
-    return found
-
-
 def _title(thunk: Thunk) -> str:
-    return f"[{thunk_title(thunk)}]"
+    return f"[{thunk.title}]"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xlapy.cpu.program.buffer_slices import BufferSlice
-from xlapy.cpu.program.thunks import ConditionalThunk, Thunk, WhileThunk, used_slices, written_slices
+from xlapy.cpu.program.thunks import ConditionalThunk, Thunk, WhileThunk
 
 Values = frozenset[int]
 """Numbers of array values. Several stand for the same array if it is the result of several instructions."""
@@ -23,7 +23,7 @@ NO_VALUES: Values = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class ThunkValues:
-    """The values of the slices of a thunk, by their position in `used_slices`.
+    """The values of the slices of a thunk, by their position in `Thunk.accesses`.
 
     expected: what a slice must hold when the thunk starts. defined: what it holds when the thunk has run. also_defined:
     slices that the thunk completes without a reference to them, such as results of a collective that are written
@@ -96,15 +96,15 @@ class ValueRecords:
 
         operands: the values in the slices of its operands before it. results: the values in those of its results.
         """
-        last = {slice_: thunk for thunk in thunks for slice_ in written_slices(thunk)}
+        last = {slice_: thunk for thunk in thunks for slice_ in thunk.writes}
         written: set[BufferSlice] = set()
         for thunk in thunks:
-            new = written_slices(thunk)
-            expected = [NO_VALUES if s in written else operands.get(s, NO_VALUES) for s in used_slices(thunk)]
-            defined = [results.get(s, NO_VALUES) if last.get(s) is thunk else NO_VALUES for s in used_slices(thunk)]
+            new = thunk.writes
+            expected = [NO_VALUES if s in written else operands.get(s, NO_VALUES) for s in thunk.accesses]
+            defined = [results.get(s, NO_VALUES) if last.get(s) is thunk else NO_VALUES for s in thunk.accesses]
             self.thunks[thunk] = ThunkValues(tuple(expected), tuple(defined))
             written.update(new)
-        used = {slice_ for thunk in thunks for slice_ in used_slices(thunk)}
+        used = {slice_ for thunk in thunks for slice_ in thunk.accesses}
         unwritten = [(slice_, values) for slice_, values in results.items() if slice_ not in last]
         if not thunks:
             self.initial |= {slice_: self.initial.get(slice_, NO_VALUES) | values for slice_, values in unwritten}
