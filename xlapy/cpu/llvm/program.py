@@ -30,7 +30,7 @@ from xlapy.cpu.llvm.shared_code import FLUSH_DENORMALS_BITS, MXCSR_DECLARATIONS
 from xlapy.cpu.program.buffer_slices import StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import ConditionalThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk
+from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, WhileThunk
 
 
 @dataclass(slots=True)
