@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from xlapy.codegen.emitters.column_reduction import column_reduction_kernel
 from xlapy.codegen.emitters.concatenate import concatenate_kernels
 from xlapy.codegen.emitters.convolution.direct import direct_kernel
+from xlapy.codegen.emitters.convolution.grouped import grouped_kernel
 from xlapy.codegen.emitters.convolution.im2col import convolution_kernel
 from xlapy.codegen.emitters.elementwise import loop_kernel
 from xlapy.codegen.emitters.interleaved import interleaved_kernel
@@ -21,6 +22,7 @@ from xlapy.loops import Kernel
 
 _EMITTERS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
     dot_kernel,
+    grouped_kernel,
     direct_kernel,
     convolution_kernel,
     scan_kernel,

@@ -20,18 +20,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from xlapy.codegen.emitters.convolution.geometry import (
     ConvolutionGeometry,
-    OffsetRange,
-    equals,
-    minimum,
-    offset_range,
     plain_convolution,
+    scalar_values,
 )
-from xlapy.codegen.emitters.convolution.row_tiles import Segment, TileRun, row_tiles
+from xlapy.codegen.emitters.convolution.row_tiles import Segment
+from xlapy.codegen.emitters.convolution.rows import MAX_RUNS, ConvolutionRows, Tile, result_position
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
@@ -43,7 +41,6 @@ from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_el
 from xlapy.lower.core import delinear, linear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
-from xlapy.lower.movement import conjunction
 
 MIN_PRODUCTS = 1 << 12
 """The smallest number of products of a direct convolution. Below it, the loop emitter is as fast."""
@@ -64,9 +61,6 @@ SUMS_BYTES = 1 << 16
 MIN_TASKS = 16
 """With fewer blocks of rows than this, the features are split into tasks, too."""
 
-MAX_RUNS = 8
-"""The largest number of runs of tiles of a row, each of which has code of its own."""
-
 
 def direct_kernel(region: Region) -> tuple[Kernel, int] | None:
     """Returns the kernel of a convolution and the work of one task; None for convolutions of another form."""
@@ -81,7 +75,7 @@ def direct_kernel(region: Region) -> tuple[Kernel, int] | None:
     if geometry.dimensions[-1].output < geometry.dimensions[-1].phases:
         return None
     emitter = _DirectConvolution(region, geometry)
-    if sum(len(tiles.runs) for tiles in emitter.tiles) > MAX_RUNS:
+    if emitter.rows.runs > MAX_RUNS:
         return None
     return emitter.kernel()
 
@@ -150,17 +144,13 @@ class _DirectConvolution:
         self.input_block = balanced_size(geometry.inputs, max(1, PANEL_BYTES // bytes_per_input))
         self.input_blocks = -(-geometry.inputs // self.input_block)
         self.chunks = max(1, self.last.output // POSITIONS_PER_TASK)
-        phases = range(self.last.phases)
-        self.tiles = [row_tiles(self.last, phase, tile.positions, self.chunks) for phase in phases]
-        # a row: a batch element, and the phase and the position along each dimension but the last
-        self.row_sizes = [geometry.batch, *(size for d in self.outer for size in (d.phases, d.positions()))]
-        self.rows = math.prod(self.row_sizes)
-        self.sums_of_row = sum(tiles.count for tiles in self.tiles) * tile.positions * tile.features
+        self.rows = ConvolutionRows(builder, self.lowering, geometry, tile.positions, self.chunks)
+        self.sums_of_row = self.rows.tiles_per_chunk * tile.positions * tile.features
         rows = POSITIONS_PER_TASK * self.chunks // self.last.output
         if self.input_blocks > 1:
             rows = min(rows, SUMS_BYTES // (self.sums_of_row * kind.byte_size))
-        self.rows_per_task = balanced_size(self.rows, max(1, rows))
-        self.row_blocks = -(-self.rows // self.rows_per_task)
+        self.rows_per_task = balanced_size(self.rows.count, max(1, rows))
+        self.row_blocks = -(-self.rows.count // self.rows_per_task)
         tasks = self.row_blocks * self.chunks * geometry.groups * self.panels
         self.panels_per_task = balanced_size(self.panels, max(1, tasks // MIN_TASKS))
         size = math.prod(self.window) * self.input_block * tile.features
@@ -177,7 +167,7 @@ class _DirectConvolution:
         with builder.loop(math.prod(sizes), AxisKind.PARALLEL) as task:
             group, block, row_block, chunk = delinear(builder, task, sizes)
             first_panel, first_row = block * self.panels_per_task, row_block * self.rows_per_task
-            rows = block_extent(builder, first_row, self.rows, self.rows_per_task)
+            rows = block_extent(builder, first_row, self.rows.count, self.rows_per_task)
             panels = block_extent(builder, first_panel, self.panels, self.panels_per_task)
             with builder.loop(panels) as panel:
                 feature = (first_panel + panel) * self.tile.features
@@ -195,28 +185,6 @@ class _Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """A row of positions: its number in the task, its batch element, and along each dimension but the last its
-    position in the result and the offsets at which it meets the input."""
-
-    number: Affine
-    batch: Affine
-    positions: tuple[Affine, ...]
-    ranges: tuple[OffsetRange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """A tile of a row: where it starts, what it leaves out, and where its sums wait."""
-
-    row: _Row
-    phase: int
-    start: Affine
-    run: TileRun
-    sums: Affine
-
-
-@dataclass(frozen=True, slots=True)
 class _Panel:
     """The part of a task for one panel of features."""
 
@@ -224,7 +192,7 @@ class _Panel:
     group: Affine
     feature: Affine
     first_row: Affine
-    rows: int | Value
+    row_count: int | Value
     chunk: Affine
 
     def compute(self) -> None:
@@ -247,10 +215,7 @@ class _Panel:
         """Packs the part of the kernel that a block of input features needs, in the order of the window."""
         plan, builder, tile, g = self.plan, self.plan.builder, self.plan.tile, self.plan.geometry
         with builder.loop(math.prod(plan.window)) as number, builder.loop(inputs.count) as feature:
-            offsets = [
-                offset * -1 + (d.window.size - 1) if d.window.window_reversal else offset
-                for offset, d in zip(delinear(builder, number, plan.window), g.dimensions, strict=True)
-            ]
+            offsets = g.offsets_in_order(builder, number)
             at = (number * plan.input_block + feature) * tile.features
             with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
                 for vector in range(tile.vectors):
@@ -262,100 +227,59 @@ class _Panel:
                     t = g.filter.shape.element_type
                     plan.panel.store(at + column, convert_element(builder, element, t, plan.type))
 
-    # -- rows and tiles
+    def each_tile(self) -> Iterator[Tile]:
+        """Emits loops over the tiles of all rows of the task; yields a tile of each run."""
+        for row in self.plan.rows.each_row(self.first_row, self.row_count):
+            yield from self.plan.rows.each_tile(row, self.chunk)
 
-    def each_row(self) -> Iterator[_Row]:
-        """Emits a loop over the rows of the task; yields each."""
-        plan, builder = self.plan, self.plan.builder
-        with builder.loop(self.rows) as number:
-            batch, *components = delinear(builder, self.first_row + number, plan.row_sizes)
-            positions: list[Affine] = []
-            ranges: list[OffsetRange] = []
-            exists: Value | None = None
-            for d, phase, position in zip(plan.outer, components[::2], components[1::2], strict=True):
-                positions.append(position * d.phases + phase)
-                ranges.append(offset_range(builder, d, position, phase))
-                if d.output % d.phases:
-                    exists = conjunction(builder, exists, plan.lowering.in_bounds((positions[-1],), [(0, d.output)]))
-            with nullcontext() if exists is None else builder.branch(exists):
-                yield _Row(number, batch, tuple(positions), tuple(ranges))
-
-    def each_tile(self, row: _Row) -> Iterator[_Tile]:
-        """Emits loops over the tiles of a row; yields a tile of each run."""
-        plan, tile = self.plan, self.plan.tile
-        first = 0
-        for tiles in plan.tiles:
-            for run in tiles.runs:
-                with self.tiles_of_run(run) as (number, local):
-                    start = minimum(plan.builder, number * run.width + run.start, run.last_start)
-                    sums = row.number * plan.sums_of_row + (local + (first + run.number)) * (
-                        tile.positions * tile.features
-                    )
-                    yield _Tile(row, tiles.phase, start, run, sums)
-            first += tiles.count
-
-    @contextmanager
-    def tiles_of_run(self, run: TileRun) -> Iterator[tuple[Affine, Affine]]:
-        """Opens a loop over the tiles of a run that belong to the chunk; yields their numbers in the run and chunk."""
-        builder, chunks = self.plan.builder, self.plan.chunks
-        if chunks > 1 and run.count < chunks:
-            with builder.branch(equals(builder, self.chunk, 0)), builder.loop(run.count) as number:
-                yield number, number
-            return
-        first = self.chunk * run.tiles_per_chunk
-        count: int | Value = run.count
-        if chunks > 1:
-            left = builder.clamped(builder.value_of(first * -1 + run.count), run.tiles_per_chunk)
-            count = builder.value_of(left)
-        with builder.loop(count) as number:
-            yield first + number, number
+    def sums_offset(self, tile: Tile) -> Affine:
+        """Where the sums of a tile wait in scratch memory."""
+        shape = self.plan.tile
+        return tile.row.number * self.plan.sums_of_row + tile.number * (shape.positions * shape.features)
 
     # -- sums
 
     def add(self, inputs: _Inputs) -> None:
         """Adds the products of a block of input features to all tiles; stores the sums if there is one block."""
         plan, builder, shape = self.plan, self.plan.builder, self.plan.tile
-        for row in self.each_row():
-            for tile in self.each_tile(row):
-                with builder.loop(shape.lanes, AxisKind.VECTOR, width=shape.lanes) as lane:
-                    count = shape.positions * shape.vectors
-                    places = [tile.sums + number * shape.lanes + lane for number in range(count)]
-                    if plan.sums is None:
-                        zero = zero_element(builder, plan.type)
-                        assert isinstance(zero, Value)
-                        sums = self.products(tile, inputs, lane, [zero] * count)
-                        for number, total in enumerate(sums):
-                            position, vector = divmod(number, shape.vectors)
-                            self.store(tile, Affine((), position), lane + vector * shape.lanes, total)
-                        continue
-                    before = [plan.sums.load(place) for place in places]
-                    for place, total in zip(places, self.products(tile, inputs, lane, _values(before)), strict=True):
-                        plan.sums.store(place, total)
+        count = shape.positions * shape.vectors
+        for tile in self.each_tile():
+            with builder.loop(shape.lanes, AxisKind.VECTOR, width=shape.lanes) as lane:
+                places = [self.sums_offset(tile) + number * shape.lanes + lane for number in range(count)]
+                if plan.sums is None:
+                    (zero,) = scalar_values([zero_element(builder, plan.type)])
+                    sums = self.products(tile, inputs, lane, [zero] * count)
+                    for number, total in enumerate(sums):
+                        position, vector = divmod(number, shape.vectors)
+                        self.store(tile, Affine((), position), lane + vector * shape.lanes, total)
+                    continue
+                before = scalar_values([plan.sums.load(place) for place in places])
+                for place, total in zip(places, self.products(tile, inputs, lane, before), strict=True):
+                    plan.sums.store(place, total)
 
     def store_sums(self, sums: ScratchArray) -> None:
         builder, shape = self.plan.builder, self.plan.tile
-        for row in self.each_row():
-            for tile in self.each_tile(row):
-                with (
-                    builder.loop(shape.positions) as position,
-                    builder.loop(shape.features, AxisKind.VECTOR, width=shape.lanes) as column,
-                ):
-                    total = sums.load(tile.sums + position * shape.features + column)
-                    self.store(tile, position, column, total)
+        for tile in self.each_tile():
+            with (
+                builder.loop(shape.positions) as position,
+                builder.loop(shape.features, AxisKind.VECTOR, width=shape.lanes) as column,
+            ):
+                total = sums.load(self.sums_offset(tile) + position * shape.features + column)
+                self.store(tile, position, column, total)
 
-    def store(self, tile: _Tile, position: Affine, column: Affine, total: Element) -> None:
+    def store(self, tile: Tile, position: Affine, column: Affine, total: Element) -> None:
         """Stores the sum of one position and feature of a tile."""
         plan, builder, g = self.plan, self.plan.builder, self.plan.geometry
         assert isinstance(total, Value)
         shape = plan.root.shape
         element = convert_element(builder, rounded_sum(builder, total, plan.type), plan.type, shape.element_type)
-        last = (tile.start + position) * plan.last.phases + tile.phase
         feature = self.feature + column
-        index = g.result_index(self.group, tile.row.batch, feature, (*tile.row.positions, last))
+        spatial = result_position(tile, plan.last, position)
+        index = g.result_index(self.group, tile.row.batch, feature, spatial)
         mask = in_bounds(plan.lowering, feature, g.outputs, plan.tile.features)
         store_element(builder, plan.output, linear(index, shape.dimensions), element, shape.element_type, mask)
 
-    def products(self, tile: _Tile, inputs: _Inputs, lane: Affine, sums: Sequence[Value]) -> list[Value]:
+    def products(self, tile: Tile, inputs: _Inputs, lane: Affine, sums: Sequence[Value]) -> list[Value]:
         """Adds the products of all offsets and a block of input features to the sums of a tile."""
         builder, ranges = self.plan.builder, tile.row.ranges
 
@@ -373,7 +297,7 @@ class _Panel:
 
     def segment(
         self,
-        tile: _Tile,
+        tile: Tile,
         segment: Segment,
         offsets: tuple[Affine, ...],
         inputs: _Inputs,
@@ -400,7 +324,7 @@ class _Panel:
                 factor = convert_element(builder, element, g.input.shape.element_type, plan.type)
                 for vector, column in enumerate(columns):
                     n = position * plan.tile.vectors + vector
-                    (after[n],) = _values([multiply_add(builder, plan.type, factor, column, after[n])])
+                    (after[n],) = scalar_values([multiply_add(builder, plan.type, factor, column, after[n])])
             return after
 
         rest = plan.last.rest(tile.phase)
@@ -431,9 +355,3 @@ class _Panel:
         is_last = n.input_feature_dimension == rank - 1 and n.input_spatial_dimensions[-1] == rank - 2
         plain = plan.last.phases == plan.last.step == 1
         return is_last and plain and plan.input_blocks == 1 and g.attrs.feature_group_count == 1
-
-
-def _values(elements: Sequence[Element]) -> list[Value]:
-    found = [element for element in elements if isinstance(element, Value)]
-    assert len(found) == len(elements), "sums of complex numbers have another kernel"
-    return found

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, Builder, Value
-from xlapy.lower.core import Index
+from xlapy.lower import Element
+from xlapy.lower.core import Index, delinear
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
 
@@ -65,11 +66,6 @@ class SpatialDimension:
     def is_inside(self, phase: int, position: int, offset: int) -> bool:
         """Whether the window at a position meets an input element at an offset."""
         return 0 <= position * self.stride + offset * self.step + self.start(phase) < self.input
-
-    def window_offset(self, offset: Affine | int, rest: Affine | int) -> Affine:
-        """The offset in the window, in the order of the kernel's elements."""
-        found = Affine() + rest + (Affine() + offset) * self.phases
-        return found * -1 + (self.window.size - 1) if self.window.window_reversal else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +156,12 @@ class ConvolutionGeometry:
 
     # -- indices
 
+    def offsets_in_order(self, builder: Builder, number: Affine) -> list[Affine]:
+        """The position in the kernel of offset `number` of the window, in row-major order."""
+        components = delinear(builder, number, [d.window.size for d in self.dimensions])
+        pairs = zip(self.dimensions, components, strict=True)
+        return [k * -1 + (d.window.size - 1) if d.window.window_reversal else k for d, k in pairs]
+
     def input_index(self, group: Affine, batch: Affine, feature: Affine, spatial: Sequence[Affine]) -> Index:
         n = self.numbers
         index = _placed(
@@ -213,3 +215,10 @@ def minimum(builder: Builder, value: Affine, limit: int) -> Affine:
 
 def equals(builder: Builder, value: Affine, number: int) -> Value:
     return builder.compare("eq", builder.value_of(value), builder.constant(I64, number))
+
+
+def scalar_values(elements: Sequence[Element]) -> list[Value]:
+    """The elements as values; none of them is complex."""
+    found = [element for element in elements if isinstance(element, Value)]
+    assert len(found) == len(elements), "convolutions of complex numbers have another kernel"
+    return found
