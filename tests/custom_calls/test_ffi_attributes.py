@@ -85,6 +85,7 @@ def test_names_strings_and_order() -> None:
         ("{x = " * 70, "dictionaries are nested more than 64 deep"),
         ("{x = dense<" + "[" * 70, "dense<...> is nested more than 64 deep"),
         ("{x = " + "9" * 5000 + "}", "an integer of more than 64 bits"),
+        ("{x = 0x" + "f" * 5000 + " : f32}", "an integer of more than 64 bits"),
     ],
 )  # fmt: skip
 def test_malformed_dictionaries_of_attributes(text: str, message: str) -> None:

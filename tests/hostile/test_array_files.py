@@ -15,6 +15,7 @@ from tests.tools.programs import AXPY
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
+from xlapy.runtime.storage.array_files import read_array_file
 from xlapy.tools.command_line import invoke
 from xlapy.tools.files import read_arguments
 
@@ -36,6 +37,12 @@ OBJECTS = file_bytes(lambda stream: np.save(stream, np.array([{}, 1], dtype=obje
 OBJECTS_INSIDE = file_bytes(lambda stream: np.savez(stream, allow_pickle=True, x=np.array([os.system], dtype=object)))
 HUGE = NPY.replace(b"(3,)", b"(9" + b"0" * 14 + b",)").replace(b" " * 14 + b"\n", b"\n")
 
+
+def with_header(text: str) -> bytes:
+    """A file of the array with another header."""
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("latin1") + ARRAY.tobytes()
+
+
 BROKEN = {
     "empty": b"",
     "text": b"HloModule m",
@@ -47,6 +54,12 @@ BROKEN = {
     "truncated archive": NPZ[:-30],
     "an archive of nonsense": NPZ.replace(b"NUMPY", b"numpy"),
     "more elements than memory": HUGE,
+    "header with spaces and no end": with_header("{'descr': '<f4', 'shape': (3" + " " * 9000),
+    "header of 60,000 bytes": with_header("{}" + " " * 60_000),
+    "deeply nested header": with_header("(" * 9000),
+    "header without sizes": with_header("{'descr': '<f4', 'fortran_order': False}"),
+    "sizes that are not integers": with_header("{'descr': '<f4', 'fortran_order': False, 'shape': (True, 'x')}"),
+    "order that is not a flag": with_header("{'descr': '<f4', 'fortran_order': 1, 'shape': (3,)}"),
 }
 
 
@@ -67,6 +80,18 @@ def test_valid_files(tmp_path: Path):
         (tmp_path / "sound").write_bytes(data)
         (array,) = read_arguments([str(tmp_path / "sound")], ONE)
         assert np.array_equal(array, ARRAY)
+
+
+@pytest.mark.parametrize("array", [ARRAY, np.asfortranarray(np.ones((3, 4))), np.array(5), np.zeros((0, 3), "i1")])
+def test_versions_of_the_format(tmp_path: Path, array: np.ndarray):
+    for version in ((1, 0), (2, 0)):
+        data = file_bytes(lambda stream, version=version: np.lib.format.write_array(stream, array, version))
+        (tmp_path / "x.npy").write_bytes(data)
+        read = read_array_file(str(tmp_path / "x.npy"), 1 << 20)
+        assert isinstance(read, np.ndarray)
+        assert (read.dtype, read.shape) == (array.dtype, array.shape)
+        assert read.flags.f_contiguous == array.flags.f_contiguous
+        assert np.array_equal(read, array)
 
 
 def test_missing_files_and_directories(tmp_path: Path):

@@ -159,7 +159,7 @@ def _converted(cursor: Cursor, text: str, dtype: np.dtype[Any], start: int) -> A
             start, f"{text} is an integer, {dtype.name} takes a number with a point or the bits in hexadecimal"
         )
     bits = np.dtype(f"uint{8 * dtype.itemsize}")
-    return np.array(_wrapped(cursor, int(text, 16), bits, start)).view(dtype)[()]
+    return np.array(_wrapped(cursor, _integer(cursor, text, start), bits, start)).view(dtype)[()]
 
 
 def _integer(cursor: Cursor, text: str, start: int) -> int:

@@ -9,8 +9,8 @@ Responsible for the file formats. Does not depend on what the arrays are for.
 
 from __future__ import annotations
 
+import ast
 import os
-import tokenize
 import zipfile
 import zlib
 from math import prod
@@ -25,12 +25,15 @@ Array = np.ndarray[Any, Any]
 
 _ZIP_MAGIC = b"PK"
 _NPY_ENDING = ".npy"
+_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4}
+"""The size of the field that holds the length of the header, by version."""
+_MAX_HEADER_BYTES = 10_000
 _MALFORMED = (
-    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, tokenize.TokenError,
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error,
     ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError, OSError, RuntimeError, SyntaxError,
     TypeError, ValueError,
 )  # fmt: skip
-"""What Python's reader of archives and NumPy's reader of headers raise for malformed data."""
+"""What Python's readers of archives and literals and NumPy's reader of element types raise for malformed data."""
 
 
 def read_array_file(path: str, max_bytes: int) -> Array | dict[str, Array]:
@@ -79,14 +82,7 @@ def _archive(file: IO[bytes], max_bytes: int) -> dict[str, Array]:
 
 def _array(stream: IO[bytes], size: int, max_bytes: int) -> Array:
     """Reads an array from a stream that holds `size` bytes, header included."""
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        header = np.lib.format.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        header = np.lib.format.read_array_header_2_0(stream)
-    else:
-        raise ValueError(f"version {version[0]}.{version[1]} of the format is not supported")
-    shape, is_fortran, dtype = header
+    shape, is_fortran, dtype = _header(stream)
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are not loaded")
     if any(dimension < 0 for dimension in shape):
@@ -104,3 +100,31 @@ def _array(stream: IO[bytes], size: int, max_bytes: int) -> Array:
         raise ValueError(f"it has {len(data)} bytes of elements, its header says {length}")
     flat = np.frombuffer(data, dtype, count)
     return flat.reshape(shape[::-1]).transpose() if is_fortran else flat.reshape(shape)
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Reads a header: the sizes, whether the first dimension is the minor-most, and the element type.
+
+    NumPy's own reader first looks for integers as Python 2 writes them, in time that grows with the square of a header.
+    """
+    version = np.lib.format.read_magic(stream)
+    if version not in _LENGTH_BYTES:
+        raise ValueError(f"version {version[0]}.{version[1]} of the format is not supported")
+    length = int.from_bytes(stream.read(_LENGTH_BYTES[version]), "little")
+    if length > _MAX_HEADER_BYTES:
+        raise ValueError(f"its header has {length} bytes, at most {_MAX_HEADER_BYTES} are read")
+    text = stream.read(length)
+    if len(text) != length:
+        raise ValueError(f"it ends within its header of {length} bytes")
+    try:
+        fields = ast.literal_eval(text.decode("latin1").strip())
+    except (MemoryError, RecursionError) as error:  # what Python's parser raises for deep nesting
+        raise ValueError("its header is nested too deeply") from error
+    if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
+        raise ValueError("its header is not a dictionary of 'descr', 'fortran_order' and 'shape'")
+    shape, is_fortran = fields["shape"], fields["fortran_order"]
+    if not isinstance(shape, tuple) or not all(type(size) is int for size in shape):
+        raise ValueError(f"its 'shape' is not a tuple of integers: {shape!r:.80}")
+    if not isinstance(is_fortran, bool):
+        raise ValueError(f"its 'fortran_order' is not True or False: {is_fortran!r:.80}")
+    return shape, is_fortran, np.lib.format.descr_to_dtype(fields["descr"])
