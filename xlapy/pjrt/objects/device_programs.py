@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks
-from xlapy.pjrt.objects.layouts import layout_handle, logical
+from xlapy.passes.layouts.entry_layouts import Order
+from xlapy.pjrt.objects.layouts import layout_handle, logical, row_major
 from xlapy.pjrt.objects.loaded_executable import LoadedExecutable
 from xlapy.runtime.backends.cpu import CpuProgram
 from xlapy.runtime.engine import device_programs
@@ -58,13 +59,13 @@ def add_device_programs(loaded: LoadedExecutable, program: CpuProgram, results: 
         DevicePlace(device.handle, device.stream, [device.memories[kind] for kind in kinds])
         for device in loaded.devices
     ]
-    parameters = [
-        ArrayForm(logical(shape.dimensions, order), layout_handle(order))
-        for shape, order in zip(source.parameters, loaded.parameter_orders, strict=True)
-    ]
-    forms = [
-        ArrayForm(logical(shape.dimensions, order), layout_handle(order))
-        for shape, order in zip(results, loaded.result_orders, strict=True)
-    ]
+    parameters = list(map(_form, source.parameters, loaded.parameter_orders))
+    forms = list(map(_form, results, loaded.result_orders))
     runnable = device_programs.add_device_programs(loaded.record, loaded.kept, source, places, parameters, forms)
     loaded.device_programs = runnable.device_programs
+
+
+def _form(shape: Shape, order: Order) -> ArrayForm:
+    if shape.is_token:
+        return ArrayForm((0,), layout_handle(row_major(1)))
+    return ArrayForm(logical(shape.dimensions, order), layout_handle(order))

@@ -1,5 +1,5 @@
-"""Launches that native code leaves to Python: programs with dynamic dimensions, random numbers of the run, tokens, or
-callbacks other than custom calls of Python functions, and calls with invalid arguments.
+"""Launches that native code leaves to Python: programs with dynamic dimensions, random numbers of the run, or callbacks
+other than custom calls of Python functions, and calls with invalid or pending arguments.
 
 Responsible for converting buffers to values and back, and for donation in these launches. Does not depend on how
 programs are compiled.

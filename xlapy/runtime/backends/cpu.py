@@ -109,7 +109,8 @@ class CpuProgram:
         program, shape = self.compiled.program, self.shape
         parameters = [leaf for parameter in shape.parameters for _, leaf in parameter.leaves()]
         results = [leaf for _, leaf in shape.result.leaves()]
-        is_native = runs_natively(program, [*parameters, *results])
+        takes_arrays = all(leaf.is_array for leaf in (*parameters, *results))
+        is_native = takes_arrays and runs_natively(program, [*parameters, *results])
         if not is_native or program.counters is not None:
             return None
         source = NativeSource(

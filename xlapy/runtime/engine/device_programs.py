@@ -26,9 +26,9 @@ class NativeSource:
     """What the engine runs.
 
     entry: address of the machine code. fixed_addresses: from replica and partition to the entries of the address table
-    that are the same in every run. parameters, results: their arrays. donated: the numbers of the parameters whose
-    memory the program may overwrite. counts: numbers of replicas and partitions. is_long_running: whether calls return
-    before the program has run.
+    that are the same in every run. parameters, results: their arrays and tokens. donated: the numbers of the parameters
+    whose memory the program may overwrite. counts: numbers of replicas and partitions. is_long_running: whether calls
+    return before the program has run.
     """
 
     program: NativeProgram
@@ -53,7 +53,8 @@ class DevicePlace:
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """How the buffer of an argument or result is described: its logical dimensions, and the handle of its layout."""
+    """How the buffer of an argument or result is described: its logical dimensions, and the handle of its layout. A
+    token is described as an array without elements."""
 
     dimensions: tuple[int, ...]
     layout: int
@@ -95,8 +96,8 @@ def remove_runnable(record: int) -> None:
 def runs_natively(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
     """Whether native code can run the program without Python.
 
-    It can if all arrays are static, the program draws no random numbers, and its only callbacks are collectives for
-    which every device has a rendezvous. leaves: shapes of the parameters and results.
+    It can if the parameters and results are static arrays and tokens, the program draws no random numbers, and its only
+    callbacks are collectives for which every device has a rendezvous. leaves: shapes of the parameters and results.
     """
     if not _has_plain_boundary(program, leaves):
         return False
@@ -109,8 +110,8 @@ def calls_python_natively(program: NativeProgram, leaves: Iterable[Shape]) -> bo
 
 
 def _has_plain_boundary(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
-    """Whether launches need no more than the addresses of arrays."""
-    if not all(leaf.is_array and not leaf.is_dynamic for leaf in leaves):
+    """Whether launches need no more than the addresses of arrays, and tokens to be ready."""
+    if not all(leaf.is_token or (leaf.is_array and not leaf.is_dynamic) for leaf in leaves):
         return False
     return "rng-get-and-update-state" not in program.implicit_arguments
 
@@ -162,9 +163,12 @@ def _device_program(
     record["entry"] = source.entry
     record["table"], record["table_bytes"] = kept.words(table), WORD * len(table)
     record["shared_index"], record["arena_bytes"] = program.shared_index, program.arena_size
+    argument_entries, result_entries, aliases = _table_entries(source)
     rows = [
-        (type_number(shape), _bytes(shape), form.layout, int(parameter in source.donated))
-        for parameter, (shape, form) in enumerate(zip(source.parameters, arguments, strict=True))
+        (type_number(shape), _bytes(shape), form.layout, int(parameter in source.donated), int(shape.is_token), entry)
+        for parameter, (shape, form, entry) in enumerate(
+            zip(source.parameters, arguments, argument_entries, strict=True)
+        )
     ]
     record["arguments"], record["argument_count"] = kept.words([word for row in rows for word in row]), len(rows)
     record["donated"], record["donated_count"] = kept.words(source.donated), len(source.donated)
@@ -173,17 +177,38 @@ def _device_program(
         for shape, form, memory in zip(source.results, results, place.result_memories, strict=True)
     ]
     record["outputs"], record["result_count"] = kept.words(outputs), len(outputs)
-    record["aliases"] = kept.words([program.aliases.get(result, -1) for result in range(len(outputs))])
-    record["first_result"] = 1 + len(program.arguments)
+    record["aliases"], record["result_entries"] = kept.words(aliases), kept.words(result_entries)
     failure = f"{device_name(number, *source.counts)} failed: "
     record["failure"], record["failure_size"] = kept.text(failure)
     return record
 
 
-def _initial_table(source: NativeSource, number: int) -> list[int]:
-    """The initial contents of the address table of every launch on a device."""
+def _table_entries(source: NativeSource) -> tuple[list[int], list[int], list[int]]:
+    """Returns the entries of the address table of the parameters and of the results, and for each result the parameter
+    whose memory it reuses, or -1.
+
+    The program counts arrays only. The address of a token, which nobody reads, is stored behind its table.
+    """
     program = source.program
-    table = [0] * program.table_size
+    parameters = [number for number, shape in enumerate(source.parameters) if not shape.is_token]
+    results = [number for number, shape in enumerate(source.results) if not shape.is_token]
+    argument_entries = [program.table_size] * len(source.parameters)
+    result_entries = [program.table_size] * len(source.results)
+    aliases = [-1] * len(source.results)
+    for index, number in enumerate(parameters):
+        argument_entries[number] = 1 + index
+    for index, number in enumerate(results):
+        result_entries[number] = 1 + len(program.arguments) + index
+        if index in program.aliases:
+            aliases[number] = parameters[program.aliases[index]]
+            result_entries[number] = argument_entries[aliases[number]]
+    return argument_entries, result_entries, aliases
+
+
+def _initial_table(source: NativeSource, number: int) -> list[int]:
+    """The initial contents of the address table of every launch on a device, with the entry of tokens behind it."""
+    program = source.program
+    table = [0] * (program.table_size + 1)
     for index, address in source.fixed_addresses(*divmod(number, source.counts[1])).items():
         table[index] = address
     callbacks = source.python_callbacks
@@ -216,11 +241,11 @@ def buffer_template(kept: KeptObjects, shape: Shape, form: ArrayForm, device: in
 
 
 def type_number(shape: Shape) -> int:
-    """The number of an array's element type, as PJRT counts them."""
+    """The number of an array's element type, or of tokens, as PJRT counts them."""
     number = shape.element_type.protocol_numbers.pjrt
     assert number is not None, f"arrays have no elements of type {shape.element_type}"
     return number
 
 
 def _bytes(shape: Shape) -> int:
-    return shape.size * shape.element_type.byte_size
+    return 0 if shape.is_token else shape.size * shape.element_type.byte_size

@@ -132,6 +132,7 @@ def build_executable(f: Function, is_donated: bool) -> None:
     program = f.allocate(DeviceProgram).known("memory suffices")
     argument = f.allocate(Argument).known("memory suffices")
     argument.type, argument.size, argument.layout, argument.is_donated = 1, 8, None, int(is_donated)
+    argument.is_token, argument.entry = 0, 1
     program.number, program.device, program.stream = 0, None, stream
     program.pending_launches.store(0, RELAXED)
     program.entry = f.address_of(add_one)
@@ -149,7 +150,9 @@ def build_executable(f: Function, is_donated: bool) -> None:
     aliases = array(f, Word, 1)
     aliases[0] = 0 if is_donated else -1
     program.result_count, program.outputs, program.aliases = 1, outputs.cast(Buffers), aliases.cast(Numbers)
-    program.first_result, program.shared_index = 2, 3
+    entries = array(f, Word, 1)
+    entries[0] = 1 if is_donated else 2
+    program.result_entries, program.shared_index = entries.cast(Numbers), 3
     program.trace_id.store(0, RELAXED)
     programs = array(f, DeviceProgram, 1)
     programs[0] = program

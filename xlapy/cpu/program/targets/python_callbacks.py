@@ -139,7 +139,7 @@ class _Call:
         ]
         leaves = [leaf for _, leaf in array_leaves(self._instruction.shape)]
         self._results = [_ArrayPlace(program, slice_, leaf) for slice_, leaf in zip(thunk.results, leaves, strict=True)]
-        self._is_plain = all(leaf.is_array for _, leaf in self._instruction.shape.leaves())
+        self._returned = _returned_places(self._instruction.shape, self._results)
         self._generation = -1
         self._prepared: PreparedPythonCall | None = None
 
@@ -166,12 +166,16 @@ class _Call:
 
     def _arrays_of(self, returned: Any) -> Sequence[Any] | None:
         """Returns the arrays that a function returned if they are exactly as declared, else None."""
-        arrays = returned if self._instruction.shape.is_tuple else (returned,)
-        if not self._is_plain or not isinstance(arrays, tuple | list) or len(arrays) != len(self._results):
+        values = returned if self._instruction.shape.is_tuple else (returned,)
+        if self._returned is None or not isinstance(values, tuple | list) or len(values) != len(self._returned):
             return None
-        for array, place in zip(arrays, self._results, strict=True):
+        arrays: list[Any] = []
+        for array, place in zip(values, self._returned, strict=True):
+            if place is None:
+                continue
             if type(array) is not np.ndarray or array.shape != place.dimensions or array.dtype != place.dtype:
                 return None
+            arrays.append(array)
         return arrays
 
     def _checked(self, returned: Any) -> list[Any]:
@@ -189,6 +193,15 @@ class _Call:
     def _store(self, table: Sequence[int], arrays: Sequence[Any]) -> None:
         for place, array in zip(self._results, arrays, strict=True):
             place.store(table, array)
+
+
+def _returned_places(shape: Shape, results: Sequence[_ArrayPlace]) -> list[_ArrayPlace | None] | None:
+    """Returns the place of each value that a function returns, None for tokens; None if there are nested tuples."""
+    parts = shape.tuple_shapes if shape.is_tuple else (shape,)
+    if any(part.is_tuple for part in parts):
+        return None
+    places = iter(results)
+    return [next(places) if part.is_array else None for part in parts]
 
 
 def _leaf(value: Any, index: Sequence[int]) -> Any:

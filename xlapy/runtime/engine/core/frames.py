@@ -137,7 +137,7 @@ def acquire_arguments(f: Function, program: DeviceProgram, frame: LaunchFrame, b
         buffer = buffers.items[one.index]
         expected = expected_argument(f, program, one.index)
         matches = (buffer.type == expected.type) & (buffer.on_device_size_in_bytes == expected.size)
-        with f.when(~(matches & (buffer.layout == expected.layout))):
+        with f.when(~((matches & (buffer.layout == expected.layout)) | (expected.is_token != 0))):
             give_arguments_back(f, program, frame, buffers, one.index)
             f.ret(False)
         found = f.variable(Nullable[Storage], None)
@@ -150,7 +150,7 @@ def acquire_arguments(f: Function, program: DeviceProgram, frame: LaunchFrame, b
             give_arguments_back(f, program, frame, buffers, one.index)
             f.ret(False)
         storages[one.index] = storage.value
-        table[one.index + 1] = buffer.data.known("a buffer that has a storage has data")
+        table[expected.entry] = buffer.data.known("a buffer that has a storage has data")
     return f.constant(Bool, True)
 
 
@@ -221,9 +221,7 @@ def allocate_results(f: Function, program: DeviceProgram, frame: LaunchFrame, ev
         with f.when(storage.is_null()):
             destroy_results(f, program, frame, one.index)
             f.ret(False)
-        alias = program.aliases.items[one.index]
-        entry = f.select(alias.is_negative(), program.first_result + one.index, alias + 1)
-        data = address_table(program, frame)[entry]
+        data = address_table(program, frame)[program.result_entries.items[one.index]]
         buffer = make_buffer(f, program.outputs.items[one.index], storage.value, data)
         with f.when(buffer.is_null()):
             release(f, storage.value)
@@ -248,7 +246,7 @@ def result_storage(f: Function, program: DeviceProgram, frame: LaunchFrame, numb
         f.ret(shared)
     made = allocate(f, program.outputs.items[number].on_device_size_in_bytes)
     with f.when(made.is_present()):
-        address_table(program, frame)[program.first_result + number] = made.value.offset(STORAGE_BYTES)
+        address_table(program, frame)[program.result_entries.items[number]] = made.value.offset(STORAGE_BYTES)
     return made
 
 

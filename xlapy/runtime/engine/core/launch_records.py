@@ -50,12 +50,15 @@ LAUNCHES = Static("launches", Launches)
 
 class Argument(Record):
     """What a program expects of an argument. type: number of the element type. is_donated: 1 if the launch takes its
-    storage over."""
+    storage over. is_token: 1 for a token, as which a buffer of any type is passed: only its event counts. entry: index
+    of its address in the address table."""
 
     type: Final[Word]
     size: Final[Word]
     layout: Final[Nullable[Address]]
     is_donated: Final[Word]
+    is_token: Final[Word]
+    entry: Final[Word]
 
 
 class Buffers(Record):
@@ -86,8 +89,9 @@ class DeviceProgram(Record):
     """An executable on one of its devices. number: index of the device within the executable. device: its handle.
     pending_launches: launches that have not finished. spare_frame: a launch frame that no launch uses. table: initial
     contents of a frame's address table. arguments: an `Argument` for each. donated: numbers of the donated arguments.
-    outputs: a template of each result buffer. aliases: the argument whose memory a result reuses, or -1. shared_index:
-    index in the address table of the memory that the devices share. trace_id: the number under which launch times are
+    outputs: a template of each result buffer. aliases: the argument whose memory a result reuses, or -1.
+    result_entries: the index in the address table of the address of each result. shared_index: that of the memory that
+    the devices share. trace_id: the number under which launch times are
     recorded, or 0. failure: the text with which the errors of the other devices begin if this one fails."""
 
     number: Final[Word]
@@ -106,7 +110,7 @@ class DeviceProgram(Record):
     result_count: Final[Word]
     outputs: Final[Buffers]
     aliases: Final[Numbers]
-    first_result: Final[Word]
+    result_entries: Final[Numbers]
     shared_index: Final[Word]
     trace_id: Atomic[Word]
     failure: Final[Nullable[Address]]
