@@ -81,6 +81,12 @@ TABLE: tuple[Flag, ...] = (
         "xla_cpu_max_isa",
     ),
     Flag(
+        "dot_instructions",
+        bool,
+        True,
+        "Let cpu multiply matrices of narrow types (bf16, s8 ...) by the processor's dot instructions.",
+    ),
+    Flag(
         "verify_buffers",
         bool,
         False,

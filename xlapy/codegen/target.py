@@ -1,4 +1,4 @@
-"""Describes the machine that kernels are generated for: vector registers, caches, processors.
+"""Describes the machine that kernels are generated for: vector registers, dot instructions, caches, processors.
 
 Kernel emitters read every property of the machine from a `Target`. Each back end creates its own; the CPU back end
 does so in `xlapy.cpu.target`. Does not depend on any back end or on LLVM.
@@ -7,6 +7,8 @@ does so in `xlapy.cpu.target`. Does not depend on any back end or on LLVM.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from xlapy.loops.dot_instructions import DotInstruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,8 @@ class Target:
     vector_registers: int
     """The number of vector registers that a kernel may use. A matrix-multiplication micro-kernel accumulates in half of
     them."""
+    dot_instructions: frozenset[DotInstruction] = frozenset()
+    """The dot instructions that kernels may use, for vectors of every width."""
     cache_line_bytes: int = 64
     """The size in bytes of a cache line."""
     l1_bytes: int = 1 << 15

@@ -8,7 +8,9 @@ from pathlib import Path
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.codegen.target import Target
-from xlapy.cpu.llvm.processor import vector_bytes
+from xlapy.cpu.llvm.dot_instructions import dot_instructions
+from xlapy.cpu.llvm.processor import target_processor, vector_bytes
+from xlapy.loops.dot_instructions import DotInstruction
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -17,19 +19,25 @@ def host_target() -> Target:
     """The processor that code is generated for: AVX-512 has 32 vector registers, AVX2 and SSE4.2 have 16.
 
     With `--max_isa`, caches and processors are the defaults instead of the host's, so that all machines compile the
-    same code.
+    same code. Dot instructions of floats read and write denormal numbers as 0: `--denormals=keep` excludes them.
     """
-    return _target(vector_bytes(), bool(flags.get("max_isa")))
+    keeps_denormals = flags.get("denormals") == "keep"
+    instructions = (
+        dot_instructions(target_processor()) if flags.get("dot_instructions") else frozenset[DotInstruction]()
+    )
+    usable = frozenset(i for i in instructions if not (i.sum.is_float and keeps_denormals))
+    return _target(vector_bytes(), usable, bool(flags.get("max_isa")))
 
 
 @SingleFlight
-def _target(vector_bytes: int, is_common: bool) -> Target:
+def _target(vector_bytes: int, usable: frozenset[DotInstruction], is_common: bool) -> Target:
     registers = 32 if vector_bytes == 64 else 16
     if is_common:
-        return Target(vector_bytes, registers)
+        return Target(vector_bytes, registers, usable)
     caches = cache_bytes(_CACHES)
     known = {"l1_bytes": caches.get(1), "l2_bytes": caches.get(2), "processors": os.cpu_count()}
-    return Target(vector_bytes, registers, **{name: value for name, value in known.items() if value is not None})
+    sizes = {name: value for name, value in known.items() if value is not None}
+    return Target(vector_bytes, registers, usable, **sizes)
 
 
 def cache_bytes(folder: Path) -> dict[int, int]:

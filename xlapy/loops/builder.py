@@ -14,6 +14,7 @@ The operations, besides loads:
   a division requires a nonzero divisor and no overflow, a shift requires an amount below the width;
 - compare (attribute: eq ne slt sle sgt sge ult ule ugt uge for integers; oeq one une olt ole ogt oge ord uno for
   floats);
+- dot of two groups of terms, each an I32, and a sum (attribute: a `DotInstruction` that the target has);
 - any on I1: whether the value is true in any lane of a vector axis, with the same result in all lanes; outside of
   vector axes there is one lane;
 - select; convert (attribute: sext zext trunc fpext fptrunc sitofp uitofp fptosi fptoui bitcast; from float to
@@ -89,12 +90,15 @@ class Builder(PositionArithmetic):
 
     def load(self, buffer: Buffer, offset: Affine, mask: Value | None = None, otherwise: Value | None = None) -> Value:
         """Loads an element. Where the mask is false, memory is not accessed and the result is `otherwise`."""
-        args = tuple(v for v, _ in offset.terms)
+        return self.load_wide(buffer.type, Location(buffer, offset), mask, otherwise)
+
+    def load_wide(self, type: ScalarType, place: Location, mask: Value | None, otherwise: Value | None = None) -> Value:
+        """Loads consecutive elements as one number of a type, the first element into the lowest bits."""
+        args = tuple(v for v, _ in place.offset.terms)
         if mask is not None:
-            args += (mask, self.zero(buffer.type) if otherwise is None else otherwise)
-        location = Location(buffer, offset)
-        fixed = self.block if buffer.written else self._unguarded_block(args)
-        return self._value("load", buffer.type, args, (location, mask is not None), fixed, reuse=not buffer.written)
+            args += (mask, self.zero(type) if otherwise is None else otherwise)
+        fixed = self.block if place.buffer.written else self._unguarded_block(args)
+        return self._value("load", type, args, (place, mask is not None), fixed, reuse=not place.buffer.written)
 
     def store(self, buffer: Buffer, offset: Affine, value: Value, mask: Value | None = None) -> None:
         """Stores an element, where the mask is true if there is one."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from xlapy.loops.dot_instructions import evaluate_dot
 from xlapy.loops.ir import Affine, Block, Carry, For, Kernel, Scan, Store, TransposeStatement, Value, While
 from xlapy.loops.types import I1, ScalarType
 
@@ -64,7 +65,11 @@ class _Evaluator:
             location, masked = value.attribute
             if masked and not self.get(value.args[-2]):
                 return self.get(value.args[-1])
-            return value.type.dtype.type(self.memory[location.buffer.name][self.position(location.offset)])
+            memory, first = self.memory[location.buffer.name], self.position(location.offset)
+            count = value.type.byte_size // location.buffer.type.byte_size
+            if count == 1:
+                return value.type.dtype.type(memory[first])
+            return memory[first : first + count].copy().view(value.type.dtype)[0]
         if value.op == "affine":
             return np.int64(self.position(value.attribute))
         if value.attribute is not None and value.op in ("div", "mod"):
@@ -143,6 +148,8 @@ def operate(value: Value, args: Sequence[Scalar]) -> Scalar:
         return _converted(value, args[0])
     if value.op == "any":
         return args[0]
+    if value.op == "dot":
+        return evaluate_dot(value.attribute, args, _fused)
     if value.op == "select":
         return np.asarray(np.where(args[0], args[1], args[2]))[()]
     table = _FLOAT if value.type.is_float else _INTEGER

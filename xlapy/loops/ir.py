@@ -3,7 +3,8 @@
 A kernel consists of loops over buffers. Everything inside is a scalar value; whether it becomes a vector register
 follows from the *kind of the axis* around it. An axis of kind VECTOR means "this body, for `width` consecutive
 positions at once"; the body reads as for one position. A load whose offset has the coefficient 1 for the vector axis
-is a contiguous vector load, with 0 it is one scalar for all lanes, otherwise a strided load or a gather.
+is a contiguous vector load, with 0 it is one scalar for all lanes, otherwise a strided load or a gather. A load of a
+wider type than the buffer's reads several consecutive elements, the first one into the lowest bits.
 
 Example, out[i, j] = a[i, j] + b[j] for f32[8,100]:
 

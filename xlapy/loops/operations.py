@@ -1,7 +1,7 @@
 """Counts the arithmetic operations of a kernel: each operation times the iterations of the loops around it.
 
-A fused multiply-add counts as two operations. Loads, stores and address arithmetic do not count. Branches count as
-taken, cold paths as never taken.
+A fused multiply-add counts as two operations, and so does a dot instruction, which takes as long. Loads, stores and
+address arithmetic do not count. Branches count as taken, cold paths as never taken.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def _count(found: Operations, block: Block, times: float) -> None:
 
 def _count_statement(found: Operations, statement: Statement, times: float) -> None:
     if isinstance(statement, Value):
-        if statement.op in _ARITHMETIC and not _is_address_arithmetic(statement):
+        if statement.op == "dot":
+            found._add("f32", 2 * times)
+        elif statement.op in _ARITHMETIC and not _is_address_arithmetic(statement):
             type = statement.args[0].type if statement.op == "compare" else statement.type
             found._add(type.name, 2 * times if statement.op == "fma" else times)
     elif isinstance(statement, For):

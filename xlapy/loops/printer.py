@@ -61,7 +61,8 @@ def describe(value: Value) -> str:
     args = ", ".join(map(str, value.args))
     if value.op == "load":
         location, masked = value.attribute
-        return f"load {location}" + (f" where {value.args[-2]} else {value.args[-1]}" if masked else "")
+        wide = "" if value.type is location.buffer.type else f" {value.type}"
+        return f"load{wide} {location}" + (f" where {value.args[-2]} else {value.args[-1]}" if masked else "")
     if value.op == "affine":
         return f"affine {value.attribute}"
     if value.op in ("div", "mod") and value.attribute is not None:
@@ -69,8 +70,8 @@ def describe(value: Value) -> str:
         return f"{value.op} ({dividend}), {divisor}"
     if value.op == "convert":
         return f"{value.attribute} {args} to {value.type}"
-    if value.op == "compare":
-        return f"compare {value.attribute} {args}"
+    if value.op in ("compare", "dot"):
+        return f"{value.op} {value.attribute} {args}"
     return f"{value.op} {value.type} {args}"
 
 

@@ -35,16 +35,17 @@ def strided_access_count(kernel: Kernel, ignored_bytes: int) -> int:
 def _is_strided(vector: For, statement: Statement, ignored_bytes: int) -> bool:
     """Whether a statement in a vector loop accesses elements that are not contiguous, in an array that counts."""
     if isinstance(statement, Store):
-        place = statement.location
+        place, count = statement.location, 1
     elif isinstance(statement, Value) and statement.op == "load":
         place = statement.attribute[0]
+        count = statement.type.byte_size // place.buffer.type.byte_size
     else:
         return False
     buffer, offset = place.buffer, place.offset
     if buffer.size * buffer.type.byte_size <= ignored_bytes:
         return False
     varies_otherwise = any(value is not vector.axis and value.block is vector.body for value, _ in offset.terms)
-    return varies_otherwise or abs(offset.coefficient(vector.axis)) > 1
+    return varies_otherwise or abs(offset.coefficient(vector.axis)) > count
 
 
 def _statement_count(statement: Statement) -> int:

@@ -63,6 +63,10 @@ class Lowering:
         self._bindings = {} if bindings is None else bindings
         self._known: dict[Any, Any] = {}
 
+    def source(self, instruction: Instruction) -> Source | None:
+        """Returns the buffer that holds the value of an instruction; None if it is computed."""
+        return self._sources.get(instruction)
+
     def element(self, instruction: Instruction, index: Index) -> Element:
         """Computes an element of an array."""
         result = self.elements(instruction, index)

@@ -148,13 +148,20 @@ class MemoryEmitter:
         if self.bounds is not None:
             self.bounds.check(self.ir, verb, place.buffer, self.address_cse.integer(place.offset + first), count)
 
-    def check_lanes(self, verb: str, place: Location, mask: str | None) -> None:
-        """Checks an access of one element in each active lane, if accesses are checked."""
+    def check_lanes(self, verb: str, place: Location, mask: str | None, count: int = 1) -> None:
+        """Checks an access of `count` consecutive elements in each active lane, if accesses are checked."""
         if self.bounds is not None:
-            self.bounds.check_lanes(self.ir, verb, place.buffer, self.lane_indices(place.offset), self.lanes, mask)
+            for offset in dict.fromkeys((place.offset, place.offset + (count - 1))):
+                self.bounds.check_lanes(self.ir, verb, place.buffer, self.lane_indices(offset), self.lanes, mask)
 
-    def stride(self, place: Location) -> int | None:
-        """Returns the distance between the elements of consecutive lanes; None if it is not constant."""
+    def stride(self, place: Location, type: ScalarType | None = None) -> int | None:
+        """Returns the distance between the elements of consecutive lanes; None if it is not constant.
+
+        type: counts in elements of this type instead of the buffer's; None if the distance is not a multiple.
+        """
+        if type is not None and type is not place.buffer.type:
+            stride, count = self.stride(place), type.byte_size // place.buffer.type.byte_size
+            return None if stride is None or stride % count else stride // count
         for value, _ in place.offset.terms:
             if value in self.varying and value is not self.axis:
                 return None
@@ -172,21 +179,22 @@ class MemoryEmitter:
         mask = value.args[-2] if masked else None
         if value not in self.varying:
             return self.load_scalar(value, place, mask)
-        stride, lanes = self.stride(place), self.lane_mask(mask)
-        vector = llvm_type(value.type, self.lanes)
+        stride, lanes = self.stride(place, value.type), self.lane_mask(mask)
+        vector, size = llvm_type(value.type, self.lanes), place.buffer.type.byte_size
+        count = value.type.byte_size // size
         otherwise = self.operand(value.args[-1], self.lanes) if masked else "poison"
         if stride == 0:
             return self.gather(value.type, place, lanes, otherwise)
         if stride == 1:
             address = self.address(place)
             if lanes is None:
-                self.check("loads", place, 0, self.lanes)
-                return self.ir.assign(f"load {vector}, ptr {address}, align {value.type.byte_size}")
-            self.check_lanes("loads", place, lanes)
-            return self.masked_load(value.type, address, lanes, otherwise)
-        if lanes is None and stride is not None and 1 < stride <= _MAX_SHUFFLE_STRIDE:
+                self.check("loads", place, 0, self.lanes * count)
+                return self.ir.assign(f"load {vector}, ptr {address}, align {size}")
+            self.check_lanes("loads", place, lanes, count)
+            return self.masked_load(value.type, address, lanes, otherwise, size)
+        if count == 1 and lanes is None and stride is not None and 1 < stride <= _MAX_SHUFFLE_STRIDE:
             return self.load_strided(value.type, place, stride)
-        if stride == -1 and lanes is None:
+        if count == 1 and stride == -1 and lanes is None:
             address = self.address(place, 1 - self.lanes)
             self.check("loads", place, 1 - self.lanes, self.lanes)
             return self.reverse_lanes(
@@ -228,35 +236,39 @@ class MemoryEmitter:
 
     def load_scalar(self, value: Value, place: Location, mask: Value | None) -> str:
         type, address = llvm_type(value.type), self.address(place)
+        size = place.buffer.type.byte_size
+        count = value.type.byte_size // size
+        alignment = f", align {size}" if count > 1 else ""
         if mask is None:
-            self.check("loads", place)
-            return self.ir.assign(f"load {type}, ptr {address}")
+            self.check("loads", place, 0, count)
+            return self.ir.assign(f"load {type}, ptr {address}{alignment}")
         taken, after = self.ir.new_label("load"), self.ir.new_label("loaded")
         before = self.ir.label
         otherwise = self.scalar(value.args[-1])
         self.ir.cond_br(self.scalar(mask), taken, after)
         with self.address_cse.inside():
             self.ir.start_block(taken)
-            self.check("loads", place)
-        loaded = self.ir.assign(f"load {type}, ptr {address}")
+            self.check("loads", place, 0, count)
+        loaded = self.ir.assign(f"load {type}, ptr {address}{alignment}")
         end = self.ir.label
         self.ir.br(after)
         self.ir.start_block(after)
         return self.ir.assign(f"phi {type} [ {otherwise}, %{before} ], [ {loaded}, %{end} ]")
 
-    def masked_load(self, type: ScalarType, address: str, mask: str, otherwise: str) -> str:
+    def masked_load(self, type: ScalarType, address: str, mask: str, otherwise: str, alignment: int) -> str:
         vector = llvm_type(type, self.lanes)
         name = f"llvm.masked.load.{suffix(type, self.lanes)}.p0"
-        arguments = [(f"ptr align {type.byte_size}", address), (llvm_type(I1, self.lanes), mask), (vector, otherwise)]
+        arguments = [(f"ptr align {alignment}", address), (llvm_type(I1, self.lanes), mask), (vector, otherwise)]
         return self.intrinsic(vector, name, arguments)
 
     def gather(self, type: ScalarType, place: Location, mask: str | None, otherwise: str) -> str:
-        self.check_lanes("loads", place, mask)
+        size = place.buffer.type.byte_size
+        self.check_lanes("loads", place, mask, type.byte_size // size)
         pointers = self.lane_addresses(place)
         vector, bits = llvm_type(type, self.lanes), llvm_type(I1, self.lanes)
         chosen = literal(I1, 1, self.lanes) if mask is None else mask
         name = f"llvm.masked.gather.{suffix(type, self.lanes)}.v{self.lanes}p0"
-        arguments = [(f"<{self.lanes} x ptr> align {type.byte_size}", pointers), (bits, chosen), (vector, otherwise)]
+        arguments = [(f"<{self.lanes} x ptr> align {size}", pointers), (bits, chosen), (vector, otherwise)]
         return self.intrinsic(vector, name, arguments)
 
     def lane_addresses(self, place: Location) -> str:

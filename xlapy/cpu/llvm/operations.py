@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from xlapy.cpu.llvm.dot_instructions import emit_dot
 from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.loops import F32, F64, I1, ScalarType, Value
@@ -33,6 +34,8 @@ def emit_operation(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> 
     if value.op == "select":
         condition = f"{llvm_type(I1, lanes)} {args[0]}"
         return ir.assign(f"select {condition}, {type} {args[1]}, {type} {args[2]}")
+    if value.op == "dot":
+        return emit_dot(ir, value.attribute, args, lanes)
     if value.op == "convert":
         return _convert(ir, value, args[0], lanes)
     return _float(ir, value, args, lanes) if value.type.is_float else _integer(ir, value, args, lanes)

@@ -119,6 +119,8 @@ class _UnrolledEmitter(Emitter):
 
     def load(self, value: Value) -> str:
         place, masked = value.attribute
+        if value.type is not place.buffer.type:  # several elements at once
+            return super().load(value)
         active = self.active_lanes(value.args[-2] if masked else None)
         found = self.known_indices(place.offset, self.lanes) if value in self.varying else None
         if active is None or found is None:

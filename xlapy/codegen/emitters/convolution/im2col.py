@@ -225,7 +225,7 @@ class ConvolutionProblem(MatmulProblem):
         condition = conjunction(self.builder, self._input_condition(at, positions, holes), mask)
         zero = zero_element(self.builder, self.input.shape.element_type)
         element = masked_element(self.lowering, self.input, index, condition, zero)
-        return self.converted_to_sum_type(self.input, element)
+        return self.converted_to_factor(self.input, element)
 
     def _input_factor(self, arithmetic: PositionArithmetic, at: Coordinates) -> tuple[Instruction, Index]:
         positions, _ = self._input_positions(arithmetic, at)

@@ -18,19 +18,21 @@ from dataclasses import dataclass
 from xlapy import opcodes
 from xlapy.codegen.emitters.matmul.dot_problem import DotProblem
 from xlapy.codegen.emitters.matmul.gemv import skinny_gemm_kernel
+from xlapy.codegen.emitters.matmul.left_offset import emit_corrected_micro_kernel, subtracted
 from xlapy.codegen.emitters.matmul.micro_kernel import (
     Tile,
     choose_tile,
     clamped_position,
-    emit_micro_kernel,
     in_bounds,
 )
 from xlapy.codegen.emitters.matmul.packed_gemm import packed_gemm_kernel
+from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.emitters.matmul.term_groups import grouped_problem
 from xlapy.codegen.region import Region
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import INNER_PRODUCT_ACCUMULATOR_VECTORS, balanced_size
 from xlapy.lower import Element
-from xlapy.lower.contraction import multiply_add, sums_in_lanes, zero_element
+from xlapy.lower.contraction import sums_in_lanes, zero_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.movement import conjunction
@@ -58,9 +60,10 @@ def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
     """Returns the kernel of a region whose root is a dot, and the work of one task; None to use the loop emitter."""
     if region.root.op is not opcodes.DOT:
         return None
-    dot = DotProblem(region)
+    dot: MatmulProblem = DotProblem(region)
     if not dot.terms or dot.rows * dot.columns * dot.terms < MIN_PRODUCTS:
         return None
+    dot = grouped_problem(dot)
     columns, terms = dot.right_strides()
     _, left_terms = dot.left_strides()
     lanes = dot.builder.lanes(register_type(dot.type))
@@ -85,7 +88,7 @@ def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
 class _DirectGemm:
     """Computes a tile per task; the micro-kernel loads both operands without packing."""
 
-    dot: DotProblem
+    dot: MatmulProblem
 
     def kernel(self) -> tuple[Kernel, int]:
         dot, builder = self.dot, self.dot.builder
@@ -110,7 +113,7 @@ class _DirectGemm:
             def left(term: Index, row: int) -> Element:
                 return dot.left_element(batch, rows[row], linear(term, sizes))
 
-            sums = emit_micro_kernel(builder, dot.type, tile, sizes, left, right)
+            sums = emit_corrected_micro_kernel(dot, tile, sizes, left, right)
             dot.store_tile(sums, batch, [first_row + row for row in range(tile.rows)], columns, masks)
 
 
@@ -121,7 +124,7 @@ class _DirectGemm:
 class _InnerProducts:
     """Computes a tile of a few sums per task; each sum runs in vectors along the terms."""
 
-    dot: DotProblem
+    dot: MatmulProblem
 
     def kernel(self) -> tuple[Kernel, int]:
         dot, builder = self.dot, self.dot.builder
@@ -149,15 +152,25 @@ class _InnerProducts:
             [clamped_position(builder, c, dot.columns) for c in columns],
         )
         count = len(rows) * len(columns)
+        offset = dot.left_offset()
+        excess = 0 if offset is None else len(columns)
 
         def step(term: Affine, carried: Sequence[Value]) -> list[Value]:
             left = [dot.left_element(batch, row, term) for row in positions[0]]
+            left += [] if offset is None else [offset]
             right = [dot.right_element(batch, term, column) for column in positions[1]]
             pairs = [(a, b) for a in left for b in right]
-            sums = [multiply_add(builder, dot.type, a, b, s) for (a, b), s in zip(pairs, carried, strict=True)]
+            sums = [dot.multiply_add(a, b, s) for (a, b), s in zip(pairs, carried, strict=True)]
             return [s for s in sums if isinstance(s, Value)]
 
         zero = zero_element(builder, dot.type)
         assert isinstance(zero, Value)
-        options = sums_in_lanes(builder, dot.type, dot.terms, count=count, limit=INNER_PRODUCT_ACCUMULATOR_VECTORS)
-        return builder.reduce(dot.terms, [zero] * count, step, **options)
+        options = sums_in_lanes(
+            builder, dot.type, dot.terms, count=count + excess, limit=INNER_PRODUCT_ACCUMULATOR_VECTORS
+        )
+        found = builder.reduce(dot.terms, [zero] * (count + excess), step, **options)
+        if not excess:
+            return found
+        return [
+            subtracted(builder, total, found[count + number % excess]) for number, total in enumerate(found[:count])
+        ]

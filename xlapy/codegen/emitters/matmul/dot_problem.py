@@ -9,10 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xlapy.codegen.element_locations import element_location
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, PositionArithmetic, Value
+from xlapy.loops import Affine, Location, PositionArithmetic, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import assemble_index
 from xlapy.lower.core import Index, delinear
@@ -77,6 +78,12 @@ class DotProblem(MatmulProblem):
 
     def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
         return self.load_factor(*self.right_index(self.builder, batch, term, column), mask)
+
+    def left_location(self, batch: Affine, row: Affine, term: Affine) -> Location | None:
+        return element_location(self.lowering, *self.left_index(self.builder, batch, row, term))
+
+    def right_location(self, batch: Affine, term: Affine, column: Affine) -> Location | None:
+        return element_location(self.lowering, *self.right_index(self.builder, batch, term, column))
 
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
         rows = delinear(self.builder, row, self.left.sizes(self.left.free))

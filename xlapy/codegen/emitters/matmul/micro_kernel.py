@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.target import Target
 from xlapy.loops import I1, Affine, AxisKind, Builder, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
-from xlapy.lower.contraction import multiply_add, zero_element
+from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import ComplexElement, Index, flatten_elements
 from xlapy.lower.element_types import register_type
 from xlapy.lower.reduction import unflatten_elements
@@ -58,14 +59,31 @@ Left = Callable[[Index, int], Element]
 Right = Callable[[Index, int], Element]
 
 
+class Factors(Protocol):
+    """What a micro-kernel has to know of a matrix-multiplication problem."""
+
+    builder: Builder
+    type: PrimitiveType
+
+    def multiply_add(self, left: Element, right: Element, total: Element) -> Element: ...
+
+
 def emit_micro_kernel(
-    builder: Builder, t: PrimitiveType, tile: Tile, extents: Sequence[int | Value], left: Left, right: Right
+    factors: Factors,
+    tile: Tile,
+    extents: Sequence[int | Value],
+    left: Left,
+    right: Right,
+    initial: Sequence[Element] | None = None,
 ) -> list[list[Element]]:
     """Emits the sums of a tile, as rows of vectors; adds the terms in the order of their indices.
 
-    `left(term, row)` and `right(term, vector)` return the factors. The builder must be in a vector axis over the lanes.
+    `left(term, row)` and `right(term, vector)` return the factors. initial: the first total of each vector; zero by
+    default. The builder must be in a vector axis over the lanes.
     """
-    like = [zero_element(builder, t)] * (tile.rows * tile.vectors)
+    builder, zero = factors.builder, zero_element(factors.builder, factors.type)
+    like = [zero] * tile.rows * tile.vectors
+    start = like if initial is None else [*initial] * tile.rows
 
     def step(term: Index, carried: Sequence[Value]) -> list[Value]:
         before = iter(unflatten_elements(carried, like))
@@ -73,7 +91,7 @@ def emit_micro_kernel(
         after: list[Element] = []
         for row in range(tile.rows):
             factor = left(term, row)
-            after += [multiply_add(builder, t, factor, column, next(before)) for column in columns]
+            after += [factors.multiply_add(factor, column, next(before)) for column in columns]
         return flatten_elements(after)
 
     def nest(term: Index, carried: Sequence[Value]) -> list[Value]:
@@ -83,7 +101,7 @@ def emit_micro_kernel(
         kind = AxisKind.UNROLL if isinstance(extent, int) and extent <= MAX_UNROLLED_TERMS else AxisKind.SERIAL
         return builder.reduce(extent, carried, lambda p, c: nest((*term, p), c), kind=kind)
 
-    sums = unflatten_elements(nest((), flatten_elements(like)), like)
+    sums = unflatten_elements(nest((), flatten_elements(start)), like)
     return [sums[row * tile.vectors : (row + 1) * tile.vectors] for row in range(tile.rows)]
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.blocking import choose_blocking
+from xlapy.codegen.emitters.matmul.left_offset import PackedCorrections
 from xlapy.codegen.emitters.matmul.micro_kernel import (
     add_elements,
     choose_tile,
@@ -52,8 +53,8 @@ class _PackedGemm:
         self.rows_are_contiguous = rows_are_contiguous = rows == 1 and left_terms != 1
         """Whether rows of the left operand are contiguous: packing then loads vectors of rows, not of terms."""
         self.problem, self.builder = problem, problem.builder
-        builder, t, target = problem.builder, problem.type, problem.region.target
-        self.tile = tile = choose_tile(target, builder, t, problem.rows, problem.columns)
+        builder, t, target = problem.builder, problem.factor_type, problem.region.target
+        self.tile = tile = choose_tile(target, builder, problem.type, problem.rows, problem.columns)
         size = register_type(t).byte_size * (2 if t.is_complex else 1)
         self.kc_outer, self.kc_inner = contraction_block(problem.outer, problem.inner)
         terms = self.kc_inner * self.kc_outer
@@ -82,7 +83,8 @@ class _PackedGemm:
         self.sums: ScratchArray | None = None
         """The sums of a block of the result, if they are accumulated in scratch memory."""
         if in_scratch:
-            self.sums = ScratchArray(builder, "sums", t, blocking.mc_tiles * tile.rows * self.width)
+            self.sums = ScratchArray(builder, "sums", problem.type, blocking.mc_tiles * tile.rows * self.width)
+        self.corrections = PackedCorrections(problem, tile, blocking.nc_tiles)
 
     def kernel(self) -> tuple[Kernel, int]:
         problem, builder, tile, blocking = self.problem, self.builder, self.tile, self.blocking
@@ -186,6 +188,7 @@ class _ResultBlock:
             first_tile = builder.quotient(column, plan.tile.columns)
             block = _ColumnBlock(column, block_extent(builder, first_tile, tiles, plan.blocking.nc_tiles))
             self.pack_right(block, terms)
+            plan.corrections.compute(block.panels, self.term_count(terms), plan.right, plan.panel_size)
             with builder.loop(block.panels) as panel, builder.loop(self.mc_tiles) as tile_row:
                 self.compute_tile(tile_row, panel, block, terms, number)
 
@@ -246,7 +249,7 @@ class _ResultBlock:
     def term_vectors(self, terms: _TermBlock) -> Iterator[tuple[Affine, Affine]]:
         """Emits loops over a block of terms in vectors; yields the term and its position in packed memory."""
         plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
-        width = min(builder.lanes(register_type(problem.type)), 1 << (plan.kc_inner - 1).bit_length())
+        width = min(builder.lanes(register_type(problem.factor_type)), 1 << (plan.kc_inner - 1).bit_length())
         with (
             builder.loop(terms.outer_count) as outer,
             builder.loop(terms.inner_count, AxisKind.VECTOR, width=width) as inner,
@@ -293,7 +296,8 @@ class _ResultBlock:
                 return plan.left.load(first + term[0] * plan.term_stride + number * plan.row_stride)
 
             term_count = self.term_count(terms)
-            sums = emit_micro_kernel(builder, problem.type, tile, [term_count], left, right)
+            totals = plan.corrections.first_totals(panel, lane)
+            sums = emit_micro_kernel(problem, tile, [term_count], left, right, totals)
             if plan.sums is not None:
                 self.accumulate(tile_row, columns, sums)
                 return

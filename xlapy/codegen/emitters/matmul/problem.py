@@ -20,9 +20,9 @@ from xlapy.codegen.emitters.matmul.micro_kernel import add_elements, in_bounds
 from xlapy.codegen.iteration_space import IterationSpace
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, PositionArithmetic, Value
+from xlapy.loops import Affine, Location, PositionArithmetic, Value
 from xlapy.lower import Element, Lowering, store_element
-from xlapy.lower.contraction import rounded_sum, sum_type
+from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type
 from xlapy.lower.core import Index, linear
 from xlapy.lower.element_types import load_element, register_type, storage_type
 from xlapy.lower.elementwise import convert_element
@@ -47,6 +47,9 @@ class MatmulProblem(ABC):
         self.root = region.root
         lhs, rhs = (operand.shape.element_type for operand in self.root.operands)
         self.type: PrimitiveType = sum_type([lhs, rhs], self.root.shape.element_type)
+        """The type of the sums."""
+        self.factor_type = self.type
+        """The type of the factors, which kernels pack."""
         self.builder = kernel_builder(self.region.name, self.region.target)
         self._sources = {o: operand_source(self.builder, o, f"in{n}") for n, o in enumerate(self.region.operands)}
         self._output = result_buffer(self.builder, self.root.shape, "out0")
@@ -70,7 +73,7 @@ class MatmulProblem(ABC):
 
     @abstractmethod
     def left_element(self, batch: Affine, row: Affine, term: Affine, mask: Value | None = None) -> Element:
-        """The factor of a term from the left operand, in the type of the sum.
+        """The factor of a term from the left operand, in the type of the factors.
 
         Where the mask is false, memory is not accessed and the result is unspecified.
         """
@@ -82,6 +85,25 @@ class MatmulProblem(ABC):
     @abstractmethod
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:
         """The index of an element in the result."""
+
+    def left_location(self, batch: Affine, row: Affine, term: Affine) -> Location | None:
+        """Where the factor of a term from the left operand lies in memory as it is; None if it is computed."""
+        return None
+
+    def right_location(self, batch: Affine, term: Affine, column: Affine) -> Location | None:
+        """Where the factor of a term from the right operand lies in memory as it is; None if it is computed."""
+        return None
+
+    def multiply_add(self, left: Element, right: Element, total: Element) -> Element:
+        """The sum of a total and the product of two factors."""
+        return multiply_add(self.builder, self.type, left, right, total)
+
+    def left_offset(self) -> Element | None:
+        """A constant that every left factor contains besides its value; None if there is none.
+
+        A kernel subtracts the products of this constant with the right factors from its sums.
+        """
+        return None
 
     def element_exists(self, batch: Affine, row: Affine, column: Affine) -> Value | None:
         """The condition that the result has this element; None if it always does."""
@@ -95,13 +117,13 @@ class MatmulProblem(ABC):
         return None
 
     def load_factor(self, operand: Instruction, index: Index, mask: Value | None) -> Element:
-        """Loads an element of an operand in the type of the sum."""
+        """Loads an element of an operand in the type of the factors."""
         with nullcontext() if mask is None else self.lowering.where(mask):
-            return self.converted_to_sum_type(operand, self.lowering.element(operand, index))
+            return self.converted_to_factor(operand, self.lowering.element(operand, index))
 
-    def converted_to_sum_type(self, operand: Instruction, element: Element) -> Element:
-        """Converts an element of an operand to the type of the sum."""
-        return convert_element(self.builder, element, operand.shape.element_type, self.type)
+    def converted_to_factor(self, operand: Instruction, element: Element) -> Element:
+        """Converts an element of an operand to the type of the factors."""
+        return convert_element(self.builder, element, operand.shape.element_type, self.factor_type)
 
     def store(self, batch: Affine, row: Affine, column: Affine, total: Element, mask: Value | None = None) -> None:
         """Stores an element of the result, given its sum, where the mask is true."""

@@ -1,0 +1,80 @@
+"""Dot instructions: each lane adds a few products of narrow numbers to a sum of 32 bits.
+
+A lane of each factor is an I32 that holds a *group* of consecutive terms, the first term in its lowest bits:
+
+    BF16_PAIRS     sum: F32    2 x bf16 times 2 x bf16
+    S16_PAIRS      sum: I32    2 x s16 times 2 x s16
+    U8_S8_QUADS    sum: I32    4 x u8 times 4 x s8
+
+The operation `dot` of loop IR is one such instruction. `codegen.target.Target` says which ones a machine has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from xlapy.loops.types import F32, I32, ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class DotInstruction:
+    """A way to add the products of two groups of terms to a sum.
+
+    terms: the number of terms of a group, each of 32 / terms bits. sum: the type of the sum. left_signed, right_signed:
+    whether integers of each factor are signed. Integer sums wrap. Floats are added by two fused multiply-adds, the
+    second term of a pair first; denormal numbers are read and written as 0.
+    """
+
+    name: str
+    terms: int
+    sum: ScalarType
+    left_signed: bool = True
+    right_signed: bool = True
+
+    @property
+    def term_bits(self) -> int:
+        return 32 // self.terms
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BF16_PAIRS: Final = DotInstruction("bf16", 2, F32)
+S16_PAIRS: Final = DotInstruction("s16", 2, I32)
+U8_S8_QUADS: Final = DotInstruction("u8s8", 4, I32, left_signed=False)
+
+Fused = Callable[[Any, Any, Any], Any]
+
+
+def evaluate_dot(instruction: DotInstruction, args: Sequence[Any], fused: Fused) -> Any:
+    """Returns the sum of the products of two groups and a total. args: these three, scalars of 32 bits.
+
+    fused: left * right + addend of float32 numbers, before its rounding to float32.
+    """
+    left, right, total = args
+    if not instruction.sum.is_float:
+        signed = instruction.left_signed, instruction.right_signed
+        factors = [
+            np.asarray(group).reshape(1).view(f"{'i' if sign else 'u'}{instruction.term_bits // 8}").astype(np.int64)
+            for group, sign in zip((left, right), signed, strict=True)
+        ]
+        exact = int(total) + int(np.sum(factors[0] * factors[1]))
+        return np.array(exact & 0xFFFFFFFF, np.uint32).view(np.int32)[()]
+    pairs = [_bfloat16_pair(group) for group in (left, right)]
+    for term in (1, 0):
+        total = _flushed(np.float32(fused(pairs[0][term], pairs[1][term], _flushed(total))))
+    return total
+
+
+def _bfloat16_pair(group: Any) -> list[Any]:
+    bits = int(np.asarray(group).reshape(1).view(np.uint32)[0])
+    terms = np.array([bits << 16 & 0xFFFFFFFF, bits & 0xFFFF0000], np.uint32).view(np.float32)
+    return [_flushed(term) for term in terms]
+
+
+def _flushed(number: Any) -> Any:
+    return np.copysign(np.float32(0), number) if abs(number) < np.finfo(np.float32).tiny else number
