@@ -1,14 +1,12 @@
-"""Futexes: waiting for a 32-bit word of memory to change, and waking the threads that wait, from Python and LLVM text.
+"""Futexes: waiting for a 32-bit word of memory to change, and waking the threads that wait, in LLVM text.
 
 Responsible for these two system calls and their numbers. Does not depend on what the words mean.
 """
 
 from __future__ import annotations
 
-import ctypes
-import platform
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 SYSTEM_CALL_NUMBERS: Final[Mapping[str, int]] = {"x86_64": 202, "aarch64": 98}
 """The number of the Linux system call `futex` by machine."""
@@ -18,22 +16,6 @@ _ALL_WAITERS = 2**31 - 1
 
 DECLARATION: Final = "declare i64 @syscall(i64, ...)"
 """Declaration that LLVM modules need for `wake_text` and `wait_text`."""
-
-_library: Any = ctypes.CDLL(None)
-
-
-def wake(address: int) -> None:
-    """Wakes all threads that wait on the word at an address."""
-    _library.syscall(_number(), ctypes.c_void_p(address), _WAKE_PRIVATE, _ALL_WAITERS, None, None, 0)
-
-
-def sleep(address: int, seen: int, seconds: float) -> None:
-    """Waits until the word differs from `seen`, a wake-up, or the timeout, which is at most one second."""
-    nanoseconds = max(0, min(int(seconds * 1e9), 999_999_999))
-    timeout = (ctypes.c_int64 * 2)(0, nanoseconds)
-    _library.syscall(
-        _number(), ctypes.c_void_p(address), _WAIT_PRIVATE, ctypes.c_uint32(seen), ctypes.byref(timeout), None, 0
-    )
 
 
 def wake_text(word: str, machine: str = "x86_64", count: int = _ALL_WAITERS) -> str:
@@ -49,7 +31,3 @@ def wait_text(word: str, seen: str, timeout: str = "null", machine: str = "x86_6
 def _call_text(word: str, machine: str, arguments: str) -> str:
     number = SYSTEM_CALL_NUMBERS[machine]
     return f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, {arguments}, ptr null, i32 0)"
-
-
-def _number() -> ctypes.c_long:
-    return ctypes.c_long(SYSTEM_CALL_NUMBERS[platform.machine()])

@@ -15,7 +15,9 @@ from xlapy.cpu.llvm.communication.waits import (
     AwaitedWord,
     CancellationWord,
     Sleepers,
+    WordOffsets,
     await_change,
+    cancel_waits,
 )
 from xlapy.cpu.program.shared_records import RENDEZVOUS_HEADER_BYTES, WAIT_RECORD_BYTES
 from xlapy.native.checker.explore import Exploration, explore
@@ -24,7 +26,6 @@ from xlapy.native.function import Function, NativeFunction, Static, native
 from xlapy.native.ir import ACQ_REL, RELAXED, SEQ_CST, Ordering, StoreOrdering
 from xlapy.native.records import Atomic, Owned, Record
 from xlapy.native.values import Address, Int32, Word
-from xlapy.runtime.engine.core.launches import CHANGED
 
 MEMBERS = 3
 RECORD = WAIT_RECORD_BYTES * (1 + MEMBERS)
@@ -46,6 +47,7 @@ class Sent(Record):
 
 
 SHARED = Static("shared_memory", SharedMemory, STAGING + 2 * 8 * MEMBERS)
+OFFSETS = Static("offsets", WordOffsets, 8)
 
 
 def record(f: Function) -> RendezvousRecord:
@@ -82,10 +84,9 @@ def member(rank: int, count: int, rounds: int = 1, meet: Meet = rendezvous) -> N
 @native
 def end_run(f: Function) -> None:
     """Ends the run, as a launch that fails does: all words change, and all devices wake up."""
-    f.static(SHARED).is_over.store(1, SEQ_CST)
-    word = record(f).completed
-    word.fetch_xor(CHANGED, SEQ_CST)
-    word.wake()
+    offsets = f.static(OFFSETS)
+    offsets.items[0] = f.constant(Word, RECORD)
+    cancel_waits(f, f.static(SHARED).cast(CancellationWord), offsets, f.constant(Word, 1))
 
 
 @native

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from xlapy.cpu.llvm import safepoints, target_calls
 from xlapy.cpu.llvm.communication import waits
-from xlapy.cpu.llvm.communication.feeds import INFEED_FUNCTIONS, feed_text
+from xlapy.cpu.llvm.communication.feeds import feed_functions, feed_text
 from xlapy.cpu.llvm.communication.rendezvous import emit_rendezvous, participant_table_text, rendezvous_text
 from xlapy.cpu.llvm.communication.transfers import (
     TRANSFER_DECLARATIONS,
-    TRANSFER_FUNCTIONS,
     emit_transfer,
     queue_table_text,
+    transfer_functions,
     transfer_text,
 )
 from xlapy.cpu.llvm.program_memory import FunctionState, ProgramMemoryEmitter
@@ -109,8 +109,8 @@ class CallEmitter(ProgramMemoryEmitter):
     def feed(self, function: FunctionState, thunk: FeedThunk) -> str:
         """Emits an infeed or outfeed."""
         self._need_transfers()
-        if self._is_first_use("infeeds"):
-            self.functions.append(INFEED_FUNCTIONS)
+        if self._is_first_use("feeds"):
+            self.functions.append(feed_functions())
         self.functions.append(feed_text(thunk, self.program, self.memmove))
         arrays = "".join(f", ptr {self.address(function, slice_)}" for slice_ in (*thunk.operands, *thunk.results))
         return function.ir.assign(f"call i32 @feed{thunk.number}(ptr %table{arrays})")
@@ -118,7 +118,7 @@ class CallEmitter(ProgramMemoryEmitter):
     def _need_transfers(self) -> None:
         if self._is_first_use("transfers"):
             self._need_waits()
-            self.functions.append(TRANSFER_FUNCTIONS)
+            self.functions.append(transfer_functions())
             self.declarations |= TRANSFER_DECLARATIONS
 
     def _need_waits(self) -> None:

@@ -46,50 +46,16 @@ CALL_BLOCK_BYTES = 128
 # -- queues
 
 
-class QueueField(IntEnum):
-    """Offsets of the fields of a message queue between two devices.
-
-    Only the receiver writes the fields from DONE on.
-    """
-
-    FIRST = 0
-    LAST = 8
-    SENT = 16
-    ASLEEP = 20
-    SENDER = 24
-    DONE = 64
-    ANNOUNCED = 72
-    RECEIVER = 76
-
-
 QUEUE_BYTES = 128
 """The size of a queue's own record; messages are allocated separately."""
 
 
-class MessageField(IntEnum):
-    """Offsets of the fields in the header of a message."""
-
-    NEXT = 0
-    NUMBER = 8
-    TAKEN = 12
-    THUNK = 16
-    DEVICE = 24
+QUEUE_SENT_OFFSET = 16
+"""The offset in a queue of its number of messages, on which devices wait."""
 
 
 MESSAGE_HEADER_BYTES = 64
 """The size of a message's header; the arrays of the message follow it."""
-
-
-class FeedField(IntEnum):
-    """Offsets of the additional fields of an infeed or outfeed queue. TAKEN and BUSY exist for infeeds only."""
-
-    JOINED = 24
-    TAKEN = 72
-    BUSY = 76
-
-
-INFEED_MESSAGE_HEADER_BYTES = 16
-"""The size of the header of an infeed message; the addresses of its arrays follow it."""
 
 
 # -- rendezvous and waiting

@@ -7,7 +7,6 @@ waits.
 from __future__ import annotations
 
 import ctypes
-import time
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,13 +16,13 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
+from xlapy.cpu.llvm.communication.host_functions import host_functions
 from xlapy.cpu.program.communication import queue_messages
 from xlapy.cpu.program.communication.wait_state import SharedMemory
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.shared_records import QUEUE_BYTES, FeedField, QueueField, round_to_cache_lines
+from xlapy.cpu.program.shared_records import QUEUE_BYTES, round_to_cache_lines
 from xlapy.cpu.program.thunks import FeedThunk
 from xlapy.interpreter import TOKEN
-from xlapy.native import futex
 from xlapy.runtime.device import Device
 from xlapy.runtime.values import Value
 
@@ -52,23 +51,16 @@ def attached_feeds(device: Device, program: NativeProgram, shared: SharedMemory,
 
 
 class _Feed:
-    """The words of a feed that the host and native code share."""
+    """The queue of a feed, which the host and native code share."""
 
     def __init__(self, thunks: Sequence[FeedThunk], shared: SharedMemory, number: int) -> None:
         self._shared = shared
+        self._native = host_functions()
         self.address: int = shared.ctypes.data + thunks[0].queue_offset + QUEUE_BYTES * number
-        self._joined, self._sent, self._asleep, self._taken, self._busy = (
-            ctypes.c_uint32.from_address(self.address + field)
-            for field in (FeedField.JOINED, QueueField.SENT, QueueField.ASLEEP, FeedField.TAKEN, FeedField.BUSY)
-        )
 
     def attach(self) -> None:
         """Attaches the feed: from now on native code does not call the host."""
-        self._joined.value = 1
-
-    def wake(self) -> None:
-        """Wakes the threads that wait on the feed."""
-        futex.wake(self.address + QueueField.SENT)
+        self._native.join_feed(self.address)
 
 
 class NativeInfeed(_Feed):
@@ -89,14 +81,12 @@ class NativeInfeed(_Feed):
         message = (ctypes.c_uint64 * (2 + len(arrays)))(0, kind, *(array.ctypes.data for array in arrays))
         self._messages.append((message, arrays))
         address = ctypes.addressof(message)
-        ctypes.c_uint64.from_address(self._last).value = address
+        self._native.add_infeed(self.address, self._last, address)
         self._last = address
-        self._sent.value += 1
-        self.wake()
 
     def newly_taken(self) -> int:
         """Returns how many values native code has taken since the last call, and frees them."""
-        taken = int(self._taken.value)
+        taken: int = self._native.taken_count(self.address)
         count, self._taken_before = (taken - self._taken_before) % (1 << 32), taken
         for _ in range(count):
             self._messages.popleft()
@@ -105,11 +95,7 @@ class NativeInfeed(_Feed):
     def detach(self) -> None:
         """Detaches the feed: from now on native code calls the host. Returns after native code has taken what it was
         about to take."""
-        self._joined.value = 0
-        self._sent.value ^= 1 << 30
-        self.wake()
-        while self._busy.value:
-            time.sleep(0)
+        self._native.leave_infeed(self.address)
 
 
 class NativeOutfeed(_Feed):
@@ -127,21 +113,21 @@ class NativeOutfeed(_Feed):
         ]
 
     def count(self) -> int:
-        """The number of values that were fed out."""
-        return int(self._sent.value)
-
-    def add_sleepers(self, count: int) -> None:
-        """Changes the number of waiting host threads. Native code wakes them only if there are any."""
-        self._asleep.value += count
+        """A number that differs after each value that was fed out, and after each `wake`."""
+        count: int = self._native.sent_count(self.address)
+        return count
 
     def sleep(self, seen: int, seconds: float) -> None:
-        """Waits until the number of values differs from `seen`, or for the given time."""
-        futex.sleep(self.address + QueueField.SENT, seen, seconds)
+        """Waits until `count` differs from `seen`, or for the given time, which is less than a second."""
+        self._native.await_message(self.address, seen, max(0, int(seconds * 1e9)))
+
+    def wake(self) -> None:
+        """Ends the waits of host threads."""
+        self._native.notify(self.address)
 
     def detach(self) -> None:
-        """Frees the queue after native code has finished."""
+        """Frees the queue after native code has finished, and ends the waits of host threads."""
         queue_messages.clear_queue(self.address)
-        self.wake()
 
 
 def _structure_key(value: Any) -> Hashable:

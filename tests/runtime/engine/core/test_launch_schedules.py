@@ -162,6 +162,7 @@ def build_executable(f: Function, is_donated: bool) -> None:
     executable.device_programs, executable.device_program_count = programs.cast(DevicePrograms), 1
     executable.calls_python, executable.has_collectives = 0, 0
     executable.shared_bytes, executable.wait_word_count = 8, 0
+    executable.wait_words = array(f, Word, 0).cast(Numbers)
     executable.spare_shared.store(None, RELAXED)
     storage = allocate(f, f.constant(Word, 8)).known("memory suffices")
     storage.offset(STORAGE_BYTES).cast(Element).value = 5

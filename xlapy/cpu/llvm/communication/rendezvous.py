@@ -70,7 +70,7 @@ def emit_rendezvous(
     ir.br(after)
     ir.start_block(inside)
     rendezvous = row.address(row.shared, row.number(0))
-    completed = ir.assign(f"load atomic i32, ptr {rendezvous} monotonic, align 4")
+    completed = ir.assign(f"call i32 @{completed_count.name}(ptr {rendezvous})")
     area = ir.assign(f"zext i32 {ir.assign(f'and i32 {completed}, 1')} to i64")
     first = row.address(row.shared, row.number(1))
     staging = row.address(first, ir.assign(f"mul i64 {area}, {thunk.staging_size}"))
@@ -154,6 +154,13 @@ def rendezvous(
     return await_change(f, table, shared, device, number, word, completed, completed.to(Word), sleepers, slice)
 
 
+@native
+def completed_count(f: Function, record: RendezvousRecord) -> Int32:
+    """The number of completed rendezvous, as a member finds it that has not arrived for the next one."""
+    return record.completed.load(RELAXED)
+
+
 def rendezvous_text() -> str:
-    """The LLVM text of `rendezvous`, which calls `await_change`."""
-    return "\n".join(function_text(rendezvous.built(), attributes="noinline #0"))
+    """The LLVM text of `rendezvous`, which calls `await_change`, and of `completed_count`."""
+    functions = ((rendezvous, "noinline #0"), (completed_count, "#0"))
+    return "\n\n".join("\n".join(function_text(one.built(), attributes=text)) for one, text in functions)

@@ -12,7 +12,11 @@ Meanwhile the device's wait record says which thunk waits (its number plus one),
 often the device has slept. The record also holds, for the device itself, how many times it will skip spinning, and how
 many times it skipped spinning after the last failure.
 
-Responsible for waiting and for wait records. Does not depend on what devices wait for or on the host's decision.
+The host reads wait records at any time. A device writes the number of the thunk last, and takes it back first, so that
+a reader that finds the same record twice knows that the device has waited all the time between.
+
+Responsible for waiting, for wait records and for ending the waits of a run. Does not depend on what devices wait for or
+on the host's decision.
 """
 
 from __future__ import annotations
@@ -20,9 +24,9 @@ from __future__ import annotations
 from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES
 from xlapy.native import futex
 from xlapy.native.function import Function, external, native
-from xlapy.native.ir import ACQUIRE, RELAXED, SEQ_CST
+from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE, SEQ_CST
 from xlapy.native.llvm import function_text
-from xlapy.native.records import Atomic, Owned, Record
+from xlapy.native.records import Atomic, Owned, Record, Trailing
 from xlapy.native.values import Address, Bool, Int32, Word
 
 SLICE = 50_000_000
@@ -59,6 +63,20 @@ class WaitRecord(Record):
     skipped: Owned[Int32]
 
 
+class WaitSnapshot(Record):
+    """A copy of the shared fields of a wait record, in the memory of the host."""
+
+    thunk: Owned[Word]
+    aim: Owned[Word]
+    times: Owned[Word]
+
+
+class WordOffsets(Record):
+    """Offsets of words in shared memory. Nobody writes them while native code runs."""
+
+    items: Trailing[Word]
+
+
 class AwaitedWord(Record):
     """A word that changes when what devices wait for has happened."""
 
@@ -76,6 +94,16 @@ def host_callback(f: Function, table: Address, number: Word) -> Int32:  # type: 
     """Calls the host for a thunk; not 0 if the run is to end."""
 
 
+CHANGED = 1 << 30
+"""The bit of a word that the end of a run inverts: whoever waits for a change wakes up, and no value that devices store
+has it."""
+
+
+def wait_record(shared: CancellationWord, device: Word) -> WaitRecord:
+    """The record of what a device waits for."""
+    return shared.offset(device * WAIT_RECORD_BYTES + WAIT_RECORD_BYTES).cast(WaitRecord)
+
+
 @native
 def await_change(
     f: Function,
@@ -90,11 +118,11 @@ def await_change(
     slice: Word,
 ) -> Int32:
     """Waits until a word changes; see above."""
-    record = shared.offset(device * WAIT_RECORD_BYTES + WAIT_RECORD_BYTES).cast(WaitRecord)
+    record = wait_record(shared, device)
     with f.when(spins_until_changed(f, record, word, seen)):
         f.ret((shared.is_canceled.load(RELAXED) != 0).to(Int32))
-    record.aim.store(aim, RELAXED)
-    record.times.store(record.times.load(RELAXED) + 1, RELAXED)
+    record.aim.store(aim, RELEASE)
+    record.times.store(record.times.load(RELAXED) + 1, RELEASE)
     record.thunk.store(number + 1, SEQ_CST)
     sleepers.count.fetch_add(1, SEQ_CST)
     is_over = f.variable(Bool, False)
@@ -134,6 +162,38 @@ def spins_until_changed(f: Function, record: WaitRecord, word: AwaitedWord, seen
     record.skipped = following
     record.skips = following
     return f.constant(Bool, False)
+
+
+# --- the host
+
+
+@native
+def cancel_waits(f: Function, shared: CancellationWord, offsets: WordOffsets, count: Word) -> None:
+    """Makes native code stop at its next safepoint poll, and wakes the devices that wait.
+
+    offsets: those of the words on which devices wait. A device that is about to sleep finds its word changed.
+    """
+    with f.when(shared.is_canceled.exchange(1, SEQ_CST) != 0):
+        f.ret()
+    with f.count(count) as one:
+        word = shared.offset(offsets.items[one.index]).cast(AwaitedWord)
+        word.value.fetch_xor(CHANGED, SEQ_CST)
+        word.value.wake()
+
+
+@native
+def read_wait(f: Function, shared: CancellationWord, device: Word, snapshot: WaitSnapshot) -> None:
+    """Reads what a device waits for. The fields may be of two waits; then the next snapshot differs."""
+    record = wait_record(shared, device)
+    snapshot.thunk = record.thunk.load(SEQ_CST)
+    snapshot.aim = record.aim.load(ACQUIRE)
+    snapshot.times = record.times.load(ACQUIRE)
+
+
+@native
+def read_word(f: Function, word: AwaitedWord) -> Int32:
+    """Reads a word on which devices wait, or a member's counter."""
+    return word.value.load(ACQUIRE)
 
 
 def await_text() -> str:

@@ -1,24 +1,24 @@
 """The host's side of message queues: receives and frees the messages that native code leaves in them.
 
-`QueueField` and `MessageField` define the layout; `cpu/llvm/communication/transfers.py` emits the other side.
+`cpu.llvm.communication.queues` defines the messages and both sides of the protocol.
 
-Responsible for reading and freeing messages. Does not depend on what the messages are used for.
+Responsible for reading messages. Does not depend on what the messages are used for.
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from xlapy.cpu.llvm.communication.host_functions import host_functions
+from xlapy.cpu.llvm.communication.queues import Message as MessageRecord
 from xlapy.cpu.program.communication.wait_state import SharedMemory, queue_offsets
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.shared_records import MESSAGE_HEADER_BYTES, QUEUE_BYTES, QueueField
+from xlapy.cpu.program.shared_records import MESSAGE_HEADER_BYTES
 from xlapy.cpu.program.thunks import HostThunk
 
-_HEADER = struct.Struct("QIIqq")
-_library: Any = ctypes.CDLL(None)
+_OFFSETS = MessageRecord.unshared_offsets()
 
 
 class Message(NamedTuple):
@@ -33,20 +33,19 @@ class Message(NamedTuple):
 
 def receive_messages(queue: int) -> Iterator[Message]:
     """Yields the messages of the queue at an address, including those that a device has received already."""
-    done = ctypes.c_uint64.from_address(queue + QueueField.DONE)
-    while address := ctypes.c_uint64.from_address(done.value or queue).value:
-        _library.free(ctypes.c_void_p(done.value))
-        done.value = address
-        _, _, was_received, thunk, device = _HEADER.unpack((ctypes.c_char * _HEADER.size).from_address(address))
-        yield Message(bool(was_received), thunk, device, address + MESSAGE_HEADER_BYTES)
+    take = host_functions().take_message
+    while address := take(queue):
+        taken, thunk, device = (_field(address, name) for name in ("is_taken", "thunk", "device"))
+        yield Message(bool(taken), thunk, device, address + MESSAGE_HEADER_BYTES)
+
+
+def _field(message: int, name: str) -> int:
+    return ctypes.c_int64.from_address(message + _OFFSETS[name]).value
 
 
 def clear_queue(queue: int) -> None:
     """Frees all messages of a queue to which no device sends any more."""
-    for _ in receive_messages(queue):
-        pass
-    _library.free(ctypes.c_void_p(ctypes.c_uint64.from_address(queue + QueueField.DONE).value))
-    ctypes.memset(queue, 0, QUEUE_BYTES)
+    host_functions().clear_queue(queue)
 
 
 def clear_all_queues(program: NativeProgram, shared: SharedMemory) -> list[tuple[int, HostThunk]]:

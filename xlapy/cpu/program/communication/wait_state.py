@@ -5,19 +5,18 @@ Responsible for the snapshot of waiting devices and for cancellation. Does not d
 
 from __future__ import annotations
 
-import struct
+import ctypes
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from xlapy.cpu.llvm.communication.host_functions import host_functions
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import HOST_WAIT_OFFSET, WAIT_RECORD_BYTES
 from xlapy.cpu.program.thunks import HostThunk
-from xlapy.native import futex
-
-_RECORD = struct.Struct("3q")
 
 SharedMemory = Any
 """The memory that the devices of a run share: an array of bytes, whose NumPy type is not known to be a buffer."""
@@ -49,17 +48,10 @@ def shared_memory(program: NativeProgram) -> SharedMemory:
 
 
 def cancel_run(program: NativeProgram, shared: SharedMemory) -> None:
-    """Makes native code stop at its next safepoint poll, and wakes the devices that wait.
-
-    A device that is about to sleep finds its futex word changed, in a bit that no concurrent update changes back.
-    """
-    is_canceled = shared[:4].view(np.int32)
-    if is_canceled[0]:
-        return
-    is_canceled[0] = 1
-    for offset in futex_offsets(program):
-        shared[offset : offset + 4].view(np.uint32)[0] ^= 1 << 30
-        futex.wake(shared.ctypes.data + offset)
+    """Makes native code stop at its next safepoint poll, and wakes the devices that wait."""
+    offsets = sorted(futex_offsets(program))
+    words = (ctypes.c_int64 * len(offsets))(*offsets)
+    host_functions().cancel_waits(shared.ctypes.data, ctypes.addressof(words), len(offsets))
 
 
 def futex_offsets(program: NativeProgram) -> set[int]:
@@ -81,8 +73,7 @@ def waiting_devices(program: NativeProgram, shared: SharedMemory) -> Mapping[int
 
 def wait_count(shared: SharedMemory, device: int) -> int:
     """Returns how many times a device has started to wait."""
-    count: int = _RECORD.unpack_from(shared, WAIT_RECORD_BYTES * (1 + device))[2]
-    return count
+    return _read_record(shared, device)[2]
 
 
 def _snapshot(program: NativeProgram, shared: SharedMemory) -> dict[int, Wait]:
@@ -93,11 +84,24 @@ def _snapshot(program: NativeProgram, shared: SharedMemory) -> dict[int, Wait]:
 
 def _read_wait(program: NativeProgram, shared: SharedMemory, device: int) -> Wait | None:
     """Returns what a device waits for; None if it does not wait, or what it waits for has happened already."""
-    number, goal, count = _RECORD.unpack_from(shared, WAIT_RECORD_BYTES * (1 + device))
+    number, goal, count = _read_record(shared, device)
     if not number:
         return None
     if number > HOST_WAIT_OFFSET:
         return Wait(program.host_calling_thunks[number - 1 - HOST_WAIT_OFFSET], (), count)
     thunk = program.host_calling_thunks[number - 1]
-    missing = thunk.missing_devices(shared, device, goal)
+    missing = thunk.missing_devices(functools.partial(_read_word, shared), device, goal)
     return None if missing is None else Wait(thunk, missing, count)
+
+
+def _read_record(shared: SharedMemory, device: int) -> tuple[int, int, int]:
+    """Reads what a device waits for: the number of the thunk plus one, the aim, and how often it has waited."""
+    snapshot = (ctypes.c_int64 * 3)()
+    host_functions().read_wait(shared.ctypes.data, device, ctypes.addressof(snapshot))
+    number, goal, count = snapshot
+    return number, goal, count
+
+
+def _read_word(shared: SharedMemory, offset: int) -> int:
+    value: int = host_functions().read_word(shared.ctypes.data + offset)
+    return value

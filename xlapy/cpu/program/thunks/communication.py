@@ -6,13 +6,12 @@ serialized. Does not depend on HLO operations or LLVM.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from xlapy.cpu.program.buffer_slices import AccessedRange, BufferSlice, join_slices
-from xlapy.cpu.program.shared_records import ADDRESS_BYTES, RENDEZVOUS_HEADER_BYTES, QueueField
+from xlapy.cpu.program.shared_records import ADDRESS_BYTES, QUEUE_SENT_OFFSET, RENDEZVOUS_HEADER_BYTES
 from xlapy.cpu.program.thunks.emitter import ThunkEmitter
 from xlapy.cpu.program.thunks.host import (
     BoundsThunk,
@@ -21,11 +20,9 @@ from xlapy.cpu.program.thunks.host import (
     HostCalls,
     HostThunk,
     IterationThunk,
+    ReadWord,
     ValueCheckThunk,
 )
-
-_COUNTER = struct.Struct("I")
-
 
 @dataclass(eq=False, slots=True)
 class TransferThunk(HostThunk):
@@ -63,8 +60,8 @@ class TransferThunk(HostThunk):
     def queues_between_devices(self) -> set[int]:
         return {queue for queues in self.queues for queue in queues}
 
-    def missing_devices(self, shared: Any, device: int, goal: int) -> tuple[int, ...] | None:
-        (sent,) = _COUNTER.unpack_from(shared, self.queues[device][0] + QueueField.SENT)
+    def missing_devices(self, read_word: ReadWord, device: int, goal: int) -> tuple[int, ...] | None:
+        sent = read_word(self.queues[device][0] + QUEUE_SENT_OFFSET)
         has_arrived = (sent - goal) % (1 << 32) < 1 << 31
         return None if has_arrived else self.partners[device]
 
@@ -167,13 +164,13 @@ class CollectiveThunk(HostThunk):
     def futex_offsets(self, device_count: int) -> set[int]:
         return {p.rendezvous_offset for p in self.participants if p.rendezvous_offset >= 0}
 
-    def missing_devices(self, shared: Any, device: int, goal: int) -> tuple[int, ...] | None:
+    def missing_devices(self, read_word: ReadWord, device: int, goal: int) -> tuple[int, ...] | None:
         participant = self.participants[device]
-        (completed,) = _COUNTER.unpack_from(shared, participant.rendezvous_offset)
+        completed = read_word(participant.rendezvous_offset)
         if completed != goal:
             return None
-        offset = participant.rendezvous_offset + RENDEZVOUS_HEADER_BYTES
-        latest = struct.unpack_from(f"{len(participant.members)}I", shared, offset)
+        counters = participant.rendezvous_offset + RENDEZVOUS_HEADER_BYTES
+        latest = [read_word(counters + 4 * rank) for rank in range(len(participant.members))]
         return tuple(member for member, last in zip(participant.members, latest, strict=True) if last == completed)
 
     def fields_to_json(self) -> dict[str, Any]:

@@ -6,14 +6,17 @@ operations or LLVM, or on how the host answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from xlapy.cpu.program.buffer_slices import BufferSlice, Replacements, join_slices, replaced
-from xlapy.cpu.program.shared_records import QUEUE_BYTES, QueueField
+from xlapy.cpu.program.shared_records import QUEUE_BYTES, QUEUE_SENT_OFFSET
 from xlapy.cpu.program.thunks.emitter import ThunkEmitter
 from xlapy.cpu.program.thunks.thunk import Thunk
+
+ReadWord = Callable[[int], int]
+"""Returns the word of 32 bits at an offset of the memory that devices share, while native code may change it."""
 
 _CALL_OPERATIONS = 1 << 12
 """The number of operations that a call of foreign code counts as: about a microsecond."""
@@ -161,12 +164,12 @@ class HostThunk(Thunk):
 
     def futex_offsets(self, device_count: int) -> set[int]:
         """Returns the offsets in shared memory of the words on which devices wait in this thunk."""
-        return {queue + QueueField.SENT for queue in self.queues_between_devices()}
+        return {queue + QUEUE_SENT_OFFSET for queue in self.queues_between_devices()}
 
-    def missing_devices(self, shared: Any, device: int, goal: int) -> tuple[int, ...] | None:
+    def missing_devices(self, read_word: ReadWord, device: int, goal: int) -> tuple[int, ...] | None:
         """Returns the devices that a waiting device waits for; None if what it waits for has happened.
 
-        shared: the memory that devices share. goal: the count that ends the wait.
+        read_word: reads the memory that devices share. goal: the count that ends the wait.
         """
         return None
 
@@ -286,7 +289,7 @@ class FeedThunk(HostThunk):
         host.compute_directly(self)
 
     def futex_offsets(self, device_count: int) -> set[int]:
-        return {self.queue_offset + QUEUE_BYTES * device + QueueField.SENT for device in range(device_count)}
+        return {self.queue_offset + QUEUE_BYTES * device + QUEUE_SENT_OFFSET for device in range(device_count)}
 
     def fields_to_json(self) -> dict[str, Any]:
         return {"queue_offset": self.queue_offset, "shape_number": self.shape_number}

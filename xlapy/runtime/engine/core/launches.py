@@ -10,10 +10,10 @@ thread runs a frame.
 
 from __future__ import annotations
 
-from xlapy.cpu.llvm.communication.waits import CancellationWord
+from xlapy.cpu.llvm.communication.waits import CancellationWord, WordOffsets, cancel_waits
 from xlapy.native.function import Function, external, free, native, native_holding
-from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
-from xlapy.native.records import Atomic, Record, Trailing
+from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE
+from xlapy.native.records import Record, Trailing
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import Error, copy_of_error, free_error
 from xlapy.runtime.engine.core.launch_records import (
@@ -24,16 +24,6 @@ from xlapy.runtime.engine.core.launch_records import (
     LaunchFrame,
 )
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES, Storage, allocate, release, retain
-
-CHANGED = 1 << 30
-"""The bit of a futex that cancellation inverts: whoever waits for a change wakes up, and no value that devices store
-has it."""
-
-
-class FutexWord(Record):
-    """A word on which devices wait."""
-
-    value: Atomic[Int32]
 
 
 class LaunchPointers(Record):
@@ -143,14 +133,9 @@ def release_launch(f: Function, launch: Launch) -> None:
 @native_holding(LAUNCHES.guard("lock"))
 def cancel_launch(f: Function, launch: Launch) -> None:
     """Cancels the running devices of an active launch and wakes those that wait."""
-    shared = launch.shared
-    with f.when(cancellation_word(shared).is_canceled.exchange(1, SEQ_CST) != 0):
-        f.ret()
     executable = launch.executable
-    with f.count(executable.wait_word_count) as one:
-        word = shared.offset(executable.wait_words.items[one.index] + STORAGE_BYTES).cast(FutexWord)
-        word.value.fetch_xor(CHANGED, SEQ_CST)
-        word.value.wake()
+    offsets = executable.wait_words.cast(WordOffsets)
+    cancel_waits(f, cancellation_word(launch.shared), offsets, executable.wait_word_count)
 
 
 @native
