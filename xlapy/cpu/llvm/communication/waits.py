@@ -24,7 +24,7 @@ from __future__ import annotations
 from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES
 from xlapy.native import futex
 from xlapy.native.function import Function, external, native
-from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE, SEQ_CST
+from xlapy.native.ir import ACQUIRE, RELAXED, SEQ_CST
 from xlapy.native.llvm import function_text
 from xlapy.native.records import Atomic, Owned, Record, Trailing
 from xlapy.native.values import Address, Bool, Int32, Word
@@ -121,8 +121,8 @@ def await_change(
     record = wait_record(shared, device)
     with f.when(spins_until_changed(f, record, word, seen)):
         f.ret((shared.is_canceled.load(RELAXED) != 0).to(Int32))
-    record.aim.store(aim, RELEASE)
-    record.times.store(record.times.load(RELAXED) + 1, RELEASE)
+    record.aim.store(aim, RELAXED)
+    record.times.store(record.times.load(RELAXED) + 1, RELAXED)
     record.thunk.store(number + 1, SEQ_CST)
     sleepers.count.fetch_add(1, SEQ_CST)
     is_over = f.variable(Bool, False)
@@ -186,8 +186,8 @@ def read_wait(f: Function, shared: CancellationWord, device: Word, snapshot: Wai
     """Reads what a device waits for. The fields may be of two waits; then the next snapshot differs."""
     record = wait_record(shared, device)
     snapshot.thunk = record.thunk.load(SEQ_CST)
-    snapshot.aim = record.aim.load(ACQUIRE)
-    snapshot.times = record.times.load(ACQUIRE)
+    snapshot.aim = record.aim.load(RELAXED)
+    snapshot.times = record.times.load(RELAXED)
 
 
 @native
