@@ -24,6 +24,7 @@ from xlapy.cpu.program.thunks.host import (
     ValueCheckThunk,
 )
 
+
 @dataclass(eq=False, slots=True)
 class TransferThunk(HostThunk):
     """Sends its operands to queues in the memory that devices share, or receives its results from such a queue.
