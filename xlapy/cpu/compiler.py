@@ -42,6 +42,7 @@ from xlapy.cpu.program.thunks import Thunk, walk_thunks
 from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
 from xlapy.cpu.serialization.runtime_symbols import resolve_symbol
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
+from xlapy.cpu.transforms.canonicalize_convolutions import CanonicalizeConvolutions
 from xlapy.cpu.transforms.decompose_fft import DecomposeFft
 from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
 from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
@@ -97,6 +98,7 @@ def passes(
         NormalizeLayouts(),
         InlineCalls(composites=True, max_shared_size=MAX_INLINED_SHARED_INSTRUCTIONS),
         FlattenTuples(),
+        CanonicalizeConvolutions(),
         Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
         Expand(runs=native_opcodes()),
         FoldTransposeIntoDot(),

@@ -12,6 +12,7 @@ from xlapy.codegen.emitters.concatenate import concatenate_kernels
 from xlapy.codegen.emitters.convolution.direct import direct_kernel
 from xlapy.codegen.emitters.convolution.grouped import grouped_kernel
 from xlapy.codegen.emitters.convolution.im2col import convolution_kernel
+from xlapy.codegen.emitters.convolution.kernel_gradient import kernel_gradient_kernel
 from xlapy.codegen.emitters.elementwise import loop_kernel
 from xlapy.codegen.emitters.interleaved import interleaved_kernel
 from xlapy.codegen.emitters.matmul.dot import dot_kernel
@@ -23,6 +24,7 @@ from xlapy.loops import Kernel
 _EMITTERS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
     dot_kernel,
     grouped_kernel,
+    kernel_gradient_kernel,
     direct_kernel,
     convolution_kernel,
     scan_kernel,

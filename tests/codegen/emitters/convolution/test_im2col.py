@@ -115,8 +115,8 @@ def test_infinite_kernel_elements_contribute_nothing_in_padding(name, special):
     assert np.isfinite(result).any() and not np.isfinite(result).all()
 
 
-def test_large_convolutions_with_features_first_are_packed_and_small_ones_are_not():
-    packed = compile_module(xla.parse_hlo(text_of("features first"))).loops()
+def test_large_complex_convolutions_are_packed_and_small_ones_are_not():
+    packed = compile_module(xla.parse_hlo(text_of("c64"))).loops()
     assert "scratch left" in packed and "scratch right" in packed
     small = hlo("f32[1,3,3,2]", "f32[2,2,2,4]", "f32[1,2,2,4]", "window={size=2x2}, dim_labels=b01f_01io->b01f")
     assert "scratch" not in compile_module(xla.parse_hlo(small)).loops()

@@ -58,7 +58,7 @@ PANEL_BYTES = 1 << 17
 SUMS_BYTES = 1 << 16
 """The largest size of the sums that wait in scratch memory."""
 
-MIN_TASKS = 16
+TASKS_PER_PROCESSOR = 8
 """With fewer blocks of rows than this, the features are split into tasks, too."""
 
 
@@ -152,7 +152,9 @@ class _DirectConvolution:
         self.rows_per_task = balanced_size(self.rows.count, max(1, rows))
         self.row_blocks = -(-self.rows.count // self.rows_per_task)
         tasks = self.row_blocks * self.chunks * geometry.groups * self.panels
-        self.panels_per_task = balanced_size(self.panels, max(1, tasks // MIN_TASKS))
+        self.panels_per_task = balanced_size(
+            self.panels, max(1, tasks // (TASKS_PER_PROCESSOR * region.target.processors))
+        )
         size = math.prod(self.window) * self.input_block * tile.features
         self.panel = ScratchArray(builder, "panel", self.type, size)
         self.sums: ScratchArray | None = None

@@ -158,8 +158,11 @@ class ConvolutionGeometry:
 
     def offsets_in_order(self, builder: Builder, number: Affine) -> list[Affine]:
         """The position in the kernel of offset `number` of the window, in row-major order."""
-        components = delinear(builder, number, [d.window.size for d in self.dimensions])
-        pairs = zip(self.dimensions, components, strict=True)
+        return self.in_kernel_order(delinear(builder, number, [d.window.size for d in self.dimensions]))
+
+    def in_kernel_order(self, offsets: Sequence[Affine]) -> list[Affine]:
+        """The position in the kernel of an offset of the window: mirrored where the window is reversed."""
+        pairs = zip(self.dimensions, offsets, strict=True)
         return [k * -1 + (d.window.size - 1) if d.window.window_reversal else k for d, k in pairs]
 
     def input_index(self, group: Affine, batch: Affine, feature: Affine, spatial: Sequence[Affine]) -> Index:

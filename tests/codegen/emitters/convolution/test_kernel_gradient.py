@@ -1,0 +1,58 @@
+"""Convolutions with windows larger than their results agree with the interpreter, exactly on integers."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+
+CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
+RNG = np.random.default_rng(5)
+
+_CASES = """
+    3x3:
+        f32[4,9,11,20] f32[4,9,11,24] f32[3,3,20,24] {size=9x11 pad=1_1x1_1} f01b_i01o->01bf
+    1x1:
+        f32[5,7,9,67] f32[5,7,9,70] f32[1,1,67,70] {size=7x9} f01b_i01o->01bf
+    few rows, strides:
+        f32[3,17,19,3] f32[3,9,10,40] f32[5,5,3,40] {size=9x10 pad=2_2x2_2 rhs_dilate=2x2} f01b_i01o->01bf
+    many features:
+        f32[6,5,5,150] f32[6,5,5,200] f32[3,3,150,200] {size=5x5 pad=1_1x1_1} f01b_i01o->01bf
+    strides in the result:
+        f32[3,17,19,5] f32[3,9,10,40] f32[5,5,5,40] {size=9x10 stride=2x3 pad=0_0x1_2} f01b_i01o->01bf
+    reversed:
+        f32[3,9,10,9] f32[3,8,9,17] f32[2,2,9,17] {size=8x9 rhs_reversal=1x1} f01b_i01o->01bf
+    windows entirely in the padding:
+        f32[3,4,5,9] f32[3,6,7,17] f32[5,5,9,17] {size=6x7 pad=3_3x3_3} f01b_i01o->01bf
+    one dimension:
+        f32[3,200,9] f32[3,200,17] f32[5,9,17] {size=200 pad=2_2} f0b_i0o->0bf
+    three dimensions:
+        f32[3,4,5,6,9] f32[3,4,5,6,17] f32[3,2,3,9,17] {size=4x5x6 pad=1_1x0_1x1_1} f012b_i012o->012bf
+    features first:
+        f32[4,20,9,11] f32[4,24,9,11] f32[24,20,3,3] {size=9x11 pad=1_1x1_1} fb01_io01->fb01
+    bf16:
+        bf16[2,5,6,9] bf16[2,5,6,40] bf16[3,3,9,40] {size=5x6 pad=1_1x1_1} f01b_i01o->01bf
+"""
+CASES = dict(re.findall(r"(\S.*):\n +(.*)\n", _CASES))
+
+
+@pytest.mark.parametrize("special", [0.0, np.inf, np.nan])
+@pytest.mark.parametrize("name", CASES)
+def test_results(name: str, special: float):
+    lhs, rhs, result, window, labels = re.fullmatch(r"(\S+) (\S+) (\S+) (\{.*\}) (.*)", CASES[name]).groups()
+    given = xla.parse_hlo(
+        f"HloModule m\nENTRY e {{ a = {lhs} parameter(0)\n b = {rhs} parameter(1)\n"
+        f" ROOT r = {result} convolution(a, b), window={window}, dim_labels={labels} }}",
+        verify=True,
+    )
+    loops = compile_module(given).loops()
+    assert "scratch sums" in loops and "scratch panel" not in loops
+    shapes = [p.shape for p in given.entry_computation.parameters]
+    arrays = [RNG.integers(-2, 3, shape.dimensions).astype(shape.element_type.dtype) for shape in shapes]
+    arrays[1].flat[0] = special
+    ours, expected = (np.asarray(client.compile(given)(*arrays)).astype(np.float64) for client in (CPU, INTERPRETER))
+    np.testing.assert_array_equal(ours, expected)

@@ -1,0 +1,245 @@
+"""Emits convolutions whose windows are larger than their results, such as gradients with respect to a kernel.
+
+Such a convolution is a product of few rows and columns and very many terms: the gradient of f32[3,3,64,96] for 8 images
+of 56 x 56 has 64 rows (the "batch" of the convolution, contiguous in the input), 96 columns (output features, in lanes)
+and 8 x 56 x 56 terms, for each of 3 x 3 positions. The operands are read where they lie, a block of lines at a time,
+which fills half of the L2 cache, so that all tiles of a task find it there:
+
+    for each position but the last component, block of rows and block of features, a task
+      for each block of lines (an image, and the window offsets but the last one)
+        for each panel of features, position along the last dimension, tile of rows
+          for each line that meets the input, for each offset at which it does
+            sums += input[line, position + offset, rows] * kernel[line, offset, features]
+
+The order of the additions follows from the shapes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+from xlapy.codegen.emitters.convolution.direct import TileShape, choose_tile
+from xlapy.codegen.emitters.convolution.geometry import (
+    ConvolutionGeometry,
+    minimum,
+    offset_range,
+    plain_convolution,
+    scalar_values,
+)
+from xlapy.codegen.emitters.loop_nest import block_extent
+from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
+from xlapy.codegen.emitters.scratch import ScratchArray
+from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
+from xlapy.loops import I64, Affine, AxisKind, Kernel, Value
+from xlapy.loops.reduction_order import balanced_size
+from xlapy.lower import Element, Lowering, store_element
+from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
+from xlapy.lower.core import delinear, linear
+from xlapy.lower.element_types import register_type
+from xlapy.lower.elementwise import convert_element
+from xlapy.lower.movement import conjunction
+
+MIN_PRODUCTS = 1 << 14
+"""The smallest number of products for which this form is worth its loops over blocks."""
+
+SUMS_BYTES = 1 << 16
+"""The largest size of the sums of a task, which wait in scratch memory."""
+
+TASKS_PER_PROCESSOR = 2
+"""With fewer tasks than this, each gets fewer tiles."""
+
+MAX_PIECES = 32
+"""The largest number of blocks of tiles, and of panels, that are tried."""
+
+
+def kernel_gradient_kernel(region: Region) -> tuple[Kernel, int] | None:
+    """Returns the kernel of a convolution with a large window and the work of one task; None for others."""
+    geometry = plain_convolution(region.root)
+    if geometry is None or geometry.groups > 1 or geometry.products < MIN_PRODUCTS:
+        return None
+    positions = math.prod(d.output for d in geometry.dimensions)
+    if math.prod(d.window.size for d in geometry.dimensions) <= positions:
+        return None
+    n, last = geometry.numbers, region.root.shape.rank - 1
+    orders = n.input_batch_dimension, n.kernel_output_feature_dimension, n.output_feature_dimension
+    t = sum_type([o.shape.element_type for o in region.root.operands], region.root.shape.element_type)
+    if any(d != last for d in orders) or any(d.phases > 1 for d in geometry.dimensions):
+        return None
+    if t.is_complex or register_type(t).bits < 32 or geometry.outputs < 4:
+        return None
+    return _KernelGradient(region, geometry).kernel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A task: the position in the result along each dimension but the last, its tiles of rows and its panels."""
+
+    outer: tuple[Affine, ...]
+    first_tile: Affine
+    tiles: int | Value
+    first_panel: Affine
+    panels: int | Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A tile: the position along the last dimension, its first row and feature, and where its sums wait."""
+
+    position: Affine
+    row: Affine
+    feature: Affine
+    sums: Affine
+
+
+class _KernelGradient:
+    def __init__(self, region: Region, geometry: ConvolutionGeometry) -> None:
+        self.geometry, self.root = geometry, region.root
+        self.builder = builder = kernel_builder(region.name, region.target)
+        sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
+        self.output = result_buffer(builder, self.root.shape, "out0")
+        self.lowering = Lowering(builder, sources)
+        self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
+        kind = register_type(self.type)
+        *self.outer, self.last = geometry.dimensions
+        self.target, rows = region.target, geometry.batch
+        self.tile: TileShape = choose_tile(region.target.vector_registers, builder.lanes(kind), rows, geometry.outputs)
+        self.tiles = -(-rows // self.tile.positions)
+        self.panels = -(-geometry.outputs // self.tile.features)
+        self.sums_of_tile = self.tile.positions * self.tile.features
+        self.tiles_per_task, self.panels_per_task = self._task_shape(kind.byte_size)
+        self.tiles_of_position = self.tiles_per_task * self.panels_per_task
+        # a line: an image, and the offsets along each dimension but the last
+        self.line_sizes = [geometry.inputs, *(d.window.size for d in self.outer)]
+        self.lines = math.prod(self.line_sizes)
+        columns = self.tiles_per_task * self.tile.positions + self.panels_per_task * self.tile.features
+        line_bytes = max(1, self.last.window.size * columns * kind.byte_size)
+        self.lines_per_block = balanced_size(self.lines, max(1, region.target.l2_bytes // 2 // line_bytes))
+        self.sums_size = self.last.output * self.tiles_of_position * self.sums_of_tile
+        self.sums = ScratchArray(builder, "sums", self.type, self.sums_size)
+
+    def _task_shape(self, element_bytes: int) -> tuple[int, int]:
+        """The tiles and panels of a task that read the operands least often, with enough tasks and few enough sums."""
+        outer = math.prod(d.output for d in self.outer)
+        least = TASKS_PER_PROCESSOR * self.target.processors
+        most = SUMS_BYTES // (self.last.output * self.sums_of_tile * element_bytes)
+
+        def sizes(count: int) -> list[int]:
+            return sorted({-(-count // pieces) for pieces in range(1, min(count, MAX_PIECES) + 1)} | {1})
+
+        def cost(shape: tuple[int, int]) -> tuple[bool, bool, int]:
+            tiles, panels = shape
+            blocks = -(-self.tiles // tiles), -(-self.panels // panels)
+            traffic = blocks[1] * self.tiles * self.tile.positions + blocks[0] * self.panels * self.tile.features
+            return tiles * panels > max(1, most), blocks[0] * blocks[1] * outer < least, traffic
+
+        return min(((t, p) for t in sizes(self.tiles) for p in sizes(self.panels)), key=cost)
+
+    def kernel(self) -> tuple[Kernel, int]:
+        builder = self.builder
+        sizes = [d.output for d in self.outer]
+        counts = (
+            math.prod(sizes),
+            -(-self.tiles // self.tiles_per_task),
+            -(-self.panels // self.panels_per_task),
+        )
+        with builder.loop(math.prod(counts), AxisKind.PARALLEL) as number:
+            outer, row_block, panel_block = delinear(builder, number, counts)
+            first, panel = row_block * self.tiles_per_task, panel_block * self.panels_per_task
+            tiles = block_extent(builder, first, self.tiles, self.tiles_per_task)
+            panels = block_extent(builder, panel, self.panels, self.panels_per_task)
+            task = _Task(tuple(delinear(builder, outer, sizes)), first, tiles, panel, panels)
+            (zero,) = scalar_values([zero_element(builder, self.type)])
+            with builder.loop(self.sums_size, AxisKind.VECTOR, width=self.tile.lanes) as position:
+                self.sums.store(position, zero)
+            with builder.loop(-(-self.lines // self.lines_per_block)) as line_block:
+                self.add(task, line_block * self.lines_per_block)
+            self.store(task)
+        return builder.kernel, self.lines * self.last.window.size * self.sums_size
+
+    def each_tile(self, task: _Task) -> Iterator[_Tile]:
+        """Emits loops over the panels, positions and tiles of a task; yields a tile."""
+        builder, rows = self.builder, self.geometry.batch
+        with (
+            builder.loop(task.panels) as panel,
+            builder.loop(self.last.output) as position,
+            builder.loop(task.tiles) as tile,
+        ):
+            row = minimum(builder, (task.first_tile + tile) * self.tile.positions, rows - self.tile.positions)
+            number = position * self.tiles_of_position + tile * self.panels_per_task + panel
+            feature = (task.first_panel + panel) * self.tile.features
+            yield _Tile(position, row, feature, number * self.sums_of_tile)
+
+    def add(self, task: _Task, first_line: Affine) -> None:
+        """Adds the products of a block of lines to the sums of all tiles."""
+        builder, shape = self.builder, self.tile
+        lines = block_extent(builder, first_line, self.lines, self.lines_per_block)
+        for tile in self.each_tile(task):
+            with builder.loop(shape.lanes, AxisKind.VECTOR, width=shape.lanes) as lane:
+                places = [tile.sums + n * shape.lanes + lane for n in range(shape.positions * shape.vectors)]
+                step = partial(self.line, task, tile, first_line, lane)
+                sums = builder.reduce(lines, scalar_values([self.sums.load(at) for at in places]), step)
+                for at, total in zip(places, sums, strict=True):
+                    self.sums.store(at, total)
+
+    def line(
+        self, task: _Task, tile: _Tile, first_line: Affine, lane: Affine, number: Affine, sums: Sequence[Value]
+    ) -> list[Value]:
+        """Adds the products of one line to the sums of a tile."""
+        builder, g, shape = self.builder, self.geometry, self.tile
+        image, *window = delinear(builder, first_line + number, self.line_sizes)
+        offsets = offset_range(builder, self.last, tile.position, Affine())
+        spatial: list[Affine] = []
+        exists: Value | None = None
+        for d, position, offset in zip(self.outer, task.outer, window, strict=True):
+            at = position * d.stride + offset * d.step - d.window.padding_low
+            spatial.append(at)
+            exists = conjunction(builder, exists, self.lowering.in_bounds((at,), [(0, d.input)]))
+        count: int | Value = offsets.count
+        if exists is not None:
+            some = builder.value_of(Affine() + count if isinstance(count, int) else Affine.of(count))
+            count = builder.select(exists, some, builder.constant(I64, 0))
+            count.range = (0, self.last.window.size)
+
+        def at_offset(k: Affine, carried: Sequence[Value]) -> list[Value]:
+            offset = offsets.first + k
+            kernel_at = g.in_kernel_order([*window, offset])
+            features = [tile.feature + lane + v * shape.lanes for v in range(shape.vectors)]
+            columns = [self.column(image, kernel_at, feature) for feature in features]
+            after = list(carried)
+            where = (*spatial, offsets.start + offset * self.last.step)
+            for row in range(shape.positions):
+                element = self.lowering.element(g.input, g.input_index(Affine(), tile.row + row, image, where))
+                factor = convert_element(builder, element, g.input.shape.element_type, self.type)
+                for vector, column in enumerate(columns):
+                    n = row * shape.vectors + vector
+                    (after[n],) = scalar_values([multiply_add(builder, self.type, factor, column, after[n])])
+            return after
+
+        return builder.reduce(count, sums, at_offset)
+
+    def column(self, image: Affine, offsets: Sequence[Affine], feature: Affine) -> Element:
+        """The kernel's elements for a vector of features."""
+        g = self.geometry
+        mask = in_bounds(self.lowering, feature, g.outputs, self.tile.features)
+        with nullcontext() if mask is None else self.lowering.where(mask):
+            element = self.lowering.element(g.filter, g.filter_index(Affine(), image, feature, offsets))
+        return convert_element(self.builder, element, g.filter.shape.element_type, self.type)
+
+    def store(self, task: _Task) -> None:
+        """Stores the sums of all tiles."""
+        builder, shape, g, t = self.builder, self.tile, self.geometry, self.root.shape.element_type
+        for tile in self.each_tile(task):
+            with (
+                builder.loop(shape.positions) as row,
+                builder.loop(shape.features, AxisKind.VECTOR, width=shape.lanes) as column,
+            ):
+                (total,) = scalar_values([self.sums.load(tile.sums + row * shape.features + column)])
+                element = convert_element(builder, rounded_sum(builder, total, self.type), self.type, t)
+                feature = tile.feature + column
+                index = g.result_index(Affine(), tile.row + row, feature, (*task.outer, tile.position))
+                mask = in_bounds(self.lowering, feature, g.outputs, shape.features)
+                store_element(builder, self.output, linear(index, self.root.shape.dimensions), element, t, mask)

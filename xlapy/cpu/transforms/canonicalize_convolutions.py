@@ -1,0 +1,108 @@
+"""Brings the dimensions of convolutions to the orders for which kernels are fast, by transposes.
+
+| form | input | kernel | result |
+|---|---|---|---|
+| any convolution | batch, spatial, feature | spatial, input feature, output feature | batch, spatial, feature |
+| gradient of a kernel | feature, spatial, batch | input feature, spatial, output feature | spatial, batch, feature |
+
+The second form is for windows that are larger than the result, as in the gradient with respect to a kernel. There the
+"features" that are summed are the images of a batch, the "batch" are input channels, and the window is an image.
+
+A convolution stays as it is where moving its arrays costs more than it saves. Does not depend on kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xlapy import opcodes
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.opcodes.attributes.dimensions import ConvDimensions
+from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
+from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
+
+MIN_PRODUCTS_PER_MOVED_ELEMENT = 32
+"""The smallest number of products per element that is transposed. With fewer, the transposes take longer than a slower
+kernel (`benchmarks.convolutions`, "nchw 1x1 256-64 @56" has about 50)."""
+
+MIN_PRODUCTS = 1 << 14
+"""The smallest number of products of a convolution whose arrays are transposed: a kernel more is not worth less."""
+
+MAX_FEATURES_PER_GROUP = 8
+"""Convolutions with at most so many features per group always get the order in which their groups are vectors."""
+
+
+@dataclass(frozen=True)
+class CanonicalizeConvolutions:
+    """Transposes the operands and results of convolutions whose dimensions have other orders."""
+
+    name: ClassVar[str] = "canonicalize-convolutions"
+
+    def run(self, module: Module) -> bool:
+        changed = False
+        for computation in editable_computations(module):
+            for instruction in computation.instructions:
+                if instruction.op is opcodes.CONVOLUTION and _is_profitable(instruction):
+                    changed |= _canonicalize(instruction)
+        return update_schedule(module, changed)
+
+
+def _is_profitable(convolution: Instruction) -> bool:
+    attrs: ConvolutionAttributes = convolution.attributes_as(ConvolutionAttributes)
+    arrays = [*convolution.operands, convolution]
+    if any(array.shape.is_dynamic or not array.shape.size or array.shape.rank < 3 for array in arrays):
+        return False
+    if attrs.sparsity_config != SparsityConfig() or convolution.has_control_edges:
+        return False
+    kernel, result = convolution.operands[1].shape, convolution.shape
+    output_features = kernel.dimensions[attrs.dim_labels.kernel_output_feature_dimension]
+    products = result.size * (kernel.size // output_features)
+    if products < MIN_PRODUCTS:
+        return False
+    inputs = kernel.dimensions[attrs.dim_labels.kernel_input_feature_dimension]
+    if (
+        attrs.feature_group_count > 1
+        and max(inputs, output_features // attrs.feature_group_count) <= MAX_FEATURES_PER_GROUP
+    ):
+        return True
+    orders = zip(arrays, _labels(attrs.dim_labels), _canonical(convolution), strict=True)
+    moved = sum(array.shape.size for array, before, after in orders if before != after)
+    return products >= MIN_PRODUCTS_PER_MOVED_ELEMENT * moved
+
+
+def _labels(numbers: ConvDimensions) -> tuple[str, str, str]:
+    """The order of the dimensions of the input, the kernel and the result, as letters and digits."""
+    lhs, rest = numbers.to_text().split("_")
+    rhs, result = rest.split("->")
+    return lhs, rhs, result
+
+
+def _canonical(convolution: Instruction) -> tuple[str, str, str]:
+    attrs: ConvolutionAttributes = convolution.attributes_as(ConvolutionAttributes)
+    n = attrs.dim_labels
+    spatial = "".join(map(str, range(len(n.input_spatial_dimensions))))
+    positions = math.prod(convolution.shape.dimensions[d] for d in n.output_spatial_dimensions)
+    if math.prod(attrs.window.sizes) > positions and attrs.feature_group_count == attrs.batch_group_count == 1:
+        return f"f{spatial}b", f"i{spatial}o", f"{spatial}bf"
+    return f"b{spatial}f", f"{spatial}io", f"b{spatial}f"
+
+
+def _canonicalize(convolution: Instruction) -> bool:
+    attrs: ConvolutionAttributes = convolution.attributes_as(ConvolutionAttributes)
+    before, after = _labels(attrs.dim_labels), _canonical(convolution)
+    if before == after:
+        return False
+    write = Writer(convolution)
+    operands = [
+        operand if old == new else write.transpose(operand, [old.index(d) for d in new])
+        for operand, old, new in zip(convolution.operands, before, after, strict=False)
+    ]
+    numbers = ConvDimensions.parse(f"{after[0]}_{after[1]}->{after[2]}")
+    order = [before[2].index(d) for d in after[2]]
+    shape = convolution.shape.with_dimensions([convolution.shape.dimensions[d] for d in order])
+    made = write.add(opcodes.CONVOLUTION, *operands, attributes=attrs.replace(dim_labels=numbers), shape=shape)
+    replace_with_new(convolution, write.transpose(made, [after[2].index(d) for d in before[2]]))
+    return True
