@@ -13,7 +13,7 @@ from xlapy.loops.ir import Affine, Block, Buffer, Kernel, Statement, Store, Tran
 def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
     """Whether a kernel may write a result to memory that it also reads as the buffers `read`.
 
-    It may if it reads each element, or each row, for the last time before it writes it.
+    It may if it reads each element, or each row, for the last time before it writes it, and writes it once.
     """
     if any(buffer.written for buffer in read):
         return False
@@ -21,6 +21,8 @@ def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> 
         return False
     if not read:
         return True
+    if kernel.stores_repeatedly:
+        return False
     return (
         not _transposes(kernel, read)
         and _accesses_same_row(_offsets(kernel, written, read))

@@ -351,6 +351,8 @@ class Kernel:
     scratch: list[Buffer] = field(default_factory=list[Buffer])
     """Buffers private to each task of the kernel. Their initial contents are undefined."""
     body: Block = field(default_factory=lambda: Block(None))
+    stores_repeatedly: bool = False
+    """Whether an element of a result may be computed and stored more than once, from the same operands."""
 
     @property
     def parallel_loop(self) -> For | None:

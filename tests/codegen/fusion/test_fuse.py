@@ -40,7 +40,9 @@ def test_decisions_name_their_instructions():
         (DecisionKind.KERNEL, ("y",)),
         (DecisionKind.ALWAYS_DUPLICATED, ("many",)),
         (DecisionKind.ALWAYS_DUPLICATED, ("one",)),
+        (DecisionKind.SEPARATE, ("y", "a")),
         (DecisionKind.MULTI_OUTPUT, ("y", "b")),
+        (DecisionKind.SEPARATE, ("b", "a")),
     }
 
 

@@ -40,11 +40,10 @@ def test_readers_at_other_positions_are_separate_kernels():
 
 
 def test_kernels_with_a_dependence_through_a_third_are_not_merged():
-    """b depends on a through the dot d, so a and b are not one kernel."""
+    """b depends on a through the decomposition d, so a and b are not one kernel."""
     text = (
         "x = f32[64,64] parameter(0)\n a = f32[64,64] tanh(x)\n"
-        "d = f32[64,64] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
-        "b = f32[64,64] multiply(d, a)\n c = f32[64,64] negate(b)\n"
+        "d = f32[64,64] cholesky(a)\n b = f32[64,64] multiply(d, a)\n c = f32[64,64] negate(b)\n"
         "ROOT r = (f32[64,64], f32[64,64]) tuple(b, c)"
     )
     names, why = fused(text)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from xlapy import opcodes
 from xlapy.codegen.element_cost import MAX_RECOMPUTED_COST, element_cost
+from xlapy.codegen.epilogue import CONTRACTIONS
+from xlapy.codegen.fusion.epilogues import contraction_that_stores, reason_against_epilogue
 from xlapy.codegen.iteration_domain import (
     AccessPattern,
     IterationDomain,
@@ -31,7 +33,8 @@ ALWAYS_DUPLICATED = frozenset({opcodes.BROADCAST, opcodes.IOTA, opcodes.CONSTANT
 """Opcodes that every consumer recomputes, because computing an element costs no more than loading it."""
 
 NON_FUSIBLE_PRODUCERS = frozenset({opcodes.DOT, opcodes.CONVOLUTION, opcodes.REDUCE_WINDOW, opcodes.CONCATENATE})
-"""Opcodes that always get a kernel of their own. Only cheap producers (reshapes, converts) are fused into them."""
+"""Opcodes that always get a kernel of their own. Only cheap producers (reshapes, converts) are fused into them, and
+epilogues into those of `CONTRACTIONS`."""
 
 MAX_RESULTS = 8
 """The largest number of results of one kernel; each is a separate stream of stores."""
@@ -90,8 +93,13 @@ class FusionGroup:
 
     @property
     def is_non_fusible(self) -> bool:
-        """Whether a member needs a kernel of its own, so that no other group can be merged with this one."""
+        """Whether a member needs a kernel of its own."""
         return any(map(_needs_own_kernel, self.members))
+
+    @property
+    def can_be_merged(self) -> bool:
+        """Whether other groups may be merged with this one: no member has a kernel without epilogues."""
+        return all(member.op in CONTRACTIONS for member in self.members if _needs_own_kernel(member))
 
     def add(self, instruction: Instruction) -> None:
         """Adds an instruction that `reason_not_to_fuse` accepts, or whose opcode is always duplicated."""
@@ -118,17 +126,50 @@ class FusionGroup:
         """Why an instruction that members use cannot be a member; "" if it can."""
         if builds_gather_indices(instruction):
             return ""
+        if instruction.op in CONTRACTIONS:
+            return self._reason_against_epilogue(instruction)
         if instruction.op in NON_FUSIBLE_PRODUCERS or not instruction.shape.is_array:
             return f"{instruction.op.name} would be computed again for every element of {self.root.name}"
         non_fusible = next((m for m in self.members if _needs_own_kernel(m) and cumulative(m) is None), None)
-        if non_fusible is not None and not _is_cheap_producer(non_fusible, instruction):
-            return f"{non_fusible.name} ({non_fusible.op.name}) reads its elements more than once"
+        if non_fusible is not None and self._feeds(instruction, non_fusible):
+            if not _is_cheap_producer(non_fusible, instruction):
+                return f"{non_fusible.name} ({non_fusible.op.name}) reads its elements more than once"
+            if contraction := contraction_that_stores(instruction):
+                return f"{contraction.name} ({contraction.op.name}) stores its elements in this order"
+        elif non_fusible is not None and instruction.op is opcodes.REDUCE:
+            return f"{non_fusible.name} ({non_fusible.op.name}) has a kernel of its own"
         if instruction.op is opcodes.REDUCE:
             return self._reason_against_reduction(instruction)
         if _unrolls_too_much(self.domain, self.members):
             return f"the code of {self.domain} of {len(self.members)} instructions is long already"
         count = evaluation_count(self.domain, instruction, self._pattern(instruction), self.counts)
         return _reason_against_repetition(instruction, count, self.root)
+
+    def _reason_against_prologue(self, other: FusionGroup) -> str:
+        """Why the kernel of one group should not compute operands of the other's contraction; "" if it would not."""
+        for group, added in ((self, other), (other, self)):
+            for contraction in (member for member in group.members if member.op in CONTRACTIONS):
+                if any(group._feeds(result, contraction) for result in added.results):
+                    return f"{contraction.name} ({contraction.op.name}) reads its elements more than once"
+        return ""
+
+    def _feeds(self, instruction: Instruction, target: Instruction) -> bool:
+        """Whether a member computes `target` from an instruction, directly or by way of other members."""
+        seen, stack = set[Instruction](), [target]
+        while stack:
+            for operand in stack.pop().operands:
+                if operand is instruction:
+                    return True
+                if operand in self.members and operand not in seen:
+                    seen.add(operand)
+                    stack.append(operand)
+        return False
+
+    def _reason_against_epilogue(self, contraction: Instruction) -> str:
+        """Why the members cannot be the epilogue of a dot or convolution; "" if they can."""
+        if self.is_non_fusible:
+            return f"{contraction.name} ({contraction.op.name}) needs a kernel of its own"
+        return reason_against_epilogue(self.results, [*self.members, contraction])
 
     def _reason_against_reduction(self, reduction: Instruction) -> str:
         domain = domain_of_reduction(reduction)
@@ -165,6 +206,9 @@ class FusionGroup:
         """
         if not all(m.shape.is_array for m in members):
             return "a reduction has several results"
+        reason = reason_against_epilogue(results, members) or self._reason_against_prologue(other)
+        if reason:
+            return reason
         domain = other.domain if other.has_reductions else self.domain
         if self._share_rows(other) and _unrolls_too_much(domain, members):
             return f"the code of {domain} of {len(members)} instructions would be too long"

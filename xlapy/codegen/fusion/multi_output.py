@@ -113,7 +113,7 @@ class _MultiOutputFuser:
             for node in reversed(self.execution_order[:]):
                 is_current = node is not None and self.execution_order[node.position] is node
                 group = node.content if node is not None and is_current else None
-                while isinstance(group, FusionGroup) and not group.is_non_fusible:
+                while isinstance(group, FusionGroup) and group.can_be_merged:
                     group = self.merge_with_one_of(group, candidates(group))
 
     def merge_with_one_of(self, group: FusionGroup, candidates: Iterator[FusionGroup]) -> FusionGroup | None:
@@ -174,7 +174,7 @@ class _MultiOutputFuser:
         """Merges two groups if that is possible and profitable."""
         self.tried |= {(left, right), (right, left)}
         first, last = sorted((self.node_of[left], self.node_of[right]), key=lambda node: node.position)
-        if self.have_too_many_instructions(left, right) or left.is_non_fusible or right.is_non_fusible:
+        if self.have_too_many_instructions(left, right) or not (left.can_be_merged and right.can_be_merged):
             return None
         results = self.results_of_both(first, last)
         reason = left.quick_reason_not_to_merge(right, results)

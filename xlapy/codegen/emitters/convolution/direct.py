@@ -33,10 +33,11 @@ from xlapy.codegen.emitters.convolution.rows import MAX_RUNS, ConvolutionRows, T
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
+from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue, contraction_of
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
-from xlapy.lower import Element, Lowering, store_element
+from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
 from xlapy.lower.core import delinear, linear
 from xlapy.lower.element_types import register_type
@@ -64,11 +65,12 @@ TASKS_PER_PROCESSOR = 8
 
 def direct_kernel(region: Region) -> tuple[Kernel, int] | None:
     """Returns the kernel of a convolution and the work of one task; None for convolutions of another form."""
-    geometry = plain_convolution(region.root)
-    if geometry is None or geometry.products < MIN_PRODUCTS or geometry.outputs < MIN_FEATURES:
+    root = contraction_of(region)
+    geometry = None if root is None else plain_convolution(root)
+    if root is None or geometry is None or geometry.products < MIN_PRODUCTS or geometry.outputs < MIN_FEATURES:
         return None
-    n, rank = geometry.numbers, region.root.shape.rank
-    t = sum_type([o.shape.element_type for o in region.root.operands], region.root.shape.element_type)
+    n, rank = geometry.numbers, root.shape.rank
+    t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
     features_are_last = n.output_feature_dimension == n.kernel_output_feature_dimension == rank - 1
     if not features_are_last or t.is_complex or register_type(t).bits < 32:
         return None
@@ -127,10 +129,12 @@ class _DirectConvolution:
     """The sizes of tiles, blocks and tasks, and the scratch memory of the kernel."""
 
     def __init__(self, region: Region, geometry: ConvolutionGeometry) -> None:
-        self.geometry, self.root = geometry, region.root
+        self.geometry, self.root = geometry, geometry.root
         self.builder = builder = kernel_builder(region.name, region.target)
         sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
-        self.output = result_buffer(builder, self.root.shape, "out0")
+        outputs = [result_buffer(builder, result.shape, f"out{n}") for n, result in enumerate(region.results)]
+        self.epilogue = Epilogue(region, self.root, builder, sources, outputs)
+        builder.kernel.stores_repeatedly = True  # the last tile of a run may overlap the one before
         self.lowering = Lowering(builder, sources)
         self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
         kind = register_type(self.type)
@@ -147,7 +151,9 @@ class _DirectConvolution:
         self.rows = ConvolutionRows(builder, self.lowering, geometry, tile.positions, self.chunks)
         self.sums_of_row = self.rows.tiles_per_chunk * tile.positions * tile.features
         rows = POSITIONS_PER_TASK * self.chunks // self.last.output
-        if self.input_blocks > 1:
+        is_long = self.epilogue.cost * tile.positions * tile.vectors > MAX_UNROLLED_EPILOGUE_COST
+        keeps_sums = self.input_blocks > 1 or is_long
+        if keeps_sums:
             rows = min(rows, SUMS_BYTES // (self.sums_of_row * kind.byte_size))
         self.rows_per_task = balanced_size(self.rows.count, max(1, rows))
         self.row_blocks = -(-self.rows.count // self.rows_per_task)
@@ -158,8 +164,8 @@ class _DirectConvolution:
         size = math.prod(self.window) * self.input_block * tile.features
         self.panel = ScratchArray(builder, "panel", self.type, size)
         self.sums: ScratchArray | None = None
-        """The sums of a panel, if they are accumulated over several blocks of input features."""
-        if self.input_blocks > 1:
+        """The sums of a panel, if there are several blocks of input features, or a long epilogue."""
+        if keeps_sums:
             self.sums = ScratchArray(builder, "sums", self.type, self.rows_per_task * self.sums_of_row)
 
     def kernel(self) -> tuple[Kernel, int]:
@@ -273,13 +279,12 @@ class _Panel:
         """Stores the sum of one position and feature of a tile."""
         plan, builder, g = self.plan, self.plan.builder, self.plan.geometry
         assert isinstance(total, Value)
-        shape = plan.root.shape
-        element = convert_element(builder, rounded_sum(builder, total, plan.type), plan.type, shape.element_type)
+        t = plan.root.shape.element_type
+        element = convert_element(builder, rounded_sum(builder, total, plan.type), plan.type, t)
         feature = self.feature + column
         spatial = result_position(tile, plan.last, position)
         index = g.result_index(self.group, tile.row.batch, feature, spatial)
-        mask = in_bounds(plan.lowering, feature, g.outputs, plan.tile.features)
-        store_element(builder, plan.output, linear(index, shape.dimensions), element, shape.element_type, mask)
+        plan.epilogue.store(index, element, in_bounds(plan.lowering, feature, g.outputs, plan.tile.features))
 
     def products(self, tile: Tile, inputs: _Inputs, lane: Affine, sums: Sequence[Value]) -> list[Value]:
         """Adds the products of all offsets and a block of input features to the sums of a tile."""

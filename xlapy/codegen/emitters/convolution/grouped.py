@@ -23,10 +23,11 @@ from xlapy.codegen.emitters.convolution.row_tiles import Segment
 from xlapy.codegen.emitters.convolution.rows import MAX_RUNS, ConvolutionRows, Tile, result_position
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.scratch import ScratchArray
+from xlapy.codegen.epilogue import Epilogue, contraction_of
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
-from xlapy.lower import Element, Lowering, store_element
+from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
 from xlapy.lower.core import linear
 from xlapy.lower.element_types import register_type
@@ -50,16 +51,18 @@ POSITIONS_PER_TASK = 1024
 
 def grouped_kernel(region: Region) -> tuple[Kernel, int] | None:
     """Returns the kernel of a convolution with few features per group and the work of one task; None for others."""
-    geometry = plain_convolution(region.root)
+    root = contraction_of(region)
+    geometry = None if root is None else plain_convolution(root)
     if (
-        geometry is None
+        root is None
+        or geometry is None
         or geometry.attrs.feature_group_count == 1
         or max(geometry.inputs, geometry.outputs) > MAX_FEATURES
     ):
         return None
-    n, last = geometry.numbers, region.root.shape.rank - 1
+    n, last = geometry.numbers, root.shape.rank - 1
     orders = n.input_feature_dimension, n.kernel_output_feature_dimension, n.output_feature_dimension
-    t = sum_type([o.shape.element_type for o in region.root.operands], region.root.shape.element_type)
+    t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
     if any(d != last for d in orders) or t.is_complex or register_type(t).bits < 32:
         return None
     if geometry.dimensions[-1].output < geometry.dimensions[-1].phases:
@@ -71,10 +74,12 @@ def grouped_kernel(region: Region) -> tuple[Kernel, int] | None:
 
 class _GroupedConvolution:
     def __init__(self, region: Region, geometry: ConvolutionGeometry) -> None:
-        self.geometry, self.root = geometry, region.root
+        self.geometry, self.root = geometry, geometry.root
         self.builder = builder = kernel_builder(region.name, region.target)
         sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
-        self.output = result_buffer(builder, self.root.shape, "out0")
+        outputs = [result_buffer(builder, result.shape, f"out{n}") for n, result in enumerate(region.results)]
+        self.epilogue = Epilogue(region, self.root, builder, sources, outputs)
+        builder.kernel.stores_repeatedly = True  # the last tile of a run may overlap the one before
         self.lowering = Lowering(builder, sources)
         self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
         self.lanes = builder.lanes(register_type(self.type))
@@ -137,7 +142,7 @@ class _GroupedConvolution:
             spatial = result_position(tile, self.rows.last, position)
             index = g.result_index(group, tile.row.batch, Affine((), feature), spatial)
             element = convert_element(builder, rounded_sum(builder, total, self.type), self.type, t)
-            store_element(builder, self.output, linear(index, self.root.shape.dimensions), element, t)
+            self.epilogue.store(index, element, None)
 
     def segment(
         self, tile: Tile, segment: Segment, offsets: Sequence[Affine], group: Affine, sums: Sequence[Value]

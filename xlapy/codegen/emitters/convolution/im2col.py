@@ -24,6 +24,7 @@ from xlapy.codegen.emitters.matmul.finite import all_finite
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.matmul.packed_gemm import packed_gemm_kernel
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.epilogue import contraction_of
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, Kernel, PositionArithmetic, Value
@@ -45,12 +46,11 @@ Coordinates = Mapping[str, Affine]
 
 
 def convolution_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a region whose root is a convolution, and the work of one task; else None."""
-    root = region.root
-    if (
-        root.op is not opcodes.CONVOLUTION
-        or root.attributes_as(ConvolutionAttributes).sparsity_config != SparsityConfig()
-    ):
+    """Returns the kernel of a convolution with its epilogue, and the work of one task; else None."""
+    contraction = contraction_of(region)
+    if contraction is None or contraction.op is not opcodes.CONVOLUTION:
+        return None
+    if contraction.attributes_as(ConvolutionAttributes).sparsity_config != SparsityConfig():
         return None
     problem = ConvolutionProblem(region)
     if not problem.terms or problem.columns < 4 or problem.rows * problem.columns * problem.terms < MIN_PRODUCTS:
@@ -59,7 +59,7 @@ def convolution_kernel(region: Region) -> tuple[Kernel, int] | None:
 
 
 class ConvolutionProblem(MatmulProblem):
-    """The convolution that is the root of a region.
+    """The only convolution of a region.
 
     Coordinates are named: g group, b batch, f output feature of a group, i input feature of a group, p0 p1 ...
     positions, k0 k1 ... window offsets. With base dilation, a position is p * phases + r, and k counts the offsets that

@@ -28,6 +28,7 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
 from xlapy.codegen.emitters.matmul.packed_gemm import packed_gemm_kernel
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.matmul.term_groups import grouped_problem
+from xlapy.codegen.epilogue import contraction_of
 from xlapy.codegen.region import Region
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import INNER_PRODUCT_ACCUMULATOR_VECTORS, balanced_size
@@ -57,8 +58,9 @@ MIN_PRODUCTS = 8
 
 
 def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a region whose root is a dot, and the work of one task; None to use the loop emitter."""
-    if region.root.op is not opcodes.DOT:
+    """Returns the kernel of a dot with its epilogue, and the work of one task; None to use the loop emitter."""
+    contraction = contraction_of(region)
+    if contraction is None or contraction.op is not opcodes.DOT:
         return None
     dot: MatmulProblem = DotProblem(region)
     if not dot.terms or dot.rows * dot.columns * dot.terms < MIN_PRODUCTS:
@@ -114,7 +116,7 @@ class _DirectGemm:
                 return dot.left_element(batch, rows[row], linear(term, sizes))
 
             sums = emit_corrected_micro_kernel(dot, tile, sizes, left, right)
-            dot.store_tile(sums, batch, [first_row + row for row in range(tile.rows)], columns, masks)
+            dot.store_tile(tile, lane, sums, batch, [first_row + row for row in range(tile.rows)], columns, masks)
 
 
 # -- inner products

@@ -34,7 +34,7 @@ class Side:
 
 
 class DotProblem(MatmulProblem):
-    """The dot that is the root of a region."""
+    """The only dot of a region."""
 
     def __init__(self, region: Region) -> None:
         super().__init__(region)

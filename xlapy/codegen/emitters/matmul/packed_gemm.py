@@ -304,14 +304,24 @@ class _ResultBlock:
             rows = [self.row + tile_row * tile.rows + number for number in range(tile.rows)]
             positions = [block.column + column for column in columns]
             masks = [in_bounds(problem.lowering, p, problem.columns, tile.columns) for p in positions]
+            place = (tile, lane, sums, self.batch, rows, positions, masks)
             if number is None:
-                problem.store_tile(sums, self.batch, rows, positions, masks)
+                problem.store_tile(*place)
                 return
+            last = plan.blocks[0] * plan.blocks[1] - 1
             is_first = builder.compare("eq", number, builder.zero(number.type))
+            is_last = builder.compare("eq", number, builder.constant(number.type, last))
             with builder.branch(is_first):
-                problem.store_tile(sums, self.batch, rows, positions, masks)
-            with builder.branch(builder.logical_not(is_first)):
-                problem.store_tile(sums, self.batch, rows, positions, masks, accumulate=True)
+                problem.store_tile(*place, is_partial=True)
+            if last > 1 or problem.epilogue.is_trivial:
+                is_between = builder.logical_not(is_first)
+                if not problem.epilogue.is_trivial:
+                    is_between = builder.binary("and", is_between, builder.logical_not(is_last))
+                with builder.branch(is_between):
+                    problem.store_tile(*place, accumulate=True, is_partial=True)
+            if not problem.epilogue.is_trivial:
+                with builder.branch(is_last):
+                    problem.store_tile(*place, accumulate=True)
 
     def term_count(self, terms: _TermBlock) -> int | Value:
         """The number of terms of a block, which are contiguous in packed memory."""

@@ -16,15 +16,17 @@ from typing import TypeAlias
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.access_maps import Access, accesses, stride
-from xlapy.codegen.emitters.matmul.micro_kernel import add_elements, in_bounds
+from xlapy.codegen.emitters.matmul.micro_kernel import Tile, add_elements, in_bounds
+from xlapy.codegen.emitters.scratch import ScratchArray
+from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue, contraction_of
 from xlapy.codegen.iteration_space import IterationSpace
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Location, PositionArithmetic, Value
-from xlapy.lower import Element, Lowering, store_element
+from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type
-from xlapy.lower.core import Index, linear
-from xlapy.lower.element_types import load_element, register_type, storage_type
+from xlapy.lower.core import Index
+from xlapy.lower.element_types import register_type, storage_type
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.movement import conjunction
 
@@ -44,16 +46,20 @@ class MatmulProblem(ABC):
 
     def __init__(self, region: Region) -> None:
         self.region = region
-        self.root = region.root
+        contraction = contraction_of(region)
+        assert contraction is not None, region.name
+        self.root = contraction
         lhs, rhs = (operand.shape.element_type for operand in self.root.operands)
         self.type: PrimitiveType = sum_type([lhs, rhs], self.root.shape.element_type)
         """The type of the sums."""
         self.factor_type = self.type
         """The type of the factors, which kernels pack."""
         self.builder = kernel_builder(self.region.name, self.region.target)
-        self._sources = {o: operand_source(self.builder, o, f"in{n}") for n, o in enumerate(self.region.operands)}
-        self._output = result_buffer(self.builder, self.root.shape, "out0")
-        self.lowering = Lowering(self.builder, self._sources)
+        sources = {o: operand_source(self.builder, o, f"in{n}") for n, o in enumerate(self.region.operands)}
+        outputs = [result_buffer(self.builder, r.shape, f"out{n}") for n, r in enumerate(self.region.results)]
+        self.lowering = Lowering(self.builder, sources)
+        self.epilogue = Epilogue(self.region, self.root, self.builder, sources, outputs)
+        self._tile: ScratchArray | None = None
 
     @property
     def terms(self) -> int:
@@ -136,13 +142,13 @@ class MatmulProblem(ABC):
         self, batch: Affine, row: Affine, column: Affine, element: Element, mask: Value | None = None
     ) -> None:
         """Stores an element of the result where the mask is true."""
-        shape = self.root.shape
         mask = conjunction(self.builder, mask, self.element_exists(batch, row, column))
-        offset = linear(self.index(batch, row, column), shape.dimensions)
-        store_element(self.builder, self._output, offset, element, shape.element_type, mask)
+        self.epilogue.store(self.index(batch, row, column), element, mask)
 
     def store_tile(
         self,
+        tile: Tile,
+        lane: Affine,
         sums: Sequence[Sequence[Element]],
         batch: Affine,
         rows: Sequence[Affine],
@@ -150,27 +156,70 @@ class MatmulProblem(ABC):
         masks: Sequence[Value | None],
         *,
         accumulate: bool = False,
+        is_partial: bool = False,
     ) -> None:
-        """Stores the part of a tile that is inside the result. masks: which columns are. accumulate: adds it to the
-        result instead."""
+        """Stores the part of a tile that is inside the result.
+
+        masks: which columns are. accumulate: adds the tile to the sums of earlier terms that the result holds.
+        is_partial: stores sums to which later terms are added, without the epilogue.
+        """
+        if accumulate:
+            sums = [
+                [
+                    add_elements(self.builder, self.stored(batch, row, column, self._inside(row, mask, tile)), total)
+                    for column, mask, total in zip(columns, masks, totals, strict=True)
+                ]
+                for row, totals in zip(rows, sums, strict=True)
+            ]
+        if not is_partial and self.epilogue.cost * tile.rows * tile.vectors > MAX_UNROLLED_EPILOGUE_COST:
+            self._store_tile_in_loops(tile, lane, sums, batch, (rows[0], columns[0]))
+            return
         for row, totals in zip(rows, sums, strict=True):
-            row_mask = in_bounds(self.lowering, row, self.rows, len(rows))
             for column, mask, total in zip(columns, masks, totals, strict=True):
-                inside = conjunction(self.builder, row_mask, mask)
-                if accumulate:
-                    total = add_elements(self.builder, self.stored(batch, row, column, inside), total)
-                self.store(batch, row, column, total, inside)
+                inside = self._inside(row, mask, tile)
+                if is_partial:
+                    self.store_partial(batch, row, column, total, inside)
+                else:
+                    self.store(batch, row, column, total, inside)
+
+    def _inside(self, row: Affine, column_mask: Value | None, tile: Tile) -> Value | None:
+        """The condition that an element of a tile is inside the result."""
+        return conjunction(self.builder, in_bounds(self.lowering, row, self.rows, tile.rows), column_mask)
 
     @property
     def accumulates_in_result(self) -> bool:
-        """Whether sums of some of the terms can be kept in the result, because it holds them exactly."""
-        return self.root.shape.element_type is self.type and storage_type(self.type) is register_type(self.type)
+        """Whether sums of some of the terms can be kept in a result, because it holds them exactly."""
+        t = self.root.shape.element_type
+        is_exact = t is self.type and storage_type(t) is register_type(t)
+        return is_exact and self.epilogue.result_of_type(t) is not None
 
     def stored(self, batch: Affine, row: Affine, column: Affine, mask: Value | None) -> Element:
-        """Loads an element of the result where the mask is true, if `accumulates_in_result`."""
+        """Loads the sum that `store_partial` has stored, where the mask is true."""
         mask = conjunction(self.builder, mask, self.element_exists(batch, row, column))
-        offset = linear(self.index(batch, row, column), self.root.shape.dimensions)
-        return load_element(self.builder, self._output, offset, self.type, mask)
+        return self.epilogue.load_sum(self.index(batch, row, column), mask)
+
+    def store_partial(self, batch: Affine, row: Affine, column: Affine, total: Element, mask: Value | None) -> None:
+        """Stores a sum of some of the terms where the mask is true, if `accumulates_in_result`."""
+        mask = conjunction(self.builder, mask, self.element_exists(batch, row, column))
+        self.builder.kernel.stores_repeatedly = True
+        self.epilogue.store_sum(self.index(batch, row, column), total, mask)
+
+    def _store_tile_in_loops(
+        self, tile: Tile, lane: Affine, sums: Sequence[Sequence[Element]], batch: Affine, first: tuple[Affine, Affine]
+    ) -> None:
+        """Stores a tile through scratch memory, so that the code of a long epilogue is there once."""
+        builder = self.builder
+        if self._tile is None:
+            self._tile = ScratchArray(builder, "tile", self.type, tile.rows * tile.columns)
+        for number, totals in enumerate(sums):
+            for vector, total in enumerate(totals):
+                self._tile.store(lane + (number * tile.columns + vector * tile.lanes), total)
+        with builder.loop(tile.rows) as row, builder.loop(tile.vectors) as vectors:
+            total = self._tile.load(lane + row * tile.columns + vectors * tile.lanes)
+            at_row, at_column = first[0] + row, first[1] + vectors * tile.lanes
+            row_mask = in_bounds(self.lowering, at_row, self.rows, tile.rows)
+            column_mask = in_bounds(self.lowering, at_column, self.columns, tile.columns)
+            self.store(batch, at_row, at_column, total, conjunction(builder, row_mask, column_mask))
 
     # -- memory
 

@@ -124,7 +124,7 @@ class GroupedProblem(MatmulProblem):
         self._ungrouped, self.format = terms, form
         self._size = form.instruction.terms
         super().__init__(terms.region)
-        self.builder, self.lowering, self._output = terms.builder, terms.lowering, terms._output
+        self.builder, self.lowering, self.epilogue = terms.builder, terms.lowering, terms.epilogue
         self.type, self.factor_type, terms.factor_type = form.sum, S32, form.element
         self.batches, self.rows, self.columns = terms.batches, terms.rows, terms.columns
         self.outer, self.inner = terms.outer, -(-terms.inner // self._size)

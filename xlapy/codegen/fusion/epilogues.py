@@ -1,0 +1,44 @@
+"""Decides which instructions become the epilogue of a dot or convolution.
+
+Does not depend on how the epilogue is computed (`codegen.epilogue`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlapy import opcodes
+from xlapy.codegen.epilogue import CONTRACTIONS, epilogue_paths, reason_against_path
+from xlapy.hlo.instruction import Instruction
+
+
+def reason_against_epilogue(results: Sequence[Instruction], members: Sequence[Instruction]) -> str:
+    """Why the kernel of the dot or convolution among members cannot compute results; "" if it can, or there is none.
+
+    members: users before their operands.
+    """
+    contractions = [member for member in members if member.op in CONTRACTIONS]
+    if not contractions:
+        return ""
+    contraction, root = contractions[0], results[0].name
+    name = f"{contraction.name} ({contraction.op.name})"
+    if len(contractions) > 1:
+        return f"{name} and {contractions[1].name} need a kernel each"
+    if any(member.op is opcodes.REDUCE for member in members):
+        return f"{root} needs more than one element of {name} at a time"
+    paths = epilogue_paths(contraction, members[::-1])
+    if paths is None or any(result not in paths for result in results):
+        return f"{root} needs other elements of {name} than it computes at a time"
+    return next(filter(None, (reason_against_path(result, paths[result]) for result in results)), "")
+
+
+def contraction_that_stores(transpose: Instruction) -> Instruction | None:
+    """The dot or convolution whose kernel can store its result in the order of a transpose; None if there is none."""
+    if transpose.op is not opcodes.TRANSPOSE or transpose.user_count != 1:
+        return None
+    path, producer = [transpose], transpose.operands[0]
+    while producer.op in (opcodes.RESHAPE, opcodes.TRANSPOSE) and producer.user_count == 1:
+        path.insert(0, producer)
+        producer = producer.operands[0]
+    is_only_user = producer.op in CONTRACTIONS and producer.user_count == 1
+    return producer if is_only_user and not reason_against_path(transpose, tuple(path)) else None
