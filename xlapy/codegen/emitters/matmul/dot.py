@@ -41,9 +41,8 @@ from xlapy.lower.movement import conjunction
 MAX_CACHED_OPERAND_BYTES = 1 << 17
 """The largest size in bytes of a right operand that stays in the cache, so that every tile loads it without packing."""
 
-MIN_PACKED_ROWS = 16
-"""The smallest number of rows for which the right operand is packed. With fewer rows, each of its elements is used too
-rarely."""
+MAX_SKINNY_ROWS = 32
+"""The largest number of rows for which a right operand larger than the cache is not packed."""
 
 MIN_TILE_SIDE = 2
 """The smallest number of rows and of columns of a small result that is computed in tiles. Below it, a tile would use
@@ -74,9 +73,9 @@ def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
         size = dot.terms * dot.columns * register_type(dot.type).byte_size
         if size <= MAX_CACHED_OPERAND_BYTES:
             return _DirectGemm(dot).kernel()
-        if dot.rows < MIN_PACKED_ROWS:
+        if dot.rows <= MAX_SKINNY_ROWS:
             return skinny_gemm_kernel(dot)
-    if along_terms and min(dot.rows, dot.columns) < MIN_PACKED_ROWS:
+    if along_terms and min(dot.rows, dot.columns) <= MAX_SKINNY_ROWS:
         return _InnerProducts(dot).kernel()
     if dot.rows * dot.columns * dot.terms < MIN_PACKED_PRODUCTS:
         return _DirectGemm(dot).kernel() if min(dot.rows, dot.columns) >= MIN_TILE_SIDE else None
@@ -133,7 +132,11 @@ class _InnerProducts:
         tile_rows, tile_columns = balanced_size(dot.rows, 4), balanced_size(dot.columns, 4)
         row_tiles, column_tiles = -(-dot.rows // tile_rows), -(-dot.columns // tile_columns)
         with builder.loop(dot.batches * row_tiles * column_tiles, AxisKind.PARALLEL) as task:
-            batch, tile_row, tile_column = delinear(builder, task, (dot.batches, row_tiles, column_tiles))
+            # consecutive tasks share what they load of the larger operand
+            if dot.rows > dot.columns:
+                batch, tile_row, tile_column = delinear(builder, task, (dot.batches, row_tiles, column_tiles))
+            else:
+                batch, tile_column, tile_row = delinear(builder, task, (dot.batches, column_tiles, row_tiles))
             rows = [tile_row * tile_rows + row for row in range(tile_rows)]
             columns = [tile_column * tile_columns + column for column in range(tile_columns)]
             sums = self.sums(batch, rows, columns)

@@ -1,29 +1,39 @@
 """GEMV and skinny GEMM: few rows times an operand too large for the cache, which is read once, in memory order.
 
-for each block of columns, a task
-  clear the sums
-  for every few terms
-    for each vector of columns: add their products to the sums
-  write the sums
+    for each block of columns, a task
+      for each block of KC terms
+        pack these terms of the left operand; clear the sums
+        for every few terms, for every few vectors of columns
+          load these elements of the right operand
+          for each row: add their products to the sums
+        add the sums to the result
+
+KC is a multiple of the terms of a step; the terms that remain are a block of their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.left_offset import subtracted
+from xlapy.codegen.emitters.matmul.micro_kernel import add_elements
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
+from xlapy.codegen.target import Target
 from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import delinear
 from xlapy.lower.element_types import register_type
 
-ACCUMULATOR_BLOCK_BYTES = 1 << 14
-"""The size in bytes of the sums of one task, which are all rows of a block of columns."""
-
 MIN_COLUMN_RUN_BYTES = 512
 """The smallest number of contiguous bytes that a task reads of each term; shorter runs use memory bandwidth badly."""
+
+TASKS_PER_PROCESSOR = 4
+"""The number of blocks of columns for each processor, so that all are busy until the end."""
 
 TERMS_PER_STEP = 8
 """The number of terms that are added to a vector of sums while it is in a register."""
@@ -37,13 +47,37 @@ def skinny_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:
 class _SkinnyGemm:
     def __init__(self, problem: MatmulProblem) -> None:
         self.problem, self.builder = problem, problem.builder
-        size = register_type(problem.type).byte_size
-        self.lanes = min(self.builder.lanes(register_type(problem.type)), 1 << (problem.columns - 1).bit_length())
-        width = max(MIN_COLUMN_RUN_BYTES, ACCUMULATOR_BLOCK_BYTES // problem.rows) // size
-        self.width = min(width, -(-problem.columns // self.lanes) * self.lanes)
+        builder, t, target = problem.builder, problem.type, problem.region.target
+        size = register_type(t).byte_size
+        self.lanes = min(builder.lanes(register_type(t)), 1 << (problem.columns - 1).bit_length())
+        # the elements of the right operand that are loaded at once take half of the registers
+        self.vectors = 2 if problem.columns > self.lanes else 1
+        self.terms_per_step = min(TERMS_PER_STEP, target.vector_registers // 2 // self.vectors)
+        self.width = self._block_columns(target, size)
+        self.steps, self.rest = divmod(problem.terms, self.terms_per_step)
+        most = CONTRACTION_BLOCK_TERMS // self.terms_per_step
+        self.block_steps = balanced_size(self.steps, most) if self.steps else 1
+        # the padding keeps rows of terms from mapping to the same cache set
+        self.pitch = self.block_steps * self.terms_per_step + max(1, target.cache_line_bytes // size)
         self.offset = problem.left_offset()
         self.sum_rows = problem.rows + (self.offset is not None)
-        self.sums = ScratchArray(self.builder, "sums", problem.type, self.sum_rows * self.width)
+        """The rows of the packed left operand: the last one is the offset, if there is one."""
+        self.left = ScratchArray(builder, "left", problem.factor_type, self.sum_rows * self.pitch)
+        self.sums = ScratchArray(builder, "sums", t, self.sum_rows * self.width)
+        self.blocks = -(-self.steps // self.block_steps)
+        self.totals: ScratchArray | None = None
+        """The sums of all blocks of terms so far, unless they are kept in the result."""
+        if self.blocks + bool(self.rest) > 1 and not problem.accumulates_in_result:
+            self.totals = ScratchArray(builder, "totals", t, problem.rows * self.width)
+
+    def _block_columns(self, target: Target, size: int) -> int:
+        """The columns of a task: few enough for all processors, and for the sums to fit into half of the level-1
+        cache."""
+        problem, step = self.problem, self.lanes * self.vectors
+        tasks = TASKS_PER_PROCESSOR * target.processors
+        share = problem.batches * problem.columns * size // tasks
+        width = max(MIN_COLUMN_RUN_BYTES, min(share, target.l1_bytes // 2 // problem.rows))
+        return -(-min(width // size, problem.columns) // step) * step
 
     def kernel(self) -> tuple[Kernel, int]:
         problem, builder = self.problem, self.builder
@@ -52,32 +86,132 @@ class _SkinnyGemm:
             batch, block = delinear(builder, task, (problem.batches, blocks))
             first = block * self.width
             columns = block_extent(builder, first, problem.columns, self.width)
-            with builder.loop(self.sum_rows * self.width, AxisKind.VECTOR, width=self.lanes) as position:
-                self.sums.store(position, zero_element(builder, problem.type))
-            whole, rest = divmod(problem.terms, TERMS_PER_STEP)
-            if whole:
-                with builder.loop(whole) as step:
-                    self.add(batch, first, columns, [step * TERMS_PER_STEP + term for term in range(TERMS_PER_STEP)])
-            if rest:
-                self.add(batch, first, columns, [Affine((), problem.terms - rest + term) for term in range(rest)])
-            with builder.loop(problem.rows) as row, builder.loop(columns, AxisKind.VECTOR, width=self.lanes) as column:
-                total = self.sums.load(row * self.width + column)
-                if self.offset is not None:
-                    total = subtracted(builder, total, self.sums.load(column + problem.rows * self.width))
-                problem.store(batch, row, first + column, total)
+            _ColumnBlock(self, batch, first, columns).compute()
         return builder.kernel, problem.rows * self.width * problem.terms
 
-    def add(self, batch: Affine, first: Affine, columns: int | Value, terms: list[Affine]) -> None:
-        """Adds the products of a few terms to the sums of all rows."""
-        problem, builder = self.problem, self.builder
-        left = [[problem.left_element(batch, Affine((), row), term) for term in terms] for row in range(problem.rows)]
-        if self.offset is not None:
-            left.append([self.offset] * len(terms))
-        with builder.loop(columns, AxisKind.VECTOR, width=self.lanes) as column:
-            right = [problem.right_element(batch, term, first + column) for term in terms]
-            for row, factors in enumerate(left):
-                offset = column + row * self.width
-                total: Element = self.sums.load(offset)
-                for factor, element in zip(factors, right, strict=True):
-                    total = problem.multiply_add(factor, element, total)
-                self.sums.store(offset, total)
+
+@dataclass(frozen=True, slots=True)
+class _ColumnBlock:
+    """The columns of a task: the first one, and how many there are."""
+
+    plan: _SkinnyGemm
+    batch: Affine
+    first: Affine
+    columns: int | Value
+
+    def compute(self) -> None:
+        """Computes and stores all rows of these columns."""
+        plan, builder = self.plan, self.plan.builder
+        if plan.totals is not None:
+            self.clear(plan.totals, plan.problem.rows)
+        if plan.blocks:
+            with builder.loop(plan.blocks) as number:
+                start = number * plan.block_steps
+                steps = block_extent(builder, start, plan.steps, plan.block_steps)
+                self.add_terms(start * plan.terms_per_step, steps, plan.terms_per_step)
+                self.add_sums(None if plan.blocks == 1 else number)
+        if plan.rest:
+            self.add_terms(Affine((), plan.problem.terms - plan.rest), 1, plan.rest)
+            self.add_sums(Affine((), plan.blocks))
+        if plan.totals is not None:
+            for row, column in self.elements():
+                total = plan.totals.load(row * plan.width + column)
+                plan.problem.store(self.batch, row, self.first + column, total)
+
+    def elements(self) -> Iterator[tuple[Affine, Affine]]:
+        """Emits loops over the elements of the block, columns in vectors; yields the row and the column in it."""
+        plan, builder = self.plan, self.plan.builder
+        with (
+            builder.loop(plan.problem.rows) as row,
+            builder.loop(self.columns, AxisKind.VECTOR, width=plan.lanes) as column,
+        ):
+            yield row, column
+
+    def clear(self, sums: ScratchArray, rows: int) -> None:
+        plan, builder = self.plan, self.plan.builder
+        with builder.loop(rows * plan.width, AxisKind.VECTOR, width=plan.lanes) as position:
+            sums.store(position, zero_element(builder, plan.problem.type))
+
+    def add_terms(self, start: Affine, steps: int | Value, terms: int) -> None:
+        """Computes the sums of `steps` times `terms` products, from the term `start` on."""
+        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
+        count = steps * terms if isinstance(steps, int) else builder.value_of(Affine.of(steps) * terms)
+        width = min(builder.lanes(register_type(problem.factor_type)), 1 << (plan.pitch - 1).bit_length())
+        with builder.loop(problem.rows) as row, builder.loop(count, AxisKind.VECTOR, width=width) as term:
+            plan.left.store(row * plan.pitch + term, problem.left_element(self.batch, row, start + term))
+        if plan.offset is not None:
+            with builder.loop(count, AxisKind.VECTOR, width=width) as term:
+                plan.left.store(term + problem.rows * plan.pitch, plan.offset)
+        self.clear(plan.sums, plan.sum_rows)
+        with builder.loop(steps) as step:
+            self.add_step(start + step * terms, step * terms, terms)
+
+    def add_step(self, source: Affine, packed: Affine, terms: int) -> None:
+        """Adds the products of a few terms to the sums of all rows. source, packed: the first term in the operands and
+        in the packed left operand."""
+        plan, builder = self.plan, self.plan.builder
+        wide = plan.lanes * plan.vectors
+        if isinstance(self.columns, int):
+            whole: int | Value = self.columns // wide
+            rest: int | Value = self.columns % wide
+        else:
+            pieces = builder.quotient(Affine.of(self.columns), wide)
+            whole, rest = builder.value_of(pieces), builder.value_of(Affine.of(self.columns) - pieces * wide)
+        with builder.loop(whole) as piece, builder.loop(plan.lanes, AxisKind.VECTOR, width=plan.lanes) as lane:
+            columns = [piece * wide + vector * plan.lanes + lane for vector in range(plan.vectors)]
+            self.add_products(source, packed, terms, columns)
+        if plan.problem.columns % wide:
+            begin = Affine((), whole * wide) if isinstance(whole, int) else Affine.of(whole) * wide
+            with builder.loop(rest, AxisKind.VECTOR, width=plan.lanes) as column:
+                self.add_products(source, packed, terms, [begin + column])
+
+    def add_products(self, source: Affine, packed: Affine, terms: int, columns: Sequence[Affine]) -> None:
+        """Loads the right elements of a few terms in some vectors of columns, and adds their products for each row."""
+        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
+        right = [[problem.right_element(self.batch, source + t, self.first + c) for c in columns] for t in range(terms)]
+        with builder.loop(plan.sum_rows) as row:
+            totals: list[Element] = [plan.sums.load(row * plan.width + column) for column in columns]
+            for term, elements in enumerate(right):
+                factor = plan.left.load(row * plan.pitch + packed + term)
+                totals = [
+                    problem.multiply_add(factor, element, total)
+                    for element, total in zip(elements, totals, strict=True)
+                ]
+            for column, total in zip(columns, totals, strict=True):
+                plan.sums.store(row * plan.width + column, total)
+
+    def add_sums(self, number: Affine | None) -> None:
+        """Adds the sums of a block of terms to the result, or stores them if it is the first block. number: of the
+        block; None of a single one."""
+        plan, builder = self.plan, self.plan.builder
+        if plan.totals is not None:
+            for row, column in self.elements():
+                offset = row * plan.width + column
+                plan.totals.store(offset, add_elements(builder, plan.totals.load(offset), self.sum(row, column)))
+        elif number is None or (number.is_constant and not number.constant):
+            self.store_sums(accumulate=False)
+        elif number.is_constant:
+            self.store_sums(accumulate=True)
+        else:
+            position = builder.value_of(number)
+            is_first = builder.compare("eq", position, builder.zero(position.type))
+            for condition, accumulate in ((is_first, False), (builder.logical_not(is_first), True)):
+                with builder.branch(condition):
+                    self.store_sums(accumulate=accumulate)
+
+    def sum(self, row: Affine, column: Affine) -> Element:
+        """The sum of a block of terms."""
+        plan = self.plan
+        total = plan.sums.load(row * plan.width + column)
+        if plan.offset is None:
+            return total
+        return subtracted(plan.builder, total, plan.sums.load(column + plan.problem.rows * plan.width))
+
+    def store_sums(self, *, accumulate: bool) -> None:
+        plan, problem = self.plan, self.plan.problem
+        for row, column in self.elements():
+            total = self.sum(row, column)
+            if accumulate:
+                before = problem.stored(self.batch, row, self.first + column, None)
+                total = add_elements(plan.builder, before, total)
+            problem.store(self.batch, row, self.first + column, total)
