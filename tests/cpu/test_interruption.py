@@ -75,15 +75,80 @@ def test_a_loop_ends(size: int) -> None:
     assert not np.asarray(given).any()
 
 
-def test_a_loop_ends_that_was_expected_to_be_short() -> None:
-    """The program runs in the caller's thread: nothing says how often the condition holds."""
-    text = loop(1, 0).replace("direction=LT", "direction=GE")
+def short_by_mistake() -> Any:
+    """A program that runs in the caller's thread, with a loop of any length: it seems to count from 0 to 5, but the
+    counter begins with an argument."""
+    text = loop(1, 5).replace(
+        "ENTRY e { x = f32[1] parameter(0) i = s64[] constant(0)",
+        "ENTRY e { x = f32[1] parameter(0) i = s64[] parameter(1)",
+    )
     executable = CPU.compile(text)
     assert not executable.program.compiled.program.is_long_running
+    return executable
+
+
+def test_a_loop_ends_that_was_expected_to_be_short() -> None:
+    executable, x = short_by_mistake(), np.zeros(1, np.float32)
     for _ in range(2):
-        assert interrupted(lambda: executable(np.zeros(1, np.float32))) < 1
-    other = CPU.compile(loop(1, 5))
-    assert other(np.zeros(1, np.float32)).item() == 5
+        assert interrupted(lambda: executable(x, -ENDLESS)) < 1
+    assert executable(x, 0).item() == 5
+
+
+def test_a_handler_runs_the_program_that_it_interrupts(capfd: pytest.CaptureFixture[str]) -> None:
+    """The inner run polls within the poll of the outer one, which goes on after it."""
+    executable, x = short_by_mistake(), np.zeros(1, np.float32)
+    seen: list[str] = []
+
+    def handler() -> None:
+        seen.append("called")
+        if len(seen) == 1:
+            assert executable(x, 0).item() == 5
+            with pytest.raises(Interrupted):
+                executable(x, -ENDLESS)
+            seen.append("ended")
+        else:
+            raise Interrupted
+
+    with signaled(handler, 0.05, 0.1), pytest.raises(Interrupted):
+        executable(x, -ENDLESS)
+    assert seen == ["called", "called", "ended", "called"]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_handler_interrupts_the_program_that_a_handler_runs(capfd: pytest.CaptureFixture[str]) -> None:
+    executable, x = short_by_mistake(), np.zeros(1, np.float32)
+    seen: list[str] = []
+
+    def handler() -> None:
+        if len(seen) == 3:
+            raise Interrupted
+        seen.append("begun")
+        try:
+            executable(x, -ENDLESS)
+        except Interrupted:
+            seen.append("interrupted")
+            raise LookupError("nested") from None
+        except LookupError:
+            seen.append("nested")
+            raise
+
+    with signaled(handler, 0.05, 0.1), pytest.raises(LookupError, match="nested"):
+        executable(x, -ENDLESS)
+    assert seen == ["begun"] * 3 + ["interrupted", "nested", "nested"]
+    assert executable(x, 0).item() == 5
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, StopIteration, SystemExit])
+def test_handlers_may_raise_any_exception(error: type[BaseException]) -> None:
+    executable, x = short_by_mistake(), np.zeros(1, np.float32)
+
+    def handler() -> None:
+        raise error
+
+    for _ in range(2):
+        with pytest.raises(error), signaled(handler):
+            executable(x, -ENDLESS)
 
 
 def test_a_long_sequence_of_kernels_ends() -> None:

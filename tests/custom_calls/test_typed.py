@@ -39,6 +39,10 @@ def test_a_bundle_of_handlers_needs_no_version() -> None:
         assert run(call(), X).tolist() == (2 * X).tolist()
 
 
+_NUMBER = ctypes.c_int64(0)
+DATA = ctypes.addressof(_NUMBER)
+
+
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
@@ -50,6 +54,11 @@ def test_a_bundle_of_handlers_needs_no_version() -> None:
         ({"prepare": handler(double)}, {}, "has no handler for the stage execute"),
         ({"execute": len}, {}, "the handler for execute must be a ctypes function, .* given builtin_function"),
         ({"execute": 0}, {}, "has the address 0, which is not a code address"),
+        ({"execute": 5}, {}, "target 'target' is at the address 5, where the process has no code"),
+        (5, TYPED, "target 'target' is at the address 5, where the process has no code"),
+        (5, {}, "target 'target' is at the address 5, where the process has no code"),
+        (1 << 70, {}, "target 'target' is at the address 1180591620717411303424, where the process has no code"),
+        (DATA, TYPED, "target 'target' is at the address [0-9]*, where the process has no code"),
         ({"execute": handler(double)}, {"api_version": 2}, "handlers for stages, which are of API_VERSION_TYPED_FFI"),
         (
             handler(double, (0, 5)),

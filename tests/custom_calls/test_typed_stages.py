@@ -19,6 +19,8 @@ _deleted: list[int] = []
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_deleted.append)
 _INFO = c.TypeInfo(24, None, ctypes.cast(_DELETER, ctypes.c_void_p).value)
 _TYPE = ctypes.c_int64(0)
+LIBRARY = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value
+WRONG_INFO = c.TypeInfo(24, None, 72)
 
 
 def state_type() -> Any:
@@ -112,7 +114,24 @@ def test_a_target_that_is_registered_again_is_instantiated_again() -> None:
         ),
         (("other", None), "the id of type 'other' must be an address or a PyCapsule, given None"),
         (("other", 0), "given 0"),
-        (("other", 64, "info"), "the info of type 'other' must be an address or a PyCapsule, given 'info'"),
+        (
+            ("other", ctypes.addressof(NO_TYPE.contents), "info"),
+            "the info of type 'other' must be an address or a PyCapsule, given 'info'",
+        ),
+        (("other", 5), "the id of type 'other' is at the address 5, where the process has no writable memory"),
+        (("other", 1 << 70), "the id of type 'other' is at the address 1180591620717411303424, where"),
+        (
+            ("other", LIBRARY),
+            "the id of type 'other' is at the address [0-9]*, where the process has no writable memory",
+        ),
+        (
+            ("other", ctypes.addressof(NO_TYPE.contents), 64),
+            "the info of type 'other' is at the address 64, where the process has no readable memory",
+        ),
+        (
+            ("other", ctypes.addressof(NO_TYPE.contents), ctypes.addressof(WRONG_INFO)),
+            "the deleter of type 'other' is at the address 72, where the process has no code",
+        ),
     ],
 )
 def test_types_that_cannot_be_registered(arguments: tuple[Any, ...], message: str) -> None:

@@ -5,16 +5,17 @@ Responsible for that decision. Does not depend on how launches wait.
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Mapping
 from typing import Final
 
 from xlapy import opcodes
-from xlapy.analysis.constants import literal_value
 from xlapy.analysis.cost import Cost, instruction_costs
+from xlapy.analysis.counted_loops import estimated_trip_count
 from xlapy.analysis.work import element_count
+from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.traverse import called_computations
+from xlapy.hlo.traverse import computation_post_order
 
 MAX_SYNCHRONOUS_MICROSECONDS: Final = 100.0
 """A launch that is expected to take more microseconds runs asynchronously. Waking a stream takes up to ten."""
@@ -38,13 +39,21 @@ def is_long_running(module: Module, devices: int = 1) -> bool:
     if any(map(_is_uncounted_and_large, module.instructions())):
         return True
     costs = instruction_costs(module)
-    total = sum(map(_microseconds, map(costs.__getitem__, module.entry_computation)))
-    loops = [instruction for instruction in module.instructions() if instruction.op is opcodes.WHILE]
-    return (
-        devices
-        * (total + sum(_trip_count(loop) * (_microseconds(costs[loop]) + _ITERATION_MICROSECONDS) for loop in loops))
-        > MAX_SYNCHRONOUS_MICROSECONDS
-    )
+    durations: dict[Computation, float] = {}
+    for computation in computation_post_order(module):
+        durations[computation] = sum(_duration(one, costs[one], durations) for one in computation)
+    return devices * durations[module.entry_computation] > MAX_SYNCHRONOUS_MICROSECONDS
+
+
+def _duration(instruction: Instruction, cost: Cost, durations: Mapping[Computation, float]) -> float:
+    """Returns the microseconds that an instruction takes, with those of the computations that it calls."""
+    called = [durations[computation] for computation in instruction.computations]
+    if instruction.op is opcodes.WHILE:
+        trip_count = estimated_trip_count(instruction)
+        return trip_count * (sum(called) + _ITERATION_MICROSECONDS) if trip_count else 0.0
+    if instruction.op in (opcodes.CALL, opcodes.CONDITIONAL):
+        return max(called)
+    return _microseconds(cost)
 
 
 def _is_uncounted_and_large(instruction: Instruction) -> bool:
@@ -55,20 +64,3 @@ def _is_uncounted_and_large(instruction: Instruction) -> bool:
 def _microseconds(cost: Cost) -> float:
     named = cost.properties()
     return sum(named[name] / rate for name, rate in _PER_MICROSECOND.items())
-
-
-def _trip_count(loop: Instruction) -> float:
-    """An upper bound of the trip count: the largest integer constant in the condition, because most loops count up to
-    one."""
-    seen = [loop.computations[0]]
-    for computation in seen:
-        seen += [called for called in called_computations(computation) if called not in seen]
-    return max((number for computation in seen for one in computation for number in _integer_value(one)), default=inf)
-
-
-def _integer_value(instruction: Instruction) -> list[int]:
-    """The value of an integer constant, in a list; otherwise empty."""
-    shape = instruction.shape
-    if instruction.op is not opcodes.CONSTANT or shape.rank or not shape.element_type.is_integral:
-        return []
-    return [int(literal_value(instruction.literal))]

@@ -17,7 +17,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.custom_calls.ffi.calls import check_version
 from xlapy.custom_calls.ffi.objects import FfiError, register_type
 from xlapy.custom_calls.ffi.structures import Stage, TypeInfo
-from xlapy.custom_calls.native_code import address_of
+from xlapy.custom_calls.native_code import address_of, require_memory
 from xlapy.opcodes.custom import CustomCallApiVersion
 
 PLATFORMS = ("interpreter", "cpu")
@@ -222,6 +222,7 @@ def _typed(name: str, handlers: dict[Stage, int], owner: object) -> TypedTarget:
 def _require_code(name: str, address: int) -> None:
     if address <= 0:
         raise InvalidArgumentError(f"target {name!r} has the address {address}, which is not a code address")
+    require_memory(f"target {name!r}", address, 1, "rx")
 
 
 # -- types
@@ -235,20 +236,24 @@ def register_custom_call_type(name: str, type_id: Any, type_info: Any = None) ->
     address or a PyCapsule. An id of 0 is replaced by a free one. Call this before the target is registered. Raises
     `InvalidArgumentError` if the name is registered with another id, or an argument is not an address.
     """
-    number = ctypes.c_int64.from_address(_require_address(f"the id of type {name!r}", type_id))
+    number = ctypes.c_int64.from_address(_data_address(f"the id of type {name!r}", type_id, 8, "rw"))
     deleter = 0
     if type_info is not None:
-        deleter = TypeInfo.from_address(_require_address(f"the info of type {name!r}", type_info)).deleter or 0
+        address = _data_address(f"the info of type {name!r}", type_info, ctypes.sizeof(TypeInfo), "r")
+        deleter = TypeInfo.from_address(address).deleter or 0
+        if deleter:
+            require_memory(f"the deleter of type {name!r}", deleter, 1, "rx")
     try:
         number.value = register_type(name, number.value, deleter)
     except FfiError as error:
         raise InvalidArgumentError(str(error)) from error
 
 
-def _require_address(what: str, given: Any) -> int:
+def _data_address(what: str, given: Any, size: int, access: str) -> int:
     address = address_of(what, given)
     if address is None or address <= 0:
         raise InvalidArgumentError(f"{what} must be an address or a PyCapsule, given {given!r}")
+    require_memory(what, address, size, access)
     return address
 
 

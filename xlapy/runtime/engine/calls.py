@@ -25,7 +25,7 @@ from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
 from xlapy.runtime.array_types import array_type
 from xlapy.runtime.buffer import Buffer, buffer_of_handle
-from xlapy.runtime.engine import native_buffers
+from xlapy.runtime.engine import interruption, native_buffers
 from xlapy.runtime.engine.arguments import check_count, check_list, check_tuple, check_value, places_of_parameters
 from xlapy.runtime.engine.core.execute import CANCELED, REFUSED
 from xlapy.runtime.engine.core.python_objects import NEEDS_COPIES
@@ -38,7 +38,6 @@ from xlapy.runtime.engine.device_programs import (
     remove_runnable,
 )
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
-from xlapy.runtime.engine.interruption import Interruption
 from xlapy.runtime.engine.native_engine import device_stream, engine, leak
 from xlapy.runtime.engine.records import KeptObjects
 
@@ -54,14 +53,12 @@ leak(_retired)
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """What a call passes to the engine: addresses of the executable's record and of the templates of buffers on lent
-    memory. streams: those of the devices. checks_memory: whether a call first checks the available memory.
-    interruption: of runs in the caller's thread."""
+    memory. streams: those of the devices. checks_memory: whether a call first checks the available memory."""
 
     executable: int
     streams: Sequence[int]
     templates: int
     checks_memory: bool
-    interruption: Interruption
     call: Any
     """The engine's `call_executable`; see `core.python_objects`."""
 
@@ -239,7 +236,7 @@ class EngineCall:
                 return list(made)
             status = made
         if status == CANCELED:
-            error = prepared.interruption.take_error()
+            error = interruption.take_error()
             if error is not None:
                 raise error
             raise ExecutionError(f"{self._source.program.name} was canceled")
@@ -276,12 +273,11 @@ class EngineCall:
         """Makes the records from which the engine runs the program. If several threads do, one keeps them."""
         free_retired()
         partitions = self._source.counts[1]
-        kept, interruption = KeptObjects(), Interruption()
-        kept.hold(interruption)
+        kept = KeptObjects()
         source = replace(
             self._source,
             counts=(device_count // partitions, partitions),
-            fixed_addresses=lambda *ids: self._source.fixed_addresses(*ids) | self._poll_addresses(interruption),
+            fixed_addresses=lambda *ids: self._source.fixed_addresses(*ids) | self._poll_addresses(),
         )
         streams = [device_stream(number) for number in range(device_count)]
         templates = kept.words([native_buffers.template(type, stream) for stream in streams for type in self._expected])
@@ -291,7 +287,7 @@ class EngineCall:
         record = kept.record("executable")
         runnable = add_device_programs(record, kept, source, places, parameters, results)
         checks_memory = bool(record["checks_memory"])
-        made = _Prepared(record.address, streams, templates, checks_memory, interruption, engine().call_executable)
+        made = _Prepared(record.address, streams, templates, checks_memory, engine().call_executable)
         if self._once.setdefault("prepared", made) is made:
             when_collected(self, _retired.append, (runnable, kept, self._owner))
         else:
@@ -299,11 +295,11 @@ class EngineCall:
         self._prepared = self._once["prepared"]
         return self._prepared
 
-    def _poll_addresses(self, interruption: Interruption) -> dict[int, int]:
+    def _poll_addresses(self) -> dict[int, int]:
         """The entries of the address table by which runs in Python's main thread let signal handlers run: the estimate
         that a program is short may be wrong."""
         first = self._source.program.poll_index
-        return {first: interruption.function, first + 1: interruption.thread}
+        return {first: interruption.poll_address(), first + 1: interruption.poll_thread()}
 
     def trim(self) -> None:
         """Frees the arena that no launch uses."""

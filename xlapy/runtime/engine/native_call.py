@@ -20,10 +20,9 @@ from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.call_frames import CustomCallTargets, FrameTargets
 from xlapy.cpu.serialization.executable import LoadedProgram
-from xlapy.runtime.engine import allocator
+from xlapy.runtime.engine import allocator, interruption
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.counters import CounterTable
-from xlapy.runtime.engine.interruption import Interruption
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES, available_bytes, format_bytes
 from xlapy.runtime.engine.native_engine import engine
 from xlapy.runtime.engine.python_host import PythonHost
@@ -47,7 +46,7 @@ _abandoned: list[Any] = []
 class _CallFrame:
     """The state of one call: the arena, and the address table, complete except for arguments and results."""
 
-    __slots__ = ("address", "arena", "counters", "created_for", "interruption", "table", "targets")
+    __slots__ = ("address", "arena", "counters", "created_for", "table", "targets")
 
     def __init__(self, program: NativeProgram, constants: Mapping[int, int], targets: CustomCallTargets | None) -> None:
         """targets: the custom-call targets for which the frame is made."""
@@ -60,9 +59,8 @@ class _CallFrame:
         self.counters = None if program.counters is None else CounterTable(program.counters)
         if self.counters is not None:
             self.table[program.counters_index] = self.counters.address
-        self.interruption = Interruption()
-        self.table[program.poll_index] = self.interruption.function
-        self.table[program.poll_index + 1] = self.interruption.thread
+        self.table[program.poll_index] = interruption.poll_address()
+        self.table[program.poll_index + 1] = interruption.poll_thread()
         self.created_for = targets
         self.targets = None if targets is None else targets.allocate_blocks(self.table)
 
@@ -119,7 +117,7 @@ class NativeCall:
                 return
             keep_alive = None if host is None else host.install(frame.table)
             if self._run(frame.address):
-                raise _failure(frame, host)
+                raise _failure(host)
             del keep_alive  # native code calls these functions during the run
         finally:
             if frame.counters is not None and self.on_counted is not None:
@@ -138,7 +136,7 @@ class NativeCall:
             keep_alive = host.install(frame.table, targets)
         try:
             if self._run(frame.address):
-                raise targets.failure() or _failure(frame, host)
+                raise targets.failure() or _failure(host)
         finally:
             targets.end_run()
             if targets.has_abandoned_call:
@@ -237,9 +235,9 @@ class NativeCall:
         return ", ".join(map(_describe_slice, largest))
 
 
-def _failure(frame: _CallFrame, host: Host | None) -> BaseException:
+def _failure(host: Host | None) -> BaseException:
     """The error for which native code returned early."""
-    error = frame.interruption.take_error()
+    error = interruption.take_error()
     if error is not None:
         return error
     assert host is not None, "only operations of the host fail"

@@ -1,0 +1,158 @@
+"""Estimates how often loops run whose condition compares a counter.
+
+A loop is counted if its condition, or one of the conditions that it joins by `and`, compares an element of the state
+with a constant, and the body adds a constant to that element that leads to it. Nothing bounds other loops, such as
+those that wait for an error to become small.
+
+Responsible for this estimate. Does not depend on what a loop computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Final
+
+from xlapy import opcodes
+from xlapy.analysis.constants import has_all_elements, literal_value
+from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
+
+_SAME_VALUE: Final = frozenset({opcodes.BITCAST, opcodes.CONVERT, opcodes.COPY, opcodes.RESHAPE})
+"""Opcodes whose result is their operand, if both are integers or predicates."""
+
+_MIRRORED: Final = {
+    ComparisonDirection.LT: ComparisonDirection.GT,
+    ComparisonDirection.LE: ComparisonDirection.GE,
+    ComparisonDirection.GT: ComparisonDirection.LT,
+    ComparisonDirection.GE: ComparisonDirection.LE,
+}
+_UPWARD: Final = (ComparisonDirection.LT, ComparisonDirection.LE, ComparisonDirection.NE)
+_DOWNWARD: Final = (ComparisonDirection.GT, ComparisonDirection.GE, ComparisonDirection.NE)
+
+
+def estimated_trip_count(loop: Instruction) -> float:
+    """Returns an upper bound of the trip count, or infinity if there is none. A counter whose first value is unknown is
+    taken to begin with 0 if it counts up."""
+    condition = _Value.root(loop.computations[0])
+    return min((_bound(loop, one) for one in _joined(condition)), default=inf)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """An instruction, and the calls that its parameters belong to, from the innermost fusion or call outward."""
+
+    instruction: Instruction
+    caller: _Value | None = None
+
+    @staticmethod
+    def root(computation: Computation) -> _Value:
+        return _Value(computation.root_instruction).resolved()
+
+    def operand(self, number: int) -> _Value:
+        return _Value(self.instruction.operands[number], self.caller).resolved()
+
+    def resolved(self) -> _Value:
+        """Returns the instruction that computes the value, behind copies, calls, fusions and tuples."""
+        current = self
+        while (inner := current._inner()) is not None:
+            current = inner
+        return current
+
+    def _inner(self) -> _Value | None:
+        one = self.instruction
+        if one.op in _SAME_VALUE and _is_integral(one) and _is_integral(one.operands[0]):
+            return _Value(one.operands[0], self.caller)
+        if one.op in (opcodes.CALL, opcodes.FUSION):
+            return _Value(one.computations[0].root_instruction, self)
+        if one.op is opcodes.PARAMETER and self.caller is not None:
+            return _Value(self.caller.instruction.operands[one.parameter_number], self.caller.caller)
+        if one.op is opcodes.GET_TUPLE_ELEMENT:
+            whole = self.operand(0)
+            if whole.instruction.op is opcodes.TUPLE:
+                return _Value(whole.instruction.operands[one.tuple_index], whole.caller)
+        return None
+
+    def constant(self) -> int | None:
+        """Returns the value of an integer constant."""
+        one = self.instruction
+        if (
+            one.op is not opcodes.CONSTANT
+            or one.shape.rank
+            or not _is_integral(one)
+            or not has_all_elements(one.literal)
+        ):
+            return None
+        return int(literal_value(one.literal))
+
+    def element(self) -> int | None:
+        """Returns the number of the element of the loop's state that the value is."""
+        one = self.instruction
+        if one.op is not opcodes.GET_TUPLE_ELEMENT:
+            return None
+        whole = self.operand(0)
+        return one.tuple_index if whole.instruction.op is opcodes.PARAMETER and whole.caller is None else None
+
+
+def _is_integral(instruction: Instruction) -> bool:
+    shape = instruction.shape
+    return shape.is_array and shape.element_type.is_integral
+
+
+def _joined(condition: _Value) -> Iterator[_Value]:
+    """Yields the conditions that must all hold."""
+    stack, seen = [condition], set[_Value]()
+    while stack:
+        one = stack.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if one.instruction.op is opcodes.AND:
+            stack += [one.operand(0), one.operand(1)]
+        else:
+            yield one
+
+
+def _bound(loop: Instruction, condition: _Value) -> float:
+    """Returns how often a comparison of a counter can hold; infinity for other conditions."""
+    if condition.instruction.op is not opcodes.COMPARE:
+        return inf
+    direction = condition.instruction.attributes_as(CompareAttributes).direction
+    left, right = condition.operand(0), condition.operand(1)
+    if right.element() is not None:
+        left, right, direction = right, left, _MIRRORED.get(direction, direction)
+    number, limit = left.element(), right.constant()
+    if number is None or limit is None:
+        return inf
+    step, first = _step(loop, number), _first(loop, number)
+    distance = limit + (direction is ComparisonDirection.LE) - (direction is ComparisonDirection.GE)
+    if step is not None and step > 0 and direction in _UPWARD:
+        return max(0, ceil((distance - (first or 0)) / step))
+    if step is not None and step < 0 and direction in _DOWNWARD and first is not None:
+        return max(0, ceil((distance - first) / step))
+    return inf
+
+
+def _step(loop: Instruction, number: int) -> int | None:
+    """Returns the constant that the body adds to an element of the state."""
+    state = _Value.root(loop.computations[1])
+    if state.instruction.op is not opcodes.TUPLE:
+        return None
+    following = state.operand(number)
+    if following.instruction.op not in (opcodes.ADD, opcodes.SUBTRACT):
+        return None
+    left, right = following.operand(0), following.operand(1)
+    if following.instruction.op is opcodes.ADD and right.element() == number:
+        left, right = right, left
+    constant = right.constant()
+    if left.element() != number or constant is None:
+        return None
+    return constant if following.instruction.op is opcodes.ADD else -constant
+
+
+def _first(loop: Instruction, number: int) -> int | None:
+    """Returns the value of an element of the state before the loop, if it is a constant."""
+    state = _Value(loop.operands[0]).resolved()
+    return state.operand(number).constant() if state.instruction.op is opcodes.TUPLE else None
