@@ -187,6 +187,18 @@ ENTRY e {{ a = f32[30,20] parameter(0)  b = f32[3,20,50] parameter(1)  i = s32[]
     np.testing.assert_array_equal(np.asarray(CPU.compile(text)(a, b, place)), a @ b[1, :, 3:43])
 
 
+@pytest.mark.parametrize("shape", [(2, 700, 300), (20, 512, 300), (40, 700, 300)], ids=str)
+def test_an_epilogue_is_applied_once_to_the_sums_of_all_blocks_of_terms(shape):
+    rows, terms, columns = shape
+    text = f"""HloModule m
+ENTRY e {{ a = f32[{rows},{terms}] parameter(0)  b = f32[{terms},{columns}] parameter(1)
+  d = f32[{rows},{columns}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  one = f32[] constant(1)  ones = f32[{rows},{columns}] broadcast(one), dimensions={{}}
+  ROOT r = f32[{rows},{columns}] add(d, ones) }}"""
+    a, b = random_integers(np.float32, rows, terms), random_integers(np.float32, terms, columns)
+    np.testing.assert_array_equal(np.asarray(CPU.compile(text)(a, b)), a @ b + 1)
+
+
 NARROW_RESULTS = [("f32", "f32", "bf16"), ("f32", "bf16", "bf16"), ("f64", "f64", "f32"), ("f32", "f32", "f8e5m2"),
                   ("f16", "f32", "f8e4m3fn"), ("c128", "c128", "c64")]  # fmt: skip
 

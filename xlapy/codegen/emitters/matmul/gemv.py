@@ -6,7 +6,8 @@
         for every few terms, for every few vectors of columns
           load these elements of the right operand
           for each row: add their products to the sums
-        add the sums to the result
+        add the sums to those of the blocks before
+      store the sums
 
 KC is a multiple of the terms of a step; the terms that remain are a block of their own.
 """
@@ -66,8 +67,8 @@ class _SkinnyGemm:
         self.sums = ScratchArray(builder, "sums", t, self.sum_rows * self.width)
         self.blocks = -(-self.steps // self.block_steps)
         self.totals: ScratchArray | None = None
-        """The sums of all blocks of terms so far, unless they are kept in the result."""
-        if self.blocks + bool(self.rest) > 1 and not problem.accumulates_in_result:
+        """The sums of all blocks of terms so far, if there are several blocks."""
+        if self.blocks + bool(self.rest) > 1:
             self.totals = ScratchArray(builder, "totals", t, problem.rows * self.width)
 
     def _block_columns(self, target: Target, size: int) -> int:
@@ -109,14 +110,16 @@ class _ColumnBlock:
                 start = number * plan.block_steps
                 steps = block_extent(builder, start, plan.steps, plan.block_steps)
                 self.add_terms(start * plan.terms_per_step, steps, plan.terms_per_step)
-                self.add_sums(None if plan.blocks == 1 else number)
+                self.add_sums()
         if plan.rest:
             self.add_terms(Affine((), plan.problem.terms - plan.rest), 1, plan.rest)
-            self.add_sums(Affine((), plan.blocks))
-        if plan.totals is not None:
-            for row, column in self.elements():
+            self.add_sums()
+        for row, column in self.elements():
+            if plan.totals is None:
+                total = self.sum(row, column)
+            else:
                 total = plan.totals.load(row * plan.width + column)
-                plan.problem.store(self.batch, row, self.first + column, total)
+            plan.problem.store(self.batch, row, self.first + column, total)
 
     def elements(self) -> Iterator[tuple[Affine, Affine]]:
         """Emits loops over the elements of the block, columns in vectors; yields the row and the column in it."""
@@ -180,24 +183,15 @@ class _ColumnBlock:
             for column, total in zip(columns, totals, strict=True):
                 plan.sums.store(row * plan.width + column, total)
 
-    def add_sums(self, number: Affine | None) -> None:
-        """Adds the sums of a block of terms to the result, or stores them if it is the first block. number: of the
-        block; None of a single one."""
-        plan, builder = self.plan, self.plan.builder
-        if plan.totals is not None:
-            for row, column in self.elements():
-                offset = row * plan.width + column
-                plan.totals.store(offset, add_elements(builder, plan.totals.load(offset), self.sum(row, column)))
-        elif number is None or (number.is_constant and not number.constant):
-            self.store_sums(accumulate=False)
-        elif number.is_constant:
-            self.store_sums(accumulate=True)
-        else:
-            position = builder.value_of(number)
-            is_first = builder.compare("eq", position, builder.zero(position.type))
-            for condition, accumulate in ((is_first, False), (builder.logical_not(is_first), True)):
-                with builder.branch(condition):
-                    self.store_sums(accumulate=accumulate)
+    def add_sums(self) -> None:
+        """Adds the sums of a block of terms to those of the blocks before."""
+        plan = self.plan
+        if plan.totals is None:
+            return
+        for row, column in self.elements():
+            offset = row * plan.width + column
+            total = add_elements(plan.builder, plan.totals.load(offset), self.sum(row, column))
+            plan.totals.store(offset, total)
 
     def sum(self, row: Affine, column: Affine) -> Element:
         """The sum of a block of terms."""
@@ -206,12 +200,3 @@ class _ColumnBlock:
         if plan.offset is None:
             return total
         return subtracted(plan.builder, total, plan.sums.load(column + plan.problem.rows * plan.width))
-
-    def store_sums(self, *, accumulate: bool) -> None:
-        plan, problem = self.plan, self.plan.problem
-        for row, column in self.elements():
-            total = self.sum(row, column)
-            if accumulate:
-                before = problem.stored(self.batch, row, self.first + column, None)
-                total = add_elements(plan.builder, before, total)
-            problem.store(self.batch, row, self.first + column, total)
