@@ -5,11 +5,16 @@ Does not depend on how the epilogue is computed (`codegen.epilogue`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xlapy import opcodes
 from xlapy.codegen.epilogue import CONTRACTIONS, epilogue_paths, reason_against_path
 from xlapy.hlo.instruction import Instruction
+
+MAX_EPILOGUE_ARRAYS = 1
+"""The largest number of arrays of the size of the result that an epilogue reads or writes besides it. A tile has a few
+cache lines of each row, so that reading several arrays in tiles takes longer than a kernel that reads them in order
+(`benchmarks.transformers`, "block training step": 0.93x with any number of them)."""
 
 
 def reason_against_epilogue(results: Sequence[Instruction], members: Sequence[Instruction]) -> str:
@@ -29,7 +34,26 @@ def reason_against_epilogue(results: Sequence[Instruction], members: Sequence[In
     paths = epilogue_paths(contraction, members[::-1])
     if paths is None or any(result not in paths for result in results):
         return f"{root} needs other elements of {name} than it computes at a time"
+    arrays = _large_arrays(contraction, results, members, paths)
+    if arrays > MAX_EPILOGUE_ARRAYS:
+        return f"tiles of {name} would go through {arrays} more arrays of its size, out of order"
     return next(filter(None, (reason_against_path(result, paths[result]) for result in results)), "")
+
+
+def _large_arrays(
+    contraction: Instruction,
+    results: Sequence[Instruction],
+    members: Sequence[Instruction],
+    paths: Collection[Instruction],
+) -> int:
+    """How many arrays of at least the size of a contraction its epilogue reads and writes besides one result."""
+    epilogue = {member for member in paths if member is not contraction}
+    for member in members:  # users before their operands
+        if member is not contraction and any(user in epilogue for user in member.users):
+            epilogue.add(member)
+    inside = {*members, contraction}
+    read = {o for member in epilogue for o in member.operands if o not in inside}
+    return sum(o.shape.is_array and o.shape.size >= contraction.shape.size for o in read) + len(results) - 1
 
 
 def contraction_that_stores(transpose: Instruction) -> Instruction | None:

@@ -136,6 +136,9 @@ class FusionGroup:
                 return f"{non_fusible.name} ({non_fusible.op.name}) reads its elements more than once"
             if contraction := contraction_that_stores(instruction):
                 return f"{contraction.name} ({contraction.op.name}) stores its elements in this order"
+        elif non_fusible is not None and non_fusible.op in CONTRACTIONS:
+            if reason := reason_against_epilogue(self.results, [*self.members, instruction]):
+                return reason
         elif non_fusible is not None and instruction.op is opcodes.REDUCE:
             return f"{non_fusible.name} ({non_fusible.op.name}) has a kernel of its own"
         if instruction.op is opcodes.REDUCE:

@@ -122,9 +122,19 @@ def test_several_results():
         "f32[33,60] f32[60,47] f32[47]",
         "d = f32[33,47] dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
         "b = f32[33,47] broadcast(p2), dimensions={1}\nh = f32[33,47] add(d, b)\ne = f32[33,47] tanh(h)\n"
-        "ROOT r = (f32[33,47], f32[33,47], f32[33,47]) tuple(d, e, h)",
+        "ROOT r = (f32[33,47], f32[33,47]) tuple(e, h)",
     )
     assert kernels(text) == [["dot", "broadcast", "add", "tanh", "tuple"]]
+    assert_same(text)
+
+
+def test_an_epilogue_that_reads_two_large_arrays_is_a_kernel():
+    text = module(
+        "f32[33,60] f32[60,47] f32[33,47] f32[33,47]",
+        "d = f32[33,47] dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "s = f32[33,47] add(p2, p3)\nROOT r = f32[33,47] multiply(d, s)",
+    )
+    assert sorted(kernels(text)) == [["add", "multiply"], ["dot"]]
     assert_same(text)
 
 
@@ -165,7 +175,7 @@ def test_the_left_operand_may_be_the_residual():
 def test_sums_of_several_blocks_do_not_overwrite_a_residual(terms: int):
     text = module(
         f"f32[40,{terms}] f32[{terms},48] f32[40,48]",
-        f"d = f32[40,48] dot(p0, p1), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+        "d = f32[40,48] dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
         "e = f32[40,48] sort(p2), dimensions={1}, to_apply=less\ns = f32[40,48] add(d, e)\n"
         "ROOT r = f32[40,48] sort(s), dimensions={1}, to_apply=less",
     )

@@ -33,12 +33,13 @@ from xlapy.codegen.emitters.convolution.geometry import (
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
+from xlapy.codegen.epilogue import Epilogue, contraction_of
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.loops import I64, Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
-from xlapy.lower import Element, Lowering, store_element
+from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
-from xlapy.lower.core import delinear, linear
+from xlapy.lower.core import delinear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.movement import conjunction
@@ -58,15 +59,16 @@ MAX_PIECES = 32
 
 def kernel_gradient_kernel(region: Region) -> tuple[Kernel, int] | None:
     """Returns the kernel of a convolution with a large window and the work of one task; None for others."""
-    geometry = plain_convolution(region.root)
-    if geometry is None or geometry.groups > 1 or geometry.products < MIN_PRODUCTS:
+    root = contraction_of(region)
+    geometry = None if root is None else plain_convolution(root)
+    if root is None or geometry is None or geometry.groups > 1 or geometry.products < MIN_PRODUCTS:
         return None
     positions = math.prod(d.output for d in geometry.dimensions)
     if math.prod(d.window.size for d in geometry.dimensions) <= positions:
         return None
-    n, last = geometry.numbers, region.root.shape.rank - 1
+    n, last = geometry.numbers, root.shape.rank - 1
     orders = n.input_batch_dimension, n.kernel_output_feature_dimension, n.output_feature_dimension
-    t = sum_type([o.shape.element_type for o in region.root.operands], region.root.shape.element_type)
+    t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
     if any(d != last for d in orders) or any(d.phases > 1 for d in geometry.dimensions):
         return None
     if t.is_complex or register_type(t).bits < 32 or geometry.outputs < 4:
@@ -97,10 +99,12 @@ class _Tile:
 
 class _KernelGradient:
     def __init__(self, region: Region, geometry: ConvolutionGeometry) -> None:
-        self.geometry, self.root = geometry, region.root
+        self.geometry, self.root = geometry, geometry.root
         self.builder = builder = kernel_builder(region.name, region.target)
         sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
-        self.output = result_buffer(builder, self.root.shape, "out0")
+        outputs = [result_buffer(builder, result.shape, f"out{n}") for n, result in enumerate(region.results)]
+        self.epilogue = Epilogue(region, self.root, builder, sources, outputs)
+        builder.kernel.stores_repeatedly = True  # the last tile may overlap the one before
         self.lowering = Lowering(builder, sources)
         self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
         kind = register_type(self.type)
@@ -242,4 +246,4 @@ class _KernelGradient:
                 feature = tile.feature + column
                 index = g.result_index(Affine(), tile.row + row, feature, (*task.outer, tile.position))
                 mask = in_bounds(self.lowering, feature, g.outputs, shape.features)
-                store_element(builder, self.output, linear(index, self.root.shape.dimensions), element, t, mask)
+                self.epilogue.store(index, element, mask)
