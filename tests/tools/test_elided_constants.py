@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     "command",
     ["run FILE --random 0", "show FILE --optimized", "show FILE --platform interpreter", "compile FILE -o m.xla",
-     "explain b FILE", "profile FILE --repeat 1"],
+     "explain b FILE", "profile FILE --repeat 1", "convert FILE m.mlir", "convert FILE m.mlirbc"],
 )  # fmt: skip
 def test_commands(
     file: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -97,3 +97,19 @@ def test_constants_larger_than_memory(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "large.hlo").write_text("ENTRY e { ROOT c = f32[1000000,1000000,1000] constant({...}) }")
     assert invoke(["run", str(tmp_path / "large.hlo")]) == 1
     assert "xlapy: out of memory: the elided constants of module_e take 4.0 PB" in capsys.readouterr().err
+
+
+def test_conversions_keep_elided_constants_where_the_format_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    source, proto, text = (tmp_path / name for name in ("m.hlo", "m.pb", "again.hlo"))
+    source.write_text(TEXT)
+    assert invoke(["convert", str(source), str(proto)]) == 0
+    assert invoke(["convert", str(proto), str(text), "--elided-constants=refuse"]) == 0
+    assert text.read_text().count("{...}") == 5
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("constant", ["f32[4]{0} constant({...})", "(f32[2]{0}, (pred[5]{0})) constant({...})"])
+def test_export_refuses_elided_constants(constant: str):
+    module = parse_hlo(f"ENTRY e {{ ROOT c = {constant} }}")
+    with pytest.raises(UnsupportedError, match=r"c: it is written \{\.\.\.\}, so its elements are unknown"):
+        module.to_stablehlo()

@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.literal import check_numpy_limits
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.module import Module
+from xlapy.runtime.engine.memory import available_bytes, format_bytes
 from xlapy.testing.random_values import random_array
+
+_BYTES_WHILE_DRAWN = 24
+"""Bytes for each element besides the argument: numbers are drawn as f64, and changed in copies."""
+_MIN_CHECKED_BYTES = 1 << 24
+"""Smaller arrays are drawn without asking how much memory there is."""
 
 
 def random_arguments(parameters: Iterable[Shape], seed: int, *, special: bool = False) -> list[Any]:
@@ -22,11 +30,15 @@ def random_arguments(parameters: Iterable[Shape], seed: int, *, special: bool = 
     extremes.
 
     A dynamic dimension has a size from 1 to its bound. All dimensions with the same bound have the same size, so that
-    the shapes of the arguments fit together.
+    the shapes of the arguments fit together. Raises `InvalidArgumentError` if an argument does not fit in memory, and
+    `ShapeError` if NumPy has no array of its shape.
     """
     rng = np.random.default_rng(seed)
     sizes: dict[int, int] = {}
-    return [_argument(shape, rng, special, sizes) for shape in parameters]
+    return [
+        _argument(shape, rng, special, sizes, f"the random argument {number}")
+        for number, shape in enumerate(parameters)
+    ]
 
 
 def suitable_arguments(module: Module, seed: int) -> list[Any]:
@@ -57,10 +69,29 @@ def _positive_definite(matrices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray((products + np.eye(wide.shape[-1])).astype(matrices.dtype))
 
 
-def _argument(shape: Shape, rng: np.random.Generator, special: bool, sizes: dict[int, int]) -> Any:
+def _argument(shape: Shape, rng: np.random.Generator, special: bool, sizes: dict[int, int], where: str) -> Any:
     if shape.is_tuple:
-        return tuple(_argument(element, rng, special, sizes) for element in shape.tuple_shapes)
-    return random_array(_dimensions(shape, rng, sizes), shape.dtype, rng, special) if shape.is_array else None
+        return tuple(_argument(element, rng, special, sizes, where) for element in shape.tuple_shapes)
+    if not shape.is_array:
+        return None
+    dimensions = _dimensions(shape, rng, sizes)
+    _check_memory(Shape.array(shape.element_type, dimensions), where)
+    try:
+        return random_array(dimensions, shape.dtype, rng, special)
+    except MemoryError as error:
+        raise InvalidArgumentError(
+            f"{where}, {shape.to_text(layout=False)}, does not fit in memory: {error}"
+        ) from error
+
+
+def _check_memory(shape: Shape, where: str) -> None:
+    check_numpy_limits(shape)
+    needed = shape.size * (shape.dtype.itemsize + _BYTES_WHILE_DRAWN)
+    if needed > _MIN_CHECKED_BYTES and needed > (available := available_bytes()):
+        raise InvalidArgumentError(
+            f"{where}, {shape.to_text(layout=False)}, does not fit in memory: drawing it takes {format_bytes(needed)}, "
+            f"{format_bytes(available)} are available"
+        )
 
 
 def _dimensions(shape: Shape, rng: np.random.Generator, sizes: dict[int, int]) -> tuple[int, ...]:

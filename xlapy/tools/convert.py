@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from xlapy.base.shape import Shape
+from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, read_bytes, write_file
 from xlapy.tools.formats import (
     STABLEHLO_FORMATS,
@@ -35,12 +36,15 @@ _FORMATS = click.Choice([form.value for form in Format])
     metavar="SHAPE",
     help="Shape of an argument, in order, such as 'f32[2,3]', for StableHLO with dynamic shapes.",
 )
-def convert(source: str, target: str, from_: str | None, to: str | None, shapes: tuple[str, ...]) -> None:
+@elided_constants_option
+def convert(
+    source: str, target: str, from_: str | None, to: str | None, shapes: tuple[str, ...], elided_constants: str
+) -> None:
     """Convert the program IN to OUT. The name of OUT selects the format; - is standard input or output.
 
     HLO text (.hlo, .txt), HloModuleProto (.pb), HloProto (.hlo.pb), protobuf text (.pbtxt), StableHLO as MLIR text
     (.mlir) or as a portable artifact (.mlirbc). Conversions between the two forms of StableHLO are direct; all others
-    go through HLO.
+    go through HLO. Only StableHLO cannot leave out the elements of constants.
     """
     wanted = format_of_name(target) if to is None else Format(to)
     if wanted is None:
@@ -49,16 +53,20 @@ def convert(source: str, target: str, from_: str | None, to: str | None, shapes:
         check_writable(target)
     data = read_bytes(source)
     given = format_of(source, data) if from_ is None else Format(from_)
-    written = _converted("<stdin>" if source == "-" else source, data, given, wanted, shapes)
+    written = _converted("<stdin>" if source == "-" else source, data, given, wanted, shapes, elided_constants)
     if target == "-":
         click.echo(written, nl=False)
     else:
         write_file(target, lambda sink: sink.write(written))
 
 
-def _converted(name: str, data: bytes, given: Format, wanted: Format, shapes: tuple[str, ...]) -> bytes:
+def _converted(
+    name: str, data: bytes, given: Format, wanted: Format, shapes: tuple[str, ...], elided_constants: str
+) -> bytes:
     """Converts between the two forms of StableHLO directly, and everything else through HLO."""
     if not shapes and {given, wanted} <= STABLEHLO_FORMATS:
         return write_operation(read_operation(name, data, given), wanted)
     module = read_module(name, data, given, argument_shapes=[Shape.parse(text) for text in shapes] or None)
+    if wanted in STABLEHLO_FORMATS:
+        provide_elided_constants(module, elided_constants)
     return write_module(module, wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.errors import UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.sources import IotaAttributes
@@ -32,13 +33,18 @@ def _literal(builder: BlockBuilder, value: Literal) -> ValueTree:
         return tuple([_literal(builder, element) for element in value.elements])
     if value.shape.is_token:
         return builder.emit("stablehlo.create_token", (), [ir.TokenType()])[0]
+    if value.is_elided:
+        raise UnsupportedError(
+            "it is written {...}, so its elements are unknown; print the program with all constants in full "
+            "(print_large_constants=True)"
+        )
     return emit_constant(builder, value)
 
 
 def emit_constant(builder: BlockBuilder, value: Literal) -> ir.Value:
     """Emits the constant of an array literal."""
     array = value.array
-    if any(array.strides):  # Else all elements are one number in memory, for example in an elided constant.
+    if any(array.strides):  # Else all elements are one number in memory.
         array = np.ascontiguousarray(array)  # a copy of a part of a larger array, which the attribute would keep alive
     elements = constant(array.reshape(value.shape.dimensions), value.shape.element_type)
     return builder.emit("stablehlo.constant", (), [type_of(value.shape.without_layout())], {"value": elements})[0]
