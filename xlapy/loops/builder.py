@@ -8,6 +8,7 @@ The operations, besides loads:
 
 - add sub mul neg abs min max fma div copysign sqrt floor ceil rint trunc on floats (min and max are the IEEE
   `minimum` and `maximum`: NaN wins, -0 < +0);
+- round_bf16 of an F32: the nearest number that bfloat16 has, ties to even; a denormal number may become 0 of its sign;
 - ldexp of a float and an integer of the same width: x 2^n, rounded once, for a normal number x and any n between twice
   the smallest and twice the largest exponent of the type, if x 2^(n/2) is a normal number;
 - add sub mul neg sdiv udiv srem urem smin smax umin umax and or xor shl lshr ashr ctlz ctpop on integers, which wrap;

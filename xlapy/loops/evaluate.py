@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from xlapy.loops.dot_instructions import evaluate_dot
@@ -218,6 +219,7 @@ _FLOAT: Final[Mapping[str, Callable[..., Any]]] = {
     "fma": _fused,
     "copysign": np.copysign,
     "ldexp": lambda x, n: np.ldexp(x, np.asarray(n, np.int32)),
+    "round_bf16": lambda x: np.asarray(x, ml_dtypes.bfloat16),
     "sqrt": np.sqrt,
     "floor": np.floor,
     "ceil": np.ceil,

@@ -11,7 +11,7 @@ from typing import Final
 
 from xlapy.loops.ir import Block, For, If, Kernel, Scan, Statement, Value, While
 
-_FLOATS = "add sub mul neg abs min max fma div copysign sqrt floor ceil rint trunc ldexp"
+_FLOATS = "add sub mul neg abs min max fma div copysign sqrt floor ceil rint trunc ldexp round_bf16"
 _INTEGERS = "sdiv udiv srem urem smin smax umin umax and or xor shl lshr ashr ctlz ctpop"
 _ARITHMETIC: Final = frozenset(f"{_FLOATS} {_INTEGERS} compare select convert".split())
 

@@ -118,24 +118,12 @@ def rounded(builder: Builder, value: Value, t: PrimitiveType) -> Value:
     if t is HALF:
         return builder.convert("fpext", builder.convert("fptrunc", value, F16), F32)
     if t is BF16:
-        return _rounded_to_bfloat16(builder, value)
+        return builder.unary("round_bf16", value)
     if t.is_integral and t.bits < 8:
         return _wrapped(builder, value, t)
     if is_narrow(t):
         return decode(builder, encode(builder, value, t), t)
     return value
-
-
-def _rounded_to_bfloat16(builder: Builder, value: Value) -> Value:
-    """Rounds to nearest even: adds half a unit of the last bit, less one if that bit is even; keeps NaN."""
-    bits = builder.bitcast(value, I32)
-    one = builder.constant(I32, 1)
-    odd = builder.binary("and", builder.binary("lshr", bits, builder.constant(I32, 16)), one)
-    raised = builder.add(bits, builder.add(odd, builder.constant(I32, 0x7FFF)))
-    truncated = builder.binary("and", raised, builder.constant(I32, -0x10000))
-    quiet = builder.binary("or", bits, builder.constant(I32, 0x400000))
-    nan = builder.binary("and", quiet, builder.constant(I32, -0x10000))
-    return builder.bitcast(builder.select(builder.compare("uno", value, value), nan, truncated), F32)
 
 
 def _wrapped(builder: Builder, value: Value, t: PrimitiveType) -> Value:

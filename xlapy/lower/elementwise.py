@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from xlapy import opcodes
-from xlapy.base.element_types import F8E8M0FNU, F64, PRED, PrimitiveType
+from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F64, PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I32, Builder, ScalarType, Value
@@ -57,6 +57,12 @@ FLOATS: Final[Mapping[OpDef, FloatRule]] = {
 }
 """The rule of each opcode for floats, which are F32 or F64 in registers."""
 
+EXACT: Final = frozenset({
+    opcodes.ABS, opcodes.CEIL, opcodes.FLOOR, opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.NEGATE,
+    opcodes.ROUND_NEAREST_EVEN, opcodes.SIGN,
+})  # fmt: skip
+"""Opcodes whose results bf16 and f16 represent if they represent the operands."""
+
 LOGICAL: Final[Mapping[OpDef, str]] = {
     opcodes.ADD: "or",
     opcodes.AND: "and",
@@ -89,7 +95,8 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
     if t.is_integral and op in integers.INTEGERS:
         return rounded(builder, integers.INTEGERS[op](builder, t, *values), t)
     if t.is_floating and op in FLOATS:
-        return rounded(builder, FLOATS[op](builder, *values), t)
+        number = FLOATS[op](builder, *values)
+        return number if op in EXACT and t in (BF16, F16) else rounded(builder, number, t)
     if t.is_floating and op.name in MATHEMATICS:
         return rounded(builder, MATHEMATICS[op.name](builder, *values), t)
     raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from xlapy.cpu.llvm.bfloat16 import emit_bfloat16_rounding
 from xlapy.cpu.llvm.dot_instructions import emit_dot
 from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
@@ -47,6 +48,8 @@ def _float(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
         return ir.assign(f"{_FLOAT[value.op]} {type} {args[0]}, {args[1]}")
     if value.op == "neg":
         return ir.assign(f"fneg {type} {args[0]}")
+    if value.op == "round_bf16":
+        return emit_bfloat16_rounding(ir, args[0], lanes)
     if value.op == "ldexp":
         return _ldexp(ir, value, args, lanes)
     name = f"llvm.{_FLOAT_INTRINSICS[value.op]}.{suffix(value.type, lanes)}"
