@@ -1,0 +1,84 @@
+"""Select-and-scatter agrees with the interpreter, exactly: ties, NaN, padding, overlaps and windows of any size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests.cpu.kernel_runner import run_kernel
+from xlapy.codegen.emitters.select_and_scatter import select_and_scatter_kernel
+from xlapy.codegen.target import Target
+
+RNG = np.random.default_rng(4)
+
+
+def module(t: str, operand: str, source: str, window: str, select: str = "GE", scatter: str = "add") -> xla.Module:
+    return xla.parse_hlo(
+        f"HloModule m\n"
+        f"select {{ a = {t}[] parameter(0)\n b = {t}[] parameter(1)\n"
+        f" ROOT r = pred[] compare(a, b), direction={select} }}\n"
+        f"scatter {{ a = {t}[] parameter(0)\n b = {t}[] parameter(1)\n ROOT r = {t}[] {scatter}(a, b) }}\n"
+        f"ENTRY e {{ x = {t}[{operand}] parameter(0)\n s = {t}[{source}] parameter(1)\n init = {t}[] constant(3)\n"
+        f" ROOT r = {t}[{operand}] select-and-scatter(x, s, init), window={{{window}}}, select=select,"
+        f" scatter=scatter }}",
+        verify=True,
+    )
+
+
+def arguments(given: xla.Module) -> list[np.ndarray]:
+    shapes = [p.shape for p in given.entry_computation.parameters]
+    return [RNG.integers(-3, 4, shape.dimensions).astype(shape.element_type.dtype) for shape in shapes]
+
+
+def assert_equal_to_interpreter(given: xla.Module, *arrays: np.ndarray) -> None:
+    ours, expected = (np.asarray(xla.Client(name).compile(given)(*arrays)) for name in ("cpu", "interpreter"))
+    assert ours.dtype == expected.dtype
+    np.testing.assert_array_equal(ours.astype(np.float64), expected.astype(np.float64))
+
+
+CASES = {
+    "overlapping": ("2,13,15,20", "2,7,8,20", "size=1x3x3x1 stride=1x2x2x1 pad=0_0x1_1x1_1x0_0"),
+    "adjacent": ("2,14,16,33", "2,7,8,33", "size=1x2x2x1 stride=1x2x2x1"),
+    "stride one": ("2,9,8,17", "2,9,8,17", "size=1x3x3x1 pad=0_0x1_1x1_1x0_0"),
+    "gaps": ("1,14,17,16", "1,3,4,16", "size=1x2x2x1 stride=1x5x5x1"),
+    "more padding than window": ("1,3,4,16", "1,8,9,16", "size=1x2x2x1 pad=0_0x3_3x3_3x0_0"),
+    "negative padding": ("1,9,11,16", "1,3,4,16", "size=1x3x3x1 stride=1x2x2x1 pad=0_0x-1_-1x-1_-1x0_0"),
+    "channels first": ("2,5,13,15", "2,5,7,8", "size=1x1x3x3 stride=1x1x2x2 pad=0_0x0_0x1_1x1_1"),
+    "windows over channels": ("3,9,20", "3,5,10", "size=1x3x2 stride=1x2x2 pad=0_0x1_1x0_0"),
+    "many rows": ("1,60,300,64", "1,31,300,64", "size=1x4x1x1 stride=1x2x1x1 pad=0_0x2_2x0_0x0_0"),
+    "holes": ("1,5,6,16", "1,6,6,16", "size=1x2x1x1 lhs_dilate=1x2x1x1 rhs_dilate=1x3x1x1"),
+    "one dimension": ("40", "20", "size=3 stride=2 pad=1_0"),
+    "one element per window": ("2,5,16", "2,5,16", "size=1x1x1"),
+}
+
+
+@pytest.mark.parametrize("t", ["f32", "s8", "bf16"])
+@pytest.mark.parametrize("name", CASES)
+def test_results(name: str, t: str):
+    given = module(t, *CASES[name])
+    assert_equal_to_interpreter(given, *arguments(given))
+
+
+@pytest.mark.parametrize("select", ["GE", "GT", "LT", "NE"])
+@pytest.mark.parametrize("scatter", ["add", "subtract", "maximum", "multiply"])
+def test_computations(select: str, scatter: str):
+    given = module("f32", *CASES["overlapping"], select, scatter)
+    x, s = arguments(given)
+    x.flat[::7] = np.nan
+    x.flat[::5] = -np.inf
+    assert_equal_to_interpreter(given, x, s)
+
+
+def test_blocks_of_rows_do_not_change_the_result():
+    """Windows that reach into two tasks add to the rows of each once."""
+    given = module("f32", *CASES["overlapping"])
+    instruction = given.entry_computation.root_instruction
+    small = Target(vector_bytes=64, vector_registers=32, l2_bytes=1 << 13)
+    kernel, _ = select_and_scatter_kernel(instruction, small)
+    assert kernel.parallel_loop is not None and kernel.parallel_loop.extent > 2
+    x, s = arguments(given)
+    expected = np.asarray(xla.Client("interpreter").compile(given)(x, s))
+    out = np.zeros_like(x)
+    run_kernel(kernel, [x, s, np.asarray(3, np.float32), out])
+    np.testing.assert_array_equal(out, expected)
