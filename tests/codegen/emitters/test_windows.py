@@ -50,6 +50,11 @@ def result_of(window: str) -> str:
         "size=1x3x2x1 pad=0_0x2_2x1_1x0_0 lhs_dilate=1x2x3x1",
         "size=1x1x1x11 pad=0_0x0_0x0_0x5_5",
         "size=1x6x9x1",
+        "size=1x3x3x1 stride=1x2x2x1 pad=0_0x1_1x1_1x0_0",
+        "size=1x3x2x1 pad=0_0x2_1x1_2x0_0 lhs_dilate=1x2x2x1",  # every phase of a dilated area
+        "size=1x1x3x3 stride=1x1x1x2 pad=0_0x0_0x1_1x1_1",
+        "size=1x1x1x3 stride=1x1x1x2 pad=0_0x0_0x0_0x2_3",
+        "size=1x1x1x3 stride=1x1x1x2 pad=0_0x0_0x0_0x-1_0 rhs_dilate=1x1x1x4",
     ],
 )
 def test_windows(window: str, t: str, body: str):

@@ -16,6 +16,7 @@ from xlapy.codegen.emitters.convolution.kernel_gradient import kernel_gradient_k
 from xlapy.codegen.emitters.elementwise import loop_kernel
 from xlapy.codegen.emitters.interleaved import interleaved_kernel
 from xlapy.codegen.emitters.matmul.dot import dot_kernel
+from xlapy.codegen.emitters.pooling import pooling_kernel
 from xlapy.codegen.emitters.scan import scan_kernel
 from xlapy.codegen.emitters.transpose import transpose_kernel
 from xlapy.codegen.region import Region
@@ -28,6 +29,7 @@ _EMITTERS: Sequence[Callable[[Region], tuple[Kernel, int] | None]] = (
     direct_kernel,
     convolution_kernel,
     scan_kernel,
+    pooling_kernel,
     column_reduction_kernel,
     interleaved_kernel,
     transpose_kernel,

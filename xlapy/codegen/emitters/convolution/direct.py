@@ -74,8 +74,6 @@ def direct_kernel(region: Region) -> tuple[Kernel, int] | None:
     features_are_last = n.output_feature_dimension == n.kernel_output_feature_dimension == rank - 1
     if not features_are_last or t.is_complex or register_type(t).bits < 32:
         return None
-    if geometry.dimensions[-1].output < geometry.dimensions[-1].phases:
-        return None
     emitter = _DirectConvolution(region, geometry)
     if emitter.rows.runs > MAX_RUNS:
         return None
@@ -148,7 +146,9 @@ class _DirectConvolution:
         self.input_block = balanced_size(geometry.inputs, max(1, PANEL_BYTES // bytes_per_input))
         self.input_blocks = -(-geometry.inputs // self.input_block)
         self.chunks = max(1, self.last.output // POSITIONS_PER_TASK)
-        self.rows = ConvolutionRows(builder, self.lowering, geometry, tile.positions, self.chunks)
+        self.rows = ConvolutionRows(
+            builder, self.lowering, geometry.batch, geometry.dimensions, tile.positions, self.chunks
+        )
         self.sums_of_row = self.rows.tiles_per_chunk * tile.positions * tile.features
         rows = POSITIONS_PER_TASK * self.chunks // self.last.output
         is_long = self.epilogue.cost * tile.positions * tile.vectors > MAX_UNROLLED_EPILOGUE_COST

@@ -33,6 +33,14 @@ class SpatialDimension:
     def phases(self) -> int:
         return self.window.base_dilation
 
+    @property
+    def has_phases_only(self) -> bool:
+        """Whether phases describe the dilated input, if it is one, and each phase has positions and offsets."""
+        if self.phases == 1:
+            return True
+        plain = self.window.stride == 1 and self.window.window_dilation == 1
+        return plain and self.phases <= min(self.window.size, self.output)
+
     def positions(self, phase: int = 0) -> int:
         """The number of positions of a phase; the first phase has the most."""
         return max(0, -(-(self.output - phase) // self.phases))
@@ -146,14 +154,6 @@ class ConvolutionGeometry:
             count *= d.output * d.offsets
         return count
 
-    def has_phases_only(self) -> bool:
-        """Whether each dilated input has stride 1, so that phases describe it."""
-        plain = (
-            d.phases == 1 or (d.window.stride == 1 and d.window.window_dilation == 1 and d.phases <= d.window.size)
-            for d in self.dimensions
-        )
-        return all(plain)
-
     # -- indices
 
     def offsets_in_order(self, builder: Builder, number: Affine) -> list[Affine]:
@@ -205,7 +205,7 @@ def plain_convolution(root: Instruction) -> ConvolutionGeometry | None:
     if any(not shape.size for shape in shapes) or root.shape.rank < 3:
         return None
     geometry = ConvolutionGeometry(root)
-    return geometry if geometry.has_phases_only() else None
+    return geometry if all(d.has_phases_only for d in geometry.dimensions) else None
 
 
 def minimum(builder: Builder, value: Affine, limit: int) -> Affine:

@@ -65,8 +65,6 @@ def grouped_kernel(region: Region) -> tuple[Kernel, int] | None:
     t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
     if any(d != last for d in orders) or t.is_complex or register_type(t).bits < 32:
         return None
-    if geometry.dimensions[-1].output < geometry.dimensions[-1].phases:
-        return None
     emitter = _GroupedConvolution(region, geometry)
     too_large = emitter.packed_size * register_type(t).byte_size > MAX_PACKED_BYTES
     return None if too_large or emitter.rows.runs > MAX_RUNS else emitter.kernel()
@@ -86,7 +84,7 @@ class _GroupedConvolution:
         last = geometry.dimensions[-1]
         narrowest = last.positions(last.phases - 1)
         self.width = balanced_size(narrowest, min(narrowest, max(1, TILE_SUMS // geometry.outputs)))
-        self.rows = ConvolutionRows(builder, self.lowering, geometry, self.width, 1)
+        self.rows = ConvolutionRows(builder, self.lowering, geometry.batch, geometry.dimensions, self.width)
         self.window = [d.window.size for d in geometry.dimensions]
         self.features = geometry.inputs * geometry.outputs
         self.packed_size = math.prod(self.window) * self.features * geometry.groups

@@ -8,12 +8,11 @@ tile computes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from xlapy.codegen.emitters.convolution.geometry import (
-    ConvolutionGeometry,
     OffsetRange,
     SpatialDimension,
     equals,
@@ -53,14 +52,22 @@ class Tile:
 
 
 class ConvolutionRows:
-    """The rows of a geometry, in tiles of `width` positions."""
+    """The rows of `batch` elements of spatial dimensions, in tiles of `width` positions."""
 
-    def __init__(self, builder: Builder, lowering: Lowering, g: ConvolutionGeometry, width: int, chunks: int) -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        lowering: Lowering,
+        batch: int,
+        dimensions: Sequence[SpatialDimension],
+        width: int,
+        chunks: int = 1,
+    ) -> None:
         self.builder, self.lowering = builder, lowering
-        self.outer, self.last = g.dimensions[:-1], g.dimensions[-1]
+        self.outer, self.last = dimensions[:-1], dimensions[-1]
         self.chunks = chunks
         self.tiles = [row_tiles(self.last, phase, width, chunks) for phase in range(self.last.phases)]
-        self._sizes = [g.batch, *(size for d in self.outer for size in (d.phases, d.positions()))]
+        self._sizes = [batch, *(size for d in self.outer for size in (d.phases, d.positions()))]
         self.count = math.prod(self._sizes)
         self.tiles_per_chunk = sum(tiles.count for tiles in self.tiles)
 
