@@ -29,9 +29,11 @@ from xlapy.tools.profile.report import Profile, figures_text, print_rows, time_t
 from xlapy.tools.profile.rows import Row, all_rows, merged, rows_by_instruction, shares_by
 from xlapy.tools.profile.session import profile_of, session_of
 
-ONE = Roofline(1, {"f32": 1e9, "f64": 5e8}, (Bandwidth(1 << 14, 4e9, 2e9), Bandwidth(1 << 26, 1e9, 5e8)))
-ALL = Roofline(2, {"f32": 2e9, "f64": 1e9}, (Bandwidth(1 << 14, 8e9, 4e9), Bandwidth(1 << 26, 1e9, 5e8)))
+ONE = Roofline(1, {"f32": 1e9, "f64": 5e8}, (Bandwidth(1 << 14, 4e9, 2e9), Bandwidth(1 << 17, 1e9, 5e8)))
+ALL = Roofline(2, {"f32": 2e9, "f64": 1e9}, (Bandwidth(1 << 14, 8e9, 4e9), Bandwidth(1 << 17, 1e9, 5e8)))
 MACHINE = Machine("test", ONE, ALL)
+FAST = Roofline(1, {"f32": 1e18, "f64": 1e18}, (Bandwidth(1 << 14, 1e18, 1e18),))
+"""A machine that is so fast that no time is its limit."""
 
 ROWS = """HloModule rows
 
@@ -157,10 +159,16 @@ class TestRows:
         assert taken.compiled.program.counters is not None
         (loop,) = [clock for clock in taken.compiled.program.counters.all if clock.nested]
         taken.figures[loop.number, 0] = 1e-2
-        found = by_name(native_rows(taken, MACHINE))
+        found = by_name(native_rows(taken, Machine("fast", FAST, FAST)))
         assert found["p"].seconds == pytest.approx(1e-3 - 5e-6)
         readings = 1 + sum(taken.figures[one.number, 1] for inner in loop.nested for one in inner)
         assert readings > 5 and found["end"].seconds == pytest.approx(1e-2 - 1e-6 * readings)
+
+    def test_no_more_is_subtracted_than_the_limit_allows(self):
+        """The cost of reading the clock is an estimate, and a kernel cannot take less than its limit."""
+        taken = measured(LOOP, 2.7e-3, {"p": 5.0}, clock_reading_seconds=1e-4)
+        found = by_name(native_rows(taken, MACHINE))["p"]
+        assert 2.2e-3 < found.seconds == found.minimum_seconds < 2.7e-3 and found.limit == 1.0
 
     def test_a_loop_takes_at_least_the_time_of_what_it_contains(self):
         """The estimated cost of reading the clock is subtracted more often from the loop."""

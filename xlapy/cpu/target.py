@@ -34,10 +34,15 @@ def _target(vector_bytes: int, usable: frozenset[DotInstruction], is_common: boo
     registers = 32 if vector_bytes == 64 else 16
     if is_common:
         return Target(vector_bytes, registers, usable)
-    caches = cache_bytes(_CACHES)
+    caches = host_caches()
     known = {"l1_bytes": caches.get(1), "l2_bytes": caches.get(2), "processors": os.cpu_count()}
     sizes = {name: value for name, value in known.items() if value is not None}
     return Target(vector_bytes, registers, usable, **sizes)
+
+
+def host_caches() -> dict[int, int]:
+    """Returns the sizes of the host's data caches by their level, as far as they are known."""
+    return cache_bytes(_CACHES)
 
 
 def cache_bytes(folder: Path) -> dict[int, int]:

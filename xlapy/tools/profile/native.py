@@ -16,8 +16,9 @@ from xlapy.cpu.program.thunks import Thunk
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.loops.operations import Operations, kernel_operations
-from xlapy.runtime.machine import Machine
+from xlapy.runtime.machine import Machine, Roofline
 from xlapy.tools.profile.measuring import Measured
+from xlapy.tools.profile.reuse import Access, reuse_distances
 from xlapy.tools.profile.rows import Row, merged
 
 
@@ -40,6 +41,15 @@ class _Reader:
         self.divided: dict[ProfilingCounter, float] = {}
         """The times of thunks that are counted but not timed."""
         self._operations: dict[Kernel, Operations] = {}
+        self.accesses: dict[str, list[Access]] = {}
+        """The accesses of the thunks of each row, by its name."""
+        for thunk, accesses in reuse_distances(measured.compiled.program, self.moved).items():
+            self.accesses.setdefault(thunk.label, []).extend(accesses)
+
+    def moved(self, thunk: Thunk) -> float | None:
+        """Returns the bytes that an execution of a thunk reads and writes; None if that is unknown."""
+        instruction = self.instructions.get(thunk.op_name)
+        return None if instruction is None else float(self.costs[instruction].bytes_accessed)
 
     def rows(self, clocks: Sequence[ProfilingCounter]) -> list[Row]:
         rows = [row for clock in clocks for row in self.rows_of(clock)]
@@ -52,10 +62,14 @@ class _Reader:
 
     def rows_of(self, clock: ProfilingCounter) -> list[Row]:
         seconds, begun, busy = self.measured.figures[clock.number].tolist()
+        measured = seconds
         seconds = max(0.0, seconds - self.measured.clock_reading_seconds * self.clock_readings(clock))
+        subtracted = measured - seconds
         seconds = self.divided.get(clock, seconds)
         total = _statements(clock.thunks)
         rows = [self.row(thunk, seconds * thunk.statements / total, begun) for thunk in clock.thunks]
+        for thunk, row in zip(clock.thunks, rows, strict=True):
+            row.subtracted = subtracted * thunk.statements / total
         (first, *_) = rows
         if busy and seconds:
             first.threads, first.is_parallel = busy / seconds, True
@@ -110,11 +124,33 @@ class _Reader:
             cost = self.costs[row.instruction]
             row.read, row.written = executions * sum(cost.operands), executions * cost.result
             row.flops = executions * (cost.flops + cost.transcendentals)
-        limits = self.machine.all if row.is_parallel else self.machine.one
-        footprint = row.moved / executions if executions else 0.0
-        row.memory_seconds = limits.memory_seconds(row.read, row.written, footprint)
+        limits = self.machine.of_threads(row.threads) if row.is_parallel else self.machine.one
+        self.limit_memory(row, limits)
         row.arithmetic_seconds = limits.arithmetic_seconds(row.operations or {"f32": row.flops})
         row.minimum_seconds = max(row.memory_seconds, row.arithmetic_seconds)
+        # A kernel of some ten nanoseconds is shorter than the error of the cost that was subtracted.
+        row.seconds = max(row.seconds, min(row.minimum_seconds, row.seconds + row.subtracted))
+
+    def limit_memory(self, row: Row, limits: Roofline) -> None:
+        """Sets the least time for the memory traffic of a row, and the level of memory at which most of it is spent.
+
+        The traffic divides in proportion to the bytes of the arrays, each of which lies at the level that its reuse
+        distance says.
+        """
+        accesses = self.accesses.get(row.name, [])
+        touched = sum(access.touched for access in accesses)
+        if not touched or not row.executions:
+            return
+        written = sum(access.touched for access in accesses if access.is_written)
+        updated = sum(access.touched for access in accesses if access.is_update)
+        in_place = row.written * updated / written if written else 0.0
+        seconds: dict[str, float] = {}
+        for access in accesses:
+            whole = limits.memory_seconds(row.read, row.written, access.distance, in_place)
+            level = self.machine.level(access.distance, limits.threads)
+            seconds[level] = seconds.get(level, 0.0) + whole * access.touched / touched
+        row.memory_seconds = sum(seconds.values())
+        row.level = max(seconds, key=lambda level: seconds[level])
 
 
 def _statements(thunks: Sequence[Thunk]) -> int:

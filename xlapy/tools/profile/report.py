@@ -78,11 +78,20 @@ class Profile:
             "seconds": self.wall,
             "instrumented_seconds": self.instrumented_wall,
             "thunk_seconds": self.thunk_seconds,
-            "machine": None if self.machine is None else asdict(self.machine),
+            "machine": None if self.machine is None else _machine_json(self.machine),
             "rows": [_row_json(depth, row, self.wall) for depth, row in all_rows(self.rows)],
             "by_source": [_share_json(share, self.wall) for share in self.shares("source")],
             "by_opcode": [_share_json(share, self.wall) for share in self.shares("opcode")],
         }
+
+
+def _machine_json(machine: Machine) -> dict[str, Any]:
+    """Returns the figures of a machine; `levels` has the bandwidth of each level of memory, on one and all threads."""
+    levels = {
+        name: [{"level": level, **asdict(bandwidth)} for level, bandwidth in machine.levels(roofline)]
+        for name, roofline in (("one", machine.one), ("all", machine.all))
+    }
+    return {**asdict(machine), "levels": levels}
 
 
 def _row_json(depth: int, row: Row, wall: float) -> dict[str, Any]:
@@ -105,6 +114,7 @@ def _row_json(depth: int, row: Row, wall: float) -> dict[str, Any]:
         "threads": row.threads,
         "limit": row.limit,
         "bound": row.bound,
+        "level": row.level,
     }
 
 
@@ -131,6 +141,7 @@ def print_rows(console: Console, profile: Profile, top: int) -> None:
     if with_limits:
         table.add_column("limit", justify="right", no_wrap=True)
         table.add_column("bound", no_wrap=True)
+        table.add_column("data in", no_wrap=True)
     table.add_column("what", no_wrap=True, style="dim", ratio=1)
     rows = list(all_rows(profile.rows))
     shown = {id(row) for _, row in sorted(rows, key=lambda pair: -pair[1].seconds)[:top]}
@@ -153,7 +164,7 @@ def _cells(depth: int, row: Row, profile: Profile, with_limits: bool, factor: fl
         _rate_text(row.per_second(row.computed)),
     ]
     if with_limits:
-        cells += ["", ""] if row.children else [f"{row.limit:.0%}", row.bound]
+        cells += ["", "", ""] if row.children else [f"{row.limit:.0%}", row.bound, row.level]
     what = row.inside or (row.opcode if row.opcode != row.name.partition(".")[0] else "")
     cells.append(Text(", ".join(part for part in (what, row.source) if part)))
     return cells
@@ -223,8 +234,8 @@ def _counted(number: int, noun: str) -> str:
 
 def _limits_text(machine: Machine) -> str:
     limits = machine.all
-    memory = limits.bandwidths[-1]
+    read = ", ".join(f"{name} {b.read / 1e9:.3g}" for name, b in machine.levels(limits))
     return (
-        f"{machine.processor}, {_counted(limits.threads, 'thread')}: memory {memory.read / 1e9:.3g} GB/s, "
+        f"{machine.processor}, {_counted(limits.threads, 'thread')}: {read} GB/s, "
         f"f32 {limits.operations['f32'] / 1e9:.4g} and f64 {limits.operations['f64'] / 1e9:.4g} GFLOP/s at most"
     )

@@ -43,10 +43,14 @@ class Row:
     """Operations that its kernels compute, by type of loop IR; empty if unknown."""
     memory_seconds: float = 0.0
     """Minimum time for the memory traffic on this machine."""
+    level: str = ""
+    """Where most of that time is spent: `L1`, `L2`, `L3` or `memory`; empty if it is unknown."""
     arithmetic_seconds: float = 0.0
     """Minimum time for the arithmetic."""
     minimum_seconds: float = 0.0
     """Minimum time for both, overlapped."""
+    subtracted: float = 0.0
+    """The estimated cost of reading the clock that `seconds` does not include."""
     threads: float = 1.0
     """Mean number of threads that run it."""
     is_parallel: bool = False
@@ -111,8 +115,10 @@ class Row:
         self.threads = (self.threads * before + other.threads * other.seconds) / total if total else self.threads
         self.seconds = total
         self.is_parallel |= other.is_parallel
+        self.level = self.level if self.memory_seconds >= other.memory_seconds else other.level
         for name in (
             "executions",
+            "subtracted",
             "read",
             "written",
             "flops",
