@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from xlapy import opcodes
 from xlapy.analysis.cost import Cost, instruction_costs
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.thunks import Thunk
@@ -19,7 +20,7 @@ from xlapy.loops.operations import Operations, kernel_operations
 from xlapy.runtime.machine import Machine, Roofline
 from xlapy.tools.profile.measuring import Measured
 from xlapy.tools.profile.reuse import Access, reuse_distances
-from xlapy.tools.profile.rows import Row, merged
+from xlapy.tools.profile.rows import Row, computing, merged
 
 
 def native_rows(measured: Measured, machine: Machine) -> list[Row]:
@@ -135,7 +136,8 @@ class _Reader:
         """Sets the least time for the memory traffic of a row, and the level of memory at which most of it is spent.
 
         The traffic divides in proportion to the bytes of the arrays, each of which lies at the level that its reuse
-        distance says.
+        distance says. What a gather reads may be the same few elements again and again, which then are in the fastest
+        cache.
         """
         accesses = self.accesses.get(row.name, [])
         touched = sum(access.touched for access in accesses)
@@ -145,9 +147,11 @@ class _Reader:
         updated = sum(access.touched for access in accesses if access.is_update)
         in_place = row.written * updated / written if written else 0.0
         seconds: dict[str, float] = {}
+        is_gather = row.instruction is not None and any(one.op is opcodes.GATHER for one in computing(row.instruction))
         for access in accesses:
-            whole = limits.memory_seconds(row.read, row.written, access.distance, in_place)
-            level = self.machine.level(access.distance, limits.threads)
+            distance = 0.0 if is_gather and access.is_partial else access.distance
+            whole = limits.memory_seconds(row.read, row.written, distance, in_place)
+            level = self.machine.level(distance, limits.threads)
             seconds[level] = seconds.get(level, 0.0) + whole * access.touched / touched
         row.memory_seconds = sum(seconds.values())
         row.level = max(seconds, key=lambda level: seconds[level])

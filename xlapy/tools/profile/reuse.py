@@ -31,12 +31,13 @@ _MAX_ARRAYS = 2000
 @dataclass(frozen=True, slots=True)
 class Access:
     """An access of a thunk: the bytes that it touches, and its distance, which includes these bytes. is_update: whether
-    the thunk reads and writes them."""
+    the thunk reads and writes them. is_partial: whether they are a part of the array."""
 
     touched: float
     distance: float
     is_written: bool
     is_update: bool
+    is_partial: bool
 
 
 def reuse_distances(program: NativeProgram, moved: Callable[[Thunk], float | None]) -> dict[Thunk, list[Access]]:
@@ -97,16 +98,15 @@ class _Reuse(ThunkVisitor):
         self._depth = 0
 
     def leaf(self, thunk: Thunk) -> None:
-        writes = {self._place(slice_) for slice_ in thunk.writes}
-        reads = {self._place(slice_) for slice_ in thunk.reads}
+        writes, reads = (dict.fromkeys(map(self._place, slices)) for slices in (thunk.writes, thunk.reads))
         places = {place: place.end - place.start for place in (*reads, *writes) if place is not None}
-        updates = self._updates(thunk) | (reads & writes)
+        updates = self._updates(thunk) | (reads.keys() & writes.keys())
         limit = _limit([*places.values(), *(places[p] for p in updates if p in places)], self._moved(thunk))
         found: list[Access] = []
         for place, size in places.items():
             touched = min(size, limit)
             distance = self._memory.access(place, touched)
-            found.append(Access(touched, distance, place in writes, place in updates))
+            found.append(Access(touched, distance, place in writes, place in updates, touched < size))
         self.accesses[thunk] = found
 
     def _updates(self, thunk: Thunk) -> set[_Place | None]:

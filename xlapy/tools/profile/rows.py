@@ -89,7 +89,7 @@ class Row:
         if self.instruction.op is not opcodes.FUSION:
             return ""
         counts: dict[str, int] = {}
-        for one in _computing(self.instruction):
+        for one in computing(self.instruction):
             counts[one.op.name] = counts.get(one.op.name, 0) + 1
         return ", ".join(name if count == 1 else f"{name} x{count}" for name, count in counts.items())
 
@@ -201,7 +201,7 @@ def _parts(row: Row, key: str, costs: dict[Instruction, Cost]) -> dict[str, floa
     """Returns the parts of a row's time, with the key of each."""
     if row.instruction is None:
         return {"(no line)" if key == "source" else row.opcode: 1.0}
-    inside = _computing(row.instruction) if row.instruction.op is opcodes.FUSION else [row.instruction]
+    inside = computing(row.instruction)
     weights = [_work(one, costs) for one in inside]
     total = sum(weights)
     parts: dict[str, float] = {}
@@ -211,10 +211,12 @@ def _parts(row: Row, key: str, costs: dict[Instruction, Cost]) -> dict[str, floa
     return parts
 
 
-def _computing(fusion: Instruction) -> list[Instruction]:
-    """Returns the instructions of a fusion without parameters, constants and the tuple of results; at least its
-    root."""
-    (fused,) = fusion.computations
+def computing(instruction: Instruction) -> list[Instruction]:
+    """Returns the instructions of a fusion without parameters, constants and the tuple of results, but at least its
+    root; for any other instruction, itself."""
+    if instruction.op is not opcodes.FUSION:
+        return [instruction]
+    (fused,) = instruction.computations
     left_out = (opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE)
     return [one for one in fused if one.op not in left_out] or [fused.root_instruction]
 

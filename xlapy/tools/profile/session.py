@@ -10,7 +10,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.runtime import Executable
-from xlapy.runtime.buffer import copy_to_buffer
+from xlapy.runtime.buffer import block_until_ready, copy_to_buffer
 from xlapy.runtime.machine import machine_roofline
 from xlapy.runtime.values import Observer
 from xlapy.tools.profile.interpreted import interpreted
@@ -41,15 +41,15 @@ class Session:
         self._is_plain = len(self.arguments) == 1 and not met & {opcodes.INFEED, opcodes.OUTFEED}
 
     def run(self, executable: Executable, observer: Observer | None = None) -> None:
-        """Runs a program once on the arguments."""
+        """Runs a program once on the arguments, and waits for its results: long programs return before they finish."""
         if self._is_plain:
-            executable(*self.arguments[0], observer=observer)
+            block_until_ready(executable(*self.arguments[0], observer=observer))
             return
 
         def execute() -> Any:
             if len(self.arguments) == 1:
-                return executable(*self.arguments[0], observer=observer)
-            return executable.execute_sharded(self.arguments, observer=observer)
+                return block_until_ready(executable(*self.arguments[0], observer=observer))
+            return block_until_ready(executable.execute_sharded(self.arguments, observer=observer))
 
         with_feeds(executable.devices, self.fed, execute, self._outfed)
 
