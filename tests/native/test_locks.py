@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
+from tests.native.fork_model import MODELS, fork
 from xlapy.cpu.llvm.jit import compile_unoptimized
 from xlapy.native.checker.explore import explore
 from xlapy.native.checker.memory import ScheduleError
-from xlapy.native.function import Function, Static, native
+from xlapy.native.function import Function, NativeFunction, Static, native
 from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
 from xlapy.native.llvm import library_text
 from xlapy.native.locks import (
@@ -19,6 +20,7 @@ from xlapy.native.locks import (
     acquire_lock,
     acquire_permit,
     initialize_semaphore,
+    note_fork,
     release_lock,
     release_permit,
 )
@@ -191,3 +193,38 @@ def test_machine_code_of_a_lock_and_a_semaphore():
         thread.join(60)
     assert not any(thread.is_alive() for thread in waiting)
     assert memory[8] == 0
+
+
+# --- forks
+
+
+def forking(notes: bool) -> NativeFunction[[], None]:
+    """A thread that forks, and whose child uses the lock."""
+
+    def fork_and_add(f: Function) -> None:
+        f.static(SHARED).inside.load(RELAXED)  # the fork comes at any time: after any step of the other threads
+        fork(f)
+        if notes:
+            note_fork(f)
+        for _ in range(2):
+            add_one(f)
+
+    fork_and_add.__name__ = f"fork_and_add{int(notes)}"
+    return native(fork_and_add)
+
+
+def test_a_lock_that_a_lost_thread_held_is_free_in_the_child():
+    """Whatever the other threads have done when the process forks, the child gets the lock, and excludes its own
+    threads with it."""
+
+    @native
+    def the_lock_is_free(f: Function) -> None:
+        f.check(f.static(SHARED).state.load(RELAXED) == 0, "the lock is free")
+
+    assert explore(None, [add_one, add_one, forking(notes=True)], the_lock_is_free, models=MODELS).ends >= 1
+
+
+def test_a_child_that_does_not_know_of_the_fork_is_found():
+    with pytest.raises(ScheduleError) as caught:
+        explore(None, [add_one, forking(notes=False)], None, models=MODELS)
+    assert caught.value.kind == "deadlock"

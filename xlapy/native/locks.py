@@ -1,11 +1,15 @@
 """Locks and semaphores of native functions. Waiting threads sleep (futex).
 
+The word of a held lock says in which process: how often the process has been forked. In the child of a fork, a lock
+that a thread of the parent held is therefore free. That suits what is in order after each single store; other changes
+must end before the fork, whose handlers acquire their locks.
+
 Responsible for mutual exclusion and counting. Must not know what is guarded or counted.
 """
 
 from __future__ import annotations
 
-from xlapy.native.function import Function, native
+from xlapy.native.function import Function, Static, native
 from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE, SEQ_CST
 from xlapy.native.records import Atomic, Record
 from xlapy.native.values import Int32
@@ -15,11 +19,35 @@ SPINS = 40
 
 _FREE, _HELD, _CONTENDED = 0, 1, 2
 
+_FORK = 4
+"""What the count of forks grows by: its multiples leave the states of locks free."""
+
 
 class LockWord(Record):
-    """The word of a lock. state: free, held, or held while threads may sleep."""
+    """The word of a lock. state: free, or the count of forks plus held, or held while threads may sleep."""
 
     state: Atomic[Int32]
+
+
+class Forks(Record):
+    """count: `_FORK` times the number of forks that lead from the first process to this one."""
+
+    count: Atomic[Int32]
+
+
+FORKS = Static("forks", Forks)
+
+
+@native
+def note_fork(f: Function) -> None:
+    """Notes that this process is the child of a fork. It has only one thread."""
+    f.static(FORKS).count.fetch_add(_FORK, RELAXED)
+
+
+@native
+def fork_count(f: Function) -> Int32:
+    """A number that differs in the child of a fork from that in its parent."""
+    return f.static(FORKS).count.load(RELAXED)
 
 
 @native
@@ -31,23 +59,25 @@ def initialize_lock(f: Function, lock: LockWord) -> None:
 @native
 def acquire_lock(f: Function, lock: LockWord) -> None:
     """Waits until no thread holds the lock, and takes it."""
+    process = f.static(FORKS).count.load(RELAXED)
     with f.count(f.spins(SPINS)):
-        _, is_taken = lock.state.compare_exchange(_FREE, _HELD, ACQUIRE, RELAXED)
+        _, is_taken = lock.state.compare_exchange(_FREE, process + _HELD, ACQUIRE, RELAXED)
         with f.when(is_taken):
             f.ret()
         f.pause()
+    contended = process + _CONTENDED
     with f.loop():
-        before = lock.state.exchange(_CONTENDED, ACQUIRE)
-        with f.when(before == _FREE):
+        before = lock.state.exchange(contended, ACQUIRE)
+        with f.when((before == _FREE) | ((before & -_FORK) != process)):
             f.ret()
-        lock.state.wait(_CONTENDED)
+        lock.state.wait(contended)
 
 
 @native
 def release_lock(f: Function, lock: LockWord) -> None:
     """Lets another thread take the lock."""
     before = lock.state.exchange(_FREE, RELEASE)
-    with f.when(before == _CONTENDED):
+    with f.when((before & _CONTENDED) != 0):
         lock.state.wake(1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -193,4 +194,40 @@ def test_memory_that_another_device_reads_is_not_overwritten() -> None:
             written.block_until_ready()
         assert native_buffers.address(written._handle) != address
     finally:
+        engine().set_canceled(0)
+
+
+def test_a_canceled_launch_leaves_those_of_threads_that_have_ended() -> None:
+    """The C library gives the address of a thread that has ended to a later one."""
+    blocker = CPU.compile(count_to(ENDLESS))(np.zeros(1, np.float32))
+    count = CPU.compile(count_to(ENDLESS))
+    results: list[xla.Buffer] = []
+    addresses: list[int] = []
+
+    def call() -> None:
+        addresses.append(threading.get_ident())
+        results.append(count(np.zeros(1, np.float32)))
+
+    while len(set(addresses)) == len(addresses) and len(addresses) < 25:
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+    first, second = results[addresses.index(addresses[-1])], results[-1]
+    assert first is not second, "the C library never uses an address again"
+    try:
+        engine().cancel_launch_of_event(native_buffers.event(second._handle))
+        for other in (blocker, *results[: addresses.index(addresses[-1])]):
+            engine().cancel_launch_of_event(native_buffers.event(other._handle))
+            with pytest.raises(ExecutionError, match="canceled"):
+                other.block_until_ready()
+        stream = native_buffers.device(first._handle)
+        deadline = time.monotonic() + 60
+        while not first.is_ready() and not engine().is_stream_running(stream):
+            assert time.monotonic() < deadline
+        assert not first.is_ready(), "the launch of the first thread was canceled"
+    finally:
+        engine().set_canceled(1)
+        for result in (blocker, *results):
+            with pytest.raises(ExecutionError, match="canceled"):
+                result.block_until_ready()
         engine().set_canceled(0)

@@ -452,5 +452,6 @@ _MODELS: Mapping[str, Model] = {
     "free": lambda execution, arguments: execution.free(arguments[0]),
     "memcpy": _copy_memory,
     "memset": _set_memory,
+    "pthread_key_create": lambda execution, arguments: 1,
     "thread_pointer": lambda execution, arguments: (("thread", execution.thread.actor.number), 0),
 }

@@ -175,12 +175,13 @@ def _register_at_fork(linked: NativeEngine) -> None:
     another thread may run Python and wait for one of the locks while it holds the interpreter's.
     """
     library = ctypes.CDLL(None)
-    before, after = linked.addresses["before_fork"], linked.addresses["after_fork"]
+    names = ("before_fork", "after_fork", "after_fork_in_child")
+    before, after, after_in_child = (_POINTER(linked.addresses[name]) for name in names)
     register = getattr(library, "__register_atfork", None)
     if register is None:  # musl
-        failed = library.pthread_atfork(_POINTER(before), _POINTER(after), _POINTER(after))
+        failed = library.pthread_atfork(before, after, after_in_child)
     else:
-        failed = register(_POINTER(before), _POINTER(after), _POINTER(after), None)
+        failed = register(before, after, after_in_child, None)
     assert not failed, "there is no memory"
     os.register_at_fork(after_in_child=linked.restart_in_child)
 

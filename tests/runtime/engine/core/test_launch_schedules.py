@@ -11,7 +11,7 @@ from xlapy.native.ir import RELAXED
 from xlapy.native.records import Array, Atomic, Owned, Record, Trailing
 from xlapy.native.values import Address, Int32, Nullable, Word
 from xlapy.runtime.engine.core.buffers import Buffer, delete_buffer, destroy_buffer, is_deleted
-from xlapy.runtime.engine.core.events import READY_EVENT, await_event, canceled_error, free_error
+from xlapy.runtime.engine.core.events import READY_EVENT, Event, await_event, canceled_error, free_error
 from xlapy.runtime.engine.core.executables import (
     await_destroyed,
     free_spare_memory,
@@ -50,13 +50,15 @@ from xlapy.runtime.engine.core.streams import cancel_launch_of_event, run_next
 
 
 class Board(Record):
-    """What the threads share. result: of a call. calls: number of runs of the program."""
+    """What the threads share. result: of a call. copied: the event of a copy. calls: number of runs of the program."""
 
     executable: Atomic[Nullable[Executable]]
     program: Atomic[Nullable[DeviceProgram]]
     buffer: Atomic[Nullable[Buffer]]
     stream: Atomic[Nullable[Stream]]
     launch: Atomic[Nullable[Launch]]
+    result: Atomic[Nullable[Buffer]]
+    copied: Atomic[Nullable[Event]]
     calls: Atomic[Word]
     done: Atomic[Word]
     is_donated: Atomic[Word]

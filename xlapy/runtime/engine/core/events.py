@@ -4,6 +4,9 @@ An event is pending until it is completed, once, with or without an error. Threa
 time), and callbacks run when it completes. Everyone who refers to an event owns it; the last owner frees it. A failed
 event keeps its error, of which every reader gets a copy.
 
+In the child of a fork, whoever was to complete a pending event may be lost. Such an event has failed there, unless the
+child adopts it because it completes it itself (`forks`).
+
 Responsible for errors, events and waiting. Must not know what completes events.
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 from xlapy.native.function import Function, Static, external, free, native
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED
+from xlapy.native.locks import fork_count
 from xlapy.native.records import Atomic, Final, Owned, Record, Trailing
 from xlapy.native.values import Address, Bool, Byte, Int32, Nullable, Word
 
@@ -43,7 +47,7 @@ class EventCallback(Record):
 class Event(Record):
     """zero: where PJRT keeps a function table. callbacks: a list; `CLOSED_CALLBACKS` after completion. error: written
     by the thread that completes the event, before the state. is_settable: 1 if a framework made the event and has not
-    set it."""
+    set it. process: `fork_count` of the process that completes the event."""
 
     zero: Final[Word]
     state: Atomic[Int32]
@@ -51,6 +55,7 @@ class Event(Record):
     error: Owned[Nullable[Error]]
     callbacks: Atomic[Nullable[EventCallback]]
     is_settable: Atomic[Word]
+    process: Atomic[Int32]
 
 
 READY_EVENT = Static("ready_event", Event)
@@ -161,6 +166,12 @@ def forked_error(f: Function) -> Error:
 
 
 @native
+def lost_error(f: Function) -> Error:
+    """The error of an event that was pending when the process was forked."""
+    return error_of_text(f, CANCELED, "the process was forked before this was complete: only the parent completes it")
+
+
+@native
 def deleted_error(f: Function) -> Error:
     """The error for a buffer that was deleted."""
     return error_of_text(f, INVALID_ARGUMENT, "the buffer has been deleted.")
@@ -188,6 +199,7 @@ def new_event(f: Function, owners: Word) -> Nullable[Event]:
     event.error = None
     event.callbacks.store(None, RELAXED)
     event.is_settable.store(0, RELAXED)
+    event.process.store(fork_count(f), RELAXED)
     return made
 
 
@@ -258,9 +270,19 @@ def known_error(f: Function, event: Event) -> Nullable[Error]:
 
 
 @native
+def is_event_lost(f: Function, event: Event) -> Bool:
+    """Whether the event was pending when the process was forked, and this process does not complete it."""
+    with f.when(event.state.load(ACQUIRE) == COMPLETE):
+        f.ret(False)
+    return event.process.load(RELAXED) != fork_count(f)
+
+
+@native
 def is_event_complete(f: Function, event: Event) -> Bool:
-    """Whether the event is complete. If it is, its error can be read."""
-    return event.state.load(ACQUIRE) == COMPLETE
+    """Whether the event is complete, or lost. If it is, `event_error` is its error."""
+    with f.when(event.state.load(ACQUIRE) == COMPLETE):
+        f.ret(True)
+    return is_event_lost(f, event)
 
 
 @native
@@ -275,6 +297,8 @@ def is_event_successful(f: Function, event: Event) -> Bool:
 def event_error(f: Function, event: Event) -> Nullable[Error]:
     """A copy of the error of an event; null if it is pending or has not failed."""
     with f.when(event.state.load(ACQUIRE) != COMPLETE):
+        with f.when(is_event_lost(f, event)):
+            f.ret(lost_error(f))
         f.ret(None)
     return copy_of_error(f, event.error)
 
@@ -285,6 +309,9 @@ def when_complete(f: Function, event: Event, callback: Address, argument: Nullab
     error. If there is no memory to remember the callback, waits for the event here."""
     with f.when(event.state.load(ACQUIRE) == COMPLETE):
         call_now(f, event, callback, argument)
+        f.ret()
+    with f.when(is_event_lost(f, event)):
+        f.call_address(callback, lost_error(f).maybe(), argument)
         f.ret()
     made = f.allocate(EventCallback)
     with f.when(made.is_null()):
@@ -322,6 +349,8 @@ def await_event(f: Function, event: Event) -> Nullable[Error]:
         with f.when(event.state.load(ACQUIRE) == COMPLETE):
             f.ret(copy_of_error(f, event.error))
         f.pause()
+    with f.when(is_event_lost(f, event)):
+        f.ret(lost_error(f))
     with f.loop() as loop:
         before, _ = event.state.compare_exchange(PENDING, AWAITED, ACQUIRE, ACQUIRE)
         with f.when(before == COMPLETE):

@@ -14,6 +14,7 @@ from __future__ import annotations
 from xlapy.native.function import Function, free, malloc, native
 from xlapy.native.ir import ACQUIRE, RELAXED
 from xlapy.native.records import Record, Trailing
+from xlapy.native.threads import thread_number
 from xlapy.native.values import Bool, Nullable, Word
 from xlapy.runtime.engine.core.events import READY_EVENT, new_event, release_event
 from xlapy.runtime.engine.core.frames import (
@@ -46,7 +47,6 @@ from xlapy.runtime.engine.core.launch_records import (
     argument_storages,
     result_storages,
 )
-from xlapy.runtime.engine.core.launch_times import thread_pointer
 from xlapy.runtime.engine.core.launches import close_launch, new_launch, release_launch
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES, mark_queued, retain
 from xlapy.runtime.engine.core.queues import acquire_slots, device_program, push_all
@@ -282,7 +282,7 @@ def prepare_frame(f: Function, program: DeviceProgram, frame: LaunchFrame, launc
         f.ret(False)
     frame.event = event
     frame.launch = launch
-    frame.thread = thread_pointer(f)
+    frame.thread = thread_number(f)
     with f.when(launch.is_present()):
         shared = launch.value.shared.offset(STORAGE_BYTES)
         address_table(program, frame)[program.shared_index] = shared

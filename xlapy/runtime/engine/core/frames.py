@@ -22,6 +22,7 @@ from xlapy.runtime.engine.core.buffers import (
 from xlapy.runtime.engine.core.events import (
     Event,
     is_event_complete,
+    is_event_lost,
     is_event_successful,
     memcpy,
     retain_event,
@@ -185,11 +186,13 @@ def are_arguments_ready(f: Function, program: DeviceProgram, buffers: Buffers) -
 @native
 def are_arguments_in_order(f: Function, program: DeviceProgram, frame: LaunchFrame, buffers: Buffers) -> Bool:
     """Whether launches that are queued write all arguments that are not ready. The host fills other buffers, and no
-    launch may be queued that would wait for that."""
+    launch may be queued that would wait for that. What a fork has lost nobody writes."""
     storages = argument_storages(frame)
     with f.count(program.argument_count) as one:
-        is_written = is_event_complete(f, buffers.items[one.index].event)
-        with f.when(~(is_written | is_queued(f, storages[one.index]))):
+        event = buffers.items[one.index].event
+        with f.when(is_event_lost(f, event)):
+            f.ret(False)
+        with f.when(~(is_event_complete(f, event) | is_queued(f, storages[one.index]))):
             f.ret(False)
     return f.constant(Bool, True)
 

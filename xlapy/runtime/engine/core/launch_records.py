@@ -153,8 +153,8 @@ class Executable(Record):
 
 class LaunchFrame(Record):
     """The state of a launch on one device, owned by one thread at a time. next: link in a stream's queue, or among the
-    failed frames of a launch. event: completes with the results. error: why this frame failed. thread: that of the
-    caller. is_canceled: whether the launch is to end; programs whose devices do not synchronize poll it. Rows of
+    failed frames of a launch. event: completes with the results. error: why this frame failed. thread: the number of
+    the caller's. is_canceled: whether the launch is to end; programs whose devices do not synchronize poll it. Rows of
     pointers follow: the storages of the arguments, the storages of the results, the buffers of the results, and the
     address table."""
 
@@ -164,7 +164,7 @@ class LaunchFrame(Record):
     arena: Owned[Nullable[Storage]]
     launch: Owned[Nullable[Launch]]
     error: Owned[Nullable[Error]]
-    thread: Owned[Address]
+    thread: Owned[Word]
     is_canceled: Atomic[Word]
     storages: Trailing[Storage]
 

@@ -249,6 +249,8 @@ def await_briefly(f: Function, event: Event, nanoseconds: Word) -> Bool:
         with f.when(event.state.load(ACQUIRE) == COMPLETE):
             f.ret(True)
         f.pause()
+    with f.when(is_event_complete(f, event)):
+        f.ret(True)
     before, _ = event.state.compare_exchange(PENDING, AWAITED, ACQUIRE, ACQUIRE)
     with f.when(before == COMPLETE):
         f.ret(True)

@@ -7,8 +7,8 @@ read them fail too.
 
 Streams never run Python: they do not wait for the interpreter's lock, so a thread that holds it may wait for streams.
 
-Responsible for the threads, for running and finishing queued frames, and for their state after a fork and at exit. Must
-not know what programs do.
+Responsible for the threads, for running and finishing queued frames, and for the end of the process. Must not know what
+programs do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from xlapy.native.function import Function, native, native_holding
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
 from xlapy.native.locks import acquire_permit, initialize_semaphore, release_permit
-from xlapy.native.threads import start_thread
+from xlapy.native.threads import initialize_thread_numbers, start_thread
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import (
     Error,
@@ -29,7 +29,6 @@ from xlapy.runtime.engine.core.events import (
     set_event_error,
     signal_event,
 )
-from xlapy.runtime.engine.core.executables import DESTROYED
 from xlapy.runtime.engine.core.frames import allocate_arena, return_frame, run_frame
 from xlapy.runtime.engine.core.launch_records import (
     CANCELLATION,
@@ -54,7 +53,7 @@ from xlapy.runtime.engine.core.launches import (
     release_launch,
     set_device_state,
 )
-from xlapy.runtime.engine.core.memory import CACHE, failure, mark_failed, release_queued
+from xlapy.runtime.engine.core.memory import failure, mark_failed, release_queued
 from xlapy.runtime.engine.core.queues import CAPACITY, pop_frame, semaphore
 from xlapy.runtime.engine.core.watchdog import initialize_watchdog
 
@@ -157,14 +156,20 @@ def finish_frame(f: Function, frame: LaunchFrame, error: Nullable[Error]) -> Non
 def stream_main(f: Function, argument: Address) -> Nullable[Address]:
     """The thread of a stream. Does not return."""
     stream = argument.cast(Stream)
+    fail_lost_frame(f, stream)
+    with f.loop():
+        run_next(f, stream)
+    return f.null(Address)
+
+
+@native
+def fail_lost_frame(f: Function, stream: Stream) -> None:
+    """Fails the frame that ran when the process was forked, if there is one."""
     lost = stream.running.load(ACQUIRE)
     with f.when(lost.is_present()):
         end_run(f, stream)
         finish_device(f, lost.value, forked_error(f).maybe())
         release_permit(f, semaphore(stream.free_slots))
-    with f.loop():
-        run_next(f, stream)
-    return f.null(Address)
 
 
 @native
@@ -298,6 +303,7 @@ def initialize_streams(f: Function) -> None:
     """Prepares queues and the watchdog. No other thread uses them."""
     enqueuing = semaphore(f.static(QUEUES).enqueuing)
     initialize_semaphore(f, enqueuing, f.constant(Int32, 1))
+    initialize_thread_numbers(f)
     initialize_watchdog(f)
 
 
@@ -355,62 +361,3 @@ def are_streams_idle(f: Function) -> Word:
             f.ret(0)
         following.set(found.value.next)
     return f.constant(Word, 1)
-
-
-# --- forks
-
-
-@native
-def before_fork(f: Function) -> None:
-    """Acquires all locks, so that the child finds what they guard in order."""
-    for lock in (f.static(QUEUES).lock, f.static(LAUNCHES).lock, f.static(CACHE).lock, f.static(DESTROYED).lock):
-        f.acquire(lock)
-
-
-@native_holding(QUEUES.guard("lock"))
-def after_fork(f: Function) -> None:
-    """Releases the locks, in both processes."""
-    f.release(f.static(DESTROYED).lock)
-    f.release(f.static(CACHE).lock)
-    f.release(f.static(LAUNCHES).lock)
-    f.release(f.static(QUEUES).lock)
-
-
-@native
-def restart_in_child(f: Function) -> None:
-    """Starts the threads of a child, which has only the thread that forked: running launches are lost; new threads run
-    the queued ones."""
-    with f.locked(f.static(QUEUES).lock):
-        initialize_streams(f)
-        restart_streams(f)
-
-
-@native_holding(QUEUES.guard("lock"))
-def restart_streams(f: Function) -> None:
-    """Brings all streams into the state of a child."""
-    following = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(ACQUIRE))
-    with f.loop() as loop:
-        found = following.get()
-        with f.when(found.is_null()):
-            loop.leave()
-        restart_stream(f, found.value)
-        following.set(found.value.next)
-
-
-@native_holding(QUEUES.guard("lock"))
-def restart_stream(f: Function, stream: Stream) -> None:
-    """Counts the permits of a stream anew, and starts its thread if there is something to do."""
-    queued = f.variable(Int32, 0)
-    following = f.variable(Nullable[LaunchFrame], stream.first)
-    with f.loop() as loop:
-        found = following.get()
-        with f.when(found.is_null()):
-            loop.leave()
-        queued.set(queued.get() + 1)
-        following.set(found.value.next)
-    used = queued.get() + stream.running.load(RELAXED).is_present().to(Int32)
-    initialize_semaphore(f, semaphore(stream.free_slots), f.constant(Int32, CAPACITY) - used)
-    initialize_semaphore(f, semaphore(stream.queued), queued.get())
-    stream.is_started.store(0, RELAXED)
-    with f.when(used != 0):
-        start_stream_locked(f, stream)
