@@ -43,6 +43,7 @@ from xlapy.loops.ir import (
     If,
     Kernel,
     Location,
+    Prefetch,
     Scan,
     Store,
     TransposeStatement,
@@ -104,6 +105,10 @@ class Builder(PositionArithmetic):
     def store(self, buffer: Buffer, offset: Affine, value: Value, mask: Value | None = None) -> None:
         """Stores an element, where the mask is true if there is one."""
         self.block.statements.append(Store(Location(buffer, offset), value, mask))
+
+    def prefetch(self, location: Location) -> None:
+        """Starts to load the cache line of a location, which must be inside its buffer."""
+        self.block.statements.append(Prefetch(location))
 
     def transpose(
         self,

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.loops.dot_instructions import evaluate_dot
-from xlapy.loops.ir import Affine, Block, Carry, For, Kernel, Scan, Store, TransposeStatement, Value, While
+from xlapy.loops.ir import Affine, Block, Carry, For, Kernel, Prefetch, Scan, Store, TransposeStatement, Value, While
 from xlapy.loops.types import I1, ScalarType
 
 Scalar = Any
@@ -42,6 +42,8 @@ class _Evaluator:
                 self.values[statement] = self.value(statement)
             elif isinstance(statement, Store):
                 self.store(statement)
+            elif isinstance(statement, Prefetch):
+                continue
             elif isinstance(statement, TransposeStatement):
                 self.transpose(statement)
             elif isinstance(statement, For):

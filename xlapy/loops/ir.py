@@ -238,6 +238,14 @@ class Store:
 
 
 @dataclass(eq=False, slots=True)
+class Prefetch:
+    """Starts to load the cache line of a location, which is inside its buffer, into the level-2 cache. It changes no
+    value."""
+
+    location: Location
+
+
+@dataclass(eq=False, slots=True)
 class TransposeStatement:
     """target[target_pitch * c + r] = source[source_pitch * r + c] for r below `rows`, c below `columns`, from c = 0 on.
 
@@ -339,7 +347,7 @@ def tile_shape(vector_bytes: int, element_bytes: int) -> tuple[int, int]:
     return inner * min(lanes, max(1, 16 // inner)), inner * lanes
 
 
-Statement = Value | Store | TransposeStatement | For | While | If | Scan
+Statement = Value | Store | Prefetch | TransposeStatement | For | While | If | Scan
 
 
 @dataclass(eq=False, slots=True)

@@ -12,6 +12,7 @@ from xlapy.loops.ir import (
     For,
     If,
     Kernel,
+    Prefetch,
     Scan,
     Statement,
     Store,
@@ -43,6 +44,8 @@ def _statement(statement: Statement) -> Iterator[str]:
     elif isinstance(statement, Store):
         mask = f" where {statement.mask}" if statement.mask is not None else ""
         yield f"store {statement.location}, {statement.value}{mask}"
+    elif isinstance(statement, Prefetch):
+        yield f"prefetch {statement.location}"
     elif isinstance(statement, TransposeStatement):
         yield _transpose(statement)
     elif isinstance(statement, If):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.cpu.kernel_runner import run_kernel
+from tests.cpu.kernel_runner import module_text, run_kernel
 from xlapy.base.shape import Shape
 from xlapy.loops import (
     F32,
@@ -23,6 +23,7 @@ from xlapy.loops import (
     AxisKind,
     Builder,
     Kernel,
+    Location,
     Value,
     evaluate,
     print_kernel,
@@ -367,3 +368,14 @@ ENTRY e {{
     x, y = np.full(count + 7, 3, dtype), (np.arange(count) % 4).astype(dtype)
     expected = [*(2 * y.astype(np.float32)).tolist(), *[3.0] * 7]
     assert np.asarray(Client("cpu").compile(text)(x, y)).astype(np.float32).tolist() == expected
+
+
+def test_a_prefetch_changes_no_value() -> None:
+    b = Builder("k")
+    source, target = b.buffer("in", F32, 100), b.buffer("out", F32, 100, written=True)
+    with b.loop(100, AxisKind.PARALLEL) as i:
+        b.prefetch(Location(source, b.clamped(b.value_of(i + 32), 99)))
+        b.store(target, i, b.load(source, i))
+    assert "prefetch in[" in print_kernel(b.kernel)
+    assert "llvm.prefetch" in module_text(b.kernel)
+    assert_same(b.kernel)

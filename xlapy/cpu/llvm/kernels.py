@@ -21,7 +21,7 @@ from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.operations import emit_operation
 from xlapy.cpu.llvm.safepoint_loops import LEAVE, PollEntries, emit_poll, loops_with_polls
 from xlapy.cpu.llvm.text import IrBuilder, llvm_type, suffix
-from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Scan, Store, TransposeStatement, Value, While
+from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Prefetch, Scan, Store, TransposeStatement, Value, While
 from xlapy.loops.ir import Block, Carry, Combiner, Statement, inner_blocks
 from xlapy.loops.reduction_order import combine_halves
 
@@ -89,6 +89,8 @@ class Emitter(MemoryEmitter):
             self.names[statement] = self.value(statement)
         elif isinstance(statement, Store):
             self.store(statement)
+        elif isinstance(statement, Prefetch):
+            self.prefetch(statement)
         elif isinstance(statement, TransposeStatement):
             self.transpose(statement)
         elif isinstance(statement, If):

@@ -16,7 +16,7 @@ from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.cpu.llvm.vectors.shuffles import deinterleave, interleave
 from xlapy.cpu.llvm.vectors.transposes import emit_transpose, transpose_name
-from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, ScalarType, Store, TransposeStatement, Value
+from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, Prefetch, ScalarType, Store, TransposeStatement, Value
 from xlapy.loops.ir import Block, tile_shape
 
 _MAX_I32_INDEX = 1 << 31
@@ -384,6 +384,11 @@ class MemoryEmitter:
         if after:
             self.ir.br(after)
             self.ir.start_block(after)
+
+    def prefetch(self, statement: Prefetch) -> None:
+        self.ir.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        address = self.address(statement.location)
+        self.ir.emit(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
 
     def transpose(self, statement: TransposeStatement) -> None:
         """Emits a call of the transpose function for elements of this size, which all kernels share."""

@@ -150,6 +150,11 @@ FORMS = [
 ]
 
 
+def test_the_next_block_of_a_large_right_operand_is_prefetched_unless_it_is_computed():
+    assert "prefetch in1[" in kernel_text(product(700, 600, 700, "nn"))
+    assert "prefetch" not in kernel_text(product(700, 600, 700, "nn", ("f32", "f16", "f32")))
+
+
 def test_sums_of_several_blocks_of_terms_are_kept_in_scratch_memory_if_the_result_is_narrower():
     assert "scratch sums" in kernel_text(product(150, 700, 150, "nn", ("f32", "f32", "bf16")))
 

@@ -38,6 +38,9 @@ from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
 
+MAX_PREFETCHED_TERMS = 4
+"""The largest number of terms that are prefetched with a tile; with more, tiles are too few to hide them."""
+
 
 def packed_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:
     """Returns the kernel and the work of one task."""
@@ -85,6 +88,9 @@ class _PackedGemm:
         if in_scratch:
             self.sums = ScratchArray(builder, "sums", problem.type, blocking.mc_tiles * tile.rows * self.width)
         self.corrections = PackedCorrections(problem, tile, blocking.nc_tiles)
+
+        self.prefetched_terms = -(-terms // (blocking.mc_tiles * blocking.nc_tiles))
+        """The terms of the next block of the right operand that are prefetched with every tile."""
 
     def kernel(self) -> tuple[Kernel, int]:
         problem, builder, tile, blocking = self.problem, self.builder, self.tile, self.blocking
@@ -189,8 +195,45 @@ class _ResultBlock:
             block = _ColumnBlock(column, block_extent(builder, first_tile, tiles, plan.blocking.nc_tiles))
             self.pack_right(block, terms)
             plan.corrections.compute(block.panels, self.term_count(terms), plan.right, plan.panel_size)
+            following = self.block_after(position, column, terms)
             with builder.loop(block.panels) as panel, builder.loop(self.mc_tiles) as tile_row:
+                if following is not None:
+                    self.prefetch(following, panel * plan.blocking.mc_tiles + tile_row)
                 self.compute_tile(tile_row, panel, block, terms, number)
+
+    # -- prefetching
+
+    def block_after(self, position: Affine, column: Affine, terms: _TermBlock) -> tuple[Affine, Affine] | None:
+        """The first term and column of the block of the right operand that is packed next; None if it is not prefetched.
+
+        position: of the current block among those of the task. column: its first column.
+        """
+        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
+        is_strided = plan.loaded_columns is None and problem.outer == 1 and problem.columns >= plan.width
+        if not is_strided or plan.prefetched_terms > MAX_PREFETCHED_TERMS:
+            return None
+        if problem.right_location(self.batch, terms.inner, column) is None:
+            return None
+        count = Affine((), self.column_blocks) if isinstance(self.column_blocks, int) else Affine.of(self.column_blocks)
+        last = builder.value_of(count - 1)
+        is_last = builder.compare("eq", builder.value_of(position), last)
+        next_column = builder.select(is_last, builder.value_of(self.column), builder.value_of(column + plan.width))
+        next_term = builder.select(
+            is_last, builder.value_of(terms.inner + plan.kc_inner), builder.value_of(terms.inner)
+        )
+        return Affine.of(next_term), builder.clamped(next_column, problem.columns - plan.width)
+
+    def prefetch(self, following: tuple[Affine, Affine], number: Affine) -> None:
+        """Prefetches some terms of a block while a tile is computed. number: of the tile in the current block."""
+        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
+        lanes = problem.region.target.cache_line_bytes // register_type(problem.type).byte_size
+        for offset in range(plan.prefetched_terms):
+            position = builder.value_of(following[0] + number * plan.prefetched_terms + offset)
+            term = builder.clamped(position, problem.inner - 1)
+            for begin in range(0, plan.width, lanes):
+                location = problem.right_location(self.batch, term, following[1] + begin)
+                assert location is not None
+                builder.prefetch(location)
 
     def pack_left(self, terms: _TermBlock) -> None:
         """Packs a block of terms of all rows."""
