@@ -4,9 +4,10 @@
 
 Prints for each row the milliseconds of xlapy, the ratios of the others' times to it (above 1, xlapy is faster), and the
 percentage of a limit measured in the same run. The limit of a compute-bound row is what fused multiply-adds in
-registers reach on all threads. The limit of a row whose weights are read once is what reading as many bytes reaches.
-Times are medians. torch and ONNX Runtime take part if they are installed; ONNX Runtime has no transposed operands.
-`--largest` skips rows with larger operands, in MB. Nothing else may run on the machine meanwhile.
+registers reach on all threads; twice that in bf16 and four times in s8. The limit of a row whose weights are read once
+is what reading as many bytes reaches. Times are medians. torch and ONNX Runtime take part if they are installed; ONNX
+Runtime has no transposed operands, and neither has products of all narrow types. `--largest` skips rows with larger
+operands, in MB. Nothing else may run on the machine meanwhile.
 
 A row is M x K x N of one product or of a batch. `wT` marks weights of shape [N, K], `aT` a left operand of shape
 [K, M].
@@ -20,7 +21,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -36,7 +37,10 @@ MIN_SAMPLE_SECONDS = 4e-3
 REST_SECONDS = 5e-3
 """The pause before each sample, in which the threads of the implementation before stop spinning."""
 
-HLO_TYPES = {"float32": "f32", "float64": "f64"}
+HLO_TYPES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "int8": "s8"}
+
+RESULT_TYPES = {"int8": np.dtype(np.int32)}
+"""The types of results that are not those of the operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,10 @@ class Product:
         return batch + left, batch + right
 
     @property
+    def result_type(self) -> np.dtype[Any]:
+        return RESULT_TYPES.get(self.dtype, np.dtype(self.dtype))
+
+    @property
     def operations(self) -> float:
         return 2.0 * self.m * self.k * self.n * max(1, self.batch)
 
@@ -85,6 +93,14 @@ def _weights(rows: Sequence[int], megabytes: Sequence[int], *, narrow: bool = Fa
                 yield Product(m, n if narrow else k, k if narrow else n, right_transposed=transposed, bandwidth=True)
 
 
+def _narrow_types(dtype: str) -> Sequence[Product]:
+    """Square and odd products, and few rows times weights, in one type."""
+    squares = [Product(s, s, s, dtype=dtype, right_transposed=t) for s in (512, 1024, 2048) for t in (False, True)]
+    odd = [Product(513, 511, 509, dtype=dtype), Product(777, 1333, 1999, dtype=dtype)]
+    few = [replace(p, dtype=dtype) for p in _weights((1, 8, 32), (16, 64))]
+    return [*squares, *odd, *few]
+
+
 GROUPS: Mapping[str, Sequence[Product]] = {
     "square": [Product(s, s, s) for s in (128, 256, 512, 1024, 2048, 4096)],
     "odd": [Product(*s) for s in ((513, 511, 509), (1000, 1000, 1000), (777, 1333, 1999), (1999, 777, 1333))],
@@ -97,6 +113,8 @@ GROUPS: Mapping[str, Sequence[Product]] = {
     "gemv": list(_weights((1,), (1, 4, 16, 64, 256, 1024))),
     "skinny": list(_weights((4, 8, 16, 32), (1, 16, 64, 256))),
     "narrow": list(_weights((1, 8), (1, 16, 64), narrow=True)),
+    "bf16": _narrow_types("bfloat16"),
+    "s8": _narrow_types("int8"),
     "batched": [
         Product(128, 128, 128, 64),
         Product(16, 16, 16, 4096),
@@ -124,9 +142,10 @@ GROUPS: Mapping[str, Sequence[Product]] = {
 def implementations(product: Product, operands: Sequence[np.ndarray]) -> dict[str, Callable[[], Any]]:
     """Compiles a product for everything that is installed."""
     calls = {"ours": _ours(product, operands), "xla": _xla(product, operands)}
-    if importlib.util.find_spec("torch") is not None:
+    if importlib.util.find_spec("torch") is not None and product.dtype != "int8":  # its sums wrap at 8 bits
         calls["torch"] = _torch(product, operands)
-    if importlib.util.find_spec("onnxruntime") is not None and importlib.util.find_spec("onnx") is not None:
+    has_onnxruntime = importlib.util.find_spec("onnxruntime") is not None and product.dtype in ("float32", "float64")
+    if has_onnxruntime and importlib.util.find_spec("onnx") is not None:
         onnx = _onnxruntime(product, operands)
         if onnx is not None:
             calls["onnxruntime"] = onnx
@@ -142,12 +161,12 @@ def _ours(product: Product, operands: Sequence[np.ndarray]) -> Callable[[], Any]
 
 def hlo(product: Product) -> str:
     """The product as a module."""
-    t = HLO_TYPES[product.dtype]
     left, right = product.shapes
     batches = 1 if product.batch else 0
     contracting = batches + (0 if product.left_transposed else 1), batches + (1 if product.right_transposed else 0)
     result = (*left[:batches], product.m, product.n)
-    text = [f"{t}[{','.join(map(str, shape))}]" for shape in (left, right, result)]
+    types = [HLO_TYPES[product.dtype]] * 2 + [HLO_TYPES.get(product.result_type.name, "s32")]
+    text = [f"{t}[{','.join(map(str, shape))}]" for t, shape in zip(types, (left, right, result), strict=True)]
     batch = "lhs_batch_dims={0}, rhs_batch_dims={0}, " if batches else ""
     dims = f"{batch}lhs_contracting_dims={{{contracting[0]}}}, rhs_contracting_dims={{{contracting[1]}}}"
     return (
@@ -160,7 +179,8 @@ def _xla(product: Product, operands: Sequence[np.ndarray]) -> Callable[[], Any]:
     batches = 1 if product.batch else 0
     contracting = batches + (0 if product.left_transposed else 1), batches + (1 if product.right_transposed else 0)
     dims = (((contracting[0],), (contracting[1],)), ((0,) * batches, (0,) * batches))
-    function = jax.jit(lambda a, b: jax.lax.dot_general(a, b, dims))
+    preferred = product.result_type
+    function = jax.jit(lambda a, b: jax.lax.dot_general(a, b, dims, preferred_element_type=preferred))
     arguments = [jax.device_put(operand) for operand in operands]
     return lambda: jax.block_until_ready(function(*arguments))
 
@@ -168,7 +188,10 @@ def _xla(product: Product, operands: Sequence[np.ndarray]) -> Callable[[], Any]:
 def _torch(product: Product, operands: Sequence[np.ndarray]) -> Callable[[], Any]:
     import torch
 
-    left, right = (torch.from_numpy(operand) for operand in operands)
+    is_narrow = product.dtype == "bfloat16"
+    left, right = (torch.from_numpy(np.asarray(operand, np.float32 if is_narrow else None)) for operand in operands)
+    if is_narrow:
+        left, right = left.bfloat16(), right.bfloat16()
     left = left.transpose(-1, -2) if product.left_transposed else left
     right = right.transpose(-1, -2) if product.right_transposed else right
     return lambda: torch.matmul(left, right)
@@ -198,7 +221,12 @@ def _onnxruntime(product: Product, operands: Sequence[np.ndarray]) -> Callable[[
 def measure(product: Product, runs: int) -> tuple[dict[str, float], float]:
     """Returns the median seconds of each implementation, and the seconds of the limit."""
     draw = np.random.default_rng(0)
-    operands = [draw.standard_normal(shape, dtype=product.dtype) for shape in product.shapes]  # type: ignore[call-overload]
+    wide = "float64" if product.dtype == "float64" else "float32"
+    scale = 20 if product.dtype == "int8" else 1
+    operands = [
+        (draw.standard_normal(shape, dtype=wide) * scale).astype(product.dtype)  # type: ignore[call-overload]
+        for shape in product.shapes
+    ]
     with jax.enable_x64(True) if product.dtype == "float64" else nullcontext():
         calls: dict[str, Callable[[], Any]] = implementations(product, operands)
         found: dict[str, list[float]] = {name: [] for name in calls}
@@ -223,10 +251,16 @@ def _timed(call: Callable[[], Any], count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
+_PRODUCTS_PER_LANE = {"bfloat16": 2, "int8": 4}
+"""The products that a dot instruction adds up in each lane of 32 bits, in the time of a fused multiply-add."""
+
+
 def _limit_seconds(product: Product) -> float:
     """The seconds of the arithmetic; or those of reading the operands, if `bandwidth` says so and they are more."""
     threads = thread_count()
-    seconds = product.operations / machine.measure_operations(HLO_TYPES[product.dtype], threads)
+    measured = "f64" if product.dtype == "float64" else "f32"
+    rate = machine.measure_operations(measured, threads) * _PRODUCTS_PER_LANE.get(product.dtype, 1)
+    seconds = product.operations / rate
     if not product.bandwidth:
         return seconds
     piece = -(-product.read_bytes // threads // 4096) * 4096

@@ -34,10 +34,17 @@ MIN_COLUMN_RUN_BYTES = 512
 """The smallest number of contiguous bytes that a task reads of each term; shorter runs use memory bandwidth badly."""
 
 TASKS_PER_PROCESSOR = 4
-"""The number of blocks of columns for each processor, so that all are busy until the end."""
+"""The number of blocks of columns for each processor, so that all are busy until the end. There are fewer if a factor
+holds several narrow terms, so that a task reads as many contiguous bytes of each term: 1 x 4096 times 4096 x 4096 takes
+0.67x the time in bf16 and 0.5x in s8 (benchmarks/products.py)."""
 
 TERMS_PER_STEP = 8
-"""The number of terms that are added to a vector of sums while it is in a register."""
+"""The number of terms that are added to a vector of sums while it is in a register. Their rows of the right operand may
+all map to one set of the level-1 cache, which has 8 ways or more."""
+
+MIN_FACTORS_PER_STEP = 4
+"""The smallest number of factors of a step, even if a factor holds several terms: with 2 groups of four terms of s8, 32
+x 4096 times 4096 x 4096 takes 1.4x the time (benchmarks/products.py)."""
 
 
 def skinny_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:
@@ -53,7 +60,8 @@ class _SkinnyGemm:
         self.lanes = min(builder.lanes(register_type(t)), 1 << (problem.columns - 1).bit_length())
         # the elements of the right operand that are loaded at once take half of the registers
         self.vectors = 2 if problem.columns > self.lanes else 1
-        self.terms_per_step = min(TERMS_PER_STEP, target.vector_registers // 2 // self.vectors)
+        factors = max(MIN_FACTORS_PER_STEP, TERMS_PER_STEP // problem.terms_per_factor)
+        self.terms_per_step = min(factors, target.vector_registers // 2 // self.vectors)
         self.width = self._block_columns(target, size)
         self.steps, self.rest = divmod(problem.terms, self.terms_per_step)
         most = CONTRACTION_BLOCK_TERMS // self.terms_per_step
@@ -75,7 +83,7 @@ class _SkinnyGemm:
         """The columns of a task: few enough for all processors, and for the sums to fit into half of the level-1
         cache."""
         problem, step = self.problem, self.lanes * self.vectors
-        tasks = TASKS_PER_PROCESSOR * target.processors
+        tasks = max(1, TASKS_PER_PROCESSOR // problem.terms_per_factor) * target.processors
         share = problem.batches * problem.columns * size // tasks
         width = max(MIN_COLUMN_RUN_BYTES, min(share, target.l1_bytes // 2 // problem.rows))
         return -(-min(width // size, problem.columns) // step) * step

@@ -62,6 +62,11 @@ class MatmulProblem(ABC):
         self._tile: ScratchArray | None = None
 
     @property
+    def terms_per_factor(self) -> int:
+        """The number of elements of an operand that a factor holds."""
+        return 1
+
+    @property
     def terms(self) -> int:
         return self.outer * self.inner
 

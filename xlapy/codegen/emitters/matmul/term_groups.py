@@ -131,6 +131,10 @@ class GroupedProblem(MatmulProblem):
         self._partial = terms.inner % self._size
         """The number of terms of the last group if it is not whole, else 0."""
 
+    @property
+    def terms_per_factor(self) -> int:
+        return self._size
+
     def left_index(
         self, arithmetic: PositionArithmetic, batch: Affine, row: Affine, term: Affine
     ) -> tuple[Instruction, Index]:
