@@ -119,13 +119,13 @@ class _ChannelsLast(_Pooling):
                         self.compute(tile, channel)
         return builder.kernel, rows_per_task * row_elements * self.area
 
-    def compute(self, tile: Tile, channel: Affine) -> None:
+    def compute(self, tile: Tile[Segment], channel: Affine) -> None:
         builder, ranges = self.builder, tile.row.ranges
         initial = flatten_elements([self.lowering.element(self.initial, ())])
 
         def at_offsets(offsets: tuple[Affine, ...], carried: Sequence[Value]) -> list[Value]:
             if len(offsets) == len(ranges):
-                for segment in tile.run.segments:
+                for segment in tile.segments:
                     carried = self.segment(tile, segment, offsets, channel, carried)
                 return list(carried)
             found = ranges[len(offsets)]
@@ -138,7 +138,7 @@ class _ChannelsLast(_Pooling):
             self.store((*before, *result_position(tile, self.rows.last, number), channel), total)
 
     def segment(
-        self, tile: Tile, segment: Segment, offsets: Sequence[Affine], channel: Affine, totals: Sequence[Value]
+        self, tile: Tile[Segment], segment: Segment, offsets: Sequence[Affine], channel: Affine, totals: Sequence[Value]
     ) -> list[Value]:
         """Combines the elements at the offsets of a segment along the last dimension of the windows."""
         last, after = self.rows.last, list(totals)

@@ -122,6 +122,18 @@ def test_tiles_leave_out_what_offsets_do_not_reach():
     ]
 
 
+@pytest.mark.parametrize("size", [3, 5, 11])
+@pytest.mark.parametrize("low", [-2, 0, 3, 9])
+@pytest.mark.parametrize("width", [3, 8])
+def test_joined_segments_have_the_offsets_of_each_run_in_order(size: int, low: int, width: int):
+    d = SpatialDimension(window(size, padding_low=low, padding_high=9), 12, 20)
+    tiles = row_tiles(d, 0, width)
+    joined = tiles.joined_segments()
+    for number, run in enumerate(tiles.runs):
+        own = [(j.spans[number], j.positions) for j in joined if j.spans[number][1]]
+        assert own == [((s.first, s.count), s.positions) for s in run.segments]
+
+
 @pytest.mark.parametrize("base", [1, 2, 3])
 @pytest.mark.parametrize("low", [-3, 0, 1, 4])
 def test_phases_meet_each_element_of_the_window_once(base: int, low: int):

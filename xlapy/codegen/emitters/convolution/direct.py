@@ -28,8 +28,7 @@ from xlapy.codegen.emitters.convolution.geometry import (
     plain_convolution,
     scalar_values,
 )
-from xlapy.codegen.emitters.convolution.row_tiles import Segment
-from xlapy.codegen.emitters.convolution.rows import MAX_RUNS, ConvolutionRows, Tile, result_position
+from xlapy.codegen.emitters.convolution.rows import ConvolutionRows, OffsetSegment, Tile, result_position
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
@@ -63,6 +62,10 @@ TASKS_PER_PROCESSOR = 8
 """With fewer blocks of rows than this, the features are split into tasks, too."""
 
 
+MAX_SEGMENTS = 8
+"""The largest number of segments of the tiles of a row, each of which has code of its own."""
+
+
 def direct_kernel(region: Region) -> tuple[Kernel, int] | None:
     """Returns the kernel of a convolution and the work of one task; None for convolutions of another form."""
     root = contraction_of(region)
@@ -75,7 +78,7 @@ def direct_kernel(region: Region) -> tuple[Kernel, int] | None:
     if not features_are_last or t.is_complex or register_type(t).bits < 32:
         return None
     emitter = _DirectConvolution(region, geometry)
-    if emitter.rows.runs > MAX_RUNS:
+    if emitter.rows.joined_segments > MAX_SEGMENTS:
         return None
     return emitter.kernel()
 
@@ -149,7 +152,7 @@ class _DirectConvolution:
         self.rows = ConvolutionRows(
             builder, self.lowering, geometry.batch, geometry.dimensions, tile.positions, self.chunks
         )
-        self.sums_of_row = self.rows.tiles_per_chunk * tile.positions * tile.features
+        self.sums_of_row = self.rows.joined_tiles_per_chunk * tile.positions * tile.features
         rows = POSITIONS_PER_TASK * self.chunks // self.last.output
         is_long = self.epilogue.cost * tile.positions * tile.vectors > MAX_UNROLLED_EPILOGUE_COST
         keeps_sums = self.input_blocks > 1 or is_long
@@ -235,12 +238,12 @@ class _Panel:
                     t = g.filter.shape.element_type
                     plan.panel.store(at + column, convert_element(builder, element, t, plan.type))
 
-    def each_tile(self) -> Iterator[Tile]:
-        """Emits loops over the tiles of all rows of the task; yields a tile of each run."""
+    def each_tile(self) -> Iterator[Tile[OffsetSegment]]:
+        """Emits loops over the tiles of all rows of the task; yields a tile of each phase."""
         for row in self.plan.rows.each_row(self.first_row, self.row_count):
-            yield from self.plan.rows.each_tile(row, self.chunk)
+            yield from self.plan.rows.each_joined_tile(row, self.chunk)
 
-    def sums_offset(self, tile: Tile) -> Affine:
+    def sums_offset(self, tile: Tile[OffsetSegment]) -> Affine:
         """Where the sums of a tile wait in scratch memory."""
         shape = self.plan.tile
         return tile.row.number * self.plan.sums_of_row + tile.number * (shape.positions * shape.features)
@@ -275,7 +278,7 @@ class _Panel:
                 total = sums.load(self.sums_offset(tile) + position * shape.features + column)
                 self.store(tile, position, column, total)
 
-    def store(self, tile: Tile, position: Affine, column: Affine, total: Element) -> None:
+    def store(self, tile: Tile[OffsetSegment], position: Affine, column: Affine, total: Element) -> None:
         """Stores the sum of one position and feature of a tile."""
         plan, builder, g = self.plan, self.plan.builder, self.plan.geometry
         assert isinstance(total, Value)
@@ -286,13 +289,13 @@ class _Panel:
         index = g.result_index(self.group, tile.row.batch, feature, spatial)
         plan.epilogue.store(index, element, in_bounds(plan.lowering, feature, g.outputs, plan.tile.features))
 
-    def products(self, tile: Tile, inputs: _Inputs, lane: Affine, sums: Sequence[Value]) -> list[Value]:
+    def products(self, tile: Tile[OffsetSegment], inputs: _Inputs, lane: Affine, sums: Sequence[Value]) -> list[Value]:
         """Adds the products of all offsets and a block of input features to the sums of a tile."""
         builder, ranges = self.plan.builder, tile.row.ranges
 
         def at_offsets(offsets: tuple[Affine, ...], carried: Sequence[Value]) -> list[Value]:
             if len(offsets) == len(ranges):
-                for segment in tile.run.segments:
+                for segment in tile.segments:
                     carried = self.segment(tile, segment, offsets, inputs, lane, carried)
                 return list(carried)
             found = ranges[len(offsets)]
@@ -304,8 +307,8 @@ class _Panel:
 
     def segment(
         self,
-        tile: Tile,
-        segment: Segment,
+        tile: Tile[OffsetSegment],
+        segment: OffsetSegment,
         offsets: tuple[Affine, ...],
         inputs: _Inputs,
         lane: Affine,
@@ -336,13 +339,17 @@ class _Panel:
 
         rest = plan.last.rest(tile.phase)
         if self.is_one_run(inputs):
-            count = segment.count * g.inputs
+            count = segment.count
 
             def in_run(term: Affine, carried: Sequence[Value]) -> list[Value]:
-                offset, number = delinear(builder, term, (segment.count, g.inputs))
+                offset, number = delinear(builder, term, (segment.most, g.inputs))
                 return step(offset + segment.first, term + segment.first * g.inputs, number, carried)
 
-            return builder.reduce(count, sums, in_run)
+            if not isinstance(count, int):
+                count = builder.value_of(Affine.of(count) * g.inputs)
+                count.range = (0, segment.most * g.inputs)
+                return builder.reduce(count, sums, in_run)
+            return builder.reduce(count * g.inputs, sums, in_run)
 
         def at_offset(k: Affine, carried: Sequence[Value]) -> list[Value]:
             offset = k + segment.first

@@ -118,14 +118,14 @@ class _GroupedConvolution:
                 element = convert_element(builder, element, g.filter.shape.element_type, self.type)
                 self.packed.store((number * self.features + feature) * g.groups + group, element)
 
-    def compute(self, tile: Tile, group: Affine) -> None:
+    def compute(self, tile: Tile[Segment], group: Affine) -> None:
         """Computes a tile for a vector of groups."""
         builder, g, ranges = self.builder, self.geometry, tile.row.ranges
         zero = zero_element(builder, self.type)
 
         def at_offsets(offsets: tuple[Affine, ...], carried: Sequence[Value]) -> list[Value]:
             if len(offsets) == len(ranges):
-                for segment in tile.run.segments:
+                for segment in tile.segments:
                     carried = self.segment(tile, segment, offsets, group, carried)
                 return list(carried)
             found = ranges[len(offsets)]
@@ -143,7 +143,7 @@ class _GroupedConvolution:
             self.epilogue.store(index, element, None)
 
     def segment(
-        self, tile: Tile, segment: Segment, offsets: Sequence[Affine], group: Affine, sums: Sequence[Value]
+        self, tile: Tile[Segment], segment: Segment, offsets: Sequence[Affine], group: Affine, sums: Sequence[Value]
     ) -> list[Value]:
         """Adds the products of the offsets of a segment along the last dimension."""
         builder, g, last = self.builder, self.geometry, self.rows.last

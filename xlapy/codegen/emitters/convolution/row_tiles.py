@@ -40,6 +40,17 @@ class TileRun:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinedSegment:
+    """A segment of several runs: the same positions, at offsets that differ between the runs.
+
+    spans: the first offset and the number of offsets of each run, in order; no offsets where a run lacks the segment.
+    """
+
+    positions: tuple[int, ...]
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RowTiles:
     """The tiles of one phase of a row."""
 
@@ -50,6 +61,33 @@ class RowTiles:
     def count(self) -> int:
         """The largest number of tiles of a chunk."""
         return sum(run.tiles_per_chunk for run in self.runs)
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles of the whole row."""
+        return sum(run.count for run in self.runs)
+
+    def joined_segments(self) -> tuple[JoinedSegment, ...]:
+        """The segments of all runs in an order in which each run has its own; that of whole tiles is shared.
+
+        The offsets that all positions of a tile reach are consecutive: what a tile leaves out comes before or after.
+        """
+        before: list[JoinedSegment] = []
+        whole: list[tuple[int, int]] = []
+        after: list[JoinedSegment] = []
+        for number, run in enumerate(self.runs):
+            target = before
+            span = 0, 0
+            for segment in run.segments:
+                if len(segment.positions) == run.width:
+                    span, target = (segment.first, segment.count), after
+                    continue
+                spans = [(0, 0)] * len(self.runs)
+                spans[number] = segment.first, segment.count
+                target.append(JoinedSegment(segment.positions, tuple(spans)))
+            whole.append(span)
+        middle = JoinedSegment(tuple(range(self.runs[0].width)), tuple(whole))
+        return (*before, *([middle] if any(count for _, count in whole) else []), *after)
 
 
 def row_tiles(d: SpatialDimension, phase: int, width: int, chunks: int = 1) -> RowTiles:
