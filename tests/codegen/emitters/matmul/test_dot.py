@@ -150,9 +150,12 @@ FORMS = [
 ]
 
 
-def test_the_next_block_of_a_large_right_operand_is_prefetched_unless_it_is_computed():
-    assert "prefetch in1[" in kernel_text(product(700, 600, 700, "nn"))
-    assert "prefetch" not in kernel_text(product(700, 600, 700, "nn", ("f32", "f16", "f32")))
+@pytest.mark.parametrize(("t", "lines"), [("f32", 8), ("f16", 4)])
+def test_each_line_of_the_next_block_of_a_large_right_operand_is_prefetched_once(t, lines):
+    kernel = compile_for("AVX512", product(700, 600, 704, "nn", ("f32", t, "f32"))).loops()
+    prefetches = re.findall(r"prefetch in1\[(.*)\]", kernel)
+    assert len(set(prefetches)) == len(prefetches) and len(prefetches) % lines == 0, kernel
+    assert "prefetch" not in compile_for("AVX512", product(700, 600, 700, "nt", ("f32", t, "f32"))).loops()
 
 
 def test_sums_of_several_blocks_of_terms_are_kept_in_scratch_memory_if_the_result_is_narrower():

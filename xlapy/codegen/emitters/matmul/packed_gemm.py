@@ -30,7 +30,7 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
 )
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
-from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops import Affine, AxisKind, Kernel, Location, Value
 from xlapy.loops.ir import tile_shape
 from xlapy.loops.reduction_order import contraction_block
 from xlapy.lower import Element
@@ -204,18 +204,19 @@ class _ResultBlock:
     # -- prefetching
 
     def block_after(self, position: Affine, column: Affine, terms: _TermBlock) -> tuple[Affine, Affine] | None:
-        """The first term and column of the block of the right operand that is packed next; None if it is not prefetched.
+        """The first term and column of the block of the right operand that is packed next; None without prefetching.
 
         position: of the current block among those of the task. column: its first column.
         """
         plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
-        is_strided = plan.loaded_columns is None and problem.outer == 1 and problem.columns >= plan.width
-        if not is_strided or plan.prefetched_terms > MAX_PREFETCHED_TERMS:
+        columns, _ = problem.right_strides()
+        is_contiguous = columns == 1 and problem.outer == 1 and problem.columns >= plan.width
+        if not is_contiguous or plan.prefetched_terms > MAX_PREFETCHED_TERMS:
             return None
         if problem.right_location(self.batch, terms.inner, column) is None:
             return None
-        count = Affine((), self.column_blocks) if isinstance(self.column_blocks, int) else Affine.of(self.column_blocks)
-        last = builder.value_of(count - 1)
+        blocks = self.column_blocks
+        last = builder.value_of((Affine((), blocks) if isinstance(blocks, int) else Affine.of(blocks)) - 1)
         is_last = builder.compare("eq", builder.value_of(position), last)
         next_column = builder.select(is_last, builder.value_of(self.column), builder.value_of(column + plan.width))
         next_term = builder.select(
@@ -226,14 +227,14 @@ class _ResultBlock:
     def prefetch(self, following: tuple[Affine, Affine], number: Affine) -> None:
         """Prefetches some terms of a block while a tile is computed. number: of the tile in the current block."""
         plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
-        lanes = problem.region.target.cache_line_bytes // register_type(problem.type).byte_size
         for offset in range(plan.prefetched_terms):
             position = builder.value_of(following[0] + number * plan.prefetched_terms + offset)
             term = builder.clamped(position, problem.inner - 1)
-            for begin in range(0, plan.width, lanes):
-                location = problem.right_location(self.batch, term, following[1] + begin)
-                assert location is not None
-                builder.prefetch(location)
+            location = problem.right_location(self.batch, term, following[1])
+            assert location is not None
+            line = problem.region.target.cache_line_bytes // location.buffer.type.byte_size
+            for begin in range(0, plan.width, line):
+                builder.prefetch(Location(location.buffer, location.offset + begin))
 
     def pack_left(self, terms: _TermBlock) -> None:
         """Packs a block of terms of all rows."""
