@@ -6,6 +6,34 @@ from tests.passes.algebra.rules import NoMatch, Rewrites
 
 REWRITE_CASES = [
     Rewrites(
+        "reduce_window_of_pad",
+        """
+        x = f32[3,5] parameter(0)
+        v = f32[] constant(0)
+        p = f32[3,11] pad(x, v), padding=0_0_0x1_1_1
+        ROOT r = f32[3,10] reduce-window(p, v), window={size=1x3 pad=0_0x0_1}, to_apply=plus
+        """,
+        """
+        x = f32[3,5] parameter(0)
+        v = f32[] constant(0)
+        ROOT reduce-window = f32[3,10] reduce-window(x, v), window={size=1x3 pad=0_0x1_2 lhs_dilate=1x2}, to_apply=plus
+        """,
+    ),
+    Rewrites(
+        "reduce_window_of_pad",
+        """
+        x = f32[9] parameter(0)
+        v = f32[] constant(-inf)
+        p = f32[9] pad(x, v), padding=2_-2
+        ROOT r = f32[4] reduce-window(p, v), window={size=3 stride=2}, to_apply=most
+        """,
+        """
+        x = f32[9] parameter(0)
+        v = f32[] constant(-inf)
+        ROOT reduce-window = f32[4] reduce-window(x, v), window={size=3 stride=2 pad=2_-2}, to_apply=most
+        """,
+    ),
+    Rewrites(
         "reduce_of_at_most_one_element",
         """
         x = f32[3,1] parameter(0)
@@ -94,6 +122,34 @@ REWRITE_CASES = [
 ]
 
 NO_MATCH_CASES = [
+    NoMatch(
+        "reduce_window_of_pad",  # the padding is combined
+        """
+        x = f32[9] parameter(0)
+        v = f32[] constant(1)
+        p = f32[11] pad(x, v), padding=1_1
+        ROOT r = f32[9] reduce-window(p, v), window={size=3}, to_apply=plus
+        """,
+    ),
+    NoMatch(
+        "reduce_window_of_pad",  # zeros of another sign
+        """
+        x = f32[9] parameter(0)
+        v = f32[] constant(0)
+        w = f32[] constant(-0)
+        p = f32[11] pad(x, v), padding=1_1
+        ROOT r = f32[9] reduce-window(p, w), window={size=3}, to_apply=plus
+        """,
+    ),
+    NoMatch(
+        "reduce_window_of_pad",  # strides over holes
+        """
+        x = f32[5] parameter(0)
+        v = f32[] constant(0)
+        p = f32[11] pad(x, v), padding=1_1_1
+        ROOT r = f32[5] reduce-window(p, v), window={size=3 stride=2}, to_apply=plus
+        """,
+    ),
     NoMatch(
         "reduce_of_at_most_one_element",
         """
