@@ -158,6 +158,11 @@ def test_each_line_of_the_next_block_of_a_large_right_operand_is_prefetched_once
     assert "prefetch" not in compile_for("AVX512", product(700, 600, 700, "nt", ("f32", t, "f32"))).loops()
 
 
+def test_the_next_terms_of_the_weights_of_few_rows_are_prefetched():
+    assert "prefetch in1[" in kernel_text(product(5, 701, 300, "nn"))
+    assert "prefetch" not in kernel_text(product(5, 701, 300, "nn", ("c64", "c64", "c64")))
+
+
 def test_sums_of_several_blocks_of_terms_are_kept_in_scratch_memory_if_the_result_is_narrower():
     assert "scratch sums" in kernel_text(product(150, 700, 150, "nn", ("f32", "f32", "bf16")))
 

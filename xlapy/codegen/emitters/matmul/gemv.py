@@ -180,6 +180,7 @@ class _ColumnBlock:
         """Loads the right elements of a few terms in some vectors of columns, and adds their products for each row."""
         plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
         right = [[problem.right_element(self.batch, source + t, self.first + c) for c in columns] for t in range(terms)]
+        self.prefetch(source + terms, terms, columns)
         with builder.loop(plan.sum_rows) as row:
             totals: list[Element] = [plan.sums.load(row * plan.width + column) for column in columns]
             for term, elements in enumerate(right):
@@ -190,6 +191,16 @@ class _ColumnBlock:
                 ]
             for column, total in zip(columns, totals, strict=True):
                 plan.sums.store(row * plan.width + column, total)
+
+    def prefetch(self, source: Affine, terms: int, columns: Sequence[Affine]) -> None:
+        """Prefetches the right elements of a step, if they are not computed."""
+        builder, problem = self.plan.builder, self.plan.problem
+        for number in range(terms):
+            term = builder.clamped(builder.value_of(source + number), problem.terms - 1)
+            for column in columns:
+                location = problem.right_location(self.batch, term, self.first + column)
+                if location is not None:
+                    builder.prefetch(location)
 
     def add_sums(self) -> None:
         """Adds the sums of a block of terms to those of the blocks before."""
