@@ -23,6 +23,7 @@ HARMLESS: dict[str, str] = dict.fromkeys(
         "codegen.emitters.fft.plan._factors",
         "codegen.emitters.fft.plan.is_smooth",
         "codegen.emitters.fft.plan.radices",
+        "codegen.plan._plan_in",
         "debugging.hostile.formats.corpus_of",
         "debugging.hostile.formats.find_format",
         "base.arguments.expected_types.hints_of",

@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from xlapy import opcodes
-from xlapy.codegen.access_maps import Access, accesses, depends_on_axis
+from xlapy.codegen.access_maps import Access, accesses, depends_on_axis, stride
+from xlapy.codegen.iteration_domain import first_array_shape
 from xlapy.codegen.iteration_space import IterationSpace
 from xlapy.codegen.region import Region, result_indices
 from xlapy.loops import Affine, PositionArithmetic, Value
 from xlapy.lower.core import Index, delinear, linear
+
+MAX_SHORT_DIMENSION = 4
+"""The largest number of elements of a short last dimension of the result, whose vectors are interleaved for a store.
+Longer dimensions are stored in vectors along themselves."""
 
 DimensionGroups: TypeAlias = tuple[tuple[int, ...], ...]
 """The sizes of a result's dimensions; those that share an axis are in one inner tuple."""
@@ -38,6 +43,32 @@ def operand_accesses(region: Region, groups: DimensionGroups) -> tuple[list[Acce
     return found, [value for position in positions for value, _ in position.terms]
 
 
+def result_accesses(region: Region) -> tuple[list[Access], list[Value]]:
+    """The elements that one element of the first result takes, and the axis of each dimension of that result."""
+    return operand_accesses(region, tuple((size,) for size in first_array_shape(region.root.shape).dimensions))
+
+
+def irregular_accesses(region: Region) -> int:
+    """The number of accesses of which a vector along the last dimension of the result does not load neighbors.
+
+    Regions without permutations count as regular, unless the last dimension is short.
+    """
+    dimensions = first_array_shape(region.root.shape).dimensions
+    is_short = bool(dimensions) and 1 < dimensions[-1] <= MAX_SHORT_DIMENSION
+    if not dimensions or not (is_short or any(i.op in PERMUTING_OPCODES for i in region.instructions)):
+        return 0
+    found, axes = region.derived(result_accesses)
+    if is_short:
+        return sum(not has_order_of_result(read, axes, dimensions) for read in found)
+    return sum(stride(read.offset, axes[-1]) not in (0, 1) for read in found)
+
+
+def has_order_of_result(read: Access, axes: Sequence[Value], dimensions: tuple[int, ...]) -> bool:
+    """Whether neighboring elements of the result need neighboring elements of the operand, or all need the same one."""
+    position = linear(tuple(Affine.of(axis) for axis in axes), dimensions)
+    return read.is_unconditional and (read.offset.is_constant or (read.offset - position).is_constant)
+
+
 def coalesced_accesses(
     region: Region, dimensions: tuple[int, ...]
 ) -> tuple[DimensionGroups, list[Value], list[Access]]:
@@ -45,11 +76,11 @@ def coalesced_accesses(
 
     Returns the groups of dimensions, the axis of each, and the unconditional accesses in terms of these axes.
     """
-    accesses, axes = operand_accesses(region, tuple((size,) for size in dimensions))
-    groups = coalesce_dimensions([access for access in accesses if access.is_unconditional], axes, dimensions)
+    found, axes = region.derived(result_accesses)
+    groups = coalesce_dimensions([access for access in found if access.is_unconditional], axes, dimensions)
     if len(groups) < len(dimensions):
-        accesses, axes = operand_accesses(region, groups)
-    return groups, axes, [access for access in accesses if access.is_unconditional]
+        found, axes = operand_accesses(region, groups)
+    return groups, axes, [access for access in found if access.is_unconditional]
 
 
 def transposed_axis(offset: Affine, axes: Sequence[Value]) -> int | None:

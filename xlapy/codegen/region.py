@@ -6,7 +6,9 @@ one buffer for each array of the result. Does not depend on how an emitter arran
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
@@ -19,6 +21,8 @@ from xlapy.loops import Affine, Buffer, Builder, PositionArithmetic
 from xlapy.lower import Element, Lowering, Source, components, storage_type
 from xlapy.lower.core import Index, delinear
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -29,6 +33,18 @@ class Region:
     operands: tuple[Instruction, ...]
     instructions: tuple[Instruction, ...]
     target: Target
+    _derived: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False, compare=False)
+
+    def derived(self, derive: Callable[[Region], T]) -> T:
+        """Returns `derive(self)`, computed at the first call."""
+        if derive not in self._derived:
+            self._derived[derive] = derive(self)
+        found: T = self._derived[derive]
+        return found
+
+    def forget_derived(self) -> None:
+        """Forgets what `derived` has computed."""
+        self._derived.clear()
 
     @property
     def results(self) -> tuple[Instruction, ...]:

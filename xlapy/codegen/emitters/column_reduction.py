@@ -19,12 +19,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.loop_nest import block_extent, choose_loop_nest
+from xlapy.codegen.emitters.loop_nest import block_extent, preferred_lanes
 from xlapy.codegen.emitters.scratch import ScratchArray
+from xlapy.codegen.kernel_cost import vector_cycles
+from xlapy.codegen.plan import (
+    Candidate,
+    EmittedKernel,
+    ImpossibleParameterError,
+    Rejection,
+    Strategy,
+    parameter,
+)
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_of, monoid
-from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops import Affine, AxisKind, Value
+from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.reduction_order import combine_pairwise, rows_per_step
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, Index, delinear, linear
@@ -39,21 +49,71 @@ MIN_COLUMN_ROWS = 32
 partial results of a vector of columns in registers."""
 
 
-def column_reduction_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a region of column reductions, and the work of one task; None for any other region.
+@dataclass(frozen=True, slots=True)
+class ColumnReductionParameters:
+    """The blocks of a column reduction."""
 
-    The kernel has the buffers that `elementwise.loop_kernel` gives it.
-    """
-    reductions = [i for i in region.instructions if i.op is opcodes.REDUCE]
-    columns = column_shape(reductions[0]) if reductions else None
-    if columns is None or any(column_shape(reduction) != columns for reduction in reductions):
-        return None
-    size = reductions[0].shape.size
-    if any(not leaf.is_array or leaf.size != size for leaf in (r.shape for r in region.results)):
-        return None
-    if any(_depends_on_another(reduction, reductions) for reduction in reductions):
-        return None
-    return _ColumnReductionEmitter(region, reductions, columns).kernel()
+    block_columns: int = parameter(1, MAX_SCRATCH_BYTES)
+    """The columns of one task."""
+    step_rows: int = parameter(1, 64)
+    """The rows that are combined at once."""
+
+
+class ColumnReductionStrategy(Strategy[ColumnReductionParameters]):
+    """Walks through memory row by row, with the partial results of a block of columns in scratch memory."""
+
+    name = "column-reduction"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        reductions = _reductions(region)
+        if not reductions:
+            return Rejection("it has no reductions")
+        columns = column_shape(reductions[0])
+        if columns is None or any(column_shape(reduction) != columns for reduction in reductions):
+            return Rejection(
+                f"its reductions are not of at least {MIN_COLUMN_ROWS} rows of the same {COLUMN_BLOCK_BYTES // 8} bytes"
+                " or more of columns, in any order"
+            )
+        size = reductions[0].shape.size
+        if any(not leaf.is_array or leaf.size != size for leaf in (r.shape for r in region.results)):
+            return Rejection("a result does not have one element per column")
+        if any(_depends_on_another(reduction, reductions) for reduction in reductions):
+            return Rejection("a reduction depends on another one")
+        return Candidate(vector_cycles(region, size * math.prod(columns.rows), _lanes(region)))
+
+    def parameters(self, region: Region) -> ColumnReductionParameters:
+        reductions, lanes = _reductions(region), _lanes(region)
+        columns = column_shape(reductions[0])
+        assert columns is not None
+        widest, count = max(r.shape.element_type.byte_size for r in reductions), math.prod(columns.columns)
+        width = min(COLUMN_BLOCK_BYTES // widest, -(-count // lanes) * lanes)
+        return ColumnReductionParameters(width, rows_per_step(len(region.instructions)))
+
+    def check(self, region: Region, parameters: ColumnReductionParameters) -> None:
+        lanes = _lanes(region)
+        if parameters.block_columns % lanes:
+            value = parameters.block_columns
+            raise ImpossibleParameterError("block_columns", f"it is {value}, but must be a multiple of {lanes}")
+        size = sum(register_type(r.shape.element_type).byte_size for r in _reductions(region))
+        if size * parameters.block_columns > MAX_SCRATCH_BYTES:
+            raise ImpossibleParameterError(
+                "block_columns",
+                f"partial results of {size * parameters.block_columns} bytes exceed {MAX_SCRATCH_BYTES}",
+            )
+
+    def emit(self, region: Region, parameters: ColumnReductionParameters) -> list[EmittedKernel]:
+        reductions = _reductions(region)
+        columns = column_shape(reductions[0])
+        assert columns is not None
+        return [_ColumnReductionEmitter(region, reductions, columns, parameters).kernel()]
+
+
+def _reductions(region: Region) -> list[Instruction]:
+    return [i for i in region.instructions if i.op is opcodes.REDUCE]
+
+
+def _lanes(region: Region) -> int:
+    return max(preferred_lanes(region), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +151,13 @@ def _depends_on_another(reduction: Instruction, others: Sequence[Instruction]) -
 
 
 class _ColumnReductionEmitter:
-    def __init__(self, region: Region, reductions: list[Instruction], shape: ColumnShape) -> None:
+    def __init__(
+        self,
+        region: Region,
+        reductions: list[Instruction],
+        shape: ColumnShape,
+        parameters: ColumnReductionParameters,
+    ) -> None:
         self.region, self.reductions, self.shape = region, reductions, shape
         self.builder = kernel_builder(region.name, region.target)
         sources = {o: operand_source(self.builder, o, f"in{n}") for n, o in enumerate(region.operands)}
@@ -99,15 +165,14 @@ class _ColumnReductionEmitter:
         self.values: dict[Instruction, Element] = {}
         self.lowering = Lowering(self.builder, sources, self.values)
         self.columns = math.prod(shape.columns)
-        self.lanes = max(choose_loop_nest(region, region.results[0].shape).lanes, 1)
-        widest = max(r.shape.element_type.byte_size for r in reductions)
-        self.width = min(COLUMN_BLOCK_BYTES // widest, -(-self.columns // self.lanes) * self.lanes)
+        self.lanes = _lanes(region)
+        self.width, self.step_rows = parameters.block_columns, parameters.step_rows
         types = [r.shape.element_type for r in reductions]
         self.partial = [ScratchArray(self.builder, f"partial{n}", t, self.width) for n, t in enumerate(types)]
 
-    def kernel(self) -> tuple[Kernel, int]:
+    def kernel(self) -> EmittedKernel:
         builder, rows = self.builder, math.prod(self.shape.rows)
-        step_rows = rows_per_step(len(self.region.instructions))
+        step_rows = self.step_rows
         outer, blocks = math.prod(self.shape.before), -(-self.columns // self.width)
         with builder.loop(outer * blocks, AxisKind.PARALLEL) as task:
             before, block = delinear(builder, task, (outer, blocks))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, choose_loop_nest, row_loops
+from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, preferred_lanes, row_loops
+from xlapy.codegen.kernel_cost import vector_cycles
+from xlapy.codegen.plan import Candidate, EmittedKernel, NoParameters, Rejection, Strategy
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Kernel
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import delinear
 
@@ -31,30 +32,47 @@ MAX_OPERANDS = 16
 """The largest number of operands of a concatenation with one kernel per operand; above it, it is one kernel."""
 
 
-def concatenate_kernels(region: Region) -> list[tuple[Kernel, int]] | None:
-    """Returns the kernels of a region whose root is a concatenation, each with the work of one parallel iteration.
+class ConcatenateStrategy(Strategy[NoParameters]):
+    """Emits one kernel per operand of a concatenation that is the root of a region."""
 
-    Every kernel has the buffers that `elementwise.loop_kernel` gives it. Returns None for any other region.
-    """
+    name = "concatenate"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        root = region.root
+        if root.op is not opcodes.CONCATENATE:
+            return Rejection("its root is not a concatenation")
+        lanes = preferred_lanes(region)
+        if root.shape.size < MIN_RESULT_ELEMENTS:
+            return Rejection(f"{root.shape.size} elements are fewer than {MIN_RESULT_ELEMENTS}", is_possible=True)
+        if len(root.operands) > MAX_OPERANDS:
+            return Rejection(f"{len(root.operands)} operands are more than {MAX_OPERANDS}", is_possible=True)
+        run_lengths = _run_lengths(region)
+        size = root.shape.element_type.byte_size
+        short_runs = sum(length for length in run_lengths if length * size < MIN_RUN_BYTES)
+        if lanes == 1 or short_runs * MIN_ELEMENTS_PER_SHORT_RUN_ELEMENT > sum(run_lengths):
+            return Rejection(f"operands write runs of less than {MIN_RUN_BYTES} bytes", is_possible=True)
+        return Candidate(vector_cycles(region, root.shape.size, lanes) / len(root.operands))
+
+    def parameters(self, region: Region) -> NoParameters:
+        return NoParameters()
+
+    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+        kernels: list[EmittedKernel] = []
+        start, lanes = 0, preferred_lanes(region)
+        for operand, length in zip(region.root.operands, _run_lengths(region), strict=True):
+            if operand.shape.size:
+                kernels.append(_operand_kernel(region, operand, start, lanes))
+            start += length
+        return kernels
+
+
+def _run_lengths(region: Region) -> list[int]:
+    """The contiguous elements that each operand writes."""
     root = region.root
-    if root.op is not opcodes.CONCATENATE or root.shape.size < MIN_RESULT_ELEMENTS or len(root.operands) > MAX_OPERANDS:
-        return None
-    lanes, dimension = choose_loop_nest(region, root.shape).lanes, root.dimension
-    size = root.shape.element_type.byte_size
-    run_lengths = [math.prod(operand.shape.dimensions[dimension:]) for operand in root.operands]
-    short_runs = sum(length for length in run_lengths if length * size < MIN_RUN_BYTES)
-    if lanes == 1 or short_runs * MIN_ELEMENTS_PER_SHORT_RUN_ELEMENT > sum(run_lengths):
-        return None
-    kernels: list[tuple[Kernel, int]] = []
-    start = 0
-    for operand, length in zip(root.operands, run_lengths, strict=True):
-        if operand.shape.size:
-            kernels.append(_operand_kernel(region, operand, start, lanes))
-        start += length
-    return kernels
+    return [math.prod(operand.shape.dimensions[root.dimension :]) for operand in root.operands]
 
 
-def _operand_kernel(region: Region, operand: Instruction, start: int, lanes: int) -> tuple[Kernel, int]:
+def _operand_kernel(region: Region, operand: Instruction, start: int, lanes: int) -> EmittedKernel:
     """The kernel of one operand, which begins at `start` in every row of the result.
 
     A row of the result consists of the concatenated dimension and those after it.

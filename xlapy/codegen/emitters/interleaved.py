@@ -14,54 +14,107 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from xlapy.base.shape import Shape
 from xlapy.codegen.access_analysis import (
+    MAX_SHORT_DIMENSION,
     PERMUTING_OPCODES,
     SUMMING_OPCODES,
     DimensionGroups,
     coalesce_dimensions,
     coalesced_accesses,
+    has_order_of_result,
     index_of_positions,
-    operand_accesses,
+    irregular_accesses,
+    result_accesses,
     transposed_axis,
 )
-from xlapy.codegen.access_maps import Access
-from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, choose_loop_nest, row_loops
+from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, preferred_lanes, row_loops
 from xlapy.codegen.emitters.transpose import MIN_TILE_COLUMNS
+from xlapy.codegen.kernel_cost import INTERLEAVED_LOAD_OPERATIONS, vector_cycles
+from xlapy.codegen.plan import (
+    Candidate,
+    EmittedKernel,
+    ImpossibleParameterError,
+    Rejection,
+    Strategy,
+    parameter,
+)
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
-from xlapy.loops import Affine, Kernel, Value
+from xlapy.loops import Affine
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, delinear, linear
-
-MAX_INTERLEAVED_VECTORS = 4
-"""The largest number of elements of a short last dimension of the result, whose vectors are interleaved for a store.
-Longer dimensions are stored in vectors along themselves."""
 
 MAX_UNROLLED_INSTRUCTIONS = 200
 """The largest number of instructions of one unrolled iteration. Above it, the loop emitter computes the region, because
 longer code takes long to compile."""
 
 
-def interleaved_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a region with interleaved access, and the work of one parallel iteration; None for others.
+@dataclass(frozen=True, slots=True)
+class InterleavedParameters:
+    """The dimensions that play a part in the loops, after neighboring ones that are traversed as one are joined."""
 
-    The kernel has the buffers that `elementwise.loop_kernel` gives it.
-    """
-    shapes = [shape for _, shape in region.root.shape.leaves()]
-    dimensions = shapes[0].dimensions
-    lanes = choose_loop_nest(region, shapes[0]).lanes
-    if lanes == 1 or len(dimensions) < 2 or any(shape.dimensions != dimensions for shape in shapes):
-        return None
-    if not shapes[0].size or any(i.op in SUMMING_OPCODES for i in region.instructions):
-        return None
-    plan = _short_last_dimension(region, dimensions) or _short_operand_dimension(region, dimensions)
-    if plan is None or not _fills_vectors(plan.sizes[plan.long], lanes):
-        return None
-    if len(region.instructions) * plan.sizes[plan.short] > MAX_UNROLLED_INSTRUCTIONS:
-        return None
-    return _build(region, shapes, plan, lanes)
+    unrolled_dimension: int = parameter(0, 64)
+    """The number of the dimension whose elements each iteration computes."""
+    vector_dimension: int = parameter(0, 64)
+    """The number of the dimension that runs in vectors."""
+
+
+class InterleavedStrategy(Strategy[InterleavedParameters]):
+    """Computes all elements of a very short dimension in each iteration, with interleaved loads and stores."""
+
+    name = "interleaved"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        shapes = [shape for _, shape in region.root.shape.leaves()]
+        dimensions = shapes[0].dimensions
+        lanes = preferred_lanes(region)
+        if lanes == 1 or len(dimensions) < 2 or any(shape.dimensions != dimensions for shape in shapes):
+            return Rejection("it has no two dimensions, or results with different dimensions")
+        if not shapes[0].size or any(i.op in SUMMING_OPCODES for i in region.instructions):
+            return Rejection("it combines many elements to one")
+        plan = region.derived(_plan)
+        if plan is None:
+            return Rejection("no array is contiguous along another very short dimension")
+        if not _fills_vectors(plan.sizes[plan.long], lanes):
+            return Rejection(f"{plan.sizes[plan.long]} elements do not fill vectors of {lanes}", is_possible=True)
+        code = len(region.instructions) * plan.sizes[plan.short]
+        if code > MAX_UNROLLED_INSTRUCTIONS:
+            return Rejection(
+                f"{code} unrolled instructions are more than {MAX_UNROLLED_INSTRUCTIONS}", is_possible=True
+            )
+        interleaved = region.derived(irregular_accesses) * INTERLEAVED_LOAD_OPERATIONS
+        return Candidate(vector_cycles(region, shapes[0].size, lanes) + interleaved * shapes[0].size / lanes)
+
+    def parameters(self, region: Region) -> InterleavedParameters:
+        plan = region.derived(_plan)
+        assert plan is not None
+        return InterleavedParameters(plan.short, plan.long)
+
+    def check(self, region: Region, parameters: InterleavedParameters) -> None:
+        plan = region.derived(_plan)
+        assert plan is not None
+        for name, number in asdict(parameters).items():
+            if number >= len(plan.groups):
+                raise ImpossibleParameterError(
+                    name, f"it is {number}, but there are dimensions 0 to {len(plan.groups) - 1}"
+                )
+        if parameters.unrolled_dimension == parameters.vector_dimension:
+            raise ImpossibleParameterError("vector_dimension", "it is the unrolled dimension, too")
+        size = plan.sizes[parameters.unrolled_dimension]
+        if size * len(region.instructions) > MAX_UNROLLED_INSTRUCTIONS:
+            raise ImpossibleParameterError(
+                "unrolled_dimension",
+                f"{size} elements of {len(region.instructions)} instructions are more than {MAX_UNROLLED_INSTRUCTIONS}",
+            )
+
+    def emit(self, region: Region, parameters: InterleavedParameters) -> list[EmittedKernel]:
+        plan = region.derived(_plan)
+        assert plan is not None
+        shapes = [shape for _, shape in region.root.shape.leaves()]
+        chosen = _InterleavingPlan(plan.groups, parameters.unrolled_dimension, parameters.vector_dimension)
+        return [_build(region, shapes, chosen, preferred_lanes(region))]
 
 
 def _fills_vectors(size: int, lanes: int) -> bool:
@@ -85,22 +138,21 @@ class _InterleavingPlan:
         return [math.prod(group) for group in self.groups]
 
 
+def _plan(region: Region) -> _InterleavingPlan | None:
+    dimensions = region.results[0].shape.dimensions
+    return _short_last_dimension(region, dimensions) or _short_operand_dimension(region, dimensions)
+
+
 def _short_last_dimension(region: Region, dimensions: tuple[int, ...]) -> _InterleavingPlan | None:
     """The plan for a result with a short last dimension, unless all operands have the same order as the result."""
-    if not 1 < dimensions[-1] <= MAX_INTERLEAVED_VECTORS:
+    if not 1 < dimensions[-1] <= MAX_SHORT_DIMENSION:
         return None
-    found, axes = operand_accesses(region, tuple((size,) for size in dimensions))
-    if all(_has_order_of_result(read, axes, dimensions) for read in found):
+    found, axes = region.derived(result_accesses)
+    if all(has_order_of_result(read, axes, dimensions) for read in found):
         return None
     everywhere = [read for read in found if read.is_unconditional]
     groups = (*coalesce_dimensions(everywhere, axes[:-1], dimensions[:-1]), dimensions[-1:])
     return _InterleavingPlan(groups, len(groups) - 1, len(groups) - 2)
-
-
-def _has_order_of_result(read: Access, axes: Sequence[Value], dimensions: tuple[int, ...]) -> bool:
-    """Whether neighboring elements of the result need neighboring elements of the operand, or all need the same one."""
-    position = linear(tuple(Affine.of(axis) for axis in axes), dimensions)
-    return read.is_unconditional and (read.offset.is_constant or (read.offset - position).is_constant)
 
 
 def _short_operand_dimension(region: Region, dimensions: tuple[int, ...]) -> _InterleavingPlan | None:
@@ -115,7 +167,7 @@ def _short_operand_dimension(region: Region, dimensions: tuple[int, ...]) -> _In
     return None
 
 
-def _build(region: Region, shapes: Sequence[Shape], plan: _InterleavingPlan, lanes: int) -> tuple[Kernel, int]:
+def _build(region: Region, shapes: Sequence[Shape], plan: _InterleavingPlan, lanes: int) -> EmittedKernel:
     builder = kernel_builder(region.name, region.target)
     lowering = Lowering(builder, {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)})
     outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]

@@ -44,18 +44,32 @@ class LoopNest:
 # -- the choice of loops
 
 
+def preferred_lanes(region: Region) -> int:
+    """The lanes of the vector axis around an element of the first result; 1 if there is none."""
+    return choose_loop_nest(region, first_array_shape(region.root.shape)).lanes
+
+
 def choose_loop_nest(region: Region, shape: Shape) -> LoopNest:
     """Chooses the loops around an element of a result of this shape."""
     dimensions = [size for size in shape.dimensions if size > 1]
     last = dimensions[-1] if dimensions else 1
     lanes = _lanes(region)
-    terms = _terms_of_largest_sum(region)
+    terms = terms_of_largest_sum(region)
     if shape.size == 1 or _sums_contiguous_memory(region):
         return LoopNest(False, 1, terms)
     if len(dimensions) == 1 or last < lanes or _is_elementwise(region):
         lanes = min(lanes, 1 << (shape.size.bit_length() - 1))
+        return loop_nest(region, shape, flat=True, lanes=lanes)
+    return loop_nest(region, shape, flat=False, lanes=lanes)
+
+
+def loop_nest(region: Region, shape: Shape, *, flat: bool, lanes: int) -> LoopNest:
+    """The loops around an element of a result of this shape, with their work."""
+    terms = terms_of_largest_sum(region)
+    if flat:
         return LoopNest(True, lanes, terms * min(TASK_ELEMENTS, shape.size))
-    return LoopNest(False, lanes, terms * last)
+    last = next((size for size in reversed(shape.dimensions) if size > 1), 1)
+    return LoopNest(False, lanes, terms if lanes == 1 else terms * last)
 
 
 def _lanes(region: Region) -> int:
@@ -67,7 +81,7 @@ def _lanes(region: Region) -> int:
     return region.target.vector_bytes // widest
 
 
-def _terms_of_largest_sum(region: Region) -> int:
+def terms_of_largest_sum(region: Region) -> int:
     """Terms of the largest sum in the region; 1 if there is none."""
     terms = 1
     for instruction in region.instructions:

@@ -20,9 +20,11 @@ from xlapy import opcodes
 from xlapy.codegen.emitters.convolution.geometry import SpatialDimension
 from xlapy.codegen.emitters.convolution.row_tiles import Segment
 from xlapy.codegen.emitters.convolution.rows import MAX_RUNS, ConvolutionRows, Tile, result_position
-from xlapy.codegen.emitters.loop_nest import block_extent
+from xlapy.codegen.emitters.loop_nest import block_extent, preferred_lanes
+from xlapy.codegen.kernel_cost import vector_cycles
+from xlapy.codegen.plan import Candidate, EmittedKernel, NoParameters, Rejection, Strategy
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops import Affine, AxisKind, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Lowering, components, storage_type, store_element
 from xlapy.lower.core import Element, delinear, flatten_elements, linear
@@ -44,10 +46,37 @@ TASK_ELEMENTS = 1 << 14
 """The number of elements of the result that a task computes, about."""
 
 
-def pooling_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a reduce-window over small windows and the work of one task; None for others."""
+class PoolingStrategy(Strategy[NoParameters]):
+    """Computes a reduce-window over small windows in tiles."""
+
+    name = "pooling"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        if region.root.op is not opcodes.REDUCE_WINDOW:
+            return Rejection("its root is not a reduce-window")
+        emitter = region.derived(_emitter)
+        if emitter is None:
+            return Rejection(
+                f"it is not a reduce-window of one real array over 2 to {MAX_WINDOW} elements, with channels or dense"
+                " rows last"
+            )
+        if region.root.shape.size < MIN_ELEMENTS:
+            return Rejection(f"{region.root.shape.size} elements are fewer than {MIN_ELEMENTS}", is_possible=True)
+        return Candidate(vector_cycles(region, region.root.shape.size * emitter.area, preferred_lanes(region)))
+
+    def parameters(self, region: Region) -> NoParameters:
+        return NoParameters()
+
+    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+        emitter = region.derived(_emitter)
+        assert emitter is not None
+        return [emitter.kernel()]
+
+
+def _emitter(region: Region) -> _ChannelsLast | _Rows | None:
+    """The emitter of a reduce-window over small windows; None for others."""
     root = region.root
-    if root.op is not opcodes.REDUCE_WINDOW or not root.shape.is_array or root.shape.size < MIN_ELEMENTS:
+    if root.op is not opcodes.REDUCE_WINDOW or not root.shape.is_array:
         return None
     windows = root.attributes_as(WindowAttributes).window.dimensions
     operand = root.operands[0]
@@ -57,8 +86,8 @@ def pooling_kernel(region: Region) -> tuple[Kernel, int] | None:
         return None
     if _is_trivial(windows[-1]):
         pooling = _ChannelsLast(region, windows)
-        return pooling.kernel() if pooling.is_suitable else None
-    return _Rows(region, windows).kernel() if all(w.base_dilation == 1 for w in windows) else None
+        return pooling if pooling.is_suitable else None
+    return _Rows(region, windows) if all(w.base_dilation == 1 for w in windows) else None
 
 
 class _Pooling:
@@ -108,7 +137,7 @@ class _ChannelsLast(_Pooling):
         self.width = width
         return self.rows.runs <= MAX_RUNS
 
-    def kernel(self) -> tuple[Kernel, int]:
+    def kernel(self) -> EmittedKernel:
         builder, row_elements = self.builder, self.rows.last.output * self.channels
         rows_per_task = balanced_size(self.rows.count, max(1, TASK_ELEMENTS // row_elements))
         with builder.loop(-(-self.rows.count // rows_per_task), AxisKind.PARALLEL) as task:
@@ -156,7 +185,7 @@ class _ChannelsLast(_Pooling):
 
 
 class _Rows(_Pooling):
-    def kernel(self) -> tuple[Kernel, int]:
+    def kernel(self) -> EmittedKernel:
         builder, w, size = self.builder, self.windows[-1], self.sizes[-1]
         inside = [p for p in range(self.results[-1]) if _fits(w, p, size)]
         begin, end = (inside[0], inside[-1] + 1) if len(inside) >= self.lanes else (0, 0)

@@ -32,6 +32,7 @@ from xlapy.codegen.iteration_domain import (
     operand_pattern,
     reduction_depths,
 )
+from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops import Affine, AxisKind, Buffer, Builder, Value
@@ -96,6 +97,11 @@ def plan_row_reduction(results: Sequence[Instruction], instructions: Sequence[In
     return plan
 
 
+def region_row_plan(region: Region) -> RowPlan | None:
+    """The sweeps of a region; None if it has no reductions of rows."""
+    return plan_row_reduction(region.results, region.instructions)
+
+
 def _choose_cached_values(plan: RowPlan, members: Sequence[Instruction]) -> None:
     """Decides which values scratch memory keeps: those that several sweeps need and that are expensive."""
     needed: dict[Instruction, set[int]] = {}
@@ -141,10 +147,10 @@ def _is_expensive(plan: RowPlan, instruction: Instruction, written: set[Instruct
     return total > MAX_RECOMPUTED_COST
 
 
-def lanes_of_widest(builder: Builder, instructions: Sequence[Instruction]) -> int:
+def lanes_of_widest(vector_bytes: int, instructions: Sequence[Instruction]) -> int:
     """Returns the number of lanes of a vector of the widest elements among some arrays."""
     arrays = [i for i in instructions if i.shape.is_array and i.shape.rank]
-    return builder.vector_bytes // max(register_type(i.shape.element_type).byte_size for i in arrays)
+    return vector_bytes // max(register_type(i.shape.element_type).byte_size for i in arrays)
 
 
 def emit_unrolled_row(
@@ -192,7 +198,8 @@ class RowReductionEmitter:
         """The values of the reductions of the current row."""
         self.lowering = Lowering(builder, self.sources, self.values)
         self.width = min(
-            lanes_of_widest(builder, [*plan.patterns, *operands]), 1 << (plan.domain.length - 1).bit_length()
+            lanes_of_widest(builder.vector_bytes, [*plan.patterns, *operands]),
+            1 << (plan.domain.length - 1).bit_length(),
         )
 
     def emit(self, results: Sequence[tuple[Instruction, Buffer]]) -> None:

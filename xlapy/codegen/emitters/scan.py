@@ -11,9 +11,11 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from xlapy.codegen.emitters.loop_nest import limit_range
+from xlapy.codegen.emitters.loop_nest import limit_range, preferred_lanes
+from xlapy.codegen.kernel_cost import SCAN_OPERATIONS, result_size, vector_cycles
+from xlapy.codegen.plan import Candidate, EmittedKernel, NoParameters, Rejection, Strategy
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.loops import I64, Affine, AxisKind, Builder, Kernel, Value
+from xlapy.loops import I64, Affine, AxisKind, Builder, Value
 from xlapy.lower import Element, Lowering, load_element, store_element
 from xlapy.lower.core import Index, delinear, flatten_elements, linear
 from xlapy.lower.cumulative import Cumulative, cumulative
@@ -24,10 +26,24 @@ STRIP_ELEMENTS = 256
 """The number of elements of a row that one task computes if the running values form a row."""
 
 
-def scan_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a region whose root is a cumulative reduction, and the work of one parallel iteration."""
-    scan = cumulative(region.root)
-    return None if scan is None else _ScanEmitter(region, scan).build()
+class ScanStrategy(Strategy[NoParameters]):
+    """Computes a cumulative reduction that is the root of a region in linear time."""
+
+    name = "scan"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        if cumulative(region.root) is None:
+            return Rejection("its root is not a cumulative reduction")
+        lanes = preferred_lanes(region)
+        return Candidate(SCAN_OPERATIONS * vector_cycles(region, result_size(region), lanes))
+
+    def parameters(self, region: Region) -> NoParameters:
+        return NoParameters()
+
+    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+        scan = cumulative(region.root)
+        assert scan is not None
+        return [_ScanEmitter(region, scan).build()]
 
 
 class _ScanEmitter:
@@ -47,7 +63,7 @@ class _ScanEmitter:
         self.outer, self.inner = self.dimensions[: scan.axis], self.dimensions[scan.axis + 1 :]
         self.cost = len(region.instructions)
 
-    def build(self) -> tuple[Kernel, int]:
+    def build(self) -> EmittedKernel:
         if math.prod(self.inner) > 1:
             return self.builder.kernel, self.scan_rows() * self.cost
         if self.scan.can_be_reordered and not any(isinstance(e, ComplexElement) for e in self.initial):

@@ -28,13 +28,30 @@ from xlapy.codegen.access_analysis import (
     DimensionGroups,
     coalesced_accesses,
     index_of_positions,
+    irregular_accesses,
     transposed_axis,
 )
 from xlapy.codegen.access_maps import Access
-from xlapy.codegen.emitters.loop_nest import choose_loop_nest, limit_range
+from xlapy.codegen.emitters.loop_nest import limit_range, preferred_lanes
+from xlapy.codegen.iteration_domain import first_array_shape
+from xlapy.codegen.kernel_cost import (
+    IRREGULAR_LOAD_CYCLES,
+    TRANSPOSED_LOAD_OPERATIONS,
+    result_size,
+    vector_cycles,
+)
+from xlapy.codegen.plan import (
+    Candidate,
+    EmittedKernel,
+    ImpossibleParameterError,
+    Rejection,
+    Strategy,
+    parameter,
+)
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
+from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Value
+from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.ir import tile_shape
 from xlapy.lower import Lowering, Source, components, load_element, storage_type, store_element
 from xlapy.lower.core import Element, Index, delinear, linear
@@ -58,21 +75,77 @@ MIN_NONTEMPORAL_BYTES = 1 << 24
 """The smallest size in bytes of a result whose stores bypass the caches, which could not hold it anyway."""
 
 
-def transpose_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a region with transposed operands, and the work of one parallel iteration; None for others.
+@dataclass(frozen=True, slots=True)
+class TransposeParameters:
+    """The blocks of a result with transposed operands."""
 
-    The kernel has the buffers that `elementwise.loop_kernel` gives it.
-    """
-    if not any(i.op in PERMUTING_OPCODES for i in region.instructions) or any(
-        i.op in SUMMING_OPCODES for i in region.instructions
-    ):
-        return None
-    shapes = [shape for _, shape in region.root.shape.leaves()]
-    lanes = choose_loop_nest(region, shapes[0]).lanes
-    if lanes == 1 or shapes[0].size < MIN_RESULT_ELEMENTS:
-        return None
-    plan = _plan(region, shapes[0].dimensions)
-    return None if plan is None else _TransposeEmitter(region, shapes, plan, lanes).build()
+    columns_dimension: int = parameter(0, 64)
+    """The number of the dimension along which the transposed operands are contiguous, after neighboring dimensions that
+    are traversed as one are joined."""
+    block_columns: int = parameter(1, MAX_SCRATCH_BYTES)
+    """The largest number of columns of a block."""
+    block_rows: int = parameter(1, MAX_SCRATCH_BYTES)
+    """The largest number of rows of a block."""
+    flat: bool = False
+    """Whether vectors run across rows: the rows are too short for vectors, and a block is contiguous in the result."""
+
+
+class TransposeStrategy(Strategy[TransposeParameters]):
+    """Transposes blocks of operands in registers into scratch memory."""
+
+    name = "transpose"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        if not any(i.op in PERMUTING_OPCODES for i in region.instructions):
+            return Rejection("it has no transposed operands")
+        if any(i.op in SUMMING_OPCODES for i in region.instructions):
+            return Rejection("it combines many elements to one")
+        size, lanes = result_size(region), preferred_lanes(region)
+        if lanes == 1 or not size:
+            return Rejection("its loops have no vectors")
+        plan = region.derived(_plan)
+        if plan is None:
+            return Rejection("no operand is contiguous along another dimension than the result")
+        if region.derived(_blocks) is None:
+            return Rejection(f"the blocks of all transposed operands do not fit into {MAX_BLOCKS_BYTES} bytes")
+        if size < MIN_RESULT_ELEMENTS:
+            return Rejection(f"{size} elements are fewer than {MIN_RESULT_ELEMENTS}", is_possible=True)
+        if plan.sizes[plan.columns] < MIN_TILE_COLUMNS:
+            return Rejection(f"{plan.sizes[plan.columns]} columns are fewer than {MIN_TILE_COLUMNS}", is_possible=True)
+        others = max(0, region.derived(irregular_accesses) - len(plan.element_bytes))
+        cycles = vector_cycles(region, size, lanes) + IRREGULAR_LOAD_CYCLES * size * others
+        return Candidate(cycles + TRANSPOSED_LOAD_OPERATIONS * size * len(plan.element_bytes) / lanes)
+
+    def parameters(self, region: Region) -> TransposeParameters:
+        blocks = region.derived(_blocks)
+        assert blocks is not None
+        return blocks
+
+    def check(self, region: Region, parameters: TransposeParameters) -> None:
+        plan, lanes = region.derived(_plan), preferred_lanes(region)
+        assert plan is not None
+        if parameters.columns_dimension != plan.columns:
+            raise ImpossibleParameterError(
+                "columns_dimension",
+                f"it is {parameters.columns_dimension}, but the operands are contiguous along dimension {plan.columns}",
+            )
+        if parameters.flat and (plan.columns != len(plan.groups) - 2 or plan.sizes[-1] > parameters.block_rows):
+            raise ImpossibleParameterError("flat", "a block is not contiguous in the result")
+        for name, value in (("block_rows", parameters.block_rows), ("block_columns", parameters.block_columns)):
+            limit = plan.sizes[-1] if name == "block_rows" else plan.sizes[plan.columns]
+            if value < limit and value % lanes:
+                raise ImpossibleParameterError(name, f"it is {value}, but must be a multiple of {lanes}")
+        step = max(max(tile_shape(region.target.vector_bytes, size)) for size in plan.element_bytes)
+        elements = (parameters.block_rows + step) * (parameters.block_columns + step)
+        size = elements * sum(plan.element_bytes)
+        if size > MAX_SCRATCH_BYTES:
+            raise ImpossibleParameterError("block_rows", f"blocks of {size} bytes exceed {MAX_SCRATCH_BYTES}")
+
+    def emit(self, region: Region, parameters: TransposeParameters) -> list[EmittedKernel]:
+        plan = region.derived(_plan)
+        assert plan is not None
+        shapes = [shape for _, shape in region.root.shape.leaves()]
+        return [_TransposeEmitter(region, shapes, plan, preferred_lanes(region), parameters).build()]
 
 
 # -- the choice of dimensions
@@ -95,9 +168,9 @@ class _TransposePlan:
         return [math.prod(group) for group in self.groups]
 
 
-def _plan(region: Region, dimensions: tuple[int, ...]) -> _TransposePlan | None:
+def _plan(region: Region) -> _TransposePlan | None:
     """Chooses as columns the dimension along which most of the transposed operands are contiguous."""
-    groups, axes, everywhere = coalesced_accesses(region, dimensions)
+    groups, axes, everywhere = coalesced_accesses(region, first_array_shape(region.root.shape).dimensions)
     found: dict[int, list[Access]] = {}
     for read in everywhere:
         columns = transposed_axis(read.offset, axes)
@@ -106,28 +179,18 @@ def _plan(region: Region, dimensions: tuple[int, ...]) -> _TransposePlan | None:
     if not found:
         return None
     columns = max(found, key=lambda group: len(found[group]))
-    if math.prod(groups[columns]) < MIN_TILE_COLUMNS:
-        return None
     return _TransposePlan(groups, columns, tuple(read.operand.shape.element_type.byte_size for read in found[columns]))
 
 
 # -- blocks
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockSizes:
-    """The largest size of a block of a transposed operand."""
-
-    columns: int
-    rows: int
-    flat: bool
-    """Whether vectors run across rows: the rows are too short for vectors, and a block is contiguous in the result."""
-
-
-def _blocks(builder: Builder, plan: _TransposePlan, lanes: int) -> _BlockSizes | None:
+def _blocks(region: Region) -> TransposeParameters | None:
     """Square blocks, except where a dimension is short; None if there are too many transposed operands."""
+    plan, lanes = region.derived(_plan), preferred_lanes(region)
+    assert plan is not None
     columns, rows = plan.sizes[plan.columns], plan.sizes[-1]
-    tiles = [tile_shape(builder.vector_bytes, size) for size in plan.element_bytes]
+    tiles = [tile_shape(region.target.vector_bytes, size) for size in plan.element_bytes]
     flat = rows < lanes and plan.columns == len(plan.groups) - 2 and all(rows <= tile for tile, _ in tiles)
     elements = min(MAX_TRANSPOSED_BLOCK_BYTES // max(plan.element_bytes), MAX_BLOCKS_BYTES // sum(plan.element_bytes))
     step = max(max(tile) for tile in tiles)
@@ -136,7 +199,7 @@ def _blocks(builder: Builder, plan: _TransposePlan, lanes: int) -> _BlockSizes |
     side = 1 << (elements.bit_length() - 1) // 2
     most_rows = min(rows, _round_down(elements // min(columns, side), step))
     most_columns = min(columns, _round_down(elements // most_rows, step))
-    return _BlockSizes(most_columns, most_rows, flat)
+    return TransposeParameters(plan.columns, most_columns, most_rows, flat)
 
 
 def _round_down(number: int, step: int) -> int:
@@ -145,42 +208,49 @@ def _round_down(number: int, step: int) -> int:
 
 
 class _TransposeEmitter:
-    def __init__(self, region: Region, shapes: Sequence[Shape], plan: _TransposePlan, lanes: int) -> None:
-        self.region, self.shapes, self.plan, self.lanes = region, shapes, plan, lanes
+    def __init__(
+        self,
+        region: Region,
+        shapes: Sequence[Shape],
+        plan: _TransposePlan,
+        lanes: int,
+        blocks: TransposeParameters,
+    ) -> None:
+        self.region, self.shapes, self.plan, self.lanes, self.blocks = region, shapes, plan, lanes, blocks
         self.builder = kernel_builder(region.name, region.target)
         self.sources = {
             operand: operand_source(self.builder, operand, f"in{n}") for n, operand in enumerate(region.operands)
         }
         self.outputs = [result_buffer(self.builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
 
-    def build(self) -> tuple[Kernel, int] | None:
-        blocks = _blocks(self.builder, self.plan, self.lanes)
-        if blocks is None:
-            return None
+    def build(self) -> EmittedKernel:
+        blocks = self.blocks
         sizes, columns = self.plan.sizes, self.plan.columns
         counts = [*sizes[:columns], *sizes[columns + 1 : -1]]
-        counts += [-(-sizes[-1] // blocks.rows), -(-sizes[columns] // blocks.columns)]
+        counts += [-(-sizes[-1] // blocks.block_rows), -(-sizes[columns] // blocks.block_columns)]
         for buffer, shape in zip(self.outputs, self.shapes, strict=True):
             buffer.nontemporal = self.is_nontemporal(shape, blocks)
         with self.builder.loop(math.prod(counts), AxisKind.PARALLEL) as task:
             *others, row_block, column_block = delinear(self.builder, task, counts)
-            self.block(blocks, others, row_block * blocks.rows, column_block * blocks.columns)
-        return self.builder.kernel, blocks.rows * blocks.columns * max(1, len(self.region.instructions))
+            self.block(blocks, others, row_block * blocks.block_rows, column_block * blocks.block_columns)
+        return self.builder.kernel, blocks.block_rows * blocks.block_columns * max(1, len(self.region.instructions))
 
-    def is_nontemporal(self, shape: Shape, blocks: _BlockSizes) -> bool:
+    def is_nontemporal(self, shape: Shape, blocks: TransposeParameters) -> bool:
         """Whether a result is large and every vector stored to it is a whole cache line."""
         size = shape.element_type.byte_size
-        pitches = {self.plan.sizes[-1] * size, blocks.rows * size}
+        pitches = {self.plan.sizes[-1] * size, blocks.block_rows * size}
         line = self.region.target.cache_line_bytes
         is_line = size * self.lanes == self.builder.vector_bytes == line and not shape.element_type.is_complex
         return is_line and shape.size * size >= MIN_NONTEMPORAL_BYTES and not any(pitch % line for pitch in pitches)
 
-    def block(self, blocks: _BlockSizes, others: Sequence[Affine], first_row: Affine, first_column: Affine) -> None:
+    def block(
+        self, blocks: TransposeParameters, others: Sequence[Affine], first_row: Affine, first_column: Affine
+    ) -> None:
         """Emits the elements of a block, then inserts before them the transposition of the operands they need."""
         sizes, columns = self.plan.sizes, self.plan.columns
         extents = (
-            _extent(self.builder, sizes[-1], blocks.rows, first_row),
-            _extent(self.builder, sizes[columns], blocks.columns, first_column),
+            _extent(self.builder, sizes[-1], blocks.block_rows, first_row),
+            _extent(self.builder, sizes[columns], blocks.block_columns, first_column),
         )
         depth = self.builder.block.depth
         with self.block_loops(blocks, extents) as (row, column):
@@ -191,20 +261,23 @@ class _TransposeEmitter:
 
     @contextmanager
     def block_loops(
-        self, blocks: _BlockSizes, extents: tuple[int | Value, int | Value]
+        self, blocks: TransposeParameters, extents: tuple[int | Value, int | Value]
     ) -> Iterator[tuple[Affine, Affine]]:
         """Opens the loops over a block: vectors run along its rows or, if it is flat, along all of it."""
         rows, columns = extents
         if blocks.flat:
-            size = columns * blocks.rows if isinstance(columns, int) else self.times(columns, blocks.rows)
+            size = columns * blocks.block_rows if isinstance(columns, int) else self.times(columns, blocks.block_rows)
             with self.builder.loop(size, AxisKind.VECTOR, width=self.lanes) as position:
-                limit_range(position, blocks.rows * blocks.columns)
-                yield self.builder.remainder(position, blocks.rows), self.builder.quotient(position, blocks.rows)
+                limit_range(position, blocks.block_rows * blocks.block_columns)
+                yield (
+                    self.builder.remainder(position, blocks.block_rows),
+                    self.builder.quotient(position, blocks.block_rows),
+                )
             return
         with self.builder.loop(columns) as column:
-            limit_range(column, blocks.columns)
+            limit_range(column, blocks.block_columns)
             with self.builder.loop(rows, AxisKind.VECTOR, width=self.lanes) as row:
-                limit_range(row, blocks.rows)
+                limit_range(row, blocks.block_rows)
                 yield row, column
 
     def times(self, value: Value, factor: int) -> Value:
@@ -246,7 +319,7 @@ class _BlockLowering(Lowering):
         self,
         builder: Builder,
         sources: Mapping[Instruction, Source],
-        blocks: _BlockSizes,
+        blocks: TransposeParameters,
         depth: int,
         position: tuple[Affine, Affine],
     ) -> None:
@@ -277,8 +350,8 @@ class _BlockLowering(Lowering):
     def tile(self, source: Source, offset: Affine, pitch: int) -> _TransposedBlock:
         t = source.shape.element_type
         rows, columns = tile_shape(self.builder.vector_bytes, t.byte_size)
-        scratch_pitch = self.blocks.rows if self.blocks.flat else -(-self.blocks.rows // rows) * rows
-        size = -(-self.blocks.columns // columns) * columns * scratch_pitch + rows
+        scratch_pitch = self.blocks.block_rows if self.blocks.flat else -(-self.blocks.block_rows // rows) * rows
+        size = -(-self.blocks.block_columns // columns) * columns * scratch_pitch + rows
         scratch = self.builder.scratch(f"tile{len(self.tiles)}", storage_type(t), size * components(t))
         return _TransposedBlock(source, offset, pitch, scratch, scratch_pitch)
 

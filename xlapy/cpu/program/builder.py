@@ -24,9 +24,9 @@ from xlapy.base.logging import logger
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state
 from xlapy.codegen.region import region_of
+from xlapy.codegen.strategies import emit_kernels, plan_of
 from xlapy.cpu.program import buffer_reuse
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass, StoredValue
-from xlapy.cpu.program.kernel_selection import select_kernels
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CallbackThunk, CopyThunk, HostThunk, KernelThunk, Thunk
 from xlapy.cpu.program.verification.value_records import ValueRecords, values_by_slice
@@ -155,13 +155,14 @@ class ProgramBuilder:
     def kernels(self, instruction: Instruction) -> list[tuple[Kernel, int]]:
         """Returns the kernels of an instruction and their work. Equal instructions get the same kernels."""
         if instruction.op is opcodes.FUSION:
-            key: Hashable = self._structure.number(instruction.computations[0])
+            key: Hashable = self._structure.number(instruction.computations[0]), instruction.backend_config
         else:
             operands = tuple((operand.shape, instruction.operands.index(operand)) for operand in instruction.operands)
             key = self._structure.instruction_key(instruction), operands
         found = self._kernels.get(key)
         if found is None:
-            found = self._kernels[key] = select_kernels(region_of(instruction, host_target()))
+            region = region_of(instruction, host_target())
+            found = self._kernels[key] = emit_kernels(plan_of(instruction, region), region)
         return found
 
     def may_overwrite(self, kernel: Kernel, written: Buffer, read: frozenset[Buffer]) -> bool:

@@ -16,11 +16,11 @@ from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
 from xlapy.codegen.region import region_of
+from xlapy.codegen.strategies import emit_kernels, plan_of
 from xlapy.cpu.lapack.calls import add_lapack_call
 from xlapy.cpu.lapack.targets import calls_lapack
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
-from xlapy.cpu.program.kernel_selection import select_kernels
 from xlapy.cpu.program.thunks import CallbackThunk, CallingConvention, KernelThunk
 from xlapy.cpu.target import host_target
 from xlapy.custom_calls.native import operand_layout_shapes
@@ -183,5 +183,6 @@ def _append_transpose(
     given = Instruction(opcodes.PARAMETER, Shape.array(element_type, dimensions), name=source.name)
     moved = Shape.array(element_type, [dimensions[d] for d in order])
     transpose = Instruction(opcodes.TRANSPOSE, moved, [given], DimensionsAttributes(dimensions=order), name=target.name)
-    for kernel, work in select_kernels(region_of(transpose, host_target())):
+    region = region_of(transpose, host_target())
+    for kernel, work in emit_kernels(plan_of(transpose, region), region):
         context.thunks.append(KernelThunk(kernel, [source, target], work, target.name))

@@ -30,9 +30,9 @@ from xlapy.base.element_types import (
     U32,
 )
 from xlapy.base.flags import Flags
-from xlapy.codegen.emitters.matmul.dot import dot_kernel
 from xlapy.codegen.emitters.matmul.term_groups import group_format
 from xlapy.codegen.region import region_of
+from xlapy.codegen.strategies import choose_plan, emit_kernels
 from xlapy.codegen.target import Target
 from xlapy.cpu.compiler import compile_module
 from xlapy.loops import evaluate, print_kernel
@@ -108,9 +108,11 @@ def test_signs_decide_the_order_of_the_factors(left, right, offset, swaps):
 
 def kernel_of(text, target):
     (root,) = (i for i in xla.parse_hlo(text).entry_computation if i.op.name == "dot")
-    found = dot_kernel(region_of(root, target))
-    assert found is not None
-    return found[0]
+    region = region_of(root, target)
+    plan = choose_plan(region).plan
+    assert plan.strategy in ("direct-gemm", "skinny-gemm", "inner-products", "packed-gemm")
+    ((kernel, _),) = emit_kernels(plan, region)
+    return kernel
 
 
 def random_array(name, *shape):

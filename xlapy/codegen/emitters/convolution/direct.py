@@ -23,18 +23,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.emitters.convolution.geometry import (
     ConvolutionGeometry,
-    plain_convolution,
     scalar_values,
 )
 from xlapy.codegen.emitters.convolution.rows import ConvolutionRows, OffsetSegment, Tile, result_position
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
-from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue, contraction_of
+from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue
+from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.codegen.target import Target
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Affine, AxisKind, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
@@ -64,23 +67,6 @@ TASKS_PER_PROCESSOR = 8
 
 MAX_SEGMENTS = 8
 """The largest number of segments of the tiles of a row, each of which has code of its own."""
-
-
-def direct_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a convolution and the work of one task; None for convolutions of another form."""
-    root = contraction_of(region)
-    geometry = None if root is None else plain_convolution(root)
-    if root is None or geometry is None or geometry.products < MIN_PRODUCTS or geometry.outputs < MIN_FEATURES:
-        return None
-    n, rank = geometry.numbers, root.shape.rank
-    t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
-    features_are_last = n.output_feature_dimension == n.kernel_output_feature_dimension == rank - 1
-    if not features_are_last or t.is_complex or register_type(t).bits < 32:
-        return None
-    emitter = _DirectConvolution(region, geometry)
-    if emitter.rows.joined_segments > MAX_SEGMENTS:
-        return None
-    return emitter.kernel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,29 +112,43 @@ _LOOP_OVERHEAD = 0.5
 _MAX_TILE_VECTORS = 4
 
 
-class _DirectConvolution:
+def convolution_type(root: Instruction) -> PrimitiveType:
+    """The type of the sums of a convolution."""
+    return sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
+
+
+def preferred_tile(target: Target, geometry: ConvolutionGeometry) -> TileShape:
+    """The tile with the least time for a row of the phase with the fewest positions."""
+    last = geometry.dimensions[-1]
+    lanes = max(1, target.vector_bytes // register_type(convolution_type(geometry.root)).byte_size)
+    return choose_tile(target.vector_registers, lanes, last.positions(last.phases - 1), geometry.outputs)
+
+
+def chunks_of_row(geometry: ConvolutionGeometry) -> int:
+    """The tasks that share a long row."""
+    return max(1, geometry.dimensions[-1].output // POSITIONS_PER_TASK)
+
+
+class DirectConvolution:
     """The sizes of tiles, blocks and tasks, and the scratch memory of the kernel."""
 
-    def __init__(self, region: Region, geometry: ConvolutionGeometry) -> None:
-        self.geometry, self.root = geometry, geometry.root
+    def __init__(self, region: Region, geometry: ConvolutionGeometry, tile: TileShape) -> None:
+        self.tile, self.geometry, self.root = tile, geometry, geometry.root
         self.builder = builder = kernel_builder(region.name, region.target)
         sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
         outputs = [result_buffer(builder, result.shape, f"out{n}") for n, result in enumerate(region.results)]
         self.epilogue = Epilogue(region, self.root, builder, sources, outputs)
         builder.kernel.stores_repeatedly = True  # the last tile of a run may overlap the one before
         self.lowering = Lowering(builder, sources)
-        self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
+        self.type = convolution_type(self.root)
         kind = register_type(self.type)
         *self.outer, self.last = geometry.dimensions
-        narrowest = self.last.positions(self.last.phases - 1)
-        registers = region.target.vector_registers
-        self.tile = tile = choose_tile(registers, builder.lanes(kind), narrowest, geometry.outputs)
         self.panels = -(-geometry.outputs // tile.features)
         self.window = [d.window.size for d in geometry.dimensions]
         bytes_per_input = math.prod(self.window) * tile.features * kind.byte_size
         self.input_block = balanced_size(geometry.inputs, max(1, PANEL_BYTES // bytes_per_input))
         self.input_blocks = -(-geometry.inputs // self.input_block)
-        self.chunks = max(1, self.last.output // POSITIONS_PER_TASK)
+        self.chunks = chunks_of_row(geometry)
         self.rows = ConvolutionRows(
             builder, self.lowering, geometry.batch, geometry.dimensions, tile.positions, self.chunks
         )
@@ -171,7 +171,7 @@ class _DirectConvolution:
         if keeps_sums:
             self.sums = ScratchArray(builder, "sums", self.type, self.rows_per_task * self.sums_of_row)
 
-    def kernel(self) -> tuple[Kernel, int]:
+    def kernel(self) -> EmittedKernel:
         builder, g = self.builder, self.geometry
         feature_blocks = -(-self.panels // self.panels_per_task)
         sizes = (g.groups, feature_blocks, self.row_blocks, self.chunks)
@@ -199,7 +199,7 @@ class _Inputs:
 class _Panel:
     """The part of a task for one panel of features."""
 
-    plan: _DirectConvolution
+    plan: DirectConvolution
     group: Affine
     feature: Affine
     first_row: Affine

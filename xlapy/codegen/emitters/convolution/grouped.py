@@ -18,14 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, plain_convolution, scalar_values
+from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, scalar_values
 from xlapy.codegen.emitters.convolution.row_tiles import Segment
-from xlapy.codegen.emitters.convolution.rows import MAX_RUNS, ConvolutionRows, Tile, result_position
+from xlapy.codegen.emitters.convolution.rows import ConvolutionRows, Tile, result_position
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.scratch import ScratchArray
-from xlapy.codegen.epilogue import Epilogue, contraction_of
+from xlapy.codegen.epilogue import Epilogue
+from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.loops import Affine, AxisKind, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
@@ -49,29 +50,23 @@ POSITIONS_PER_TASK = 1024
 """The number of positions, about, that share the packed kernel."""
 
 
-def grouped_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a convolution with few features per group and the work of one task; None for others."""
-    root = contraction_of(region)
-    geometry = None if root is None else plain_convolution(root)
-    if (
-        root is None
-        or geometry is None
-        or geometry.attrs.feature_group_count == 1
-        or max(geometry.inputs, geometry.outputs) > MAX_FEATURES
-    ):
-        return None
-    n, last = geometry.numbers, root.shape.rank - 1
-    orders = n.input_feature_dimension, n.kernel_output_feature_dimension, n.output_feature_dimension
-    t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
-    if any(d != last for d in orders) or t.is_complex or register_type(t).bits < 32:
-        return None
-    emitter = _GroupedConvolution(region, geometry)
-    too_large = emitter.packed_size * register_type(t).byte_size > MAX_PACKED_BYTES
-    return None if too_large or emitter.rows.runs > MAX_RUNS else emitter.kernel()
+def packed_size(geometry: ConvolutionGeometry) -> int:
+    """The number of elements of the packed kernel."""
+    window = math.prod(d.window.size for d in geometry.dimensions)
+    return window * geometry.inputs * geometry.outputs * geometry.groups
 
 
-class _GroupedConvolution:
-    def __init__(self, region: Region, geometry: ConvolutionGeometry) -> None:
+def preferred_positions(geometry: ConvolutionGeometry) -> int:
+    """The positions of a tile."""
+    last = geometry.dimensions[-1]
+    narrowest = last.positions(last.phases - 1)
+    return balanced_size(narrowest, min(narrowest, max(1, TILE_SUMS // geometry.outputs)))
+
+
+class GroupedConvolution:
+    """The kernel of a convolution; a tile has `width` positions."""
+
+    def __init__(self, region: Region, geometry: ConvolutionGeometry, width: int) -> None:
         self.geometry, self.root = geometry, geometry.root
         self.builder = builder = kernel_builder(region.name, region.target)
         sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
@@ -81,17 +76,14 @@ class _GroupedConvolution:
         self.lowering = Lowering(builder, sources)
         self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
         self.lanes = builder.lanes(register_type(self.type))
-        last = geometry.dimensions[-1]
-        narrowest = last.positions(last.phases - 1)
-        self.width = balanced_size(narrowest, min(narrowest, max(1, TILE_SUMS // geometry.outputs)))
+        self.width = width
         self.rows = ConvolutionRows(builder, self.lowering, geometry.batch, geometry.dimensions, self.width)
         self.window = [d.window.size for d in geometry.dimensions]
         self.features = geometry.inputs * geometry.outputs
-        self.packed_size = math.prod(self.window) * self.features * geometry.groups
 
-    def kernel(self) -> tuple[Kernel, int]:
+    def kernel(self) -> EmittedKernel:
         builder, g = self.builder, self.geometry
-        self.packed = ScratchArray(builder, "packed", self.type, self.packed_size)
+        self.packed = ScratchArray(builder, "packed", self.type, packed_size(g))
         width = self.rows.last.output
         rows_per_task = balanced_size(self.rows.count, max(1, POSITIONS_PER_TASK // width))
         with builder.loop(-(-self.rows.count // rows_per_task), AxisKind.PARALLEL) as task:

@@ -19,43 +19,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from xlapy import opcodes
 from xlapy.codegen.emitters.matmul.finite import all_finite
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
-from xlapy.codegen.emitters.matmul.packed_gemm import packed_gemm_kernel
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
-from xlapy.codegen.epilogue import contraction_of
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, Kernel, PositionArithmetic, Value
+from xlapy.loops import I64, Affine, PositionArithmetic, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.movement import conjunction, masked_element, undilated_position
 from xlapy.opcodes.attributes.dimensions import WindowDimension
-from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
+from xlapy.opcodes.convolution import ConvolutionAttributes
 
 MIN_PRODUCTS = 1 << 12
 """The smallest number of products (rows x columns x terms) of a convolution that is a matrix multiplication. Below it,
 the loop emitter is as fast."""
 
+MIN_COLUMNS = 4
+"""The smallest number of columns of a convolution that is a matrix multiplication."""
+
 MIN_VECTOR_FEATURES = 16
 """The smallest number of contiguous input features that get a loop of their own, because they fill a vector."""
 
 Coordinates = Mapping[str, Affine]
-
-
-def convolution_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a convolution with its epilogue, and the work of one task; else None."""
-    contraction = contraction_of(region)
-    if contraction is None or contraction.op is not opcodes.CONVOLUTION:
-        return None
-    if contraction.attributes_as(ConvolutionAttributes).sparsity_config != SparsityConfig():
-        return None
-    problem = ConvolutionProblem(region)
-    if not problem.terms or problem.columns < 4 or problem.rows * problem.columns * problem.terms < MIN_PRODUCTS:
-        return None
-    return packed_gemm_kernel(problem)
 
 
 class ConvolutionProblem(MatmulProblem):

@@ -27,15 +27,15 @@ from xlapy.codegen.emitters.convolution.geometry import (
     ConvolutionGeometry,
     minimum,
     offset_range,
-    plain_convolution,
     scalar_values,
 )
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
-from xlapy.codegen.epilogue import Epilogue, contraction_of
+from xlapy.codegen.epilogue import Epilogue
+from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.loops import I64, Affine, AxisKind, Kernel, Value
+from xlapy.loops import I64, Affine, AxisKind, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
@@ -57,22 +57,28 @@ MAX_PIECES = 32
 """The largest number of blocks of tiles, and of panels, that are tried."""
 
 
-def kernel_gradient_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a convolution with a large window and the work of one task; None for others."""
-    root = contraction_of(region)
-    geometry = None if root is None else plain_convolution(root)
-    if root is None or geometry is None or geometry.groups > 1 or geometry.products < MIN_PRODUCTS:
-        return None
+def reason_against(geometry: ConvolutionGeometry) -> str:
+    """Why a convolution is not computed in this form; "" if it is."""
+    root = geometry.root
+    if geometry.groups > 1:
+        return "it has several groups"
+    if geometry.products < MIN_PRODUCTS:
+        return f"{geometry.products} products are fewer than {MIN_PRODUCTS}"
     positions = math.prod(d.output for d in geometry.dimensions)
     if math.prod(d.window.size for d in geometry.dimensions) <= positions:
-        return None
+        return f"its window is not larger than its result of {positions} positions"
     n, last = geometry.numbers, root.shape.rank - 1
     orders = n.input_batch_dimension, n.kernel_output_feature_dimension, n.output_feature_dimension
     t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
     if any(d != last for d in orders) or any(d.phases > 1 for d in geometry.dimensions):
-        return None
+        return "its batch and output features are not the last dimensions, or its input is dilated"
     if t.is_complex or register_type(t).bits < 32 or geometry.outputs < 4:
-        return None
+        return f"it adds up {t.name.lower()} numbers of {geometry.outputs} features"
+    return ""
+
+
+def kernel_gradient_kernel(region: Region, geometry: ConvolutionGeometry) -> EmittedKernel:
+    """Returns the kernel of a convolution with a large window, and the work of one task."""
     return _KernelGradient(region, geometry).kernel()
 
 
@@ -142,7 +148,7 @@ class _KernelGradient:
 
         return min(((t, p) for t in sizes(self.tiles) for p in sizes(self.panels)), key=cost)
 
-    def kernel(self) -> tuple[Kernel, int]:
+    def kernel(self) -> EmittedKernel:
         builder = self.builder
         sizes = [d.output for d in self.outer]
         counts = (

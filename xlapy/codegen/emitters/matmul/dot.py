@@ -1,4 +1,4 @@
-"""Chooses and emits the kernel of a dot.
+"""The strategies of dots, and when each applies.
 
 | form | vectors run along | used for |
 |---|---|---|
@@ -12,31 +12,39 @@ A block of the result is a task. The order of its additions follows from the sha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy import opcodes
 from xlapy.codegen.emitters.matmul.dot_problem import DotProblem
-from xlapy.codegen.emitters.matmul.gemv import skinny_gemm_kernel
-from xlapy.codegen.emitters.matmul.left_offset import emit_corrected_micro_kernel, subtracted
-from xlapy.codegen.emitters.matmul.micro_kernel import (
-    Tile,
-    choose_tile,
-    clamped_position,
-    in_bounds,
+from xlapy.codegen.emitters.matmul.gemv import (
+    SkinnyGemmParameters,
+    check_skinny_gemm,
+    skinny_gemm_kernel,
+    skinny_gemm_parameters,
 )
-from xlapy.codegen.emitters.matmul.packed_gemm import packed_gemm_kernel
+from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
+from xlapy.codegen.emitters.matmul.packed_gemm import (
+    MAX_TILE_SUMS,
+    PackedGemmParameters,
+    check_packed_gemm,
+    packed_gemm_kernel,
+    packed_gemm_parameters,
+)
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.matmul.term_groups import grouped_problem
+from xlapy.codegen.emitters.matmul.unpacked import DirectGemm, InnerProductParameters, InnerProducts
 from xlapy.codegen.epilogue import contraction_of
+from xlapy.codegen.plan import (
+    Candidate,
+    EmittedKernel,
+    ImpossibleParameterError,
+    Rejection,
+    Strategy,
+    parameter,
+)
 from xlapy.codegen.region import Region
-from xlapy.loops import Affine, AxisKind, Kernel, Value
-from xlapy.loops.reduction_order import INNER_PRODUCT_ACCUMULATOR_VECTORS, balanced_size
-from xlapy.lower import Element
-from xlapy.lower.contraction import sums_in_lanes, zero_element
-from xlapy.lower.core import Index, delinear, linear
+from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower.element_types import register_type
-from xlapy.lower.movement import conjunction
 
 MAX_CACHED_OPERAND_BYTES = 1 << 17
 """The largest size in bytes of a right operand that stays in the cache, so that every tile loads it without packing."""
@@ -56,126 +64,218 @@ MIN_PRODUCTS = 8
 """The smallest number of products of a dot with a kernel of its own. Below it, the loop emitter is as fast."""
 
 
-def dot_kernel(region: Region) -> tuple[Kernel, int] | None:
-    """Returns the kernel of a dot with its epilogue, and the work of one task; None to use the loop emitter."""
+@dataclass(frozen=True, slots=True)
+class DotForm:
+    """What decides between the strategies of a dot."""
+
+    problem: MatmulProblem
+    """The dot, with its terms in groups if a dot instruction multiplies them."""
+    products: int
+    """The products of single terms."""
+    has_contiguous_columns: bool
+    """Whether neighboring columns of the right operand are neighbors in memory, or the same, and numbers are real."""
+    has_contiguous_terms: bool
+    """Whether both operands are contiguous along the terms, numbers are real and the terms fill a vector."""
+
+    @property
+    def loads_columns(self) -> bool:
+        """Whether vectors run along columns that are loaded where they lie."""
+        return self.has_contiguous_columns and not (self.has_contiguous_terms and self.problem.columns == 1)
+
+    @property
+    def right_bytes(self) -> int:
+        return self.problem.terms * self.problem.columns * register_type(self.problem.type).byte_size
+
+    @property
+    def fewest(self) -> int:
+        """The smaller one of the numbers of rows and columns."""
+        return min(self.problem.rows, self.problem.columns)
+
+
+def dot_form(region: Region) -> DotForm | None:
+    """The form of the dot of a region; None if there is none with terms, or what follows it is no epilogue."""
     contraction = contraction_of(region)
     if contraction is None or contraction.op is not opcodes.DOT:
         return None
-    dot: MatmulProblem = DotProblem(region)
-    if not dot.terms or dot.rows * dot.columns * dot.terms < MIN_PRODUCTS:
+    plain = DotProblem(region)
+    if not plain.products:
         return None
-    dot = grouped_problem(dot)
+    dot = grouped_problem(plain)
     columns, terms = dot.right_strides()
     _, left_terms = dot.left_strides()
-    lanes = dot.builder.lanes(register_type(dot.type))
-    along_terms = terms == 1 and left_terms == 1 and not dot.type.is_complex and dot.terms >= lanes
-    if not dot.type.is_complex and columns is not None and columns < 2 and not (along_terms and dot.columns == 1):
-        size = dot.terms * dot.columns * register_type(dot.type).byte_size
-        if size <= MAX_CACHED_OPERAND_BYTES:
-            return _DirectGemm(dot).kernel()
-        if dot.rows <= MAX_SKINNY_ROWS:
-            return skinny_gemm_kernel(dot)
-    if along_terms and min(dot.rows, dot.columns) <= MAX_SKINNY_ROWS:
-        return _InnerProducts(dot).kernel()
-    if dot.rows * dot.columns * dot.terms < MIN_PACKED_PRODUCTS:
-        return _DirectGemm(dot).kernel() if min(dot.rows, dot.columns) >= MIN_TILE_SIDE else None
-    return packed_gemm_kernel(dot)
+    is_real = not dot.type.is_complex
+    return DotForm(
+        dot,
+        plain.products,
+        is_real and columns is not None and columns < 2,
+        is_real and terms == 1 and left_terms == 1 and dot.terms >= dot.lanes,
+    )
+
+
+def _problem(region: Region) -> MatmulProblem:
+    form = region.derived(dot_form)
+    assert form is not None
+    return form.problem
+
+
+_NO_DOT = "it is not a dot with terms and an epilogue"
+
+
+def _reason_against_packing(form: DotForm) -> str:
+    """Why a dot does not pack its operands; "" if it does."""
+    rows, size = form.problem.rows, form.right_bytes
+    if form.problem.products < MIN_PACKED_PRODUCTS:
+        return f"{form.problem.products} products are fewer than {MIN_PACKED_PRODUCTS}"
+    if form.loads_columns and size <= MAX_CACHED_OPERAND_BYTES:
+        return f"a right operand of {size} bytes stays in the cache ({MAX_CACHED_OPERAND_BYTES})"
+    if form.loads_columns and rows <= MAX_SKINNY_ROWS:
+        return f"{rows} rows are not more than {MAX_SKINNY_ROWS}"
+    if form.has_contiguous_terms and form.fewest <= MAX_SKINNY_ROWS:
+        return f"{form.fewest} rows or columns are not more than {MAX_SKINNY_ROWS}"
+    return ""
+
+
+class PackedGemmStrategy(Strategy[PackedGemmParameters]):
+    """Packs blocks of both operands."""
+
+    name = "packed-gemm"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        form = region.derived(dot_form)
+        if form is None:
+            return Rejection(_NO_DOT)
+        reason = _reason_against_packing(form)
+        return Rejection(reason, is_possible=True) if reason else Candidate(form.problem.cycles)
+
+    def parameters(self, region: Region) -> PackedGemmParameters:
+        return packed_gemm_parameters(_problem(region))
+
+    def check(self, region: Region, parameters: PackedGemmParameters) -> None:
+        check_packed_gemm(_problem(region), parameters)
+
+    def emit(self, region: Region, parameters: PackedGemmParameters) -> list[EmittedKernel]:
+        return [packed_gemm_kernel(_problem(region), parameters)]
+
+
+class SkinnyGemmStrategy(Strategy[SkinnyGemmParameters]):
+    """Reads an operand that is larger than the cache once, for a few rows."""
+
+    name = "skinny-gemm"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        form = region.derived(dot_form)
+        if form is None:
+            return Rejection(_NO_DOT)
+        if not form.has_contiguous_columns:
+            return Rejection("the columns of its right operand are not contiguous real numbers")
+        if form.products < MIN_PRODUCTS:
+            return Rejection(f"{form.products} products are fewer than {MIN_PRODUCTS}", is_possible=True)
+        if not form.loads_columns:
+            return Rejection("a single column runs in vectors along the terms", is_possible=True)
+        if form.right_bytes <= MAX_CACHED_OPERAND_BYTES:
+            return Rejection(
+                f"a right operand of {form.right_bytes} bytes stays in the cache ({MAX_CACHED_OPERAND_BYTES})",
+                is_possible=True,
+            )
+        if form.problem.rows > MAX_SKINNY_ROWS:
+            return Rejection(f"{form.problem.rows} rows pay for packing ({MAX_SKINNY_ROWS})", is_possible=True)
+        return Candidate(2 * form.problem.cycles)
+
+    def parameters(self, region: Region) -> SkinnyGemmParameters:
+        return skinny_gemm_parameters(_problem(region))
+
+    def check(self, region: Region, parameters: SkinnyGemmParameters) -> None:
+        check_skinny_gemm(_problem(region), parameters)
+
+    def emit(self, region: Region, parameters: SkinnyGemmParameters) -> list[EmittedKernel]:
+        return [skinny_gemm_kernel(_problem(region), parameters)]
 
 
 # -- direct
 
 
 @dataclass(frozen=True, slots=True)
-class _DirectGemm:
-    """Computes a tile per task; the micro-kernel loads both operands without packing."""
+class DirectGemmParameters:
+    """The register tile of a direct GEMM."""
 
-    dot: MatmulProblem
+    tile_rows: int = parameter(1, 32)
+    tile_vectors: int = parameter(1, 16)
 
-    def kernel(self) -> tuple[Kernel, int]:
-        dot, builder = self.dot, self.dot.builder
-        tile = choose_tile(dot.region.target, builder, dot.type, dot.rows, dot.columns)
-        row_tiles, column_tiles = -(-dot.rows // tile.rows), -(-dot.columns // tile.columns)
-        with builder.loop(dot.batches * row_tiles * column_tiles, AxisKind.PARALLEL) as task:
-            batch, tile_row, tile_column = delinear(builder, task, (dot.batches, row_tiles, column_tiles))
-            self.tile(tile, batch, tile_row * tile.rows, tile_column * tile.columns)
-        return builder.kernel, tile.rows * tile.columns * dot.terms
 
-    def tile(self, tile: Tile, batch: Affine, first_row: Affine, first_column: Affine) -> None:
-        dot, builder = self.dot, self.dot.builder
-        sizes = [dot.outer, dot.inner] if dot.outer > 1 else [dot.inner]
-        rows = [clamped_position(builder, first_row + row, dot.rows) for row in range(tile.rows)]
-        with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
-            columns = [first_column + lane + vector * tile.lanes for vector in range(tile.vectors)]
-            masks = [in_bounds(dot.lowering, column, dot.columns, tile.columns) for column in columns]
+class DirectGemmStrategy(Strategy[DirectGemmParameters]):
+    """Loads both operands where they lie."""
 
-            def right(term: Index, vector: int) -> Element:
-                return dot.right_element(batch, linear(term, sizes), columns[vector], masks[vector])
+    name = "direct-gemm"
 
-            def left(term: Index, row: int) -> Element:
-                return dot.left_element(batch, rows[row], linear(term, sizes))
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        form = region.derived(dot_form)
+        if form is None:
+            return Rejection(_NO_DOT)
+        dot = form.problem
+        reason = self._reason_against(form)
+        return Rejection(reason, is_possible=True) if reason else Candidate(2 * dot.cycles)
 
-            sums = emit_corrected_micro_kernel(dot, tile, sizes, left, right)
-            dot.store_tile(tile, lane, sums, batch, [first_row + row for row in range(tile.rows)], columns, masks)
+    def _reason_against(self, form: DotForm) -> str:
+        dot, size = form.problem, form.right_bytes
+        if form.products < MIN_PRODUCTS:
+            return f"{form.products} products are fewer than {MIN_PRODUCTS}"
+        if form.loads_columns:
+            is_cached = size <= MAX_CACHED_OPERAND_BYTES
+            return "" if is_cached else f"a right operand of {size} bytes is larger than {MAX_CACHED_OPERAND_BYTES}"
+        if form.has_contiguous_terms and form.fewest <= MAX_SKINNY_ROWS:
+            return "both operands are contiguous along the terms"
+        if dot.products >= MIN_PACKED_PRODUCTS:
+            return (
+                f"the columns are not contiguous, and {dot.products} products pay for packing ({MIN_PACKED_PRODUCTS})"
+            )
+        return (
+            ""
+            if form.fewest >= MIN_TILE_SIDE
+            else f"a tile would use each number once (of {form.fewest} rows or columns)"
+        )
+
+    def parameters(self, region: Region) -> DirectGemmParameters:
+        dot = _problem(region)
+        tile = choose_tile(region.target, dot.builder, dot.type, dot.rows, dot.columns)
+        return DirectGemmParameters(tile.rows, tile.vectors)
+
+    def check(self, region: Region, parameters: DirectGemmParameters) -> None:
+        sums = parameters.tile_rows * parameters.tile_vectors
+        if sums > MAX_TILE_SUMS:
+            raise ImpossibleParameterError("tile_rows", f"a tile of {sums} vectors is larger than {MAX_TILE_SUMS}")
+
+    def emit(self, region: Region, parameters: DirectGemmParameters) -> list[EmittedKernel]:
+        dot = _problem(region)
+        lanes = min(dot.lanes, 1 << (dot.columns - 1).bit_length())
+        return [DirectGemm(dot, Tile(parameters.tile_rows, parameters.tile_vectors, lanes)).kernel()]
 
 
 # -- inner products
 
 
-@dataclass(frozen=True, slots=True)
-class _InnerProducts:
-    """Computes a tile of a few sums per task; each sum runs in vectors along the terms."""
+class InnerProductStrategy(Strategy[InnerProductParameters]):
+    """Runs in vectors along the terms."""
 
-    dot: MatmulProblem
+    name = "inner-products"
 
-    def kernel(self) -> tuple[Kernel, int]:
-        dot, builder = self.dot, self.dot.builder
-        tile_rows, tile_columns = balanced_size(dot.rows, 4), balanced_size(dot.columns, 4)
-        row_tiles, column_tiles = -(-dot.rows // tile_rows), -(-dot.columns // tile_columns)
-        with builder.loop(dot.batches * row_tiles * column_tiles, AxisKind.PARALLEL) as task:
-            # consecutive tasks share what they load of the larger operand
-            if dot.rows > dot.columns:
-                batch, tile_row, tile_column = delinear(builder, task, (dot.batches, row_tiles, column_tiles))
-            else:
-                batch, tile_column, tile_row = delinear(builder, task, (dot.batches, column_tiles, row_tiles))
-            rows = [tile_row * tile_rows + row for row in range(tile_rows)]
-            columns = [tile_column * tile_columns + column for column in range(tile_columns)]
-            sums = self.sums(batch, rows, columns)
-            for number, total in enumerate(sums):
-                row, column = rows[number // tile_columns], columns[number % tile_columns]
-                mask = conjunction(
-                    builder,
-                    in_bounds(dot.lowering, row, dot.rows, tile_rows),
-                    in_bounds(dot.lowering, column, dot.columns, tile_columns),
-                )
-                dot.store(batch, row, column, total, mask)
-        return builder.kernel, tile_rows * tile_columns * dot.terms
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        form = region.derived(dot_form)
+        if form is None:
+            return Rejection(_NO_DOT)
+        if not form.has_contiguous_terms:
+            return Rejection("its operands are not contiguous along real terms that fill a vector")
+        dot = form.problem
+        if form.products < MIN_PRODUCTS:
+            return Rejection(f"{form.products} products are fewer than {MIN_PRODUCTS}", is_possible=True)
+        if form.loads_columns and (form.right_bytes <= MAX_CACHED_OPERAND_BYTES or dot.rows <= MAX_SKINNY_ROWS):
+            return Rejection("vectors along the columns need no sums across lanes", is_possible=True)
+        if form.fewest > MAX_SKINNY_ROWS:
+            return Rejection(f"{form.fewest} rows and columns pay for packing ({MAX_SKINNY_ROWS})", is_possible=True)
+        return Candidate(2 * dot.cycles)
 
-    def sums(self, batch: Affine, rows: list[Affine], columns: list[Affine]) -> list[Value]:
-        dot, builder = self.dot, self.dot.builder
-        positions = (
-            [clamped_position(builder, row, dot.rows) for row in rows],
-            [clamped_position(builder, c, dot.columns) for c in columns],
-        )
-        count = len(rows) * len(columns)
-        offset = dot.left_offset()
-        excess = 0 if offset is None else len(columns)
+    def parameters(self, region: Region) -> InnerProductParameters:
+        dot = _problem(region)
+        return InnerProductParameters(balanced_size(dot.rows, 4), balanced_size(dot.columns, 4))
 
-        def step(term: Affine, carried: Sequence[Value]) -> list[Value]:
-            left = [dot.left_element(batch, row, term) for row in positions[0]]
-            left += [] if offset is None else [offset]
-            right = [dot.right_element(batch, term, column) for column in positions[1]]
-            pairs = [(a, b) for a in left for b in right]
-            sums = [dot.multiply_add(a, b, s) for (a, b), s in zip(pairs, carried, strict=True)]
-            return [s for s in sums if isinstance(s, Value)]
-
-        zero = zero_element(builder, dot.type)
-        assert isinstance(zero, Value)
-        options = sums_in_lanes(
-            builder, dot.type, dot.terms, count=count + excess, limit=INNER_PRODUCT_ACCUMULATOR_VECTORS
-        )
-        found = builder.reduce(dot.terms, [zero] * (count + excess), step, **options)
-        if not excess:
-            return found
-        return [
-            subtracted(builder, total, found[count + number % excess]) for number, total in enumerate(found[:count])
-        ]
+    def emit(self, region: Region, parameters: InnerProductParameters) -> list[EmittedKernel]:
+        return [InnerProducts(_problem(region), parameters).kernel()]

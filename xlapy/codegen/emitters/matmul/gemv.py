@@ -22,8 +22,9 @@ from xlapy.codegen.emitters.matmul.left_offset import subtracted
 from xlapy.codegen.emitters.matmul.micro_kernel import add_elements
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
-from xlapy.codegen.target import Target
-from xlapy.loops import Affine, AxisKind, Kernel, Value
+from xlapy.codegen.plan import EmittedKernel, ImpossibleParameterError, parameter
+from xlapy.loops import Affine, AxisKind, Value
+from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
@@ -47,22 +48,68 @@ MIN_FACTORS_PER_STEP = 4
 x 4096 times 4096 x 4096 takes 1.4x the time (benchmarks/products.py)."""
 
 
-def skinny_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:
+@dataclass(frozen=True, slots=True)
+class SkinnyGemmParameters:
+    """The blocks of a skinny GEMM."""
+
+    block_columns: int = parameter(1, MAX_SCRATCH_BYTES)
+    """The columns of one task."""
+    step_terms: int = parameter(1, 32)
+    """The terms that are added to a vector of sums while it is in a register."""
+
+
+def skinny_gemm_parameters(problem: MatmulProblem) -> SkinnyGemmParameters:
+    """The preferred blocks of a problem."""
+    # the elements of the right operand that are loaded at once take half of the registers
+    factors = max(MIN_FACTORS_PER_STEP, TERMS_PER_STEP // problem.terms_per_factor)
+    terms = min(factors, problem.region.target.vector_registers // 2 // _vectors(problem))
+    return SkinnyGemmParameters(_block_columns(problem), terms)
+
+
+def _lanes(problem: MatmulProblem) -> int:
+    return min(problem.lanes, 1 << (problem.columns - 1).bit_length())
+
+
+def _vectors(problem: MatmulProblem) -> int:
+    """The vectors of columns that are loaded at once."""
+    return 2 if problem.columns > _lanes(problem) else 1
+
+
+def _block_columns(problem: MatmulProblem) -> int:
+    """The columns of a task: few enough for all processors, and for the sums to fit into half of the level-1 cache."""
+    target, size = problem.region.target, register_type(problem.type).byte_size
+    step = _lanes(problem) * _vectors(problem)
+    tasks = max(1, TASKS_PER_PROCESSOR // problem.terms_per_factor) * target.processors
+    share = problem.batches * problem.columns * size // tasks
+    width = max(MIN_COLUMN_RUN_BYTES, min(share, target.l1_bytes // 2 // problem.rows))
+    return -(-min(width // size, problem.columns) // step) * step
+
+
+def check_skinny_gemm(problem: MatmulProblem, parameters: SkinnyGemmParameters) -> None:
+    """Raises `ImpossibleParameterError` for blocks that the kernel cannot have."""
+    step, columns = _lanes(problem) * _vectors(problem), parameters.block_columns
+    if columns % step:
+        raise ImpossibleParameterError("block_columns", f"it is {columns}, but must be a multiple of {step}")
+    size = register_type(problem.type).byte_size
+    row_bytes = (2 * columns + 2 * CONTRACTION_BLOCK_TERMS) * size
+    if (problem.rows + 1) * row_bytes > MAX_SCRATCH_BYTES:
+        raise ImpossibleParameterError(
+            "block_columns", f"sums of {(problem.rows + 1) * row_bytes} bytes exceed {MAX_SCRATCH_BYTES}"
+        )
+
+
+def skinny_gemm_kernel(problem: MatmulProblem, parameters: SkinnyGemmParameters) -> EmittedKernel:
     """Returns the kernel and the work of one task. The columns must be contiguous and the elements real."""
-    return _SkinnyGemm(problem).kernel()
+    return _SkinnyGemm(problem, parameters).kernel()
 
 
 class _SkinnyGemm:
-    def __init__(self, problem: MatmulProblem) -> None:
+    def __init__(self, problem: MatmulProblem, parameters: SkinnyGemmParameters) -> None:
         self.problem, self.builder = problem, problem.builder
         builder, t, target = problem.builder, problem.type, problem.region.target
         size = register_type(t).byte_size
-        self.lanes = min(builder.lanes(register_type(t)), 1 << (problem.columns - 1).bit_length())
-        # the elements of the right operand that are loaded at once take half of the registers
-        self.vectors = 2 if problem.columns > self.lanes else 1
-        factors = max(MIN_FACTORS_PER_STEP, TERMS_PER_STEP // problem.terms_per_factor)
-        self.terms_per_step = min(factors, target.vector_registers // 2 // self.vectors)
-        self.width = self._block_columns(target, size)
+        self.lanes, self.vectors = _lanes(problem), _vectors(problem)
+        self.width, self.terms_per_step = parameters.block_columns, parameters.step_terms
         self.steps, self.rest = divmod(problem.terms, self.terms_per_step)
         most = CONTRACTION_BLOCK_TERMS // self.terms_per_step
         self.block_steps = balanced_size(self.steps, most) if self.steps else 1
@@ -79,16 +126,7 @@ class _SkinnyGemm:
         if self.blocks + bool(self.rest) > 1:
             self.totals = ScratchArray(builder, "totals", t, problem.rows * self.width)
 
-    def _block_columns(self, target: Target, size: int) -> int:
-        """The columns of a task: few enough for all processors, and for the sums to fit into half of the level-1
-        cache."""
-        problem, step = self.problem, self.lanes * self.vectors
-        tasks = max(1, TASKS_PER_PROCESSOR // problem.terms_per_factor) * target.processors
-        share = problem.batches * problem.columns * size // tasks
-        width = max(MIN_COLUMN_RUN_BYTES, min(share, target.l1_bytes // 2 // problem.rows))
-        return -(-min(width // size, problem.columns) // step) * step
-
-    def kernel(self) -> tuple[Kernel, int]:
+    def kernel(self) -> EmittedKernel:
         problem, builder = self.problem, self.builder
         blocks = -(-problem.columns // self.width)
         with builder.loop(problem.batches * blocks, AxisKind.PARALLEL) as task:

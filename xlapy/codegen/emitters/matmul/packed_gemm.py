@@ -16,12 +16,13 @@ outer positions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xlapy.codegen.emitters.loop_nest import block_extent
-from xlapy.codegen.emitters.matmul.blocking import choose_blocking
+from xlapy.codegen.emitters.matmul.blocking import Blocking, choose_blocking
 from xlapy.codegen.emitters.matmul.left_offset import PackedCorrections
 from xlapy.codegen.emitters.matmul.micro_kernel import (
+    Tile,
     add_elements,
     choose_tile,
     clamped_position,
@@ -30,7 +31,9 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
 )
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
-from xlapy.loops import Affine, AxisKind, Kernel, Location, Value
+from xlapy.codegen.plan import EmittedKernel, ImpossibleParameterError, parameter
+from xlapy.loops import Affine, AxisKind, Location, Value
+from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.ir import tile_shape
 from xlapy.loops.reduction_order import contraction_block
 from xlapy.lower import Element
@@ -41,58 +44,134 @@ from xlapy.lower.element_types import register_type
 MAX_PREFETCHED_TERMS = 4
 """The largest number of terms that are prefetched with a tile; with more, tiles are too few to hide them."""
 
+MAX_TILE_SUMS = 64
+"""The largest number of vectors of sums of a tile that a plan may demand, because its code is unrolled."""
 
-def packed_gemm_kernel(problem: MatmulProblem) -> tuple[Kernel, int]:
+
+@dataclass(frozen=True, slots=True)
+class PackedGemmParameters:
+    """The tiles and blocks of a packed GEMM."""
+
+    tile_rows: int = parameter(1, 32)
+    """The rows of a register tile (MR)."""
+    tile_vectors: int = parameter(1, 16)
+    """The vectors of columns of a register tile."""
+    mc_tiles: int = parameter(1)
+    """The tiles along the rows of a task (MC / MR)."""
+    nc_tiles: int = parameter(1)
+    """The tiles along the columns of a block of the right operand (NC / NR)."""
+    column_blocks: int = parameter(1)
+    """The blocks of the right operand of one task."""
+    kc_outer: int = parameter(1)
+    """The positions of the outer loop over terms in a block."""
+    kc_inner: int = parameter(1)
+    """The positions of the inner loop over terms in a block."""
+    packs_rows: bool = False
+    """Whether packing loads vectors of rows of the left operand, not of terms."""
+    transposes_columns: bool = False
+    """Whether the right operand is loaded in vectors of terms, and transposed."""
+
+
+def packed_gemm_parameters(problem: MatmulProblem) -> PackedGemmParameters:
+    """The preferred tiles and blocks of a problem."""
+    rows, left_terms = problem.left_strides()
+    columns, right_terms = problem.right_strides()
+    packs_rows = rows == 1 and left_terms != 1
+    target, t = problem.region.target, problem.factor_type
+    tile = choose_tile(target, problem.builder, problem.type, problem.rows, problem.columns)
+    kc_outer, kc_inner = contraction_block(problem.outer, problem.inner)
+    registers = tile_shape(target.vector_bytes, register_type(t).byte_size)
+    transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
+    plain = PackedGemmParameters(tile.rows, tile.vectors, 1, 1, 1, kc_outer, kc_inner, packs_rows, transposes)
+    sizes, shape = _BlockSizes(problem, plain), (problem.batches, problem.rows, problem.columns)
+    row_bytes = sizes.tile_size // tile.rows * sizes.element_bytes
+    found = choose_blocking(target, tile, sizes.element_bytes, shape, row_bytes, in_scratch=sizes.sums > 0)
+    return replace(plain, mc_tiles=found.mc_tiles, nc_tiles=found.nc_tiles, column_blocks=found.column_blocks)
+
+
+def check_packed_gemm(problem: MatmulProblem, parameters: PackedGemmParameters) -> None:
+    """Raises `ImpossibleParameterError` for tiles and blocks that the kernel cannot have."""
+    if parameters.tile_rows * parameters.tile_vectors > MAX_TILE_SUMS:
+        product = parameters.tile_rows * parameters.tile_vectors
+        raise ImpossibleParameterError("tile_rows", f"a tile of {product} vectors is larger than {MAX_TILE_SUMS}")
+    for name, limit in (("kc_outer", problem.outer), ("kc_inner", problem.inner)):
+        value = getattr(parameters, name)
+        if value > limit:
+            raise ImpossibleParameterError(name, f"it is {value}, but there are {limit} terms in that loop")
+    if parameters.kc_outer > 1 and parameters.kc_inner < problem.inner:
+        raise ImpossibleParameterError("kc_outer", "a block of several outer positions has the whole inner loop")
+    sizes = _BlockSizes(problem, parameters)
+    if parameters.transposes_columns and sizes.tile.columns % sizes.registers[0]:
+        raise ImpossibleParameterError("transposes_columns", f"a tile has {sizes.tile.columns} columns")
+    if sizes.sums and parameters.column_blocks > 1:
+        raise ImpossibleParameterError("column_blocks", "sums in scratch memory are those of one block")
+    if sizes.scratch_bytes > MAX_SCRATCH_BYTES:
+        raise ImpossibleParameterError(
+            "mc_tiles", f"packed blocks of {sizes.scratch_bytes} bytes exceed {MAX_SCRATCH_BYTES}"
+        )
+
+
+def packed_gemm_kernel(problem: MatmulProblem, parameters: PackedGemmParameters) -> EmittedKernel:
     """Returns the kernel and the work of one task."""
-    return _PackedGemm(problem).kernel()
+    return _PackedGemm(problem, parameters).kernel()
+
+
+class _BlockSizes:
+    """The sizes of packed blocks and of the scratch memory, in elements."""
+
+    def __init__(self, problem: MatmulProblem, parameters: PackedGemmParameters) -> None:
+        target, t = problem.region.target, problem.factor_type
+        lanes = min(problem.lanes, 1 << (problem.columns - 1).bit_length())
+        self.tile = tile = Tile(parameters.tile_rows, parameters.tile_vectors, lanes)
+        self.element_bytes = size = register_type(t).byte_size * (2 if t.is_complex else 1)
+        self.registers = tile_shape(target.vector_bytes, register_type(t).byte_size)
+        terms = parameters.kc_inner * parameters.kc_outer
+        padded_terms = -(-terms // self.registers[1]) * self.registers[1]
+        # the padding keeps rows of terms from mapping to the same cache set
+        self.column_pitch = padded_terms + max(1, target.cache_line_bytes // size)
+        self.row_stride = 1 if parameters.packs_rows else self.column_pitch
+        self.term_stride = tile.rows if parameters.packs_rows else 1
+        self.tile_size = tile.rows * (terms if parameters.packs_rows else self.row_stride)
+        self.panel_size = padded_terms * tile.columns
+        self.blocks = -(-problem.outer // parameters.kc_outer), -(-problem.inner // parameters.kc_inner)
+        self.width = tile.columns * parameters.nc_tiles
+        self.left = self.tile_size * parameters.mc_tiles
+        self.right = self.panel_size * parameters.nc_tiles
+        self.loaded_columns = tile.columns * self.column_pitch if parameters.transposes_columns else 0
+        in_scratch = self.blocks != (1, 1) and not problem.accumulates_in_result
+        self.sums = parameters.mc_tiles * tile.rows * self.width if in_scratch else 0
+        self.scratch_bytes = (self.left + self.right + self.loaded_columns) * size
+        self.scratch_bytes += (self.sums + self.width) * max(size, register_type(problem.type).byte_size)
 
 
 class _PackedGemm:
     """The sizes of all blocks, and the scratch memory that they are packed into."""
 
-    def __init__(self, problem: MatmulProblem) -> None:
-        rows, left_terms = problem.left_strides()
-        columns, right_terms = problem.right_strides()
-        self.rows_are_contiguous = rows_are_contiguous = rows == 1 and left_terms != 1
-        """Whether rows of the left operand are contiguous: packing then loads vectors of rows, not of terms."""
+    def __init__(self, problem: MatmulProblem, parameters: PackedGemmParameters) -> None:
         self.problem, self.builder = problem, problem.builder
-        builder, t, target = problem.builder, problem.factor_type, problem.region.target
-        self.tile = tile = choose_tile(target, builder, problem.type, problem.rows, problem.columns)
-        size = register_type(t).byte_size * (2 if t.is_complex else 1)
-        self.kc_outer, self.kc_inner = contraction_block(problem.outer, problem.inner)
-        terms = self.kc_inner * self.kc_outer
-        self.blocks = -(-problem.outer // self.kc_outer), -(-problem.inner // self.kc_inner)
-        in_scratch = self.blocks != (1, 1) and not problem.accumulates_in_result
-        shape = problem.batches, problem.rows, problem.columns
-        registers = tile_shape(builder.vector_bytes, register_type(t).byte_size)
-        padded_terms = -(-terms // registers[1]) * registers[1]
-        # the padding keeps rows of terms from mapping to the same cache set
-        column_pitch = padded_terms + max(1, target.cache_line_bytes // size)
-        row_bytes = (terms if rows_are_contiguous else column_pitch) * size
-        self.blocking = blocking = choose_blocking(target, tile, size, shape, row_bytes, in_scratch=in_scratch)
-        self.row_stride = 1 if rows_are_contiguous else column_pitch
-        self.term_stride = tile.rows if rows_are_contiguous else 1
-        self.tile_size = tile.rows * (terms if rows_are_contiguous else self.row_stride)
-        self.left = ScratchArray(builder, "left", t, self.tile_size * blocking.mc_tiles)
-        self.panel_size = padded_terms * tile.columns
-        self.right = ScratchArray(builder, "right", t, self.panel_size * blocking.nc_tiles)
-        transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
-        self.column_pitch = column_pitch
+        builder, t, sizes = problem.builder, problem.factor_type, _BlockSizes(problem, parameters)
+        self.rows_are_contiguous = parameters.packs_rows
+        self.tile, self.blocks, self.width = sizes.tile, sizes.blocks, sizes.width
+        self.kc_outer, self.kc_inner = parameters.kc_outer, parameters.kc_inner
+        self.blocking = Blocking(parameters.mc_tiles, parameters.nc_tiles, parameters.column_blocks)
+        self.row_stride, self.term_stride, self.tile_size = sizes.row_stride, sizes.term_stride, sizes.tile_size
+        self.panel_size, self.column_pitch = sizes.panel_size, sizes.column_pitch
+        self.left = ScratchArray(builder, "left", t, sizes.left)
+        self.right = ScratchArray(builder, "right", t, sizes.right)
         self.loaded_columns: ScratchArray | None = None
         """The columns of a panel with contiguous terms, as loaded; a transposition packs them."""
-        if transposes:
-            self.loaded_columns = ScratchArray(builder, "columns", t, tile.columns * column_pitch)
-        self.width = tile.columns * blocking.nc_tiles
+        if parameters.transposes_columns:
+            self.loaded_columns = ScratchArray(builder, "columns", t, sizes.loaded_columns)
         self.sums: ScratchArray | None = None
         """The sums of a block of the result, if they are accumulated in scratch memory."""
-        if in_scratch:
-            self.sums = ScratchArray(builder, "sums", problem.type, blocking.mc_tiles * tile.rows * self.width)
-        self.corrections = PackedCorrections(problem, tile, blocking.nc_tiles)
-
-        self.prefetched_terms = -(-terms // (blocking.mc_tiles * blocking.nc_tiles))
+        if sizes.sums:
+            self.sums = ScratchArray(builder, "sums", problem.type, sizes.sums)
+        self.corrections = PackedCorrections(problem, self.tile, parameters.nc_tiles)
+        terms, tiles = parameters.kc_inner * parameters.kc_outer, parameters.mc_tiles * parameters.nc_tiles
+        self.prefetched_terms = -(-terms // tiles)
         """The terms of the next block of the right operand that are prefetched with every tile."""
 
-    def kernel(self) -> tuple[Kernel, int]:
+    def kernel(self) -> EmittedKernel:
         problem, builder, tile, blocking = self.problem, self.builder, self.tile, self.blocking
         row_tiles = -(-problem.rows // tile.rows)
         column_blocks = -(-problem.columns // self.width)

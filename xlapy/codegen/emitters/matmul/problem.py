@@ -70,6 +70,22 @@ class MatmulProblem(ABC):
     def terms(self) -> int:
         return self.outer * self.inner
 
+    @property
+    def lanes(self) -> int:
+        """The sums that fill a vector register."""
+        return self.builder.lanes(register_type(self.type))
+
+    @property
+    def products(self) -> int:
+        """The multiplications of one element of the batch."""
+        return self.rows * self.columns * self.terms
+
+    @property
+    def cycles(self) -> float:
+        """The cycles of all multiplications on one core, at two vectors per cycle."""
+        lanes = min(self.lanes, 1 << max(self.columns - 1, 0).bit_length())
+        return self.batches * self.products / (2 * lanes) * (4 if self.type.is_complex else 1)
+
     @abstractmethod
     def left_index(
         self, arithmetic: PositionArithmetic, batch: Affine, row: Affine, term: Affine

@@ -1,0 +1,266 @@
+"""The strategies of convolutions, and when each applies. Does not depend on their loops."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xlapy import opcodes
+from xlapy.codegen.emitters.convolution import direct, grouped, im2col, kernel_gradient
+from xlapy.codegen.emitters.convolution.direct import DirectConvolution, TileShape, convolution_type, preferred_tile
+from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, plain_convolution
+from xlapy.codegen.emitters.convolution.grouped import GroupedConvolution
+from xlapy.codegen.emitters.convolution.im2col import ConvolutionProblem
+from xlapy.codegen.emitters.convolution.row_tiles import row_tiles
+from xlapy.codegen.emitters.convolution.rows import MAX_RUNS
+from xlapy.codegen.emitters.matmul.packed_gemm import (
+    MAX_TILE_SUMS,
+    PackedGemmParameters,
+    check_packed_gemm,
+    packed_gemm_kernel,
+    packed_gemm_parameters,
+)
+from xlapy.codegen.epilogue import contraction_of
+from xlapy.codegen.plan import (
+    Candidate,
+    EmittedKernel,
+    ImpossibleParameterError,
+    NoParameters,
+    Rejection,
+    Strategy,
+    parameter,
+)
+from xlapy.codegen.region import Region
+from xlapy.loops.builder import MAX_SCRATCH_BYTES
+from xlapy.lower.element_types import register_type
+from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
+
+
+@dataclass(frozen=True, slots=True)
+class DirectConvolutionParameters:
+    """The register tile of a direct convolution."""
+
+    tile_positions: int = parameter(1, 32)
+    tile_vectors: int = parameter(1, 16)
+
+
+class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
+    """Reads the input where it lies; output features run in lanes."""
+
+    name = "direct-convolution"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        geometry = region.derived(_geometry)
+        if geometry is None:
+            return Rejection(_NOT_PLAIN)
+        n, rank = geometry.numbers, geometry.root.shape.rank
+        if not n.output_feature_dimension == n.kernel_output_feature_dimension == rank - 1:
+            return Rejection("its output features are not the last dimension of the result and of the kernel")
+        reason = _reason_against_type_and_phases(region, geometry)
+        if reason:
+            return Rejection(reason)
+        tile = preferred_tile(region.target, geometry)
+        segments = _segments(geometry, tile.positions)
+        if segments > direct.MAX_SEGMENTS:
+            return Rejection(f"the tiles of a row have {segments} segments, more than {direct.MAX_SEGMENTS}")
+        if geometry.products < direct.MIN_PRODUCTS:
+            return Rejection(f"{geometry.products} products are fewer than {direct.MIN_PRODUCTS}", is_possible=True)
+        if geometry.outputs < direct.MIN_FEATURES:
+            return Rejection(f"{geometry.outputs} features are fewer than {direct.MIN_FEATURES}", is_possible=True)
+        return Candidate(geometry.products / (2 * tile.lanes))
+
+    def parameters(self, region: Region) -> DirectConvolutionParameters:
+        geometry = region.derived(_geometry)
+        assert geometry is not None
+        tile = preferred_tile(region.target, geometry)
+        return DirectConvolutionParameters(tile.positions, tile.vectors)
+
+    def check(self, region: Region, parameters: DirectConvolutionParameters) -> None:
+        geometry = region.derived(_geometry)
+        assert geometry is not None
+        _check_positions(geometry, parameters.tile_positions)
+        segments = _segments(geometry, parameters.tile_positions)
+        if segments > direct.MAX_SEGMENTS:
+            raise ImpossibleParameterError("tile_positions", f"the tiles of a row would have {segments} segments")
+        tile = _tile(region, geometry, parameters)
+        if tile.positions * tile.vectors > MAX_TILE_SUMS:
+            sums = tile.positions * tile.vectors
+            raise ImpossibleParameterError("tile_vectors", f"a tile of {sums} vectors is larger than {MAX_TILE_SUMS}")
+        size = register_type(convolution_type(geometry.root)).byte_size
+        window = math.prod(d.window.size for d in geometry.dimensions)
+        panel = window * tile.features * size
+        if max(panel, direct.PANEL_BYTES) + direct.SUMS_BYTES > MAX_SCRATCH_BYTES:
+            raise ImpossibleParameterError("tile_vectors", f"a panel of {panel} bytes exceeds {MAX_SCRATCH_BYTES}")
+
+    def emit(self, region: Region, parameters: DirectConvolutionParameters) -> list[EmittedKernel]:
+        geometry = region.derived(_geometry)
+        assert geometry is not None
+        return [DirectConvolution(region, geometry, _tile(region, geometry, parameters)).kernel()]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedConvolutionParameters:
+    """The tile of a convolution with groups in lanes."""
+
+    tile_positions: int = parameter(1, 64)
+
+
+class GroupedConvolutionStrategy(Strategy[GroupedConvolutionParameters]):
+    """Runs groups in lanes."""
+
+    name = "grouped-convolution"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        geometry = region.derived(_geometry)
+        if geometry is None:
+            return Rejection(_NOT_PLAIN)
+        if geometry.attrs.feature_group_count == 1:
+            return Rejection("it has one group of features")
+        features = max(geometry.inputs, geometry.outputs)
+        if features > grouped.MAX_FEATURES:
+            return Rejection(f"{features} features per group are more than {grouped.MAX_FEATURES}")
+        n, last = geometry.numbers, geometry.root.shape.rank - 1
+        if any(
+            d != last
+            for d in (n.input_feature_dimension, n.kernel_output_feature_dimension, n.output_feature_dimension)
+        ):
+            return Rejection("its features are not the last dimension of the input, the kernel and the result")
+        reason = _reason_against_type_and_phases(region, geometry)
+        if reason:
+            return Rejection(reason)
+        kind = register_type(convolution_type(geometry.root))
+        size = grouped.packed_size(geometry) * kind.byte_size
+        if size > grouped.MAX_PACKED_BYTES:
+            return Rejection(f"a packed kernel of {size} bytes is larger than {grouped.MAX_PACKED_BYTES}")
+        kinds = _kinds_of_tiles(geometry, grouped.preferred_positions(geometry))
+        if kinds > MAX_RUNS:
+            return Rejection(f"a row has {kinds} kinds of tiles, more than {MAX_RUNS}")
+        return Candidate(geometry.products / (2 * max(1, region.target.vector_bytes // kind.byte_size)))
+
+    def parameters(self, region: Region) -> GroupedConvolutionParameters:
+        geometry = region.derived(_geometry)
+        assert geometry is not None
+        return GroupedConvolutionParameters(grouped.preferred_positions(geometry))
+
+    def check(self, region: Region, parameters: GroupedConvolutionParameters) -> None:
+        geometry = region.derived(_geometry)
+        assert geometry is not None
+        _check_positions(geometry, parameters.tile_positions)
+        kinds = _kinds_of_tiles(geometry, parameters.tile_positions)
+        if kinds > MAX_RUNS:
+            raise ImpossibleParameterError("tile_positions", f"a row would have {kinds} kinds of tiles")
+        sums = parameters.tile_positions * geometry.outputs
+        if sums > MAX_TILE_SUMS:
+            raise ImpossibleParameterError("tile_positions", f"a tile of {sums} sums is larger than {MAX_TILE_SUMS}")
+
+    def emit(self, region: Region, parameters: GroupedConvolutionParameters) -> list[EmittedKernel]:
+        geometry = region.derived(_geometry)
+        assert geometry is not None
+        return [GroupedConvolution(region, geometry, parameters.tile_positions).kernel()]
+
+
+_NOT_PLAIN = "its root is not a dense convolution with elements, spatial dimensions and stride 1 over dilated inputs"
+
+
+def _reason_against_type_and_phases(region: Region, geometry: ConvolutionGeometry) -> str:
+    """Why rows of a convolution cannot be computed in tiles; "" if they can."""
+    t, last = convolution_type(geometry.root), geometry.dimensions[-1]
+    if t.is_complex or register_type(t).bits < 32:
+        return f"it adds up {t.name.lower()} numbers"
+    return "" if last.output >= last.phases else "its last dimension has fewer positions than phases"
+
+
+def _kinds_of_tiles(geometry: ConvolutionGeometry, positions: int) -> int:
+    """The runs of tiles of a row, each of which has code of its own."""
+    last = geometry.dimensions[-1]
+    return sum(len(row_tiles(last, phase, positions, 1).runs) for phase in range(last.phases))
+
+
+def _segments(geometry: ConvolutionGeometry, positions: int) -> int:
+    """The segments of the tiles of a row that share their code, each of which has code of its own."""
+    last, chunks = geometry.dimensions[-1], direct.chunks_of_row(geometry)
+    tiles = (row_tiles(last, phase, positions, chunks) for phase in range(last.phases))
+    return sum(len(each.joined_segments()) for each in tiles)
+
+
+def _check_positions(geometry: ConvolutionGeometry, positions: int) -> None:
+    last = geometry.dimensions[-1]
+    most = last.positions(last.phases - 1)
+    if positions > most:
+        raise ImpossibleParameterError("tile_positions", f"it is {positions}, but a row has {most} positions")
+
+
+def _geometry(region: Region) -> ConvolutionGeometry | None:
+    root = contraction_of(region)
+    return None if root is None else plain_convolution(root)
+
+
+def _tile(region: Region, geometry: ConvolutionGeometry, parameters: DirectConvolutionParameters) -> TileShape:
+    return TileShape(parameters.tile_positions, parameters.tile_vectors, preferred_tile(region.target, geometry).lanes)
+
+
+class Im2colStrategy(Strategy[PackedGemmParameters]):
+    """Packs the input under the window, and multiplies matrices."""
+
+    name = "im2col"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        problem = region.derived(_problem)
+        if problem is None:
+            return Rejection("it is not a dense convolution with elements and an epilogue")
+        if problem.columns < im2col.MIN_COLUMNS:
+            return Rejection(f"{problem.columns} columns are fewer than {im2col.MIN_COLUMNS}", is_possible=True)
+        if problem.products < im2col.MIN_PRODUCTS:
+            return Rejection(f"{problem.products} products are fewer than {im2col.MIN_PRODUCTS}", is_possible=True)
+        packed = problem.batches * problem.rows * problem.terms / problem.lanes
+        return Candidate(problem.cycles + packed)
+
+    def parameters(self, region: Region) -> PackedGemmParameters:
+        problem = region.derived(_problem)
+        assert problem is not None
+        return packed_gemm_parameters(problem)
+
+    def check(self, region: Region, parameters: PackedGemmParameters) -> None:
+        problem = region.derived(_problem)
+        assert problem is not None
+        check_packed_gemm(problem, parameters)
+
+    def emit(self, region: Region, parameters: PackedGemmParameters) -> list[EmittedKernel]:
+        problem = region.derived(_problem)
+        assert problem is not None
+        return [packed_gemm_kernel(problem, parameters)]
+
+
+class KernelGradientStrategy(Strategy[NoParameters]):
+    """Adds up the products of a window that is larger than the result, a block of lines at a time."""
+
+    name = "kernel-gradient"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        geometry = region.derived(_geometry)
+        if geometry is None:
+            return Rejection(_NOT_PLAIN)
+        reason = kernel_gradient.reason_against(geometry)
+        if reason:
+            return Rejection(reason)
+        size = register_type(convolution_type(geometry.root)).byte_size
+        return Candidate(geometry.products / (2 * max(1, region.target.vector_bytes // size)))
+
+    def parameters(self, region: Region) -> NoParameters:
+        return NoParameters()
+
+    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+        geometry = region.derived(_geometry)
+        assert geometry is not None
+        return [kernel_gradient.kernel_gradient_kernel(region, geometry)]
+
+
+def _problem(region: Region) -> ConvolutionProblem | None:
+    """The convolution as a matrix multiplication; None if it is sparse or empty, or what follows is no epilogue."""
+    root = contraction_of(region)
+    if root is None or root.op is not opcodes.CONVOLUTION:
+        return None
+    if root.attributes_as(ConvolutionAttributes).sparsity_config != SparsityConfig():
+        return None
+    problem = ConvolutionProblem(region)
+    return problem if problem.products * problem.batches else None
