@@ -45,6 +45,7 @@ CASES = {
     "more padding than window": ("1,3,4,16", "1,8,9,16", "size=1x2x2x1 pad=0_0x3_3x3_3x0_0"),
     "negative padding": ("1,9,11,16", "1,3,4,16", "size=1x3x3x1 stride=1x2x2x1 pad=0_0x-1_-1x-1_-1x0_0"),
     "channels first": ("2,5,13,15", "2,5,7,8", "size=1x1x3x3 stride=1x1x2x2 pad=0_0x0_0x1_1x1_1"),
+    "many channels first": ("3,40,25,30", "3,40,12,15", "size=1x1x2x2 stride=1x1x2x2"),
     "windows over channels": ("3,9,20", "3,5,10", "size=1x3x2 stride=1x2x2 pad=0_0x1_1x0_0"),
     "many rows": ("1,60,300,64", "1,31,300,64", "size=1x4x1x1 stride=1x2x1x1 pad=0_0x2_2x0_0x0_0"),
     "holes": ("1,5,6,16", "1,6,6,16", "size=1x2x1x1 lhs_dilate=1x2x1x1 rhs_dilate=1x3x1x1"),
