@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tests.cpu.llvm import test_infeed_schedules as infeeds
+from tests.cpu.llvm import test_queue_schedules as queues
 from tests.cpu.llvm import test_rendezvous_schedules as rendezvous
+from tests.cpu.llvm import test_wait_schedules as waits
+from tests.runtime.engine.core import test_fork_schedules as forks
 from tests.runtime.engine.core import test_launch_schedules as launches
 from tests.stress.harness import Amount, Run, Stress
 from xlapy.native.checker.explore import Exploration, explore
@@ -30,6 +34,20 @@ def _launches(*threads: object) -> Exploration:
 
 EXPLORATIONS: Mapping[str, Callable[[], Exploration]] = {
     "two members, two rendezvous": lambda: rendezvous.explored(rendezvous.member(0, 2, 2), rendezvous.member(1, 2, 2)),
+    "a sender and a receiver, three messages": lambda: queues.explored(queues.sender(3), queues.receiver(2, 1, 3)),
+    "a sender, a receiver, the end of the run": lambda: queues.explored(
+        queues.sender(1), queues.receiver(1, 2), queues.end_run
+    ),
+    "an infeed of two values, and its end": lambda: infeeds.explored(infeeds.device, infeeds.host(2)),
+    "an infeed, its end, and that of the run": lambda: infeeds.explored(
+        infeeds.device, infeeds.host(1), infeeds.end_run
+    ),
+    "two devices that wait for each other, and the watchdog": lambda: waits.explored(
+        waits.no_spins, waits.first_device, waits.second_device, waits.watchdog(), max_states=_MAX_STATES
+    ),
+    "a launch, deletion of its result, a fork": lambda: forks.explored(
+        forks.prepare_call, forks.run_one, forks.delete_result, forks.forking()
+    ),
     "a launch, its stream, deletion of the argument": lambda: _launches(
         launches.call_and_drop_and_delete, launches.run_one
     ),

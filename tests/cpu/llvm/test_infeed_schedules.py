@@ -166,7 +166,7 @@ MODELS = {"host_callback": lambda execution, arguments: 0, "sched_yield": lambda
 
 
 def explored(*threads: NativeFunction[[], None]) -> Exploration:
-    return explore(None, threads, clear_all, models=MODELS)
+    return explore(None, threads, clear_all, models=MODELS, max_states=20_000_000)
 
 
 def test_the_host_feeds_and_leaves() -> None:

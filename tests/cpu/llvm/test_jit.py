@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.threads import run_in_threads
 from xlapy.cpu.llvm import jit
 from xlapy.cpu.llvm.jit import Code, compile_text
 
@@ -37,8 +36,14 @@ def test_code_works_while_other_code_is_added_and_removed():
 
 
 def test_threads_compile_at_once():
-    with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(lambda value: called(constant(value)), range(300))) == list(range(300))
+    """Functions of one name in different modules: a linker that mixes up modules, or frees code of another thread,
+    returns other numbers or ends the process."""
+
+    def compile_and_call(thread: int) -> list[int]:
+        return [called(constant(value)) for value in range(75 * thread, 75 * thread + 75)]
+
+    found = run_in_threads(4, compile_and_call)
+    assert found == [list(range(75 * thread, 75 * thread + 75)) for thread in range(4)]
 
 
 def test_unreferenced_code_takes_no_memory():
@@ -53,12 +58,11 @@ def test_unreferenced_code_takes_no_memory():
 
 
 def test_short_threads_take_no_memory(monkeypatch: pytest.MonkeyPatch):
-    """Native code that calls Python is a new thread to it each time."""
+    """Native code that calls Python is a new thread to it each time: what each thread creates anew would never be
+    freed."""
     made = []
     create = jit.llvm.create_new_function_pass_manager
     monkeypatch.setattr(jit.llvm, "create_new_function_pass_manager", lambda: made.append(None) or create())
     for value in range(8):
-        thread = threading.Thread(target=constant, args=(value,))
-        thread.start()
-        thread.join()
+        assert run_in_threads(1, lambda _, value=value: called(constant(value))) == [value]
     assert len(made) <= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import xlapy as xla
 from tests.interpreter.runners.custom import registered
 from tests.interpreter.runners.replica import module
+from tests.threads import run_in_threads
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.communication import rendezvous_assignment
@@ -202,12 +202,8 @@ def test_waiting_threads_wake_when_the_run_fails() -> None:
 
     with registered(target):
         executable = Client("cpu", devices=4).compile(module(entry, 4, computations=branches))
-        thread = threading.Thread(target=lambda: errors.append(failure_of(executable)))
-        errors: list[str] = []
-        thread.start()
-        thread.join(20)
-    assert not thread.is_alive()
-    assert "raised ValueError: not now" in errors[0]
+        (error,) = run_in_threads(1, lambda _: failure_of(executable))
+    assert "raised ValueError: not now" in error
 
 
 def failure_of(executable: xla.Executable) -> str:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.threads import run_in_threads
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.platform import platform
 
@@ -103,22 +104,17 @@ def compute(value):
 inside = jax.pure_callback(compute, jax.ShapeDtypeStruct((1000,), np.float32), sweep(x))
 assert np.array_equal(inside, sweep(sweep(x)))
 
-# Concurrent calls from many threads.
-wrong = []
+# Concurrent calls from many threads: one that got another's frame or donated memory would compute other values.
+alone = [np.asarray(sweep(x + number)) for number in range(8)]
 
 
 def work(number):
-    value = sweep(x + number)
-    again = sweep(x + number)
-    wrong.extend([] if np.array_equal(increment(value), again + 1) else [number])
+    donated = sweep(x + number)
+    return np.asarray(sweep(x + number)), np.asarray(increment(donated))
 
 
-threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-assert wrong == []
+for expected, (plain, incremented) in zip(alone, run_in_threads(8, work), strict=True):
+    assert np.array_equal(plain, expected) and np.array_equal(incremented, expected + 1)
 
 # The child of a fork runs queued and new launches; the running launch is lost.
 running, waits = endless(x), sweep(x)

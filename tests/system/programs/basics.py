@@ -1,11 +1,11 @@
 """jit, grad, vmap and scan give the results of JAX's CPU; buffers behave like arrays."""
 
-import threading
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from tests.threads import run_in_threads
 
 cpu = jax.devices("cpu")[0]
 
@@ -76,23 +76,15 @@ pair = jnp.ones(4)
 with pytest.raises(Exception, match="donate"):
     jax.jit(lambda a, b: a + b, donate_argnums=0)(pair, pair)
 
-# Concurrent calls from many threads.
+# Concurrent calls from many threads: one that got another's frame or memory would return another product.
 f = jax.jit(lambda a, b: a * b + 1)
-wrong = []
 
 
 def work(number):
-    for step in range(200):
-        found = float(f(jnp.float32(number), jnp.float32(step)))
-        wrong.extend([] if found == number * step + 1 else [(number, step, found)])
+    return [float(f(jnp.float32(number), jnp.float32(step))) for step in range(200)]
 
 
-threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-assert wrong == []
+assert run_in_threads(6, work) == [[number * step + 1 for step in range(200)] for number in range(6)]
 
 # Properties of a compiled function.
 compiled = f.lower(x, x).compile()

@@ -1,7 +1,6 @@
 """Programs that native code runs, calling Python functions from there: values, errors, threads and nested calls."""
 
 import gc
-import threading
 import time
 import weakref
 
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
+from tests.threads import run_in_threads
 from xlapy.custom_calls.registry import register_custom_call_target, unregister_custom_call_target
 from xlapy.pjrt.objects import executable as executables
 
@@ -121,41 +121,34 @@ def test_an_interrupt_in_a_callback_ends_the_call():
 
 
 def test_nested_calls_and_threads():
+    """A callback that got the arguments of another thread's call, or of the outer call, would return another value."""
     inner = jax.jit(lambda x: jax.pure_callback(lambda v: np.asarray(v) * 2, shapes(x), x) + 1)
 
     def nesting(x):
         return jax.pure_callback(lambda v: np.asarray(inner(jnp.asarray(np.asarray(v)))), shapes(x), x)
 
     run = jax.jit(nesting)
-    found = {}
 
     def work(number):
-        found[number] = [float(run(jnp.float32(number + n))) for n in range(20)]
+        return [float(run(jnp.float32(100 * number + n))) for n in range(20)]
 
-    threads = [threading.Thread(target=work, args=(100 * number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == {100 * k: [2 * (100 * k + n) + 1 for n in range(20)] for k in range(4)}
+    assert run_in_threads(4, work) == [[2 * (100 * k + n) + 1 for n in range(20)] for k in range(4)]
 
 
 def test_errors_belong_to_their_threads():
-    run, found = jax.jit(failing), {}
+    """An error that is kept in one place for all calls would end the call of another thread."""
+    run = jax.jit(failing)
 
     def work(number):
+        found = []
         for _ in range(10):
             try:
-                found.setdefault(number, []).append(float(run(jnp.float32(number))))
+                found.append(float(run(jnp.float32(number))))
             except (jax.errors.JaxRuntimeError, ValueError) as error:
-                found.setdefault(number, []).append("ValueError: no " + str(float(number)) in str(error))
+                found.append("ValueError: no " + str(float(number)) in str(error))
+        return found
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == {0: [0.0] * 10, 1: [1.0] * 10, 2: [True] * 10, 3: [True] * 10}, found
+    assert run_in_threads(4, work) == [[0.0] * 10, [1.0] * 10, [True] * 10, [True] * 10]
 
 
 def test_arguments_that_are_not_ready_and_donated_ones():

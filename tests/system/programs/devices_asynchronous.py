@@ -1,7 +1,6 @@
 """Asynchronous launches on several devices: synchronization, order, failures, and launches after a failure."""
 
 import os
-import threading
 import time
 import warnings
 from unittest import mock
@@ -14,6 +13,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from tests.threads import run_in_threads
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.platform import platform
 from xlapy.runtime.collectives import watchdog
@@ -116,7 +116,6 @@ meshes = [mesh, Mesh(np.array(devices[:2]), "i"), Mesh(np.array([devices[3], dev
 functions = [on(one, lambda v: v + total(v)) for one in meshes]
 arrays = [jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(one, P("i"))) for one in meshes]
 shorts = [jax.jit(lambda v: v * 0.25) for _ in meshes]
-wrong = []
 
 
 def reference(number):
@@ -131,15 +130,11 @@ def work(number):
     value = arrays[number % 3]
     for _ in range(30):
         value = shorts[number % 3](functions[number % 3](value))
-    wrong.extend([] if np.allclose(value, reference(number % 3), rtol=1e-4) else [number])
+    return np.asarray(value)
 
 
-threads = [threading.Thread(target=work, args=(number,)) for number in range(9)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-assert wrong == []
+for number, value in enumerate(run_in_threads(9, work)):
+    np.testing.assert_allclose(value, reference(number % 3), rtol=1e-4)
 
 # Programs with callbacks wait for asynchronous launches, and may launch programs.
 seen = jax.pure_callback(

@@ -1,12 +1,13 @@
 """Ordered callbacks: their order over calls, devices and threads, with pending arguments, and after one has failed."""
 
-import threading
 import time
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import io_callback
+
+from tests.threads import run_in_threads
 
 seen = []
 
@@ -67,7 +68,7 @@ once(jnp.full(2, 17))
 jax.effects_barrier()
 assert seen == [11, 12, 14, 15, 10, 17], seen
 
-# Each thread has an order of its own.
+# Each thread has an order of its own: a token that threads share would reorder or lose callbacks.
 seen.clear()
 
 
@@ -77,13 +78,10 @@ def work(thread):
     jax.effects_barrier()
 
 
-threads = [threading.Thread(target=work, args=(thread,)) for thread in range(1, 5)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
+run_in_threads(4, work)
 one = [value for number in range(20) for value in ([10 * number, 10 * number + 1] if number % 2 else [10 * number])]
-for thread in range(1, 5):
+assert len(seen) == 4 * len(one)
+for thread in range(4):
     assert [value % 1000 for value in seen if value // 1000 == thread] == one
 
 print("ok")

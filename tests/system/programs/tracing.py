@@ -3,7 +3,6 @@
 import gzip
 import json
 import tempfile
-import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.profiler import ProfileData
 
+from tests.threads import run_in_threads
 from xlapy.cpu.llvm.instrumentation import counters
 
 PLANE = "/device:CUSTOM:xlapy:0"
@@ -123,22 +123,16 @@ def test_callbacks_and_programs_inside_them_are_recorded():
 
 
 def test_overlapping_launches_have_separate_lines():
+    """A line on which launches overlap, or an operation outside of its launch, comes from times of another thread."""
     f = jax.jit(lambda x: jnp.sin(x).sum())
     g = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda i, v: jnp.cos(v), x))
     x = jnp.ones(10_000)
 
-    def many(one):
+    def many(number):
         for _ in range(20):
-            one(x).block_until_ready()
+            (f, g)[number % 2](x).block_until_ready()
 
-    def work():
-        threads = [threading.Thread(target=many, args=(one,)) for one in (f, g) * 2]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    lines = traced(work)
+    lines = traced(lambda: run_in_threads(4, many))
     runs = [run for name, events in lines.items() if name.startswith("XLA Modules") for run in events]
     assert len(runs) == 80 and len({run[3]["run_id"] for run in runs}) == 80
     for name, events in lines.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import ml_dtypes
@@ -13,6 +12,7 @@ import xlapy as xla
 from tests.cpu.llvm.test_rendezvous import leaves
 from tests.cpu.test_interruption import interrupted
 from tests.interpreter.runners.replica import module
+from tests.threads import run_in_threads
 from xlapy.base import flags
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.flags import Flags
@@ -112,18 +112,20 @@ def number(value: int) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("devices", [1, 3])
 def test_the_host_and_the_program_go_back_and_forth(devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that is lost, taken twice or read before it is whole changes the sums; a wake-up that is lost ends in the
+    time-out."""
     no_callbacks(monkeypatch)
     executable = Client("cpu", devices=devices).compile(sums(300, devices))
-    results: list[Any] = []
-    run = threading.Thread(target=lambda: results.extend(executable.execute_sharded([[ZEROS]] * devices)))
-    run.start()
-    for turn in range(300):
-        for place, device in enumerate(executable.devices):
-            device.transfer_to_infeed(number(turn + place))
-        for place, device in enumerate(executable.devices):
-            expected = (turn + 1) * (turn + 2 * place) // 2
-            assert np.asarray(device.transfer_from_outfeed(timeout=20)).tolist() == [expected, -expected]
-    run.join()
+
+    def feed() -> None:
+        for turn in range(300):
+            for place, device in enumerate(executable.devices):
+                device.transfer_to_infeed(number(turn + place))
+            for place, device in enumerate(executable.devices):
+                expected = (turn + 1) * (turn + 2 * place) // 2
+                assert np.asarray(device.transfer_from_outfeed(timeout=20)).tolist() == [expected, -expected]
+
+    _, results = run_in_threads(2, lambda thread: executable.execute_sharded([[ZEROS]] * devices) if thread else feed())
     assert [int(np.asarray(result)[0]) for result in results] == [300 * (299 + 2 * p) // 2 for p in range(devices)]
     assert [(len(d.infeed), len(d.outfeed)) for d in executable.devices] == [(0, 0)] * devices
 
@@ -164,18 +166,19 @@ def test_a_wrong_shape_after_right_ones() -> None:
 
 
 def test_two_runs_on_one_device_share_what_is_fed_in() -> None:
+    """Only one run is attached to the queue in shared memory: a value that both take, or that is lost when a run
+    detaches, changes the sum."""
     executable = Client("cpu").compile(sums(200))
     device = executable.devices[0]
-    results: list[Any] = []
-    runs = [threading.Thread(target=lambda: results.append(executable(ZEROS))) for _ in range(2)]
-    for run in runs:
-        run.start()
-    for turn in range(400):
-        device.transfer_to_infeed(number(turn))
-    for run in runs:
-        run.join(60)
-        assert not run.is_alive()
-    assert sum(int(np.asarray(result)[0]) for result in results) == 400 * 399 // 2
+
+    def run(thread: int) -> int:
+        if thread < 2:
+            return int(np.asarray(executable(ZEROS))[0])
+        for turn in range(400):
+            device.transfer_to_infeed(number(turn))
+        return 0
+
+    assert sum(run_in_threads(3, run)) == 400 * 399 // 2
     assert (len(device.infeed), len(device.outfeed)) == (0, 400)
 
 
