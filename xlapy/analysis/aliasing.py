@@ -12,6 +12,7 @@ memory slots or kernels.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -59,6 +60,8 @@ class AliasAnalysis:
         for instruction in self.order:
             for index, _ in array_leaves(instruction.shape):
                 self._values[instruction, index] = self._resolve(instruction, index)
+        self._counted: tuple[Instruction, Counter[ArrayValue]] | None = None
+        """The instruction whose uses were counted last, and its values: an instruction asks for all of them in turn."""
         root = computation.root_instruction
         self.result_values = {self._values[root, index] for index, _ in array_leaves(root.shape)}
         self._last_user: dict[ArrayValue, Instruction] = {}
@@ -75,6 +78,12 @@ class AliasAnalysis:
     def values(self, instruction: Instruction) -> list[ArrayValue]:
         """Returns the array values of all leaves of an instruction, in the order of the leaves."""
         return [self._values[instruction, index] for index, _ in array_leaves(instruction.shape)]
+
+    def use_count(self, value: ArrayValue, user: Instruction) -> int:
+        """Returns how many leaves of the operands of an instruction denote a value."""
+        if self._counted is None or self._counted[0] is not user:
+            self._counted = user, Counter(one for operand in user.operands for one in self.values(operand))
+        return self._counted[1][value]
 
     def is_last_use(self, value: ArrayValue, user: Instruction) -> bool:
         """Returns whether `user` is the last instruction to read a value, and the computation does not return it."""

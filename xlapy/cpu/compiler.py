@@ -45,6 +45,7 @@ from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
 from xlapy.cpu.transforms.canonicalize_convolutions import CanonicalizeConvolutions
 from xlapy.cpu.transforms.decompose_fft import DecomposeFft
 from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
+from xlapy.cpu.transforms.gather_sorted_operands import GatherSortedOperands
 from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
 from xlapy.cpu.transforms.sort_top_k import SortTopK
@@ -99,6 +100,7 @@ def passes(
         InlineCalls(composites=True, max_shared_size=MAX_INLINED_SHARED_INSTRUCTIONS),
         FlattenTuples(),
         CanonicalizeConvolutions(),
+        GatherSortedOperands(),
         Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
         Expand(runs=native_opcodes()),
         FoldTransposeIntoDot(),

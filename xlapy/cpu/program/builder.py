@@ -10,6 +10,7 @@ machine code.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, TypeVar
 
@@ -355,11 +356,12 @@ class LoweringContext:
         borrowed: the slices that may also hold arrays of earlier instructions. numbers: the numbers of the values, if
         they are not new ones.
         """
+        counts = Counter(slices)
         for n, ((index, _), slice_) in enumerate(zip(array_leaves(instruction.shape), slices, strict=True)):
             value = ArrayValue(instruction, index)
             self.slices[value] = slice_
             self.numbers[value] = self.builder.values.new(instruction.name) if numbers is None else numbers[n]
-            if slice_ in borrowed or slices.count(slice_) > 1:
+            if slice_ in borrowed or counts[slice_] > 1:
                 self.reusable.discard(slice_)
             elif slice_.storage is StorageClass.TEMPORARY:
                 self.reusable.add(slice_)
@@ -437,7 +439,7 @@ class LoweringContext:
         """Returns a slice with the operand's array that the instruction may overwrite; inserts a copy if needed."""
         value = self.alias_analysis.value(operand, index)
         source = self.slices[value]
-        if sum(self.alias_analysis.values(o).count(value) for o in instruction.operands) == 1:
+        if self.alias_analysis.use_count(value, instruction) == 1:
             reused = self.try_reuse(value, instruction)
             if reused is not None:
                 return reused

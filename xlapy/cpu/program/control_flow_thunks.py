@@ -23,7 +23,7 @@ from xlapy.hlo.instruction import Instruction
 def _lower_call(context: LoweringContext, instruction: Instruction) -> None:
     arguments = [context.stored_values(operand) for operand in instruction.operands]
     values = [value for operand in instruction.operands for value in context.alias_analysis.values(operand)]
-    unique = [value for value in values if values.count(value) == 1]
+    unique = [value for value, count in Counter(values).items() if count == 1]
     reusable = {slice_ for value in unique if (slice_ := context.try_reuse(value, instruction)) is not None}
     results = context.builder.lower_computation(instruction.to_apply, arguments, context.thunks, reusable=reusable)
     borrowed = {argument.slice for leaves in arguments for argument in leaves if argument.slice not in reusable}
@@ -42,10 +42,11 @@ def _lower_conditional(context: LoweringContext, instruction: Instruction) -> No
     (index_value,) = context.stored_values(index)
     arguments = [context.stored_values(operand) for operand in operands]
     dying = _dying_operands(context, instruction)
+    overwritable = frozenset(dying)
     branches: list[_Branch] = []
     for computation, leaves in zip(instruction.computations, arguments, strict=True):
-        slices = [leaf.slice for leaf in leaves]
-        reusable = {slice_ for slice_ in slices if slice_ in dying and slices.count(slice_) == 1}
+        counts = Counter(leaf.slice for leaf in leaves)
+        reusable = {slice_ for slice_, count in counts.items() if count == 1 and slice_ in overwritable}
         thunks: list[Thunk] = []
         branch_results = context.builder.lower_computation(computation, [leaves], thunks, reusable=reusable)
         branches.append(_Branch(thunks, branch_results))
@@ -88,18 +89,22 @@ def _conditional_results(
     chosen: list[BufferSlice | None] = [None] * len(leaves)
     ranks = {slice_: rank for rank, slice_ in enumerate(dying)}
     borrowed: set[BufferSlice] = set()
+    taken: set[BufferSlice | None] = set()
     for number, slices in enumerate(leaves):
-        left = [slice_ for slice_ in slices if slice_ in ranks and slice_ not in chosen]
-        chosen[number] = min(left, key=lambda slice_: (-slices.count(slice_), ranks[slice_]), default=None)
+        left = Counter(slice_ for slice_ in slices if slice_ in ranks and slice_ not in taken)
+        chosen[number] = min(left, key=lambda slice_: (-left[slice_], ranks[slice_]), default=None)
         if len(set(slices)) == 1 and slices[0] not in ranks:
             chosen[number] = slices[0]
             borrowed.add(slices[0])
+        taken.add(chosen[number])
     sequences = [ThunkSequence(branch.thunks) for branch in branches]
     for number, slices in enumerate(leaves):
-        free = (slice_ for slice_ in dying if chosen[number] is None and slice_ not in chosen)
-        fitting = (slice_ for slice_ in free if _can_be_computed_in(sequences, slices, slice_))
-        found = chosen[number] or next(fitting, None)
+        if chosen[number] is not None:
+            continue
+        free = (slice_ for slice_ in dying if slice_ not in taken)
+        found = next((slice_ for slice_ in free if _can_be_computed_in(sequences, slices, slice_)), None)
         chosen[number] = found or BufferSlice(slices[0].shape, name=instruction.name)
+        taken.add(chosen[number])
     return [slice_ for slice_ in chosen if slice_ is not None], borrowed
 
 
@@ -118,6 +123,7 @@ def _lower_while(context: LoweringContext, instruction: Instruction) -> None:
     (operand,) = instruction.operands
     records, initial = context.builder.values, context.stored_values(operand)
     values = context.alias_analysis.values(operand)
+    counts = Counter(values)
     invariant = _loop_invariant_leaves(context.builder.alias_analysis(instruction.computation("body")))
     first_inner = records.count
     state: list[StoredValue] = []
@@ -125,7 +131,7 @@ def _lower_while(context: LoweringContext, instruction: Instruction) -> None:
         if number in invariant:
             state.append(source)
             continue
-        reused = context.try_reuse(value, instruction) if values.count(value) == 1 else None
+        reused = context.try_reuse(value, instruction) if counts[value] == 1 else None
         slice_ = reused or BufferSlice(source.slice.shape, name=instruction.name)
         state.append(StoredValue(slice_, records.new(f"state of {instruction.name}")))
         if reused is None:
@@ -168,10 +174,11 @@ def _append_parallel_copies(
     """
     sequence = ThunkSequence(thunks)
     pairs = [(s, t) for s, t in zip(sources, targets, strict=True) if s is not t]
+    read, written = Counter(sources), frozenset(targets)
     copies = [
         (source, target)
         for source, target in pairs
-        if target in sources or source in targets or sources.count(source) > 1 or not sequence.redirect(source, target)
+        if target in read or source in written or read[source] > 1 or not sequence.redirect(source, target)
     ]
     _append_copies_in_order(thunks, copies)
 
