@@ -30,7 +30,7 @@ from xlapy.base.element_types import (
     U32,
 )
 from xlapy.base.flags import Flags
-from xlapy.codegen.emitters.matmul.term_groups import group_format
+from xlapy.codegen.emitters.matmul.group_formats import group_format
 from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import choose_plan, emit_kernels
 from xlapy.codegen.target import Target

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.codegen.emitters.convolution.factors import ConvolutionFactors
 from xlapy.codegen.emitters.convolution.geometry import (
     ConvolutionGeometry,
     scalar_values,
@@ -40,7 +40,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
-from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
+from xlapy.lower.contraction import rounded_sum, sum_type, zero_element
 from xlapy.lower.core import delinear, linear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
@@ -140,14 +140,15 @@ class DirectConvolution:
         self.epilogue = Epilogue(region, self.root, builder, sources, outputs)
         builder.kernel.stores_repeatedly = True  # the last tile of a run may overlap the one before
         self.lowering = Lowering(builder, sources)
-        self.type = convolution_type(self.root)
+        self.factors = factors = ConvolutionFactors(region.target, geometry, self.lowering)
+        self.type = factors.sum
         kind = register_type(self.type)
         *self.outer, self.last = geometry.dimensions
         self.panels = -(-geometry.outputs // tile.features)
         self.window = [d.window.size for d in geometry.dimensions]
         bytes_per_input = math.prod(self.window) * tile.features * kind.byte_size
-        self.input_block = balanced_size(geometry.inputs, max(1, PANEL_BYTES // bytes_per_input))
-        self.input_blocks = -(-geometry.inputs // self.input_block)
+        self.input_block = balanced_size(factors.inputs, max(1, PANEL_BYTES // bytes_per_input))
+        self.input_blocks = -(-factors.inputs // self.input_block)
         self.chunks = chunks_of_row(geometry)
         self.rows = ConvolutionRows(
             builder, self.lowering, geometry.batch, geometry.dimensions, tile.positions, self.chunks
@@ -165,7 +166,7 @@ class DirectConvolution:
             self.panels, max(1, tasks // (TASKS_PER_PROCESSOR * region.target.processors))
         )
         size = math.prod(self.window) * self.input_block * tile.features
-        self.panel = ScratchArray(builder, "panel", self.type, size)
+        self.panel = ScratchArray(builder, "panel", factors.type, size)
         self.sums: ScratchArray | None = None
         """The sums of a panel, if there are several blocks of input features, or a long epilogue."""
         if keeps_sums:
@@ -207,7 +208,7 @@ class _Panel:
     chunk: Affine
 
     def compute(self) -> None:
-        plan, builder, inputs = self.plan, self.plan.builder, self.plan.geometry.inputs
+        plan, builder, inputs = self.plan, self.plan.builder, self.plan.factors.inputs
         if plan.sums is None:
             self.pack(_Inputs(Affine(), inputs))
             self.add(_Inputs(Affine(), inputs))
@@ -232,11 +233,9 @@ class _Panel:
                 for vector in range(tile.vectors):
                     column = lane + vector * tile.lanes
                     mask = in_bounds(plan.lowering, self.feature + column, g.outputs, tile.features)
-                    index = g.filter_index(self.group, inputs.first + feature, self.feature + column, offsets)
-                    with nullcontext() if mask is None else plan.lowering.where(mask):
-                        element = plan.lowering.element(g.filter, index)
-                    t = g.filter.shape.element_type
-                    plan.panel.store(at + column, convert_element(builder, element, t, plan.type))
+                    output = self.feature + column
+                    factor = plan.factors.from_filter(self.group, inputs.first + feature, output, offsets, mask)
+                    plan.panel.store(at + column, factor)
 
     def each_tile(self) -> Iterator[Tile[OffsetSegment]]:
         """Emits loops over the tiles of all rows of the task; yields a tile of each phase."""
@@ -315,7 +314,7 @@ class _Panel:
         sums: Sequence[Value],
     ) -> list[Value]:
         """Adds the products of the offsets of a segment along the last dimension."""
-        plan, builder, g = self.plan, self.plan.builder, self.plan.geometry
+        plan, builder, factors = self.plan, self.plan.builder, self.plan.factors
         spatial = [r.start + k * d.step for r, k, d in zip(tile.row.ranges, offsets, plan.outer, strict=True)]
         outer = [r.rest + k * d.phases for r, k, d in zip(tile.row.ranges, offsets, plan.outer, strict=True)]
 
@@ -329,12 +328,10 @@ class _Panel:
             after = list(carried)
             for position in segment.positions:
                 at = (tile.start + position) * plan.last.stride + last + plan.last.start(tile.phase)
-                index = g.input_index(self.group, tile.row.batch, inputs.first + number, (*spatial, at))
-                element = plan.lowering.element(g.input, index)
-                factor = convert_element(builder, element, g.input.shape.element_type, plan.type)
+                factor = factors.from_input(self.group, tile.row.batch, inputs.first + number, (*spatial, at))
                 for vector, column in enumerate(columns):
                     n = position * plan.tile.vectors + vector
-                    (after[n],) = scalar_values([multiply_add(builder, plan.type, factor, column, after[n])])
+                    (after[n],) = scalar_values([factors.multiply_add(factor, column, after[n])])
             return after
 
         rest = plan.last.rest(tile.phase)
@@ -342,14 +339,14 @@ class _Panel:
             count = segment.count
 
             def in_run(term: Affine, carried: Sequence[Value]) -> list[Value]:
-                offset, number = delinear(builder, term, (segment.most, g.inputs))
-                return step(offset + segment.first, term + segment.first * g.inputs, number, carried)
+                offset, number = delinear(builder, term, (segment.most, factors.inputs))
+                return step(offset + segment.first, term + segment.first * factors.inputs, number, carried)
 
             if not isinstance(count, int):
-                count = builder.value_of(Affine.of(count) * g.inputs)
-                count.range = (0, segment.most * g.inputs)
+                count = builder.value_of(Affine.of(count) * factors.inputs)
+                count.range = (0, segment.most * factors.inputs)
                 return builder.reduce(count, sums, in_run)
-            return builder.reduce(count * g.inputs, sums, in_run)
+            return builder.reduce(count * factors.inputs, sums, in_run)
 
         def at_offset(k: Affine, carried: Sequence[Value]) -> list[Value]:
             offset = k + segment.first

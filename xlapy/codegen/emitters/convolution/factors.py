@@ -1,0 +1,90 @@
+"""The factors of a direct convolution: elements of its operands, or groups of them for dot instructions.
+
+A group holds two or four neighboring input features (`matmul.group_formats`). A convolution uses groups if the input
+lies in memory with its features last, so that a group is one load, and if the features of a group of the convolution
+fill whole groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from xlapy.base.element_types import S32
+from xlapy.codegen.element_locations import element_location
+from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry
+from xlapy.codegen.emitters.matmul.group_formats import (
+    GroupFormat,
+    add_products,
+    element_in_group,
+    group_format,
+    joined,
+)
+from xlapy.codegen.target import Target
+from xlapy.loops import I32, Affine, Value
+from xlapy.lower import Element, Lowering, storage_type
+from xlapy.lower.contraction import multiply_add, sum_type
+from xlapy.lower.core import Index
+from xlapy.lower.elementwise import convert_element
+
+
+class ConvolutionFactors:
+    """Loads and multiplies the factors of a convolution in a kernel under construction."""
+
+    def __init__(self, target: Target, geometry: ConvolutionGeometry, lowering: Lowering) -> None:
+        self.geometry, self.lowering, self.builder = geometry, lowering, lowering.builder
+        types = [operand.shape.element_type for operand in geometry.root.operands]
+        self.sum = self.type = self._element = sum_type(types, geometry.root.shape.element_type)
+        """The types of sums and of factors."""
+        self.form = self._group_format(target)
+        self.terms = 1 if self.form is None else self.form.instruction.terms
+        """The number of elements that a factor holds."""
+        self.inputs = geometry.inputs // self.terms
+        """The number of factors for each offset in the window."""
+        if self.form is not None:
+            self.sum, self.type, self._element = self.form.sum, S32, self.form.element
+
+    def _group_format(self, target: Target) -> GroupFormat | None:
+        g = self.geometry
+        t, last = g.input.shape.element_type, g.input.shape.rank - 1
+        types = t, g.filter.shape.element_type, self.sum
+        form = group_format(target, *types, g.filter.shape.size // max(1, g.outputs))
+        if form is None or form.has_left_offset or g.inputs % form.instruction.terms:
+            return None
+        is_loaded = g.numbers.input_feature_dimension == last and self.lowering.source(g.input) is not None
+        fits = t.bits * form.instruction.terms == I32.bits and storage_type(t).bits == t.bits
+        return form if is_loaded and fits else None
+
+    def from_input(self, group: Affine, batch: Affine, factor: Affine, spatial: Sequence[Affine]) -> Element:
+        """The factor with a number from the input, at a position."""
+        g = self.geometry
+        index = g.input_index(group, batch, factor * self.terms, spatial)
+        if self.form is None:
+            element = self.lowering.element(g.input, index)
+            return convert_element(self.builder, element, g.input.shape.element_type, self.type)
+        place = element_location(self.lowering, g.input, index)
+        assert place is not None
+        return self.builder.load_wide(I32, place, None)
+
+    def from_filter(
+        self, group: Affine, factor: Affine, output: Affine, offsets: Sequence[Affine], mask: Value | None
+    ) -> Element:
+        """The factor with a number from the filter, where the mask is true."""
+        features = [factor * self.terms + number for number in range(self.terms)]
+        elements = [self._filter_element(self.geometry.filter_index(group, f, output, offsets), mask) for f in features]
+        if self.form is None:
+            return elements[0]
+        parts = [element_in_group(self.builder, self.terms, element, n) for n, element in enumerate(elements)]
+        return joined(self.builder, parts)
+
+    def _filter_element(self, index: Index, mask: Value | None) -> Element:
+        filter = self.geometry.filter
+        with nullcontext() if mask is None else self.lowering.where(mask):
+            element = self.lowering.element(filter, index)
+        return convert_element(self.builder, element, filter.shape.element_type, self._element)
+
+    def multiply_add(self, left: Element, right: Element, total: Element) -> Element:
+        """The sum of a total and the product of a factor from the input and one from the filter."""
+        if self.form is None:
+            return multiply_add(self.builder, self.type, left, right, total)
+        return add_products(self.builder, self.form, left, right, total)
