@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
+from xlapy.analysis.cost.duration import is_long_running
 from xlapy.analysis.counted_loops import estimated_trip_count
-from xlapy.analysis.launch_duration import is_long_running
 from xlapy.text import parse_hlo
 
 LOOP = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlapy.analysis.launch_duration import is_long_running
+from xlapy.analysis.cost.duration import is_long_running
 from xlapy.text import parse_hlo
 
 LOOP = """

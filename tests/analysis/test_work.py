@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.runner import program
-from xlapy.analysis.work import element_count, estimated_work
+from xlapy.analysis.cost import element_count
+from xlapy.analysis.cost.evaluation import estimated_work
 from xlapy.base.shape import Shape
 from xlapy.text import parse_hlo
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.constants import CHEAP_TO_RECOMPUTE_OPS, depends_only_on_operands, has_all_elements, literal_value
-from xlapy.analysis.work import estimated_work
+from xlapy.analysis.cost.evaluation import estimated_work
 from xlapy.base.errors import XlaError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

@@ -19,8 +19,8 @@ from typing import TypeAlias
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import is_alias
+from xlapy.analysis.cost import element_cost
 from xlapy.base.element_types import PrimitiveType
-from xlapy.codegen.element_cost import element_cost
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Value

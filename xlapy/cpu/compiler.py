@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from xlapy.analysis.launch_duration import is_long_running
+from xlapy.analysis.cost.duration import is_long_running
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
@@ -41,6 +41,7 @@ from xlapy.cpu.program.profiling_counters import place_counters
 from xlapy.cpu.program.thunks import Thunk, walk_thunks
 from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
 from xlapy.cpu.serialization.runtime_symbols import resolve_symbol
+from xlapy.cpu.target import host_target
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
 from xlapy.cpu.transforms.canonicalize_convolutions import CanonicalizeConvolutions
 from xlapy.cpu.transforms.decompose_fft import DecomposeFft
@@ -236,7 +237,7 @@ def compile_module(
             program = build_program(
                 copy, donated, replica_count, partition_count, after_instruction=hook, records_values=verifies
             )
-            program.is_long_running = is_long_running(copy)
+            program.is_long_running = is_long_running(copy, rates=host_target().rates)
             outline_functions(program)
             if flags.get("check_bounds"):
                 add_bounds_checks(program, copy.entry_computation.root_instruction)

@@ -35,7 +35,12 @@ def _target(vector_bytes: int, usable: frozenset[DotInstruction], is_common: boo
     if is_common:
         return Target(vector_bytes, registers, usable)
     caches = host_caches()
-    known = {"l1_bytes": caches.get(1), "l2_bytes": caches.get(2), "processors": os.cpu_count()}
+    known = {
+        "l1_bytes": caches.get(1),
+        "l2_bytes": caches.get(2),
+        "l3_bytes": caches.get(3),
+        "processors": os.cpu_count(),
+    }
     sizes = {name: value for name, value in known.items() if value is not None}
     return Target(vector_bytes, registers, usable, **sizes)
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.constants import CHEAP_TO_RECOMPUTE_OPS, depends_only_on_operands, has_all_elements, literal_value
+from xlapy.analysis.cost import element_count
+from xlapy.analysis.cost.evaluation import estimated_work
 from xlapy.analysis.effects import Effects
-from xlapy.analysis.work import element_count, estimated_work
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xlapy import opcodes
+from xlapy.analysis.cost import MAX_RECOMPUTED_COST, element_cost
 from xlapy.base.element_types import PrimitiveType
-from xlapy.codegen.element_cost import MAX_RECOMPUTED_COST, element_cost
 from xlapy.codegen.iteration_domain import (
     AccessPattern,
     IterationDomain,

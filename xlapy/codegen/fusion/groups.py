@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xlapy import opcodes
-from xlapy.codegen.element_cost import MAX_RECOMPUTED_COST, element_cost
+from xlapy.analysis.cost import MAX_RECOMPUTED_COST, element_cost
 from xlapy.codegen.epilogue import CONTRACTIONS
 from xlapy.codegen.fusion.epilogues import contraction_that_stores, reason_against_epilogue
 from xlapy.codegen.iteration_domain import (

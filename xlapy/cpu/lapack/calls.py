@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from xlapy.analysis.aliasing import array_leaves
+from xlapy.analysis.cost import OPERATIONS_PER_MICROSECOND
 from xlapy.base.element_types import U8
 from xlapy.base.shape import Shape
 from xlapy.cpu.lapack.arguments import IN_PLACE, UNWRITTEN, ArrayArgument, arguments_of
@@ -28,8 +29,8 @@ MAX_TASKS = 64
 MAX_SCRATCH_BYTES = 1 << 26
 """The largest workspace in bytes of all tasks together, unless a single task needs more."""
 
-MIN_TASK_OPERATIONS = 1 << 16
-"""The smallest number of operations of a task."""
+MIN_TASK_OPERATIONS = 8 * OPERATIONS_PER_MICROSECOND
+"""The smallest number of operations of a task, which takes about a microsecond to hand out."""
 
 
 def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:

@@ -6,6 +6,7 @@ loops inside kernels or on control flow between them.
 
 from __future__ import annotations
 
+from xlapy.analysis.cost import OPERATIONS_PER_MICROSECOND
 from xlapy.cpu.llvm import safepoints
 from xlapy.cpu.llvm.instrumentation.bounds import LEAVE_KERNEL, LEAVE_PROGRAM, KernelBounds
 from xlapy.cpu.llvm.instrumentation.counters import timed_task_lines
@@ -21,8 +22,9 @@ from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import KernelThunk, LibraryCallThunk, Thunk
 from xlapy.loops import Kernel
 
-MIN_PARALLEL_OPERATIONS = 1 << 16
-"""Loops with fewer operations run on one thread. Chunks of larger loops have about this many operations."""
+MIN_PARALLEL_OPERATIONS = 8 * OPERATIONS_PER_MICROSECOND
+"""Loops with fewer operations run on one thread. Chunks of larger loops have about this many operations: eight
+microseconds, while handing out a chunk and waiting for the last one takes about one."""
 
 
 class KernelCallEmitter(CallEmitter):

@@ -14,15 +14,16 @@ Responsible for when programs poll, and for the poll function. Does not depend o
 
 from __future__ import annotations
 
+from xlapy.analysis.cost import OPERATIONS_PER_MICROSECOND
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import WhileThunk
 
-POLL_INTERVAL = 1 << 16
-"""Operations between two polls: about ten microseconds of work."""
+POLL_INTERVAL = 8 * OPERATIONS_PER_MICROSECOND
+"""Operations between two polls: eight microseconds, of which a poll takes some nanoseconds."""
 
-MIN_POLLED_PARALLEL_OPERATIONS = 1 << 25
-"""Parallel loops with more operations, which take some milliseconds, poll between their chunks."""
+MIN_POLLED_PARALLEL_OPERATIONS = 4096 * OPERATIONS_PER_MICROSECOND
+"""Parallel loops with more operations, four milliseconds, poll between their chunks."""
 
 _MAX_POLL_PERIOD = 1 << 10
 """The largest number of iterations of a loop between polls."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.analysis.cost import element_count
 from xlapy.analysis.effects import SPECULATABLE_FAMILIES, Effects
 from xlapy.analysis.loops import TupleLoop
-from xlapy.analysis.work import element_count
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from xlapy.analysis.launch_duration import is_long_running
+from xlapy.analysis.cost.duration import is_long_running
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.cpu.target import host_target
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.compile.options import read_device_assignment
@@ -49,7 +50,7 @@ def _compile(args: Any, client: Client, is_loaded: bool) -> LoadedExecutable:
     executable = client.compile(loaded_program.module, assignment.num_replicas, assignment.num_partitions)
     fingerprint = hashlib.sha256(options_bytes + code).hexdigest()
     traits = ExecutableTraits(
-        fingerprint, is_long_running(executable.program.optimized_module, len(assignment.devices))
+        fingerprint, is_long_running(executable.program.optimized_module, len(assignment.devices), host_target().rates)
     )
     placement = loaded_program.placement
     return load_executable(executable, assignment, options_bytes, placement, traits, is_loaded=is_loaded)

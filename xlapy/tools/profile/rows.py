@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xlapy import opcodes
-from xlapy.analysis.cost import Cost
-from xlapy.codegen.element_cost import element_cost
+from xlapy.analysis.cost import TRANSCENDENTAL_COST, Cost, element_cost
 from xlapy.hlo.instruction import Instruction
 from xlapy.text.describe import framework_name_of, source_of
 
@@ -224,6 +223,6 @@ def computing(instruction: Instruction) -> list[Instruction]:
 def _work(instruction: Instruction, costs: dict[Instruction, Cost]) -> float:
     """Returns the approximate cost of an instruction relative to others of its fusion, in additions."""
     counted = costs[instruction]
-    computed = counted.flops + 16.0 * counted.transcendentals
+    computed = counted.flops + float(TRANSCENDENTAL_COST) * counted.transcendentals
     size = instruction.shape.size if instruction.shape.is_array else 1
     return computed or float(element_cost(instruction) * size)

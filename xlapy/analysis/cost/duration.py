@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from xlapy import opcodes
-from xlapy.analysis.cost import Cost, instruction_costs
+from xlapy.analysis.cost.elements import element_count
+from xlapy.analysis.cost.instructions import instruction_costs
+from xlapy.analysis.cost.model import Rates
 from xlapy.analysis.counted_loops import estimated_trip_count
-from xlapy.analysis.work import element_count
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 
+DEFAULT_RATES: Final = Rates()
+
 MAX_SYNCHRONOUS_MICROSECONDS: Final = 100.0
 """A launch that is expected to take more microseconds runs asynchronously. Waking a stream takes up to ten."""
-
-_PER_MICROSECOND = {"flops": 20_000.0, "transcendentals": 500.0, "bytes accessed": 10_000.0}
-"""What one thread does in a microsecond, by the kind of cost."""
 
 _ITERATION_MICROSECONDS = 0.02
 """Overhead of a loop iteration in microseconds."""
@@ -33,7 +33,7 @@ _MIN_UNCOUNTED_ELEMENTS: Final = 1 << 12
 """An instruction of such an opcode with an operand of at least this many elements makes a program long-running."""
 
 
-def is_long_running(module: Module, devices: int = 1) -> bool:
+def is_long_running(module: Module, devices: int = 1, rates: Rates = DEFAULT_RATES) -> bool:
     """Whether launches of an optimized module on `devices` devices, one after the other, are likely to take longer than
     the limit."""
     if any(map(_is_uncounted_and_large, module.instructions())):
@@ -41,26 +41,24 @@ def is_long_running(module: Module, devices: int = 1) -> bool:
     costs = instruction_costs(module)
     durations: dict[Computation, float] = {}
     for computation in computation_post_order(module):
-        durations[computation] = sum(_duration(one, costs[one], durations) for one in computation)
+        durations[computation] = sum(_duration(one, costs[one].microseconds(rates), durations) for one in computation)
     return devices * durations[module.entry_computation] > MAX_SYNCHRONOUS_MICROSECONDS
 
 
-def _duration(instruction: Instruction, cost: Cost, durations: Mapping[Computation, float]) -> float:
-    """Returns the microseconds that an instruction takes, with those of the computations that it calls."""
+def _duration(instruction: Instruction, alone: float, durations: Mapping[Computation, float]) -> float:
+    """Returns the microseconds that an instruction takes, with those of the computations that it calls.
+
+    alone: the microseconds of one execution of the instruction without loops.
+    """
     called = [durations[computation] for computation in instruction.computations]
     if instruction.op is opcodes.WHILE:
         trip_count = estimated_trip_count(instruction)
         return trip_count * (sum(called) + _ITERATION_MICROSECONDS) if trip_count else 0.0
     if instruction.op in (opcodes.CALL, opcodes.CONDITIONAL):
         return max(called)
-    return _microseconds(cost)
+    return alone
 
 
 def _is_uncounted_and_large(instruction: Instruction) -> bool:
     is_large = any(element_count(operand.shape) >= _MIN_UNCOUNTED_ELEMENTS for operand in instruction.operands)
     return instruction.op in _UNCOUNTED_OPCODES and is_large
-
-
-def _microseconds(cost: Cost) -> float:
-    named = cost.properties()
-    return sum(named[name] / rate for name, rate in _PER_MICROSECOND.items())

@@ -13,15 +13,13 @@ end runs an operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import zip_longest
 from math import ceil, log2, prod
 
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.analysis.work import element_count
-from xlapy.base.shape import Shape
+from xlapy.analysis.cost.elements import TRANSCENDENTAL, array_bytes, element_count
+from xlapy.analysis.cost.model import Cost
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -32,42 +30,6 @@ from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.opcodes.linalg import FftAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import Rules
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The cost of an instruction or computation. operands: bytes read of operand 0, 1 ...; result: bytes written."""
-
-    flops: int = 0
-    transcendentals: int = 0
-    operands: tuple[int, ...] = ()
-    result: int = 0
-
-    @property
-    def bytes_accessed(self) -> int:
-        """Bytes read and written."""
-        return sum(self.operands) + self.result
-
-    def __add__(self, other: Cost) -> Cost:
-        pairs = zip_longest(self.operands, other.operands, fillvalue=0)
-        return Cost(
-            self.flops + other.flops,
-            self.transcendentals + other.transcendentals,
-            tuple(one + two for one, two in pairs),
-            self.result + other.result,
-        )
-
-    def properties(self) -> dict[str, float]:
-        """Returns the cost under XLA's names: `flops`, `bytes accessed`, `bytes accessed0{}` of operand 0 and so on."""
-        parts = {f"bytes accessed{n}{{}}": float(size) for n, size in enumerate(self.operands) if size}
-        return {
-            "flops": float(self.flops),
-            "transcendentals": float(self.transcendentals),
-            "bytes accessed": float(self.bytes_accessed),
-            **parts,
-            "bytes accessedout{}": float(self.result),
-        }
-
 
 CalledCosts = Mapping[Computation, Cost]
 """The costs of the computations that an instruction may call."""
@@ -94,15 +56,15 @@ def instruction_costs(module: Module) -> dict[Instruction, Cost]:
     return found
 
 
+def instruction_cost(instruction: Instruction) -> Cost:
+    """Returns the cost of an instruction that calls no computation."""
+    return _cost(instruction, {})
+
+
 def _cost(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     if instruction.op in COSTS:
         return COSTS.find(instruction.op)(instruction, called_costs)
     return _cost_of_full_access(instruction)
-
-
-def array_bytes(shape: Shape) -> int:
-    """Returns the number of bytes of all arrays in a shape."""
-    return sum(leaf.size * leaf.element_type.byte_size for _, leaf in shape.leaves() if leaf.is_array)
 
 
 def _cost_of_full_access(instruction: Instruction, flops: int = 0, transcendentals: int = 0) -> Cost:
@@ -125,20 +87,13 @@ def _log2(size: int) -> int:
 
 # -- elementwise
 
-_TRANSCENDENTAL = frozenset({
-    opcodes.ACOS, opcodes.ACOSH, opcodes.ASIN, opcodes.ASINH, opcodes.ATAN, opcodes.ATAN2, opcodes.ATANH, opcodes.CBRT,
-    opcodes.COSH, opcodes.COSINE, opcodes.ERF, opcodes.EXPONENTIAL, opcodes.EXPONENTIAL_MINUS_ONE, opcodes.LOG,
-    opcodes.LOGISTIC, opcodes.LOG_PLUS_ONE, opcodes.POWER, opcodes.RSQRT, opcodes.SINE, opcodes.SINH, opcodes.SQRT,
-    opcodes.TAN, opcodes.TANH,
-})  # fmt: skip
-
 
 @COSTS.rule(*(op for op in opcodes.REGISTRY.values() if op.family == "elementwise"), opcodes.STOCHASTIC_CONVERT)
 def _elementwise(instruction: Instruction, _: CalledCosts) -> Cost:
     count = element_count(instruction.shape)
     return (
         _cost_of_full_access(instruction, 0, count)
-        if instruction.op in _TRANSCENDENTAL
+        if instruction.op in TRANSCENDENTAL
         else _cost_of_full_access(instruction, count)
     )
 

@@ -1,7 +1,9 @@
-"""Rough estimates of the work of an instruction, in elements read, written and combined.
+"""The work of evaluating an instruction by the interpreter, in elements read, written and combined.
 
-Passes bound by it what they evaluate at compile time; `cost.py` has XLA's cost analysis. Responsible for estimates from
-shapes and attributes alone. Does not depend on machines.
+Passes bound by it what they evaluate at compile time. The interpreter pays for each element that it goes through,
+padding included, so that this is more than the arithmetic that `instructions` counts.
+
+Responsible for that bound. Does not depend on machines.
 """
 
 from __future__ import annotations
@@ -10,20 +12,15 @@ from collections.abc import Mapping
 from math import prod
 
 from xlapy import opcodes
-from xlapy.base.shape import Shape
+from xlapy.analysis.cost.elements import element_count
+from xlapy.analysis.cost.instructions import instruction_cost
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import called_computations
-from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 
 _SORT_WORK_PER_ELEMENT = 32
 """Comparisons that a sort or top-k counts for each element."""
-
-
-def element_count(shape: Shape) -> int:
-    """Returns the number of elements of all arrays in a shape, with dynamic dimensions at their bounds."""
-    return sum(leaf.size for _, leaf in shape.leaves() if leaf.is_array)
 
 
 def estimated_work(instruction: Instruction) -> int:
@@ -64,10 +61,7 @@ def _combined(instruction: Instruction) -> int:
     """Returns the number of multiplications, comparisons and the like beyond one for each element read or written."""
     op = instruction.op
     if op is opcodes.DOT:
-        sizes = instruction.operands[0].shape.dimensions
-        return instruction.shape.size * prod(
-            sizes[d] for d in instruction.attributes_as(DotAttributes).lhs_contracting_dims
-        )
+        return instruction_cost(instruction).flops // 2
     if op is opcodes.CONVOLUTION:
         return instruction.shape.size * instruction.operands[1].shape.size
     if op in (opcodes.REDUCE_WINDOW, opcodes.SELECT_AND_SCATTER):
