@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from xlapy.codegen.element_cost import element_cost
+from xlapy.analysis.cost import element_cost
 from xlapy.codegen.iteration_domain import first_array_shape
 from xlapy.codegen.region import Region
 

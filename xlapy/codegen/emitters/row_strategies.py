@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlapy.codegen.element_cost import element_cost
+from xlapy.analysis.cost import element_cost
 from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, flat_loops
 from xlapy.codegen.emitters.row_reduction import (
     RowPlan,

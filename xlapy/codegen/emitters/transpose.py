@@ -56,12 +56,8 @@ from xlapy.loops.ir import tile_shape
 from xlapy.lower import Lowering, Source, components, load_element, storage_type, store_element
 from xlapy.lower.core import Element, Index, delinear, linear
 
-MAX_TRANSPOSED_BLOCK_BYTES = 1 << 14
-"""The largest size in bytes of the block of one transposed operand. Such a block stays in the L1 cache together with
-the block of the result."""
-
-MAX_BLOCKS_BYTES = 1 << 16
-"""The largest size in bytes of the blocks of all transposed operands together."""
+MAX_FULL_BLOCKS = 4
+"""The number of transposed operands whose blocks may have the largest size; the blocks of more operands are smaller."""
 
 MIN_TILE_COLUMNS = 8
 """The smallest number of elements along which transposed operands are contiguous. Below it, most of each register tile
@@ -70,9 +66,6 @@ would be empty."""
 MIN_RESULT_ELEMENTS = 1024
 """The smallest number of elements of a result that is transposed in tiles. Below it, compiling takes longer than tiles
 save."""
-
-MIN_NONTEMPORAL_BYTES = 1 << 24
-"""The smallest size in bytes of a result whose stores bypass the caches, which could not hold it anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +100,9 @@ class TransposeStrategy(Strategy[TransposeParameters]):
         if plan is None:
             return Rejection("no operand is contiguous along another dimension than the result")
         if region.derived(_blocks) is None:
-            return Rejection(f"the blocks of all transposed operands do not fit into {MAX_BLOCKS_BYTES} bytes")
+            return Rejection(
+                f"the blocks of all transposed operands take more than {MAX_FULL_BLOCKS} halves of the L1 cache"
+            )
         if size < MIN_RESULT_ELEMENTS:
             return Rejection(f"{size} elements are fewer than {MIN_RESULT_ELEMENTS}", is_possible=True)
         if plan.sizes[plan.columns] < MIN_TILE_COLUMNS:
@@ -192,7 +187,9 @@ def _blocks(region: Region) -> TransposeParameters | None:
     columns, rows = plan.sizes[plan.columns], plan.sizes[-1]
     tiles = [tile_shape(region.target.vector_bytes, size) for size in plan.element_bytes]
     flat = rows < lanes and plan.columns == len(plan.groups) - 2 and all(rows <= tile for tile, _ in tiles)
-    elements = min(MAX_TRANSPOSED_BLOCK_BYTES // max(plan.element_bytes), MAX_BLOCKS_BYTES // sum(plan.element_bytes))
+    # The block of an operand stays in the L1 cache together with the block of the result.
+    block_bytes = 1 << (region.target.l1_bytes // 2).bit_length() - 1
+    elements = min(block_bytes // max(plan.element_bytes), MAX_FULL_BLOCKS * block_bytes // sum(plan.element_bytes))
     step = max(max(tile) for tile in tiles)
     if elements < step * step:
         return None
@@ -239,9 +236,9 @@ class _TransposeEmitter:
         """Whether a result is large and every vector stored to it is a whole cache line."""
         size = shape.element_type.byte_size
         pitches = {self.plan.sizes[-1] * size, blocks.block_rows * size}
-        line = self.region.target.cache_line_bytes
+        line, smallest = self.region.target.cache_line_bytes, self.region.target.l3_bytes // 2
         is_line = size * self.lanes == self.builder.vector_bytes == line and not shape.element_type.is_complex
-        return is_line and shape.size * size >= MIN_NONTEMPORAL_BYTES and not any(pitch % line for pitch in pitches)
+        return is_line and shape.size * size >= smallest and not any(pitch % line for pitch in pitches)
 
     def block(
         self, blocks: TransposeParameters, others: Sequence[Affine], first_row: Affine, first_column: Affine
