@@ -101,7 +101,7 @@ class TransposeStrategy(Strategy[TransposeParameters]):
             return Rejection("no operand is contiguous along another dimension than the result")
         if region.derived(_blocks) is None:
             return Rejection(
-                f"the blocks of all transposed operands take more than {MAX_FULL_BLOCKS} halves of the L1 cache"
+                f"the blocks of transposed operands take more than {MAX_FULL_BLOCKS} halves of the L1 cache"
             )
         if size < MIN_RESULT_ELEMENTS:
             return Rejection(f"{size} elements are fewer than {MIN_RESULT_ELEMENTS}", is_possible=True)
