@@ -82,14 +82,14 @@ def reason_against_path(result: Instruction, path: Path) -> str:
     inner, _ = _split_at_end(result, path)
     transposes = [number for number, step in enumerate(path) if step.op is opcodes.TRANSPOSE]
     for step in path[: max([len(inner), *(number + 1 for number in transposes)])]:
-        if not _keeps_rows(step):
+        if not keeps_rows(step):
             return f"{step.name} ({step.op.name}) divides its rows"
     if transposes and _row_length(path[0].operands[0]) < MIN_RUN_ELEMENTS:
         return f"{path[transposes[0]].name} has rows of less than {MIN_RUN_ELEMENTS} elements"
     return ""
 
 
-def _keeps_rows(step: Instruction) -> bool:
+def keeps_rows(step: Instruction) -> bool:
     """Whether a reshape or transpose leaves the last dimension of more than one element as it is."""
     sizes = step.operands[0].shape.dimensions
     if step.op is not opcodes.TRANSPOSE:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.codegen.emitters.attention.strategy import AttentionStrategy
 from xlapy.codegen.emitters.column_reduction import ColumnReductionStrategy
 from xlapy.codegen.emitters.concatenate import ConcatenateStrategy
 from xlapy.codegen.emitters.convolution.strategies import (
@@ -47,6 +48,7 @@ from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 
 STRATEGIES: tuple[Strategy[Any], ...] = (
+    AttentionStrategy(),
     DirectGemmStrategy(),
     SkinnyGemmStrategy(),
     InnerProductStrategy(),

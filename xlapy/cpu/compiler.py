@@ -12,8 +12,11 @@ from enum import Enum
 from xlapy.analysis.cost.duration import is_long_running
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.codegen.emitters.attention.strategy import has_attention_kernel
+from xlapy.codegen.fusion.attention import FuseAttention
 from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
 from xlapy.codegen.fusion.fuse_instructions import Fuse, Unfuse
+from xlapy.codegen.region import region_of
 from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.lapack.use_lapack import UseLapack
 from xlapy.cpu.llvm.jit import Code, compile_text, listings
@@ -108,6 +111,7 @@ def passes(
         CanonicalizeArgmax(),
         SplitReductions(),
         Fuse(explain=explain, on_copy=copied),
+        FuseAttention(lambda fusion: has_attention_kernel(region_of(fusion, host_target())), explain),
         RematerializeSplats(),
         RemoveDeadCode(),
     ]

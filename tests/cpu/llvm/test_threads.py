@@ -47,6 +47,15 @@ SUMS = {
         "a = f32[1,333,1001,1] reshape(x)  k = f32[333,3,1,1] reshape(s) "
         "ROOT r = f32[1,1,999,1] convolution(a, k), window={size=333x3}, dim_labels=b01f_01io->b01f",
         "[(x[:, c:c + 3] * x.reshape(-1)[:999].reshape(333, 3)).sum() for c in range(999)]"),
+    "attention": ("q = f32[333,64] slice(x), slice={[0:333], [0:64]} "
+        "k = f32[333,64] slice(x), slice={[0:333], [64:128]} "
+        "v = f32[333,64] slice(x), slice={[0:333], [128:192]} "
+        "s = f32[333,333] dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={1} "
+        "n = f32[] constant(0.1)  m = f32[333,333] broadcast(n), dimensions={}  t = f32[333,333] multiply(s, m) "
+        "p = f32[333,333] exponential(t)  l = f32[333] reduce(p, z), dimensions={1}, to_apply=add "
+        "b = f32[333,333] broadcast(l), dimensions={0}  w = f32[333,333] divide(p, b) "
+        "ROOT r = f32[333,64] dot(w, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "(lambda p: p / p.sum(1, keepdims=True))(np.exp(x[:, :64] @ x[:, 64:128].T * 0.1)) @ x[:, 128:192]"),
 }  # fmt: skip
 """Programs with sums over 333 x 1001 numbers (`f`: in one dimension), and NumPy's form."""
 
@@ -60,7 +69,7 @@ for body, form in {list(SUMS.values())!r}:
     ENTRY e {{ x = f32[333,1001] parameter(0)  z = f32[] constant(0)  f = f32[333333] reshape(x)
       ''' + body + " }}"
     result = np.asarray(xla.Client("cpu").compile(text)(x))
-    expected = np.asarray(eval(form, {{"x": x.astype(np.float64)}})).reshape(result.shape)
+    expected = np.asarray(eval(form, {{"np": np, "x": x.astype(np.float64)}})).reshape(result.shape)
     correct += bool(np.abs(result - expected).max() < 0.05 < np.abs(expected).max())
     digests.append(hashlib.sha256(result.tobytes()).hexdigest())
 print(len(os.listdir("/proc/self/task")), correct, *digests)

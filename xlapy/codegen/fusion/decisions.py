@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class DecisionKind(Enum):
-    """The kinds of decisions about one instruction; the last two are about two kernels."""
+    """The kinds of decisions about one instruction; the last three are about kernels."""
 
     KERNEL = "kernel"
     """The instruction gets a kernel of its own."""
@@ -23,6 +23,8 @@ class DecisionKind(Enum):
     """Every user computes the instruction, because computing an element is as cheap as loading it."""
     MULTI_OUTPUT = "multi-output"
     """Two kernels become one kernel, with the results of both."""
+    ATTENTION = "attention"
+    """Two dots and the row reductions between them become one kernel."""
     SEPARATE = "separate"
     """Two kernels stay separate."""
 

@@ -1,0 +1,164 @@
+"""Attention as JAX writes it is one kernel, and its results agree with the interpreter's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+from xlapy.testing.program_tolerance import program_tolerance
+
+CPU = xla.Client("cpu")
+Attention = Callable[..., Any]
+
+
+def normal(*shape: int, seed: int = 0, dtype: Any = np.float32) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def lowered(function: Attention, arguments: list[np.ndarray]) -> str:
+    return jax.jit(function).lower(*arguments).compiler_ir("hlo").as_hlo_text(print_large_constants=True)
+
+
+def kernels(text: str) -> list[str]:
+    """Returns the opcode, or the name, of each kernel after optimization."""
+    entry = compile_module(xla.parse_hlo(text)).module.entry_computation
+    return [i.name if i.op is xla.opcodes.FUSION else i.op.name for i in entry if i.op is not xla.opcodes.PARAMETER]
+
+
+def assert_attention(function: Attention, *arguments: np.ndarray, fused: bool = True) -> np.ndarray:
+    text = lowered(function, list(arguments))
+    assert any(name.startswith("attention") for name in kernels(text)) is fused
+    tolerance = program_tolerance(xla.parse_hlo(text), arguments, flush_denormals=True)
+    result = np.asarray(CPU.compile(text)(*arguments))
+    tolerance.assert_close(result)
+    return result
+
+
+def inputs(batch: int, queries: int, keys: int, heads: int, key_heads: int, width: int, **options: Any) -> list[Any]:
+    shapes = (queries, heads), (keys, key_heads), (keys, key_heads)
+    return [normal(batch, length, h, width, seed=n, **options) for n, (length, h) in enumerate(shapes)]
+
+
+def causal(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
+
+SHAPES = [
+    (2, 16, 16, 1, 1, 16), (1, 33, 70, 3, 3, 5), (2, 41, 17, 4, 2, 24), (1, 150, 150, 2, 2, 64), (1, 17, 300, 6, 2, 33),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [jax.nn.dot_product_attention, causal], ids=["full", "causal"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_shapes(shape: tuple[int, ...], function: Attention):
+    """Without a mask, the maximum of grouped heads is taken before the scores are transposed, in another kernel."""
+    *_, heads, key_heads, _ = shape
+    assert_attention(function, *inputs(*shape), fused=heads == key_heads or function is causal)
+
+
+@pytest.mark.parametrize("shape", SHAPES[1:4], ids=str)
+def test_bf16(shape: tuple[int, ...]):
+    assert_attention(causal, *inputs(*shape, dtype=ml_dtypes.bfloat16))
+
+
+def heads_first(q: Any, k: Any, v: Any) -> Any:
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / 4
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores), v)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_an_einsum_with_the_heads_first(dtype: Any):
+    given = inputs(2, 40, 50, 3, 3, 20, dtype=dtype)
+    assert_attention(heads_first, *(np.ascontiguousarray(x.transpose(0, 2, 1, 3)) for x in given))
+
+
+def test_a_projection_follows():
+    def attend(q: Any, k: Any, v: Any, w: Any) -> Any:
+        return causal(q, k, v).reshape(q.shape[0], q.shape[1], -1) @ w
+
+    assert_attention(attend, *inputs(2, 40, 40, 3, 3, 16), normal(48, 30))
+
+
+def test_a_bias_and_a_mask_of_lengths():
+    def attend(q: Any, k: Any, v: Any, bias: Any, lengths: Any) -> Any:
+        return jax.nn.dot_product_attention(q, k, v, bias=bias, key_value_seq_lengths=lengths)
+
+    lengths = np.array([50, 3], np.int32)
+    assert_attention(attend, *inputs(2, 33, 50, 3, 3, 16), normal(2, 3, 33, 50, seed=5), lengths)
+
+
+def masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    scores = jnp.einsum("qd,kd->qk", q, k)
+    return jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)) @ v
+
+
+def test_a_row_without_keys_is_nan():
+    mask = np.random.default_rng(3).random((40, 60)) < 0.3
+    mask[7] = False
+    result = assert_attention(masked, normal(40, 16), normal(60, 16, seed=1), normal(60, 24, seed=2), mask)
+    assert np.isnan(result[7]).all()
+    assert not np.isnan(np.delete(result, 7, 0)).any()
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_hidden_values_that_are_not_finite(value: float):
+    """A weight of zero times infinity is NaN, so that blocks of keys without weights may not be left out."""
+    q, k, v, mask = normal(200, 16), normal(400, 16, seed=1), normal(400, 24, seed=2), np.zeros((200, 400), bool)
+    mask[:, :40] = True
+    v[390, 3] = value
+    result = assert_attention(masked, q, k, v, mask)
+    assert np.isnan(result[:, 3]).all()
+    assert not np.isnan(np.delete(result, 3, 1)).any()
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_hidden_keys_that_are_not_finite(value: float):
+    q, k, v, mask = normal(40, 16), normal(80, 16, seed=1), normal(80, 24, seed=2), np.ones((40, 80), bool)
+    mask[:, 64:] = False
+    k[70] = value
+    assert not np.isnan(assert_attention(masked, q, k, v, mask)).any()
+
+
+def test_an_empty_batch():
+    text = lowered(causal, inputs(0, 20, 20, 2, 2, 16))
+    assert np.asarray(CPU.compile(text)(*inputs(0, 20, 20, 2, 2, 16))).shape == (0, 20, 2, 16)
+
+
+def test_few_queries_stay_two_dots():
+    assert_attention(causal, *inputs(2, 3, 70, 2, 2, 16), fused=False)
+
+
+def test_weights_that_others_need_are_stored():
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        weights = jax.nn.softmax(q @ k.T)
+        return weights @ v, weights
+
+    arguments = [normal(40, 16), normal(60, 16, seed=1), normal(60, 24, seed=2)]
+    text = lowered(attend, arguments)
+    assert not any(name.startswith("attention") for name in kernels(text))
+    tolerance = program_tolerance(xla.parse_hlo(text), arguments, flush_denormals=True)
+    tolerance.assert_close(tuple(map(np.asarray, CPU.compile(text)(*arguments))))
+
+
+def test_the_gradient():
+    def gradient(q: Any, k: Any, v: Any) -> Any:
+        return jax.grad(lambda *given: (causal(*given) ** 2).sum(), (0, 1, 2))(q, k, v)
+
+    arguments = inputs(1, 33, 33, 2, 2, 16)
+    text = lowered(gradient, arguments)
+    tolerance = program_tolerance(xla.parse_hlo(text), arguments, flush_denormals=True)
+    tolerance.assert_close(tuple(map(np.asarray, CPU.compile(text)(*arguments))))
+
+
+def test_fusion_says_what_became_attention():
+    text = lowered(causal, inputs(1, 33, 33, 2, 2, 16))
+    decisions = compile_module(xla.parse_hlo(text)).record.decisions
+    assert any("become attention" in decision.text for decision in decisions)
