@@ -87,12 +87,8 @@ class Emitter(MemoryEmitter):
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Value):
             self.names[statement] = self.value(statement)
-        elif isinstance(statement, Store):
-            self.store(statement)
-        elif isinstance(statement, Prefetch):
-            self.prefetch(statement)
-        elif isinstance(statement, TransposeStatement):
-            self.transpose(statement)
+        elif isinstance(statement, (Store, Prefetch, TransposeStatement)):
+            self.memory_statement(statement)
         elif isinstance(statement, If):
             self.branch(statement)
         elif isinstance(statement, While):

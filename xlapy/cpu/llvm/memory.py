@@ -285,6 +285,15 @@ class MemoryEmitter:
         apart = self.lanes * abs(0 if self.axis is None else position.coefficient(self.axis))
         return limits is not None and max(abs(limits[0]), abs(limits[1])) + apart < 1 << 31
 
+    def memory_statement(self, statement: Store | Prefetch | TransposeStatement) -> None:
+        """Emits a statement that accesses memory and has no value."""
+        if isinstance(statement, Store):
+            self.store(statement)
+        elif isinstance(statement, Prefetch):
+            self.prefetch(statement)
+        else:
+            self.transpose(statement)
+
     def store(self, store: Store) -> None:
         place, type = store.location, store.location.buffer.type
         varying = any(v in self.varying for v, _ in place.offset.terms) or store.value in self.varying
