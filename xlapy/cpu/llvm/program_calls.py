@@ -86,9 +86,8 @@ class CallEmitter(ProgramMemoryEmitter):
         if self._is_first_use(target_calls.function_name(thunk)):
             self.functions.append(target_calls.function_text(thunk))
             self.declarations |= target_calls.DECLARATIONS
-        operands, results = ([self.address(function, s) for s in slices] for slices in (thunk.operands, thunk.results))
         index = self.program.call_blocks_index + thunk.number
-        return target_calls.emit_target_call(function.ir, thunk, index, operands, results)
+        return target_calls.emit_target_call(function.ir, thunk, index, lambda slice_: self.address(function, slice_))
 
     # -- communication
 

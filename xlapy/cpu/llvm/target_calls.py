@@ -9,10 +9,11 @@ Responsible for this code. Does not depend on which targets exist or on what the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from ctypes import sizeof
 
 from xlapy.cpu.llvm.text import IrBuilder
+from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.shared_records import CallBlockField
 from xlapy.cpu.program.thunks import CallbackThunk
 from xlapy.custom_calls.ffi.structures import Buffer, CallFrame
@@ -23,23 +24,26 @@ DECLARATIONS = {"declare i64 @llvm.vector.reduce.or.v8i64(<8 x i64>)"}
 
 
 def emit_target_call(
-    ir: IrBuilder, thunk: CallbackThunk, block_index: int, operands: Sequence[str], results: Sequence[str]
+    ir: IrBuilder, thunk: CallbackThunk, block_index: int, address: Callable[[BufferSlice], str]
 ) -> str:
-    """Emits the stores of the arrays' addresses and the call; returns a register with the status."""
+    """Emits the stores of the arrays' addresses and the call; returns a register with the status.
+
+    address: emits the address of an array. Each is emitted next to its store, so that few are live at a time.
+    """
     assert thunk.calling_convention is not None
     place = ir.assign(f"getelementptr inbounds ptr, ptr %table, i64 {block_index}")
     block = ir.assign(f"load ptr, ptr {place}")
     given = [
-        (CallBlockField.OPERANDS, thunk.calling_convention.operand_positions, operands),
-        (CallBlockField.RESULTS, thunk.calling_convention.result_positions, results),
+        (CallBlockField.OPERANDS, thunk.calling_convention.operand_positions, thunk.operands),
+        (CallBlockField.RESULTS, thunk.calling_convention.result_positions, thunk.results),
     ]
     stride, first = (sizeof(Buffer), Buffer.data.offset) if thunk.calling_convention.api_version == _FRAMES else (8, 0)
-    for where, places, pointers in given:
+    for where, places, slices in given:
         if not places:
             continue
         base = ir.assign(f"load ptr, ptr {_at(ir, block, where)}")
-        for number, pointer in zip(places, pointers, strict=True):
-            ir.emit(f"store ptr {pointer}, ptr {_at(ir, base, number * stride + first)}")
+        for number, slice_ in zip(places, slices, strict=True):
+            ir.emit(f"store ptr {address(slice_)}, ptr {_at(ir, base, number * stride + first)}")
     return ir.assign(f"call i32 @{function_name(thunk)}(ptr %table, ptr {block}, i64 {thunk.number})")
 
 
