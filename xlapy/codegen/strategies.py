@@ -15,6 +15,7 @@ from xlapy.codegen.emitters.attention.strategy import AttentionStrategy
 from xlapy.codegen.emitters.column_reduction import ColumnReductionStrategy
 from xlapy.codegen.emitters.concatenate import ConcatenateStrategy
 from xlapy.codegen.emitters.convolution.strategies import (
+    DepthwiseGradientStrategy,
     DirectConvolutionStrategy,
     GroupedConvolutionStrategy,
     Im2colStrategy,
@@ -55,6 +56,7 @@ STRATEGIES: tuple[Strategy[Any], ...] = (
     PackedGemmStrategy(),
     GroupedConvolutionStrategy(),
     KernelGradientStrategy(),
+    DepthwiseGradientStrategy(),
     DirectConvolutionStrategy(),
     Im2colStrategy(),
     ConcatenateStrategy(),

@@ -94,7 +94,7 @@ def _canonical(convolution: Instruction) -> tuple[str, str, str]:
     n = attrs.dim_labels
     spatial = "".join(map(str, range(len(n.input_spatial_dimensions))))
     positions = math.prod(convolution.shape.dimensions[d] for d in n.output_spatial_dimensions)
-    if math.prod(attrs.window.sizes) > positions and attrs.feature_group_count == attrs.batch_group_count == 1:
+    if math.prod(attrs.window.sizes) > positions and attrs.feature_group_count == 1:
         return f"f{spatial}b", f"i{spatial}o", f"{spatial}bf"
     return f"b{spatial}f", f"{spatial}io", f"b{spatial}f"
 

@@ -34,9 +34,15 @@ _CASES = """
         f32[3,4,5,6,9] f32[3,4,5,6,17] f32[3,2,3,9,17] {size=4x5x6 pad=1_1x0_1x1_1} f012b_i012o->012bf
     features first:
         f32[4,20,9,11] f32[4,24,9,11] f32[24,20,3,3] {size=9x11 pad=1_1x1_1} fb01_io01->fb01
+    depthwise:
+        f32[4,9,11,20] f32[4,9,11,20] f32[3,3,1,20] {size=9x11 pad=1_1x1_1} f01b_i01o->01bf, batch_group_count=20
+    depthwise, strides:
+        f32[3,19,17,70] f32[3,10,9,70] f32[3,5,1,70] {size=10x9 pad=1_1x2_2 rhs_dilate=2x2} f01b_i01o->01bf, batch_group_count=70
+    depthwise, one dimension:
+        f32[3,150,37] f32[3,150,37] f32[4,1,37] {size=150 pad=3_0} f0b_i0o->0bf, batch_group_count=37
     bf16:
         bf16[2,5,6,9] bf16[2,5,6,40] bf16[3,3,9,40] {size=5x6 pad=1_1x1_1} f01b_i01o->01bf
-"""
+"""  # noqa: E501
 CASES = dict(re.findall(r"(\S.*):\n +(.*)\n", _CASES))
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.convolution import direct, grouped, im2col, kernel_gradient
+from xlapy.codegen.emitters.convolution import depthwise_gradient, direct, grouped, im2col, kernel_gradient
 from xlapy.codegen.emitters.convolution.direct import DirectConvolution, TileShape, convolution_type, preferred_tile
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, plain_convolution
 from xlapy.codegen.emitters.convolution.grouped import GroupedConvolution
@@ -253,6 +253,30 @@ class KernelGradientStrategy(Strategy[NoParameters]):
         geometry = region.derived(_geometry)
         assert geometry is not None
         return [kernel_gradient.kernel_gradient_kernel(region, geometry)]
+
+
+class DepthwiseGradientStrategy(Strategy[NoParameters]):
+    """The same with one channel per group, and groups in lanes."""
+
+    name = "depthwise-gradient"
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        geometry = region.derived(_geometry)
+        if geometry is None:
+            return Rejection(_NOT_PLAIN)
+        reason = depthwise_gradient.reason_against(geometry)
+        if reason:
+            return Rejection(reason)
+        size = register_type(convolution_type(geometry.root)).byte_size
+        return Candidate(geometry.products / max(1, region.target.vector_bytes // size))
+
+    def parameters(self, region: Region) -> NoParameters:
+        return NoParameters()
+
+    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+        geometry = region.derived(_geometry)
+        assert geometry is not None
+        return [depthwise_gradient.depthwise_gradient_kernel(region, geometry)]
 
 
 def _problem(region: Region) -> ConvolutionProblem | None:
