@@ -15,9 +15,15 @@ Responsible for when programs poll, and for the poll function. Does not depend o
 from __future__ import annotations
 
 from xlapy.analysis.cost import OPERATIONS_PER_MICROSECOND
+from xlapy.cpu.llvm.communication.waits import CancellationWord
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import WhileThunk
+from xlapy.native.function import Function, external, native
+from xlapy.native.ir import RELAXED
+from xlapy.native.llvm import function_text
+from xlapy.native.records import SLOT, Atomic, Final, Record, Trailing
+from xlapy.native.values import Address, Int32, Word
 
 POLL_INTERVAL = 8 * OPERATIONS_PER_MICROSECOND
 """Operations between two polls: eight microseconds, of which a poll takes some nanoseconds."""
@@ -48,48 +54,79 @@ def emit_is_poll_due(ir: IrBuilder, counter: str, period: int) -> str:
 # Address space 257 is the segment of the register fs. The first word of a thread's control block is its own address,
 # which is also the value of pthread_self.
 
-POLL_FUNCTION = f"""define i32 @xlapy_poll(ptr %table, i64 %shared.index, i64 %poll.index) #0 {{
+POLL_HELPERS = """define internal i64 @read_ticks() alwaysinline {
+  %now = call i64 @llvm.readcyclecounter()
+  ret i64 %now
+}
+define internal i64 @current_thread() alwaysinline {
+  %own = load i64, ptr addrspace(257) null
+  ret i64 %own
+}
+define internal i32 @call_host_poll(ptr %host) #0 {
 entry:
   %old = alloca i32
-  %shared.at = getelementptr inbounds ptr, ptr %table, i64 %shared.index
-  %shared = load ptr, ptr %shared.at
-  %canceled = load atomic i32, ptr %shared monotonic, align 4
-  %is.canceled = icmp ne i32 %canceled, 0
-  br i1 %is.canceled, label %end, label %time
-end:
-  ret i32 1
-time:
-  %host.at = getelementptr inbounds ptr, ptr %table, i64 %poll.index
-  %stopped.at = getelementptr inbounds i64, ptr %host.at, i64 3
-  %stopped = load atomic i64, ptr %stopped.at monotonic, align 8
-  %was.stopped = icmp ne i64 %stopped, 0
-  br i1 %was.stopped, label %end, label %clock
-clock:
-  %now = call i64 @llvm.readcyclecounter()
-  %last.at = getelementptr inbounds i64, ptr %host.at, i64 2
-  %last = load i64, ptr %last.at
-  %passed = sub i64 %now, %last
-  %soon = icmp ult i64 %passed, {_TICKS_BETWEEN_HOST_CALLS}
-  br i1 %soon, label %go.on, label %which.thread
-which.thread:
-  %own = load i64, ptr addrspace(257) null
-  %thread.at = getelementptr inbounds i64, ptr %host.at, i64 1
-  %thread = load i64, ptr %thread.at
-  %calls.host = icmp eq i64 %own, %thread
-  br i1 %calls.host, label %call.host, label %go.on
-call.host:
-  store i64 %now, ptr %last.at
   call void @reset_mxcsr(ptr %old)
-  %host = load ptr, ptr %host.at
   %answer = call i32 %host()
   call void @llvm.x86.sse.ldmxcsr(ptr %old)
-  %no = zext i32 %answer to i64
-  store atomic i64 %no, ptr %stopped.at monotonic, align 8
   ret i32 %answer
-go.on:
-  ret i32 0
-}}"""
-"""The text of `xlapy_poll`, which calls `reset_mxcsr`."""
+}"""
+"""The text of the functions that `xlapy_poll` calls, which call `reset_mxcsr`."""
+
+
+class PollState(Record):
+    """The entries of an address table for polls. thread: the one that calls the host. last: the time of its last call.
+    stopped: the host's answer, which ends the run if it is not 0."""
+
+    host: Final[Address]
+    thread: Final[Word]
+    last: Atomic[Word]
+    stopped: Atomic[Word]
+
+
+class AddressTable(Record):
+    """The address table of a run, of which polls read the address of shared memory."""
+
+    entries: Trailing[CancellationWord]
+
+
+@external
+def read_ticks(f: Function) -> Word:  # type: ignore[empty-body]
+    """The time-stamp counter."""
+
+
+@external
+def current_thread(f: Function) -> Word:  # type: ignore[empty-body]
+    """The identity of this thread."""
+
+
+@external
+def call_host_poll(f: Function, host: Address) -> Int32:  # type: ignore[empty-body]
+    """Calls the host in the default floating-point mode; returns its answer."""
+
+
+@native
+def xlapy_poll(f: Function, table: AddressTable, shared_index: Word, poll_index: Word) -> Int32:
+    """Polls; see above. Called by any thread of a run."""
+    with f.when(table.entries[shared_index].is_canceled.load(RELAXED) != 0):
+        f.ret(1)
+    state = table.offset(poll_index * SLOT).cast(PollState)
+    with f.when(state.stopped.load(RELAXED) != 0):
+        f.ret(1)
+    now = read_ticks(f)
+    with f.when(now - state.last.load(RELAXED) < _TICKS_BETWEEN_HOST_CALLS):
+        f.ret(0)
+    with f.when(current_thread(f) != state.thread):
+        f.ret(0)
+    state.last.store(now, RELAXED)
+    answer = call_host_poll(f, state.host)
+    state.stopped.store(answer.to(Word), RELAXED)
+    return answer
+
+
+def poll_text() -> str:
+    """The LLVM text of `xlapy_poll` and of the functions that it calls."""
+    return "\n".join([*function_text(xlapy_poll.built(), is_exported=True, attributes="#0"), POLL_HELPERS])
+
 
 DECLARATIONS = frozenset({"declare i64 @llvm.readcyclecounter()"})
 

@@ -67,7 +67,7 @@ def _code(name: str) -> Code:
                 [
                     RESET_MXCSR_FUNCTION,
                     _HOST_CALLBACK_FUNCTION,
-                    safepoints.POLL_FUNCTION,
+                    safepoints.poll_text(),
                     _PYTHON_CALLBACK_FUNCTION,
                     _DECLARATIONS_AND_ATTRIBUTES,
                 ]
