@@ -21,6 +21,11 @@ from xlapy.cpu.program.bounds_records import BoundsChecks, CheckedAccess
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.thunks import KernelThunk
 from xlapy.loops import I1, I64, Buffer
+from xlapy.native.function import Function, native
+from xlapy.native.ir import RELAXED
+from xlapy.native.llvm import function_text
+from xlapy.native.records import Atomic, Owned, Record
+from xlapy.native.values import Bool, Word
 
 LEAVE_KERNEL = ("ret void",)
 LEAVE_PROGRAM = ("call i32 @bounds_status(ptr %table)", "br label %failed")
@@ -83,42 +88,63 @@ class KernelBounds:
         ir.start_block(inside)
 
 
+class BoundsRecord(Record):
+    """access: the number of the first access that was out of bounds, or 0. element: its index, written by the thread
+    that stored the access; the program reads it after all threads of the kernel have finished."""
+
+    access: Atomic[Word]
+    element: Owned[Word]
+
+
+@native
+def store_access(f: Function, record: BoundsRecord, access: Word, element: Word) -> None:
+    """Stores an access, unless another thread has stored one."""
+    _, is_first = record.access.compare_exchange(0, access, RELAXED, RELAXED)
+    with f.when(is_first):
+        record.element = element
+
+
+@native
+def has_access(f: Function, record: BoundsRecord) -> Bool:
+    """Whether an access was stored."""
+    return record.access.load(RELAXED) != 0
+
+
+@native
+def clear_access(f: Function, record: BoundsRecord) -> None:
+    """Empties the record. No other thread uses it."""
+    record.access.store(0, RELAXED)
+
+
 def clear_record(checks: BoundsChecks) -> list[str]:
     """Returns the instructions at the start of a program that mark the record as empty."""
     return [
         "  %bounds.arena = load ptr, ptr %table",
         f"  %bounds.record = getelementptr i8, ptr %bounds.arena, i64 {checks.record.offset}",
-        "  store i64 0, ptr %bounds.record",
+        f"  call void @{clear_access.name}(ptr %bounds.record)",
     ]
 
 
 def bounds_functions(checks: BoundsChecks) -> str:
     """Returns the functions, which call `host_callback`."""
     offset = checks.record.offset
-    return f"""define internal void @out_of_bounds(ptr %table, i64 %access, i64 %element) noinline #0 {{
-entry:
+    functions = [function_text(one.built(), attributes="#0") for one in (store_access, has_access, clear_access)]
+    text = f"""define internal void @out_of_bounds(ptr %table, i64 %access, i64 %element) noinline #0 {{
   %arena = load ptr, ptr %table
   %record = getelementptr i8, ptr %arena, i64 {offset}
-  %swap = cmpxchg ptr %record, i64 0, i64 %access acq_rel acquire
-  %is.first = extractvalue {{ i64, i1 }} %swap, 1
-  br i1 %is.first, label %first, label %later
-first:
-  %place = getelementptr i8, ptr %record, i64 8
-  store i64 %element, ptr %place
-  ret void
-later:
+  call void @{store_access.name}(ptr %record, i64 %access, i64 %element)
   ret void
 }}
 define internal i32 @bounds_status(ptr %table) noinline #0 {{
 entry:
   %arena = load ptr, ptr %table
   %record = getelementptr i8, ptr %arena, i64 {offset}
-  %access = load atomic i64, ptr %record acquire, align 8
-  %is.good = icmp eq i64 %access, 0
-  br i1 %is.good, label %good, label %bad
+  %is.bad = call i1 @{has_access.name}(ptr %record)
+  br i1 %is.bad, label %bad, label %good
 good:
   ret i32 0
 bad:
   %status = call i32 @host_callback(ptr %table, i64 {checks.thunk.number})
   ret i32 1
 }}"""
+    return "\n".join([*("\n".join(lines) for lines in functions), text])
