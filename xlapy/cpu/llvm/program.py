@@ -20,7 +20,7 @@ from xlapy.cpu.llvm.instrumentation import bounds
 from xlapy.cpu.llvm.instrumentation.counters import (
     COUNTER_DECLARATIONS,
     READ_CLOCK,
-    RECORD_EVENT,
+    counter_functions,
     emit_add,
     emit_counter_update,
 )
@@ -49,7 +49,7 @@ def emit_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramTex
     emitter = _ProgramEmitter(program)
     if program.counters is not None:
         emitter.declarations |= COUNTER_DECLARATIONS
-        emitter.functions.append(RECORD_EVENT)
+        emitter.functions.append(counter_functions())
     emitter.entry_function(flush_denormals)
     functions = "\n".join(emitter.functions)
     declarations = "\n".join(sorted(emitter.declarations))

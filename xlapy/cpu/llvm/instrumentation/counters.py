@@ -7,42 +7,81 @@ from __future__ import annotations
 
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.counter_records import MAX_EVENTS, MAX_EVENTS_IN_LOOPS, MAX_EVENTS_WITH_CHUNKS, ProfilingCounter
+from xlapy.native.function import Function, external, native
+from xlapy.native.ir import RELAXED
+from xlapy.native.llvm import function_text
+from xlapy.native.records import Atomic, Final, Owned, Record
+from xlapy.native.values import Address, Word
 
 READ_CLOCK = "call i64 @llvm.readcyclecounter()"
 """Reads the time-stamp counter, which runs at the same rate on all cores."""
 
 COUNTER_DECLARATIONS = {"declare i64 @llvm.readcyclecounter()", "declare ptr @llvm.thread.pointer.p0()"}
 
-RECORD_EVENT = """define internal void @record_event(ptr %table, i64 %which, i64 %begin, i64 %end, i64 %most) #0 {
-entry:
-  %places = load i64, ptr %table
-  %room = call i64 @llvm.umin.i64(i64 %places, i64 %most)
-  %next = getelementptr inbounds i64, ptr %table, i64 1
-  %seen = load atomic i64, ptr %next monotonic, align 8
-  %fits = icmp ult i64 %seen, %room
-  br i1 %fits, label %take, label %full
-take:
-  %number = atomicrmw add ptr %next, i64 1 monotonic, align 8
-  %still = icmp ult i64 %number, %places
-  br i1 %still, label %write, label %full
-write:
-  %list = getelementptr inbounds i64, ptr %table, i64 2
-  %events = load ptr, ptr %list
-  %event = getelementptr inbounds [4 x i64], ptr %events, i64 %number
-  store i64 %which, ptr %event
+
+class EventTable(Record):
+    """The begin of a counter table. places: how many events fit. next: the number of the next event; more may have been
+    counted than fit."""
+
+    places: Final[Word]
+    next: Atomic[Word]
+    events: Final[Address]
+
+
+class ThunkEvent(Record):
+    """An event. which: the address of its counter. The host reads it after the run."""
+
+    which: Owned[Word]
+    thread: Owned[Word]
+    begin: Owned[Word]
+    end: Owned[Word]
+
+
+class BusyTicks(Record):
+    """The ticks that all threads have spent in a kernel."""
+
+    ticks: Atomic[Word]
+
+
+@external
+def thread_identity(f: Function) -> Word:  # type: ignore[empty-body]
+    """A number that differs from thread to thread."""
+
+
+@native
+def record_event(f: Function, table: EventTable, which: Word, begin: Word, end: Word, most: Word) -> None:
+    """Records an event, if there is room and no more than `most` were recorded. Called by any thread of a run."""
+    places = table.places
+    room = f.select(places < most, places, most)
+    with f.when(table.next.load(RELAXED) >= room):
+        f.ret()
+    number = table.next.fetch_add(1, RELAXED)
+    with f.when(number >= places):
+        f.ret()
+    event = table.events.offset(number * ThunkEvent.byte_size()).cast(ThunkEvent)
+    event.which = which
+    event.thread = thread_identity(f)
+    event.begin = begin
+    event.end = end
+
+
+@native
+def add_busy_ticks(f: Function, busy: BusyTicks, spent: Word) -> None:
+    """Adds the ticks of a chunk."""
+    busy.ticks.fetch_add(spent, RELAXED)
+
+
+_THREAD_IDENTITY = """define internal i64 @thread_identity() alwaysinline {
   %thread = call ptr @llvm.thread.pointer.p0()
   %id = ptrtoint ptr %thread to i64
-  %second = getelementptr inbounds i64, ptr %event, i64 1
-  store i64 %id, ptr %second
-  %third = getelementptr inbounds i64, ptr %event, i64 2
-  store i64 %begin, ptr %third
-  %fourth = getelementptr inbounds i64, ptr %event, i64 3
-  store i64 %end, ptr %fourth
-  br label %full
-full:
-  ret void
-}
-declare i64 @llvm.umin.i64(i64, i64)"""
+  ret i64 %id
+}"""
+
+
+def counter_functions() -> str:
+    """The LLVM text of the functions that instrumented programs call."""
+    functions = (record_event, add_busy_ticks)
+    return "\n".join([_THREAD_IDENTITY, *("\n".join(function_text(one.built(), attributes="#0")) for one in functions)])
 
 
 def emit_counter_update(
@@ -56,7 +95,7 @@ def emit_counter_update(
     if records_events:
         which = ir.assign(f"ptrtoint ptr {words} to i64")
         most = MAX_EVENTS_IN_LOOPS if counter.in_loop else MAX_EVENTS
-        ir.emit(f"call void @record_event(ptr {table}, i64 {which}, i64 {begin}, i64 {end}, i64 {most})")
+        ir.emit(f"call void @{record_event.name}(ptr {table}, i64 {which}, i64 {begin}, i64 {end}, i64 {most})")
     return end
 
 
@@ -73,7 +112,7 @@ def timed_task_lines(call: str, place: int, *, records_events: bool) -> list[str
         f"  %table_entry = getelementptr inbounds ptr, ptr %block, i64 {place + 1}",
         "  %table = load ptr, ptr %table_entry",
         "  %which = ptrtoint ptr %busy to i64",
-        f"  call void @record_event(ptr %table, i64 %which, i64 %from, i64 %to, i64 {MAX_EVENTS_WITH_CHUNKS})",
+        f"  call void @{record_event.name}(ptr %table, i64 %which, i64 %from, i64 %to, i64 {MAX_EVENTS_WITH_CHUNKS})",
     ]
     return [
         f"  %from = {READ_CLOCK}",
@@ -83,6 +122,6 @@ def timed_task_lines(call: str, place: int, *, records_events: bool) -> list[str
         "  %counter = load ptr, ptr %counter_entry",
         "  %busy = getelementptr inbounds i64, ptr %counter, i64 2",
         "  %spent = sub i64 %to, %from",
-        "  %unused = atomicrmw add ptr %busy, i64 %spent monotonic, align 8",
+        f"  call void @{add_busy_ticks.name}(ptr %busy, i64 %spent)",
         *(record if records_events else []),
     ]
