@@ -124,16 +124,20 @@ class DemandedPlan:
     parameters: tuple[tuple[str, int | bool], ...]
 
 
+def has_plan(instruction: Instruction) -> bool:
+    """Whether the `backend_config` of an instruction may contain a plan."""
+    return CONFIG_KEY in instruction.backend_config
+
+
 def demanded_plan(instruction: Instruction) -> DemandedPlan | None:
     """The plan in an instruction's `backend_config`; None if there is none.
 
     Raises `InvalidArgumentError` for an entry that is not a plan.
     """
-    config = instruction.backend_config
-    if CONFIG_KEY not in config:
+    if not has_plan(instruction):
         return None
     try:
-        return _plan_in(config)
+        return _plan_in(instruction.backend_config)
     except ValueError as error:
         raise InvalidArgumentError(f"{described(instruction)}: {error}") from error
 

@@ -79,49 +79,63 @@ class Choice:
     """The plan of a region, and what became of the other strategies."""
 
     plan: KernelPlan
-    cost: float
-    """The estimated cost of the plan in cycles of one core."""
+    cost: float | None
+    """The estimated cost of the strategy in cycles of one core; None if it would not have proposed itself."""
     costlier: tuple[tuple[str, float], ...]
     """The other candidates with their costs, the cheapest first."""
     rejections: tuple[tuple[str, str], ...]
     """The strategies that rejected the region, each with its reason."""
+    demanded: DemandedPlan | None = None
+    """The plan that the module demands, which the chosen one follows whatever it costs."""
 
     def lines(self) -> list[str]:
         """The choice as sentences."""
-        found = [f"{self.plan}: chosen, estimated {_cycles(self.cost)}"]
-        found += [f"{name}: not chosen, estimated {_cycles(cost)}" for name, cost in self.costlier]
+        how = "chosen" if self.demanded is None else "demanded by the module"
+        found = [f"{self.plan}: {how}, {_estimate(self.cost)}"]
+        found += [f"{name}: not chosen, {_estimate(cost)}" for name, cost in self.costlier]
         return [*found, *(f"{name}: rejected: {reason}" for name, reason in self.rejections)]
 
 
-def _cycles(cost: float) -> str:
-    return f"{cost:,.0f} cycles"
+def _estimate(cost: float | None) -> str:
+    return "not estimated" if cost is None else f"estimated {cost:,.0f} cycles"
 
 
 def choose_plan(region: Region) -> Choice:
     """Asks all strategies for candidates, and chooses the cheapest."""
-    candidates: list[tuple[Strategy[Any], float]] = []
+    candidates, rejections = _answers(region)
+    assert candidates, f"no strategy computes {region.name}"
+    (name, cost), *others = candidates
+    plan = KernelPlan(name, BY_NAME[name].parameters(region))
+    return Choice(plan, cost, tuple(others), rejections)
+
+
+def _answers(region: Region) -> tuple[list[tuple[str, float]], tuple[tuple[str, str], ...]]:
+    """The candidates with their costs, the cheapest first, and the rejections with their reasons."""
+    candidates: list[tuple[str, float]] = []
     rejections: list[tuple[str, str]] = []
     for strategy in STRATEGIES:
         answer = strategy.candidate(region)
         if isinstance(answer, Candidate):
-            candidates.append((strategy, answer.cost))
+            candidates.append((strategy.name, answer.cost))
         else:
             rejections.append((strategy.name, answer.reason))
-    assert candidates, f"no strategy computes {region.name}"
-    candidates.sort(key=lambda candidate: candidate[1])
-    (chosen, cost), *others = candidates
-    plan = KernelPlan(chosen.name, chosen.parameters(region))
-    return Choice(plan, cost, tuple((strategy.name, cost) for strategy, cost in others), tuple(rejections))
+    return sorted(candidates, key=lambda candidate: candidate[1]), tuple(rejections)
 
 
-def plan_of(instruction: Instruction, region: Region) -> KernelPlan:
+def plan_of(instruction: Instruction, region: Region) -> Choice:
     """The plan of the region of an instruction: the one that its `backend_config` demands, or else the cheapest.
 
     Raises `InvalidArgumentError` for a plan that is impossible; it names the instruction, the strategy and the
     parameter.
     """
     demanded = demanded_plan(instruction)
-    return choose_plan(region).plan if demanded is None else _followed(instruction, region, demanded)
+    if demanded is None:
+        return choose_plan(region)
+    plan = _followed(instruction, region, demanded)
+    candidates, rejections = _answers(region)
+    cost = dict(candidates).get(plan.strategy)
+    others = tuple((name, cost) for name, cost in candidates if name != plan.strategy)
+    return Choice(plan, cost, others, tuple(pair for pair in rejections if pair[0] != plan.strategy), demanded)
 
 
 def _followed(instruction: Instruction, region: Region, demanded: DemandedPlan) -> KernelPlan:

@@ -16,7 +16,9 @@ from xlapy.codegen.emitters.attention.strategy import has_attention_kernel
 from xlapy.codegen.fusion.attention import FuseAttention
 from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
 from xlapy.codegen.fusion.fuse_instructions import Fuse, Unfuse
+from xlapy.codegen.plan import demanded_plan, described
 from xlapy.codegen.region import region_of
+from xlapy.codegen.strategies import Choice
 from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.lapack.use_lapack import UseLapack
 from xlapy.cpu.llvm.jit import Code, compile_text, listings
@@ -141,12 +143,18 @@ class CompilationRecord:
     """The decisions of fusion, with their reasons."""
     copies: dict[str, str] = field(default_factory=dict[str, str])
     """For each instruction in a fusion, the name that it had before fusion."""
+    plans: dict[str, Choice] = field(default_factory=dict[str, Choice])
+    """The plan of each instruction that kernels compute, by its name, and what became of the other strategies."""
     modules: dict[str, str] = field(default_factory=dict[str, str])
     """The modules after passes that changed something, by the name of the dump file."""
 
     def note_copy(self, instruction: Instruction, copy: Instruction) -> None:
         """Records that a fusion contains a copy of an instruction."""
         self.copies[copy.name] = instruction.name
+
+    def note_plan(self, instruction: Instruction, choice: Choice) -> None:
+        """Records the plan of an instruction."""
+        self.plans[instruction.name] = choice
 
     def note(self, event: PassEvent) -> None:
         """Records a run of a pass that has just finished."""
@@ -187,12 +195,20 @@ class Compiled:
             "fusion.txt": decisions_text(self.record.decisions),
             "thunks.txt": print_program(self.program),
             "buffers.txt": print_buffers(self.program),
+            "plans.txt": self.plans(),
             "loops.txt": self.loops(),
             "ll": self.llvm,
             "optimized.ll": optimized,
             "s": assembly,
             "trace.json": self.record.trace.to_json(),
         }
+
+    def plans(self) -> str:
+        """Returns the plan of every instruction that kernels compute, and why other strategies were not chosen."""
+        return "".join(
+            f"{name}\n" + "".join(f"  {line}\n" for line in choice.lines())
+            for name, choice in self.record.plans.items()
+        )
 
     def loops(self) -> str:
         """Returns the loop IR of every kernel as text."""
@@ -239,8 +255,15 @@ def compile_module(
             hook = add_value_check if checks_values else None
             verifies = bool(flags.get("verify_buffers"))
             program = build_program(
-                copy, donated, replica_count, partition_count, after_instruction=hook, records_values=verifies
+                copy,
+                donated,
+                replica_count,
+                partition_count,
+                after_instruction=hook,
+                records_values=verifies,
+                on_plan=record.note_plan,
             )
+            _check_plans(module, record)
             program.is_long_running = is_long_running(copy, rates=host_target().rates)
             outline_functions(program)
             if flags.get("check_bounds"):
@@ -260,6 +283,18 @@ def compile_module(
             imports = {name: resolve_symbol(name) for name in sorted(text.imports)}
             code = compile_text(text.text, ["xlapy_run"], imports, trace, module.name)
     return Compiled(copy, program, code, text.text, text.functions, record)
+
+
+def _check_plans(module: Module, record: CompilationRecord) -> None:
+    """Raises `InvalidArgumentError` if a plan that the module demands was not followed."""
+    followed = {choice.demanded for choice in record.plans.values()}
+    for instruction in module.instructions():
+        plan = demanded_plan(instruction)
+        if plan is not None and plan not in followed:
+            raise InvalidArgumentError(
+                f"{described(instruction)}: the strategy {plan.strategy!r} of its kernel plan is impossible: after the "
+                "passes, the instruction has no kernel of its own"
+            )
 
 
 def _flushes_denormals() -> bool:

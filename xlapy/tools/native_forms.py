@@ -60,6 +60,8 @@ class NativeForms:
     """The thunks that run kernels, by name of the instruction."""
     functions: dict[str, FunctionForm]
     """The functions that contain kernels, by name."""
+    plans: dict[str, list[str]]
+    """For each instruction that kernels compute, by name: its plan, and what became of the other strategies."""
 
     def decisions_on(self, instruction: Instruction) -> list[Decision]:
         """Returns the decisions about an instruction of the module; for a fusion, the decisions about its results."""
@@ -90,7 +92,13 @@ def forms_of(compiled: Compiled) -> NativeForms:
             kernels.setdefault(thunk.op_name, []).append(form)
     record = compiled.record
     return NativeForms(
-        compiled.module, _by_subject(record.decisions), record.copies, thunks, kernels, _functions(compiled)
+        compiled.module,
+        _by_subject(record.decisions),
+        record.copies,
+        thunks,
+        kernels,
+        _functions(compiled),
+        {name: choice.lines() for name, choice in record.plans.items()},
     )
 
 

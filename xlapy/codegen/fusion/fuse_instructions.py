@@ -17,6 +17,7 @@ from xlapy import opcodes
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain, ignore_decision
 from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup, is_profitable_to_duplicate
 from xlapy.codegen.fusion.multi_output import fuse_multi_output
+from xlapy.codegen.plan import has_plan
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.inlining import inline_call
@@ -42,12 +43,15 @@ _NEVER_FUSED = frozenset(
 
 @dataclass(frozen=True)
 class Unfuse:
-    """Inlines the fusions of a module: fusions that another compiler copies do not fit the kernels of this one."""
+    """Inlines the fusions of a module: fusions of another compiler do not fit the kernels of this one.
+
+    Fusions with a kernel plan stay as they are.
+    """
 
     name: ClassVar[str] = "unfuse"
 
     def run(self, module: Module) -> bool:
-        fusions = [i for i in module.instructions() if i.op is opcodes.FUSION]
+        fusions = [i for i in module.instructions() if i.op is opcodes.FUSION and not has_plan(i)]
         for fusion in fusions:
             fused = fusion.computations[0]
             inline_call(fusion)
@@ -131,6 +135,8 @@ class _Fuser:
             return list(found), ""
         if instruction is self.computation.root_instruction or not instruction.has_users:
             return [], "it is a result"
+        if has_plan(instruction):
+            return [], "the module demands a plan for its kernel"
         outside = [user for user in instruction.users if not self.groups.get(user)]
         if outside:
             names = ", ".join(f"{user.name} ({user.op.name})" for user in outside)
@@ -170,6 +176,8 @@ class _Fuser:
                     )
                     operands.append(operand)
             copies[instruction] = edit.clone_instruction(instruction, fused, [copies[o] for o in instruction.operands])
+            if has_plan(instruction):
+                copies[instruction].backend_config = ""  # it is that of the fusion
             if self.on_copy is not None:
                 self.on_copy(instruction, copies[instruction])
         results = [copies[result] for result in group.results]
@@ -195,6 +203,7 @@ class _Fuser:
             metadata=root.metadata,
         )
         if len(group.results) == 1:
+            fusion.backend_config = root.backend_config if has_plan(root) else ""
             edit.replace_uses(root, fusion)
             return
         for number, result in enumerate(group.results):

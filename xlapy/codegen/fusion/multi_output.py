@@ -19,6 +19,7 @@ from xlapy.analysis.aliasing import IN_PLACE_OPS
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain
 from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup
 from xlapy.codegen.iteration_domain import AccessPattern, join_patterns, operand_pattern
+from xlapy.codegen.plan import has_plan
 from xlapy.hlo.instruction import Instruction
 
 MAX_DISTANCE = 1000
@@ -174,6 +175,8 @@ class _MultiOutputFuser:
         """Merges two groups if that is possible and profitable."""
         self.tried |= {(left, right), (right, left)}
         first, last = sorted((self.node_of[left], self.node_of[right]), key=lambda node: node.position)
+        if any(map(has_plan, (*left.results, *right.results))):
+            return None
         if self.have_too_many_instructions(left, right) or not (left.can_be_merged and right.can_be_merged):
             return None
         results = self.results_of_both(first, last)

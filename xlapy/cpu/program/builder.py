@@ -24,8 +24,9 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state
+from xlapy.codegen.plan import EmittedKernel, record_plan
 from xlapy.codegen.region import region_of
-from xlapy.codegen.strategies import emit_kernels, plan_of
+from xlapy.codegen.strategies import Choice, emit_kernels, plan_of
 from xlapy.cpu.program import buffer_reuse
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass, StoredValue
 from xlapy.cpu.program.native_program import NativeProgram
@@ -60,6 +61,9 @@ THUNK_RULES: Rules[ThunkRule] = Rules("cpu")
 InstructionHook = Callable[["LoweringContext", Instruction], None]
 """Is called after each instruction is lowered, and may add thunks."""
 
+PlanHook = Callable[[Instruction, Choice], None]
+"""Is called with an instruction that kernels compute, before its plan is recorded."""
+
 MAX_INSTRUCTIONS = 200_000
 """The largest program, counted with all calls expanded: nested calls can make a short module very large."""
 
@@ -72,12 +76,14 @@ def build_program(
     *,
     after_instruction: InstructionHook | None = None,
     records_values: bool = False,
+    on_plan: PlanHook | None = None,
 ) -> NativeProgram:
     """Returns the native program of a module, without outlined functions and buffer assignment.
 
     donated: the numbers of the arguments (leaves of the parameters) whose memory the program may overwrite.
     after_instruction: a hook that may read the operands and the result of each instruction, which are then kept.
     records_values: whether the program notes the values that its thunks read and write, for verification.
+    on_plan: is called with each instruction that kernels compute, and its plan. The plans are recorded in the module.
     Raises `UnsupportedError`, which names the instruction, if something has no native form.
     """
     size = _expanded_size(module)
@@ -86,7 +92,8 @@ def build_program(
             f"{module.name} has {size} instructions with all calls expanded, but cpu takes at most {MAX_INSTRUCTIONS}"
         )
     values = ValueRecords(records_values)
-    return ProgramBuilder(module, donated, replica_count, partition_count, after_instruction, values).program
+    hooks = after_instruction, on_plan
+    return ProgramBuilder(module, donated, replica_count, partition_count, hooks, values).program
 
 
 def _expanded_size(module: Module) -> int:
@@ -112,14 +119,14 @@ class ProgramBuilder:
         donated: Collection[int],
         replica_count: int,
         partition_count: int,
-        after_instruction: InstructionHook | None,
+        hooks: tuple[InstructionHook | None, PlanHook | None],
         values: ValueRecords,
     ) -> None:
-        self.after_instruction = after_instruction
+        self.after_instruction, self._on_plan = hooks
         self.values = values
         self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
         self.program.values = values if values.is_recording else None
-        self._kernels: dict[Hashable, list[tuple[Kernel, int]]] = {}
+        self._kernels: dict[Hashable, tuple[Choice, list[EmittedKernel]]] = {}
         self._may_overwrite: dict[tuple[Buffer, frozenset[Buffer]], bool] = {}
         self._structure = StructuralNumbering(module)
         self._alias_analyses: dict[Computation, AliasAnalysis] = {}
@@ -153,8 +160,11 @@ class ProgramBuilder:
         found: _State = self._module_state[make]
         return found
 
-    def kernels(self, instruction: Instruction) -> list[tuple[Kernel, int]]:
-        """Returns the kernels of an instruction and their work. Equal instructions get the same kernels."""
+    def kernels(self, instruction: Instruction) -> list[EmittedKernel]:
+        """Returns the kernels of an instruction and their work, and records their plan in its `backend_config`.
+
+        Equal instructions get the same kernels.
+        """
         if instruction.op is opcodes.FUSION:
             key: Hashable = self._structure.number(instruction.computations[0]), instruction.backend_config
         else:
@@ -163,8 +173,13 @@ class ProgramBuilder:
         found = self._kernels.get(key)
         if found is None:
             region = region_of(instruction, host_target())
-            found = self._kernels[key] = emit_kernels(plan_of(instruction, region), region)
-        return found
+            choice = plan_of(instruction, region)
+            found = self._kernels[key] = choice, emit_kernels(choice.plan, region)
+        choice, kernels = found
+        if self._on_plan is not None:
+            self._on_plan(instruction, choice)
+        record_plan(instruction, choice.plan)
+        return kernels
 
     def may_overwrite(self, kernel: Kernel, written: Buffer, read: frozenset[Buffer]) -> bool:
         """Returns the cached value of `in_place.may_overwrite`."""

@@ -51,7 +51,7 @@ def explain(name: str, file: str, page: str | None, full: bool, elided_constants
     """Explain what the CPU compiler does with the instruction NAME of FILE (HLO or StableHLO; - for standard input).
 
     Shows its source line, the passes that changed it, the fusion decisions with their reasons, the thunks that compute
-    it, and their loop IR, LLVM IR and assembly.
+    it, the plan of each kernel with the strategies that were not chosen, and their loop IR, LLVM IR and assembly.
     """
     if page is not None:
         check_writable(page)
@@ -115,6 +115,9 @@ def _native_sections(now: list[Instruction], native: NativeForms) -> Iterator[Se
     origins = list(dict.fromkeys(origin for one in now for origin in _origins(one, native)))
     titles = [title for origin in origins for title in native.thunks.get(origin, [])]
     yield Section("thunks", titles or ["none: it is a buffer, or part of another buffer"])
+    for origin in origins:
+        if origin in native.plans:
+            yield Section(f"kernel plan of {origin}", native.plans[origin])
     for origin in origins:
         for kernel in native.kernels.get(origin, []):
             yield from _kernel_sections(kernel, native)
