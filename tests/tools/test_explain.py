@@ -124,8 +124,20 @@ class TestCommand:
         assert invoke(["explain", "e", file, "--html", str(tmp_path / "e.html")]) == 0
         assert capsys.readouterr().out == ""
         page = Page((tmp_path / "e.html").read_text("ascii"))
-        assert page.title == "e" and [tag for tag, _ in page.elements].count("details") == 8
+        assert page.title == "e" and [tag for tag, _ in page.elements].count("details") == 9
 
     def test_texts_are_escaped(self):
         page = Page(explanation_page("<script>", [Section("</pre>", ["<img src=x>"])]))
         assert {tag for tag, _ in page.elements} & {"script", "img"} == set() and page.title == "<script>"
+
+
+def test_the_plan_of_a_dot_that_was_not_fused():
+    """Shows the chosen strategy, its parameters, and why the others were not chosen."""
+    module = parse_hlo(
+        "HloModule m ENTRY e { a = f32[64,300] parameter(0) b = f32[300,400] parameter(1) "
+        "ROOT d = f32[64,400] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"
+    )
+    (plan,) = (s.lines for s in explanation(module, find_instruction(module, "d")) if s.title == "kernel plan of d")
+    assert plan[0].startswith("packed-gemm ") and "tile_rows=" in plan[0] and "chosen, estimated" in plan[0]
+    assert any(line.startswith("loops: not chosen, estimated") for line in plan)
+    assert any("direct-gemm: rejected: a right operand of 480000 bytes" in line for line in plan)
