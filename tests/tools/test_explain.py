@@ -134,8 +134,8 @@ class TestCommand:
 def test_the_plan_of_a_dot_that_was_not_fused():
     """Shows the chosen strategy, its parameters, and why the others were not chosen."""
     module = parse_hlo(
-        "HloModule m ENTRY e { a = f32[64,300] parameter(0) b = f32[300,400] parameter(1) "
-        "ROOT d = f32[64,400] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"
+        "HloModule m ENTRY e { a = f32[500,300] parameter(0) b = f32[300,400] parameter(1) "
+        "ROOT d = f32[500,400] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"
     )
     (plan,) = (s.lines for s in explanation(module, find_instruction(module, "d")) if s.title == "kernel plan of d")
     assert plan[0].startswith("packed-gemm ") and "tile_rows=" in plan[0] and "chosen, estimated" in plan[0]
