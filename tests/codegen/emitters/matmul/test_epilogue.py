@@ -138,6 +138,16 @@ def test_an_epilogue_that_reads_two_large_arrays_is_a_kernel():
     assert_same(text)
 
 
+@pytest.mark.parametrize("columns", [512, 1024])
+def test_a_residual_from_memory_is_read_by_a_kernel(columns: int):
+    shape = f"f32[1024,{columns}]"
+    text = module(
+        f"f32[1024,8] f32[8,{columns}] {shape}",
+        f"d = {shape} dot(p0, p1), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\nROOT r = {shape} add(d, p2)",
+    )
+    assert sorted(kernels(text)) == ([["dot", "add"]] if columns == 512 else [["add"], ["dot"]])
+
+
 def test_a_reduction_of_the_sums_is_another_kernel():
     text = "HloModule m\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n" + module(
         "f32[33,60] f32[60,47]",
