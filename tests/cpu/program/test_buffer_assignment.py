@@ -51,18 +51,18 @@ def test_a_temporary_shares_the_memory_of_a_result_that_is_written_later():
 
 
 UPDATE = """HloModule update
-ENTRY main { x = f32[64,64] parameter(0)  y = f32[64,64] parameter(1)
-  g = f32[64,64] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}
-  ROOT w = f32[64,64] subtract(x, g) }"""
+ENTRY main { x = f32[1024,1024] parameter(0)  y = f32[1024,1024] parameter(1)
+  g = f32[1024,1024] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+  ROOT w = f32[1024,1024] subtract(x, g) }"""
 
 SOFTMAX = """HloModule softmax
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
-ENTRY main { x = f32[64,32] parameter(0)  y = f32[96,32] parameter(1)
-  s = f32[64,96] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  e = f32[64,96] exponential(s)  zero = f32[] constant(0)
-  t = f32[64] reduce(e, zero), dimensions={1}, to_apply=add  b = f32[64,96] broadcast(t), dimensions={0}
-  p = f32[64,96] divide(e, b)
-  ROOT r = f32[64,32] dot(p, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+ENTRY main { x = f32[8,32] parameter(0)  y = f32[96,32] parameter(1)
+  s = f32[8,96] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  e = f32[8,96] exponential(s)  zero = f32[] constant(0)
+  t = f32[8] reduce(e, zero), dimensions={1}, to_apply=add  b = f32[8,96] broadcast(t), dimensions={0}
+  p = f32[8,96] divide(e, b)
+  ROOT r = f32[8,32] dot(p, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
 
 ROWS_READ_AGAIN = """HloModule again
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
@@ -77,14 +77,14 @@ ENTRY main { x = f32[40,20] parameter(0)  y = f32[20,20] parameter(1)
 def test_a_result_overwrites_an_operand_in_its_last_use():
     program = compiled(UPDATE).program
     product = next(thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk)).slices[-1]
-    assert (program.arena_size, str(product)) == (0, "temporary@result0+0:f32[64,64]")
+    assert (program.arena_size, str(product)) == (0, "temporary@result0+0:f32[1024,1024]")
 
 
 def test_rows_are_overwritten_after_their_last_use():
     program = compiled(SOFTMAX).program
     scores, softmax, _ = (thunk for thunk in walk_thunks(program.thunks) if isinstance(thunk, KernelThunk))
     assert scores.slices[-1] is softmax.slices[-1]
-    assert program.arena_size == 64 * 96 * 4
+    assert program.arena_size == 8 * 96 * 4
 
 
 def test_rows_that_are_read_for_every_element_are_not_overwritten():
