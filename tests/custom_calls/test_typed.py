@@ -58,7 +58,7 @@ DATA = ctypes.addressof(_NUMBER)
         (5, TYPED, "target 'target' is at the address 5, where the process has no code"),
         (5, {}, "target 'target' is at the address 5, where the process has no code"),
         (1 << 70, {}, "target 'target' is at the address 1180591620717411303424, where the process has no code"),
-        (DATA, TYPED, "target 'target' is at the address [0-9]*, where the process has no code"),
+        pytest.param(DATA, TYPED, "target 'target' is at the address [0-9]*, where the process has no code", id="data"),
         ({"execute": handler(double)}, {"api_version": 2}, "handlers for stages, which are of API_VERSION_TYPED_FFI"),
         (
             handler(double, (0, 5)),
