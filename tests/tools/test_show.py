@@ -105,7 +105,7 @@ class TestTree:
         (tmp_path / "rows.hlo").write_text(ROWS)
         assert invoke(["show", str(tmp_path / "rows.hlo"), "--optimized"]) == 0
         lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-        assert "why: d (dot) gets a kernel: dot would be computed again for every element of s" in lines
+        assert "why: d and s stay separate kernels: s needs more than one element of d (dot) at a time" in lines
         assert any(line.startswith("step: kernel s.fusion(") for line in lines)
         assert any(line.startswith("code: function kernel") and line.endswith("of assembly") for line in lines)
 
@@ -156,7 +156,10 @@ class TestPage:
     def test_a_kernel_has_decisions_thunks_and_code(self, optimized: Page):
         payload, native = optimized.json("module"), optimized.json("native")
         fusion = instruction(payload, "s.fusion")
-        assert fusion["decisions"] == ["s (reduce) gets a kernel: it is a result"]
+        assert fusion["decisions"] == [
+            "s (reduce) gets a kernel: it is a result",
+            "d and s stay separate kernels: s needs more than one element of d (dot) at a time",
+        ]
         assert [step.startswith("kernel s.fusion(") for step in fusion["thunks"]] == [True]
         title, loops, function = native["kernels"][fusion["kernels"][0]]
         assert title == fusion["thunks"][0]
