@@ -47,11 +47,6 @@ class Access:
         """The row-major position of the element."""
         return linear(self.index, self.operand.shape.dimensions)
 
-    @property
-    def is_irregular(self) -> bool:
-        """Whether the element depends on data."""
-        return any(_depends_on_data(value) for position in self.index for value, _ in position.terms)
-
 
 def accesses(
     space: IterationSpace, results: Iterable[tuple[Instruction, Index]], arrays: Collection[Instruction]
@@ -114,11 +109,6 @@ def _conjunction(left: tuple[Condition, ...], right: tuple[Condition, ...]) -> t
 # -- what is read off a map
 
 
-def is_data(value: Value) -> bool:
-    """Whether a term of a position is data-dependent."""
-    return value.op == "data"
-
-
 def stride(position: Affine, axis: Value) -> int | None:
     """The stride of a position along an axis; None if it depends on the axis in another way than by a multiple."""
     if any(value is not axis and depends_on_axis(value, (axis,)) for value, _ in position.terms):
@@ -131,12 +121,8 @@ def depends_on_axis(value: Value, axes: Collection[Value]) -> bool:
     return value in axes or any(depends_on_axis(arg, axes) for arg in value.args)
 
 
-def _depends_on_data(value: Value) -> bool:
-    return value.op == "data" or any(map(_depends_on_data, value.args))
-
-
 def evaluate(position: Affine, values: Mapping[Value, int]) -> int:
-    """The number that a position is. values: of the axes and the data-dependent terms."""
+    """Returns the number that a position is. values: those of the axes and of the data-dependent terms."""
     total = position.constant
     for value, coefficient in position.terms:
         total += coefficient * _number(value, values)

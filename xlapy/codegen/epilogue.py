@@ -1,4 +1,4 @@
-"""Epilogues: what the kernel of a dot or convolution computes of each sum before it stores the result.
+"""Epilogues: the operations that the kernel of a dot or convolution applies to each sum before it stores the result.
 
 A region with an epilogue has one contraction, and each of its results takes one element of it per element: through
 elementwise operations, reshapes and transposes. Example, a dense layer:
@@ -32,7 +32,8 @@ CONTRACTIONS = frozenset({opcodes.DOT, opcodes.CONVOLUTION})
 """The opcodes whose kernels take an epilogue."""
 
 MIN_RUN_ELEMENTS = 16
-"""The smallest last dimension of a result whose rows are stored in another order: shorter runs use memory badly."""
+"""The smallest last dimension of a result whose rows are stored in another order. Shorter runs waste memory
+bandwidth."""
 
 MAX_UNROLLED_EPILOGUE_COST = 256
 """The largest cost of the epilogues of a tile, in additions per lane, that are code of their own for each vector of the

@@ -41,13 +41,13 @@ P = TypeVar("P")
 
 
 def parameter(minimum: int, maximum: int = 1 << 30) -> Any:
-    """A field of a dataclass of parameters: an integer from `minimum` to `maximum`, whatever the region is."""
+    """Returns a field of a dataclass of parameters: an integer from `minimum` to `maximum` for every region."""
     return field(metadata={"minimum": minimum, "maximum": maximum})
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A strategy proposes itself for a region."""
+    """The answer of a strategy that proposes itself for a region."""
 
     cost: float
     """The estimated time in cycles of one core (`kernel_cost`)."""
@@ -55,11 +55,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A strategy does not propose itself for a region."""
+    """The answer of a strategy that does not propose itself for a region."""
 
     reason: str
     is_possible: bool = False
-    """Whether the strategy can compute the region nevertheless, if a plan demands it."""
+    """Whether the strategy can compute the region nevertheless, if the module demands it."""
 
 
 class ImpossibleParameterError(Exception):
@@ -85,12 +85,12 @@ class Strategy(ABC, Generic[P]):
         """The parameters that the strategy prefers for a region that it can compute."""
 
     def check(self, region: Region, parameters: P) -> None:
-        """Raises `ImpossibleParameterError` for parameters that a plan demands and the kernel cannot have."""
+        """Raises `ImpossibleParameterError` for demanded parameters that the kernel cannot have."""
         del region, parameters
 
     @abstractmethod
     def emit(self, region: Region, parameters: P) -> list[EmittedKernel]:
-        """The kernels that together compute the region. They have the buffers of the region (`region`)."""
+        """Returns the kernels that together compute the region. Their buffers are those that `region` describes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _plan_in(config: str) -> DemandedPlan | None:
     try:
         parsed: Any = json.loads(config)
     except (ValueError, RecursionError):
-        return None  # it is not ours: other compilers write other things
+        return None  # the configuration of another compiler
     if not isinstance(parsed, dict) or CONFIG_KEY not in parsed:
         return None
     entries = cast("dict[str, Any]", parsed)[CONFIG_KEY]

@@ -76,7 +76,7 @@ BY_NAME = {strategy.name: strategy for strategy in STRATEGIES}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The plan of a region, and what became of the other strategies."""
+    """The plan of a region, the costs of the other candidates, and the reasons of the rejections."""
 
     plan: KernelPlan
     cost: float | None
@@ -86,7 +86,7 @@ class Choice:
     rejections: tuple[tuple[str, str], ...]
     """The strategies that rejected the region, each with its reason."""
     demanded: DemandedPlan | None = None
-    """The plan that the module demands, which the chosen one follows whatever it costs."""
+    """The plan that the module demands, which `plan` follows whatever it costs; None if the module demands none."""
 
     def lines(self) -> list[str]:
         """The choice as sentences."""

@@ -30,7 +30,7 @@ class AttentionParameters:
 
 
 def has_attention_kernel(region: Region) -> bool:
-    """Whether a region is attention that has a kernel."""
+    """Whether a region is attention, with blocks of at least `MIN_BLOCK_QUERIES` queries."""
     problem = attention_problem(region)
     return problem is not None and most_queries(problem) >= MIN_BLOCK_QUERIES
 
@@ -57,7 +57,9 @@ class AttentionStrategy(Strategy[AttentionParameters]):
     def check(self, region: Region, parameters: AttentionParameters) -> None:
         most = most_queries(_problem(region))
         if parameters.block_queries > most:
-            raise ImpossibleParameterError("block_queries", f"it is {parameters.block_queries}, but at most {most}")
+            raise ImpossibleParameterError(
+                "block_queries", f"it is {parameters.block_queries}, but must be at most {most}"
+            )
 
     def emit(self, region: Region, parameters: AttentionParameters) -> list[EmittedKernel]:
         return [attention_kernel(_problem(region), parameters.block_queries)]

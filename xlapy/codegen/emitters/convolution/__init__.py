@@ -1,1 +1,1 @@
-"""Convolutions as matrix multiplications."""
+"""Convolutions: direct and grouped kernels, gradients of kernels, and matrix multiplications (im2col)."""

@@ -6,9 +6,7 @@ The last dimension of the result runs in vectors:
   features of a group. The input under the window is packed as rows, the filter as columns;
 - positions along the last dimension: rows are output features, columns are positions.
 
-Positions that are not rows, and groups, form the batch of the matmul problem. A depthwise convolution (one input
-feature per group) has nothing to share between columns: its kernel iterates over the window for a few positions and a
-vector of features at once.
+Positions that are not rows, and groups, form the batch of the matmul problem.
 
 An infinite filter element contributes nothing where it meets padding, but its product with a packed zero is NaN. So a
 block whose part of the filter is not finite is computed element by element, as the operation is defined.

@@ -41,7 +41,9 @@ class DirectConvolutionParameters:
     """The register tile of a direct convolution."""
 
     tile_positions: int = parameter(1, 32)
+    """The neighboring positions of a tile along the last spatial dimension."""
     tile_vectors: int = parameter(1, 16)
+    """The vectors of output features of a tile."""
 
 
 class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
@@ -103,10 +105,11 @@ class GroupedConvolutionParameters:
     """The tile of a convolution with groups in lanes."""
 
     tile_positions: int = parameter(1, 64)
+    """The neighboring positions of a tile along the last spatial dimension."""
 
 
 class GroupedConvolutionStrategy(Strategy[GroupedConvolutionParameters]):
-    """Runs groups in lanes."""
+    """Runs groups with few features in the lanes of vectors."""
 
     name = "grouped-convolution"
 
@@ -256,7 +259,7 @@ class KernelGradientStrategy(Strategy[NoParameters]):
 
 
 class DepthwiseGradientStrategy(Strategy[NoParameters]):
-    """The same with one channel per group, and groups in lanes."""
+    """Computes the gradient of a depthwise kernel: one channel per group, and groups in the lanes of vectors."""
 
     name = "depthwise-gradient"
 

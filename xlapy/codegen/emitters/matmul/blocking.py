@@ -36,7 +36,7 @@ PACKING_COST = 40
 in 1.3 cycles; 1 to 2 were measured with operands in the level-3 cache and in memory (benchmarks/products.py)."""
 
 EXPECTED_IMBALANCE = 0.1
-"""The part of a task, on average, during which other processors wait for the last one."""
+"""The average part of a task during which other processors wait for the last one."""
 
 _FACTORS = (*range(1, 9), 12, 16, 24, 32, 48, 64)
 
@@ -69,7 +69,8 @@ def choose_blocking(
         most = max(1, min(most_rows, MAX_ACCUMULATED_ROWS) // tile.rows)
         return Blocking(balanced_size(row_tiles, most), nc_tiles, 1)
 
-    def seconds(blocking: Blocking) -> float:
+    def cost(blocking: Blocking) -> float:
+        """The multiply-adds of the busiest processor, where packing an element counts as `PACKING_COST`."""
         task_rows, task_columns = blocking.mc_tiles * tile.rows, blocking.nc_tiles * blocking.column_blocks
         task_columns *= tile.columns
         tasks = batches * -(-row_tiles // blocking.mc_tiles) * -(-columns // task_columns)
@@ -81,7 +82,7 @@ def choose_blocking(
         for mc_tiles in _pieces(row_tiles, max(1, most_rows // tile.rows))
         for column_blocks in _pieces(-(-column_tiles // nc_tiles), column_tiles)
     )
-    return min(candidates, key=seconds)
+    return min(candidates, key=cost)
 
 
 def _pieces(size: int, most: int) -> Iterator[int]:

@@ -203,7 +203,9 @@ class DirectGemmParameters:
     """The register tile of a direct GEMM."""
 
     tile_rows: int = parameter(1, 32)
+    """The rows of a tile."""
     tile_vectors: int = parameter(1, 16)
+    """The vectors of columns of a tile."""
 
 
 class DirectGemmStrategy(Strategy[DirectGemmParameters]):

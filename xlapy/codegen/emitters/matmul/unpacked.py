@@ -25,7 +25,9 @@ class InnerProductParameters:
     """The sums of one task."""
 
     tile_rows: int = parameter(1, 16)
+    """The rows of a tile."""
     tile_columns: int = parameter(1, 16)
+    """The columns of a tile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class WaitSnapshot(Record):
 
 
 class WordOffsets(Record):
-    """Offsets of words in shared memory. Nobody writes them while native code runs."""
+    """Offsets of words in shared memory. They are not written while native code runs."""
 
     items: Trailing[Word]
 
@@ -95,8 +95,8 @@ def host_callback(f: Function, table: Address, number: Word) -> Int32:  # type: 
 
 
 CHANGED = 1 << 30
-"""The bit of a word that the end of a run inverts: whoever waits for a change wakes up, and no value that devices store
-has it."""
+"""The bit of a word that the end of a run inverts: devices that wait for a change wake up, and no value that devices
+store has it."""
 
 
 def wait_record(shared: CancellationWord, device: Word) -> WaitRecord:
@@ -147,8 +147,8 @@ def await_change(
 
 @native
 def spins_until_changed(f: Function, record: WaitRecord, word: AwaitedWord, seen: Int32) -> Bool:
-    """Looks at a word for a short time; returns whether it has changed. After each time in which it has not, twice as
-    many later waits look at it only once."""
+    """Polls a word for a short time; returns whether it has changed. Each time it has not, twice as many later waits
+    skip this polling."""
     skips = record.skips
     with f.when(skips != 0):
         record.skips = skips - 1

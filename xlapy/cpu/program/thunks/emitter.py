@@ -1,4 +1,4 @@
-"""What thunks ask of the code generator of programs.
+"""The interface of the code generator of programs that thunks use.
 
 Responsible for this interface, so that thunks do not depend on LLVM. `cpu/llvm/program.py` implements it.
 """

@@ -1,8 +1,8 @@
-"""The protocol of thunks, which is all that the stages of the compiler ask of one, and the thunks of control flow.
+"""The protocol of thunks, through which the stages of the compiler use them, and the thunks of control flow.
 
-A class implements `reads`, `writes`, `replace`, `cost`, `title` and `emit`, and overrides whatever else differs from
-what is usual. Buffer assignment, verification, outlining, counters, checks and code generation work through this
-protocol, so a new kind of thunk is one class.
+A class implements `reads`, `writes`, `replace`, `cost`, `title` and `emit`, and overrides the other members where
+their defaults do not apply. Buffer assignment, verification, outlining, counters, checks and code generation work
+through this protocol, so a new kind of thunk is one class.
 
 Responsible for the protocol, for loops, conditionals and outlined functions, and for walking thunks. Does not depend on
 what other thunks do, on HLO operations or LLVM.

@@ -4,10 +4,10 @@ An event is pending until it is completed, once, with or without an error. Threa
 time), and callbacks run when it completes. Everyone who refers to an event owns it; the last owner frees it. A failed
 event keeps its error, of which every reader gets a copy.
 
-In the child of a fork, whoever was to complete a pending event may be lost. Such an event has failed there, unless the
-child adopts it because it completes it itself (`forks`).
+In the child of a fork, the thread that was to complete a pending event may be lost. Such an event has failed
+there, unless the child adopts it because it completes it itself (`forks`).
 
-Responsible for errors, events and waiting. Must not know what completes events.
+Responsible for errors, events and waiting. Does not depend on what completes events.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def copy_of_error(f: Function, error: Nullable[Error]) -> Nullable[Error]:
 @native
 def prefixed_error(f: Function, prefix: Nullable[Address], size: Word, error: Nullable[Error]) -> Nullable[Error]:
     """A copy of an error whose message begins with another text; a plain copy if there is no text or the error is a
-    cancellation, which is nobody's failure; null for null."""
+    cancellation, which is not a failure; null for null."""
     with f.when(error.is_null()):
         f.ret(None)
     source = error.value

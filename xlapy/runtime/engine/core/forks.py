@@ -1,11 +1,11 @@
 """Forks: what the child of a fork keeps of launches and of what waits for them.
 
-The child has only the thread that forked. It runs the launches that it finds in queues. Those that ran have failed, and
-so has everything else that a lost thread was to complete: its events are those of another process (`events`). Locks
-that lost threads held are free in the child (`native.locks`); a fork waits only for those that guard more than single
-words.
+The child has only the thread that forked; the other threads of the parent are lost. The child runs the launches that it
+finds in queues. Launches that were running have failed, and so has everything else that a lost thread was to complete:
+its events are those of another process (`events`). Locks that lost threads held are free in the child (`native.locks`).
+A fork waits only for locks that guard more than single words.
 
-Responsible for the state of the engine in a child. Must not know what programs do.
+Responsible for the state of the engine in a child. Does not depend on what programs do.
 """
 
 from __future__ import annotations

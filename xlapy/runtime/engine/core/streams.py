@@ -7,8 +7,8 @@ read them fail too.
 
 Streams never run Python: they do not wait for the interpreter's lock, so a thread that holds it may wait for streams.
 
-Responsible for the threads, for running and finishing queued frames, and for the end of the process. Must not know what
-programs do.
+Responsible for the threads, for running and finishing queued frames, and for the end of the process. Does not depend
+on what programs do.
 """
 
 from __future__ import annotations
