@@ -48,7 +48,7 @@ KEYS_PER_BLOCK = 128
 """The number of keys whose products are added up in registers."""
 
 MIN_ROWS = 8
-"""The smallest number of queries of a block that are preferred, whatever the size of their scores."""
+"""The smallest preferred number of queries of a block, even if their scores exceed their part of the cache."""
 
 
 def attention_kernel(problem: AttentionProblem, block_queries: int) -> tuple[Kernel, int]:
@@ -62,7 +62,7 @@ def most_queries(problem: AttentionProblem) -> int:
 
 
 def queries_per_block(problem: AttentionProblem) -> int:
-    """The number of queries whose scores fit into a quarter of the level-2 cache; few ones may take more."""
+    """The number of queries whose scores fit into a quarter of the level-2 cache, but at least `MIN_ROWS`."""
     rows = max(MIN_ROWS, problem.region.target.l2_bytes // 4 // (4 * problem.length))
     return balanced_size(problem.row_count, min(rows, most_queries(problem)))
 

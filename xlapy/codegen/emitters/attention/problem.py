@@ -1,4 +1,5 @@
-"""Recognizes attention: a dot (scores), reductions of its rows (softmax), and a dot with the result (mixing).
+"""Recognizes attention: a dot (scores), reductions of its rows (softmax), and a dot of the weights with the values
+("mixing" in names).
 
     scores  = f32[b,h,q,k] dot(queries, keys)
     weights = f32[b,h,q,k] softmax over k of a function of the scores, such as a scaled and masked one
@@ -27,7 +28,7 @@ from xlapy.lower.element_types import register_type
 from xlapy.opcodes.contraction import DotAttributes
 
 MIN_QUERIES = 16
-"""The smallest number of queries of a block of attention: with fewer, each key is used too rarely to be packed."""
+"""The smallest number of queries of attention: with fewer, each packed key is used too rarely."""
 
 MIN_KEYS = 16
 """The smallest number of keys, which fill a vector."""
@@ -48,7 +49,7 @@ class DotSide:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A selection of scores: where `predicate` is not `kept`, the score does not matter."""
+    """A selection of scores. Where `predicate` differs from `kept`, the weights do not depend on the score."""
 
     predicate: Instruction
     kept: bool
