@@ -141,98 +141,98 @@ class _SkinnyGemm:
 class _ColumnBlock:
     """The columns of a task: the first one, and how many there are."""
 
-    plan: _SkinnyGemm
+    gemm: _SkinnyGemm
     batch: Affine
     first: Affine
     columns: int | Value
 
     def compute(self) -> None:
         """Computes and stores all rows of these columns."""
-        plan, builder = self.plan, self.plan.builder
-        if plan.totals is not None:
-            self.clear(plan.totals, plan.problem.rows)
-        if plan.blocks:
-            with builder.loop(plan.blocks) as number:
-                start = number * plan.block_steps
-                steps = block_extent(builder, start, plan.steps, plan.block_steps)
-                self.add_terms(start * plan.terms_per_step, steps, plan.terms_per_step)
+        gemm, builder = self.gemm, self.gemm.builder
+        if gemm.totals is not None:
+            self.clear(gemm.totals, gemm.problem.rows)
+        if gemm.blocks:
+            with builder.loop(gemm.blocks) as number:
+                start = number * gemm.block_steps
+                steps = block_extent(builder, start, gemm.steps, gemm.block_steps)
+                self.add_terms(start * gemm.terms_per_step, steps, gemm.terms_per_step)
                 self.add_sums()
-        if plan.rest:
-            self.add_terms(Affine((), plan.problem.terms - plan.rest), 1, plan.rest)
+        if gemm.rest:
+            self.add_terms(Affine((), gemm.problem.terms - gemm.rest), 1, gemm.rest)
             self.add_sums()
         for row, column in self.elements():
-            if plan.totals is None:
+            if gemm.totals is None:
                 total = self.sum(row, column)
             else:
-                total = plan.totals.load(row * plan.width + column)
-            plan.problem.store(self.batch, row, self.first + column, total)
+                total = gemm.totals.load(row * gemm.width + column)
+            gemm.problem.store(self.batch, row, self.first + column, total)
 
     def elements(self) -> Iterator[tuple[Affine, Affine]]:
         """Emits loops over the elements of the block, columns in vectors; yields the row and the column in it."""
-        plan, builder = self.plan, self.plan.builder
+        gemm, builder = self.gemm, self.gemm.builder
         with (
-            builder.loop(plan.problem.rows) as row,
-            builder.loop(self.columns, AxisKind.VECTOR, width=plan.lanes) as column,
+            builder.loop(gemm.problem.rows) as row,
+            builder.loop(self.columns, AxisKind.VECTOR, width=gemm.lanes) as column,
         ):
             yield row, column
 
     def clear(self, sums: ScratchArray, rows: int) -> None:
-        plan, builder = self.plan, self.plan.builder
-        with builder.loop(rows * plan.width, AxisKind.VECTOR, width=plan.lanes) as position:
-            sums.store(position, zero_element(builder, plan.problem.type))
+        gemm, builder = self.gemm, self.gemm.builder
+        with builder.loop(rows * gemm.width, AxisKind.VECTOR, width=gemm.lanes) as position:
+            sums.store(position, zero_element(builder, gemm.problem.type))
 
     def add_terms(self, start: Affine, steps: int | Value, terms: int) -> None:
         """Computes the sums of `steps` times `terms` products, from the term `start` on."""
-        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
+        gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
         count = steps * terms if isinstance(steps, int) else builder.value_of(Affine.of(steps) * terms)
-        width = min(builder.lanes(register_type(problem.factor_type)), 1 << (plan.pitch - 1).bit_length())
+        width = min(builder.lanes(register_type(problem.factor_type)), 1 << (gemm.pitch - 1).bit_length())
         with builder.loop(problem.rows) as row, builder.loop(count, AxisKind.VECTOR, width=width) as term:
-            plan.left.store(row * plan.pitch + term, problem.left_element(self.batch, row, start + term))
-        if plan.offset is not None:
+            gemm.left.store(row * gemm.pitch + term, problem.left_element(self.batch, row, start + term))
+        if gemm.offset is not None:
             with builder.loop(count, AxisKind.VECTOR, width=width) as term:
-                plan.left.store(term + problem.rows * plan.pitch, plan.offset)
-        self.clear(plan.sums, plan.sum_rows)
+                gemm.left.store(term + problem.rows * gemm.pitch, gemm.offset)
+        self.clear(gemm.sums, gemm.sum_rows)
         with builder.loop(steps) as step:
             self.add_step(start + step * terms, step * terms, terms)
 
     def add_step(self, source: Affine, packed: Affine, terms: int) -> None:
         """Adds the products of a few terms to the sums of all rows. source, packed: the first term in the operands and
         in the packed left operand."""
-        plan, builder = self.plan, self.plan.builder
-        wide = plan.lanes * plan.vectors
+        gemm, builder = self.gemm, self.gemm.builder
+        wide = gemm.lanes * gemm.vectors
         if isinstance(self.columns, int):
             whole: int | Value = self.columns // wide
             rest: int | Value = self.columns % wide
         else:
             pieces = builder.quotient(Affine.of(self.columns), wide)
             whole, rest = builder.value_of(pieces), builder.value_of(Affine.of(self.columns) - pieces * wide)
-        with builder.loop(whole) as piece, builder.loop(plan.lanes, AxisKind.VECTOR, width=plan.lanes) as lane:
-            columns = [piece * wide + vector * plan.lanes + lane for vector in range(plan.vectors)]
+        with builder.loop(whole) as piece, builder.loop(gemm.lanes, AxisKind.VECTOR, width=gemm.lanes) as lane:
+            columns = [piece * wide + vector * gemm.lanes + lane for vector in range(gemm.vectors)]
             self.add_products(source, packed, terms, columns)
-        if plan.problem.columns % wide:
+        if gemm.problem.columns % wide:
             begin = Affine((), whole * wide) if isinstance(whole, int) else Affine.of(whole) * wide
-            with builder.loop(rest, AxisKind.VECTOR, width=plan.lanes) as column:
+            with builder.loop(rest, AxisKind.VECTOR, width=gemm.lanes) as column:
                 self.add_products(source, packed, terms, [begin + column])
 
     def add_products(self, source: Affine, packed: Affine, terms: int, columns: Sequence[Affine]) -> None:
         """Loads the right elements of a few terms in some vectors of columns, and adds their products for each row."""
-        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
+        gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
         right = [[problem.right_element(self.batch, source + t, self.first + c) for c in columns] for t in range(terms)]
         self.prefetch(source + terms, terms, columns)
-        with builder.loop(plan.sum_rows) as row:
-            totals: list[Element] = [plan.sums.load(row * plan.width + column) for column in columns]
+        with builder.loop(gemm.sum_rows) as row:
+            totals: list[Element] = [gemm.sums.load(row * gemm.width + column) for column in columns]
             for term, elements in enumerate(right):
-                factor = plan.left.load(row * plan.pitch + packed + term)
+                factor = gemm.left.load(row * gemm.pitch + packed + term)
                 totals = [
                     problem.multiply_add(factor, element, total)
                     for element, total in zip(elements, totals, strict=True)
                 ]
             for column, total in zip(columns, totals, strict=True):
-                plan.sums.store(row * plan.width + column, total)
+                gemm.sums.store(row * gemm.width + column, total)
 
     def prefetch(self, source: Affine, terms: int, columns: Sequence[Affine]) -> None:
         """Prefetches the right elements of a step, if they are not computed."""
-        builder, problem = self.plan.builder, self.plan.problem
+        builder, problem = self.gemm.builder, self.gemm.problem
         for number in range(terms):
             term = builder.clamped(builder.value_of(source + number), problem.terms - 1)
             for column in columns:
@@ -242,18 +242,18 @@ class _ColumnBlock:
 
     def add_sums(self) -> None:
         """Adds the sums of a block of terms to those of the blocks before."""
-        plan = self.plan
-        if plan.totals is None:
+        gemm = self.gemm
+        if gemm.totals is None:
             return
         for row, column in self.elements():
-            offset = row * plan.width + column
-            total = add_elements(plan.builder, plan.totals.load(offset), self.sum(row, column))
-            plan.totals.store(offset, total)
+            offset = row * gemm.width + column
+            total = add_elements(gemm.builder, gemm.totals.load(offset), self.sum(row, column))
+            gemm.totals.store(offset, total)
 
     def sum(self, row: Affine, column: Affine) -> Element:
         """The sum of a block of terms."""
-        plan = self.plan
-        total = plan.sums.load(row * plan.width + column)
-        if plan.offset is None:
+        gemm = self.gemm
+        total = gemm.sums.load(row * gemm.width + column)
+        if gemm.offset is None:
             return total
-        return subtracted(plan.builder, total, plan.sums.load(column + plan.problem.rows * plan.width))
+        return subtracted(gemm.builder, total, gemm.sums.load(column + gemm.problem.rows * gemm.width))

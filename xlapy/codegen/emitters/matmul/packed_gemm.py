@@ -221,7 +221,7 @@ class _ColumnBlock:
 class _ResultBlock:
     """A block of the result: where it begins, how many tiles it has along rows and blocks along columns."""
 
-    plan: _PackedGemm
+    gemm: _PackedGemm
     batch: Affine
     row: Affine
     column: Affine
@@ -230,26 +230,26 @@ class _ResultBlock:
 
     def compute(self) -> None:
         """Computes and stores the block, one block of terms after the other."""
-        plan, problem = self.plan, self.plan.problem
-        if plan.blocks == (1, 1):
+        gemm, problem = self.gemm, self.gemm.problem
+        if gemm.blocks == (1, 1):
             self.add(_TermBlock(Affine(), Affine(), problem.outer, problem.inner), None)
             return
-        if plan.sums is not None:
+        if gemm.sums is not None:
             self.clear()
-        with plan.builder.loop(plan.blocks[0]) as at_outer, plan.builder.loop(plan.blocks[1]) as at_inner:
-            outer, inner = at_outer * plan.kc_outer, at_inner * plan.kc_inner
+        with gemm.builder.loop(gemm.blocks[0]) as at_outer, gemm.builder.loop(gemm.blocks[1]) as at_inner:
+            outer, inner = at_outer * gemm.kc_outer, at_inner * gemm.kc_inner
             counts = (
-                block_extent(plan.builder, outer, problem.outer, plan.kc_outer),
-                block_extent(plan.builder, inner, problem.inner, plan.kc_inner),
+                block_extent(gemm.builder, outer, problem.outer, gemm.kc_outer),
+                block_extent(gemm.builder, inner, problem.inner, gemm.kc_inner),
             )
-            number = plan.builder.value_of(at_outer * plan.blocks[1] + at_inner)
+            number = gemm.builder.value_of(at_outer * gemm.blocks[1] + at_inner)
             self.add(_TermBlock(outer, inner, *counts), number)
-        if plan.sums is not None:
+        if gemm.sums is not None:
             self.store_sums()
 
     def compute_by_definition(self) -> None:
         """Computes the block element by element, as the operation is defined."""
-        problem, width = self.plan.problem, self.plan.width * self.plan.blocking.column_blocks
+        problem, width = self.gemm.problem, self.gemm.width * self.gemm.blocking.column_blocks
         for row, column in self.elements(width):
             element = problem.lowering.element(problem.root, problem.index(self.batch, row, column))
             problem.store_result(self.batch, row, column, element)
@@ -257,27 +257,27 @@ class _ResultBlock:
     def elements(self, width: int) -> Iterator[tuple[Affine, Affine]]:
         """Emits loops over the elements of the block, which is `width` wide, columns in vectors; yields the row and the
         column."""
-        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
-        rows = block_extent(builder, self.row, problem.rows, plan.blocking.mc_tiles * plan.tile.rows)
+        gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
+        rows = block_extent(builder, self.row, problem.rows, gemm.blocking.mc_tiles * gemm.tile.rows)
         columns = block_extent(builder, self.column, problem.columns, width)
-        with builder.loop(rows) as row, builder.loop(columns, AxisKind.VECTOR, width=plan.tile.lanes) as column:
+        with builder.loop(rows) as row, builder.loop(columns, AxisKind.VECTOR, width=gemm.tile.lanes) as column:
             yield self.row + row, self.column + column
 
     def add(self, terms: _TermBlock, number: Value | None) -> None:
         """Packs one block of terms and adds their products to the tiles. number: of the block; None of a single one."""
-        plan, builder = self.plan, self.plan.builder
+        gemm, builder = self.gemm, self.gemm.builder
         self.pack_left(terms)
         with builder.loop(self.column_blocks) as position:
-            column = self.column + position * plan.width
-            tiles = -(-plan.problem.columns // plan.tile.columns)
-            first_tile = builder.quotient(column, plan.tile.columns)
-            block = _ColumnBlock(column, block_extent(builder, first_tile, tiles, plan.blocking.nc_tiles))
+            column = self.column + position * gemm.width
+            tiles = -(-gemm.problem.columns // gemm.tile.columns)
+            first_tile = builder.quotient(column, gemm.tile.columns)
+            block = _ColumnBlock(column, block_extent(builder, first_tile, tiles, gemm.blocking.nc_tiles))
             self.pack_right(block, terms)
-            plan.corrections.compute(block.panels, self.term_count(terms), plan.right, plan.panel_size)
+            gemm.corrections.compute(block.panels, self.term_count(terms), gemm.right, gemm.panel_size)
             following = self.block_after(position, column, terms)
             with builder.loop(block.panels) as panel, builder.loop(self.mc_tiles) as tile_row:
                 if following is not None:
-                    self.prefetch(following, panel * plan.blocking.mc_tiles + tile_row)
+                    self.prefetch(following, panel * gemm.blocking.mc_tiles + tile_row)
                 self.compute_tile(tile_row, panel, block, terms, number)
 
     # -- prefetching
@@ -287,117 +287,117 @@ class _ResultBlock:
 
         position: of the current block among those of the task. column: its first column.
         """
-        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
+        gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
         columns, _ = problem.right_strides()
-        is_contiguous = columns == 1 and problem.outer == 1 and problem.columns >= plan.width
-        if not is_contiguous or plan.prefetched_terms > MAX_PREFETCHED_TERMS:
+        is_contiguous = columns == 1 and problem.outer == 1 and problem.columns >= gemm.width
+        if not is_contiguous or gemm.prefetched_terms > MAX_PREFETCHED_TERMS:
             return None
         if problem.right_location(self.batch, terms.inner, column) is None:
             return None
         blocks = self.column_blocks
         last = builder.value_of((Affine((), blocks) if isinstance(blocks, int) else Affine.of(blocks)) - 1)
         is_last = builder.compare("eq", builder.value_of(position), last)
-        next_column = builder.select(is_last, builder.value_of(self.column), builder.value_of(column + plan.width))
+        next_column = builder.select(is_last, builder.value_of(self.column), builder.value_of(column + gemm.width))
         next_term = builder.select(
-            is_last, builder.value_of(terms.inner + plan.kc_inner), builder.value_of(terms.inner)
+            is_last, builder.value_of(terms.inner + gemm.kc_inner), builder.value_of(terms.inner)
         )
-        return Affine.of(next_term), builder.clamped(next_column, problem.columns - plan.width)
+        return Affine.of(next_term), builder.clamped(next_column, problem.columns - gemm.width)
 
     def prefetch(self, following: tuple[Affine, Affine], number: Affine) -> None:
         """Prefetches some terms of a block while a tile is computed. number: of the tile in the current block."""
-        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
-        for offset in range(plan.prefetched_terms):
-            position = builder.value_of(following[0] + number * plan.prefetched_terms + offset)
+        gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
+        for offset in range(gemm.prefetched_terms):
+            position = builder.value_of(following[0] + number * gemm.prefetched_terms + offset)
             term = builder.clamped(position, problem.inner - 1)
             location = problem.right_location(self.batch, term, following[1])
             assert location is not None
             line = problem.region.target.cache_line_bytes // location.buffer.type.byte_size
-            for begin in range(0, plan.width, line):
+            for begin in range(0, gemm.width, line):
                 builder.prefetch(Location(location.buffer, location.offset + begin))
 
     def pack_left(self, terms: _TermBlock) -> None:
         """Packs a block of terms of all rows."""
-        plan, builder = self.plan, self.plan.builder
-        if not plan.rows_are_contiguous:
+        gemm, builder = self.gemm, self.gemm.builder
+        if not gemm.rows_are_contiguous:
             with builder.loop(self.mc_tiles) as tile_row:
                 self.pack_left_rows(tile_row, terms)
             return
         with builder.loop(terms.outer_count) as outer, builder.loop(terms.inner_count) as inner:
-            source = (terms.outer + outer) * plan.problem.inner + terms.inner + inner
+            source = (terms.outer + outer) * gemm.problem.inner + terms.inner + inner
             with builder.loop(self.mc_tiles) as tile_row:
-                self.pack_left_term(tile_row, source, outer * plan.kc_inner + inner)
+                self.pack_left_term(tile_row, source, outer * gemm.kc_inner + inner)
 
     def pack_right(self, block: _ColumnBlock, terms: _TermBlock) -> None:
         """Packs a block of terms of a block of columns."""
-        plan, builder = self.plan, self.plan.builder
-        if plan.loaded_columns is not None:
+        gemm, builder = self.gemm, self.gemm.builder
+        if gemm.loaded_columns is not None:
             with builder.loop(block.panels) as panel:
-                self.pack_panel_by_transposition(plan.loaded_columns, panel, block, terms)
+                self.pack_panel_by_transposition(gemm.loaded_columns, panel, block, terms)
             return
         with builder.loop(terms.outer_count) as outer, builder.loop(terms.inner_count) as inner:
-            source = (terms.outer + outer) * plan.problem.inner + terms.inner + inner
+            source = (terms.outer + outer) * gemm.problem.inner + terms.inner + inner
             with builder.loop(block.panels) as panel:
-                self.pack_right_term(panel, block, source, outer * plan.kc_inner + inner)
+                self.pack_right_term(panel, block, source, outer * gemm.kc_inner + inner)
 
     # -- packing
 
     def pack_right_term(self, panel: Affine, block: _ColumnBlock, source: Affine, target: Affine) -> None:
         """Packs one term of a panel of the right operand."""
-        plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
-        problem = plan.problem
+        gemm, builder, tile = self.gemm, self.gemm.builder, self.gemm.tile
+        problem = gemm.problem
         begin = block.column + panel * tile.columns
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             for vector in range(tile.vectors):
                 column = lane + vector * tile.lanes
                 mask = in_bounds(problem.lowering, begin + column, problem.columns, tile.columns)
                 element = problem.right_element(self.batch, source, begin + column, mask)
-                plan.right.store(panel * plan.panel_size + target * tile.columns + column, element)
+                gemm.right.store(panel * gemm.panel_size + target * tile.columns + column, element)
 
     def pack_panel_by_transposition(
         self, loaded_columns: ScratchArray, panel: Affine, block: _ColumnBlock, terms: _TermBlock
     ) -> None:
         """Packs all terms of a panel of the right operand, by transposition."""
-        plan, tile, problem = self.plan, self.plan.tile, self.plan.problem
-        with plan.builder.loop(tile.columns) as number:
-            column = clamped_position(plan.builder, block.column + panel * tile.columns + number, problem.columns)
+        gemm, tile, problem = self.gemm, self.gemm.tile, self.gemm.problem
+        with gemm.builder.loop(tile.columns) as number:
+            column = clamped_position(gemm.builder, block.column + panel * tile.columns + number, problem.columns)
             for source, target in self.term_vectors(terms):
                 loaded_columns.store(
-                    number * plan.column_pitch + target, problem.right_element(self.batch, source, column)
+                    number * gemm.column_pitch + target, problem.right_element(self.batch, source, column)
                 )
         extents = tile.columns, self.term_count(terms)
         loaded_columns.transpose(
-            Affine(), plan.column_pitch, plan.right, panel * plan.panel_size, tile.columns, extents
+            Affine(), gemm.column_pitch, gemm.right, panel * gemm.panel_size, tile.columns, extents
         )
 
     def term_vectors(self, terms: _TermBlock) -> Iterator[tuple[Affine, Affine]]:
         """Emits loops over a block of terms in vectors; yields the term and its position in packed memory."""
-        plan, builder, problem = self.plan, self.plan.builder, self.plan.problem
-        width = min(builder.lanes(register_type(problem.factor_type)), 1 << (plan.kc_inner - 1).bit_length())
+        gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
+        width = min(builder.lanes(register_type(problem.factor_type)), 1 << (gemm.kc_inner - 1).bit_length())
         with (
             builder.loop(terms.outer_count) as outer,
             builder.loop(terms.inner_count, AxisKind.VECTOR, width=width) as inner,
         ):
-            yield (terms.outer + outer) * problem.inner + terms.inner + inner, outer * plan.kc_inner + inner
+            yield (terms.outer + outer) * problem.inner + terms.inner + inner, outer * gemm.kc_inner + inner
 
     def pack_left_term(self, tile_row: Affine, source: Affine, target: Affine) -> None:
         """Packs one term of the rows of a tile; the rows are contiguous in the left operand."""
-        plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
-        problem = plan.problem
+        gemm, builder, tile = self.gemm, self.gemm.builder, self.gemm.tile
+        problem = gemm.problem
         width = 1 << (tile.rows - 1).bit_length()
         with builder.loop(tile.rows, AxisKind.VECTOR, width=width) as lane:
             row = self.row + tile_row * tile.rows + lane
             mask = in_bounds(problem.lowering, row, problem.rows, tile.rows)
             element = problem.left_element(self.batch, row, source, mask)
-            plan.left.store(tile_row * plan.tile_size + target * tile.rows + lane, element)
+            gemm.left.store(tile_row * gemm.tile_size + target * tile.rows + lane, element)
 
     def pack_left_rows(self, tile_row: Affine, terms: _TermBlock) -> None:
         """Packs all terms of the rows of a tile."""
-        plan, tile, problem = self.plan, self.plan.tile, self.plan.problem
-        with plan.builder.loop(tile.rows) as number:
-            row = clamped_position(plan.builder, self.row + tile_row * tile.rows + number, problem.rows)
+        gemm, tile, problem = self.gemm, self.gemm.tile, self.gemm.problem
+        with gemm.builder.loop(tile.rows) as number:
+            row = clamped_position(gemm.builder, self.row + tile_row * tile.rows + number, problem.rows)
             for source, target in self.term_vectors(terms):
-                place = tile_row * plan.tile_size + number * plan.row_stride + target
-                plan.left.store(place, problem.left_element(self.batch, row, source))
+                place = tile_row * gemm.tile_size + number * gemm.row_stride + target
+                gemm.left.store(place, problem.left_element(self.batch, row, source))
 
     # -- multiplying
 
@@ -405,23 +405,23 @@ class _ResultBlock:
         self, tile_row: Affine, panel: Affine, block: _ColumnBlock, terms: _TermBlock, number: Value | None
     ) -> None:
         """Runs the micro-kernel on a block of terms; adds the tile to the sums, or stores it if there is one block."""
-        plan, builder, tile = self.plan, self.plan.builder, self.plan.tile
-        problem = plan.problem
-        first = tile_row * plan.tile_size
+        gemm, builder, tile = self.gemm, self.gemm.builder, self.gemm.tile
+        problem = gemm.problem
+        first = tile_row * gemm.tile_size
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             columns = [panel * tile.columns + lane + vector * tile.lanes for vector in range(tile.vectors)]
 
             def right(term: Index, vector: int) -> Element:
-                offset = panel * plan.panel_size + term[0] * tile.columns
-                return plan.right.load(offset + lane + vector * tile.lanes)
+                offset = panel * gemm.panel_size + term[0] * tile.columns
+                return gemm.right.load(offset + lane + vector * tile.lanes)
 
             def left(term: Index, number: int) -> Element:
-                return plan.left.load(first + term[0] * plan.term_stride + number * plan.row_stride)
+                return gemm.left.load(first + term[0] * gemm.term_stride + number * gemm.row_stride)
 
             term_count = self.term_count(terms)
-            totals = plan.corrections.first_totals(panel, lane)
+            totals = gemm.corrections.first_totals(panel, lane)
             sums = emit_micro_kernel(problem, tile, [term_count], left, right, totals)
-            if plan.sums is not None:
+            if gemm.sums is not None:
                 self.accumulate(tile_row, columns, sums)
                 return
             rows = [self.row + tile_row * tile.rows + number for number in range(tile.rows)]
@@ -431,7 +431,7 @@ class _ResultBlock:
             if number is None:
                 problem.store_tile(*place)
                 return
-            last = plan.blocks[0] * plan.blocks[1] - 1
+            last = gemm.blocks[0] * gemm.blocks[1] - 1
             is_first = builder.compare("eq", number, builder.zero(number.type))
             is_last = builder.compare("eq", number, builder.constant(number.type, last))
             with builder.branch(is_first):
@@ -453,32 +453,32 @@ class _ResultBlock:
                 return terms.outer_count * terms.inner_count
             assert terms.outer_count == 1
             return terms.inner_count
-        builder = self.plan.builder
+        builder = self.gemm.builder
         assert isinstance(terms.inner_count, int)
         return builder.value_of(Affine.of(terms.outer_count) * terms.inner_count)
 
     def accumulate(self, tile_row: Affine, columns: list[Affine], sums: list[list[Element]]) -> None:
         """Adds a tile to the sums of the block."""
-        plan = self.plan
-        assert plan.sums is not None
+        gemm = self.gemm
+        assert gemm.sums is not None
         for number, totals in enumerate(sums):
             for column, total in zip(columns, totals, strict=True):
-                offset = (tile_row * plan.tile.rows + number) * plan.width + column
-                plan.sums.store(offset, add_elements(plan.builder, plan.sums.load(offset), total))
+                offset = (tile_row * gemm.tile.rows + number) * gemm.width + column
+                gemm.sums.store(offset, add_elements(gemm.builder, gemm.sums.load(offset), total))
 
     def clear(self) -> None:
         """Sets the sums of the block to zero."""
-        plan, builder = self.plan, self.plan.builder
-        assert plan.sums is not None
-        zero = zero_element(builder, plan.problem.type)
-        size = plan.blocking.mc_tiles * plan.tile.rows * plan.width
-        with builder.loop(size, AxisKind.VECTOR, width=plan.tile.lanes) as position:
-            plan.sums.store(position, zero)
+        gemm, builder = self.gemm, self.gemm.builder
+        assert gemm.sums is not None
+        zero = zero_element(builder, gemm.problem.type)
+        size = gemm.blocking.mc_tiles * gemm.tile.rows * gemm.width
+        with builder.loop(size, AxisKind.VECTOR, width=gemm.tile.lanes) as position:
+            gemm.sums.store(position, zero)
 
     def store_sums(self) -> None:
         """Stores the sums of the block to the result."""
-        plan = self.plan
-        assert plan.sums is not None
-        for row, column in self.elements(plan.width):
-            total = plan.sums.load((row - self.row) * plan.width + column - self.column)
-            plan.problem.store(self.batch, row, column, total)
+        gemm = self.gemm
+        assert gemm.sums is not None
+        for row, column in self.elements(gemm.width):
+            total = gemm.sums.load((row - self.row) * gemm.width + column - self.column)
+            gemm.problem.store(self.batch, row, column, total)
