@@ -22,7 +22,8 @@ from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.indexing import vector_component
 from xlapy.lower.movement import bitcast_index, undilated_position
 from xlapy.lower.reduction import insert_components
-from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
+from xlapy.lower.windows import position_on_base_area
+from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.opcodes.indexing import GatherAttributes
@@ -255,7 +256,7 @@ def _under_window(
     conditions: list[Condition] = []
     for position, dimension, size in zip(index, window.dimensions, sizes, strict=True):
         offset = space.axis(dimension.size) if dimension.size > 1 else Affine()
-        at = _on_base_area(position, offset, dimension)
+        at = position_on_base_area(position, offset, dimension)
         element, found = _element_of_dilated(space, at, dimension.base_dilation, size)
         if found is None:
             return None
@@ -263,10 +264,6 @@ def _under_window(
         axes.append(offset)
         conditions += found
     return tuple(source), tuple(conditions), tuple(axes)
-
-
-def _on_base_area(position: Affine, offset: Affine, dimension: WindowDimension) -> Affine:
-    return position * dimension.stride + offset * dimension.window_dilation - dimension.padding_low
 
 
 @ACCESS_RULES.rule(opcodes.DOT)

@@ -51,7 +51,7 @@ def span_positions(lowering: Lowering, spans: Sequence[Span], offsets: Index) ->
     condition: Value | None = None
     for span, offset in zip(spans, offsets, strict=True):
         if span.is_exact:
-            base_index.append(_on_base(span.position, span.first + offset, span.dimension))
+            base_index.append(position_on_base_area(span.position, span.first + offset, span.dimension))
             continue
         base_position, is_element = _base_position(
             lowering, span.position, span.first + offset, span.dimension, span.size
@@ -77,11 +77,11 @@ def window_position(
 def _base_position(
     lowering: Lowering, position: Affine, offset: Affine, dimension: WindowDimension, size: int
 ) -> tuple[Affine, Value | None]:
-    at = _on_base(position, offset, dimension)
+    at = position_on_base_area(position, offset, dimension)
     base_position, holes = undilated(lowering.builder, at, dimension.base_dilation)
     return base_position, conjunction(lowering.builder, holes, lowering.in_bounds((base_position,), [(0, size)]))
 
 
-def _on_base(position: Affine, offset: Affine, dimension: WindowDimension) -> Affine:
-    """The position in the dilated base area."""
+def position_on_base_area(position: Affine, offset: Affine, dimension: WindowDimension) -> Affine:
+    """The position in the dilated base area of an offset of the window at a position of the result."""
     return position * dimension.stride + offset * dimension.window_dilation - dimension.padding_low

@@ -32,8 +32,9 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
 from xlapy.codegen.emitters.row_reduction import RowReductionEmitter
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import Epilogue, moved_index
+from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
-from xlapy.loops import I1, Affine, AxisKind, Builder, Kernel, Value
+from xlapy.loops import I1, Affine, AxisKind, Builder, Value
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.ir import tile_shape
 from xlapy.loops.reduction_order import balanced_size
@@ -51,7 +52,7 @@ MIN_ROWS = 8
 """The smallest preferred number of queries of a block, even if their scores exceed their part of the cache."""
 
 
-def attention_kernel(problem: AttentionProblem, block_queries: int) -> tuple[Kernel, int]:
+def attention_kernel(problem: AttentionProblem, block_queries: int) -> EmittedKernel:
     """Returns the kernel of attention, and the work of one task."""
     return _AttentionKernel(problem, block_queries).kernel()
 
@@ -113,7 +114,7 @@ class _AttentionKernel:
         self.sums = ScratchArray(builder, "sums", problem.mixing_type, rows * self.panels * self.mixing_tile.columns)
         self.size = rows * self.panels * self.mixing_tile.columns
 
-    def kernel(self) -> tuple[Kernel, int]:
+    def kernel(self) -> EmittedKernel:
         builder, problem = self.builder, self.problem
         sizes = [problem.scores.shape.dimensions[d] for d in self.outer]
         blocks = -(-self.row_count // self.rows)

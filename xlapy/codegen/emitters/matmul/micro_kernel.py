@@ -60,7 +60,7 @@ Right = Callable[[Index, int], Element]
 
 
 class Factors(Protocol):
-    """What a micro-kernel has to know of a matrix-multiplication problem."""
+    """The properties of a matrix-multiplication problem that a micro-kernel depends on."""
 
     builder: Builder
     type: PrimitiveType

@@ -1,7 +1,8 @@
 """The queue of an infeed: the host sends addresses of arrays that it keeps, and the device copies from them.
 
-The host may leave at any time, and then knows which messages were taken: while a device takes a message it marks itself
-busy, before it looks whether the host is there; the host first leaves, and then waits until the device is not busy.
+The host may leave at any time, and then knows which messages were taken: a device marks itself busy before it
+checks whether the host is there and takes a message. The host first leaves, and then waits until the device is not
+busy.
 
 Responsible for both ends of infeeds. Does not depend on the values, or on how devices wait.
 """

@@ -30,19 +30,19 @@ RECEIVER_OFFSET = 64
 """The offset of `ReceivingEnd` in a queue: a cache line of its own."""
 
 NOTIFIED = 1 << 29
-"""The bit of the number of messages that the host inverts to wake those who wait for messages. Cancellation inverts
-another one, so that both together are a change as well."""
+"""The bit of the number of messages that the host inverts to wake the threads that wait for messages. Cancellation
+inverts another bit, so that both together are a change as well."""
 
 
 class Link(Record):
-    """What a queue and a message begin with. next: the first message, or the one after this message."""
+    """The common first field of a queue and of a message. next: the first message, or the one after this message."""
 
     next: Atomic[Nullable[Message]]
 
 
 class Message(Record):
     """number: counts the messages of the queue from 1 on. is_taken: whether the receiver has taken it. thunk, device:
-    who sent it."""
+    those that sent it."""
 
     next: Atomic[Nullable[Message]]
     number: Final[Word]
@@ -71,9 +71,9 @@ class Queue(Record):
 
 
 class ReceivingEnd(Record):
-    """finished: the last message of those at the begin of the list that have all been taken; null before the first.
+    """finished: the last message of those at the start of the list that have all been taken; null before the first.
     announced: number of messages that the receiver has begun to wait for. receiver: a `QueueEnd`. taken, is_busy: of
-    infeeds (`feeds`)."""
+    infeeds (`infeeds`)."""
 
     finished: Owned[Nullable[Message]]
     announced: Owned[Word]
@@ -142,7 +142,7 @@ def new_message(f: Function, table: Address, device: Word, number: Word, size: W
 
 @native
 def post(f: Function, queue: Queue, message: Message) -> None:
-    """Appends a message to a queue, and wakes those who wait for it."""
+    """Appends a message to a queue, and wakes the threads that wait for it."""
     message = f.exclusive_access(message, "it is in no queue yet")
     message.number = (queue.sent.load(RELAXED) + 1).to(Word)
     tail = queue.last
@@ -236,8 +236,8 @@ def finish(f: Function, queue: Queue, message: Message) -> None:
 
 @native
 def take_message(f: Function, queue: Queue) -> Nullable[Message]:
-    """The first message that is not finished, which is finished by this; null if there is none. It is valid until the
-    next one is taken. The host is the receiver."""
+    """Finishes and returns the first message that is not finished; null if there is none. The message is valid until
+    the next one is taken. The host is the receiver."""
     following = link_after_finished(f, queue).next.load(ACQUIRE)
     with f.when(following.is_present()):
         end = receiving_end(queue)
@@ -264,7 +264,7 @@ def clear_queue(f: Function, queue: Queue) -> None:
 
 @native
 def notify(f: Function, queue: Queue) -> None:
-    """Wakes those who wait for messages, although there is none."""
+    """Wakes the threads that wait for messages, although there is none."""
     queue.sent.fetch_xor(NOTIFIED, SEQ_CST)
     queue.sent.wake()
 
