@@ -34,6 +34,35 @@ def test_calls_that_multiply_are_counted_first():
         CPU.compile(calls(60, 2))
 
 
+APPLYING = {
+    "map": "map({operand}), dimensions={{}}, to_apply=c{level}",
+    "fusion": "fusion({operand}), kind=kLoop, calls=c{level}",
+    "reduce": "reduce({operand}, {operand}), dimensions={{}}, to_apply=r{level}",
+}
+
+
+def applications(kind: str, depth: int) -> str:
+    """Every computation applies the one before it twice."""
+    text = ["HloModule m", "c0 { p = f32[] parameter(0)  ROOT r = f32[] sine(p) }"]
+    text.append("r0 { p = f32[] parameter(0)  q = f32[] parameter(1)  ROOT r = f32[] add(p, q) }")
+    for level in range(depth):
+        first, second = (APPLYING[kind].format(operand=operand, level=level) for operand in "pa")
+        text.append(f"c{level + 1} {{ p = f32[] parameter(0)  a = f32[] {first}  ROOT r = f32[] {second} }}")
+        body = f"p = f32[] parameter(0)  q = f32[] parameter(1)  a = f32[] {first}  ROOT r = f32[] {second}"
+        text.append(f"r{level + 1} {{ {body} }}")
+    last = APPLYING[kind].format(operand="x", level=depth)
+    return "\n".join([*text, f"ENTRY e {{ x = f32[] parameter(0)  ROOT r = f32[] {last} }}"])
+
+
+@pytest.mark.parametrize("kind", APPLYING)
+def test_applications_that_multiply_are_counted_first(kind: str):
+    with pytest.raises(
+        UnsupportedError, match=rf"\({kind}\) applies a computation of \d+ instructions .* at most 200000"
+    ):
+        CPU.compile(applications(kind, 40))
+    CPU.compile(applications(kind, 3))
+
+
 def test_calls_too_deep():
     with pytest.raises(UnsupportedError, match="computations call each other 301 deep, cpu follows at most 100 calls"):
         CPU.compile(calls(300, 1))

@@ -45,6 +45,7 @@ from xlapy.cpu.program.outlining import outline_functions
 from xlapy.cpu.program.profiling_counters import place_counters
 from xlapy.cpu.program.thunks import Thunk, walk_thunks
 from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
+from xlapy.cpu.program_size import check_applied_computations
 from xlapy.cpu.serialization.runtime_symbols import resolve_symbol
 from xlapy.cpu.target import host_target
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
@@ -243,6 +244,7 @@ def compile_module(
     program measures. optimized: whether the module has been optimized already, so that no passes run. checks_values:
     whether the host checks the value of every instruction for NaN or infinities.
     """
+    check_applied_computations(module)
     record = CompilationRecord(keeps_modules=bool(flags.get("dump_to")))
     trace = record.trace
     pipeline = [] if optimized else passes(record.decisions.append, record.note_copy)

@@ -32,11 +32,11 @@ from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass, StoredVal
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CallbackThunk, CopyThunk, HostThunk, KernelThunk, Thunk
 from xlapy.cpu.program.verification.value_records import ValueRecords, values_by_slice
+from xlapy.cpu.program_size import check_expanded_size
 from xlapy.cpu.target import host_target
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
-from xlapy.hlo.traverse import computation_post_order
 from xlapy.interpreter.core import rule_of
 from xlapy.interpreter.random import check_random_instruction
 from xlapy.loops import Buffer, Kernel, in_place
@@ -64,9 +64,6 @@ InstructionHook = Callable[["LoweringContext", Instruction], None]
 PlanHook = Callable[[Instruction, Choice], None]
 """Is called with an instruction that kernels compute, before its plan is recorded."""
 
-MAX_INSTRUCTIONS = 200_000
-"""The largest program, counted with all calls expanded: nested calls can make a short module very large."""
-
 
 def build_program(
     module: Module,
@@ -86,22 +83,10 @@ def build_program(
     on_plan: is called with each instruction that kernels compute, and its plan. The plans are recorded in the module.
     Raises `UnsupportedError`, which names the instruction, if something has no native form.
     """
-    size = _expanded_size(module)
-    if size > MAX_INSTRUCTIONS:
-        raise UnsupportedError(
-            f"{module.name} has {size} instructions with all calls expanded, but cpu takes at most {MAX_INSTRUCTIONS}"
-        )
+    check_expanded_size(module)
     values = ValueRecords(records_values)
     hooks = after_instruction, on_plan
     return ProgramBuilder(module, donated, replica_count, partition_count, hooks, values).program
-
-
-def _expanded_size(module: Module) -> int:
-    """Counts the instructions of a module, those of a called computation once per call."""
-    sizes: dict[Computation, int] = {}
-    for computation in computation_post_order(module):
-        sizes[computation] = len(computation) + sum(sizes[c] for i in computation for c in i.computations)
-    return sizes[module.entry_computation]
 
 
 def native_opcodes() -> frozenset[OpDef]:

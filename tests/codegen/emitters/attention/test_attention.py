@@ -132,6 +132,27 @@ def test_an_empty_batch():
     assert np.asarray(CPU.compile(text)(*inputs(0, 20, 20, 2, 2, 16))).shape == (0, 20, 2, 16)
 
 
+@pytest.mark.parametrize("keys", [129, 257])
+def test_keys_that_do_not_divide_into_equal_blocks(keys: int):
+    q, k, v = normal(1, 100, 2, 31), normal(1, keys, 2, 31, seed=1), normal(1, keys, 2, 31, seed=2)
+    assert_attention(jax.nn.dot_product_attention, q, k, v)
+    assert_attention(causal, q, k, v)
+
+
+@pytest.mark.parametrize("equation", ["qk,qkd->qd", "abk,abkd->abd"])
+def test_values_of_each_query_stay_two_dots(equation: str):
+    """As for relative positions: one kernel would take the values of the first query for a block of queries."""
+    q, k, v = normal(32, 16), normal(48, 16, seed=1), normal(32, 48, 24, seed=2)
+
+    def relative(q: Any, k: Any, v: Any) -> Any:
+        weights = jax.nn.softmax(q @ k.T)
+        if equation.startswith("a"):
+            weights, v = weights.reshape(4, 8, 48), v.reshape(4, 8, 48, 24)
+        return jnp.einsum(equation, weights, v)
+
+    assert_attention(relative, q, k, v, fused=False)
+
+
 def test_few_queries_stay_two_dots():
     assert_attention(causal, *inputs(2, 3, 70, 2, 2, 16), fused=False)
 

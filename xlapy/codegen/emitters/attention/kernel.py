@@ -261,7 +261,7 @@ class _AttentionKernel:
         return result
 
     def any_of(
-        self, extent: int | Value, width: int, body: Callable[[Affine, Sequence[Value]], list[Value]], start: Value
+        self, extent: int, width: int, body: Callable[[Affine, Sequence[Value]], list[Value]], start: Value
     ) -> list[Value]:
         builder = self.builder
         return builder.reduce(
@@ -307,10 +307,10 @@ class _AttentionKernel:
         with builder.loop(-(-problem.length // self.block)) as block:
             first = block * self.block
             count = block_extent(builder, first, problem.length, self.block)
-            with builder.branch(self.is_block_needed(first, count)):
+            with builder.branch(self.is_block_needed(first)):
                 self.mix_block(first, count)
 
-    def is_block_needed(self, first: Affine, count: int | Value) -> Value:
+    def is_block_needed(self, first: Affine) -> Value:
         """Whether any weight of a block of keys is not zero, or any value not finite."""
         builder, problem = self.builder, self.problem
         zero = builder.zero(self.weights.type)
@@ -318,10 +318,11 @@ class _AttentionKernel:
 
         def of_row(row: Affine, found: Sequence[Value]) -> list[Value]:
             def of_key(key: Affine, nonzero: Sequence[Value]) -> list[Value]:
-                weight = builder.load(self.weights, row * self.pitch + first + key)
+                mask = in_bounds(self.lowering, first + key, problem.length, self.block)
+                weight = builder.load(self.weights, row * self.pitch + first + key, mask)  # zero beyond the end
                 return [builder.binary("or", nonzero[0], builder.compare("une", weight, zero))]
 
-            return self.any_of(count, width, of_key, found[0])
+            return self.any_of(self.block, width, of_key, found[0])
 
         (nonzero,) = builder.reduce(self.count, [builder.constant(I1, 0)], of_row)
 

@@ -252,4 +252,34 @@ def _is_supported(problem: AttentionProblem) -> bool:
         and problem.scores.shape.dimensions[-1] == length
         and values.operand.shape.dimensions[values.contracted[0]] == length
         and problem.terms <= MAX_TERMS
+        and not _row_dimensions_of_weights(problem) & set(weight_side.batch)  # rows of a block share the values
     )
+
+
+def _row_dimensions_of_weights(problem: AttentionProblem) -> set[int]:
+    """The dimensions of the operand of the second dot in which the rows of a block differ."""
+    dimensions, before = {problem.row_dimension}, problem.scores.shape.dimensions
+    for step in (*problem.score_path, problem.weights, *problem.weight_path):
+        if step.op is opcodes.TRANSPOSE and step is not problem.weights:
+            dimensions = {number for number, d in enumerate(step.dimensions) if d in dimensions}
+        else:  # a reshape, or the row reductions, whose rows keep their order
+            dimensions = _reshaped(dimensions, before, step.shape.dimensions)
+        before = step.shape.dimensions
+    return dimensions
+
+
+def _reshaped(dimensions: set[int], before: Sequence[int], after: Sequence[int]) -> set[int]:
+    """The dimensions after a reshape that may differ between elements that differ only in some before it."""
+
+    def strides(sizes: Sequence[int]) -> list[int]:
+        return [math.prod(max(size, 1) for size in sizes[d + 1 :]) for d in range(len(sizes))]
+
+    def is_independent(stride: int, size: int, other: int, other_size: int) -> bool:
+        return size <= 1 or stride % (other * other_size) == 0 or other % (stride * size) == 0
+
+    moved = [(stride, before[d]) for d, stride in enumerate(strides(before)) if d in dimensions]
+    return {
+        d
+        for d, stride in enumerate(strides(after))
+        if after[d] > 1 and not all(is_independent(*other, stride, after[d]) for other in moved)
+    }
