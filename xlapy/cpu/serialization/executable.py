@@ -40,6 +40,7 @@ from xlapy.cpu.llvm.jit import Code, link_object, llvm_version
 from xlapy.cpu.llvm.processor import host_processor, target_processor
 from xlapy.cpu.llvm.shared_code import register_objects
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.builder import build_program
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.serialization.callbacks import callbacks_to_json, restore_callbacks
 from xlapy.cpu.serialization.runtime_symbols import imported_object_files, resolve_symbol
@@ -67,7 +68,7 @@ class LoadedProgram:
     _optimized: SingleFlight[[], tuple[Module, list[Decision]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._optimized = SingleFlight(partial(_optimize, self.source))
+        self._optimized = SingleFlight(partial(_optimize, self.source, self.program))
 
     @property
     def entry(self) -> int:
@@ -76,7 +77,7 @@ class LoadedProgram:
 
     @property
     def module(self) -> Module:
-        """The module after optimization. The passes run when it is first requested."""
+        """The module after optimization, with the plans of its kernels. It is computed when it is first requested."""
         return self._optimized()[0]
 
     def stages(self) -> dict[str, str]:
@@ -85,9 +86,11 @@ class LoadedProgram:
         return {"after_optimizations.txt": text, "fusion.txt": decisions_text(self._optimized()[1])}
 
 
-def _optimize(source: Callable[[], Module]) -> tuple[Module, list[Decision]]:
+def _optimize(source: Callable[[], Module], program: NativeProgram) -> tuple[Module, list[Decision]]:
     module, decisions = edit.clone_module(source()), list[Decision]()
     Pipeline(passes(decisions.append)).run(module)
+    # records the plans of kernels in the module
+    build_program(module, replica_count=program.replica_count, partition_count=program.partition_count)
     return module, decisions
 
 
