@@ -134,12 +134,12 @@ def _delay_in_place_operations(order: list[Instruction]) -> list[Instruction]:
     return result
 
 
-_CONTROL_FLOW_OPS = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
+CONTROL_FLOW_OPS = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
 
 
 def _updates_in_place(instruction: Instruction) -> bool:
     """Whether an instruction may write its result into the memory of an operand."""
-    if instruction.op not in _CONTROL_FLOW_OPS:
+    if instruction.op not in CONTROL_FLOW_OPS:
         return instruction.op in IN_PLACE_OPS
     pending, visited = list(instruction.computations), set[Computation]()
     while pending:
@@ -149,5 +149,5 @@ def _updates_in_place(instruction: Instruction) -> bool:
         visited.add(computation)
         if any(inner.op in IN_PLACE_OPS for inner in computation):
             return True
-        pending += [called for inner in computation if inner.op in _CONTROL_FLOW_OPS for called in inner.computations]
+        pending += [called for inner in computation if inner.op in CONTROL_FLOW_OPS for called in inner.computations]
     return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from xlapy import opcodes
+from xlapy.analysis.aliasing import CONTROL_FLOW_OPS
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.module import Module
@@ -16,9 +16,6 @@ from xlapy.hlo.traverse import computation_post_order
 
 MAX_INSTRUCTIONS = 200_000
 """The largest program, counted with all calls expanded."""
-
-_CONTROL_FLOW = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
-"""Opcodes whose computations become code of their own; those of all others are expanded for their elements."""
 
 
 def check_applied_computations(module: Module) -> None:
@@ -32,7 +29,7 @@ def check_applied_computations(module: Module) -> None:
         (_size(sizes, instruction.computations), instruction)
         for computation in sizes
         for instruction in computation
-        if instruction.computations and instruction.op not in _CONTROL_FLOW
+        if instruction.computations and instruction.op not in CONTROL_FLOW_OPS  # those are code of their own
     ]
     total = sum(size for size, _ in applications)
     if total > MAX_INSTRUCTIONS:
