@@ -135,8 +135,9 @@ class LaunchTrace:
             time.sleep(_MIN_CALIBRATION_SECONDS / 10)
         ticks, now = native().ticks(), time.perf_counter_ns()
         self.clock = TickClock(self._first, self._epoch, (now - self._began) / (ticks - self._first))
-        self.lost_launches = max(0, int(table[1]) - MAX_TRACED_LAUNCHES)
-        rows = table[_HEAD:].reshape(-1, _ROW)[: min(int(table[1]), MAX_TRACED_LAUNCHES)]
+        self.lost_launches = max(0, native().request_count(table.ctypes.data) - MAX_TRACED_LAUNCHES)
+        rows = np.empty((MAX_TRACED_LAUNCHES, _ROW), np.int64)
+        rows = rows[: native().recorded_times(table.ctypes.data, rows.ctypes.data)]
         rows = rows[rows[:, 2] >= self._first]
         rows = rows[np.argsort(rows[:, 2])]
         for executable in self._executables.values():
@@ -200,7 +201,9 @@ after a trace."""
 
 def _table() -> Array:
     if not _tables:
-        _tables.append(np.zeros(_HEAD + _ROW * MAX_TRACED_LAUNCHES, np.int64))
+        table = np.zeros(_HEAD + _ROW * MAX_TRACED_LAUNCHES, np.int64)
+        table[0] = MAX_TRACED_LAUNCHES
+        _tables.append(table)
     return _tables[0]
 
 
@@ -211,8 +214,7 @@ def start() -> LaunchTrace:
         if _current is not None:
             raise InvalidArgumentError("a trace is being taken: there is one at a time in a process")
         table = _table()
-        table[:] = 0
-        table[0] = MAX_TRACED_LAUNCHES
+        native().clear_times(table.ctypes.data)
         _current = LaunchTrace()
         native().set_time_table(table.ctypes.data)
         set_tracing(True)

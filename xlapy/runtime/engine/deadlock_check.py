@@ -15,7 +15,7 @@ from xlapy.runtime.engine.core.memory import STORAGE_BYTES
 from xlapy.runtime.engine.device_programs import RunnableProgram, runnable_at
 from xlapy.runtime.engine.launch_errors import error_record
 from xlapy.runtime.engine.native_engine import engine
-from xlapy.runtime.engine.records import Record, read_words
+from xlapy.runtime.engine.records import Record
 
 _MAX_LAUNCHES = 1 << 10
 """Launches that are checked at once. Streams hold far fewer."""
@@ -43,12 +43,14 @@ def _active_launch(record: Record, runnable: RunnableProgram) -> ActiveLaunch:
     program, count = runnable.program, len(runnable.device_programs)
     data: Any = (ctypes.c_char * shared_memory_size(program)).from_address(record["shared"] + STORAGE_BYTES)
     shared: SharedMemory = np.frombuffer(data, np.uint8)
+    states = (ctypes.c_int64 * count)()
+    engine().device_states(record.address, ctypes.addressof(states))
     return ActiveLaunch(
         record["number"],
         [device_name(number, *runnable.counts) for number in range(count)],
         program,
         shared,
-        read_words(record.address + Record.sizes["launch"], count),
+        list(states),
         functools.partial(_fail, record.address),
     )
 

@@ -73,6 +73,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "initialize_streams": (None,),
     "initialize_stream": (None, _POINTER),
     "active_launches": (_WORD, _POINTER, _WORD),
+    "device_states": (None, _POINTER, _POINTER),
     "release_launch": (None, _POINTER),
     "request_deadlock_check": (ctypes.c_int32, _WORD),
     "fail_launch": (None, _POINTER, _POINTER),
@@ -83,6 +84,9 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "restart_in_child": (None,),
     "ticks": (_WORD,),
     "set_time_table": (None, _POINTER),
+    "recorded_times": (_WORD, _POINTER, _POINTER),
+    "request_count": (_WORD, _POINTER),
+    "clear_times": (None, _POINTER),
 }
 """Native functions that Python calls: the type of the result, then those of the arguments."""
 

@@ -30,6 +30,15 @@ class TimeTable(Record):
     count: Atomic[Word]
 
 
+class CopiedTimes(Record):
+    """A copy of a `TimeRow`, which one thread reads."""
+
+    trace_id: Owned[Word]
+    thread: Owned[Address]
+    begin: Owned[Word]
+    end: Owned[Word]
+
+
 class CurrentTimes(Record):
     """The table in which times are recorded; null for none."""
 
@@ -71,3 +80,35 @@ def record_time(f: Function, program: Word, begin: Word, end: Word) -> None:
     row.begin = begin
     row.end = end
     row.trace_id.store(program, RELEASE)
+
+
+@native
+def request_count(f: Function, table: TimeTable) -> Word:
+    """The number of rows that launches have requested of a table, including those that did not fit."""
+    return table.count.load(RELAXED)
+
+
+@native
+def recorded_times(f: Function, table: TimeTable, rows: Address) -> Word:
+    """Copies the rows of a table that are written, `trace_id`, thread, begin and end; returns their number.
+
+    rows: memory for as many rows as the table holds. A launch that is writing its row at this moment is left out.
+    """
+    count = f.variable(Word, 0)
+    with f.count(table.capacity) as one:
+        row = table.offset(one.index * TimeRow.byte_size() + TimeTable.byte_size()).cast(TimeRow)
+        number = row.trace_id.load(ACQUIRE)
+        with f.when(number != 0):
+            copy = rows.offset(count.get() * TimeRow.byte_size()).cast(CopiedTimes)
+            copy.trace_id, copy.thread, copy.begin, copy.end = number, row.thread, row.begin, row.end
+            count.set(count.get() + 1)
+    return count.get()
+
+
+@native
+def clear_times(f: Function, table: TimeTable) -> None:
+    """Removes all rows of a table in which no times are recorded. A launch that is finishing may still write a row."""
+    with f.count(table.capacity) as one:
+        row = table.offset(one.index * TimeRow.byte_size() + TimeTable.byte_size()).cast(TimeRow)
+        row.trace_id.store(0, RELAXED)
+    table.count.store(0, RELAXED)

@@ -22,6 +22,7 @@ from xlapy.runtime.engine.core.launch_records import (
     Executable,
     Launch,
     LaunchFrame,
+    Numbers,
 )
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES, Storage, allocate, release, retain
 
@@ -213,3 +214,10 @@ def active_launches(f: Function, row: LaunchPointers, capacity: Word) -> Word:
 def set_device_state(f: Function, launch: Launch, number: Word, state: Word) -> None:
     """Sets the state of a device: one of `NOT_STARTED`, `RUNNING`, `FINISHED`."""
     launch.states[number].store(state, RELEASE)
+
+
+@native
+def device_states(f: Function, launch: Launch, states: Numbers) -> None:
+    """Copies the states of the devices of a launch, one word each. The caller owns the launch."""
+    with f.count(launch.executable.device_program_count) as one:
+        states.items[one.index] = launch.states[one.index].load(ACQUIRE)

@@ -85,6 +85,7 @@ FUNCTIONS: tuple[NativeFunction[Any, Any], ...] = (
     executables.set_trace_id,
     execute.execute,
     launches.active_launches,
+    launches.device_states,
     launches.release_launch,
     launches.fail_launch,
     streams.initialize_streams,
@@ -99,6 +100,9 @@ FUNCTIONS: tuple[NativeFunction[Any, Any], ...] = (
     forks.after_fork_in_child,
     forks.restart_in_child,
     launch_times.set_time_table,
+    launch_times.recorded_times,
+    launch_times.request_count,
+    launch_times.clear_times,
     watchdog.request_deadlock_check,
 )
 """The functions that entries and Python call."""
