@@ -174,3 +174,25 @@ def test_a_dot_fuses_widening_converts_and_not_narrowing_ones(given, made, alone
     assert (["add", "convert"] in names) == alone
     about = next(line for line in why.splitlines() if line.startswith("n (convert)"))
     assert about.endswith("reads its elements more than once") == alone
+
+
+@pytest.mark.parametrize(
+    ("convolution", "is_fused"),
+    [
+        ("f32[3,3,8,8] convolution(t, u), window={size=9x9 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf", False),
+        (
+            "f32[2,9,9,8] convolution(t, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f,"
+            " feature_group_count=8",
+            False,
+        ),
+        ("f32[2,9,9,8] convolution(t, l), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f", True),
+    ],
+    ids=["gradient of a kernel", "depthwise", "dense"],
+)
+def test_convolutions_that_read_vectors_do_not_read_them_across_a_transpose(convolution: str, is_fused: bool):
+    names, _ = fused(
+        "x = f32[2,8,9,9] parameter(0)\n k = f32[3,3,1,8] parameter(1)\n l = f32[3,3,8,8] parameter(2)\n"
+        " y = f32[2,8,9,9] parameter(3)\n t = f32[2,9,9,8] transpose(x), dimensions={0,2,3,1}\n"
+        f" u = f32[2,9,9,8] transpose(y), dimensions={{0,2,3,1}}\n ROOT r = {convolution}"
+    )
+    assert names == ([["transpose", "convolution"]] if is_fused else [])

@@ -5,12 +5,13 @@ Does not depend on the order in which instructions are offered to groups, or on 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xlapy import opcodes
 from xlapy.analysis.cost import MAX_RECOMPUTED_COST, OPERATIONS_PER_MICROSECOND, element_cost
-from xlapy.codegen.epilogue import CONTRACTIONS
+from xlapy.codegen.epilogue import CONTRACTIONS, keeps_rows
 from xlapy.codegen.fusion.epilogues import contraction_that_stores, reason_against_epilogue
 from xlapy.codegen.iteration_domain import (
     AccessPattern,
@@ -27,6 +28,7 @@ from xlapy.codegen.iteration_domain import (
 from xlapy.hlo.instruction import Instruction
 from xlapy.lower import LOWERINGS
 from xlapy.lower.cumulative import cumulative
+from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.opcodes.indexing import GatherAttributes
 
 ALWAYS_DUPLICATED = frozenset({opcodes.BROADCAST, opcodes.IOTA, opcodes.CONSTANT})
@@ -257,9 +259,24 @@ def _is_cheap_producer(user: Instruction, operand: Instruction) -> bool:
     """Whether a user that reads its elements more than once may as well compute this operand each time."""
     if user.op is opcodes.DOT and operand.op in (opcodes.SLICE, opcodes.DYNAMIC_SLICE):
         return True
+    if user.op is opcodes.CONVOLUTION and operand.op is opcodes.TRANSPOSE and not keeps_rows(operand):
+        return not _reads_rows_in_vectors(user, operand)
     return operand.op in (opcodes.RESHAPE, opcodes.TRANSPOSE) or (
         operand.op is opcodes.CONVERT and not _narrows(operand)
     )
+
+
+def _reads_rows_in_vectors(convolution: Instruction, operand: Instruction) -> bool:
+    """Whether a convolution reads vectors of an operand where it lies, so that they must be contiguous.
+
+    Other kernels of convolutions read one element for many products, or pack the operand once per task. The gradient
+    of a kernel (a window that is larger than the result) and a convolution of many groups with few features do not.
+    """
+    attrs: ConvolutionAttributes = convolution.attributes_as(ConvolutionAttributes)
+    positions = math.prod(convolution.shape.dimensions[d] for d in attrs.dim_labels.output_spatial_dimensions)
+    if math.prod(attrs.window.sizes) > positions:
+        return True
+    return attrs.feature_group_count > 1 and operand.shape.size > convolution.operands[1].shape.size
 
 
 def _narrows(convert: Instruction) -> bool:
