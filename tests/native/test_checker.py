@@ -202,6 +202,26 @@ def test_memory_that_is_not_freed_is_a_leak():
     assert caught.value.kind == "leak"
 
 
+def test_stack_memory_ends_with_its_call():
+    @native
+    def stack_address(f: Function) -> Address:
+        """The address of memory of this call."""
+        made = f.stack(8).cast(Cell)
+        made.value = 5
+        return made
+
+    @native
+    def read(f: Function) -> None:
+        f.check(stack_address(f).cast(Cell).value == 5, "the value is 5")
+
+    @native
+    def return_only(f: Function) -> None:
+        stack_address(f)
+
+    broken("use after free", read)
+    explore(None, [return_only])
+
+
 def test_a_loop_without_progress_is_reported():
     @native
     def spin(f: Function) -> None:

@@ -21,8 +21,6 @@ def describe(instruction: ir.Instruction) -> str:
             return f"compare-exchange {place} ({success.name.lower()})"
         case ir.AcquireLock(_, place):
             return f"acquire {place}"
-        case ir.ReleaseLock(_, place):
-            return f"release {place}"
         case ir.FutexWait(place=place):
             return f"wait for {place}"
         case ir.FutexWake(place=place):

@@ -19,7 +19,7 @@ from typing import Any
 
 from xlapy.native.checker.code import prepare
 from xlapy.native.checker.machine import ASLEEP, FINISHED, Machine, Model, State
-from xlapy.native.checker.memory import Cell, Clock, Location, ScheduleError, View, Write
+from xlapy.native.checker.memory import Cell, Clock, Location, ScheduleError, View
 from xlapy.native.function import NativeFunction
 
 MAX_STATES = 2_000_000
@@ -71,8 +71,9 @@ class _Run:
 
     def __init__(self, machine: Machine, names: Sequence[str], finish: str, allows_leaks: bool) -> None:
         self._machine, self._names, self._finish, self._allows_leaks = machine, names, finish, allows_leaks
-        self._epochs: dict[int, tuple[Clock, Cell]] = {}
-        """`_latest_epochs` by the identity of the cell, which is referenced so that no other takes its place."""
+        self._summaries: dict[int, _Summary] = {}
+        """By the identity of the cell, which the summary references so that no other takes its place."""
+        self._numbers: dict[Any, int] = {}
 
     def alone(self, state: State, name: str) -> State:
         """Runs a function while no thread runs. Loads return the newest value."""
@@ -184,19 +185,22 @@ class _Run:
 
     def _key(self, state: State) -> Any:
         """What distinguishes states: two with the same key have the same future. Views count from the oldest write that
-        may still be read; epochs are replaced by their rank, because only their order matters."""
+        may still be read; epochs are replaced by their rank, because only their order matters.
+
+        A location is settled if all running threads know everything about it, also what its newest write released: then
+        only its value counts.
+        """
         program = self._machine.program
-        floors, known = self._floors(state), _known_to_all(state)
-        several = _several(state, floors)
-        settled, cells = list[Any](), list[tuple[Location, Cell, Sequence[Write]]]()
+        floors = _floors(state)
+        known = _known_to_all(state)
+        settled, open_cells = set[int](), list[tuple[_Summary, int]]()
         for location, cell in state.memory.cells.items():
-            if location not in several and all(map(le, self._latest_epochs(cell), known)):
-                write = cell.writes[-1]
-                view = _relative(write.view, several)
-                settled.append((location, write.value, write.writer, write.is_plain, write.clock is None, view))
+            summary = self._summary(location, cell)
+            if location not in floors and all(map(le, summary.latest, known)):
+                settled.add(summary.settled)
             else:
-                cells.append((location, cell, cell.writes[max(0, floors[location] - cell.first) :]))
-        rank = _Ranks(state, known, cells)
+                open_cells.append((summary, floors.get(location, cell.first + len(cell.writes) - 1) - cell.first))
+        rank = _Ranks(state, known, [summary.epochs[oldest] for summary, oldest in open_cells])
         threads = tuple(
             (
                 thread.status,
@@ -204,63 +208,81 @@ class _Run:
                 thread.allocations,
                 thread.held,
                 rank(thread.actor.clock),
-                _relative(thread.actor.view, several),
+                _relative(thread.actor.view, floors),
                 tuple(frame.key(program) for frame in thread.frames),
             )
             for thread in state.threads
         )
         contents = frozenset(
             (
-                location,
-                tuple(
-                    (
-                        one.value,
-                        one.writer,
-                        rank.epoch(one.writer, one.epoch),
-                        one.is_plain,
-                        rank(one.clock),
-                        _relative(one.view, several),
-                    )
-                    for one in writes
-                ),
-                rank(cell.plain_reads),
-                rank(cell.atomic_accesses),
+                summary.contents[oldest],
+                *map(rank.of, summary.epochs[oldest]),
+                *(_relative(view, floors) for view in summary.views[oldest:] if floors),
             )
-            for location, cell, writes in cells
+            for summary, oldest in open_cells
         )
         locks = frozenset(
-            (location, lock.holder, rank(lock.clock), _relative(lock.view, several))
+            (location, lock.holder, rank(lock.clock), _relative(lock.view, floors))
             for location, lock in state.locks.items()
         )
         freed = frozenset(name for name, block in state.blocks.items() if block.is_freed)
-        return threads, frozenset(settled), contents, locks, freed, _relative(state.memory.sc_view, several)
+        return threads, frozenset(settled), contents, locks, freed, _relative(state.memory.sc_view, floors)
 
-    def _latest_epochs(self, cell: Cell) -> Clock:
-        """The newest epoch of each thread that a cell mentions. Many states share a cell."""
-        found = self._epochs.get(id(cell))
+    def _summary(self, location: Location, cell: Cell) -> _Summary:
+        """The summary of a cell, which many states share."""
+        found = self._summaries.get(id(cell))
         if found is None:
-            clocks = [
-                cell.plain_reads,
-                cell.atomic_accesses,
-                *(one.clock for one in cell.writes if one.clock is not None),
-            ]
-            latest = [*map(max, zip(*clocks, strict=True))]
-            for write in cell.writes:
-                latest[write.writer] = max(latest[write.writer], write.epoch)
-            found = self._epochs[id(cell)] = (tuple(latest), cell)
-        return found[0]
+            found = self._summaries[id(cell)] = _summarize(location, cell, self._numbers)
+        return found
 
-    def _floors(self, state: State) -> dict[Location, int]:
-        """The number of the oldest write of each location that some thread may still read."""
-        running = [thread.actor.view for thread in state.threads[:-1] if thread.status != FINISHED]
-        floors: dict[Location, int] = {}
-        for location, cell in state.memory.cells.items():
-            last = cell.first + len(cell.writes) - 1
-            if last == cell.first:
-                floors[location] = last
-                continue
-            floors[location] = max(cell.first, min((view.get(location, 0) for view in running), default=last))
-        return floors
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """What the keys of states take from a cell. latest: the newest epoch of each thread that it mentions. settled: a
+    number for its newest value. The others begin at each write that may be the oldest one read: a number for the
+    writes without their epochs, and the threads and epochs that they mention. views: what each write released."""
+
+    cell: Cell
+    latest: Clock
+    settled: int
+    contents: list[int]
+    epochs: list[list[tuple[int, int]]]
+    views: list[View]
+
+
+def _summarize(location: Location, cell: Cell, numbers: dict[Any, int]) -> _Summary:
+    """numbers: of values, in the order in which they are seen."""
+    accesses = [*enumerate(cell.plain_reads), *enumerate(cell.atomic_accesses)]
+    of_writes = [
+        [(one.writer, one.epoch), *(enumerate(one.clock) if one.clock is not None else ())] for one in cell.writes
+    ]
+    latest = [0] * len(cell.plain_reads)
+    for thread, epoch in [*accesses, *(one for epochs in of_writes for one in epochs)]:
+        latest[thread] = max(latest[thread], epoch)
+    described = [(one.value, one.writer, one.is_plain, one.clock is None) for one in cell.writes]
+    oldest = range(len(cell.writes))
+    return _Summary(
+        cell,
+        tuple(latest),
+        numbers.setdefault((location, cell.writes[-1].value), len(numbers)),
+        [numbers.setdefault((location, *described[first:]), len(numbers)) for first in oldest],
+        [[*accesses, *(one for epochs in of_writes[first:] for one in epochs)] for first in oldest],
+        [one.view for one in cell.writes],
+    )
+
+
+def _floors(state: State) -> dict[Location, int]:
+    """The number of the oldest write that some thread may still read, of each location of which that is not the newest
+    one. Of other locations, every thread sees the same write."""
+    running = [thread.actor.view for thread in state.threads[:-1] if thread.status != FINISHED]
+    floors: dict[Location, int] = {}
+    for location, cell in state.memory.cells.items():
+        count = len(cell.writes)
+        if count > 1 and running:
+            oldest = max(cell.first, min(view.get(location, 0) for view in running))
+            if oldest < cell.first + count - 1:
+                floors[location] = oldest
+    return floors
 
 
 def _known_to_all(state: State) -> Clock:
@@ -273,55 +295,32 @@ class _Ranks:
     """The rank of each epoch of each thread among those that the state mentions. An epoch that all running threads know
     has the lowest rank."""
 
-    def __init__(self, state: State, lowest: Clock, cells: Sequence[tuple[Location, Cell, Sequence[Write]]]) -> None:
-        """lowest: the newest epochs that all running threads know."""
-        clocks = [thread.actor.clock for thread in state.threads]
-        clocks += [lock.clock for lock in state.locks.values() if lock.clock is not None]
-        found = [set(column) for column in zip(*clocks, strict=True)]
-        for _, cell, writes in cells:
-            for thread, column in enumerate(found):
-                column.add(cell.plain_reads[thread])
-                column.add(cell.atomic_accesses[thread])
-            for write in writes:
-                found[write.writer].add(write.epoch)
-                if write.clock is not None:
-                    for column, epoch in zip(found, write.clock, strict=True):
-                        column.add(epoch)
-        self._ranked: dict[Clock, Clock] = {}
-        self._maps = [
-            {epoch: index for index, epoch in enumerate(sorted(epoch for epoch in column if epoch > known), 1)}
-            for column, known in zip(found, lowest, strict=True)
-        ]
+    def __init__(self, state: State, lowest: Clock, epochs: Sequence[Sequence[tuple[int, int]]]) -> None:
+        """lowest: the newest epochs that all running threads know. epochs: those of cells, with their threads."""
+        found = {one for thread in state.threads for one in enumerate(thread.actor.clock)}
+        for lock in state.locks.values():
+            found.update(enumerate(lock.clock or ()))
+        found.update(*epochs)
+        ranks: dict[tuple[int, int], int] = {}
+        counts = [0] * len(lowest)
+        for thread, epoch in sorted(found):
+            if epoch > lowest[thread]:
+                counts[thread] += 1
+                ranks[thread, epoch] = counts[thread]
+        self._ranks = ranks
+
+    def of(self, epoch: tuple[int, int]) -> int:
+        """The rank of an epoch of a thread."""
+        return self._ranks.get(epoch, 0)
 
     def __call__(self, clock: Clock | None) -> Clock | None:
-        if clock is None:
-            return None
-        found = self._ranked.get(clock)
-        if found is None:
-            found = self._ranked[clock] = tuple(
-                ranks.get(epoch, 0) for ranks, epoch in zip(self._maps, clock, strict=True)
-            )
-        return found
-
-    def epoch(self, thread: int, epoch: int) -> int:
-        return self._maps[thread].get(epoch, 0)
+        return None if clock is None else tuple(map(self.of, enumerate(clock)))
 
 
-def _several(state: State, floors: Mapping[Location, int]) -> dict[Location, int]:
-    """The floors of the locations of which some thread may read more than one write."""
-    cells = state.memory.cells
-    return {
-        location: floor
-        for location, floor in floors.items()
-        if floor < cells[location].first + len(cells[location].writes) - 1
-    }
-
-
-def _relative(view: View, several: Mapping[Location, int]) -> frozenset[tuple[Location, int]]:
-    """A view without what holds for all threads, counted from the oldest write that may be read. Of other locations
-    than `several`, every thread sees the only write."""
-    if not view or not several:
+def _relative(view: View, floors: Mapping[Location, int]) -> frozenset[tuple[Location, int]]:
+    """A view without what holds for all threads, counted from the oldest write that may be read."""
+    if not view or not floors:
         return frozenset()
     return frozenset(
-        (location, view[location] - floor) for location, floor in several.items() if view.get(location, 0) > floor
+        (location, view[location] - floor) for location, floor in floors.items() if view.get(location, 0) > floor
     )

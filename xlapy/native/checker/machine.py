@@ -1,7 +1,8 @@
 """The state of a few threads that run native functions, and the steps that lead from a state to the next ones.
 
-A step is one synchronizing instruction of one thread (an atomic access, a lock, a futex), and all that follows up to
-the next one. Other instructions need no schedules of their own: accesses that could conflict are races and reported.
+A step is one synchronizing instruction of one thread (an atomic access, an acquired lock, a futex), and all that
+follows up to the next one. Other instructions need no schedules of their own: accesses that could conflict are races and
+reported, and whatever other threads do before a lock is released, they can do after that, too.
 
 Responsible for executing instructions. Must not know in which order states are explored.
 """
@@ -34,20 +35,25 @@ MAX_LOCAL_STEPS = 100_000
 
 RUNNING, ASLEEP, FINISHED = "running", "asleep", "finished"
 
-_SYNCHRONIZING = (ir.ReadModifyWrite, ir.CompareExchange, ir.AcquireLock, ir.ReleaseLock, ir.FutexWait, ir.FutexWake)
+_SYNCHRONIZING = (ir.ReadModifyWrite, ir.CompareExchange, ir.AcquireLock, ir.FutexWait, ir.FutexWake)
+
+_ALLOCATIONS = frozenset(map(ir.Symbol, ("malloc", "aligned_alloc")))
+"""Functions that fail if memory is exhausted. Their last argument is the number of bytes."""
 
 
 @dataclass(slots=True)
 class Frame:
-    """A call of a function: its next instruction and its registers."""
+    """A call of a function: its next instruction, its registers and its stack memory."""
 
     name: str
     position: int
     registers: dict[int, Any]
+    stack: tuple[Pointer, ...] = ()
 
     def key(self, program: Program) -> tuple[Any, ...]:
         live = program.codes[self.name].live[self.position]
-        return self.name, self.position, tuple(sorted((r, v) for r, v in self.registers.items() if r in live))
+        registers = tuple(sorted((r, v) for r, v in self.registers.items() if r in live))
+        return self.name, self.position, registers, self.stack
 
 
 @dataclass(slots=True)
@@ -220,7 +226,8 @@ class Execution:
             case ir.Return(value):
                 self.return_value(None if value is None else self.value(value))
             case ir.Stack(result, size):
-                frame.registers[result.number] = self.allocate(size)
+                frame.registers[result.number] = made = self.allocate(size)
+                frame.stack = (*frame.stack, made)
             case ir.Load(result, address, _, place):
                 location = self.location(address)
                 initial = self.initial(location, place)
@@ -230,6 +237,8 @@ class Execution:
                 location = self.location(address)
                 initial = self.initial(location, place)
                 self.state.memory.write(self.thread.actor, location, initial, self.value(value), place)
+            case ir.ReleaseLock(address, place):
+                self._release(self.location(address), place)
             case ir.Check(condition, message):
                 if not self.value(condition):
                     raise ScheduleError("assertion", f"{frame.name}: {message}")
@@ -264,8 +273,6 @@ class Execution:
                 self._compare_exchange(frame, instruction)
             case ir.AcquireLock(address, place):
                 self._acquire(self.location(address), place)
-            case ir.ReleaseLock(address, place):
-                self._release(self.location(address), place)
             case ir.FutexWait(address, expected, timeout, place):
                 self._futex_wait(frame, self.location(address), self.value(expected), timeout is not None, place)
             case ir.FutexWake():
@@ -275,7 +282,7 @@ class Execution:
                     self.state.threads[number].sleeps_on = None
                 self.note = f" wakes {list(choice)}"
             case ir.Call(result, _, arguments):
-                size = self.value(arguments[0])
+                size = self.value(arguments[-1])
                 assert result is not None
                 frame.registers[result.number] = self.allocate(size) if choice else 0
 
@@ -296,7 +303,9 @@ class Execution:
             frame.registers[instruction.result.number] = value
 
     def return_value(self, value: Any) -> None:
-        """Ends the innermost call."""
+        """Ends the innermost call, and with it the life of its stack memory."""
+        for pointer in self.thread.frames[-1].stack:
+            self.free(pointer)
         self.thread.frames = self.thread.frames[:-1]
         if not self.thread.frames:
             return
@@ -370,7 +379,7 @@ class Execution:
         if isinstance(instruction, ir.Load | ir.Store):
             return instruction.ordering is not None
         if isinstance(instruction, ir.Call):
-            return self.machine.exhausts_memory and instruction.function == ir.Symbol("malloc")
+            return self.machine.exhausts_memory and instruction.function in _ALLOCATIONS
         return isinstance(instruction, _SYNCHRONIZING)
 
     def _function_at(self, pointer: Any) -> str:
@@ -420,7 +429,7 @@ class Execution:
 
 
 def _copied(thread: Thread) -> Thread:
-    frames = tuple(Frame(one.name, one.position, dict(one.registers)) for one in thread.frames)
+    frames = tuple(Frame(one.name, one.position, dict(one.registers), one.stack) for one in thread.frames)
     actor = Actor(thread.actor.number, thread.actor.clock, dict(thread.actor.view))
     return replace(thread, frames=frames, actor=actor)
 
