@@ -28,6 +28,10 @@ from benchmarks.transformer_programs import PROGRAMS, Program
 MIN_SAMPLE_SECONDS = 1e-2
 """The minimum duration of one timed sample. Programs that take less are called several times per sample."""
 
+PAUSE_SECONDS = 0.02
+"""The pause before each timed sample, in which the threads of the implementation before stop to poll for work. Without
+it, the threads of torch and ONNX Runtime take up to half of the time of the next one."""
+
 PEERS = ("XLA", "torch", "ORT")
 
 
@@ -80,6 +84,8 @@ def measure(name: str, program: Program, runs: int) -> dict[str, float]:
     times: dict[str, list[float]] = {peer: [] for peer in calls}
     for _ in range(runs):
         for peer, call in calls.items():
+            time.sleep(PAUSE_SECONDS)
+            call()  # wakes its threads, and loads its data into the cache
             times[peer].append(_seconds(call, counts[peer]))
     return {peer: statistics.median(found) for peer, found in times.items()}
 
