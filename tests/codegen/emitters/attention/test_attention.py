@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.cpu.instruction_sets import ISAS, limited_to
 from xlapy.cpu.compiler import compile_module
 from xlapy.testing.program_tolerance import program_tolerance
 
@@ -69,6 +71,34 @@ def test_bf16(shape: tuple[int, ...]):
     assert_attention(causal, *inputs(*shape, dtype=ml_dtypes.bfloat16))
 
 
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_types_on_each_instruction_set(dtype: Any, isa: str):
+    """Odd numbers of keys and terms: the last pair of a dot instruction has one element."""
+    with limited_to(isa):
+        assert_attention(causal, *inputs(1, 75, 133, 2, 2, 21, dtype=dtype))
+        assert_attention(jax.nn.dot_product_attention, *inputs(1, 75, 133, 2, 2, 21, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_blocks_of_a_task_do_not_change_bits(dtype: Any):
+    """With one block per task, each block packs its keys; with several, the first that needs them packs them."""
+    given = inputs(1, 150, 131, 2, 2, 21, dtype=dtype)
+    text = CPU.compile(lowered(causal, given)).as_hlo_text(optimized=True)
+
+    def result(queries: int, blocks: int) -> np.ndarray:
+        plan = f'"block_queries":{queries},"blocks_per_task":{blocks}'
+        changed, count = re.subn(r'"block_queries":\d+,"blocks_per_task":\d+', plan, text)
+        assert count == 1
+        return np.asarray(CPU.compile(changed)(*given))
+
+    wanted = result(64, 1)
+    for queries, blocks in ((16, 1), (16, 4), (24, 100), (150, 1)):
+        np.testing.assert_array_equal(result(queries, blocks), wanted, strict=True)
+    with pytest.raises(xla.XlaError, match="blocks_per_task"):
+        result(16, 0)
+
+
 def heads_first(q: Any, k: Any, v: Any) -> Any:
     scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / 4
     return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores), v)
@@ -100,18 +130,22 @@ def masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
     return jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)) @ v
 
 
-def test_a_row_without_keys_is_nan():
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_a_row_without_keys_is_nan(dtype: Any):
     mask = np.random.default_rng(3).random((40, 60)) < 0.3
     mask[7] = False
-    result = assert_attention(masked, normal(40, 16), normal(60, 16, seed=1), normal(60, 24, seed=2), mask)
+    given = normal(40, 16, dtype=dtype), normal(60, 16, seed=1, dtype=dtype), normal(60, 24, seed=2, dtype=dtype)
+    result = assert_attention(masked, *given, mask)
     assert np.isnan(result[7]).all()
     assert not np.isnan(np.delete(result, 7, 0)).any()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_hidden_values_that_are_not_finite(value: float):
+def test_hidden_values_that_are_not_finite(value: float, dtype: Any):
     """A weight of zero times infinity is NaN, so that blocks of keys without weights may not be left out."""
-    q, k, v, mask = normal(200, 16), normal(400, 16, seed=1), normal(400, 24, seed=2), np.zeros((200, 400), bool)
+    q, k, v = (normal(n, width, seed=n, dtype=dtype) for n, width in ((200, 16), (400, 16), (401, 24)))
+    v, mask = v[:400], np.zeros((200, 400), bool)
     mask[:, :40] = True
     v[390, 3] = value
     result = assert_attention(masked, q, k, v, mask)

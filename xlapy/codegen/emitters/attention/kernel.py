@@ -1,243 +1,195 @@
 """Emits attention: scores, softmax and mixing of a block of queries, with the scores in the cache.
 
-    for each batch element and block of queries, a task
-      pack the queries
-      for each panel of keys that the mask does not hide: pack it; tiles of scores = queries * keys
-      for each query: the row reductions; its weights replace its scores
-      for each block of keys that has weights: pack its values; sums += weights * values
-      store the sums, by way of the epilogue
+    for each batch element and some blocks of queries, a task
+      for each block of queries
+        pack the queries
+        for each panel of keys that the mask does not hide: pack it; tiles of scores = queries * keys
+        for each query: the row reductions; its weights replace its scores
+        for each block of keys that has weights: pack its values; sums += weights * values
+        store the sums, by way of the epilogue
 
-A block of keys whose weights are all zero contributes nothing, exactly, if its values are finite. The order of the
-additions follows from the shapes alone.
+A task with several blocks of queries packs each panel of keys, and each block of values if they fit into scratch
+memory, when the first of its blocks needs it. A block of keys whose weights are all zero contributes nothing, exactly,
+if its values are finite. The order of the additions follows from the shapes and types alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.codegen.emitters.attention.problem import AttentionProblem, DotSide
+from xlapy.codegen.emitters.attention.indices import BlockIndices
+from xlapy.codegen.emitters.attention.problem import AttentionProblem, FactorForm
+from xlapy.codegen.emitters.attention.sizes import AttentionParameters, AttentionSizes
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.finite import all_finite
+from xlapy.codegen.emitters.matmul.group_formats import element_in_group
 from xlapy.codegen.emitters.matmul.micro_kernel import (
     Tile,
     add_elements,
-    choose_tile,
     clamped_position,
     emit_micro_kernel,
     in_bounds,
 )
 from xlapy.codegen.emitters.row_reduction import RowReductionEmitter
 from xlapy.codegen.emitters.scratch import ScratchArray
-from xlapy.codegen.epilogue import Epilogue, moved_index
+from xlapy.codegen.epilogue import Epilogue
 from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
-from xlapy.loops import I1, Affine, AxisKind, Builder, Value
-from xlapy.loops.builder import MAX_SCRATCH_BYTES
-from xlapy.loops.ir import tile_shape
-from xlapy.loops.reduction_order import balanced_size
+from xlapy.loops import I1, I16, I32, Affine, AxisKind, Buffer, Builder, Location, Value
 from xlapy.lower import Element, Lowering, Source, storage_type, store_element
-from xlapy.lower.contraction import multiply_add, rounded_sum, zero_element
+from xlapy.lower.contraction import rounded_sum, zero_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
-from xlapy.opcodes.contraction import DotAttributes
 
-KEYS_PER_BLOCK = 128
-"""The number of keys whose products are added up in registers."""
-
-MIN_ROWS = 8
-"""The smallest preferred number of queries of a block, even if their scores exceed their part of the cache."""
+_MAGNITUDES = 0x7FFF7FFF
+"""The bits of two bf16 without their signs."""
 
 
-def attention_kernel(problem: AttentionProblem, block_queries: int) -> EmittedKernel:
+def attention_kernel(problem: AttentionProblem, parameters: AttentionParameters) -> EmittedKernel:
     """Returns the kernel of attention, and the work of one task."""
-    return _AttentionKernel(problem, block_queries).kernel()
-
-
-def most_queries(problem: AttentionProblem) -> int:
-    """The largest number of queries of a block whose scores fit into scratch memory."""
-    return MAX_SCRATCH_BYTES // 4 // (4 * problem.length)
-
-
-def queries_per_block(problem: AttentionProblem) -> int:
-    """The number of queries whose scores fit into a quarter of the level-2 cache, but at least `MIN_ROWS`."""
-    rows = max(MIN_ROWS, problem.region.target.l2_bytes // 4 // (4 * problem.length))
-    return balanced_size(problem.row_count, min(rows, most_queries(problem)))
+    return _AttentionKernel(problem, parameters).kernel()
 
 
 class _Factors:
     """The arithmetic of the micro-kernel."""
 
-    def __init__(self, builder: Builder, t: PrimitiveType) -> None:
-        self.builder, self.type = builder, t
+    def __init__(self, builder: Builder, form: FactorForm) -> None:
+        self.builder, self.type, self._form = builder, form.type, form
 
     def multiply_add(self, left: Element, right: Element, total: Element) -> Element:
-        return multiply_add(self.builder, self.type, left, right, total)
+        return self._form.multiply_add(self.builder, left, right, total)
 
 
-class _AttentionKernel:
-    def __init__(self, problem: AttentionProblem, block_queries: int) -> None:
-        self.problem, self.rows = problem, block_queries
-        region, target = problem.region, problem.region.target
-        self.builder = builder = kernel_builder(region.name, target)
+class _AttentionKernel(BlockIndices):
+    def __init__(self, problem: AttentionProblem, parameters: AttentionParameters) -> None:
+        region, self.parameters = problem.region, parameters
+        builder = kernel_builder(region.name, region.target)
         self.sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
         outputs = [result_buffer(builder, result.shape, f"out{n}") for n, result in enumerate(region.results)]
-        self.lowering = Lowering(builder, self.sources)
+        super().__init__(problem, Lowering(builder, self.sources))
         self.epilogue = Epilogue(region, problem.mixing, builder, self.sources, outputs)
-        self.left_free, self.outer = problem.left_free, problem.outer_dimensions
-        self.row_dimension, self.row_count = problem.row_dimension, problem.row_count
-        length, width = problem.length, problem.width
-        self.score_tile = choose_tile(target, builder, problem.score_type, self.rows, length)
-        self.mixing_tile = choose_tile(target, builder, problem.mixing_type, self.rows, width)
-        rows = max(-(-self.rows // tile.rows) * tile.rows for tile in (self.score_tile, self.mixing_tile))
-        self.pitch = -(-length // self.score_tile.columns) * self.score_tile.columns + target.cache_line_bytes // 4
-        _, side = tile_shape(builder.vector_bytes, 4)  # a transposition writes whole tiles
-        terms = -(-problem.terms // side) * side
-        self.term_pitch = terms + target.cache_line_bytes // 4
-        self.block = balanced_size(length, KEYS_PER_BLOCK)
-        self.panels = -(-width // self.mixing_tile.columns)
-        self.queries = ScratchArray(builder, "queries", problem.score_type, rows * self.term_pitch)
-        columns = self.score_tile.columns
-        self.loaded_keys = ScratchArray(builder, "loaded_keys", problem.score_type, columns * self.term_pitch)
-        self.keys = ScratchArray(builder, "keys", problem.score_type, terms * columns)
+        self.sizes = sizes = AttentionSizes(problem, parameters)
+        self.rows, self.pitch, self.term_pitch = parameters.block_queries, sizes.pitch, sizes.term_pitch
+        self.score_tile, self.mixing_tile = sizes.score_tile, sizes.mixing_tile
+        score, mixing = problem.score_factors.packed_type, problem.mixing_factors.packed_type
+        self.queries = ScratchArray(builder, "queries", score, sizes.rows * self.term_pitch)
+        self.loaded_keys = ScratchArray(builder, "loaded_keys", score, self.score_tile.columns * self.term_pitch)
+        self.keys = ScratchArray(builder, "keys", score, sizes.key_slots * sizes.key_panel)
         stored = storage_type(problem.scores.shape.element_type)
-        self.scores = builder.scratch("scores", stored, rows * self.pitch)
-        weight_type = register_type(problem.mixing_type)
+        self.scores = builder.scratch("scores", stored, sizes.rows * self.pitch)
         self.weights = self.scores
-        if stored is not weight_type:
-            self.weights = builder.scratch("weights", weight_type, rows * self.pitch)
-        values = self.panels * self.block * self.mixing_tile.columns
-        self.values = ScratchArray(builder, "values", problem.mixing_type, values)
-        self.sums = ScratchArray(builder, "sums", problem.mixing_type, rows * self.panels * self.mixing_tile.columns)
-        self.size = rows * self.panels * self.mixing_tile.columns
+        if sizes.weight_type is not None:
+            self.weights = builder.scratch("weights", sizes.weight_type, sizes.rows * self.pitch)
+        self.values = ScratchArray(builder, "values", mixing, sizes.value_slots * sizes.value_block)
+        self.sums = ScratchArray(builder, "sums", problem.mixing_type, sizes.sums)
+        self.packed_keys = self._states("packed_keys", sizes.key_panels) if sizes.key_slots > 1 else None
+        self.packed_values = self._states("packed_values", sizes.value_blocks) if sizes.value_slots > 1 else None
+        is_checked = problem.mask is not None and parameters.blocks_per_task > 1
+        self.finite_values = self._states("finite_values", sizes.value_blocks) if is_checked else None
+
+    def _states(self, name: str, size: int) -> Buffer:
+        """Scratch memory for what a task has found out or done; zero for what it has not."""
+        return self.builder.scratch(name, I32, size)
 
     def kernel(self) -> EmittedKernel:
-        builder, problem = self.builder, self.problem
-        sizes = [problem.scores.shape.dimensions[d] for d in self.outer]
+        builder, problem, per_task = self.builder, self.problem, self.parameters.blocks_per_task
+        outer = [problem.scores.shape.dimensions[d] for d in self.outer]
         blocks = -(-self.row_count // self.rows)
-        with builder.loop(math.prod(sizes) * blocks, AxisKind.PARALLEL) as task:
-            *outer, block = delinear(builder, task, (*sizes, blocks))
-            self.at_outer, self.first = tuple(outer), block * self.rows
-            self.count = block_extent(builder, self.first, self.row_count, self.rows)
-            self.pack_queries()
-            self.compute_scores()
-            self.compute_weights()
-            self.mix()
-            self.store()
-        return builder.kernel, self.rows * problem.length * (problem.terms + problem.width)
-
-    # -- indices
-
-    def row_position(self, row: Affine) -> Affine:
-        """The position of a row of the block, or the last one if it is beyond the end."""
-        return clamped_position(self.builder, self.first + row, self.row_count)
-
-    def score_index(self, row: Affine, key: Affine) -> Index:
-        """The index of a score, given its row in the block."""
-        index: list[Affine] = [Affine()] * self.problem.scores.shape.rank
-        for dimension, position in zip(self.outer, self.at_outer, strict=True):
-            index[dimension] = position
-        index[self.row_dimension], index[-1] = self.row_position(row), key
-        return tuple(index)
-
-    def row_of_plan(self, row: Affine) -> Affine:
-        """The number of a row of the block among all rows of the reductions."""
-        builder, problem = self.builder, self.problem
-        index = moved_index(builder, problem.score_path, self.score_index(row, Affine()))
-        last = problem.score_path[-1] if problem.score_path else problem.scores
-        return builder.quotient(linear(index, last.shape.dimensions), problem.length)
-
-    def weight_index(self, row: Affine) -> Index:
-        """The index of the first weight of a row in the operand of the second dot."""
-        problem = self.problem
-        position = self.row_of_plan(row) * problem.length
-        index = delinear(self.builder, position, problem.weights.shape.dimensions)
-        return moved_index(self.builder, problem.weight_path, index)
-
-    def query_element(self, row: Affine, term: Affine) -> Element:
-        problem = self.problem
-        index = self.score_index(row, Affine())
-        batches = len(problem.queries.batch)
-        places = dict(zip(problem.queries.batch, index[:batches], strict=True))
-        places |= dict(zip(self.left_free, index[batches : batches + len(self.left_free)], strict=True))
-        return self.factor(problem.queries, places | {problem.queries.contracted[0]: term}, problem.score_type)
-
-    def key_element(self, key: Affine, term: Affine) -> Element:
-        side, index = self.problem.keys, self.score_index(Affine(), Affine())
-        places = dict(zip(side.batch, index[: len(side.batch)], strict=True))
-        return self.factor(side, places | {side.free[0]: key, side.contracted[0]: term}, self.problem.score_type)
-
-    def value_element(self, key: Affine, column: Affine) -> Element:
-        side, weights = self.problem.values, self.weight_index(Affine())
-        batch = [weights[d] for d in self.problem.weight_side.batch]
-        places = dict(zip(side.batch, batch, strict=True)) | {side.contracted[0]: key, side.free[0]: column}
-        return self.factor(side, places, self.problem.mixing_type)
-
-    def factor(self, side: DotSide, places: dict[int, Affine], t: PrimitiveType) -> Element:
-        """An element of an operand of a dot in the type of the sums."""
-        operand = side.operand
-        index = tuple(places.get(d, Affine()) for d in range(operand.shape.rank))
-        return convert_element(self.builder, self.lowering.element(operand, index), operand.shape.element_type, t)
-
-    def result_index(self, row: Affine, column: Affine) -> Index:
-        """The index of an element in the second dot."""
-        problem, weights = self.problem, self.weight_index(row)
-        attrs: DotAttributes = problem.mixing.attributes_as(DotAttributes)
-        lhs, rhs = problem.mixing.operands
-        batch = [weights[d] for d in problem.weight_side.batch]
-        free: list[Affine] = []
-        frees = attrs.lhs_free_dims(lhs.shape.rank), attrs.rhs_free_dims(rhs.shape.rank)
-        for operand, dimensions in zip((lhs, rhs), frees, strict=True):
-            if operand is problem.weight_side.operand:
-                free += [weights[d] for d in dimensions]
+        tasks = (*outer, -(-blocks // per_task))
+        with builder.loop(math.prod(tasks), AxisKind.PARALLEL) as task:
+            *at_outer, group = delinear(builder, task, tasks)
+            self.at_outer = tuple(at_outer)
+            if per_task == 1:
+                self.compute_block(group)
             else:
-                free += [column if d == problem.values.free[0] else Affine() for d in dimensions]
-        return (*batch, *free)
+                self.clear_states()
+                with builder.loop(block_extent(builder, group * per_task, blocks, per_task)) as block:
+                    self.compute_block(group * per_task + block)
+        return builder.kernel, per_task * self.rows * problem.length * (problem.terms + problem.width)
+
+    def clear_states(self) -> None:
+        builder = self.builder
+        for states in (self.packed_keys, self.packed_values, self.finite_values):
+            if states is not None:
+                with builder.loop(states.size) as number:
+                    builder.store(states, number, builder.zero(I32))
+
+    @contextmanager
+    def once(self, states: Buffer | None, number: Affine) -> Iterator[None]:
+        """Executes the statements of the context only if this task has not done so for `number`."""
+        if states is None:
+            yield
+            return
+        builder = self.builder
+        with builder.branch(builder.compare("eq", builder.load(states, number), builder.zero(I32))):
+            yield
+            builder.store(states, number, builder.constant(I32, 1))
+
+    def compute_block(self, block: Affine) -> None:
+        """Computes the results of a block of queries."""
+        self.first = block * self.rows
+        self.count = block_extent(self.builder, self.first, self.row_count, self.rows)
+        self.pack_queries()
+        self.compute_scores()
+        self.compute_weights()
+        self.mix()
+        self.store()
 
     # -- scores
 
     def pack_queries(self) -> None:
-        builder, problem = self.builder, self.problem
-        width = self.vector_width(problem.score_type, problem.terms)
+        builder, sizes = self.builder, self.sizes
+        width = self.vector_width(self.problem.score_factors.packed_type, sizes.terms)
         with builder.loop(self.tiles(self.score_tile)) as tile, builder.loop(self.score_tile.rows) as number:
             row = tile * self.score_tile.rows + number
-            with builder.loop(problem.terms, AxisKind.VECTOR, width=width) as term:
-                self.queries.store(row * self.term_pitch + term, self.query_element(row, term))
+            with builder.loop(sizes.terms, AxisKind.VECTOR, width=width) as term:
+                self.queries.store(row * self.term_pitch + term, self.query_factor(row, term))
 
     def compute_scores(self) -> None:
-        builder, tile = self.builder, self.score_tile
-        with builder.loop(-(-self.problem.length // tile.columns)) as panel:
-            first = panel * tile.columns
-            needed = self.is_panel_needed(first)
+        builder = self.builder
+        with builder.loop(self.sizes.key_panels) as panel:
+            needed = self.is_panel_needed(panel * self.score_tile.columns)
             with nullcontext() if needed is None else builder.branch(needed):
-                self.compute_panel(first)
+                with self.once(self.packed_keys, panel):
+                    self.pack_keys(panel)
+                self.multiply_panel(panel)
 
-    def compute_panel(self, first: Affine) -> None:
+    def keys_offset(self, panel: Affine) -> Affine:
+        """Where the packed keys of a panel begin."""
+        return panel * self.sizes.key_panel if self.sizes.key_slots > 1 else Affine()
+
+    def pack_keys(self, panel: Affine) -> None:
+        """Packs a panel of keys, one term after the other."""
+        builder, sizes, tile = self.builder, self.sizes, self.score_tile
+        width = self.vector_width(self.problem.score_factors.packed_type, sizes.terms)
+        with builder.loop(tile.columns) as number:
+            key = clamped_position(builder, panel * tile.columns + number, self.problem.length)
+            with builder.loop(sizes.terms, AxisKind.VECTOR, width=width) as term:
+                self.loaded_keys.store(number * self.term_pitch + term, self.key_factor(key, term))
+        extents, target = (tile.columns, sizes.terms), self.keys_offset(panel)
+        self.loaded_keys.transpose(Affine(), self.term_pitch, self.keys, target, tile.columns, extents)
+
+    def multiply_panel(self, panel: Affine) -> None:
         """Computes the scores of a panel of keys for all queries of the block."""
         builder, problem, tile = self.builder, self.problem, self.score_tile
-        width = self.vector_width(problem.score_type, problem.terms)
-        with builder.loop(tile.columns) as number:
-            key = clamped_position(builder, first + number, problem.length)
-            with builder.loop(problem.terms, AxisKind.VECTOR, width=width) as term:
-                self.loaded_keys.store(number * self.term_pitch + term, self.key_element(key, term))
-        extents = tile.columns, problem.terms
-        self.loaded_keys.transpose(Affine(), self.term_pitch, self.keys, Affine(), tile.columns, extents)
+        packed = self.keys_offset(panel)
 
         def left(row: Affine, term: Index) -> Element:
             return self.queries.load(row * self.term_pitch + term[0])
 
         def right(lane: Affine, term: Index, vector: int) -> Element:
-            return self.keys.load(term[0] * tile.columns + vector * tile.lanes + lane)
+            return self.keys.load(packed + term[0] * tile.columns + vector * tile.lanes + lane)
 
         def store(row: Affine, column: Affine, total: Element) -> None:
             t = problem.scores.shape.element_type
             element = self.finished(total, problem.score_type, t)
-            store_element(builder, self.scores, row * self.pitch + first + column, element, t)
+            store_element(builder, self.scores, row * self.pitch + panel * tile.columns + column, element, t)
 
-        self.multiply(tile, problem.score_type, problem.terms, left, right, store)
+        self.multiply(tile, problem.score_factors, self.sizes.terms, left, right, store)
 
     def is_panel_needed(self, first: Affine) -> Value | None:
         """Whether the mask keeps any score of a panel of keys; None if there is no mask."""
@@ -291,82 +243,123 @@ class _AttentionKernel:
             with builder.loop(problem.length, AxisKind.VECTOR, width=emitter.width) as key:
                 position = emitter.index(problem.weights, at * problem.length + key)
                 element = emitter.lowering.element(problem.weights, position)
-                t = problem.weights.shape.element_type
-                converted = convert_element(builder, element, t, problem.mixing_type)
-                assert isinstance(converted, Value)
-                builder.store(self.weights, row * self.pitch + key, converted)
+                self.store_weight(row * self.pitch + key, element)
+            if problem.length % problem.mixing_factors.terms:
+                builder.store(self.weights, row * self.pitch + problem.length, builder.zero(I16))
+
+    def store_weight(self, offset: Affine, element: Element) -> None:
+        builder, problem = self.builder, self.problem
+        t, form = problem.weights.shape.element_type, problem.mixing_factors
+        converted = convert_element(builder, element, t, form.group.element if form.group else form.type)
+        assert isinstance(converted, Value)
+        if form.group:
+            converted = builder.convert("trunc", element_in_group(builder, form.terms, converted, 0), I16)
+        builder.store(self.weights, offset, converted)
+
+    def weight_factor(self, row: Affine, number: Affine, mask: Value | None = None) -> Value:
+        """A factor of the second dot from a row of the block; zero where the mask is false."""
+        form = self.problem.mixing_factors
+        place = Location(self.weights, row * self.pitch + number * form.terms)
+        return self.builder.load_wide(I32 if form.group else self.weights.type, place, mask)
 
     # -- mixing
 
     def mix(self) -> None:
         """Adds up the products of the weights and the values, one block of keys after the other."""
-        builder, problem, tile = self.builder, self.problem, self.mixing_tile
+        builder, problem, sizes = self.builder, self.problem, self.sizes
         zero = zero_element(builder, problem.mixing_type)
-        with builder.loop(self.size, AxisKind.VECTOR, width=tile.lanes) as position:
+        with builder.loop(sizes.sums, AxisKind.VECTOR, width=self.mixing_tile.lanes) as position:
             self.sums.store(position, zero)
-        with builder.loop(-(-problem.length // self.block)) as block:
-            first = block * self.block
-            count = block_extent(builder, first, problem.length, self.block)
-            with builder.branch(self.is_block_needed(first)):
-                self.mix_block(first, count)
+        with builder.loop(sizes.value_blocks) as block:
+            needed = None if problem.mask is None else self.is_block_needed(block)
+            with nullcontext() if needed is None else builder.branch(needed):
+                count = block_extent(builder, block * sizes.block, sizes.key_groups, sizes.block)
+                with self.once(self.packed_values, block):
+                    self.pack_values(block, count)
+                self.multiply_block(block, count)
 
-    def is_block_needed(self, first: Affine) -> Value:
+    def is_block_needed(self, block: Affine) -> Value:
         """Whether any weight of a block of keys is not zero, or any value not finite."""
-        builder, problem = self.builder, self.problem
-        zero = builder.zero(self.weights.type)
-        width = self.vector_width(problem.mixing_type, self.block)
+        builder, sizes, form = self.builder, self.sizes, self.problem.mixing_factors
+        first, width = block * sizes.block, self.vector_width(form.packed_type, sizes.block)
+
+        def is_nonzero(row: Affine, number: Affine) -> Value:
+            mask = in_bounds(self.lowering, first + number, sizes.key_groups, sizes.block)
+            weight = self.weight_factor(row, first + number, mask)
+            if form.group is None:
+                return builder.compare("une", weight, builder.zero(weight.type))
+            magnitudes = builder.binary("and", weight, builder.constant(I32, _MAGNITUDES))
+            return builder.compare("ne", magnitudes, builder.zero(I32))
 
         def of_row(row: Affine, found: Sequence[Value]) -> list[Value]:
-            def of_key(key: Affine, nonzero: Sequence[Value]) -> list[Value]:
-                mask = in_bounds(self.lowering, first + key, problem.length, self.block)
-                weight = builder.load(self.weights, row * self.pitch + first + key, mask)  # zero beyond the end
-                return [builder.binary("or", nonzero[0], builder.compare("une", weight, zero))]
+            def of_factor(number: Affine, nonzero: Sequence[Value]) -> list[Value]:
+                return [builder.binary("or", nonzero[0], is_nonzero(row, number))]
 
-            return self.any_of(self.block, width, of_key, found[0])
+            return self.any_of(sizes.block, width, of_factor, found[0])
 
         (nonzero,) = builder.reduce(self.count, [builder.constant(I1, 0)], of_row)
+        return builder.binary("or", nonzero, builder.logical_not(self.is_block_finite(block)))
+
+    def is_block_finite(self, block: Affine) -> Value:
+        """Whether all values of a block of keys are finite."""
+        builder, states = self.builder, self.finite_values
+        if states is None:
+            return self.compute_finite(block)
+        yes, no = builder.constant(I32, 1), builder.constant(I32, 2)
+        with builder.branch(builder.compare("eq", builder.load(states, block), builder.zero(I32))):
+            builder.store(states, block, builder.select(self.compute_finite(block), yes, no))
+        return builder.compare("eq", builder.load(states, block), yes)
+
+    def compute_finite(self, block: Affine) -> Value:
+        problem, keys = self.problem, self.sizes.block * self.problem.mixing_factors.terms
 
         def value(number: Affine, column: Affine) -> Element:
-            key = clamped_position(builder, first + number, problem.length)
+            key = clamped_position(self.builder, block * keys + number, problem.length)
             return self.value_element(key, column)
 
-        finite = all_finite(builder, problem.mixing_type, value, (self.block, problem.width))
-        return builder.binary("or", nonzero, builder.logical_not(finite))
+        return all_finite(self.builder, problem.mixing_type, value, (keys, problem.width))
 
-    def mix_block(self, first: Affine, count: int | Value) -> None:
-        builder, problem, tile = self.builder, self.problem, self.mixing_tile
-        panel_size = self.block * tile.columns
+    def values_offset(self, block: Affine) -> Affine:
+        """Where the packed values of a block of keys begin."""
+        return block * self.sizes.value_block if self.sizes.value_slots > 1 else Affine()
+
+    def pack_values(self, block: Affine, count: int | Value) -> None:
+        """Packs the values of a block of keys: panels as wide as a tile, factor by factor."""
+        builder, sizes, tile, width = self.builder, self.sizes, self.mixing_tile, self.problem.width
+        first, target = block * sizes.block, self.values_offset(block)
         with (
             builder.loop(count) as number,
-            builder.loop(self.panels) as panel,
+            builder.loop(sizes.value_panels) as panel,
             builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane,
         ):
             for vector in range(tile.vectors):
                 inner = lane + vector * tile.lanes
                 column = panel * tile.columns + inner
-                mask = in_bounds(self.lowering, column, problem.width, tile.columns)
-                if mask is None:
-                    element = self.value_element(first + number, column)
-                else:
-                    with self.lowering.where(mask):
-                        element = self.value_element(first + number, column)
-                self.values.store(panel * panel_size + number * tile.columns + inner, element)
-        with builder.loop(self.panels) as panel:
+                mask = in_bounds(self.lowering, column, width, tile.columns)
+                element = self.value_factor(first + number, column, mask)
+                self.values.store(target + panel * sizes.value_panel + number * tile.columns + inner, element)
+
+    def multiply_block(self, block: Affine, count: int | Value) -> None:
+        """Adds the products of the weights and values of a block of keys to the sums."""
+        builder, sizes, tile = self.builder, self.sizes, self.mixing_tile
+        first, packed = block * sizes.block, self.values_offset(block)
+        with builder.loop(sizes.value_panels) as panel:
 
             def left(row: Affine, term: Index) -> Element:
-                return builder.load(self.weights, row * self.pitch + first + term[0])
+                return self.weight_factor(row, first + term[0])
 
             def right(lane: Affine, term: Index, vector: int) -> Element:
-                return self.values.load(panel * panel_size + term[0] * tile.columns + vector * tile.lanes + lane)
+                offset = packed + panel * sizes.value_panel + term[0] * tile.columns
+                return self.values.load(offset + vector * tile.lanes + lane)
 
             def store(row: Affine, column: Affine, total: Element) -> None:
                 offset = self.sum_offset(row, panel * tile.columns + column)
                 self.sums.store(offset, add_elements(builder, self.sums.load(offset), total))
 
-            self.multiply(tile, problem.mixing_type, count, left, right, store)
+            self.multiply(tile, self.problem.mixing_factors, count, left, right, store)
 
     def sum_offset(self, row: Affine, column: Affine) -> Affine:
-        return row * (self.panels * self.mixing_tile.columns) + column
+        return row * (self.sizes.value_panels * self.mixing_tile.columns) + column
 
     def store(self) -> None:
         """Stores the sums of the block."""
@@ -384,14 +377,14 @@ class _AttentionKernel:
     def multiply(
         self,
         tile: Tile,
-        t: PrimitiveType,
+        form: FactorForm,
         terms: int | Value,
         left: Callable[[Affine, Index], Element],
         right: Callable[[Affine, Index, int], Element],
         store: Callable[[Affine, Affine, Element], None],
     ) -> None:
         """Computes a panel of columns for all tiles of rows of the block; `store(row, column, sum)` takes the sums."""
-        builder, factors = self.builder, _Factors(self.builder, t)
+        builder, factors = self.builder, _Factors(self.builder, form)
         with (
             builder.loop(self.tiles(tile)) as number,
             builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane,

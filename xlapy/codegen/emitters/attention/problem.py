@@ -16,14 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy import opcodes
-from xlapy.base.element_types import PrimitiveType
+from xlapy.base.element_types import S32, PrimitiveType
+from xlapy.codegen.emitters.matmul.group_formats import GroupFormat, add_products, group_format
 from xlapy.codegen.emitters.row_reduction import RowPlan, plan_row_reduction
 from xlapy.codegen.epilogue import Path, epilogue_paths, keeps_rows
 from xlapy.codegen.iteration_domain import AccessPattern, join_patterns, operand_pattern
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import F32
-from xlapy.lower.contraction import sum_type
+from xlapy.loops import F32, Builder
+from xlapy.lower import Element
+from xlapy.lower.contraction import multiply_add, sum_type
 from xlapy.lower.element_types import register_type
 from xlapy.opcodes.contraction import DotAttributes
 
@@ -53,6 +55,32 @@ class Mask:
 
     predicate: Instruction
     kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FactorForm:
+    """The form of the factors that the kernel of a dot packs."""
+
+    type: PrimitiveType
+    """The type of the sums."""
+    group: GroupFormat | None
+    """How a dot instruction takes groups of terms; None if a factor is one element, in the type of the sums."""
+
+    @property
+    def terms(self) -> int:
+        """The number of terms of a factor."""
+        return self.group.instruction.terms if self.group else 1
+
+    @property
+    def packed_type(self) -> PrimitiveType:
+        """The type of packed factors."""
+        return S32 if self.group else self.type
+
+    def multiply_add(self, builder: Builder, left: Element, right: Element, total: Element) -> Element:
+        """The sum of a total and the products of the elements of two factors."""
+        if self.group:
+            return add_products(builder, self.group, left, right, total)
+        return multiply_add(builder, self.type, left, right, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +150,20 @@ class AttentionProblem:
     def mixing_type(self) -> PrimitiveType:
         """The type of the sums of the second dot."""
         return _sum_type(self.mixing)
+
+    @property
+    def score_factors(self) -> FactorForm:
+        """The form of the factors of the first dot."""
+        return self._factors(self.scores, self.score_type, self.terms)
+
+    @property
+    def mixing_factors(self) -> FactorForm:
+        """The form of the factors of the second dot."""
+        return self._factors(self.mixing, self.mixing_type, self.length)
+
+    def _factors(self, dot: Instruction, t: PrimitiveType, terms: int) -> FactorForm:
+        left, right = (operand.shape.element_type for operand in dot.operands)
+        return FactorForm(t, group_format(self.region.target, left, right, t, terms))
 
 
 def attention_problem(region: Region) -> AttentionProblem | None:

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from xlapy.codegen.emitters.attention.kernel import attention_kernel, most_queries, queries_per_block
+from xlapy.codegen.emitters.attention.kernel import attention_kernel
 from xlapy.codegen.emitters.attention.problem import AttentionProblem, attention_problem
-from xlapy.codegen.plan import (
-    Candidate,
-    EmittedKernel,
-    ImpossibleParameterError,
-    Rejection,
-    Strategy,
-    parameter,
+from xlapy.codegen.emitters.attention.sizes import (
+    MIN_BLOCK_QUERIES,
+    AttentionParameters,
+    check_parameters,
+    most_queries,
+    preferred_parameters,
 )
+from xlapy.codegen.plan import Candidate, EmittedKernel, Rejection, Strategy
 from xlapy.codegen.region import Region
-
-MIN_BLOCK_QUERIES = 8
-"""The smallest number of queries of a block; the scores of longer rows do not fit into the cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionParameters:
-    """The blocks of queries."""
-
-    block_queries: int = parameter(1)
-    """The queries whose scores a task computes at a time."""
 
 
 def has_attention_kernel(region: Region) -> bool:
@@ -52,17 +40,13 @@ class AttentionStrategy(Strategy[AttentionParameters]):
         return Candidate(rows * problem.length * problem.width / (2 * lanes))
 
     def parameters(self, region: Region) -> AttentionParameters:
-        return AttentionParameters(queries_per_block(_problem(region)))
+        return preferred_parameters(_problem(region))
 
     def check(self, region: Region, parameters: AttentionParameters) -> None:
-        most = most_queries(_problem(region))
-        if parameters.block_queries > most:
-            raise ImpossibleParameterError(
-                "block_queries", f"it is {parameters.block_queries}, but must be at most {most}"
-            )
+        check_parameters(_problem(region), parameters)
 
     def emit(self, region: Region, parameters: AttentionParameters) -> list[EmittedKernel]:
-        return [attention_kernel(_problem(region), parameters.block_queries)]
+        return [attention_kernel(_problem(region), parameters)]
 
 
 def _problem(region: Region) -> AttentionProblem:

@@ -2,28 +2,19 @@
 
 A grouped problem has a group of two or four consecutive terms where the original problem has a term. A factor is an
 I32 that holds the elements of a group, in a form of `group_formats`. Every kernel of this folder solves a grouped
-problem as it solves any other. Groups that are contiguous in memory are loaded at once.
+problem as it solves any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from xlapy.base.element_types import S32
-from xlapy.codegen.emitters.matmul.group_formats import (
-    GroupFormat,
-    add_products,
-    element_in_group,
-    group_format,
-    joined,
-)
-from xlapy.codegen.emitters.matmul.micro_kernel import clamped_position
+from xlapy.codegen.emitters.matmul.group_formats import GroupFormat, add_products, group_format
+from xlapy.codegen.emitters.matmul.group_loads import GroupLoads
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I32, I64, Affine, Location, PositionArithmetic, Value
+from xlapy.loops import I32, Affine, PositionArithmetic, Value
 from xlapy.lower import Element
 from xlapy.lower.core import Index
-from xlapy.lower.movement import conjunction
 
 MIN_GROUPS = 4
 """The smallest number of groups of terms for which packing groups is worth it."""
@@ -58,8 +49,7 @@ class GroupedProblem(MatmulProblem):
         self.type, self.factor_type, terms.factor_type = form.sum, S32, form.element
         self.batches, self.rows, self.columns = terms.batches, terms.rows, terms.columns
         self.outer, self.inner = terms.outer, -(-terms.inner // self._size)
-        self._partial = terms.inner % self._size
-        """The number of terms of the last group if it is not whole, else 0."""
+        self._loads = GroupLoads(self.builder, self._size, terms.inner)
 
     @property
     def terms_per_factor(self) -> int:
@@ -104,7 +94,7 @@ class GroupedProblem(MatmulProblem):
 
     def left_element(self, batch: Affine, row: Affine, term: Affine, mask: Value | None = None) -> Element:
         terms = self._ungrouped
-        group = self._group(
+        group = self._loads.load(
             term,
             lambda position: terms.left_element(batch, row, position, mask),
             lambda position: terms.left_location(batch, row, position),
@@ -115,59 +105,9 @@ class GroupedProblem(MatmulProblem):
 
     def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
         terms = self._ungrouped
-        return self._group(
+        return self._loads.load(
             term,
             lambda position: terms.right_element(batch, position, column, mask),
             lambda position: terms.right_location(batch, position, column),
             mask,
         )
-
-    def _group(
-        self,
-        group: Affine,
-        element: Callable[[Affine], Element],
-        location: Callable[[Affine], Location | None],
-        mask: Value | None,
-    ) -> Value:
-        """The elements of a group. Elements beyond the last term are zero."""
-        positions = [group * self._size + number for number in range(self._size)]
-        found = self._loaded_group(group, [location(position) for position in positions], mask)
-        if found is not None:
-            return found
-        builder = self.builder
-        parts: list[Value] = []
-        for number, position in enumerate(positions):
-            if self._partial and number >= self._partial:
-                last = clamped_position(builder, position, self._ungrouped.inner)
-                part = element_in_group(builder, self._size, element(last), number)
-                parts.append(builder.select(self._is_last(group), builder.zero(I32), part))
-            else:
-                parts.append(element_in_group(builder, self._size, element(position), number))
-        return joined(builder, parts)
-
-    def _loaded_group(self, group: Affine, places: Sequence[Location | None], mask: Value | None) -> Value | None:
-        """Loads the elements of a group at once if they are contiguous in memory; None otherwise."""
-        builder, first = self.builder, places[0]
-        if first is None or first.buffer.type.bits * self._size != I32.bits:
-            return None
-        for number, place in enumerate(places):
-            if place is None or place.buffer is not first.buffer or place.offset - first.offset != Affine((), number):
-                return None
-        if not self._partial:
-            return builder.load_wide(I32, first, mask)
-        # The last group reaches into the next row. Only the one in the last row ends outside of the buffer.
-        size, terms = first.buffer.size, self._ungrouped.inner
-        start = first.offset - group * self._size
-        if any(stride % terms for stride in (size, start.constant, *(factor for _, factor in start.terms))):
-            return None
-        rest = [builder.load(first.buffer, Affine((), size - self._partial + n)) for n in range(self._partial)]
-        ends = builder.value_of(first.offset + (self._size - 1))
-        is_inside = builder.compare("slt", ends, builder.constant(I64, size))
-        otherwise = joined(builder, [element_in_group(builder, self._size, part, n) for n, part in enumerate(rest)])
-        loaded = builder.load_wide(I32, first, conjunction(builder, is_inside, mask), otherwise)
-        kept = builder.constant(I32, (1 << self._partial * (I32.bits // self._size)) - 1)
-        return builder.binary("and", loaded, builder.select(self._is_last(group), kept, builder.constant(I32, -1)))
-
-    def _is_last(self, group: Affine) -> Value:
-        builder = self.builder
-        return builder.compare("eq", builder.value_of(group), builder.constant(I64, self.inner - 1))
