@@ -10,6 +10,7 @@ programs.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Self
 
@@ -283,9 +284,23 @@ def copy_to_buffer(value: Any) -> Buffer:
 def block_until_ready(results: Any) -> Any:
     """Waits for all buffers in nested tuples and lists, such as the results of a call; returns the argument. Raises the
     error of a program that was to write one of them, if it failed."""
-    if isinstance(results, tuple | list):
-        for element in results:
-            block_until_ready(element)
-    elif isinstance(results, Buffer):
+    if results.__class__ is Buffer:
         results.block_until_ready()
+        return results
+    buffers = list(_buffers(results))
+    if buffers:
+        buffers[0].block_until_ready()  # then those of the same call are ready, too
+        handles = [buffer._handle for buffer in buffers]
+        if None in handles or _native().count_readable(handles) < len(handles):
+            for buffer in buffers:
+                buffer.block_until_ready()
     return results
+
+
+def _buffers(results: Any) -> Iterator[Buffer]:
+    """The buffers in nested tuples and lists."""
+    if results.__class__ is Buffer:
+        yield results
+    elif isinstance(results, tuple | list):
+        for element in results:
+            yield from _buffers(element)

@@ -102,6 +102,26 @@ def test_an_error_travels_with_the_buffers() -> None:
     assert float(CPU.compile(ADD)(np.ones(1, np.float32), np.ones(1, np.float32)).item()) == 2
 
 
+def test_nested_results_that_are_pending_failed_or_deleted() -> None:
+    """One that is pending, failed or deleted is found wherever it is, also among buffers of other platforms."""
+    count, add = CPU.compile(count_to(1_000_000)), CPU.compile(ADD)
+    ready = add(np.ones(1, np.float32), np.ones(1, np.float32))
+    host = xla.Client("interpreter").device_put(np.ones(1, np.float32))
+    pending = [count(np.zeros(1, np.float32)) for _ in range(3)]
+    results = (ready, [pending[0], (), host, (pending[1], [pending[2]])])
+    assert xla.block_until_ready(results) is results
+    assert all(buffer.is_ready() for buffer in pending)
+    failed = CPU.compile(count_to(ENDLESS))(np.zeros(1, np.float32))
+    engine().set_canceled(1)
+    with pytest.raises(ExecutionError, match="the program was canceled"):
+        xla.block_until_ready((ready, [ready, (failed,)], ready))
+    engine().set_canceled(0)
+    pending[1].delete()
+    with pytest.raises(InvalidArgumentError, match=r"the buffer f32\[1\] was deleted"):
+        xla.block_until_ready([ready, *pending])
+    assert xla.block_until_ready([(), []]) == [(), []]
+
+
 def test_a_pending_result_may_be_deleted_and_dropped(pending: xla.Buffer) -> None:
     total = CPU.compile(ADD)(pending, pending)
     total.delete()

@@ -100,6 +100,11 @@ def take(handle: Any) -> bool:
     return True
 
 
+def count_readable(handles: list[Any]) -> int:
+    """How many buffers from the first one on can be read at once: until one is deleted, not ready, or failed."""
+    return int(engine().count_readable(handles, len(handles)))
+
+
 def await_event(event: int) -> None:
     """Waits for an event of the engine; raises its error. Signal handlers run meanwhile: if one raises, the launch that
     completes the event is canceled, with those that the same thread queued before."""

@@ -69,6 +69,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "filled_buffer": (ctypes.py_object, _POINTER, _POINTER),
     "buffer_of_storage": (ctypes.py_object, _POINTER, _POINTER),
     "await_briefly": (ctypes.c_bool, _POINTER, _WORD),
+    "count_readable": (ctypes.py_object, ctypes.py_object, _WORD),
     "call_executable": (ctypes.py_object, _POINTER, ctypes.py_object, _POINTER, _WORD, _WORD),
     "initialize_streams": (None,),
     "initialize_stream": (None, _POINTER),

@@ -71,6 +71,7 @@ FUNCTIONS: tuple[NativeFunction[Any, Any], ...] = (
     python_objects.filled_buffer,
     python_objects.buffer_of_storage,
     python_objects.await_briefly,
+    python_objects.count_readable,
     python_objects.call_executable,
     executables.retain_executable,
     executables.release_executable,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from xlapy.native.function import MAX_STACK_BYTES, Function, external, free, malloc, native
 from xlapy.native.ir import ACQUIRE
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
-from xlapy.runtime.engine.core.buffers import Buffer, acquire_hold, destroy_buffer, make_buffer
+from xlapy.runtime.engine.core.buffers import Buffer, acquire_hold, destroy_buffer, is_deleted, make_buffer
 from xlapy.runtime.engine.core.events import (
     AWAITED,
     COMPLETE,
@@ -19,6 +19,7 @@ from xlapy.runtime.engine.core.events import (
     SPINS,
     Event,
     is_event_complete,
+    is_event_successful,
     memcpy,
     retain_event,
 )
@@ -256,6 +257,23 @@ def await_briefly(f: Function, event: Event, nanoseconds: Word) -> Bool:
         f.ret(True)
     event.state.wait(AWAITED, nanoseconds)
     return is_event_complete(f, event)
+
+
+@native
+def count_readable(f: Function, capsules: Address, count: Word) -> Nullable[Address]:
+    """How many buffers from the first one of a list of capsules on can be read at once: until one is deleted, or its
+    event is pending or has failed."""
+    with f.count(count) as one:
+        found = PyList_GetItem(f, capsules, one.index)
+        with f.when(found.is_null()):
+            f.ret(None)
+        held = PyCapsule_GetPointer(f, found.value, f.null(Address))
+        with f.when(held.is_null()):
+            f.ret(None)
+        buffer = held.value.cast(Buffer)
+        with f.when(is_deleted(f, buffer) | ~is_event_successful(f, buffer.event)):
+            f.ret(PyLong_FromLong(f, one.index))
+    return PyLong_FromLong(f, count)
 
 
 # --- calls
