@@ -241,7 +241,8 @@ def flushed(values: Array) -> Array:
     """Replaces denormal numbers of a floating-point or complex array by zeros of the same sign."""
     if values.dtype.kind != "c":
         size = np.abs(values if values.dtype.isbuiltin else values.astype(np.float64))
-        denormal = (size < float(_finfo(values.dtype).smallest_normal)) & (size > 0)
+        with np.errstate(invalid="ignore"):  # comparisons of NaN, of which ml_dtypes warns
+            denormal = (size < float(_finfo(values.dtype).smallest_normal)) & (size > 0)
         return (
             np.where(denormal, np.copysign(0.0, _widened(values)).astype(values.dtype), values)
             if np.any(denormal)
