@@ -75,6 +75,8 @@ class Strategy(ABC, Generic[P]):
     """One way to emit the kernels of a region. `P`: a frozen dataclass of integers and Booleans, its parameters."""
 
     name: ClassVar[str]
+    computes_elements: ClassVar[bool] = True
+    """Whether the strategy computes every instruction of a region element by element (`lower.LOWERINGS`)."""
 
     @abstractmethod
     def candidate(self, region: Region) -> Candidate | Rejection:

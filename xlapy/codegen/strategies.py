@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.emitters.attention.strategy import AttentionStrategy
 from xlapy.codegen.emitters.column_reduction import ColumnReductionStrategy
@@ -32,6 +33,7 @@ from xlapy.codegen.emitters.matmul.dot import (
 from xlapy.codegen.emitters.pooling import PoolingStrategy
 from xlapy.codegen.emitters.row_strategies import RowReductionStrategy, UnrolledRowStrategy
 from xlapy.codegen.emitters.scan import ScanStrategy
+from xlapy.codegen.emitters.select_and_scatter.strategies import GatherSourcesStrategy, ScatterSourcesStrategy
 from xlapy.codegen.emitters.transpose import TransposeStrategy
 from xlapy.codegen.plan import (
     Candidate,
@@ -62,6 +64,8 @@ STRATEGIES: tuple[Strategy[Any], ...] = (
     ConcatenateStrategy(),
     ScanStrategy(),
     PoolingStrategy(),
+    GatherSourcesStrategy(),
+    ScatterSourcesStrategy(),
     ColumnReductionStrategy(),
     UnrolledRowStrategy(),
     RowReductionStrategy(),
@@ -114,12 +118,20 @@ def _answers(region: Region) -> tuple[list[tuple[str, float]], tuple[tuple[str, 
     candidates: list[tuple[str, float]] = []
     rejections: list[tuple[str, str]] = []
     for strategy in STRATEGIES:
-        answer = strategy.candidate(region)
+        answer = _answer(strategy, region)
         if isinstance(answer, Candidate):
             candidates.append((strategy.name, answer.cost))
         else:
             rejections.append((strategy.name, answer.reason))
     return sorted(candidates, key=lambda candidate: candidate[1]), tuple(rejections)
+
+
+def _answer(strategy: Strategy[Any], region: Region) -> Candidate | Rejection:
+    if strategy.computes_elements:
+        for instruction in region.instructions:
+            if instruction.op is opcodes.SELECT_AND_SCATTER:
+                return Rejection(f"{instruction.name} ({instruction.op.name}) is not computed element by element")
+    return strategy.candidate(region)
 
 
 def plan_of(instruction: Instruction, region: Region) -> Choice:
@@ -143,7 +155,7 @@ def _followed(instruction: Instruction, region: Region, demanded: DemandedPlan) 
     where = f"{described(instruction)}: the strategy {demanded.strategy!r} of its kernel plan"
     if strategy is None:
         raise InvalidArgumentError(f"{where} is unknown; known: {', '.join(BY_NAME)}")
-    answer = strategy.candidate(region)
+    answer = _answer(strategy, region)
     if isinstance(answer, Rejection) and not answer.is_possible:
         raise InvalidArgumentError(f"{where} is impossible: {answer.reason}")
     try:

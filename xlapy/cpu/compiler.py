@@ -13,9 +13,11 @@ from xlapy.analysis.cost.duration import is_long_running
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.emitters.attention.strategy import has_attention_kernel
+from xlapy.codegen.emitters.select_and_scatter.strategies import gathers_sources
 from xlapy.codegen.fusion.attention import FuseAttention
 from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
 from xlapy.codegen.fusion.fuse_instructions import Fuse, Unfuse
+from xlapy.codegen.fusion.pooling_gradients import FusePoolingGradients
 from xlapy.codegen.plan import demanded_plan, described
 from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import Choice
@@ -113,6 +115,7 @@ def passes(
         FoldTransposeIntoDot(),
         CanonicalizeArgmax(),
         SplitReductions(),
+        FusePoolingGradients(lambda fusion: gathers_sources(region_of(fusion, host_target())), explain),
         Fuse(explain=explain, on_copy=copied),
         FuseAttention(lambda fusion: has_attention_kernel(region_of(fusion, host_target())), explain),
         RematerializeSplats(),

@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class DecisionKind(Enum):
-    """The kinds of decisions about one instruction; the last three are about kernels."""
+    """The kinds of decisions about one instruction; the last four are about kernels."""
 
     KERNEL = "kernel"
     """The instruction gets a kernel of its own."""
@@ -25,6 +25,8 @@ class DecisionKind(Enum):
     """Two kernels become one kernel, with the results of both."""
     ATTENTION = "attention"
     """Two dots and the row reductions between them become one kernel."""
+    POOLING_GRADIENT = "pooling gradient"
+    """A select-and-scatter, the pad before it and the slice after it become one kernel."""
     SEPARATE = "separate"
     """Two kernels stay separate."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
-from xlapy.codegen.emitters import random_state, scatter, select_and_scatter
+from xlapy.codegen.emitters import random_state, scatter
 from xlapy.codegen.emitters.sort import sort, top_k
 from xlapy.cpu.program import buffer_reuse
 from xlapy.cpu.program.buffer_slices import BufferSlice
@@ -64,11 +64,7 @@ def _lower_scatter(context: LoweringContext, instruction: Instruction) -> None:
 
 @THUNK_RULES.rule(opcodes.SELECT_AND_SCATTER)
 def _lower_select_and_scatter(context: LoweringContext, instruction: Instruction) -> None:
-    results = context.allocate(instruction)
-    if results[0].shape.size:
-        kernel, work = select_and_scatter.select_and_scatter_kernel(instruction, host_target())
-        slices = [context.slice_of(o) for o in dict.fromkeys(instruction.operands)]
-        context.thunks.append(KernelThunk(kernel, [*slices, *results], work, instruction.name))
+    context.add_kernels(instruction)
 
 
 @THUNK_RULES.rule(opcodes.SORT)

@@ -9,7 +9,8 @@ The second form is for windows that are larger than the result, as in the gradie
 "features" that are summed are the images of a batch, the "batch" are input channels, and the window is an image.
 
 A convolution stays as it is where moving its arrays costs more than it saves. The windows of a select-and-scatter get
-one element along the last dimension, if another dimension is long enough to fill vectors. Does not depend on kernels.
+one element along the last dimension, if another dimension is long enough to fill vectors and the last one is not. Does
+not depend on kernels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.codegen.emitters.select_and_scatter.gathering_geometry import MAX_LANE_STRIDE
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window, WindowDimension
@@ -39,7 +41,9 @@ MAX_FEATURES_PER_GROUP = 8
 
 MIN_CHANNELS = 16
 """The smallest number of channels of a select-and-scatter that are moved to the last dimension, because they fill
-vectors. The kernel without vectors takes about four times as long as the three transposes."""
+vectors. The kernel without vectors takes about four times as long as the three transposes. As many windows along the
+last dimension fill vectors, too: then the transposes take four times as long as the kernel (`benchmarks.convolutions`,
+"max-pool gradient nchw 2x2/2 64 @224")."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +122,18 @@ def _canonicalize(convolution: Instruction) -> bool:
 
 
 def _move_channels_last(instruction: Instruction) -> bool:
-    """Moves the last of the dimensions that fill vectors and that windows do not extend over behind all others."""
+    """Moves the last of the dimensions that fill vectors and that windows do not extend over behind all others.
+
+    A last dimension whose windows fill vectors themselves stays.
+    """
     operand, source, initial = instruction.operands
     windows = instruction.attributes_as(WindowAttributes).window.dimensions
     one = WindowDimension(size=1)
     if any(o.shape.is_dynamic for o in instruction.operands) or instruction.has_control_edges:
         return False
     if not windows or windows[-1] == one or operand.shape.size < MIN_PRODUCTS or not source.shape.size:
+        return False
+    if _runs_in_vectors(windows[-1], source.shape.dimensions[-1]):
         return False
     channels = [d for d, w in enumerate(windows) if w == one and operand.shape.dimensions[d] >= MIN_CHANNELS]
     if not channels:
@@ -143,3 +152,9 @@ def _move_channels_last(instruction: Instruction) -> bool:
     )
     replace_with_new(instruction, write.transpose(made, [order.index(d) for d in range(len(order))]))
     return True
+
+
+def _runs_in_vectors(window: WindowDimension, positions: int) -> bool:
+    """Whether the windows of a select-and-scatter along the last dimension fill vectors."""
+    is_dilated = window.base_dilation > 1 or window.window_dilation > 1
+    return positions >= MIN_CHANNELS and window.stride <= MAX_LANE_STRIDE and not is_dilated

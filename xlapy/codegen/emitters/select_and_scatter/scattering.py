@@ -14,27 +14,25 @@ each other. Each element is combined with the source in the order of the windows
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from xlapy.codegen.emitters.loop_nest import block_extent
+from xlapy.codegen.emitters.select_and_scatter.selection import WindowSelection, axis_kind
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I32, I64, Affine, AxisKind, Kernel, Value
+from xlapy.loops import I64, Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Lowering, load_element, storage_type, store_element
-from xlapy.lower.contraction import zero_element
-from xlapy.lower.core import Element, Index, delinear, flatten_elements, linear
-from xlapy.lower.elementwise import select_element
-from xlapy.lower.movement import conjunction, element_where
-from xlapy.lower.reduction import MAX_UNROLLED_WINDOW, combine_elements, unflatten_elements
+from xlapy.lower.core import Index, delinear, linear
+from xlapy.lower.movement import conjunction
 from xlapy.lower.windows import Span, span_positions, window_span
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.reduction import WindowAttributes
 
 
-def select_and_scatter_kernel(instruction: Instruction, target: Target) -> tuple[Kernel, int]:
+def scattering_kernel(instruction: Instruction, target: Target) -> tuple[Kernel, int]:
     """Returns the kernel and the work of one task. Buffers: operand, source, initial value, result."""
     return _SelectAndScatter(instruction, target).build()
 
@@ -43,10 +41,10 @@ class _SelectAndScatter:
     def __init__(self, instruction: Instruction, target: Target) -> None:
         self.instruction = instruction
         self.operand, self.source, self.initial = instruction.operands
-        self.select, self.scatter = instruction.computations
         self.builder = kernel_builder(instruction.name, target)
         operands = enumerate(dict.fromkeys(instruction.operands))
         self.lowering = Lowering(self.builder, {o: operand_source(self.builder, o, f"in{n}") for n, o in operands})
+        self.selection = WindowSelection(instruction, self.lowering)
         self.output = result_buffer(self.builder, instruction.shape, "out0")
         self.windows = instruction.attributes_as(WindowAttributes).window.dimensions
         self.sizes, self.positions = self.operand.shape.dimensions, self.source.shape.dimensions
@@ -88,7 +86,9 @@ class _SelectAndScatter:
     def scalar(self) -> None:
         """The only element is selected."""
         values = [self.lowering.element(o, ()) for o in (self.initial, self.source)]
-        store_element(self.builder, self.output, Affine(), self.combined(*values), self.instruction.shape.element_type)
+        store_element(
+            self.builder, self.output, Affine(), self.selection.combined(*values), self.instruction.shape.element_type
+        )
 
     def each_index(self, begin: Index, sizes: Sequence[int]) -> Iterator[Index]:
         """Emits loops over the inner dimensions and over the last one, which may run in vectors."""
@@ -135,63 +135,24 @@ class _SelectAndScatter:
         """Selects an element of a window, and combines it with the source's if it is in the rows."""
         builder, t = self.builder, self.instruction.shape.element_type
         spans = [window_span(self.lowering, *given) for given in zip(index, self.windows, self.sizes, strict=True)]
-        chosen = self.selected(spans)
+        chosen = self.selection.selected(spans)
         source = self.lowering.element(self.source, index)
         for offsets in self.each_offset(spans, ()):
             at, condition = span_positions(self.lowering, spans, offsets)
             if self.block < self.rows:
                 inside = builder.compare("ult", builder.value_of(at[self.split] - first), _extent(self, count))
                 condition = conjunction(builder, condition, inside)
-            mask = conjunction(builder, condition, builder.compare("eq", chosen, self.number(spans, offsets)))
+            mask = conjunction(builder, condition, builder.compare("eq", chosen, self.selection.number(spans, offsets)))
             place = linear(at, self.sizes)
             before = load_element(builder, self.output, place, t, condition)
-            store_element(builder, self.output, place, self.combined(before, source), t, mask)
-
-    def selected(self, spans: Sequence[Span]) -> Value:
-        """The number of the offset at which the selected element is; -1 if the window has only padding.
-
-        The first element is selected, unless `select` prefers a later one to it.
-        """
-        builder, lowering = self.builder, self.lowering
-        like = [zero_element(builder, self.operand.shape.element_type)]
-        nothing = builder.constant(I32, -1)
-
-        def at_offset(offsets: Index, carried: Sequence[Value]) -> list[Value]:
-            (best,), number = unflatten_elements(carried[:-1], like), carried[-1]
-            at, condition = span_positions(lowering, spans, offsets)
-            candidate = element_where(lowering, self.operand, at, condition)
-            (preferred,) = combine_elements(lowering, self.select, [best], [candidate])
-            assert isinstance(preferred, Value)
-            stays = builder.binary("and", preferred, builder.compare("ne", number, nothing))
-            if condition is not None:
-                stays = builder.binary("or", stays, builder.logical_not(condition))
-            element = select_element(builder, stays, best, candidate)
-            return [*flatten_elements([element]), builder.select(stays, number, self.number(spans, offsets))]
-
-        return self._reduced(spans, (), [*flatten_elements(like), nothing], at_offset)[-1]
-
-    def _reduced(
-        self,
-        spans: Sequence[Span],
-        offsets: Index,
-        carried: Sequence[Value],
-        step: Callable[[Index, Sequence[Value]], list[Value]],
-    ) -> list[Value]:
-        if len(offsets) == len(spans):
-            return step(offsets, carried)
-        count = spans[len(offsets)].count
-        if count == 1:
-            return self._reduced(spans, (*offsets, Affine()), carried, step)
-        return self.builder.reduce(
-            count, carried, lambda k, values: self._reduced(spans, (*offsets, k), values, step), kind=_axis_kind(count)
-        )
+            store_element(builder, self.output, place, self.selection.combined(before, source), t, mask)
 
     @contextmanager
     def _loop(self, count: int | Value) -> Iterator[Affine]:
         if count == 1:
             yield Affine()
             return
-        with self.builder.loop(count, _axis_kind(count)) as position:
+        with self.builder.loop(count, axis_kind(count)) as position:
             yield position
 
     def each_offset(self, spans: Sequence[Span], offsets: Index) -> Iterator[Index]:
@@ -202,23 +163,9 @@ class _SelectAndScatter:
         with self._loop(spans[len(offsets)].count) as offset:
             yield from self.each_offset(spans, (*offsets, offset))
 
-    def number(self, spans: Sequence[Span], offsets: Index) -> Value:
-        """The number of an offset among all of the window, in row-major order."""
-        at = tuple(span.first + offset for span, offset in zip(spans, offsets, strict=True))
-        position = linear(at, [w.size for w in self.windows])
-        return self.builder.convert("trunc", self.builder.value_of(position), I32)
-
-    def combined(self, before: Element, source: Element) -> Element:
-        (element,) = combine_elements(self.lowering, self.scatter, [before], [source])
-        return element
-
 
 def _is_trivial(w: WindowDimension) -> bool:
     return w == WindowDimension(size=1)
-
-
-def _axis_kind(count: int | Value) -> AxisKind:
-    return AxisKind.UNROLL if isinstance(count, int) and count <= MAX_UNROLLED_WINDOW else AxisKind.SERIAL
 
 
 def _extent(emitter: _SelectAndScatter, count: int | Value) -> Value:
