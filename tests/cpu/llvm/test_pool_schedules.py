@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pytest
 
+from xlapy.cpu.llvm.jit import compile_unoptimized
 from xlapy.cpu.llvm.pool import (
     _JOB,
     BUSY,
     DONE,
     JOB,
+    LEAVE_PROCESSOR,
     TICKET,
     run_chunks,
     serve,
@@ -96,6 +103,8 @@ MODELS = {
     "save_mode": lambda execution, arguments: None,
     "load_mode": lambda execution, arguments: None,
     "sched_yield": lambda execution, arguments: 0,
+    "sched_getcpu": lambda execution, arguments: 0,
+    "leave_processor": lambda execution, arguments: None,
     "xlapy_poll": lambda execution, arguments: 0,
 }
 
@@ -119,6 +128,34 @@ def test_a_thread_that_sleeps_is_woken() -> None:
 def test_loops_of_two_threads_at_once() -> None:
     """One of them runs alone if the other uses the pool."""
     assert explored(first_loop, second_loop).ends >= 1
+
+
+def test_a_thread_on_the_processor_of_the_caller_leaves_it() -> None:
+    left: list[int] = []
+
+    def leave(execution: object, arguments: Sequence[Any]) -> None:
+        left.append(arguments[0])
+
+    models: Mapping[str, Any] = {**MODELS, "sched_getcpu": lambda execution, arguments: 3, "leave_processor": leave}
+    explore(None, [first_loop, wait_and_help], the_pool_is_free, also=[first_job], models=models)
+    assert set(left) == {3}
+
+
+def test_leaving_a_processor_keeps_the_processors_that_a_thread_may_use() -> None:
+    current = ctypes.CDLL(None).sched_getcpu
+    text = LEAVE_PROCESSOR.replace("define internal", "define")
+    code = compile_unoptimized(text, ["leave_processor"], {})
+    leave = ctypes.CFUNCTYPE(None, ctypes.c_int32)(code.addresses["leave_processor"])
+    allowed, moves = os.sched_getaffinity(0), 0
+    for _ in range(50):
+        before = current()
+        leave(before)
+        moves += current() != before
+        assert os.sched_getaffinity(0) == allowed
+    assert moves or len(allowed) == 1
+    for invalid in (-1, 1024, 2**31 - 1):
+        leave(invalid)
+    assert os.sched_getaffinity(0) == allowed
 
 
 def careless(job: NativeFunction, chunks: int, grain: int, number: int) -> NativeFunction:

@@ -8,7 +8,8 @@ ticket, hands out chunks: its upper half is the number of the job, its lower hal
 by compare-and-swap, which fails if the job is not the one that the thread has read about. Before the description of a
 job is written, the ticket is closed under a number of its own: otherwise a thread that has read the previous ticket
 could take chunks of that job by the description of the next one. The caller takes chunks too, so a job finishes even if
-no other thread runs. The first job starts the threads, also in the child of a fork, which has none. While one thread of
+no other thread runs. A thread that the operating system has put on the caller's processor, although others are idle,
+moves to another one: otherwise both share it for up to 20 ms. The first job starts the threads, also in the child of a fork, which has none. While one thread of
 the process uses the pool, other threads run their loops alone. With a table, the caller polls after each of its chunks
 (`safepoints`); if the run should stop, no thread takes another chunk.
 
@@ -79,13 +80,14 @@ class FutexWord(Record):
 
 
 class Job(Record):
-    """The job that the ticket announces. mode: the floating-point mode of the caller."""
+    """The job that the ticket announces. processor: that of the caller. mode: the floating-point mode of the caller."""
 
     function: Atomic[Nullable[Address]]
     argument: Atomic[Nullable[Address]]
     extent: Atomic[Word]
     grain: Atomic[Word]
     chunks: Atomic[Word]
+    processor: Atomic[Int32]
     mode: Owned[Word]
 
 
@@ -110,6 +112,16 @@ def xlapy_poll(f: Function, table: Nullable[Address], shared: Word, poll: Word) 
 @external
 def sched_yield(f: Function) -> Int32:  # type: ignore[empty-body]
     """Lets another thread run."""
+
+
+@external
+def sched_getcpu(f: Function) -> Int32:  # type: ignore[empty-body]
+    """The processor that runs this thread."""
+
+
+@external
+def leave_processor(f: Function, processor: Int32) -> None:
+    """Moves this thread from a processor to another one, if it may use another one."""
 
 
 @external
@@ -223,6 +235,7 @@ def open_job(
     with f.when(missing != 0):
         f.static(MISSING).value.store(0, RELEASE)
         start_threads(f, missing)
+    job.processor.store(sched_getcpu(f), RELAXED)
     closed = (ticket.load(RELAXED) | _NO_CHUNK) + _JOB
     ticket.store(closed, RELAXED)
     job.function.store(function.maybe(), RELEASE)
@@ -260,6 +273,9 @@ def serve(f: Function, seen: Variable[Int32]) -> None:
             seen.set(now)
             loop.leave()
         wake.wait(seen.get())
+    processor = sched_getcpu(f)
+    with f.when(processor == f.static(JOB).processor.load(RELAXED)):
+        leave_processor(f, processor)
     run_chunks(f, f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
 
 
@@ -279,6 +295,42 @@ def start_threads(f: Function, count: Word) -> None:
     with f.count(count), f.when(~start_thread(f, f.address_of(worker), f.static(JOB))):
         f.ret()
 
+
+_MASK_WORDS = 16
+"""The words of a set of processors as the C library has it: 1,024 processors."""
+
+LEAVE_PROCESSOR = f"""
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+define internal void @leave_processor(i32 %processor) noinline {{
+  %allowed = alloca [{_MASK_WORDS} x i64]
+  %others = alloca [{_MASK_WORDS} x i64]
+  %failed = call i32 @sched_getaffinity(i32 0, i64 {8 * _MASK_WORDS}, ptr %allowed)
+  %is_known = icmp eq i32 %failed, 0
+  %is_small = icmp ult i32 %processor, {64 * _MASK_WORDS}
+  %can_move = and i1 %is_known, %is_small
+  br i1 %can_move, label %move, label %stay
+move:
+  %masks = load [{_MASK_WORDS} x i64], ptr %allowed
+  store [{_MASK_WORDS} x i64] %masks, ptr %others
+  %number = lshr i32 %processor, 6
+  %word = getelementptr i64, ptr %others, i32 %number
+  %bit = and i32 %processor, 63
+  %place = zext i32 %bit to i64
+  %own = shl i64 1, %place
+  %rest = xor i64 %own, -1
+  %given = load i64, ptr %word
+  %left = and i64 %given, %rest
+  store i64 %left, ptr %word
+  ; fails, and changes nothing, if no processor is left
+  %moved = call i32 @sched_setaffinity(i32 0, i64 {8 * _MASK_WORDS}, ptr %others)
+  %kept = call i32 @sched_setaffinity(i32 0, i64 {8 * _MASK_WORDS}, ptr %allowed)
+  ret void
+stay:
+  ret void
+}}
+"""
+"""The thread may use all of its processors again as soon as it has moved."""
 
 _MODES = {
     "x86_64": """
@@ -307,5 +359,7 @@ define internal void @load_mode(ptr %mode) alwaysinline {
 def pool_text(machine: str) -> str:
     """Returns the LLVM module of the pool for a machine architecture."""
     exports = [xlapy_parallel.name, xlapy_reset_pool.name]
-    text = library_text([xlapy_parallel, xlapy_reset_pool], exports, defined=["save_mode", "load_mode"])
-    return f"{text}\n{_MODES.get(machine, _NO_MODES)}"
+    text = library_text(
+        [xlapy_parallel, xlapy_reset_pool], exports, defined=["save_mode", "load_mode", "leave_processor"]
+    )
+    return f"{text}\n{LEAVE_PROCESSOR}\n{_MODES.get(machine, _NO_MODES)}"
