@@ -7,7 +7,7 @@ Does not depend on what ops mean.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 
 from xlapy.base.errors import InvalidArgumentError
@@ -153,19 +153,61 @@ def replace_operand(instruction: Instruction, index: int, operand: Instruction) 
     set_operands(instruction, operands)
 
 
-def replace_uses(instruction: Instruction, replacement: Instruction) -> None:
-    """Replaces an instruction in all its users, and as the root. The shapes must be equal except for layouts."""
+def replace_uses(
+    instruction: Instruction, replacement: Instruction, *, except_in: Collection[Instruction] = ()
+) -> None:
+    """Replaces an instruction in its users, and as the root. The shapes must be equal except for layouts."""
     if not instruction.shape.compatible(replacement.shape):
         raise InvalidArgumentError(
             f"cannot replace {instruction.name} of shape {instruction.shape.to_text(layout=False)} "
             f"by {replacement.name} of shape {replacement.shape.to_text(layout=False)}"
         )
     for user in instruction.users:
-        if user is not replacement:
+        if user is not replacement and user not in except_in:
             _swap_operand(user, instruction, replacement)
     parent = instruction.parent
     if parent is not None and parent.root is instruction:
         set_root(parent, replacement)
+
+
+MANY_OPERANDS = 64
+"""Instructions with more operands are changed once for many replacements, if those go through `Replacements`."""
+
+
+class Replacements:
+    """Replacements of many instructions, one after another, as by `replace_uses`.
+
+    A replacement takes time proportional to the number of operands of a user. Users with many operands, such as the
+    tuple of all results, are therefore changed by `finish` only, and keep their old operands until then.
+    """
+
+    def __init__(self) -> None:
+        self._delayed: dict[Instruction, dict[Instruction, Instruction]] = {}
+        """For each user with many operands, the replacements of its operands."""
+
+    def replace_uses(self, instruction: Instruction, replacement: Instruction) -> None:
+        """Replaces an instruction in its users, and as the root. The shapes must be equal except for layouts."""
+        wide = [user for user in instruction.users if len(user.operands) > MANY_OPERANDS and user is not replacement]
+        if not wide:
+            replace_uses(instruction, replacement)
+            return
+        for user in wide:
+            self._delayed.setdefault(user, {})[instruction] = replacement
+        replace_uses(instruction, replacement, except_in=wide)
+
+    def finish(self, user: Instruction | None = None) -> None:
+        """Carries out the replacements that were delayed, in one user or in all."""
+        for each in list(self._delayed) if user is None else [user]:
+            replaced = self._delayed.pop(each, {})
+            if replaced and each.parent is not None:
+                set_operands(each, [_last(operand, replaced) for operand in each.operands])
+
+
+def _last(instruction: Instruction, replaced: Mapping[Instruction, Instruction]) -> Instruction:
+    """Returns what takes the place of an instruction after all replacements."""
+    while instruction in replaced:
+        instruction = replaced[instruction]
+    return instruction
 
 
 def _swap_operand(user: Instruction, operand: Instruction, replacement: Instruction) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import xlapy as xla
 from tests.interpreter.runners.custom import registered
 
-COUNT = 200
+COUNT = 60
 
 
 def test_few_addresses_are_live_at_a_time() -> None:

@@ -34,7 +34,9 @@ class FuseAttention:
     def run(self, module: Module) -> bool:
         changed = False
         for computation in module.computations:
-            for mixing in post_order(computation) if computation in module.computations else ():
+            if computation.module is not module:  # a part of attention, whose fused computation is gone
+                continue
+            for mixing in post_order(computation):
                 parts = _parts(mixing)
                 if parts is not None:
                     changed |= self._fuse(module, parts)

@@ -88,6 +88,9 @@ class _Fuser:
         self.max_instructions = options.max_instructions
         self.groups: dict[Instruction, list[FusionGroup]] = {}
         """The groups that compute each instruction: several if that is cheaper than to keep its value in memory."""
+        self.replacements = edit.Replacements()
+        self.fused: list[Instruction] = []
+        """The members of fusions that still have users when their fusion is built."""
         self.order = post_order(computation)
         self._position = {instruction: n for n, instruction in enumerate(self.order)}
 
@@ -100,6 +103,8 @@ class _Fuser:
         changed = False
         for group in dict.fromkeys(group for groups in self.groups.values() for group in groups):
             changed |= self.build_fusion(group)
+        self.replacements.finish()
+        self.remove_unused(self.fused)
         return changed
 
     def assign(self, instruction: Instruction) -> None:
@@ -164,6 +169,8 @@ class _Fuser:
         members = sorted(group.members, key=lambda i: self._position[i])
         if len(members) == 1:
             return False
+        for instruction in members:
+            self.replacements.finish(instruction)
         fused = edit.add_computation(self.module, "fused_computation")
         copies: dict[Instruction, Instruction] = {}
         operands: list[Instruction] = []
@@ -183,10 +190,15 @@ class _Fuser:
         results = [copies[result] for result in group.results]
         edit.set_root(fused, results[0] if len(results) == 1 else edit.create(fused, opcodes.TUPLE, results))
         self.replace_results(group, operands, fused)
+        self.remove_unused(members)
+        self.fused += [instruction for instruction in members if instruction in self.computation]
+        return True
+
+    def remove_unused(self, members: list[Instruction]) -> None:
+        """Removes those members of fusions that have no users any more."""
         for instruction in reversed(members):
             if instruction in self.computation and not instruction.has_users:
                 edit.remove(instruction)
-        return True
 
     def replace_results(self, group: FusionGroup, operands: list[Instruction], fused: Computation) -> None:
         """Creates the fusion instruction, whose results take the place of those of the group."""
@@ -204,7 +216,7 @@ class _Fuser:
         )
         if len(group.results) == 1:
             fusion.backend_config = root.backend_config if has_plan(root) else ""
-            edit.replace_uses(root, fusion)
+            self.replacements.replace_uses(root, fusion)
             return
         for number, result in enumerate(group.results):
             attributes = GetTupleElementAttributes.make(index=number)
@@ -216,7 +228,7 @@ class _Fuser:
                 name=result.name,
                 metadata=result.metadata,
             )
-            edit.replace_uses(result, element)
+            self.replacements.replace_uses(result, element)
 
 
 def _runs_on_arrays(computation: Computation) -> bool:

@@ -6,6 +6,8 @@ on kernels or control flow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlapy.cpu.llvm import safepoints, target_calls
 from xlapy.cpu.llvm.communication import waits
 from xlapy.cpu.llvm.communication.feeds import feed_functions, feed_text
@@ -20,6 +22,7 @@ from xlapy.cpu.llvm.communication.transfers import (
 from xlapy.cpu.llvm.program_memory import FunctionState, ProgramMemoryEmitter
 from xlapy.cpu.llvm.shared_code import DECLARATIONS as SHARED_DECLARATIONS
 from xlapy.cpu.llvm.shared_code import HOST_CALLBACK, MXCSR_DECLARATIONS, POLL, RESET_MXCSR_FUNCTION
+from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import (
     CallbackThunk,
@@ -87,7 +90,11 @@ class CallEmitter(ProgramMemoryEmitter):
             self.functions.append(target_calls.function_text(thunk))
             self.declarations |= target_calls.DECLARATIONS
         index = self.program.call_blocks_index + thunk.number
-        return target_calls.emit_target_call(function.ir, thunk, index, lambda slice_: self.address(function, slice_))
+
+        def store_addresses(base: str, slices: Sequence[BufferSlice], offsets: Sequence[int]) -> None:
+            self.store_addresses(function, base, slices, offsets)
+
+        return target_calls.emit_target_call(function.ir, thunk, index, store_addresses)
 
     # -- communication
 

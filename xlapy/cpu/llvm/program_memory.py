@@ -6,7 +6,7 @@ what thunks compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xlapy.cpu.llvm.text import IrBuilder
@@ -19,6 +19,34 @@ from xlapy.cpu.program.thunks import CopyThunk, KernelThunk
 
 _MAX_COPY_VECTOR_BYTES = 64
 """The size of the vectors in which small arrays are copied."""
+
+MAX_UNROLLED_STORES = 64
+"""The largest number of addresses that are stored one by one."""
+
+_STORE_ADDRESSES = """define internal void @store_addresses(ptr %table, ptr %base, ptr %rows, i64 %count) noinline #0 {
+entry:
+  br label %store
+store:
+  %number = phi i64 [ 0, %entry ], [ %next, %store ]
+  %row = getelementptr inbounds [3 x i64], ptr %rows, i64 %number
+  %index = load i64, ptr %row
+  %skipped.at = getelementptr inbounds i8, ptr %row, i64 8
+  %skipped = load i64, ptr %skipped.at
+  %offset.at = getelementptr inbounds i8, ptr %row, i64 16
+  %offset = load i64, ptr %offset.at
+  %entry.at = getelementptr inbounds ptr, ptr %table, i64 %index
+  %start = load ptr, ptr %entry.at
+  %address = getelementptr inbounds i8, ptr %start, i64 %skipped
+  %place = getelementptr inbounds i8, ptr %base, i64 %offset
+  store ptr %address, ptr %place
+  %next = add i64 %number, 1
+  %more = icmp ult i64 %next, %count
+  br i1 %more, label %store, label %done
+done:
+  ret void
+}"""
+"""Stores the addresses of slices. A row of its table has the entry of the address table, the offset in the memory at
+that address, and the offset from `base`."""
 
 
 @dataclass
@@ -55,6 +83,7 @@ class ProgramMemoryEmitter:
         self.declarations: set[str] = set()
         self.imports: set[str] = set()
         """The functions of other modules and libraries that the module calls."""
+        self._address_tables = 0
         self._constants: dict[BufferSlice, str] = {}
 
     # -- addresses
@@ -117,6 +146,31 @@ class ProgramMemoryEmitter:
             function.prologue.append(f"  {found} = load ptr, ptr {entry}")
             function.bases[index] = found
         return found
+
+    def store_addresses(
+        self, function: FunctionState, base: str, slices: Sequence[BufferSlice], offsets: Sequence[int]
+    ) -> None:
+        """Emits the stores of the addresses of slices, each at an offset in bytes from `base`.
+
+        Few are stored one by one, each next to the computation of its address, so that few are live at a time. Many are
+        stored by a loop over a table, because LLVM's time grows faster than the length of a basic block.
+        """
+        rows: list[str] = []
+        for slice_, offset in zip(slices, offsets, strict=True):
+            if len(slices) <= MAX_UNROLLED_STORES or slice_.storage is StorageClass.STACK:
+                place = function.ir.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+                function.ir.emit(f"store ptr {self.address(function, slice_)}, ptr {place}")
+                continue
+            skipped = slice_.offset if slice_.storage is StorageClass.TEMPORARY else 0
+            rows += [f"i64 {number}" for number in (self.program.table_index(slice_), skipped, offset)]
+        if rows:
+            name = f"@addresses{self._address_tables}"
+            self._address_tables += 1
+            if _STORE_ADDRESSES not in self.functions:
+                self.functions.append(_STORE_ADDRESSES)
+            self.functions.append(f"{name} = private unnamed_addr constant [{len(rows)} x i64] [{', '.join(rows)}]")
+            count = len(rows) // 3
+            function.ir.emit(f"call void @store_addresses(ptr %table, ptr {base}, ptr {name}, i64 {count})")
 
     # -- copies
 

@@ -9,7 +9,7 @@ Responsible for this code. Does not depend on which targets exist or on what the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import sizeof
 
 from xlapy.cpu.llvm.text import IrBuilder
@@ -20,16 +20,14 @@ from xlapy.custom_calls.ffi.structures import Buffer, CallFrame
 
 _FRAMES = 4
 
+StoreAddresses = Callable[[str, Sequence[BufferSlice], Sequence[int]], None]
+"""Emits the stores of the addresses of slices, each at an offset in bytes from an address."""
+
 DECLARATIONS = {"declare i64 @llvm.vector.reduce.or.v8i64(<8 x i64>)"}
 
 
-def emit_target_call(
-    ir: IrBuilder, thunk: CallbackThunk, block_index: int, address: Callable[[BufferSlice], str]
-) -> str:
-    """Emits the stores of the arrays' addresses and the call; returns a register with the status.
-
-    address: emits the address of an array. Each is emitted next to its store, so that few are live at a time.
-    """
+def emit_target_call(ir: IrBuilder, thunk: CallbackThunk, block_index: int, store_addresses: StoreAddresses) -> str:
+    """Emits the stores of the arrays' addresses and the call; returns a register with the status."""
     assert thunk.calling_convention is not None
     place = ir.assign(f"getelementptr inbounds ptr, ptr %table, i64 {block_index}")
     block = ir.assign(f"load ptr, ptr {place}")
@@ -42,8 +40,7 @@ def emit_target_call(
         if not places:
             continue
         base = ir.assign(f"load ptr, ptr {_at(ir, block, where)}")
-        for number, slice_ in zip(places, slices, strict=True):
-            ir.emit(f"store ptr {address(slice_)}, ptr {_at(ir, base, number * stride + first)}")
+        store_addresses(base, slices, [number * stride + first for number in places])
     return ir.assign(f"call i32 @{function_name(thunk)}(ptr %table, ptr {block}, i64 {thunk.number})")
 
 

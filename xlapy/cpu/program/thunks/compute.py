@@ -23,9 +23,9 @@ from xlapy.loops import Kernel
 from xlapy.loops.in_place import may_overwrite
 from xlapy.loops.statement_counts import unrolled_statement_count
 
-_NON_TEMPORARY_STATEMENTS = 8
+_NON_TEMPORARY_STATEMENTS = 32
 """The number of statements that an argument or a result counts as in an unrolled kernel: LLVM compares each access to
-such memory with all accesses around it."""
+such memory with all accesses around it, and keeps the addresses of all of it in registers or on the stack."""
 
 MAX_SHORT_COPY_BYTES = 256
 """The largest copy that is as short as a reading of the clock: four vectors."""
@@ -161,6 +161,10 @@ class CopyThunk(Thunk):
     @property
     def is_inline(self) -> bool:
         return True
+
+    def function_statements(self, count: Callable[[Kernel], int]) -> int:
+        others = sum(slice_.storage is not StorageClass.TEMPORARY for slice_ in (self.source, self.target))
+        return self.statements + _NON_TEMPORARY_STATEMENTS * others
 
     @property
     def title(self) -> str:
