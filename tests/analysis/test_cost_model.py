@@ -9,7 +9,9 @@ from xlapy.analysis.cost.evaluation import estimated_work
 from xlapy.codegen.target import Target
 from xlapy.text import parse_hlo
 
-RATES = Rates(flops=100.0, transcendentals=10.0, bytes_accessed=50.0)
+RATES = Rates(
+    flops=100.0, transcendentals=10.0, bytes_accessed=50.0, products=400.0, cached_bytes=200.0, cache_bytes=1000
+)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,8 @@ RATES = Rates(flops=100.0, transcendentals=10.0, bytes_accessed=50.0)
         (Cost(transcendentals=1000), 100.0),
         (Cost(flops=1000, transcendentals=1000), 110.0),
         (Cost(flops=1000, operands=(1000, 500), result=500), 40.0),  # memory and arithmetic overlap
+        (Cost(operands=(400,), result=600), 5.0),  # in a cache
+        (Cost(flops=1000, products=800), 4.0),
         (Cost(), 0.0),
     ],
 )

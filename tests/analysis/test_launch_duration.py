@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from xlapy.analysis.cost import Rates
 from xlapy.analysis.cost.duration import is_long_running
 from xlapy.text import parse_hlo
 
@@ -63,6 +66,17 @@ def test_loops(most, expected):
 
 
 def test_devices_that_run_one_after_the_other_take_longer():
-    module = parse_hlo("ENTRY e { x = f32[256,128] parameter(0)  ROOT r = f32[256,128] add(x, x) }")
+    module = parse_hlo("ENTRY e { x = f32[1024,512] parameter(0)  ROOT r = f32[1024,512] add(x, x) }")
     assert not is_long_running(module)
     assert not is_long_running(module, devices=0) and is_long_running(module, devices=4)
+
+
+def test_products_of_matrices_and_cached_data_take_less_time():
+    shapes = "x = f32[8,1024] parameter(0)  w = f32[1024,{n}] parameter(1)  ROOT r = f32[8,{n}] dot(x, w)"
+    dimensions = ", lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    small, large = (parse_hlo(f"ENTRY e {{ {shapes.replace('{n}', str(n))}{dimensions} }}") for n in (1024, 16384))
+    rates = Rates(cache_bytes=1 << 25)
+    assert not is_long_running(small, rates=rates) and is_long_running(large, rates=rates)
+    assert is_long_running(small, rates=replace(rates, cache_bytes=1 << 20))  # the weights lie in memory
+    assert is_long_running(small, rates=replace(rates, products=rates.flops))
+    assert not is_long_running(small, rates=replace(rates, cache_bytes=1 << 20, threads=4))

@@ -14,6 +14,9 @@ from xlapy.loops.dot_instructions import DotInstruction
 _CYCLES_PER_MICROSECOND = 2500
 """The clock of a processor under load."""
 
+_MAX_THREADS_WITH_BANDWIDTH = 8
+"""The largest number of threads for which estimates assume that each has its own share of the memory's bandwidth."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -43,8 +46,17 @@ class Target:
         """What one thread does in a microsecond, for estimates of time.
 
         Elementwise kernels of f32 run at about eight operations a cycle of 64-byte vectors, half as many as the vector
-        has lanes, and at a fifth of a transcendental function. One thread reads or writes four bytes a cycle of memory.
+        has lanes, and at a fifth of a transcendental function; products of matrices at half of the peak of two fused
+        multiply-adds a cycle. One thread reads or writes four bytes a cycle of memory, and sixteen of a shared cache.
         """
         lanes = self.vector_bytes // 4
         flops, transcendentals = lanes / 2 * _CYCLES_PER_MICROSECOND, lanes / 80 * _CYCLES_PER_MICROSECOND
-        return Rates(flops, transcendentals, 4.0 * _CYCLES_PER_MICROSECOND)
+        return Rates(
+            flops,
+            transcendentals,
+            4.0 * _CYCLES_PER_MICROSECOND,
+            4 * flops,
+            16.0 * _CYCLES_PER_MICROSECOND,
+            self.l3_bytes,
+            min(self.processors, _MAX_THREADS_WITH_BANDWIDTH),
+        )

@@ -11,7 +11,7 @@ from typing import Final
 from xlapy import opcodes
 from xlapy.analysis.cost.elements import element_count
 from xlapy.analysis.cost.instructions import instruction_costs
-from xlapy.analysis.cost.model import Rates
+from xlapy.analysis.cost.model import Cost, Rates
 from xlapy.analysis.counted_loops import estimated_trip_count
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -20,8 +20,13 @@ from xlapy.hlo.traverse import computation_post_order
 
 DEFAULT_RATES: Final = Rates()
 
-MAX_SYNCHRONOUS_MICROSECONDS: Final = 100.0
-"""A launch that is expected to take more microseconds runs asynchronously. Waking a stream takes up to ten."""
+MAX_SYNCHRONOUS_MICROSECONDS: Final = 250.0
+"""A launch that is expected to take more microseconds runs asynchronously. Waking a stream takes up to ten microseconds
+if a processor is idle. If the caller, the stream and the threads of the pool share the processors, a caller that waits
+for the result gets it 30 to 100 microseconds later (benchmarks/products.py, 1 x 1024 x 1024 on two processors)."""
+
+_MIN_PARALLEL_MICROSECONDS = 8.0
+"""A kernel that takes fewer microseconds runs on one thread."""
 
 _ITERATION_MICROSECONDS = 0.02
 """Overhead of a loop iteration in microseconds."""
@@ -41,8 +46,14 @@ def is_long_running(module: Module, devices: int = 1, rates: Rates = DEFAULT_RAT
     costs = instruction_costs(module)
     durations: dict[Computation, float] = {}
     for computation in computation_post_order(module):
-        durations[computation] = sum(_duration(one, costs[one].microseconds(rates), durations) for one in computation)
+        durations[computation] = sum(_duration(one, _alone(costs[one], rates), durations) for one in computation)
     return devices * durations[module.entry_computation] > MAX_SYNCHRONOUS_MICROSECONDS
+
+
+def _alone(cost: Cost, rates: Rates) -> float:
+    """Returns the microseconds that a kernel takes on all threads that share its work."""
+    on_one_thread = cost.microseconds(rates)
+    return on_one_thread if on_one_thread < _MIN_PARALLEL_MICROSECONDS else on_one_thread / rates.threads
 
 
 def _duration(instruction: Instruction, alone: float, durations: Mapping[Computation, float]) -> float:

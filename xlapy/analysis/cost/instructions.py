@@ -13,6 +13,7 @@ end runs an operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import ceil, log2, prod
 
 import numpy as np
@@ -71,6 +72,11 @@ def _cost_of_full_access(instruction: Instruction, flops: int = 0, transcendenta
     """Returns the cost of reading all operands, writing the whole result, and the given arithmetic."""
     operands = tuple(array_bytes(operand.shape) for operand in instruction.operands)
     return Cost(flops, transcendentals, operands, array_bytes(instruction.shape))
+
+
+def _cost_of_products(instruction: Instruction, products: int) -> Cost:
+    """Returns the cost of reading all operands, writing the whole result, and operations that multiply and add."""
+    return replace(_cost_of_full_access(instruction, products), products=products)
 
 
 def _cost_of_applications(
@@ -147,7 +153,7 @@ def _scatter(instruction: Instruction, called_costs: CalledCosts) -> Cost:
 def _dot(instruction: Instruction, _: CalledCosts) -> Cost:
     sizes = instruction.operands[0].shape.dimensions
     terms = prod(sizes[d] for d in instruction.attributes_as(DotAttributes).lhs_contracting_dims)
-    return _cost_of_full_access(instruction, 2 * instruction.shape.size * terms)
+    return _cost_of_products(instruction, 2 * instruction.shape.size * terms)
 
 
 @COSTS.rule(opcodes.RAGGED_DOT)
@@ -157,7 +163,7 @@ def _ragged_dot(instruction: Instruction, _: CalledCosts) -> Cost:
     terms = prod(lhs[d] for d in attributes.lhs_contracting_dims)
     ragged = attributes.lhs_ragged_dims[0]
     groups = instruction.shape.dimensions[0] if ragged in attributes.lhs_contracting_dims else 1
-    return _cost_of_full_access(instruction, 2 * instruction.shape.size * terms // max(1, groups))
+    return _cost_of_products(instruction, 2 * instruction.shape.size * terms // max(1, groups))
 
 
 @COSTS.rule(opcodes.CONVOLUTION)
@@ -171,7 +177,7 @@ def _convolution(instruction: Instruction, _: CalledCosts) -> Cost:
         for window, d in zip(attributes.window.dimensions, numbers.input_spatial_dimensions, strict=True)
     )
     batch = out.dimensions[numbers.output_batch_dimension] * out.dimensions[numbers.output_feature_dimension]
-    return _cost_of_full_access(
+    return _cost_of_products(
         instruction, 2 * positions * batch * rhs.dimensions[numbers.kernel_input_feature_dimension]
     )
 
@@ -308,7 +314,7 @@ def _fusion(instruction: Instruction, called_costs: CalledCosts) -> Cost:
     (computation,) = instruction.computations
     called = called_costs[computation]
     operands = tuple(_bytes_read(parameter, called_costs) for parameter in computation.parameters)
-    return Cost(called.flops, called.transcendentals, operands, array_bytes(instruction.shape))
+    return replace(called, operands=operands, result=array_bytes(instruction.shape))
 
 
 _PARTIAL_READS = frozenset(

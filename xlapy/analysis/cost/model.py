@@ -22,16 +22,27 @@ class Rates:
     flops: float = 20_000.0
     transcendentals: float = 500.0
     bytes_accessed: float = 10_000.0
+    """Bytes of memory."""
+    products: float = 80_000.0
+    """Operations of matrix multiplications and convolutions."""
+    cached_bytes: float = 40_000.0
+    """Bytes of data that fit into the last cache."""
+    cache_bytes: int = 1 << 24
+    """The size of what fits into the last cache."""
+    threads: int = 1
+    """The number of threads that share the work of a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of an instruction or computation. operands: bytes read of operand 0, 1 ...; result: bytes written."""
+    """The cost of an instruction or computation. operands: bytes read of operand 0, 1 ...; result: bytes written;
+    products: the part of `flops` that matrix multiplications and convolutions do."""
 
     flops: int = 0
     transcendentals: int = 0
     operands: tuple[int, ...] = ()
     result: int = 0
+    products: int = 0
 
     @property
     def bytes_accessed(self) -> int:
@@ -45,12 +56,15 @@ class Cost:
             self.transcendentals + other.transcendentals,
             tuple(one + two for one, two in pairs),
             self.result + other.result,
+            self.products + other.products,
         )
 
     def microseconds(self, rates: Rates) -> float:
         """Returns the time of one thread. Arithmetic and memory accesses overlap: the longer of both counts."""
-        computed = self.flops / rates.flops + self.transcendentals / rates.transcendentals
-        return max(computed, self.bytes_accessed / rates.bytes_accessed)
+        computed = (self.flops - self.products) / rates.flops + self.products / rates.products
+        computed += self.transcendentals / rates.transcendentals
+        is_cached = self.bytes_accessed <= rates.cache_bytes
+        return max(computed, self.bytes_accessed / (rates.cached_bytes if is_cached else rates.bytes_accessed))
 
     def properties(self) -> dict[str, float]:
         """Returns the cost under XLA's names: `flops`, `bytes accessed`, `bytes accessed0{}` of operand 0 and so on."""
