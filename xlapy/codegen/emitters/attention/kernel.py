@@ -196,35 +196,35 @@ class _AttentionKernel(BlockIndices):
         mask, problem, builder, tile = self.problem.mask, self.problem, self.builder, self.score_tile
         if mask is None:
             return None
-        no = builder.constant(I1, 0)
 
-        def of_row(row: Affine, found: Sequence[Value]) -> list[Value]:
-            start = self.row_of_plan(row) * problem.length
+        def is_kept(row: Affine, number: Affine) -> Value:
+            key = clamped_position(builder, first + number, problem.length)
+            position = self.row_of_plan(row) * problem.length + key
+            value = self.lowering.value(mask.predicate, delinear(builder, position, mask.predicate.shape.dimensions))
+            return value if mask.kept else builder.logical_not(value)
 
-            def of_key(number: Affine, kept: Sequence[Value]) -> list[Value]:
-                key = clamped_position(builder, first + number, problem.length)
-                index = delinear(builder, start + key, mask.predicate.shape.dimensions)
-                value = self.lowering.value(mask.predicate, index)
-                return [builder.binary("or", kept[0], value if mask.kept else builder.logical_not(value))]
+        return self.any_in_block(tile.columns, tile.lanes, is_kept)
 
-            return self.any_of(tile.columns, tile.lanes, of_key, found[0])
+    def any_in_block(self, extent: int, width: int, holds: Callable[[Affine, Affine], Value]) -> Value:
+        """Whether `holds(row, position)` is true for any row of the block and any position below `extent`."""
+        builder, no = self.builder, self.builder.constant(I1, 0)
 
-        (result,) = builder.reduce(self.count, [no], of_row)
-        return result
+        def of_position(position: Affine, found: Sequence[Value]) -> list[Value]:
+            def of_row(row: Affine, before: Sequence[Value]) -> list[Value]:
+                return [builder.binary("or", before[0], holds(row, position))]
 
-    def any_of(
-        self, extent: int, width: int, body: Callable[[Affine, Sequence[Value]], list[Value]], start: Value
-    ) -> list[Value]:
-        builder = self.builder
-        return builder.reduce(
+            return builder.reduce(self.count, found, of_row)
+
+        (result,) = builder.reduce(
             extent,
-            [start],
-            body,
+            [no],
+            of_position,
             kind=AxisKind.VECTOR,
             width=width,
-            identities=[builder.constant(I1, 0)],
+            identities=[no],
             combine=lambda a, b: [builder.binary("or", a[0], b[0])],
         )
+        return result
 
     # -- weights
 
@@ -291,13 +291,7 @@ class _AttentionKernel(BlockIndices):
             magnitudes = builder.binary("and", weight, builder.constant(I32, _MAGNITUDES))
             return builder.compare("ne", magnitudes, builder.zero(I32))
 
-        def of_row(row: Affine, found: Sequence[Value]) -> list[Value]:
-            def of_factor(number: Affine, nonzero: Sequence[Value]) -> list[Value]:
-                return [builder.binary("or", nonzero[0], is_nonzero(row, number))]
-
-            return self.any_of(sizes.block, width, of_factor, found[0])
-
-        (nonzero,) = builder.reduce(self.count, [builder.constant(I1, 0)], of_row)
+        nonzero = self.any_in_block(sizes.block, width, is_nonzero)
         return builder.binary("or", nonzero, builder.logical_not(self.is_block_finite(block)))
 
     def is_block_finite(self, block: Affine) -> Value:
