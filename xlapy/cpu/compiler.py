@@ -50,6 +50,7 @@ from xlapy.cpu.program.verification.buffer_verifier import verify_buffers
 from xlapy.cpu.program_size import check_applied_computations
 from xlapy.cpu.serialization.runtime_symbols import resolve_symbol
 from xlapy.cpu.target import host_target
+from xlapy.cpu.transforms.align_reductions import AlignReductions
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
 from xlapy.cpu.transforms.canonicalize_convolutions import CanonicalizeConvolutions
 from xlapy.cpu.transforms.decompose_fft import DecomposeFft
@@ -113,6 +114,7 @@ def passes(
         Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
         Expand(runs=native_opcodes()),
         FoldTransposeIntoDot(),
+        AlignReductions(),
         CanonicalizeArgmax(),
         SplitReductions(),
         FusePoolingGradients(lambda fusion: gathers_sources(region_of(fusion, host_target())), explain),
