@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlapy.analysis.cost import OPERATIONS_PER_MICROSECOND, Cost, Rates, element_cost
+from xlapy.analysis.cost import Cost, Rates, element_cost
 from xlapy.analysis.cost.evaluation import estimated_work
 from xlapy.codegen.target import Target
 from xlapy.text import parse_hlo
@@ -35,7 +35,6 @@ def test_rates_of_a_target_grow_with_its_vectors():
     assert [rate.flops for rate in rates] == [5000.0, 10_000.0, 20_000.0]
     assert [rate.transcendentals for rate in rates] == [125.0, 250.0, 500.0]
     assert len({rate.bytes_accessed for rate in rates}) == 1
-    assert rates[0].flops < OPERATIONS_PER_MICROSECOND < rates[1].flops
 
 
 def test_evaluation_of_a_dot_counts_its_products():

@@ -6,11 +6,15 @@ their order for one region matters. Does not depend on a strategy.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
+from xlapy import opcodes
 from xlapy.analysis.cost import element_cost
 from xlapy.codegen.iteration_domain import first_array_shape
 from xlapy.codegen.region import Region
+from xlapy.opcodes.contraction import DotAttributes
+from xlapy.opcodes.reduction import WindowAttributes
 
 IRREGULAR_LOAD_CYCLES: Final = 1.25
 """The cycles of a load of one element that a vector cannot load together with its neighbors."""
@@ -38,3 +42,23 @@ def operations_per_element(region: Region) -> int:
 def vector_cycles(region: Region, elements: int, lanes: int) -> float:
     """The cycles of the computation of all instructions for some elements, in vectors."""
     return elements * operations_per_element(region) / lanes
+
+
+def terms_of_largest_sum(region: Region) -> int:
+    """Terms of the largest sum in the region; 1 if there is none."""
+    terms = 1
+    for instruction in region.instructions:
+        if instruction.op is opcodes.REDUCE:
+            results = max(1, first_array_shape(instruction.shape).size)
+            terms = max(terms, instruction.operands[0].shape.size // results)
+        elif instruction.op is opcodes.DOT:
+            lhs = instruction.operands[0].shape
+            terms = max(
+                terms,
+                math.prod(lhs.dimensions[d] for d in instruction.attributes_as(DotAttributes).lhs_contracting_dims),
+            )
+        elif instruction.op is opcodes.CONVOLUTION:
+            terms = max(terms, instruction.operands[1].shape.size)
+        elif instruction.op is opcodes.REDUCE_WINDOW:
+            terms = max(terms, math.prod(instruction.attributes_as(WindowAttributes).window.sizes))
+    return terms

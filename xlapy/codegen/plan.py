@@ -18,15 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
-
-EmittedKernel: TypeAlias = tuple[Kernel, int]
-"""A kernel, and the work of one iteration of its parallel loop in elements and terms."""
 
 CONFIG_KEY = "kernel_plan"
 """The key of the plan in the JSON of a `backend_config`."""
@@ -91,7 +88,7 @@ class Strategy(ABC, Generic[P]):
         del region, parameters
 
     @abstractmethod
-    def emit(self, region: Region, parameters: P) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: P) -> list[Kernel]:
         """Returns the kernels that together compute the region. Their buffers are those that `region` describes."""
 
 

@@ -38,7 +38,6 @@ from xlapy.codegen.emitters.transpose import TransposeStrategy
 from xlapy.codegen.plan import (
     Candidate,
     DemandedPlan,
-    EmittedKernel,
     ImpossibleParameterError,
     KernelPlan,
     Rejection,
@@ -49,6 +48,7 @@ from xlapy.codegen.plan import (
 )
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Kernel
 
 STRATEGIES: tuple[Strategy[Any], ...] = (
     AttentionStrategy(),
@@ -166,8 +166,8 @@ def _followed(instruction: Instruction, region: Region, demanded: DemandedPlan) 
     return KernelPlan(strategy.name, parameters)
 
 
-def emit_kernels(plan: KernelPlan, region: Region) -> list[EmittedKernel]:
-    """The kernels of a region by its plan, each with the work of one parallel iteration."""
+def emit_kernels(plan: KernelPlan, region: Region) -> list[Kernel]:
+    """The kernels of a region by its plan."""
     kernels = BY_NAME[plan.strategy].emit(region, plan.parameters)
     region.forget_derived()  # the kernels have used up what was started for them
     return kernels

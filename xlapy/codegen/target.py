@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlapy.analysis.cost import Rates
+from xlapy.loops.cost import CYCLES_PER_MICROSECOND
 from xlapy.loops.dot_instructions import DotInstruction
-
-_CYCLES_PER_MICROSECOND = 2500
-"""The clock of a processor under load."""
 
 _MAX_THREADS_WITH_BANDWIDTH = 8
 """The largest number of threads for which estimates assume that each has its own share of the memory's bandwidth."""
@@ -50,13 +48,13 @@ class Target:
         multiply-adds a cycle. One thread reads or writes four bytes a cycle of memory, and sixteen of a shared cache.
         """
         lanes = self.vector_bytes // 4
-        flops, transcendentals = lanes / 2 * _CYCLES_PER_MICROSECOND, lanes / 80 * _CYCLES_PER_MICROSECOND
+        flops, transcendentals = lanes / 2 * CYCLES_PER_MICROSECOND, lanes / 80 * CYCLES_PER_MICROSECOND
         return Rates(
             flops,
             transcendentals,
-            4.0 * _CYCLES_PER_MICROSECOND,
+            4.0 * CYCLES_PER_MICROSECOND,
             4 * flops,
-            16.0 * _CYCLES_PER_MICROSECOND,
+            16.0 * CYCLES_PER_MICROSECOND,
             self.l3_bytes,
             min(self.processors, _MAX_THREADS_WITH_BANDWIDTH),
         )

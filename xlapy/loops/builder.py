@@ -64,7 +64,7 @@ class Builder(PositionArithmetic):
     """Builds one kernel, statement by statement."""
 
     def __init__(self, name: str, vector_bytes: int = 64) -> None:
-        self.kernel = Kernel(name)
+        self.kernel = Kernel(name, vector_bytes)
         self.vector_bytes = vector_bytes
         """The size in bytes of a vector register."""
         self.block = self.kernel.body

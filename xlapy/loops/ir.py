@@ -355,6 +355,8 @@ class Kernel:
     """A named function over buffers. At most one loop is PARALLEL; its block has no other statements except values."""
 
     name: str
+    vector_bytes: int = 64
+    """The size in bytes of the vector registers that the widths of vector axes were chosen for."""
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     scratch: list[Buffer] = field(default_factory=list[Buffer])
     """Buffers private to each task of the kernel. Their initial contents are undefined."""

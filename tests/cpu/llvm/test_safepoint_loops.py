@@ -48,8 +48,8 @@ def kernels_poll(llvm: str) -> bool:
 def test_kernels_that_poll_compute_the_same(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.random.default_rng(0).standard_normal((3, 1001)).astype(np.float32)
     expected = np.asarray(CPU.compile(module(body))(array))
-    monkeypatch.setattr(safepoint_loops, "MIN_POLLED_LOOP_STATEMENTS", 4)
-    monkeypatch.setattr(safepoints, "MIN_POLLED_PARALLEL_OPERATIONS", 4)
+    monkeypatch.setattr(safepoint_loops, "MIN_POLLED_LOOP_CYCLES", 4)
+    monkeypatch.setattr(safepoints, "MIN_POLLED_PARALLEL_CYCLES", 4)
     monkeypatch.setattr(safepoint_loops, "POLL_INTERVAL", 64)
     assert kernels_poll(compile_module(parse_hlo(module(body))).llvm)
     np.testing.assert_array_equal(np.asarray(CPU.compile(module(body))(array)), expected)

@@ -13,12 +13,11 @@ from xlapy.analysis.cost.elements import (
     element_count,
 )
 from xlapy.analysis.cost.instructions import COSTS, instruction_costs, module_cost
-from xlapy.analysis.cost.model import OPERATIONS_PER_MICROSECOND, Cost, Rates
+from xlapy.analysis.cost.model import Cost, Rates
 
 __all__ = [
     "COSTS",
     "MAX_RECOMPUTED_COST",
-    "OPERATIONS_PER_MICROSECOND",
     "TRANSCENDENTAL_COST",
     "Cost",
     "Rates",

@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final
-
-OPERATIONS_PER_MICROSECOND: Final = 1 << 13
-"""Scalar operations of a kernel in a microsecond of one thread, rounded down: the unit in which thunks count their
-`cost`. A chain of ten elementwise operations on cached f32 runs at 10,000 with AVX2 and at 20,000 with AVX-512; calls
-and loops of short kernels at less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.kernel_cost import vector_cycles
 from xlapy.codegen.plan import (
     Candidate,
-    EmittedKernel,
     ImpossibleParameterError,
     Rejection,
     Strategy,
@@ -33,7 +32,7 @@ from xlapy.codegen.plan import (
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_of, monoid
-from xlapy.loops import Affine, AxisKind, Value
+from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.reduction_order import combine_pairwise, rows_per_step
 from xlapy.lower import Lowering, store_element
@@ -101,7 +100,7 @@ class ColumnReductionStrategy(Strategy[ColumnReductionParameters]):
                 f"partial results of {size * parameters.block_columns} bytes exceed {MAX_SCRATCH_BYTES}",
             )
 
-    def emit(self, region: Region, parameters: ColumnReductionParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: ColumnReductionParameters) -> list[Kernel]:
         reductions = _reductions(region)
         columns = column_shape(reductions[0])
         assert columns is not None
@@ -170,7 +169,7 @@ class _ColumnReductionEmitter:
         types = [r.shape.element_type for r in reductions]
         self.partial = [ScratchArray(self.builder, f"partial{n}", t, self.width) for n, t in enumerate(types)]
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         builder, rows = self.builder, math.prod(self.shape.rows)
         step_rows = self.step_rows
         outer, blocks = math.prod(self.shape.before), -(-self.columns // self.width)
@@ -186,7 +185,7 @@ class _ColumnReductionEmitter:
             if rest:
                 self.add(before, first, extent, [Affine((), rows - rest + row) for row in range(rest)])
             self.finish(before, first, extent)
-        return builder.kernel, rows * self.width * max(1, len(self.region.instructions))
+        return builder.kernel
 
     def initialize(self) -> None:
         """Sets the partial results to the neutral elements."""

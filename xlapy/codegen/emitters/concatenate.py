@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, preferred_lanes, row_loops
+from xlapy.codegen.emitters.loop_nest import preferred_lanes, row_loops
 from xlapy.codegen.kernel_cost import vector_cycles
-from xlapy.codegen.plan import Candidate, EmittedKernel, NoParameters, Rejection, Strategy
+from xlapy.codegen.plan import Candidate, NoParameters, Rejection, Strategy
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Kernel
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import delinear
 
@@ -56,8 +57,8 @@ class ConcatenateStrategy(Strategy[NoParameters]):
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
 
-    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
-        kernels: list[EmittedKernel] = []
+    def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
+        kernels: list[Kernel] = []
         start, lanes = 0, preferred_lanes(region)
         for operand, length in zip(region.root.operands, _run_lengths(region), strict=True):
             if operand.shape.size:
@@ -72,7 +73,7 @@ def _run_lengths(region: Region) -> list[int]:
     return [math.prod(operand.shape.dimensions[root.dimension :]) for operand in root.operands]
 
 
-def _operand_kernel(region: Region, operand: Instruction, start: int, lanes: int) -> EmittedKernel:
+def _operand_kernel(region: Region, operand: Instruction, start: int, lanes: int) -> Kernel:
     """The kernel of one operand, which begins at `start` in every row of the result.
 
     A row of the result consists of the concatenated dimension and those after it.
@@ -86,4 +87,4 @@ def _operand_kernel(region: Region, operand: Instruction, start: int, lanes: int
     with row_loops(builder, math.prod(outer), math.prod(inner), lanes) as (row, position):
         element = lowering.element(operand, (*delinear(builder, row, outer), *delinear(builder, position, inner)))
         store_element(builder, target, row * pitch + position + start, element, root.shape.element_type)
-    return builder.kernel, min(TASK_ELEMENTS, math.prod(inner)) * max(1, len(region.instructions))
+    return builder.kernel

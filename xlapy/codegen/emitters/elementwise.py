@@ -1,6 +1,6 @@
 """The loop strategy: computes any region in loops over the elements of its result.
 
-The loops are those that `loop_nest` chooses, with one expression for the element inside; reductions of the same
+The loops are those that `choose_loop_nest` chooses, with one expression for the element inside; reductions of the same
 dimensions share one inner loop.
 """
 
@@ -12,17 +12,15 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.access_analysis import SUMMING_OPCODES, irregular_accesses
 from xlapy.codegen.emitters.horizontal_reductions import horizontally_fused_reductions
 from xlapy.codegen.emitters.loop_nest import (
+    LoopNest,
     choose_loop_nest,
     element_loops,
-    loop_nest,
-    terms_of_largest_sum,
 )
 from xlapy.codegen.emitters.row_reduction import region_row_plan
 from xlapy.codegen.epilogue import CONTRACTIONS
-from xlapy.codegen.kernel_cost import IRREGULAR_LOAD_CYCLES, result_size, vector_cycles
+from xlapy.codegen.kernel_cost import IRREGULAR_LOAD_CYCLES, result_size, terms_of_largest_sum, vector_cycles
 from xlapy.codegen.plan import (
     Candidate,
-    EmittedKernel,
     ImpossibleParameterError,
     Rejection,
     Strategy,
@@ -30,6 +28,7 @@ from xlapy.codegen.plan import (
 )
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
+from xlapy.loops import Kernel
 from xlapy.lower import Element, Lowering, store_element
 from xlapy.lower.core import linear
 
@@ -80,21 +79,21 @@ class LoopStrategy(Strategy[LoopParameters]):
         if parameters.flat and parameters.lanes == 1 and most == 1:
             raise ImpossibleParameterError("flat", "sums in vectors, or a single element, have no flat loops")
 
-    def emit(self, region: Region, parameters: LoopParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: LoopParameters) -> list[Kernel]:
         builder = kernel_builder(region.name, region.target)
         sources = {operand: operand_source(builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
         shapes = _result_shapes(region)
         outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
         values: dict[Instruction, Element] = {}
         lowering = Lowering(builder, sources, values)
-        nest = loop_nest(region, shapes[0], flat=parameters.flat, lanes=parameters.lanes)
+        nest = LoopNest(parameters.flat, parameters.lanes)
         with element_loops(builder, nest, shapes[0]) as index:
             position = linear(index, shapes[0].dimensions)
             values.update(horizontally_fused_reductions(lowering, region.instructions, position))
             elements = result_elements(lowering, region, index, position)
             for buffer, element, shape in zip(outputs, elements, shapes, strict=True):
                 store_element(builder, buffer, position, element, shape.element_type)
-        return [(builder.kernel, nest.work * max(1, len(region.instructions)))]
+        return [builder.kernel]
 
 
 def _result_shapes(region: Region) -> list[Shape]:

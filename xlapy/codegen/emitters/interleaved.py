@@ -30,19 +30,18 @@ from xlapy.codegen.access_analysis import (
     result_accesses,
     transposed_axis,
 )
-from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, preferred_lanes, row_loops
+from xlapy.codegen.emitters.loop_nest import preferred_lanes, row_loops
 from xlapy.codegen.emitters.transpose import MIN_TILE_COLUMNS
 from xlapy.codegen.kernel_cost import INTERLEAVED_LOAD_OPERATIONS, vector_cycles
 from xlapy.codegen.plan import (
     Candidate,
-    EmittedKernel,
     ImpossibleParameterError,
     Rejection,
     Strategy,
     parameter,
 )
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
-from xlapy.loops import Affine
+from xlapy.loops import Affine, Kernel
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, delinear, linear
 
@@ -109,7 +108,7 @@ class InterleavedStrategy(Strategy[InterleavedParameters]):
                 f"{size} elements of {len(region.instructions)} instructions are more than {MAX_UNROLLED_INSTRUCTIONS}",
             )
 
-    def emit(self, region: Region, parameters: InterleavedParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: InterleavedParameters) -> list[Kernel]:
         plan = region.derived(_plan)
         assert plan is not None
         shapes = [shape for _, shape in region.root.shape.leaves()]
@@ -167,7 +166,7 @@ def _short_operand_dimension(region: Region, dimensions: tuple[int, ...]) -> _In
     return None
 
 
-def _build(region: Region, shapes: Sequence[Shape], plan: _InterleavingPlan, lanes: int) -> EmittedKernel:
+def _build(region: Region, shapes: Sequence[Shape], plan: _InterleavingPlan, lanes: int) -> Kernel:
     builder = kernel_builder(region.name, region.target)
     lowering = Lowering(builder, {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)})
     outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
@@ -187,5 +186,4 @@ def _build(region: Region, shapes: Sequence[Shape], plan: _InterleavingPlan, lan
         for result, (buffer, shape) in enumerate(zip(outputs, shapes, strict=True)):
             for position, elements in computed:
                 store_element(builder, buffer, position, elements[result], shape.element_type)
-    work = min(TASK_ELEMENTS, sizes[plan.long]) * sizes[plan.short]
-    return builder.kernel, work * max(1, len(region.instructions))
+    return builder.kernel

@@ -22,7 +22,6 @@ from xlapy.lower import LOWERINGS, components, storage_type
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.reduction import can_be_reordered
 from xlapy.opcodes.contraction import DotAttributes
-from xlapy.opcodes.reduction import WindowAttributes
 
 TASK_ELEMENTS = 1 << 13
 """The number of elements of one task (one iteration of the parallel loop) in a kernel that treats all elements as one
@@ -37,8 +36,6 @@ class LoopNest:
     """Whether all elements form one dimension, which is split into tasks of `TASK_ELEMENTS`."""
     lanes: int
     """The number of lanes of the vector axis; 1 if there is none."""
-    work: int
-    """The number of elements and terms that one iteration of the parallel loop computes."""
 
 
 # -- the choice of loops
@@ -54,22 +51,12 @@ def choose_loop_nest(region: Region, shape: Shape) -> LoopNest:
     dimensions = [size for size in shape.dimensions if size > 1]
     last = dimensions[-1] if dimensions else 1
     lanes = _lanes(region)
-    terms = terms_of_largest_sum(region)
     if shape.size == 1 or _sums_contiguous_memory(region):
-        return LoopNest(False, 1, terms)
+        return LoopNest(False, 1)
     if len(dimensions) == 1 or last < lanes or _is_elementwise(region):
         lanes = min(lanes, 1 << (shape.size.bit_length() - 1))
-        return loop_nest(region, shape, flat=True, lanes=lanes)
-    return loop_nest(region, shape, flat=False, lanes=lanes)
-
-
-def loop_nest(region: Region, shape: Shape, *, flat: bool, lanes: int) -> LoopNest:
-    """The loops around an element of a result of this shape, with their work."""
-    terms = terms_of_largest_sum(region)
-    if flat:
-        return LoopNest(True, lanes, terms * min(TASK_ELEMENTS, shape.size))
-    last = next((size for size in reversed(shape.dimensions) if size > 1), 1)
-    return LoopNest(False, lanes, terms if lanes == 1 else terms * last)
+        return LoopNest(True, lanes)
+    return LoopNest(False, lanes)
 
 
 def _lanes(region: Region) -> int:
@@ -79,26 +66,6 @@ def _lanes(region: Region) -> int:
     arrays = [i.shape for i in (*region.instructions, *region.operands) if i.shape.is_array and i.shape.rank]
     widest = max((components(s.element_type) and storage_type(s.element_type).byte_size for s in arrays), default=4)
     return region.target.vector_bytes // widest
-
-
-def terms_of_largest_sum(region: Region) -> int:
-    """Terms of the largest sum in the region; 1 if there is none."""
-    terms = 1
-    for instruction in region.instructions:
-        if instruction.op is opcodes.REDUCE:
-            results = max(1, first_array_shape(instruction.shape).size)
-            terms = max(terms, instruction.operands[0].shape.size // results)
-        elif instruction.op is opcodes.DOT:
-            lhs = instruction.operands[0].shape
-            terms = max(
-                terms,
-                math.prod(lhs.dimensions[d] for d in instruction.attributes_as(DotAttributes).lhs_contracting_dims),
-            )
-        elif instruction.op is opcodes.CONVOLUTION:
-            terms = max(terms, instruction.operands[1].shape.size)
-        elif instruction.op is opcodes.REDUCE_WINDOW:
-            terms = max(terms, math.prod(instruction.attributes_as(WindowAttributes).window.sizes))
-    return terms
 
 
 def _sums_contiguous_memory(region: Region) -> bool:

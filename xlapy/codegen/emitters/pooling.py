@@ -22,9 +22,9 @@ from xlapy.codegen.emitters.convolution.row_tiles import Segment
 from xlapy.codegen.emitters.convolution.rows import MAX_RUNS, ConvolutionRows, Tile, result_position
 from xlapy.codegen.emitters.loop_nest import block_extent, preferred_lanes
 from xlapy.codegen.kernel_cost import vector_cycles
-from xlapy.codegen.plan import Candidate, EmittedKernel, NoParameters, Rejection, Strategy
+from xlapy.codegen.plan import Candidate, NoParameters, Rejection, Strategy
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.loops import Affine, AxisKind, Value
+from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Lowering, components, storage_type, store_element
 from xlapy.lower.core import Element, delinear, flatten_elements, linear
@@ -67,7 +67,7 @@ class PoolingStrategy(Strategy[NoParameters]):
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
 
-    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
         emitter = region.derived(_emitter)
         assert emitter is not None
         return [emitter.kernel()]
@@ -137,7 +137,7 @@ class _ChannelsLast(_Pooling):
         self.width = width
         return self.rows.runs <= MAX_RUNS
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         builder, row_elements = self.builder, self.rows.last.output * self.channels
         rows_per_task = balanced_size(self.rows.count, max(1, TASK_ELEMENTS // row_elements))
         with builder.loop(-(-self.rows.count // rows_per_task), AxisKind.PARALLEL) as task:
@@ -146,7 +146,7 @@ class _ChannelsLast(_Pooling):
                 for tile in self.rows.each_tile(row, Affine()):
                     with builder.loop(self.channels, AxisKind.VECTOR, width=self.lanes) as channel:
                         self.compute(tile, channel)
-        return builder.kernel, rows_per_task * row_elements * self.area
+        return builder.kernel
 
     def compute(self, tile: Tile[Segment], channel: Affine) -> None:
         builder, ranges = self.builder, tile.row.ranges
@@ -185,7 +185,7 @@ class _ChannelsLast(_Pooling):
 
 
 class _Rows(_Pooling):
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         builder, w, size = self.builder, self.windows[-1], self.sizes[-1]
         inside = [p for p in range(self.results[-1]) if _fits(w, p, size)]
         begin, end = (inside[0], inside[-1] + 1) if len(inside) >= self.lanes else (0, 0)
@@ -197,7 +197,7 @@ class _Rows(_Pooling):
                 with builder.loop(end - begin, AxisKind.VECTOR, width=self.lanes) as position:
                     self.compute((*index, position + begin))
             self.positions(index, end, self.results[-1])
-        return builder.kernel, self.results[-1] * self.area
+        return builder.kernel
 
     def positions(self, row: Sequence[Affine], begin: int, end: int) -> None:
         """Computes positions at an end of a row, one by one."""

@@ -20,7 +20,6 @@ from xlapy.codegen.iteration_domain import IterationDomain
 from xlapy.codegen.kernel_cost import vector_cycles
 from xlapy.codegen.plan import (
     Candidate,
-    EmittedKernel,
     ImpossibleParameterError,
     NoParameters,
     Rejection,
@@ -28,6 +27,7 @@ from xlapy.codegen.plan import (
     parameter,
 )
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
+from xlapy.loops import Kernel
 
 _NO_ROWS = "it has no reductions of rows with other results"
 
@@ -48,14 +48,14 @@ class RowReductionStrategy(Strategy[NoParameters]):
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
 
-    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
         plan = region.derived(region_row_plan)
         assert plan is not None
         builder = kernel_builder(region.name, region.target)
         sources = {operand: operand_source(builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
         outputs = [result_buffer(builder, r.shape, f"out{n}") for n, r in enumerate(region.results)]
         RowReductionEmitter(builder, plan, sources).emit(list(zip(region.results, outputs, strict=True)))
-        return [(builder.kernel, plan.domain.length * max(1, len(region.instructions)))]
+        return [builder.kernel]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +97,15 @@ class UnrolledRowStrategy(Strategy[UnrolledRowParameters]):
                 "lanes", f"it is {parameters.lanes}, but must be a power of two up to {most}"
             )
 
-    def emit(self, region: Region, parameters: UnrolledRowParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: UnrolledRowParameters) -> list[Kernel]:
         plan = region.derived(region_row_plan)
         assert plan is not None
         builder = kernel_builder(region.name, region.target)
         sources = {operand: operand_source(builder, operand, f"in{n}") for n, operand in enumerate(region.operands)}
         outputs = [result_buffer(builder, r.shape, f"out{n}") for n, r in enumerate(region.results)]
-        rows, length = plan.domain.rows, plan.domain.length
-        with flat_loops(builder, parameters.lanes, rows, _rows_of_task(plan.domain)) as row:
+        with flat_loops(builder, parameters.lanes, plan.domain.rows, _rows_of_task(plan.domain)) as row:
             emit_unrolled_row(builder, plan, sources, row, list(zip(region.results, outputs, strict=True)))
-        return [(builder.kernel, min(TASK_ELEMENTS, rows * length) * max(1, len(region.instructions)))]
+        return [builder.kernel]
 
 
 def _rows_of_task(domain: IterationDomain) -> int:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from xlapy.codegen.emitters.loop_nest import limit_range, preferred_lanes
 from xlapy.codegen.kernel_cost import SCAN_OPERATIONS, result_size, vector_cycles
-from xlapy.codegen.plan import Candidate, EmittedKernel, NoParameters, Rejection, Strategy
+from xlapy.codegen.plan import Candidate, NoParameters, Rejection, Strategy
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.loops import I64, Affine, AxisKind, Builder, Value
+from xlapy.loops import I64, Affine, AxisKind, Builder, Kernel, Value
 from xlapy.lower import Element, Lowering, load_element, store_element
 from xlapy.lower.core import Index, delinear, flatten_elements, linear
 from xlapy.lower.cumulative import Cumulative, cumulative
@@ -40,7 +40,7 @@ class ScanStrategy(Strategy[NoParameters]):
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
 
-    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
         scan = cumulative(region.root)
         assert scan is not None
         return [_ScanEmitter(region, scan).build()]
@@ -61,14 +61,15 @@ class _ScanEmitter:
         self.dimensions = self.shapes[0].dimensions
         self.length = self.dimensions[scan.axis]
         self.outer, self.inner = self.dimensions[: scan.axis], self.dimensions[scan.axis + 1 :]
-        self.cost = len(region.instructions)
 
-    def build(self) -> EmittedKernel:
+    def build(self) -> Kernel:
         if math.prod(self.inner) > 1:
-            return self.builder.kernel, self.scan_rows() * self.cost
-        if self.scan.can_be_reordered and not any(isinstance(e, ComplexElement) for e in self.initial):
-            return self.builder.kernel, self.scan_in_vectors() * self.cost
-        return self.builder.kernel, self.scan_rows_in_lanes() * self.cost
+            self.scan_rows()
+        elif self.scan.can_be_reordered and not any(isinstance(e, ComplexElement) for e in self.initial):
+            self.scan_in_vectors()
+        else:
+            self.scan_rows_in_lanes()
+        return self.builder.kernel
 
     # -- elements
 
@@ -103,8 +104,8 @@ class _ScanEmitter:
 
     # -- loops
 
-    def scan_in_vectors(self) -> int:
-        """Emits one task per row, in vectors along the row; returns the work of a task."""
+    def scan_in_vectors(self) -> None:
+        """Emits one task per row, in vectors along the row."""
         inner = (Affine(),) * len(self.inner)
         with self.builder.loop(math.prod(self.outer), AxisKind.PARALLEL) as row:
             outer = delinear(self.builder, row, self.outer)
@@ -119,14 +120,12 @@ class _ScanEmitter:
                 width=self.lanes,
                 identities=neutral_elements(self.builder, self.root.to_apply, self.initial),
             )
-        return self.length
 
-    def scan_rows_in_lanes(self) -> int:
-        """Emits one task per vector of rows, a row in each lane; returns the work of a task."""
+    def scan_rows_in_lanes(self) -> None:
+        """Emits one task per vector of rows, a row in each lane."""
         rows, lanes = math.prod(self.outer), self.lanes
         with self.builder.loop(-(-rows // lanes), AxisKind.PARALLEL) as group, self.strip(group, rows, lanes) as row:
             self.scan_row(delinear(self.builder, row, self.outer), (Affine(),) * len(self.inner))
-        return self.length * lanes
 
     def scan_row(self, outer: Index, inner: Index) -> None:
         def step(position: Affine, carried: Carried) -> Carried:
@@ -137,8 +136,8 @@ class _ScanEmitter:
 
         self.builder.reduce(self.length, flatten_elements(self.initial), step)
 
-    def scan_rows(self) -> int:
-        """Emits one task per strip of columns: each row from the previous one; returns the work of a task."""
+    def scan_rows(self) -> None:
+        """Emits one task per strip of columns: each row from the previous one."""
         builder, size = self.builder, math.prod(self.inner)
         width = min(STRIP_ELEMENTS, size)
         strips = -(-size // width)
@@ -150,7 +149,6 @@ class _ScanEmitter:
             with builder.loop(self.length - 1) as position, self.strip(number, size, width) as column:
                 inner = delinear(builder, column, self.inner)
                 self.combine_row(self.index(outer, position + 1, inner), self.load(self.index(outer, position, inner)))
-        return self.length * width
 
     def combine_row(self, index: Index, before: Sequence[Element]) -> None:
         after = self.combine(flatten_elements(before), flatten_elements(self.values(index)))

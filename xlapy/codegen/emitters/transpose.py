@@ -42,7 +42,6 @@ from xlapy.codegen.kernel_cost import (
 )
 from xlapy.codegen.plan import (
     Candidate,
-    EmittedKernel,
     ImpossibleParameterError,
     Rejection,
     Strategy,
@@ -50,7 +49,7 @@ from xlapy.codegen.plan import (
 )
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Value
+from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.ir import tile_shape
 from xlapy.lower import Lowering, Source, components, load_element, storage_type, store_element
@@ -136,7 +135,7 @@ class TransposeStrategy(Strategy[TransposeParameters]):
         if size > MAX_SCRATCH_BYTES:
             raise ImpossibleParameterError("block_rows", f"blocks of {size} bytes exceed {MAX_SCRATCH_BYTES}")
 
-    def emit(self, region: Region, parameters: TransposeParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: TransposeParameters) -> list[Kernel]:
         plan = region.derived(_plan)
         assert plan is not None
         shapes = [shape for _, shape in region.root.shape.leaves()]
@@ -220,7 +219,7 @@ class _TransposeEmitter:
         }
         self.outputs = [result_buffer(self.builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
 
-    def build(self) -> EmittedKernel:
+    def build(self) -> Kernel:
         blocks = self.blocks
         sizes, columns = self.plan.sizes, self.plan.columns
         counts = [*sizes[:columns], *sizes[columns + 1 : -1]]
@@ -230,7 +229,7 @@ class _TransposeEmitter:
         with self.builder.loop(math.prod(counts), AxisKind.PARALLEL) as task:
             *others, row_block, column_block = delinear(self.builder, task, counts)
             self.block(blocks, others, row_block * blocks.block_rows, column_block * blocks.block_columns)
-        return self.builder.kernel, blocks.block_rows * blocks.block_columns * max(1, len(self.region.instructions))
+        return self.builder.kernel
 
     def is_nontemporal(self, shape: Shape, blocks: TransposeParameters) -> bool:
         """Whether a result is large and every vector stored to it is a whole cache line."""

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xlapy import opcodes
-from xlapy.analysis.cost import MAX_RECOMPUTED_COST, OPERATIONS_PER_MICROSECOND, element_cost
+from xlapy.analysis.cost import MAX_RECOMPUTED_COST, element_cost
 from xlapy.codegen.epilogue import CONTRACTIONS, keeps_rows
 from xlapy.codegen.fusion.epilogues import contraction_that_stores, reason_against_epilogue
 from xlapy.codegen.iteration_domain import (
@@ -44,9 +44,9 @@ MAX_RESULTS = 8
 MIN_PARALLEL_ROWS = 64
 """The smallest number of rows of a large kernel. Its parallel loop runs over rows, so fewer rows leave threads idle."""
 
-MIN_PARALLEL_ELEMENTS = 16 * OPERATIONS_PER_MICROSECOND
-"""The number of elements of a kernel above which several threads are faster than one: 16 microseconds with one
-operation per element, of which threads take one or two to start and to wait for each other."""
+MIN_PARALLEL_ELEMENTS = 1 << 17
+"""The number of elements of a kernel above which several threads are faster than one: about 16 microseconds of f32 in a
+level-2 cache, of which threads take one or two to start and to wait for each other."""
 
 MAX_REPEATED_COST = 1 << 10
 """The largest cost of all repeated evaluations in a kernel that is always acceptable, because another kernel would take

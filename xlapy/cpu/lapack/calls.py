@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 
 from xlapy.analysis.aliasing import array_leaves
-from xlapy.analysis.cost import OPERATIONS_PER_MICROSECOND
 from xlapy.base.element_types import U8
 from xlapy.base.shape import Shape
 from xlapy.cpu.lapack.arguments import IN_PLACE, UNWRITTEN, ArrayArgument, arguments_of
@@ -22,6 +21,7 @@ from xlapy.cpu.program.builder import LoweringContext
 from xlapy.cpu.program.thunks import KernelThunk, LibraryArray, LibraryCallThunk
 from xlapy.custom_calls.lapack import FINITE_ONLY, LapackCall, lapack_call
 from xlapy.hlo.instruction import Instruction
+from xlapy.loops.cost import CYCLES_PER_MICROSECOND
 
 MAX_TASKS = 64
 """The largest number of tasks of a batch, because each task has workspace of its own."""
@@ -29,8 +29,14 @@ MAX_TASKS = 64
 MAX_SCRATCH_BYTES = 1 << 26
 """The largest workspace in bytes of all tasks together, unless a single task needs more."""
 
-MIN_TASK_OPERATIONS = 8 * OPERATIONS_PER_MICROSECOND
-"""The smallest number of operations of a task, which takes about a microsecond to hand out."""
+MIN_TASK_CYCLES = 8 * CYCLES_PER_MICROSECOND
+"""The shortest task, because it takes about a microsecond to hand out."""
+
+_OPERATIONS_PER_CYCLE = 4
+"""The operations that LAPACK does in a cycle, on matrices of ten to a hundred rows."""
+
+_CALL_CYCLES = 100
+"""The cycles that a call takes besides."""
 
 
 def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:
@@ -49,9 +55,9 @@ def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:
     thunk.op_name = instruction.name
     context.thunks.append(thunk)
     if temporaries[1:]:
-        kernel, work = eigenvector_kernel(instruction.name, call)
+        kernel = eigenvector_kernel(instruction.name, call)
         for columns, vectors in zip(temporaries[1:], results[2:4], strict=True):
-            context.thunks.append(KernelThunk(kernel, [columns, results[1], vectors], work, instruction.name))
+            context.thunks.append(KernelThunk(kernel, [columns, results[1], vectors], instruction.name))
 
 
 def _geev_memory(context: LoweringContext, instruction: Instruction, call: LapackCall) -> list[BufferSlice]:
@@ -105,7 +111,7 @@ def _thunk(
         batch=count,
         grain=grain,
         scratch_size=found.scratch_size,
-        work=_work(call),
+        call_cost=_call_cost(call),
     )
 
 
@@ -128,13 +134,13 @@ def _zero_initialized(
     return [results[number] for number, letter in unwritten.items() if call.letters[letter] == "N"]
 
 
-def _work(call: LapackCall) -> int:
-    """Estimates the number of operations per matrix."""
+def _call_cost(call: LapackCall) -> int:
+    """Estimates the cycles per matrix."""
     sizes = [max(1, size) for letter, size in call.sizes.items() if letter in "mnstk"]
-    return 4 * max(sizes) * math.prod(sorted(sizes)[-2:]) + 256
+    return 4 * max(sizes) * math.prod(sorted(sizes)[-2:]) // _OPERATIONS_PER_CYCLE + _CALL_CYCLES
 
 
 def _grain(call: LapackCall, count: int, scratch_size: int) -> int:
     """Returns the number of matrices per task, which depends only on the shapes."""
     tasks = min(MAX_TASKS, count, max(1, MAX_SCRATCH_BYTES // max(1, scratch_size)))
-    return max(-(-count // tasks), min(count, MIN_TASK_OPERATIONS // _work(call)), 1)
+    return max(-(-count // tasks), min(count, MIN_TASK_CYCLES // _call_cost(call)), 1)

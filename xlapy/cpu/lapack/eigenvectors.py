@@ -18,8 +18,8 @@ from xlapy.loops import F32, F64, I64, AxisKind, Kernel
 _PART = {4: F32, 8: F64}
 
 
-def eigenvector_kernel(name: str, call: LapackCall) -> tuple[Kernel, int]:
-    """Returns the kernel and the work of a column. Buffers: contiguous columns, imaginary parts of eigenvalues,
+def eigenvector_kernel(name: str, call: LapackCall) -> Kernel:
+    """Returns the kernel. Buffers: contiguous columns, imaginary parts of eigenvalues,
     eigenvectors."""
     builder = kernel_builder(name, host_target())
     type, size, count = _PART[call.element_type.byte_size], call.sizes["n"], math.prod(call.batch)
@@ -43,4 +43,4 @@ def eigenvector_kernel(name: str, call: LapackCall) -> tuple[Kernel, int]:
             end = (place * size + row) * 2
             builder.store(vectors, end, v)
             builder.store(vectors, end + 1, builder.select(is_first, w, turned))
-    return builder.kernel, 4 * size
+    return builder.kernel

@@ -140,7 +140,7 @@ class CallEmitter(ProgramMemoryEmitter):
         self.has_polls = True
         self.import_shared(POLL)
         self.require_success(function, function.ir.assign(f"call i32 @{POLL}(ptr %table, {self._poll_arguments})"))
-        function.operations_since_poll = 0
+        function.cycles_since_poll = 0
 
     def poll_in_loop(self, function: FunctionState, thunk: WhileThunk) -> None:
         """Polls once in a number of iterations."""
@@ -158,7 +158,7 @@ class CallEmitter(ProgramMemoryEmitter):
         ir.start_block(after)
 
     def poll_after(self, function: FunctionState, thunk: Thunk) -> None:
-        """Polls after a thunk if many operations have run since the last poll of the function."""
-        function.operations_since_poll += 0 if thunk.polls_itself else thunk.cost
-        if function.operations_since_poll >= safepoints.POLL_INTERVAL:
+        """Polls after a thunk if much time has passed since the last poll of the function."""
+        function.cycles_since_poll += 0 if thunk.polls_itself else thunk.cost
+        if function.cycles_since_poll >= safepoints.POLL_INTERVAL:
             self.poll(function)

@@ -6,7 +6,6 @@ loops inside kernels or on control flow between them.
 
 from __future__ import annotations
 
-from xlapy.analysis.cost import OPERATIONS_PER_MICROSECOND
 from xlapy.cpu.llvm import safepoints
 from xlapy.cpu.llvm.instrumentation.bounds import LEAVE_KERNEL, LEAVE_PROGRAM, KernelBounds
 from xlapy.cpu.llvm.instrumentation.counters import timed_task_lines
@@ -21,10 +20,11 @@ from xlapy.cpu.llvm.unrolled import emit_unrolled_kernel
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import KernelThunk, LibraryCallThunk, Thunk
 from xlapy.loops import Kernel
+from xlapy.loops.cost import CYCLES_PER_MICROSECOND
 
-MIN_PARALLEL_OPERATIONS = 8 * OPERATIONS_PER_MICROSECOND
-"""Loops with fewer operations run on one thread. Chunks of larger loops have about this many operations: eight
-microseconds, while handing out a chunk and waiting for the last one takes about one."""
+MIN_PARALLEL_CYCLES = 8 * CYCLES_PER_MICROSECOND
+"""Shorter loops run on one thread. Chunks of longer loops take about this long: eight microseconds, while handing out a
+chunk and waiting for the last one takes about one."""
 
 
 class KernelCallEmitter(CallEmitter):
@@ -46,7 +46,6 @@ class KernelCallEmitter(CallEmitter):
         return self.program.counters is not None and self.program.counters.records_events
 
     def kernel(self, function: FunctionState, thunk: KernelThunk) -> None:
-        loop = thunk.kernel.parallel_loop
         pointers = [self.address(function, slice_) for slice_ in thunk.slices]
         checks = self.program.bounds_checks
         if thunk.unrolled:
@@ -58,15 +57,15 @@ class KernelCallEmitter(CallEmitter):
         name = self.kernel_functions[thunk] = self._kernel_name(thunk)
         if name in self._polling_kernels or checks is not None:
             pointers.append("%table")
-        extent = loop.extent if loop is not None and isinstance(loop.extent, int) else 1
-        if loop is None or extent < 2 or extent * thunk.work < MIN_PARALLEL_OPERATIONS:
+        extent = thunk.iterations
+        if extent < 2 or thunk.cost < MIN_PARALLEL_CYCLES:
             arguments = [f"ptr {pointer}" for pointer in pointers]
-            if loop is not None:
+            if thunk.kernel.parallel_loop is not None:
                 arguments += ["i64 0", f"i64 {extent}"]
             function.ir.emit(f"call void @{name}({', '.join(arguments)})")
         else:
             # The size of chunks never depends on the number of threads.
-            grain = max(1, min(extent // 16 or 1, MIN_PARALLEL_OPERATIONS // thunk.work))
+            grain = max(1, min(extent // 16, MIN_PARALLEL_CYCLES * extent // thunk.cost))
             task = self._kernel_task(len(pointers))
             self._run_in_parallel(function, thunk, task, [f"@{name}", *pointers], (extent, grain))
         if checks is not None:
@@ -111,7 +110,7 @@ class KernelCallEmitter(CallEmitter):
             pointers = [*pointers, words, table]
         block = self._argument_block(function, pointers)
         extent, grain = extent_and_grain
-        polls_between_chunks = extent * thunk.work > safepoints.MIN_POLLED_PARALLEL_OPERATIONS
+        polls_between_chunks = thunk.cost > safepoints.MIN_POLLED_PARALLEL_CYCLES
         table = "ptr %table" if polls_between_chunks else "ptr null"
         arguments = f"i64 {extent}, i64 {grain}, {table}, {self._poll_arguments}"
         function.ir.emit(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, {arguments})")

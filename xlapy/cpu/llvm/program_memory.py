@@ -70,7 +70,7 @@ class FunctionState:
     """The stack slots in which the iterations of loops are counted."""
     loop_depth: int = 0
     """The number of loops around the current position."""
-    operations_since_poll: int = 0
+    cycles_since_poll: int = 0
 
 
 class ProgramMemoryEmitter:

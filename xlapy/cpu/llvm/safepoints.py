@@ -14,22 +14,22 @@ Responsible for when programs poll, and for the poll function. Does not depend o
 
 from __future__ import annotations
 
-from xlapy.analysis.cost import OPERATIONS_PER_MICROSECOND
 from xlapy.cpu.llvm.communication.waits import CancellationWord
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import WhileThunk
+from xlapy.loops.cost import CYCLES_PER_MICROSECOND
 from xlapy.native.function import Function, external, native
 from xlapy.native.ir import RELAXED
 from xlapy.native.llvm import function_text
 from xlapy.native.records import SLOT, Atomic, Final, Record, Trailing
 from xlapy.native.values import Address, Int32, Word
 
-POLL_INTERVAL = 8 * OPERATIONS_PER_MICROSECOND
-"""Operations between two polls: eight microseconds, of which a poll takes some nanoseconds."""
+POLL_INTERVAL = 8 * CYCLES_PER_MICROSECOND
+"""Cycles between two polls: eight microseconds, of which a poll takes some nanoseconds."""
 
-MIN_POLLED_PARALLEL_OPERATIONS = 4096 * OPERATIONS_PER_MICROSECOND
-"""Parallel loops with more operations, four milliseconds, poll between their chunks."""
+MIN_POLLED_PARALLEL_CYCLES = 4096 * CYCLES_PER_MICROSECOND
+"""Parallel loops that take longer, four milliseconds on one core, poll between their chunks."""
 
 _MAX_POLL_PERIOD = 1 << 10
 """The largest number of iterations of a loop between polls."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, LoopNest, choose_loop_nest, element_loops, row_loops
+from xlapy.codegen.emitters.loop_nest import LoopNest, choose_loop_nest, element_loops, row_loops
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.thunks import Thunk, walk_thunks
@@ -23,8 +23,8 @@ from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.movement import clamped_starts
 
 
-def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
-    """Returns the kernel that writes the update of a dynamic-update-slice into the operand's memory, and its work.
+def update_kernel(instruction: Instruction) -> Kernel:
+    """Returns the kernel that writes the update of a dynamic-update-slice into the operand's memory.
 
     Buffers of the kernel: the update, the start indices, the operand.
     """
@@ -35,17 +35,17 @@ def update_kernel(instruction: Instruction) -> tuple[Kernel, int]:
     target = result_buffer(builder, operand.shape, "out0")
     lowering = Lowering(builder, buffers)
     axes = choose_loop_nest(Region(instruction.name, update, read, (), host_target()), update.shape)
-    with _window_loops(builder, axes, update.shape, operand.shape) as (index, work):
+    with _window_loops(builder, axes, update.shape, operand.shape) as index:
         sizes = zip(operand.shape.dimensions, update.shape.dimensions, strict=True)
         begins = clamped_starts(lowering, starts, [whole - size for whole, size in sizes])
         place = linear(tuple(p + begin for p, begin in zip(index, begins, strict=True)), operand.shape.dimensions)
         store_element(builder, target, place, lowering.element(update, index), update.shape.element_type)
-    return builder.kernel, work
+    return builder.kernel
 
 
 @contextmanager
-def _window_loops(builder: Builder, axes: LoopNest, update: Shape, whole: Shape) -> Iterator[tuple[Index, int]]:
-    """Opens the loops over the update; yields the index of an element and the elements per parallel iteration.
+def _window_loops(builder: Builder, axes: LoopNest, update: Shape, whole: Shape) -> Iterator[Index]:
+    """Opens the loops over the update; yields the index of an element.
 
     If the update has rows that are not contiguous in the operand and hold at least one vector, the loops go row by row.
     """
@@ -54,11 +54,11 @@ def _window_loops(builder: Builder, axes: LoopNest, update: Shape, whole: Shape)
     outer, inner = sizes[:last], sizes[last:]
     if math.prod(outer) <= 1 or math.prod(inner) < axes.lanes:
         with element_loops(builder, axes, update) as index:
-            yield index, axes.work
+            yield index
         return
     with row_loops(builder, math.prod(outer), math.prod(inner), axes.lanes) as (row, place):
         index = (*delinear(builder, row, outer), *delinear(builder, place, inner))
-        yield index, min(TASK_ELEMENTS, math.prod(inner))
+        yield index
 
 
 # -- kernels that write to memory that they read

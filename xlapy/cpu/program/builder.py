@@ -24,7 +24,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state
-from xlapy.codegen.plan import EmittedKernel, record_plan
+from xlapy.codegen.plan import record_plan
 from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import Choice, emit_kernels, plan_of
 from xlapy.cpu.program import buffer_reuse
@@ -111,7 +111,7 @@ class ProgramBuilder:
         self.values = values
         self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
         self.program.values = values if values.is_recording else None
-        self._kernels: dict[Hashable, tuple[Choice, list[EmittedKernel]]] = {}
+        self._kernels: dict[Hashable, tuple[Choice, list[Kernel]]] = {}
         self._may_overwrite: dict[tuple[Buffer, frozenset[Buffer]], bool] = {}
         self._structure = StructuralNumbering(module)
         self._alias_analyses: dict[Computation, AliasAnalysis] = {}
@@ -145,8 +145,8 @@ class ProgramBuilder:
         found: _State = self._module_state[make]
         return found
 
-    def kernels(self, instruction: Instruction) -> list[EmittedKernel]:
-        """Returns the kernels of an instruction and their work, and records their plan in its `backend_config`.
+    def kernels(self, instruction: Instruction) -> list[Kernel]:
+        """Returns the kernels of an instruction, and records their plan in its `backend_config`.
 
         Equal instructions get the same kernels.
         """
@@ -388,9 +388,9 @@ class LoweringContext:
         # If there are several kernels, each computes a part of the result: a later one may read what an earlier one
         # would have overwritten.
         is_single = len(found) == 1
-        results = self.kernel_results(instruction, operands, found[0][0]) if is_single else self.allocate(instruction)
-        for kernel, work in found:
-            self.thunks.append(KernelThunk(kernel, [*slices, *results], work, instruction.name))
+        results = self.kernel_results(instruction, operands, found[0]) if is_single else self.allocate(instruction)
+        for kernel in found:
+            self.thunks.append(KernelThunk(kernel, [*slices, *results], instruction.name))
 
     # -- buffer reuse
 

@@ -184,5 +184,5 @@ def _append_transpose(
     moved = Shape.array(element_type, [dimensions[d] for d in order])
     transpose = Instruction(opcodes.TRANSPOSE, moved, [given], DimensionsAttributes(dimensions=order), name=target.name)
     region = region_of(transpose, host_target())
-    for kernel, work in emit_kernels(plan_of(transpose, region).plan, region):
-        context.thunks.append(KernelThunk(kernel, [source, target], work, target.name))
+    for kernel in emit_kernels(plan_of(transpose, region).plan, region):
+        context.thunks.append(KernelThunk(kernel, [source, target], target.name))

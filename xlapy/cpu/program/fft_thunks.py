@@ -32,9 +32,9 @@ def _lower_fft(context: LoweringContext, instruction: Instruction) -> None:
     for number, stage in enumerate(stages):
         is_last = number == len(stages) - 1
         target = result if is_last else BufferSlice(Shape.array(complex_type, (stage.size,)), name=instruction.name)
-        kernel, work, twiddles = stage.emit(instruction.name)
+        kernel, twiddles = stage.emit(instruction.name)
         constant = context.builder.module_state(_TwiddleConstants).constant(context, instruction, twiddles)
-        context.thunks.append(KernelThunk(kernel, [source, constant, target], work, instruction.name))
+        context.thunks.append(KernelThunk(kernel, [source, constant, target], instruction.name))
         source = target
 
 

@@ -5,7 +5,6 @@ Responsible for the operands and results of these thunks. Does not depend on wha
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -45,9 +44,9 @@ def _lower_dynamic_update_slice(context: LoweringContext, instruction: Instructi
     target = context.reuse_or_copy(instruction, operand)
     context.define(instruction, [target])
     if update.shape.size:
-        kernel, work = buffer_reuse.update_kernel(instruction)
+        kernel = buffer_reuse.update_kernel(instruction)
         slices = [context.slice_of(o) for o in instruction.operands[1:]]
-        context.thunks.append(KernelThunk(kernel, [*slices, target], work, instruction.name))
+        context.thunks.append(KernelThunk(kernel, [*slices, target], instruction.name))
 
 
 @THUNK_RULES.rule(opcodes.SCATTER)
@@ -59,7 +58,7 @@ def _lower_scatter(context: LoweringContext, instruction: Instruction) -> None:
     if instruction.operands[-1].shape.size:
         kernel = scatter.scatter_kernel(instruction, host_target())
         slices = [context.slice_of(o) for o in instruction.operands[count:]]
-        context.thunks.append(KernelThunk(kernel, [*slices, *targets], 1, instruction.name))
+        context.thunks.append(KernelThunk(kernel, [*slices, *targets], instruction.name))
 
 
 @THUNK_RULES.rule(opcodes.SELECT_AND_SCATTER)
@@ -76,9 +75,7 @@ def _lower_sort(context: LoweringContext, instruction: Instruction) -> None:
     if shape.size and shape.dimensions[instruction.dimension] > 1:
         scratch = [BufferSlice(slice_.shape, name=instruction.name) for slice_ in results]
         kernel = sort.sort_kernel(instruction, host_target())
-        length = shape.dimensions[instruction.dimension]
-        work = length * math.ceil(math.log2(length))
-        context.thunks.append(KernelThunk(kernel, [*results, *scratch], work, instruction.name))
+        context.thunks.append(KernelThunk(kernel, [*results, *scratch], instruction.name))
 
 
 @THUNK_RULES.rule(opcodes.TOPK)
@@ -87,8 +84,7 @@ def _lower_top_k(context: LoweringContext, instruction: Instruction) -> None:
     if results[0].shape.size:
         kernel = top_k.top_k_kernel(instruction, host_target())
         slices = [context.slice_of(instruction.operands[0]), *results]
-        length = instruction.operands[0].shape.dimensions[-1]
-        context.thunks.append(KernelThunk(kernel, slices, length, instruction.name))
+        context.thunks.append(KernelThunk(kernel, slices, instruction.name))
 
 
 @THUNK_RULES.rule(opcodes.PARTITION_ID, opcodes.REPLICA_ID)
@@ -100,4 +96,4 @@ def _lower_device_id(context: LoweringContext, instruction: Instruction) -> None
 def _lower_rng_get_and_update_state(context: LoweringContext, instruction: Instruction) -> None:
     state = context.builder.random_state()
     kernel = random_state.random_state_kernel(instruction, host_target())
-    context.thunks.append(KernelThunk(kernel, [*context.allocate(instruction), state], 1, instruction.name))
+    context.thunks.append(KernelThunk(kernel, [*context.allocate(instruction), state], instruction.name))

@@ -1,8 +1,8 @@
 """The state of a few threads that run native functions, and the steps that lead from a state to the next ones.
 
 A step is one synchronizing instruction of one thread (an atomic access, an acquired lock, a futex), and all that
-follows up to the next one. Other instructions need no schedules of their own: accesses that could conflict are races and
-reported, and whatever other threads do before a lock is released, they can do after that, too.
+follows up to the next one. Other instructions need no schedules of their own: accesses that could conflict are races
+and reported, and whatever other threads do before a lock is released, they can do after that, too.
 
 Responsible for executing instructions. Must not know in which order states are explored.
 """

@@ -36,9 +36,8 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
 from xlapy.codegen.emitters.row_reduction import RowReductionEmitter
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import Epilogue
-from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
-from xlapy.loops import I1, I16, I32, Affine, AxisKind, Buffer, Builder, Location, Value
+from xlapy.loops import I1, I16, I32, Affine, AxisKind, Buffer, Builder, Kernel, Location, Value
 from xlapy.lower import Element, Lowering, Source, storage_type, store_element
 from xlapy.lower.contraction import rounded_sum, zero_element
 from xlapy.lower.core import Index, delinear, linear
@@ -49,8 +48,8 @@ _MAGNITUDES = 0x7FFF7FFF
 """The bits of two bf16 without their signs."""
 
 
-def attention_kernel(problem: AttentionProblem, parameters: AttentionParameters) -> EmittedKernel:
-    """Returns the kernel of attention, and the work of one task."""
+def attention_kernel(problem: AttentionProblem, parameters: AttentionParameters) -> Kernel:
+    """Returns the kernel of attention."""
     return _AttentionKernel(problem, parameters).kernel()
 
 
@@ -95,7 +94,7 @@ class _AttentionKernel(BlockIndices):
         """Scratch memory for what a task has found out or done; zero for what it has not."""
         return self.builder.scratch(name, I32, size)
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         builder, problem, per_task = self.builder, self.problem, self.parameters.blocks_per_task
         outer = [problem.scores.shape.dimensions[d] for d in self.outer]
         blocks = -(-self.row_count // self.rows)
@@ -109,7 +108,7 @@ class _AttentionKernel(BlockIndices):
                 self.clear_states()
                 with builder.loop(block_extent(builder, group * per_task, blocks, per_task)) as block:
                     self.compute_block(group * per_task + block)
-        return builder.kernel, per_task * self.rows * problem.length * (problem.terms + problem.width)
+        return builder.kernel
 
     def clear_states(self) -> None:
         builder = self.builder

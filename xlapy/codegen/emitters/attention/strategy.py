@@ -13,8 +13,9 @@ from xlapy.codegen.emitters.attention.sizes import (
     most_queries,
     preferred_parameters,
 )
-from xlapy.codegen.plan import Candidate, EmittedKernel, Rejection, Strategy
+from xlapy.codegen.plan import Candidate, Rejection, Strategy
 from xlapy.codegen.region import Region
+from xlapy.loops import Kernel
 
 
 def has_attention_kernel(region: Region) -> bool:
@@ -45,7 +46,7 @@ class AttentionStrategy(Strategy[AttentionParameters]):
     def check(self, region: Region, parameters: AttentionParameters) -> None:
         check_parameters(_problem(region), parameters)
 
-    def emit(self, region: Region, parameters: AttentionParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: AttentionParameters) -> list[Kernel]:
         return [attention_kernel(_problem(region), parameters)]
 
 

@@ -29,10 +29,9 @@ from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import Epilogue
-from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, AxisKind, Value
+from xlapy.loops import I64, Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
@@ -67,8 +66,8 @@ def reason_against(geometry: ConvolutionGeometry) -> str:
     return f"it adds up {t.name.lower()} numbers" if t.is_complex or register_type(t).bits < 32 else ""
 
 
-def depthwise_gradient_kernel(region: Region, geometry: ConvolutionGeometry) -> EmittedKernel:
-    """Returns the kernel of the gradient of a depthwise kernel, and the work of one task."""
+def depthwise_gradient_kernel(region: Region, geometry: ConvolutionGeometry) -> Kernel:
+    """Returns the kernel of the gradient of a depthwise kernel."""
     return _DepthwiseGradient(region, geometry).kernel()
 
 
@@ -101,7 +100,7 @@ class _DepthwiseGradient:
         self.lines_per_block = balanced_size(self.lines, max(1, region.target.l2_bytes // 2 // line_bytes))
         self.sums = ScratchArray(builder, "sums", self.type, self.last.output * self.width)
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         builder, sizes = self.builder, [d.output for d in self.outer]
         counts = math.prod(sizes), -(-self.geometry.groups // self.width)
         with builder.loop(math.prod(counts), AxisKind.PARALLEL) as task:
@@ -114,7 +113,7 @@ class _DepthwiseGradient:
                 self.add(_Tile(outer, at, block * self.width), lines * self.lines_per_block)
             with builder.loop(self.last.output) as at:
                 self.store(_Tile(outer, at, block * self.width))
-        return builder.kernel, self.lines * self.last.window.size * self.last.output * self.width
+        return builder.kernel
 
     def add(self, tile: _Tile, first_line: Affine) -> None:
         """Adds the products of a block of lines to the sums of a tile."""

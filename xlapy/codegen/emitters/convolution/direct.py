@@ -33,11 +33,10 @@ from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue
-from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, AxisKind, Value
+from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import rounded_sum, sum_type, zero_element
@@ -172,7 +171,7 @@ class DirectConvolution:
         if keeps_sums:
             self.sums = ScratchArray(builder, "sums", self.type, self.rows_per_task * self.sums_of_row)
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         builder, g = self.builder, self.geometry
         feature_blocks = -(-self.panels // self.panels_per_task)
         sizes = (g.groups, feature_blocks, self.row_blocks, self.chunks)
@@ -184,8 +183,7 @@ class DirectConvolution:
             with builder.loop(panels) as panel:
                 feature = (first_panel + panel) * self.tile.features
                 _Panel(self, group, feature, first_row, rows, chunk).compute()
-        positions = self.rows_per_task * self.last.output // self.chunks
-        return builder.kernel, positions * self.panels_per_task * self.tile.features * math.prod(self.window) * g.inputs
+        return builder.kernel
 
 
 @dataclass(frozen=True, slots=True)

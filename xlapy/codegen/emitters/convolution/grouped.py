@@ -24,9 +24,8 @@ from xlapy.codegen.emitters.convolution.rows import ConvolutionRows, Tile, resul
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import Epilogue
-from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.loops import Affine, AxisKind, Value
+from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
@@ -81,7 +80,7 @@ class GroupedConvolution:
         self.window = [d.window.size for d in geometry.dimensions]
         self.features = geometry.inputs * geometry.outputs
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         builder, g = self.builder, self.geometry
         self.packed = ScratchArray(builder, "packed", self.type, packed_size(g))
         width = self.rows.last.output
@@ -93,7 +92,7 @@ class GroupedConvolution:
                 for tile in self.rows.each_tile(row, Affine()):
                     with builder.loop(g.groups, AxisKind.VECTOR, width=self.lanes) as group:
                         self.compute(tile, group)
-        return builder.kernel, rows_per_task * width * g.groups * self.features * math.prod(self.window)
+        return builder.kernel
 
     def pack(self) -> None:
         """Packs the kernel, in the order of the window."""

@@ -33,9 +33,8 @@ from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import Epilogue
-from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.loops import I64, Affine, AxisKind, Value
+from xlapy.loops import I64, Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
@@ -77,8 +76,8 @@ def reason_against(geometry: ConvolutionGeometry) -> str:
     return ""
 
 
-def kernel_gradient_kernel(region: Region, geometry: ConvolutionGeometry) -> EmittedKernel:
-    """Returns the kernel of a convolution with a large window, and the work of one task."""
+def kernel_gradient_kernel(region: Region, geometry: ConvolutionGeometry) -> Kernel:
+    """Returns the kernel of a convolution with a large window."""
     return _KernelGradient(region, geometry).kernel()
 
 
@@ -148,7 +147,7 @@ class _KernelGradient:
 
         return min(((t, p) for t in sizes(self.tiles) for p in sizes(self.panels)), key=cost)
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         builder = self.builder
         sizes = [d.output for d in self.outer]
         counts = (
@@ -168,7 +167,7 @@ class _KernelGradient:
             with builder.loop(-(-self.lines // self.lines_per_block)) as line_block:
                 self.add(task, line_block * self.lines_per_block)
             self.store(task)
-        return builder.kernel, self.lines * self.last.window.size * self.sums_size
+        return builder.kernel
 
     def each_tile(self, task: _Task) -> Iterator[_Tile]:
         """Emits loops over the panels, positions and tiles of a task; yields a tile."""

@@ -23,7 +23,6 @@ from xlapy.codegen.emitters.matmul.packed_gemm import (
 from xlapy.codegen.epilogue import contraction_of
 from xlapy.codegen.plan import (
     Candidate,
-    EmittedKernel,
     ImpossibleParameterError,
     NoParameters,
     Rejection,
@@ -31,6 +30,7 @@ from xlapy.codegen.plan import (
     parameter,
 )
 from xlapy.codegen.region import Region
+from xlapy.loops import Kernel
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.lower.element_types import register_type
 from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
@@ -94,7 +94,7 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
         if max(panel, direct.PANEL_BYTES) + direct.SUMS_BYTES > MAX_SCRATCH_BYTES:
             raise ImpossibleParameterError("tile_vectors", f"a panel of {panel} bytes exceeds {MAX_SCRATCH_BYTES}")
 
-    def emit(self, region: Region, parameters: DirectConvolutionParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: DirectConvolutionParameters) -> list[Kernel]:
         geometry = region.derived(_geometry)
         assert geometry is not None
         return [DirectConvolution(region, geometry, _tile(region, geometry, parameters)).kernel()]
@@ -156,7 +156,7 @@ class GroupedConvolutionStrategy(Strategy[GroupedConvolutionParameters]):
         if sums > MAX_TILE_SUMS:
             raise ImpossibleParameterError("tile_positions", f"a tile of {sums} sums is larger than {MAX_TILE_SUMS}")
 
-    def emit(self, region: Region, parameters: GroupedConvolutionParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: GroupedConvolutionParameters) -> list[Kernel]:
         geometry = region.derived(_geometry)
         assert geometry is not None
         return [GroupedConvolution(region, geometry, parameters.tile_positions).kernel()]
@@ -228,7 +228,7 @@ class Im2colStrategy(Strategy[PackedGemmParameters]):
         assert problem is not None
         check_packed_gemm(problem, parameters)
 
-    def emit(self, region: Region, parameters: PackedGemmParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: PackedGemmParameters) -> list[Kernel]:
         problem = region.derived(_problem)
         assert problem is not None
         return [packed_gemm_kernel(problem, parameters)]
@@ -252,7 +252,7 @@ class KernelGradientStrategy(Strategy[NoParameters]):
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
 
-    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
         geometry = region.derived(_geometry)
         assert geometry is not None
         return [kernel_gradient.kernel_gradient_kernel(region, geometry)]
@@ -276,7 +276,7 @@ class DepthwiseGradientStrategy(Strategy[NoParameters]):
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
 
-    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
         geometry = region.derived(_geometry)
         assert geometry is not None
         return [depthwise_gradient.depthwise_gradient_kernel(region, geometry)]

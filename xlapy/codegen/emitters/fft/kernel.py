@@ -48,8 +48,6 @@ class FourierKernel:
     """A kernel whose buffers are operand, twiddle factors and result, with real and imaginary parts interleaved."""
 
     kernel: Kernel
-    work: int
-    """The work of one task."""
     twiddles: Array
     """The contents of the buffer of twiddle factors."""
 
@@ -94,7 +92,6 @@ class _FftEmitter:
 
     def build(self) -> FourierKernel:
         builder, transform = self.builder, self.transform
-        points = transform.points.size
         room = -(-max(self.points_in, self.points_out) // max(self.tile)) * max(self.tile)
         size = 2 * self.width * room
         self.buffers = [builder.scratch(name, self.type, size) for name in ("here", "there")]
@@ -113,8 +110,7 @@ class _FftEmitter:
                 self.emit_full_and_partial_groups(tables)
         twiddles = np.concatenate(self.tables or [np.ones(2)]).astype(self.type.dtype)
         self.twiddles.size = len(twiddles)
-        work = 5 * points * max(1, points.bit_length()) * self.width
-        return FourierKernel(builder.kernel, work, twiddles)
+        return FourierKernel(builder.kernel, twiddles)
 
     def emit_full_and_partial_groups(self, tables: Sequence[int]) -> None:
         """Emits two versions of the passes: for groups with all lanes, and for the last group."""

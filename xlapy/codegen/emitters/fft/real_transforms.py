@@ -33,8 +33,8 @@ def even_and_odd_parts(builder: Builder, here: Point, mirrored: Point) -> tuple[
     return (builder.add(a, c), builder.sub(b, d)), (builder.add(b, d), builder.sub(c, a))
 
 
-def unpacking_kernel(name: str, target: Target, type: ScalarType, rows: int, half: int) -> tuple[Kernel, int]:
-    """Returns the kernel that computes X from Z, and the work of one task.
+def unpacking_kernel(name: str, target: Target, type: ScalarType, rows: int, half: int) -> Kernel:
+    """Returns the kernel that computes X from Z.
 
     Buffers: operand, twiddle factors (sign -1), result. A row of the operand has `half` numbers.
     """
@@ -53,11 +53,11 @@ def unpacking_kernel(name: str, target: Target, type: ScalarType, rows: int, hal
         with builder.branch(is_first):
             a, b = emitter.load(begin)
             emitter.store(end + half, (builder.sub(a, b), builder.zero(type)))
-    return builder.kernel, 12 * min(half, TASK_ELEMENTS)
+    return builder.kernel
 
 
-def packing_kernel(name: str, target: Target, type: ScalarType, rows: int, half: int) -> tuple[Kernel, int]:
-    """Returns the kernel that computes 2 Z from X, and the work of one task.
+def packing_kernel(name: str, target: Target, type: ScalarType, rows: int, half: int) -> Kernel:
+    """Returns the kernel that computes 2 Z from X.
 
     Buffers: operand, twiddle factors (sign 1), result. A row of the operand has `half` + 1 numbers; the imaginary parts
     of the first and the last one are ignored.
@@ -71,7 +71,7 @@ def packing_kernel(name: str, target: Target, type: ScalarType, rows: int, half:
         with builder.branch(is_first):
             (a, _), (b, _) = emitter.load(begin), emitter.load(begin + half)
             emitter.store(end, (builder.add(a, b), builder.sub(a, b)))
-    return builder.kernel, 12 * min(half, TASK_ELEMENTS)
+    return builder.kernel
 
 
 class _RealKernel:

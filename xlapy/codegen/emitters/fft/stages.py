@@ -26,8 +26,6 @@ class StageKernel(NamedTuple):
     """The kernel of a stage. Its buffers are the operand, the twiddle factors and the result."""
 
     kernel: Kernel
-    work: int
-    """The work of one parallel iteration."""
     twiddles: Array
 
 
@@ -99,7 +97,7 @@ class _StageBuilder:
     def stage(self, transform: Transform, scale: float) -> Stage:
         def emit(name: str) -> StageKernel:
             found = fourier_kernel(name, self.target, self.type, transform, self.sign, scale)
-            return StageKernel(found.kernel, found.work, found.twiddles)
+            return StageKernel(found.kernel, found.twiddles)
 
         rows = transform.size // transform.points.size
         return Stage(emit, transform.size + (rows if transform.halves and self.sign < 0 else 0))
@@ -121,13 +119,13 @@ class _StageBuilder:
         return [*stages, stage] if is_forward else [stage, *stages]
 
     def half_length_stage(
-        self, kernel: Callable[[str, Target, ScalarType, int, int], tuple[Kernel, int]], rows: int, half: int
+        self, kernel: Callable[[str, Target, ScalarType, int, int], Kernel], rows: int, half: int
     ) -> Stage:
         """Returns the stage before or after the complex transform of half the length."""
         twiddles = real_twiddle_factors(2 * half, self.sign, self.type)
         size = half + 1 if self.kind is FftType.RFFT else half
 
         def emit(name: str) -> StageKernel:
-            return StageKernel(*kernel(name, self.target, self.type, rows, half), twiddles)
+            return StageKernel(kernel(name, self.target, self.type, rows, half), twiddles)
 
         return Stage(emit, rows * size)

@@ -36,13 +36,13 @@ from xlapy.codegen.emitters.matmul.unpacked import DirectGemm, InnerProductParam
 from xlapy.codegen.epilogue import contraction_of
 from xlapy.codegen.plan import (
     Candidate,
-    EmittedKernel,
     ImpossibleParameterError,
     Rejection,
     Strategy,
     parameter,
 )
 from xlapy.codegen.region import Region
+from xlapy.loops import Kernel
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower.element_types import register_type
 
@@ -157,7 +157,7 @@ class PackedGemmStrategy(Strategy[PackedGemmParameters]):
     def check(self, region: Region, parameters: PackedGemmParameters) -> None:
         check_packed_gemm(_problem(region), parameters)
 
-    def emit(self, region: Region, parameters: PackedGemmParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: PackedGemmParameters) -> list[Kernel]:
         return [packed_gemm_kernel(_problem(region), parameters)]
 
 
@@ -191,7 +191,7 @@ class SkinnyGemmStrategy(Strategy[SkinnyGemmParameters]):
     def check(self, region: Region, parameters: SkinnyGemmParameters) -> None:
         check_skinny_gemm(_problem(region), parameters)
 
-    def emit(self, region: Region, parameters: SkinnyGemmParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: SkinnyGemmParameters) -> list[Kernel]:
         return [skinny_gemm_kernel(_problem(region), parameters)]
 
 
@@ -250,7 +250,7 @@ class DirectGemmStrategy(Strategy[DirectGemmParameters]):
         if sums > MAX_TILE_SUMS:
             raise ImpossibleParameterError("tile_rows", f"a tile of {sums} vectors is larger than {MAX_TILE_SUMS}")
 
-    def emit(self, region: Region, parameters: DirectGemmParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: DirectGemmParameters) -> list[Kernel]:
         dot = _problem(region)
         lanes = min(dot.lanes, 1 << (dot.columns - 1).bit_length())
         return [DirectGemm(dot, Tile(parameters.tile_rows, parameters.tile_vectors, lanes)).kernel()]
@@ -285,5 +285,5 @@ class InnerProductStrategy(Strategy[InnerProductParameters]):
         dot = _problem(region)
         return InnerProductParameters(balanced_size(dot.rows, 4), balanced_size(dot.columns, 4))
 
-    def emit(self, region: Region, parameters: InnerProductParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: InnerProductParameters) -> list[Kernel]:
         return [InnerProducts(_problem(region), parameters).kernel()]

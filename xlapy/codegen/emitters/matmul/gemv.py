@@ -22,8 +22,8 @@ from xlapy.codegen.emitters.matmul.left_offset import subtracted
 from xlapy.codegen.emitters.matmul.micro_kernel import add_elements
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
-from xlapy.codegen.plan import EmittedKernel, ImpossibleParameterError, parameter
-from xlapy.loops import Affine, AxisKind, Value
+from xlapy.codegen.plan import ImpossibleParameterError, parameter
+from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower import Element
@@ -98,8 +98,8 @@ def check_skinny_gemm(problem: MatmulProblem, parameters: SkinnyGemmParameters) 
         )
 
 
-def skinny_gemm_kernel(problem: MatmulProblem, parameters: SkinnyGemmParameters) -> EmittedKernel:
-    """Returns the kernel and the work of one task. The columns must be contiguous and the elements real."""
+def skinny_gemm_kernel(problem: MatmulProblem, parameters: SkinnyGemmParameters) -> Kernel:
+    """Returns the kernel. The columns must be contiguous and the elements real."""
     return _SkinnyGemm(problem, parameters).kernel()
 
 
@@ -126,7 +126,7 @@ class _SkinnyGemm:
         if self.blocks + bool(self.rest) > 1:
             self.totals = ScratchArray(builder, "totals", t, problem.rows * self.width)
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         problem, builder = self.problem, self.builder
         blocks = -(-problem.columns // self.width)
         with builder.loop(problem.batches * blocks, AxisKind.PARALLEL) as task:
@@ -134,7 +134,7 @@ class _SkinnyGemm:
             first = block * self.width
             columns = block_extent(builder, first, problem.columns, self.width)
             _ColumnBlock(self, batch, first, columns).compute()
-        return builder.kernel, problem.rows * self.width * problem.terms
+        return builder.kernel
 
 
 @dataclass(frozen=True, slots=True)

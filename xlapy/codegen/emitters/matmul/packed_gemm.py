@@ -31,8 +31,8 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
 )
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.scratch import ScratchArray
-from xlapy.codegen.plan import EmittedKernel, ImpossibleParameterError, parameter
-from xlapy.loops import Affine, AxisKind, Location, Value
+from xlapy.codegen.plan import ImpossibleParameterError, parameter
+from xlapy.loops import Affine, AxisKind, Kernel, Location, Value
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.ir import tile_shape
 from xlapy.loops.reduction_order import contraction_block
@@ -111,8 +111,8 @@ def check_packed_gemm(problem: MatmulProblem, parameters: PackedGemmParameters) 
         )
 
 
-def packed_gemm_kernel(problem: MatmulProblem, parameters: PackedGemmParameters) -> EmittedKernel:
-    """Returns the kernel and the work of one task."""
+def packed_gemm_kernel(problem: MatmulProblem, parameters: PackedGemmParameters) -> Kernel:
+    """Returns the kernel."""
     return _PackedGemm(problem, parameters).kernel()
 
 
@@ -171,7 +171,7 @@ class _PackedGemm:
         self.prefetched_terms = -(-terms // tiles)
         """The terms of the next block of the right operand that are prefetched with every tile."""
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         problem, builder, tile, blocking = self.problem, self.builder, self.tile, self.blocking
         row_tiles = -(-problem.rows // tile.rows)
         column_blocks = -(-problem.columns // self.width)
@@ -195,8 +195,7 @@ class _PackedGemm:
                     block.compute()
                 with builder.branch(builder.logical_not(condition)):
                     block.compute_by_definition()
-        work = blocking.mc_tiles * tile.rows * self.width * blocking.column_blocks * problem.terms
-        return builder.kernel, work
+        return builder.kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from xlapy.codegen.emitters.matmul.left_offset import emit_corrected_micro_kernel, subtracted
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, clamped_position, in_bounds
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
-from xlapy.codegen.plan import EmittedKernel, parameter
-from xlapy.loops import Affine, AxisKind, Value
+from xlapy.codegen.plan import parameter
+from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import INNER_PRODUCT_ACCUMULATOR_VECTORS
 from xlapy.lower import Element
 from xlapy.lower.contraction import sums_in_lanes, zero_element
@@ -37,13 +37,13 @@ class DirectGemm:
     dot: MatmulProblem
     tile_shape: Tile
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         dot, builder, tile = self.dot, self.dot.builder, self.tile_shape
         row_tiles, column_tiles = -(-dot.rows // tile.rows), -(-dot.columns // tile.columns)
         with builder.loop(dot.batches * row_tiles * column_tiles, AxisKind.PARALLEL) as task:
             batch, tile_row, tile_column = delinear(builder, task, (dot.batches, row_tiles, column_tiles))
             self.tile(tile, batch, tile_row * tile.rows, tile_column * tile.columns)
-        return builder.kernel, tile.rows * tile.columns * dot.terms
+        return builder.kernel
 
     def tile(self, tile: Tile, batch: Affine, first_row: Affine, first_column: Affine) -> None:
         dot, builder = self.dot, self.dot.builder
@@ -70,7 +70,7 @@ class InnerProducts:
     dot: MatmulProblem
     parameters: InnerProductParameters
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         dot, builder = self.dot, self.dot.builder
         tile_rows, tile_columns = self.parameters.tile_rows, self.parameters.tile_columns
         row_tiles, column_tiles = -(-dot.rows // tile_rows), -(-dot.columns // tile_columns)
@@ -91,7 +91,7 @@ class InnerProducts:
                     in_bounds(dot.lowering, column, dot.columns, tile_columns),
                 )
                 dot.store(batch, row, column, total, mask)
-        return builder.kernel, tile_rows * tile_columns * dot.terms
+        return builder.kernel
 
     def sums(self, batch: Affine, rows: list[Affine], columns: list[Affine]) -> list[Value]:
         dot, builder = self.dot, self.dot.builder

@@ -33,17 +33,16 @@ from math import prod
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.select_and_scatter.gathering_geometry import PooledGradient
 from xlapy.codegen.emitters.select_and_scatter.selection import WindowSelection
-from xlapy.codegen.plan import EmittedKernel
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
-from xlapy.loops import I32, Affine, AxisKind, Value
+from xlapy.loops import I32, Affine, AxisKind, Kernel, Value
 from xlapy.lower import Lowering, store_element
 from xlapy.lower.core import Element, Index, delinear, linear
 from xlapy.lower.elementwise import select_element
 from xlapy.lower.windows import window_span
 
 
-def gathering_kernel(problem: PooledGradient) -> EmittedKernel:
-    """Returns the kernel, and the work of one task."""
+def gathering_kernel(problem: PooledGradient) -> Kernel:
+    """Returns the kernel."""
     return _Gathering(problem).kernel()
 
 
@@ -75,7 +74,7 @@ class _Gathering:
         """The dimensions between the one that is split and the one in lanes."""
         self.last = self.dimensions[-1]
 
-    def kernel(self) -> EmittedKernel:
+    def kernel(self) -> Kernel:
         builder, split = self.builder, self.dimensions[self.split]
         before = [d.size for d in self.dimensions[: self.split]]
         blocks = -(-split.quotients // self.rows)
@@ -85,8 +84,7 @@ class _Gathering:
             rows = block_extent(builder, first, split.quotients, self.rows)
             self.select(tuple(outer), first, rows)
             self.gather(tuple(outer), first, rows)
-        area = prod(d.window.size for d in self.dimensions)
-        return builder.kernel, self.rows * prod(d.size for d in self.dimensions[self.split :]) * area
+        return builder.kernel
 
     # -- which element each window selects
 

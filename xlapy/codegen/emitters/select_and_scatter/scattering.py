@@ -32,8 +32,8 @@ from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.reduction import WindowAttributes
 
 
-def scattering_kernel(instruction: Instruction, target: Target) -> tuple[Kernel, int]:
-    """Returns the kernel and the work of one task. Buffers: operand, source, initial value, result."""
+def scattering_kernel(instruction: Instruction, target: Target) -> Kernel:
+    """Returns the kernel. Buffers: operand, source, initial value, result."""
     return _SelectAndScatter(instruction, target).build()
 
 
@@ -64,11 +64,11 @@ class _SelectAndScatter:
         self.block = balanced_size(rows, most)
         self.rows = rows
 
-    def build(self) -> tuple[Kernel, int]:
+    def build(self) -> Kernel:
         builder = self.builder
         if not self.sizes:
             self.scalar()
-            return builder.kernel, 1
+            return builder.kernel
         blocks = -(-self.rows // self.block)
         before = self.sizes[: self.split]
         with builder.loop(math.prod(before) * blocks, AxisKind.PARALLEL) as task:
@@ -80,8 +80,7 @@ class _SelectAndScatter:
             with builder.loop(windows) as number:
                 for index in self.each_index((*outer, begin + number), [self.positions[d] for d in self.inner]):
                     self.window(index, first, count)
-        area = math.prod(w.size for w in self.windows)
-        return builder.kernel, self.block * math.prod(self.sizes[self.split + 1 :]) * 2 * area
+        return builder.kernel
 
     def scalar(self) -> None:
         """The only element is selected."""

@@ -8,8 +8,9 @@ from xlapy import opcodes
 from xlapy.codegen.emitters.select_and_scatter.gathering import gathering_kernel
 from xlapy.codegen.emitters.select_and_scatter.gathering_geometry import pooled_gradient
 from xlapy.codegen.emitters.select_and_scatter.scattering import scattering_kernel
-from xlapy.codegen.plan import Candidate, EmittedKernel, NoParameters, Rejection, Strategy
+from xlapy.codegen.plan import Candidate, NoParameters, Rejection, Strategy
 from xlapy.codegen.region import Region
+from xlapy.loops import Kernel
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.opcodes.reduction import WindowAttributes
 
@@ -32,7 +33,7 @@ class GatherSourcesStrategy(Strategy[NoParameters]):
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
 
-    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
         problem = region.derived(pooled_gradient)
         assert problem is not None
         return [gathering_kernel(problem)]
@@ -60,5 +61,5 @@ class ScatterSourcesStrategy(Strategy[NoParameters]):
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
 
-    def emit(self, region: Region, parameters: NoParameters) -> list[EmittedKernel]:
+    def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
         return [scattering_kernel(region.root, region.target)]

@@ -33,13 +33,21 @@ class MergeSort(SliceSorter):
             low = pair * (2 * run)
             middle = builder.binary("smin", builder.value_of(low + run), length)
             high = builder.binary("smin", builder.value_of(low + 2 * run), length)
-            self.merge(start, source, target, low, middle, high)
+            count = builder.sub(high, builder.value_of(low))
+            count.range = (1, 2 * run)
+            self.merge(start, source, target, (low, middle, high), count)
 
     def merge(
-        self, start: Affine, source: Sequence[Buffer], target: Sequence[Buffer], low: Affine, middle: Value, high: Value
+        self,
+        start: Affine,
+        source: Sequence[Buffer],
+        target: Sequence[Buffer],
+        bounds: tuple[Affine, Value, Value],
+        count: Value,
     ) -> None:
-        """Merges [low, middle) and [middle, high). Of an exhausted run, the last element is loaded but not taken."""
-        builder = self.builder
+        """Merges `count` elements: [low, middle) and [middle, high), given these bounds. Of an exhausted run, the last
+        element is loaded but not taken."""
+        builder, (low, middle, high) = self.builder, bounds
         one = builder.constant(I64, 1)
         last_left, last_right = builder.sub(middle, one), builder.sub(high, one)
 
@@ -59,7 +67,6 @@ class MergeSort(SliceSorter):
             moved = builder.convert("zext", take_right, I64)
             return [builder.add(left, builder.sub(one, moved)), builder.add(right, moved)]
 
-        count = builder.sub(high, builder.value_of(low))
         builder.reduce(count, [builder.value_of(low), middle], step)
 
     def is_before(self, first: Sequence[Element], second: Sequence[Element]) -> Value:

@@ -161,8 +161,8 @@ def _lower_reduction(context: LoweringContext, instruction: Instruction, strides
         if results[chosen[0]].shape.size:
             inputs, outputs = [sources[n] for n in chosen], [results[n] for n in chosen]
             read, written = [slice_.shape for slice_ in inputs], [slice_.shape for slice_ in outputs]
-            kernel, work = _reduction_kernel(instruction, chosen, read, written, count)
-            context.thunks.append(KernelThunk(kernel, [*inputs, *outputs], work, instruction.name))
+            kernel = _reduction_kernel(instruction, chosen, read, written, count)
+            context.thunks.append(KernelThunk(kernel, [*inputs, *outputs], instruction.name))
 
 
 def _strided_offset(stride: int, start: int = 0) -> Callable[[int], int]:
@@ -171,7 +171,7 @@ def _strided_offset(stride: int, start: int = 0) -> Callable[[int], int]:
 
 def _reduction_kernel(
     instruction: Instruction, chosen: Sequence[int], received: Sequence[Shape], shapes: Sequence[Shape], count: int
-) -> tuple[Kernel, int]:
+) -> Kernel:
     """Returns the kernel that reduces from the first member to the last. Buffers: the members' arrays, of the shapes
     `received`, and the results."""
     builder = kernel_builder(instruction.name, host_target())
@@ -180,7 +180,7 @@ def _reduction_kernel(
     outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
     reducer = instruction.to_apply
     types = [parameter.shape.element_type for parameter in reducer.parameters[: len(chosen)]]
-    axes = _axes(builder, [*operands, *(p.shape for p in reducer.parameters)], shapes[0], count)
+    axes = _axes(builder, [*operands, *(p.shape for p in reducer.parameters)], shapes[0])
     with element_loops(builder, axes, shapes[0]) as index:
         lowering = Lowering(builder, {})
 
@@ -207,7 +207,7 @@ def _reduction_kernel(
         for buffer, total, shape, t in zip(outputs, totals, shapes, types, strict=True):
             result = convert_element(builder, total, t, shape.element_type)
             store_element(builder, buffer, linear(index, shape.dimensions), result, shape.element_type)
-    return builder.kernel, axes.work
+    return builder.kernel
 
 
 def _source(builder: Builder, received: Shape, number: int) -> Buffer:
@@ -215,12 +215,12 @@ def _source(builder: Builder, received: Shape, number: int) -> Buffer:
     return builder.buffer(f"in{number}", storage_type(t), received.size * components(t))
 
 
-def _axes(builder: Builder, read: Sequence[Shape], result: Shape, work: int) -> LoopNest:
+def _axes(builder: Builder, read: Sequence[Shape], result: Shape) -> LoopNest:
     """Returns the loop nest over all elements as one dimension, with as many lanes as the widest type allows."""
     if result.size == 1:
-        return LoopNest(False, 1, work)
+        return LoopNest(False, 1)
     lanes = min(builder.lanes(register_type(shape.element_type)) for shape in (*read, result))
-    return LoopNest(True, min(lanes, 1 << (result.size.bit_length() - 1)), work * min(result.size, 1 << 13))
+    return LoopNest(True, min(lanes, 1 << (result.size.bit_length() - 1)))
 
 
 @THUNK_RULES.rule(opcodes.COLLECTIVE_REDUCE)
@@ -304,13 +304,13 @@ def _concatenate_blocks(
     builder = kernel_builder(instruction.name, host_target())
     t, size = shape.element_type, block[dimension]
     source_buffer, target = _source(builder, source.shape, 0), result_buffer(builder, result.shape, "out0")
-    axes = _axes(builder, [shape], result.shape, 1)
+    axes = _axes(builder, [shape], result.shape)
     with element_loops(builder, axes, result.shape) as index:
         member = builder.quotient(index[dimension], size)
         inner: Index = (*index[:dimension], builder.remainder(index[dimension], size), *index[dimension + 1 :])
         element = load_element(builder, source_buffer, member * shape.size + linear(inner, shape.dimensions), t)
         store_element(builder, target, linear(index, result.shape.dimensions), element, t)
-    context.thunks.append(KernelThunk(builder.kernel, [source, result], axes.work, instruction.name))
+    context.thunks.append(KernelThunk(builder.kernel, [source, result], instruction.name))
 
 
 @THUNK_RULES.rule(opcodes.ALL_TO_ALL)

@@ -232,12 +232,7 @@ def _append_reduction(
     """
     if results[0].shape.size:
         kernel = _reduction_kernel(instruction, read, [slice_.shape for slice_ in results], count)
-        thunk = KernelThunk(kernel, [*sources, *results], count * _KERNEL_WORK, instruction.name)
-        context.thunks.append(thunk)
-
-
-_KERNEL_WORK = 1 << 13
-"""The work of one parallel iteration of a kernel over arrays of members, per member."""
+        context.thunks.append(KernelThunk(kernel, [*sources, *results], instruction.name))
 
 
 def _reduction_kernel(instruction: Instruction, read: Sequence[Shape], results: Sequence[Shape], count: int) -> Kernel:
@@ -251,7 +246,7 @@ def _reduction_kernel(instruction: Instruction, read: Sequence[Shape], results: 
     reducer = instruction.to_apply
     register_types = [parameter.shape.element_type for parameter in reducer.parameters]
     lanes = min(builder.lanes(register_type(t)) for t in (*types, *register_types))
-    with element_loops(builder, _loop_nest(results[0], lanes, count), results[0]) as index:
+    with element_loops(builder, _loop_nest(results[0], lanes), results[0]) as index:
         lowering = Lowering(builder, {})
 
         def member(number: int) -> list[Element]:
@@ -272,10 +267,10 @@ def _reduction_kernel(instruction: Instruction, read: Sequence[Shape], results: 
     return builder.kernel
 
 
-def _loop_nest(shape: Shape, lanes: int, work: int) -> LoopNest:
+def _loop_nest(shape: Shape, lanes: int) -> LoopNest:
     if shape.size == 1:
-        return LoopNest(False, 1, work)
-    return LoopNest(True, min(lanes, 1 << (shape.size.bit_length() - 1)), work)
+        return LoopNest(False, 1)
+    return LoopNest(True, min(lanes, 1 << (shape.size.bit_length() - 1)))
 
 
 # -- data movement
@@ -304,8 +299,8 @@ def append_concatenation(
     slices = publish_addresses(context, instruction, operands, views)
     for n, (shape, result, (block, _)) in enumerate(zip(shapes, results, blocks, strict=True)):
         for m in range(count if block.size else 0):
-            kernel, work = _block_copy_kernel(instruction, shape, block, result.shape, dimension, m)
-            context.thunks.append(KernelThunk(kernel, [slices[n * count + m], result], work, instruction.name))
+            kernel = _block_copy_kernel(instruction, shape, block, result.shape, dimension, m)
+            context.thunks.append(KernelThunk(kernel, [slices[n * count + m], result], instruction.name))
     publish_addresses(context, instruction, operands)
 
 
@@ -320,19 +315,19 @@ def _block_of(shape: Shape, dimension: int, block_count: int) -> tuple[Shape, in
 
 def _block_copy_kernel(
     instruction: Instruction, operand: Shape, block: Shape, result: Shape, dimension: int, member: int
-) -> tuple[Kernel, int]:
-    """Returns the kernel that copies the block of a member to its position in the result, and its work."""
+) -> Kernel:
+    """Returns the kernel that copies the block of a member to its position in the result."""
     builder = kernel_builder(instruction.name, host_target())
     t = operand.element_type
     source = builder.buffer("in0", storage_type(t), operand.size * components(t))
     target = result_buffer(builder, result, "out0")
-    axes = _loop_nest(block, builder.lanes(register_type(t)), _KERNEL_WORK)
+    axes = _loop_nest(block, builder.lanes(register_type(t)))
     with element_loops(builder, axes, block) as index:
         element = load_element(builder, source, linear(index, operand.dimensions), t)
         position = index[dimension] + member * block.dimensions[dimension]
         target_index = (*index[:dimension], position, *index[dimension + 1 :])
         store_element(builder, target, linear(target_index, result.dimensions), element, t)
-    return builder.kernel, axes.work
+    return builder.kernel
 
 
 def append_forwarding(

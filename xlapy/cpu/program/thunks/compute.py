@@ -5,6 +5,7 @@ Responsible for these records. Does not depend on HLO operations or LLVM.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from xlapy.cpu.program.buffer_slices import (
 from xlapy.cpu.program.thunks.emitter import ThunkEmitter
 from xlapy.cpu.program.thunks.thunk import CALL_STATEMENTS, Thunk
 from xlapy.loops import Kernel
+from xlapy.loops.cost import KernelCost
 from xlapy.loops.in_place import may_overwrite
 from xlapy.loops.statement_counts import unrolled_statement_count
 
@@ -33,24 +35,23 @@ MAX_SHORT_COPY_BYTES = 256
 _COPY_BYTES_PER_STATEMENT = 64
 """The bytes that a copy moves in the time of a statement: the widest vector."""
 
-_COPY_BYTES_PER_OPERATION = 16
-"""The bytes that a copy moves in the time of a scalar operation, in a cache."""
+_COPY_BYTES_PER_CYCLE = 32
+"""The bytes that a copy moves in a cycle, in a cache."""
 
 
 @dataclass(eq=False, slots=True)
 class KernelThunk(Thunk):
     """Runs a kernel on one slice per buffer.
 
-    work: a rough number of scalar operations in one iteration of the kernel's parallel loop.
     unrolled: whether the kernel is emitted inline, with all loops unrolled, into the function that contains the thunk.
     """
 
     kernel: Kernel
     slices: list[BufferSlice]
-    work: int = 1
     op_name: str = ""
     """The name of the instruction that the kernel computes."""
     unrolled: bool = False
+    _cost: int | None = None
 
     @property
     def reads(self) -> list[BufferSlice]:
@@ -86,8 +87,15 @@ class KernelThunk(Thunk):
 
     @property
     def cost(self) -> int:
+        if self._cost is None:
+            self._cost = math.ceil(KernelCost(self.kernel).cycles)
+        return self._cost
+
+    @property
+    def iterations(self) -> int:
+        """The iterations of the parallel loop; 1 if there is none."""
         loop = self.kernel.parallel_loop
-        return self.work * (loop.extent if loop is not None and isinstance(loop.extent, int) else 1)
+        return loop.extent if loop is not None and isinstance(loop.extent, int) else 1
 
     @property
     def statements(self) -> int:
@@ -112,8 +120,8 @@ class KernelThunk(Thunk):
 
     @property
     def title(self) -> str:
-        loop = self.kernel.parallel_loop
-        extent = f", {loop.extent} iterations of about {self.work} operations" if loop is not None else ""
+        each = math.ceil(self.cost / max(1, self.iterations))
+        extent = f", {self.iterations} iterations of about {each} cycles" if self.kernel.parallel_loop else ""
         return f"kernel {self.op_name}({join_slices(self.slices)}){extent}"
 
     def emit(self, emitter: ThunkEmitter, function: Any) -> None:
@@ -148,7 +156,7 @@ class CopyThunk(Thunk):
 
     @property
     def cost(self) -> int:
-        return self.source.size // _COPY_BYTES_PER_OPERATION
+        return self.source.size // _COPY_BYTES_PER_CYCLE
 
     @property
     def statements(self) -> int:
@@ -227,8 +235,8 @@ class LibraryCallThunk(Thunk):
     """The number of calls per parallel task."""
     scratch_size: int
     """The size in bytes of the workspace of one task."""
-    work: int
-    """A rough number of operations per call."""
+    call_cost: int
+    """The estimated cycles of a call."""
     op_name: str = ""
 
     @property
@@ -254,11 +262,11 @@ class LibraryCallThunk(Thunk):
 
     @property
     def cost(self) -> int:
-        return self.batch * self.work
+        return self.batch * self.call_cost
 
     @property
     def title(self) -> str:
-        calls = f", {self.batch} calls of about {self.work} operations" if self.batch > 1 else ""
+        calls = f", {self.batch} calls of about {self.call_cost} cycles" if self.batch > 1 else ""
         return f"{self.symbol} {self.op_name}({join_slices(self.slices)}){calls}"
 
     def emit(self, emitter: ThunkEmitter, function: Any) -> None:

@@ -120,7 +120,7 @@ class Thunk(ABC):
     @property
     @abstractmethod
     def cost(self) -> int:
-        """A rough number of scalar operations. Loops that poll themselves count as one iteration."""
+        """The estimated time in cycles of one core. Loops that poll themselves count as one iteration."""
 
     @property
     def statements(self) -> int:
