@@ -80,7 +80,7 @@ def test_blocks_of_rows_do_not_change_the_result():
     given = module("f32", *CASES["overlapping"])
     instruction = given.entry_computation.root_instruction
     small = Target(vector_bytes=64, vector_registers=32, l2_bytes=1 << 13)
-    kernel, _ = scattering_kernel(instruction, small)
+    kernel = scattering_kernel(instruction, small)
     assert kernel.parallel_loop is not None and kernel.parallel_loop.extent > 2
     x, s = arguments(given)
     expected = np.asarray(xla.Client("interpreter").compile(given)(x, s))

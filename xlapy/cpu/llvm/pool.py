@@ -9,9 +9,9 @@ by compare-and-swap, which fails if the job is not the one that the thread has r
 job is written, the ticket is closed under a number of its own: otherwise a thread that has read the previous ticket
 could take chunks of that job by the description of the next one. The caller takes chunks too, so a job finishes even if
 no other thread runs. A thread that the operating system has put on the caller's processor, although others are idle,
-moves to another one: otherwise both share it for up to 20 ms. The first job starts the threads, also in the child of a fork, which has none. While one thread of
-the process uses the pool, other threads run their loops alone. With a table, the caller polls after each of its chunks
-(`safepoints`); if the run should stop, no thread takes another chunk.
+moves to another one: otherwise both share it for up to 20 ms. The first job starts the threads, also in the child of a
+fork, which has none. While one thread of the process uses the pool, other threads run their loops alone. With a table,
+the caller polls after each of its chunks (`safepoints`); if the run should stop, no thread takes another chunk.
 
 Responsible for the pool. Does not depend on what the functions do.
 """

@@ -111,7 +111,7 @@ def kernel_of(text, target):
     region = region_of(root, target)
     plan = choose_plan(region).plan
     assert plan.strategy in ("direct-gemm", "skinny-gemm", "inner-products", "packed-gemm")
-    ((kernel, _),) = emit_kernels(plan, region)
+    (kernel,) = emit_kernels(plan, region)
     return kernel
 
 
