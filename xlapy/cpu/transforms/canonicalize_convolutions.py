@@ -21,10 +21,13 @@ from typing import ClassVar
 
 from xlapy import opcodes
 from xlapy.codegen.emitters.select_and_scatter.gathering_geometry import MAX_LANE_STRIDE
+from xlapy.cpu.transforms.move_transposes import TransposeMover
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window, WindowDimension
+from xlapy.hlo.traverse import post_order
+from xlapy.opcodes.attributes.dimensions import ConvDimensions, PaddingConfig, PaddingDimension, Window, WindowDimension
 from xlapy.opcodes.convolution import ConvolutionAttributes, SparsityConfig
+from xlapy.opcodes.movement import PadAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
 
@@ -55,15 +58,52 @@ class CanonicalizeConvolutions:
     def run(self, module: Module) -> bool:
         changed = False
         for computation in editable_computations(module):
-            for instruction in computation.instructions:
-                if instruction.op is opcodes.CONVOLUTION and _is_profitable(instruction):
-                    changed |= _canonicalize(instruction)
+            mover = TransposeMover()
+            for instruction in post_order(computation):
+                if instruction.op is opcodes.CONVOLUTION:
+                    pad = _pad_instead_of_holes(instruction)
+                    changed |= pad is not None
+                    changed |= _canonicalize(instruction if pad is None else pad.operands[0], mover)
+                    changed |= pad is not None and mover.move(pad)
+                elif mover.move(instruction):
+                    changed = True
                 elif instruction.op is opcodes.SELECT_AND_SCATTER:
                     changed |= _move_channels_last(instruction)
         return update_schedule(module, changed)
 
 
-def _is_profitable(convolution: Instruction) -> bool:
+def _pad_instead_of_holes(convolution: Instruction) -> Instruction | None:
+    """Replaces a convolution by a pad of one without holes; returns the pad, or None if the convolution stays.
+
+    Where a window has one element, a position meets an element of a dilated input or a hole, for which the result is
+    zero. The gradient of a 1 x 1 convolution with stride 2 is such a convolution: three of four positions are holes.
+    """
+    attrs: ConvolutionAttributes = convolution.attributes_as(ConvolutionAttributes)
+    windows, n = attrs.window.dimensions, attrs.dim_labels
+    dilated = [d for d, w in enumerate(windows) if w.size == 1 and w.base_dilation > 1 and w.stride == 1]
+    if not dilated or any(o.shape.is_dynamic or not o.shape.size for o in (*convolution.operands, convolution)):
+        return None
+    write, sizes = Writer(convolution), list(convolution.shape.dimensions)
+    padding = [PaddingDimension(0, 0, 0)] * len(sizes)
+    for d in dilated:
+        w, at = windows[d], n.output_spatial_dimensions[d]
+        sizes[at] = convolution.operands[0].shape.dimensions[n.input_spatial_dimensions[d]]
+        padding[at] = PaddingDimension(w.padding_low, w.padding_high, w.base_dilation - 1)
+    window = Window(tuple(WindowDimension(size=1) if d in dilated else w for d, w in enumerate(windows)))
+    made = write.add(
+        opcodes.CONVOLUTION,
+        *convolution.operands,
+        attributes=attrs.replace(window=window),
+        shape=convolution.shape.with_dimensions(sizes),
+    )
+    zero = write.scalar(0, convolution.shape.element_type)
+    attributes = PadAttributes.make(padding=PaddingConfig(tuple(padding)))
+    pad = write.add(opcodes.PAD, made, zero, attributes=attributes, shape=convolution.shape)
+    replace_with_new(convolution, pad)
+    return pad
+
+
+def _is_profitable(convolution: Instruction, mover: TransposeMover) -> bool:
     attrs: ConvolutionAttributes = convolution.attributes_as(ConvolutionAttributes)
     arrays = [*convolution.operands, convolution]
     if any(array.shape.is_dynamic or not array.shape.size or array.shape.rank < 3 for array in arrays):
@@ -81,8 +121,11 @@ def _is_profitable(convolution: Instruction) -> bool:
         and max(inputs, output_features // attrs.feature_group_count) <= MAX_FEATURES_PER_GROUP
     ):
         return True
-    orders = zip(arrays, _labels(attrs.dim_labels), _canonical(convolution), strict=True)
+    orders = list(zip(arrays, _labels(attrs.dim_labels), _canonical(convolution), strict=True))
     moved = sum(array.shape.size for array, before, after in orders if before != after)
+    for operand, before, after in orders[:2]:
+        if mover.is_free(operand, [before.index(d) for d in after]):
+            moved -= operand.shape.size
     return products >= MIN_PRODUCTS_PER_MOVED_ELEMENT * moved
 
 
@@ -103,7 +146,9 @@ def _canonical(convolution: Instruction) -> tuple[str, str, str]:
     return f"b{spatial}f", f"{spatial}io", f"b{spatial}f"
 
 
-def _canonicalize(convolution: Instruction) -> bool:
+def _canonicalize(convolution: Instruction, mover: TransposeMover) -> bool:
+    if not _is_profitable(convolution, mover):
+        return False
     attrs: ConvolutionAttributes = convolution.attributes_as(ConvolutionAttributes)
     before, after = _labels(attrs.dim_labels), _canonical(convolution)
     if before == after:
@@ -117,7 +162,9 @@ def _canonicalize(convolution: Instruction) -> bool:
     order = [before[2].index(d) for d in after[2]]
     shape = convolution.shape.with_dimensions([convolution.shape.dimensions[d] for d in order])
     made = write.add(opcodes.CONVOLUTION, *operands, attributes=attrs.replace(dim_labels=numbers), shape=shape)
-    replace_with_new(convolution, write.transpose(made, [after[2].index(d) for d in before[2]]))
+    result = write.transpose(made, [after[2].index(d) for d in before[2]])
+    replace_with_new(convolution, result)
+    mover.add(result)
     return True
 
 
