@@ -32,6 +32,12 @@ from xlapy.cpu.llvm.bounded.generator import (
 )
 from xlapy.cpu.llvm.bounded.lock import check_usable
 from xlapy.cpu.llvm.processor import Processor, target_processor
+from xlapy.cpu.llvm.runtime_functions import (
+    CONVERSIONS,
+    called_runtime_functions,
+    conversion_functions,
+    mathematical_function,
+)
 
 
 def llvm_version() -> str:
@@ -164,12 +170,24 @@ def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, Symb
     """Links an object file that was compiled for this machine; raises LLVM's `RuntimeError` for invalid files."""
     check_usable()
     builder = llvm.JITLibraryBuilder().add_object_img(image)
+    imports = {**imports, **{name: _runtime_function(name) for name in called_runtime_functions(image)}}
     for name, symbol in imports.items():
         builder = builder.import_symbol(name, symbol.address)
     for name in exports:
         builder = builder.export_symbol(name)
     tracker = _linker.link(builder.add_current_process())
     return Code(tracker, {name: tracker[name] for name in exports}, image, dict(imports))
+
+
+def _runtime_function(name: str) -> Symbol:
+    if name in CONVERSIONS:
+        return _conversions().symbol(name)
+    return Symbol(mathematical_function(name), None)
+
+
+@SingleFlight
+def _conversions() -> Code:
+    return compile_unoptimized(conversion_functions(), list(CONVERSIONS), {})
 
 
 def listings(text: str) -> tuple[str, str]:

@@ -9,9 +9,10 @@ from typing import Final
 
 from xlapy.cpu.llvm.bfloat16 import emit_bfloat16_rounding
 from xlapy.cpu.llvm.dot_instructions import emit_dot
+from xlapy.cpu.llvm.float16 import emit_extension, emit_truncation, has_float16_instructions
 from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
-from xlapy.loops import F32, F64, I1, ScalarType, Value
+from xlapy.loops import F16, F32, F64, I1, ScalarType, Value
 
 _FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_INTRINSICS: Final = {
@@ -89,13 +90,26 @@ def _integer(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
 
 
 def _convert(ir: IrBuilder, value: Value, operand: str, lanes: int) -> str:
-    source: ScalarType = value.args[0].type
-    before, after = llvm_type(source, lanes), llvm_type(value.type, lanes)
-    if value.attribute in _CASTS:
-        cast = ir.assign(f"{value.attribute} {before} {operand} to {after}")
-        if value.attribute == "fptrunc" and source is F64 and value.type is F32:
-            # Without the fence LLVM merges two conversions to half into one, and calls a missing function for it.
-            return ir.call(after, f"llvm.arithmetic.fence.{suffix(F32, lanes)}", [(after, cast)])
-        return cast
-    name = f"llvm.{value.attribute}.sat.{suffix(value.type, lanes)}.{suffix(source, lanes)}"
-    return ir.call(after, name, [(before, operand)])
+    source, target, how = value.args[0].type, value.type, value.attribute
+    if how == "fptrunc" and source is F64:
+        operand = _cast(ir, how, operand, source, F32, lanes)
+        # Without the fence LLVM merges two conversions to half into one, and calls a function for it.
+        single = llvm_type(F32, lanes)
+        operand, source = ir.call(single, f"llvm.arithmetic.fence.{suffix(F32, lanes)}", [(single, operand)]), F32
+        if target is F32:
+            return operand
+    if how == "fptrunc" and target is F16 and not has_float16_instructions():
+        return emit_truncation(ir, operand, lanes)
+    if how == "fpext" and source is F16 and not has_float16_instructions():
+        operand, source = emit_extension(ir, operand, lanes), F32
+        if target is F32:
+            return operand
+    if how in _CASTS:
+        return _cast(ir, how, operand, source, target, lanes)
+    after = llvm_type(target, lanes)
+    name = f"llvm.{how}.sat.{suffix(target, lanes)}.{suffix(source, lanes)}"
+    return ir.call(after, name, [(llvm_type(source, lanes), operand)])
+
+
+def _cast(ir: IrBuilder, how: str, operand: str, source: ScalarType, target: ScalarType, lanes: int) -> str:
+    return ir.assign(f"{how} {llvm_type(source, lanes)} {operand} to {llvm_type(target, lanes)}")
