@@ -10,7 +10,7 @@ import xlapy as xla
 from tests.cpu.instruction_sets import limited_to, stages_for
 from tests.cpu.kernel_runner import run_kernel
 from xlapy.base import flags
-from xlapy.cpu.llvm import bfloat16
+from xlapy.cpu.llvm.conversions import bfloat16
 from xlapy.loops import F32, AxisKind, Builder, evaluate
 
 RNG = np.random.default_rng(3)

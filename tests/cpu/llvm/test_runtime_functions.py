@@ -11,9 +11,10 @@ import pytest
 import xlapy as xla
 from tests.cpu.instruction_sets import limited_to
 from xlapy.cpu.compile_trace import CompileTrace
-from xlapy.cpu.llvm import operations, runtime_functions
+from xlapy.cpu.llvm import operations
 from xlapy.cpu.llvm.bounded.escape import Limits
 from xlapy.cpu.llvm.bounded.generator import OPTIMIZED, Generator
+from xlapy.cpu.llvm.conversions import runtime_functions
 from xlapy.cpu.llvm.jit import link_object
 from xlapy.cpu.llvm.processor import LEVELS, Processor, host_processor
 from xlapy.cpu.llvm.text import IrBuilder, llvm_type

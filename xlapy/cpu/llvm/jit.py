@@ -31,13 +31,13 @@ from xlapy.cpu.llvm.bounded.generator import (
     target_machine,
 )
 from xlapy.cpu.llvm.bounded.lock import check_usable
-from xlapy.cpu.llvm.processor import Processor, target_processor
-from xlapy.cpu.llvm.runtime_functions import (
+from xlapy.cpu.llvm.conversions.runtime_functions import (
     CONVERSIONS,
     called_runtime_functions,
     conversion_functions,
     mathematical_function,
 )
+from xlapy.cpu.llvm.processor import Processor, target_processor
 
 
 def llvm_version() -> str:
@@ -170,7 +170,8 @@ def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, Symb
     """Links an object file that was compiled for this machine; raises LLVM's `RuntimeError` for invalid files."""
     check_usable()
     builder = llvm.JITLibraryBuilder().add_object_img(image)
-    imports = {**imports, **{name: _runtime_function(name) for name in called_runtime_functions(image)}}
+    called = [name for name in called_runtime_functions(image) if name not in exports]
+    imports = {**imports, **{name: _runtime_function(name) for name in called}}
     for name, symbol in imports.items():
         builder = builder.import_symbol(name, symbol.address)
     for name in exports:

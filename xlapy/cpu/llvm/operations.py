@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from xlapy.cpu.llvm.bfloat16 import emit_bfloat16_rounding
+from xlapy.cpu.llvm.conversions.bfloat16 import emit_bfloat16_rounding
+from xlapy.cpu.llvm.conversions.float16 import emit_extension, emit_truncation, has_float16_instructions
 from xlapy.cpu.llvm.dot_instructions import emit_dot
-from xlapy.cpu.llvm.float16 import emit_extension, emit_truncation, has_float16_instructions
 from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.loops import F16, F32, F64, I1, ScalarType, Value

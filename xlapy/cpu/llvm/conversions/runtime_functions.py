@@ -14,7 +14,7 @@ import ctypes
 from collections.abc import Callable, Mapping
 
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.cpu.llvm.float16 import emit_extension, emit_truncation
+from xlapy.cpu.llvm.conversions.float16 import emit_extension, emit_truncation
 from xlapy.cpu.llvm.text import IrBuilder
 
 NAMES = ("__extendhfsf2", "__truncdfhf2", "__truncsfhf2", "fma", "fmaf")
