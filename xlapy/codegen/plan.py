@@ -24,6 +24,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
+from xlapy.opcodes.registry import OpDef
 
 CONFIG_KEY = "kernel_plan"
 """The key of the plan in the JSON of a `backend_config`."""
@@ -72,6 +73,9 @@ class Strategy(ABC, Generic[P]):
     """One way to emit the kernels of a region. `P`: a frozen dataclass of integers and Booleans, its parameters."""
 
     name: ClassVar[str]
+    required_opcodes: ClassVar[frozenset[OpDef] | None] = None
+    """Opcodes of which a region must contain one; other regions are not worth a reason for the rejection. None: the
+    strategy is asked about every region."""
     computes_elements: ClassVar[bool] = True
     """Whether the strategy computes every instruction of a region element by element (`lower.LOWERINGS`)."""
 

@@ -1,8 +1,8 @@
 """The table of strategies, and the choice among them.
 
-Every strategy is asked for a candidate; the one with the smallest estimated cost is the plan. A plan that the
-`backend_config` of the instruction demands is followed instead, or refused with an error. Does not depend on how a
-strategy works.
+Every strategy for an opcode of the region is asked for a candidate; the one with the smallest estimated cost is the
+plan. A plan that the `backend_config` of the instruction demands is followed instead, or refused with an error. Does
+not depend on how a strategy works.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Choice:
     costlier: tuple[tuple[str, float], ...]
     """The other candidates with their costs, the cheapest first."""
     rejections: tuple[tuple[str, str], ...]
-    """The strategies that rejected the region, each with its reason."""
+    """The strategies for its opcodes that rejected the region, each with its reason."""
     demanded: DemandedPlan | None = None
     """The plan that the module demands, which `plan` follows whatever it costs; None if the module demands none."""
 
@@ -114,10 +114,16 @@ def choose_plan(region: Region) -> Choice:
 
 
 def _answers(region: Region) -> tuple[list[tuple[str, float]], tuple[tuple[str, str], ...]]:
-    """The candidates with their costs, the cheapest first, and the rejections with their reasons."""
+    """The candidates with their costs, the cheapest first, and the rejections with their reasons.
+
+    Only strategies for an opcode of the region are asked.
+    """
     candidates: list[tuple[str, float]] = []
     rejections: list[tuple[str, str]] = []
+    present = {instruction.op for instruction in region.instructions}
     for strategy in STRATEGIES:
+        if strategy.required_opcodes is not None and not strategy.required_opcodes & present:
+            continue
         answer = _answer(strategy, region)
         if isinstance(answer, Candidate):
             candidates.append((strategy.name, answer.cost))

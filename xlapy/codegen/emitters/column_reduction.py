@@ -62,6 +62,7 @@ class ColumnReductionStrategy(Strategy[ColumnReductionParameters]):
     """Walks through memory row by row, with the partial results of a block of columns in scratch memory."""
 
     name = "column-reduction"
+    required_opcodes = frozenset({opcodes.REDUCE})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         reductions = _reductions(region)

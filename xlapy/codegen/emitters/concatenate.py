@@ -37,6 +37,7 @@ class ConcatenateStrategy(Strategy[NoParameters]):
     """Emits one kernel per operand of a concatenation that is the root of a region."""
 
     name = "concatenate"
+    required_opcodes = frozenset({opcodes.CONCATENATE})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         root = region.root

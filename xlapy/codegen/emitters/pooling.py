@@ -50,6 +50,7 @@ class PoolingStrategy(Strategy[NoParameters]):
     """Computes a reduce-window over small windows in tiles."""
 
     name = "pooling"
+    required_opcodes = frozenset({opcodes.REDUCE_WINDOW})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         if region.root.op is not opcodes.REDUCE_WINDOW:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlapy import opcodes
 from xlapy.analysis.cost import element_cost
 from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, flat_loops
 from xlapy.codegen.emitters.row_reduction import (
@@ -36,6 +37,7 @@ class RowReductionStrategy(Strategy[NoParameters]):
     """Makes several sweeps over each row, in vectors along the row."""
 
     name = "row-reduction"
+    required_opcodes = frozenset({opcodes.REDUCE})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         plan = region.derived(region_row_plan)
@@ -70,6 +72,7 @@ class UnrolledRowStrategy(Strategy[UnrolledRowParameters]):
     """Gives every element of a short row code of its own; vectors run across rows."""
 
     name = "unrolled-rows"
+    required_opcodes = frozenset({opcodes.REDUCE})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         plan = region.derived(region_row_plan)

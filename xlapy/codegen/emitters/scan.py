@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from xlapy import opcodes
 from xlapy.codegen.emitters.loop_nest import limit_range, preferred_lanes
 from xlapy.codegen.kernel_cost import SCAN_OPERATIONS, result_size, vector_cycles
 from xlapy.codegen.plan import Candidate, NoParameters, Rejection, Strategy
@@ -30,6 +31,7 @@ class ScanStrategy(Strategy[NoParameters]):
     """Computes a cumulative reduction that is the root of a region in linear time."""
 
     name = "scan"
+    required_opcodes = frozenset({opcodes.REDUCE_WINDOW})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         if cumulative(region.root) is None:

@@ -86,6 +86,7 @@ class TransposeStrategy(Strategy[TransposeParameters]):
     """Transposes blocks of operands in registers into scratch memory."""
 
     name = "transpose"
+    required_opcodes = PERMUTING_OPCODES
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         if not any(i.op in PERMUTING_OPCODES for i in region.instructions):

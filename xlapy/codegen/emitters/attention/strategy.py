@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from xlapy import opcodes
 from xlapy.codegen.emitters.attention.kernel import attention_kernel
 from xlapy.codegen.emitters.attention.problem import AttentionProblem, attention_problem
 from xlapy.codegen.emitters.attention.sizes import (
@@ -28,6 +29,7 @@ class AttentionStrategy(Strategy[AttentionParameters]):
     """Keeps the scores of a block of queries in the cache."""
 
     name = "attention"
+    required_opcodes = frozenset({opcodes.DOT})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         problem = region.derived(attention_problem)

@@ -50,6 +50,7 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
     """Reads the input where it lies; output features run in lanes."""
 
     name = "direct-convolution"
+    required_opcodes = frozenset({opcodes.CONVOLUTION})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         geometry = region.derived(_geometry)
@@ -112,6 +113,7 @@ class GroupedConvolutionStrategy(Strategy[GroupedConvolutionParameters]):
     """Runs groups with few features in the lanes of vectors."""
 
     name = "grouped-convolution"
+    required_opcodes = frozenset({opcodes.CONVOLUTION})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         geometry = region.derived(_geometry)
@@ -206,6 +208,7 @@ class Im2colStrategy(Strategy[PackedGemmParameters]):
     """Packs the input under the window, and multiplies matrices."""
 
     name = "im2col"
+    required_opcodes = frozenset({opcodes.CONVOLUTION})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         problem = region.derived(_problem)
@@ -238,6 +241,7 @@ class KernelGradientStrategy(Strategy[NoParameters]):
     """Adds up the products of a window that is larger than the result, a block of lines at a time."""
 
     name = "kernel-gradient"
+    required_opcodes = frozenset({opcodes.CONVOLUTION})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         geometry = region.derived(_geometry)
@@ -262,6 +266,7 @@ class DepthwiseGradientStrategy(Strategy[NoParameters]):
     """Computes the gradient of a depthwise kernel: one channel per group, and groups in the lanes of vectors."""
 
     name = "depthwise-gradient"
+    required_opcodes = frozenset({opcodes.CONVOLUTION})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         geometry = region.derived(_geometry)

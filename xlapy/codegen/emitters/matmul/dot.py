@@ -143,6 +143,7 @@ class PackedGemmStrategy(Strategy[PackedGemmParameters]):
     """Packs blocks of both operands."""
 
     name = "packed-gemm"
+    required_opcodes = frozenset({opcodes.DOT})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         form = region.derived(dot_form)
@@ -165,6 +166,7 @@ class SkinnyGemmStrategy(Strategy[SkinnyGemmParameters]):
     """Reads an operand that is larger than the cache once, for a few rows."""
 
     name = "skinny-gemm"
+    required_opcodes = frozenset({opcodes.DOT})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         form = region.derived(dot_form)
@@ -212,6 +214,7 @@ class DirectGemmStrategy(Strategy[DirectGemmParameters]):
     """Loads both operands where they lie."""
 
     name = "direct-gemm"
+    required_opcodes = frozenset({opcodes.DOT})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         form = region.derived(dot_form)
@@ -263,6 +266,7 @@ class InnerProductStrategy(Strategy[InnerProductParameters]):
     """Runs in vectors along the terms."""
 
     name = "inner-products"
+    required_opcodes = frozenset({opcodes.DOT})
 
     def candidate(self, region: Region) -> Candidate | Rejection:
         form = region.derived(dot_form)

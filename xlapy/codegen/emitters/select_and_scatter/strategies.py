@@ -19,6 +19,7 @@ class GatherSourcesStrategy(Strategy[NoParameters]):
     """Combines each element with the sources of the windows that select it; takes a pad before and a slice after it."""
 
     name = "gather-sources"
+    required_opcodes = frozenset({opcodes.SELECT_AND_SCATTER})
     computes_elements = False
 
     def candidate(self, region: Region) -> Candidate | Rejection:
@@ -48,6 +49,7 @@ class ScatterSourcesStrategy(Strategy[NoParameters]):
     """Combines the source of each window with the element that it selects."""
 
     name = "scatter-sources"
+    required_opcodes = frozenset({opcodes.SELECT_AND_SCATTER})
     computes_elements = False
 
     def candidate(self, region: Region) -> Candidate | Rejection:
