@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 from jax import lax
 
+from benchmarks.recurrent_programs import gru, lstm, lstm_gradient, torch_layer, torch_lstm_gradient, weights
 from benchmarks.transformer_graphs import onnx_attention, onnx_block
 from benchmarks.workloads import normal
 
@@ -246,35 +247,6 @@ def torch_embedding_gradient(torch: Any, given: Any) -> Callable[[], Any]:
     return gradient
 
 
-def lstm(inputs: Any, recurrent: Any, bias: Any, sequence: Any) -> Any:
-    """Gates in torch's order, so that torch's LSTM computes the same."""
-
-    def step(state: Any, x: Any) -> Any:
-        hidden, cell = state
-        i, f, g, o = jnp.split(x @ inputs.T + hidden @ recurrent.T + bias, 4, -1)
-        cell = jax.nn.sigmoid(f) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
-        hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
-        return (hidden, cell), hidden
-
-    zero = jnp.zeros((sequence.shape[1], recurrent.shape[1]))
-    return lax.scan(step, (zero, zero), sequence)[1]
-
-
-def torch_lstm(torch: Any, given: Any) -> Callable[[], Any]:
-    inputs, recurrent, bias, sequence = given
-    module = torch.nn.LSTM(inputs.shape[1], recurrent.shape[1])
-    with torch.no_grad():
-        for name, value in (("weight_ih_l0", inputs), ("weight_hh_l0", recurrent), ("bias_ih_l0", bias)):
-            getattr(module, name).copy_(value)
-        module.bias_hh_l0.zero_()
-
-    def run() -> Any:
-        with torch.no_grad():
-            return module(sequence)[0]
-
-    return run
-
-
 def adam(parameters: Any, gradients: Any, first: Any, second: Any) -> Any:
     first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradients)
     second = jax.tree.map(lambda v, g: 0.999 * v + 1e-3 * g * g, second, gradients)
@@ -304,10 +276,6 @@ def _norm_arguments(make: Function) -> Callable[[], Sequence[Any]]:
     return lambda: [make(4096, WIDTH), make(WIDTH, seed=1), make(WIDTH, seed=2)]
 
 
-def _lstm_arguments() -> Sequence[Any]:
-    return [normal(1024, 128) / 11, normal(1024, 256, seed=1) / 16, normal(1024, seed=2) / 8, normal(64, 32, 128)]
-
-
 PROGRAMS = {
     "block": Program(block, _block_arguments, 1e-3, torch_forward, onnx_block),
     "block bf16": Program(block, _bf16_block_arguments, 4e-2, torch_forward),
@@ -334,6 +302,10 @@ PROGRAMS = {
         lambda: [normal(VOCABULARY, WIDTH), integers(VOCABULARY, 8, 512), normal(8, 512, WIDTH)],
         torch=torch_embedding_gradient,
     ),
-    "LSTM": Program(lstm, _lstm_arguments, 1e-3, torch_lstm),
+    "LSTM": Program(lstm, weights(4, 64, 32, 128, 256), 1e-3, torch_layer("LSTM")),
+    "LSTM of one sequence": Program(lstm, weights(4, 128, 1, 256, 256), 1e-3, torch_layer("LSTM")),
+    "LSTM wide": Program(lstm, weights(4, 64, 16, 512, 1024), 1e-3, torch_layer("LSTM")),
+    "LSTM gradient": Program(lstm_gradient, weights(4, 64, 32, 128, 256), 1e-3, torch_lstm_gradient),
+    "GRU": Program(gru, weights(3, 128, 64, 128, 128), 1e-3, torch_layer("GRU")),
     "optimizer": Program(adam, adam_arguments, 1e-3),
 }

@@ -60,6 +60,7 @@ from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
 from xlapy.cpu.transforms.sort_top_k import SortTopK
 from xlapy.cpu.transforms.split_reductions import SplitReductions
+from xlapy.cpu.transforms.transpose_loop_weights import TransposeLoopWeights
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -114,6 +115,7 @@ def passes(
         Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
         Expand(runs=native_opcodes()),
         FoldTransposeIntoDot(),
+        TransposeLoopWeights(),
         AlignReductions(),
         CanonicalizeArgmax(),
         SplitReductions(),

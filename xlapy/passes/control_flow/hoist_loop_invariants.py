@@ -75,18 +75,14 @@ class HoistLoopInvariants:
         return update_schedule(module, changed)
 
     def _hoist(self, loop: Instruction, effects: Effects) -> bool:
-        view = None if loop.shape.is_dynamic or loop.sharding is not None else TupleLoop.of(loop)
-        if view is None or is_dead(loop) or loop.is_root:
-            return False
-        if any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in loop.users):
+        view = extensible_loop(loop)
+        if view is None:
             return False
         moved = self._movable(view, effects)
         carried = [i for i in moved if i.op not in _CHEAP_OPS and any(user not in moved for user in i.users)]
         if not carried:
             return False
-        called = loop.computations
-        _rebuild_with_carried(view, moved, carried)
-        remove_uncalled_computations(called)
+        carry_values(view, moved, carried)
         return True
 
     def _movable(self, view: TupleLoop, effects: Effects) -> dict[Instruction, None]:
@@ -132,8 +128,26 @@ def _is_element(view: TupleLoop, instruction: Instruction) -> bool:
     return reads and instruction.operands[0] is view.body.parameters[0]
 
 
+def extensible_loop(loop: Instruction) -> TupleLoop | None:
+    """Returns the loop if its state can get further elements; else None."""
+    view = None if loop.shape.is_dynamic or loop.sharding is not None else TupleLoop.of(loop)
+    if view is None or is_dead(loop) or loop.is_root:
+        return None
+    return view if all(user.op is opcodes.GET_TUPLE_ELEMENT for user in loop.users) else None
+
+
+def carry_values(view: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]) -> None:
+    """Replaces an extensible loop by one whose state also contains values that are computed before it.
+
+    moved: the instructions of the body that are computed before the loop, operands first; their operands are others of
+    them, or invariant elements of the state. carried: those of them that other instructions of the body use.
+    """
+    called = view.loop.computations
+    _rebuild_with_carried(view, moved, carried)
+    remove_uncalled_computations(called)
+
+
 def _rebuild_with_carried(view: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]) -> None:
-    """Replaces the loop by one whose state also contains the carried values."""
     loop = view.loop
     write = Writer(loop)
     values = tuple_elements(write, loop.operands[0])
