@@ -120,8 +120,11 @@ class KernelThunk(Thunk):
 
     @property
     def title(self) -> str:
-        each = math.ceil(self.cost / max(1, self.iterations))
-        extent = f", {self.iterations} iterations of about {each} cycles" if self.kernel.parallel_loop else ""
+        extent = ""
+        if self.kernel.parallel_loop is not None:
+            plural = "" if self.iterations == 1 else "s"
+            each = math.ceil(self.cost / max(1, self.iterations))
+            extent = f", {self.iterations} iteration{plural} of about {each} cycles"
         return f"kernel {self.op_name}({join_slices(self.slices)}){extent}"
 
     def emit(self, emitter: ThunkEmitter, function: Any) -> None:
