@@ -221,10 +221,11 @@ def test_a_lock_that_a_lost_thread_held_is_free_in_the_child():
     def the_lock_is_free(f: Function) -> None:
         f.check(f.static(SHARED).state.load(RELAXED) == 0, "the lock is free")
 
-    assert explore(None, [add_one, add_one, forking(notes=True)], the_lock_is_free, models=MODELS).ends >= 1
+    threads = [add_one, add_one, forking(notes=True)]
+    assert explore(None, threads, the_lock_is_free, models=MODELS, has_private_locations=False).ends >= 1
 
 
 def test_a_child_that_does_not_know_of_the_fork_is_found():
     with pytest.raises(ScheduleError) as caught:
-        explore(None, [add_one, forking(notes=False)], None, models=MODELS)
+        explore(None, [add_one, forking(notes=False)], None, models=MODELS, has_private_locations=False)
     assert caught.value.kind == "deadlock"

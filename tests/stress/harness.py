@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -16,14 +17,14 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-_NOT_STRESS_TESTS = ("harness", "child", "programs", "jax_programs")
+_NOT_STRESS_TESTS = ("harness", "child", "programs", "jax_programs", "explored", "equivalent_mutants")
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -35,7 +36,13 @@ class Amount:
     seconds: float | None = None
 
     def __str__(self) -> str:
+        if self == ALL:
+            return "all"
         return f"{self.count:,} times" if self.count is not None else f"{self.seconds:g} seconds"
+
+
+ALL = Amount(seconds=math.inf)
+"""Until nothing is left to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class Run:
     seed: int
     amount: Amount
     short: bool
+    files: Sequence[str] = ()
+    """The files of the package to work on, for stress tests of source files; all if empty."""
     done: int = 0
     """Finished units."""
     faults: list[str] = field(default_factory=list[str])
@@ -130,10 +139,12 @@ def load(name: str) -> Stress:
     return stress
 
 
-def perform(name: str, seed: int, amount: Amount | None = None, *, short: bool = False) -> Run:
+def perform(
+    name: str, seed: int, amount: Amount | None = None, *, short: bool = False, files: Sequence[str] = ()
+) -> Run:
     """Runs a stress test to its end, and returns what it has done and found. An exception of it is a fault."""
     stress = load(name)
-    run = Run(name, seed, amount or (stress.short if short else stress.long), short)
+    run = Run(name, seed, amount or (stress.short if short else stress.long), short, files)
     try:
         stress.run(run)
     except Exception:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlapy.cpu.llvm.instrumentation.bounds import BoundsRecord, has_access, store_access
+from xlapy.cpu.llvm.instrumentation.bounds import BoundsRecord, clear_access, has_access, store_access
 from xlapy.native.checker.explore import explore
 from xlapy.native.checker.memory import ScheduleError
 from xlapy.native.function import Function, NativeFunction, Static, native
@@ -33,6 +33,17 @@ def the_record_is_whole(f: Function) -> None:
 
 def test_one_of_several_accesses_is_kept() -> None:
     assert explore(None, [reporting(1), reporting(2), reporting(3)], the_record_is_whole).ends >= 1
+
+
+def test_a_record_that_is_cleared_is_empty() -> None:
+    @native
+    def report_and_clear(f: Function) -> None:
+        record = f.static(RECORD)
+        store_access(f, record, f.constant(Word, 1), f.constant(Word, 10))
+        clear_access(f, record)
+        f.check(~has_access(f, record), "the record is empty")
+
+    assert explore(None, [report_and_clear]).ends == 1
 
 
 def test_a_check_before_the_store_is_found() -> None:

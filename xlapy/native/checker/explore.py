@@ -12,14 +12,14 @@ Responsible for the order of exploration and what is reported. Must not know wha
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import le
 from typing import Any
 
 from xlapy.native.checker.code import prepare
-from xlapy.native.checker.machine import ASLEEP, FINISHED, Machine, Model, State
-from xlapy.native.checker.memory import Cell, Clock, Location, ScheduleError, View
+from xlapy.native.checker.machine import ASLEEP, FINISHED, Machine, Model, Privacy, State
+from xlapy.native.checker.memory import NOTHING_SEEN, Cell, Clock, Location, ScheduleError, View
 from xlapy.native.function import NativeFunction
 
 MAX_STATES = 2_000_000
@@ -44,11 +44,13 @@ def explore(
     exhausts_memory: bool = False,
     allows_leaks: bool = False,
     max_states: int = MAX_STATES,
+    has_private_locations: bool = True,
 ) -> Exploration:
     """Explores all schedules; `ScheduleError` with the steps that lead to the first broken rule.
 
     also: functions that are called by address only. models: what external functions do. exhausts_memory: whether each
-    allocation of the threads may fail, too.
+    allocation of the threads may fail, too. has_private_locations: false if a location that one thread accesses may
+    matter to others, because it forks.
     """
     begin = time.perf_counter()
     named = [one for one in (setup, *threads, finish) if one is not None]
@@ -60,10 +62,12 @@ def explore(
         known = state.threads[-1].actor
         for thread in state.threads[:-1]:
             thread.actor.joins(known.released()[0], known.view)
-    for number, function in enumerate(threads):
-        state = machine.started(state, number, function.name, ())
-    states, ends = run.explore(state, max_states)
-    return Exploration(states, ends, time.perf_counter() - begin)
+    privacy = Privacy(has_private_locations)
+    while True:
+        shared = len(privacy.shared)
+        states, ends = run.explore(state, privacy, max_states)
+        if len(privacy.shared) == shared or not has_private_locations:
+            return Exploration(states, ends, time.perf_counter() - begin)
 
 
 class _Run:
@@ -74,10 +78,13 @@ class _Run:
         self._summaries: dict[int, _Summary] = {}
         """By the identity of the cell, which the summary references so that no other takes its place."""
         self._numbers: dict[Any, int] = {}
+        self._first_cells: Mapping[Location, Cell] = {}
+        """What all threads know when they begin."""
 
     def alone(self, state: State, name: str) -> State:
         """Runs a function while no thread runs. Loads return the newest value."""
-        number = len(self._names)
+        number, privacy = len(self._names), self._machine.privacy
+        self._machine.privacy = None
         state = self._machine.started(state, number, name, ())
         while state.threads[number].status != FINISHED:
             following = list(self._machine.steps(state, number))
@@ -89,10 +96,17 @@ class _Run:
             if made.threads[number].status == ASLEEP:
                 raise ScheduleError("deadlock", f"{name} sleeps, and no thread runs")
             state = made
+        self._machine.privacy = privacy
         return state
 
-    def explore(self, first: State, max_states: int) -> tuple[int, int]:
-        """Explores all states that can be reached; returns how many there are, and how many of them are ends."""
+    def explore(self, first: State, privacy: Privacy, max_states: int) -> tuple[int, int]:
+        """Explores all states that can be reached from one in which no thread has begun; returns how many there are,
+        and how many of them are ends."""
+        self._machine.privacy = privacy
+        first = _known_by_all(first)
+        self._first_cells = first.memory.cells
+        for number, name in enumerate(self._names):
+            first = self._machine.started(first, number, name, ())
         number_of: dict[Any, int] = {self._key(first): 0}
         reached_by: list[tuple[int, str]] = [(-1, "")]
         predecessors: list[list[int]] = [[]]
@@ -191,13 +205,16 @@ class _Run:
         only its value counts.
         """
         program = self._machine.program
-        floors = _floors(state)
+        untouched = self._first_cells
+        cells = [(at, cell) for at, cell in state.memory.cells.items() if untouched.get(at) is not cell]
+        floors = _floors(state, cells)
         known = _known_to_all(state)
         settled, open_cells = set[int](), list[tuple[_Summary, int]]()
-        for location, cell in state.memory.cells.items():
+        for location, cell in cells:
             summary = self._summary(location, cell)
             if location not in floors and all(map(le, summary.latest, known)):
-                settled.add(summary.settled)
+                if location not in untouched or self._summary(location, untouched[location]).settled != summary.settled:
+                    settled.add(summary.settled)
             else:
                 open_cells.append((summary, floors.get(location, cell.first + len(cell.writes) - 1) - cell.first))
         rank = _Ranks(state, known, [summary.epochs[oldest] for summary, oldest in open_cells])
@@ -271,18 +288,32 @@ def _summarize(location: Location, cell: Cell, numbers: dict[Any, int]) -> _Summ
     )
 
 
-def _floors(state: State) -> dict[Location, int]:
+def _floors(state: State, cells: Iterable[tuple[Location, Cell]]) -> dict[Location, int]:
     """The number of the oldest write that some thread may still read, of each location of which that is not the newest
     one. Of other locations, every thread sees the same write."""
     running = [thread.actor.view for thread in state.threads[:-1] if thread.status != FINISHED]
     floors: dict[Location, int] = {}
-    for location, cell in state.memory.cells.items():
+    for location, cell in cells:
         count = len(cell.writes)
         if count > 1 and running:
             oldest = max(cell.first, min(view.get(location, 0) for view in running))
             if oldest < cell.first + count - 1:
                 floors[location] = oldest
     return floors
+
+
+def _known_by_all(state: State) -> State:
+    """A state in which all threads know everything, with nothing else that they could read, and no views of it."""
+    made = state.copy(len(state.threads) - 1)
+    nobody = (0,) * len(state.threads)
+    for location, cell in state.memory.cells.items():
+        newest = replace(cell.writes[-1], clock=None, view=NOTHING_SEEN)
+        made.memory.cells[location] = Cell((newest,), 0, nobody, nobody)
+    made.memory.sc_view = {}
+    made.locks = {}
+    for thread in made.threads:
+        thread.actor.view = {}
+    return made
 
 
 def _known_to_all(state: State) -> Clock:

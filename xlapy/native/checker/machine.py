@@ -2,7 +2,8 @@
 
 A step is one synchronizing instruction of one thread (an atomic access, an acquired lock, a futex), and all that
 follows up to the next one. Other instructions need no schedules of their own: accesses that could conflict are races
-and reported, and whatever other threads do before a lock is released, they can do after that, too.
+and reported, and whatever other threads do before a lock is released, they can do after that, too. Nor does an access
+of a location that no other thread accesses in any schedule, if it is not sequentially consistent (`Privacy`).
 
 Responsible for executing instructions. Must not know in which order states are explored.
 """
@@ -36,6 +37,10 @@ MAX_LOCAL_STEPS = 100_000
 RUNNING, ASLEEP, FINISHED = "running", "asleep", "finished"
 
 _SYNCHRONIZING = (ir.ReadModifyWrite, ir.CompareExchange, ir.AcquireLock, ir.FutexWait, ir.FutexWake)
+
+_MAX_PRIVATE_STEPS = 64
+"""Accesses of private locations in one step, at most: a thread that spins may wait for another one, which accesses the
+location only later in the exploration."""
 
 _ALLOCATIONS = frozenset(map(ir.Symbol, ("malloc", "aligned_alloc")))
 """Functions that fail if memory is exhausted. Their last argument is the number of bytes."""
@@ -103,6 +108,22 @@ class State:
         return State(threads, self.memory.copy(), dict(self.blocks), dict(self.locks))
 
 
+class Privacy:
+    """Which locations only one thread accesses. An exploration learns that as it goes; if one turns out to be shared
+    that was taken for private, it has missed schedules and must be repeated."""
+
+    def __init__(self, is_used: bool = True) -> None:
+        self.shared = set[Location]()
+        self._is_used = is_used
+        self._threads: dict[Location, int] = {}
+
+    def is_private(self, location: Location, thread: int) -> bool:
+        """Whether no other thread is known to access a location that a thread is about to access."""
+        if self._threads.setdefault(location, thread) != thread:
+            self.shared.add(location)
+        return self._is_used and location not in self.shared
+
+
 Model: TypeAlias = Callable[["Execution", Sequence[Any]], Any]
 """What an external function does in the checker: from its arguments to its result."""
 
@@ -110,8 +131,11 @@ Model: TypeAlias = Callable[["Execution", Sequence[Any]], Any]
 class Machine:
     """Executes the functions of a program.
 
-    models: external functions by name. exhausts_memory: whether any allocation may fail.
+    models: external functions by name. exhausts_memory: whether any allocation may fail. privacy: None while only one
+    thread runs.
     """
+
+    privacy: Privacy | None = None
 
     def __init__(self, program: Program, models: Mapping[str, Model], exhausts_memory: bool = False) -> None:
         self.program = program
@@ -136,7 +160,7 @@ class Machine:
         code = self.program.codes[name]
         thread.frames = (Frame(name, 0, dict(zip(code.parameters, arguments, strict=True))),)
         thread.status = RUNNING
-        Execution(self, made, thread).run()
+        Execution(self, made, thread).run(private=0)
         return made
 
     def steps(self, state: State, number: int) -> Iterator[tuple[str, State | ScheduleError]]:
@@ -196,8 +220,10 @@ class Execution:
 
     # --- instructions
 
-    def run(self) -> None:
-        """Executes instructions up to the next synchronizing one, or the end of the thread."""
+    def run(self, private: int = _MAX_PRIVATE_STEPS) -> None:
+        """Executes instructions up to the next synchronizing one, or the end of the thread. private: accesses of
+        private locations, at most."""
+        left = 0 if self.thread.status == ASLEEP else private
         for _ in range(MAX_LOCAL_STEPS):
             if not self.thread.frames:
                 self.thread.status = FINISHED
@@ -206,9 +232,14 @@ class Execution:
                 return
             frame = self.thread.frames[-1]
             instruction = self.code(frame).instructions[frame.position]
-            if self._is_synchronizing(instruction):
+            if not self._is_synchronizing(instruction):
+                self.execute(frame, instruction)
+            elif self._is_private(instruction) and left:
+                before, left = self.note, left - 1
+                self.synchronize(instruction, self._newest(instruction))
+                self.note = f"{before}; {describe(instruction)}{self.note}"
+            else:
                 return
-            self.execute(frame, instruction)
         raise ScheduleError("endless", f"{self.thread.frames[-1].name} loops without synchronizing")
 
     def execute(self, frame: Frame, instruction: ir.Instruction) -> None:
@@ -381,6 +412,33 @@ class Execution:
         if isinstance(instruction, ir.Call):
             return self.machine.exhausts_memory and instruction.function in _ALLOCATIONS
         return isinstance(instruction, _SYNCHRONIZING)
+
+    def _is_private(self, instruction: ir.Instruction) -> bool:
+        """Whether no other thread can notice when an access happens."""
+        match instruction:
+            case ir.Load(_, address, ordering) | ir.Store(address, _, ordering):
+                orderings: tuple[ir.Ordering | None, ...] = (ordering,)
+            case ir.ReadModifyWrite(address=address, ordering=ordering):
+                orderings = (ordering,)
+            case ir.CompareExchange(address=address, success=success, failure=failure):
+                orderings = success, failure
+            case ir.AcquireLock(address):
+                orderings = ()
+            case _:
+                return False
+        location = self.value(address)
+        if not isinstance(location, tuple):
+            return False
+        if self.machine.privacy is None:
+            return True
+        return self.machine.privacy.is_private(location, self.thread.actor.number) and ir.SEQ_CST not in orderings
+
+    def _newest(self, instruction: ir.Instruction) -> int:
+        """What a load of a private location returns: the number of its newest write."""
+        if not isinstance(instruction, ir.Load):
+            return 0
+        cell = self.state.memory.cell(self.location(instruction.address), UNINITIALIZED)
+        return cell.first + len(cell.writes) - 1
 
     def _function_at(self, pointer: Any) -> str:
         if not (isinstance(pointer, tuple) and pointer[0][0] == "function"):

@@ -91,7 +91,7 @@ MODELS = {**FORK, "pthread_create": no_thread, "pthread_detach": lambda executio
 
 
 def explored(setup: NativeFunction[[], None], *threads: NativeFunction[[], None]) -> Exploration:
-    return explore(setup, threads, None, also=[add_one], models=MODELS, allows_leaks=True)
+    return explore(setup, threads, None, also=[add_one], models=MODELS, allows_leaks=True, has_private_locations=False)
 
 
 def test_a_child_never_waits_for_a_launch_that_the_fork_has_lost() -> None:

@@ -1,0 +1,62 @@
+"""Launches of two devices that are queued, to their end, under all schedules of the streams: nothing is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.runtime.engine.core import executable_model as model
+from xlapy.native.checker.explore import Exploration, explore
+from xlapy.native.function import Function, NativeFunction, native
+from xlapy.native.ir import RELAXED
+from xlapy.runtime.engine.core.execute import DONE
+from xlapy.runtime.engine.core.streams import cancel_launch_of_event
+
+
+def queued(collectives: bool, statuses: tuple[int, int] = (0, 0)) -> NativeFunction[[], None]:
+    """Queues a call on two devices, whose programs return these statuses."""
+
+    def queue(f: Function) -> None:
+        model.build(2, collectives)(f)
+        f.static(model.OUTCOME).statuses.store(statuses[0], RELAXED)
+        f.static(model.OUTCOME).second_status.store(statuses[1], RELAXED)
+        f.check(model.call(f, 2) == DONE, "the call is queued")
+
+    return native(queue)
+
+
+def ended(succeeds: bool | None) -> NativeFunction[[], None]:
+    def end(f: Function) -> None:
+        model.finish_call(f, 2, succeeds=succeeds)
+        model.destroy_arguments(f, 2)
+        model.nothing_is_left(f, 2)
+
+    return native(end)
+
+
+def explored(setup: NativeFunction[[], None], *threads: NativeFunction[[], None], succeeds: bool | None) -> Exploration:
+    chosen = threads or (model.stream_thread(0), model.stream_thread(1))
+    return explore(setup, chosen, ended(succeeds), also=model.ENTRY_FUNCTIONS)
+
+
+@pytest.mark.parametrize("collectives", [False, True])
+def test_two_devices_finish(collectives: bool):
+    assert explored(queued(collectives), succeeds=True).ends >= 1
+
+
+@pytest.mark.parametrize("statuses", [(1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_nothing_is_left_of_devices_that_fail(statuses: tuple[int, int], order: tuple[int, int]):
+    """The devices run one after the other, in one thread."""
+    succeeds = False if statuses == (1, 1) else None
+    assert explored(queued(True, statuses), model.stream_thread(*order), succeeds=succeeds).ends >= 1
+
+
+@native
+def cancel(f: Function) -> None:
+    cancel_launch_of_event(f, model.event_of(f, 0))
+
+
+@pytest.mark.parametrize("collectives", [False, True])
+def test_a_queued_launch_is_canceled(collectives: bool):
+    """The devices run one after the other, in one thread."""
+    assert explored(queued(collectives), cancel, model.stream_thread(0, 1), succeeds=None).ends >= 1

@@ -1,0 +1,255 @@
+"""Native functions with one place broken: the explorations of the suite must notice every break.
+
+A unit is a mutant: a copy of the package in which one atomic access has a weaker ordering, or one call is missing. The
+tests of schedules that explore its function run, the quickest first, until one fails. Also:
+
+    python -m tests.stress mutations [--seed N] [--count N | --all] [--files PATH ...]
+
+A mutant that survives is a fault unless `EQUIVALENT` says why nobody can notice it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.stress.equivalent_mutants import EQUIVALENT, UNEXPLORED
+from tests.stress.harness import ROOT, Amount, Run, Stress
+
+_SECONDS = 150.0
+"""The time for the tests of a mutant. A mutant that exceeds it has too many states, which is noticed too."""
+
+_SHORT_FILE = "xlapy/cpu/llvm/instrumentation/bounds.py"
+
+_WEAKER = {"ACQUIRE": "RELAXED", "RELEASE": "RELAXED", "ACQ_REL": "RELAXED"}
+_WITHOUT_TOTAL_ORDER = {"load": "ACQUIRE", "store": "RELEASE"}
+_NOT_DROPPED = ("check", "pause", "ret", "leave", "again", "set")
+"""Control flow and local variables, and what only the checker or the processor needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A native function with one place broken. file: relative to the root. before, after: of the place."""
+
+    file: str
+    function: str
+    is_native: bool
+    line: int
+    before: str
+    after: str
+    text: str
+    """The whole file."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}: {self.function}: {self.before} -> {self.after}"
+
+
+# --- mutants
+
+
+def source_files() -> list[str]:
+    """The files with native functions that tests of schedules import."""
+    known = {path for test in _test_files() for path in _imported(test) if ROOT / "xlapy" in path.parents}
+    return sorted(str(path.relative_to(ROOT)) for path in known if any(one.is_native for one in _mutants(path)))
+
+
+def mutants(file: str) -> list[Mutant]:
+    """All mutants of a file, relative to the root."""
+    return _mutants(ROOT / file)
+
+
+@cache
+def _mutants(path: Path) -> list[Mutant]:
+    source = path.read_text()
+    file = str(path.relative_to(ROOT))
+    made = list[Mutant]()
+    for function in _builders(ast.parse(source)):
+        is_native = any("native" in ast.unparse(one) for one in function.decorator_list)
+        for node, replacement in _places(function):
+            before = ast.unparse(node)
+            after = ast.unparse(ast.parse(before.replace(*replacement, 1))) if replacement else "dropped"
+            text = _replaced(source, node, after if replacement else "pass")
+            made.append(Mutant(file, function.name, is_native, node.lineno, before, after, text))
+    return made
+
+
+def _builders(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    """The functions that append instructions: native ones, and those that they call while they are built."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.args.args and node.args.args[0].arg == "f":
+            yield node
+
+
+def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, tuple[str, str] | None]]:
+    """The calls to break, and what replaces what in them; None if the call is dropped."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            names = [one.id for one in node.args if isinstance(one, ast.Name)]
+            for name in dict.fromkeys(names):
+                if name == "SEQ_CST":
+                    yield node, (name, _WITHOUT_TOTAL_ORDER.get(node.func.attr, "ACQ_REL"))
+                elif name in _WEAKER:
+                    yield node, (name, _WEAKER[name])
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            called = node.value.func
+            if (called.attr if isinstance(called, ast.Attribute) else "") not in _NOT_DROPPED:
+                yield node.value, None
+
+
+def _replaced(source: str, node: ast.expr, text: str) -> str:
+    """A file with an expression replaced. Its functions know all orderings, because they are built later."""
+    lines = source.encode().splitlines(keepends=True)
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    first, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
+    changed = first[: node.col_offset] + text.encode() + last[node.end_col_offset :]
+    made = b"".join([*lines[: node.lineno - 1], changed, *lines[node.end_lineno :]]).decode()
+    return f"{made}\nfrom xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE  # noqa\n"
+
+
+# --- tests
+
+
+@cache
+def _test_files() -> tuple[Path, ...]:
+    """The files with tests of schedules."""
+    return (*sorted(ROOT.glob("tests/**/test_*_schedules.py")), ROOT / "tests/native/test_locks.py")
+
+
+@cache
+def _imported(path: Path) -> frozenset[Path]:
+    """The files of the package and its tests that a file imports, also through others."""
+    found, pending = set[Path](), [path]
+    while pending:
+        for file in _directly_imported(pending.pop()) - found:
+            found.add(file)
+            pending.append(file)
+    return frozenset(found)
+
+
+@cache
+def _directly_imported(path: Path) -> frozenset[Path]:
+    files = set[Path]()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(("xlapy", "tests")):
+            folder = ROOT / node.module.replace(".", "/")
+            files |= {folder.with_suffix(".py"), *(folder / f"{one.name}.py" for one in node.names)}
+    return frozenset(file for file in files if file.is_file())
+
+
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    """The tests that may notice mutants. seconds: of each. functions: what each explores."""
+
+    seconds: Mapping[str, float]
+    functions: Mapping[str, frozenset[str]]
+
+    def of(self, mutant: Mutant) -> list[str]:
+        """The tests that explore the function of a mutant, the quickest first."""
+        chosen = [
+            test
+            for test, known in self.functions.items()
+            if mutant.function in known or (known and not mutant.is_native)
+        ]
+        return sorted(chosen, key=lambda test: self.seconds[test])
+
+
+def _run_tests(package: Path, tests: Sequence[str], *options: str, **environment: str) -> tuple[int, str]:
+    """Runs tests with the copy of the package in a folder; returns pytest's exit code and output."""
+    # Without the settings of the suite, which import the package from the tree.
+    settings = ["-c", os.devnull, "--noconftest", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *settings, "--rootdir", str(ROOT)]
+    paths = os.pathsep.join(map(str, (package, ROOT)))
+    try:
+        made = subprocess.run(
+            [*command, *options, *(str(ROOT / test) for test in tests)],
+            cwd=package,
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "", **environment},
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS * (1 if tests else 4),
+        )
+    except subprocess.TimeoutExpired:
+        return 1, f"E   more than {_SECONDS:g} seconds"
+    return made.returncode, made.stdout + made.stderr
+
+
+def _explored_by(package: Path, files: Sequence[str]) -> _Tests:
+    """Runs the tests that import one of the files, and notes what they explore. They must pass."""
+    wanted = {ROOT / file for file in files}
+    tests = [str(test.relative_to(ROOT)) for test in _test_files() if wanted & _imported(test)]
+    notes = package / "explored.json"
+    code, output = _run_tests(package, tests, "-p", "tests.stress.explored", EXPLORED=str(notes))
+    if code:
+        raise ValueError(f"the tests fail without a mutation:\n{output[-4000:]}")
+    read = json.loads(notes.read_text())
+    return _Tests(
+        {test: seconds for test, (seconds, _) in read.items()},
+        {test: frozenset(functions) for test, (_, functions) in read.items()},
+    )
+
+
+# --- the stress test
+
+
+def _run(run: Run) -> None:
+    files = [str(Path(file).resolve().relative_to(ROOT)) for file in run.files] or source_files()
+    if run.short:
+        files = [_SHORT_FILE]
+    chosen = [one for file in files for one in mutants(file)]
+    random.Random(run.seed).shuffle(chosen)
+    run.figures |= {"mutants": len(chosen), "found": 0, "equivalent": 0, "not explored": 0, "survived": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder)
+        shutil.copytree(ROOT / "xlapy", package / "xlapy", ignore=shutil.ignore_patterns("__pycache__"))
+        tests = _explored_by(package, files)
+        for mutant in chosen:
+            if not run.goes_on:
+                break
+            _judge(run, package, tests, mutant)
+            run.advance()
+
+
+def _judge(run: Run, package: Path, tests: _Tests, mutant: Mutant) -> None:
+    """Runs the tests of a mutant, and says what became of it."""
+    if mutant.name in EQUIVALENT or mutant.file in UNEXPLORED:
+        kind = "equivalent" if mutant.name in EQUIVALENT else "not explored"
+        run.count(kind)
+        run.say(f"{kind}: {mutant.name}: {EQUIVALENT.get(mutant.name) or UNEXPLORED[mutant.file]}")
+        return
+    named = tests.of(mutant)
+    if not named:
+        run.count("survived")
+        run.fault(f"no test explores the function of line {mutant.line}: {mutant.name}")
+        return
+    mutated = package / mutant.file
+    mutated.write_text(mutant.text)
+    try:
+        code, output = _run_tests(package, named)
+    finally:
+        shutil.copyfile(ROOT / mutant.file, mutated)
+    if code:
+        why = next((line[1:].strip() for line in output.splitlines() if line.startswith("E  ")), output[-200:])
+        run.count("found")
+        run.say(f"found: {mutant.name}: {why.partition('ScheduleError: ')[2] or why}")
+    else:
+        run.count("survived")
+        run.fault(f"survives {len(named)} tests, line {mutant.line}: {mutant.name}")
+
+
+STRESS = Stress(
+    "native functions with one place broken: a test of schedules notices each",
+    Amount(count=1),
+    Amount(count=40),
+    _run,
+)
