@@ -252,8 +252,8 @@ def test_run_and_device_ids() -> None:
     with registered(handler(look), **TYPED):
         text = call().replace("HloModule m", "HloModule m, replica_count=2")
         executable = xla.Client(devices=2).compile(text)
-        executable.execute_sharded([[X], [X]])
-        executable.execute_sharded([[X], [X]])
+        for _ in range(2):
+            xla.block_until_ready(executable.execute_sharded([[X], [X]]))
     assert sorted(device for device, *_ in met) == [0, 0, 1, 1]
     assert len({run_id for _, run_id, *_ in met}) == 2 and {row[2:] for row in met} == {(1, None)}
 

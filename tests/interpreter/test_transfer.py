@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import xlapy as xla
 from tests.interpreter.runners.replica import compile_on_devices, floats, lists, make_client, module, run_on_devices
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
@@ -106,7 +107,7 @@ def test_infeed_values_must_have_the_declared_shape(value: Any, message: str) ->
     executable = compile_on_devices(module(DOUBLED))
     executable.devices[0].transfer_to_infeed(value)
     with pytest.raises(InvalidArgumentError, match=message):
-        executable()
+        xla.block_until_ready(executable())
 
 
 def test_an_infeed_of_the_empty_tuple_does_not_wait() -> None:
@@ -178,7 +179,7 @@ def test_transfers_with_the_host_go_by_channel() -> None:
         device.transfer_from_channel(3, timeout=0)
     device.transfer_to_channel(3, [2.0])
     with pytest.raises(InvalidArgumentError, match=r"w \(recv-done\) takes f32\[2\] \(float32\), given float32\[1\]"):
-        executable()
+        xla.block_until_ready(executable())
 
 
 # -- send and recv between devices

@@ -412,9 +412,9 @@ def test_sparse_matrix_product(client: xla.Client):
     product = client.compile(CSR)(elements, np.array([0, 1, 1, 5], np.int32), columns, b)
     assert_near(np.asarray(product), dense @ b)
     with pytest.raises(ExecutionError, match=r"an element is in column 99, but there are 5 columns"):
-        client.compile(CSR)(elements, np.array([0, 1, 1, 6], np.int32), columns, b)
+        client.compile(CSR)(elements, np.array([0, 1, 1, 6], np.int32), columns, b).block_until_ready()
     with pytest.raises(ExecutionError, match=r"are not ascending or exceed 6 elements"):
-        client.compile(CSR)(elements, np.array([0, 1, 1, 7], np.int32), columns, b)
+        client.compile(CSR)(elements, np.array([0, 1, 1, 7], np.int32), columns, b).block_until_ready()
 
 
 # -- operations, and native calls on cpu
@@ -462,7 +462,7 @@ def test_registered_targets_take_precedence(client: xla.Client):
     text = call_text("lapack_spotrf_ffi", ["f32[2,2]{0,1}"], "(f32[2,2]{0,1}, s32[])", "{uplo = 76 : ui8}")
     xla.register_custom_call_target("lapack_spotrf_ffi", lambda a: (a + 1, np.int32(7)))
     try:
-        made, info = client.compile(text)(np.zeros((2, 2), np.float32))
+        made, info = xla.block_until_ready(client.compile(text)(np.zeros((2, 2), np.float32)))
     finally:
         xla.unregister_custom_call_target("lapack_spotrf_ffi")
     np.testing.assert_array_equal(np.asarray(made), np.ones((2, 2)))

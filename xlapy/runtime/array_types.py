@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.shape import Shape
 
@@ -41,3 +44,12 @@ def array_type(shape: Shape) -> ArrayType:
         if type is None:
             type = _types.setdefault(key, ArrayType(*key))  # a finalizer may have added it meanwhile
         return type
+
+
+@SingleFlight
+def token_type() -> ArrayType:
+    """What stands for the type of a token: the engine describes tokens as arrays without elements."""
+    made = ArrayType.__new__(ArrayType)
+    made.shape, made.dtype = Shape.token(), np.dtype(np.void)
+    made.dimensions, made.alignment_mask, made.templates = (0,), 0, {}
+    return made

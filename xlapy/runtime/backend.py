@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from xlapy.base.arguments.checking import checked_arguments
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
@@ -37,7 +37,7 @@ class Program(Protocol):
     @property
     def fast_path(self) -> Callable[[Sequence[Any]], Any] | None:
         """A faster way to call a program on one device, or None. It takes the user's arguments, checks and donates them
-        as `Executable.__call__` says, and returns buffers."""
+        as `Executable.__call__` says, and returns buffers; or it returns NotImplemented, and `execute` is called."""
         ...
 
     @property
@@ -82,6 +82,15 @@ class Program(Protocol):
     def serialize(self) -> bytes:
         """The program as bytes for `Backend.load` in another process; `UnsupportedError` if it depends on this
         process."""
+        ...
+
+
+@runtime_checkable
+class DeviceBound(Protocol):
+    """A program whose fast paths use the queues of devices."""
+
+    def bind(self, devices: Sequence[Device]) -> None:
+        """Sets the devices that calls of the fast paths run on. Called once, before the first call."""
         ...
 
 

@@ -21,6 +21,7 @@ from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.element_types import as_dtype
 from xlapy.base.errors import ExecutionError, IndexRangeError, InvalidArgumentError
 from xlapy.base.shape import Shape
+from xlapy.base.value import Token
 from xlapy.runtime.array_types import ArrayType, array_type
 
 _lock = fork_safe_lock()
@@ -269,6 +270,29 @@ def buffer_of_handle(type: ArrayType, handle: Any) -> Buffer:
     return buffer
 
 
+class LaunchToken(Token):
+    """A token that a program returns: it is ready when the program has run. A program that takes it as an argument runs
+    afterwards, and fails if the first one failed."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: Any) -> None:
+        """handle: the capsule of the engine's record."""
+        self._handle = handle
+
+    def is_ready(self) -> bool:
+        """Whether the program has run, or failed."""
+        return bool(_native().is_ready(self._handle))
+
+    def block_until_ready(self) -> Self:
+        """Waits until the program has run; returns the token. Raises the error of the program, as `Buffer` does."""
+        _native().await_event(_native().event(self._handle))
+        return self
+
+    def __repr__(self) -> str:
+        return f"TOKEN, {'ready' if self.is_ready() else 'pending'}"
+
+
 def array_on_memory(type: ArrayType, memory: Any, address: int) -> np.ndarray[Any, Any]:
     """The elements at an address in memory, a `ctypes` array, as an array that keeps the memory alive."""
     return np.ndarray(type.dimensions, type.dtype, memory, address - ctypes.addressof(memory))
@@ -282,8 +306,8 @@ def copy_to_buffer(value: Any) -> Buffer:
 
 
 def block_until_ready(results: Any) -> Any:
-    """Waits for all buffers in nested tuples and lists, such as the results of a call; returns the argument. Raises the
-    error of a program that was to write one of them, if it failed."""
+    """Waits for all buffers and tokens in nested tuples and lists, such as the results of a call; returns the argument.
+    Raises the error of a program that was to write one of them, if it failed."""
     if results.__class__ is Buffer:
         results.block_until_ready()
         return results
@@ -297,9 +321,9 @@ def block_until_ready(results: Any) -> Any:
     return results
 
 
-def _buffers(results: Any) -> Iterator[Buffer]:
-    """The buffers in nested tuples and lists."""
-    if results.__class__ is Buffer:
+def _buffers(results: Any) -> Iterator[Buffer | LaunchToken]:
+    """The buffers and tokens in nested tuples and lists."""
+    if results.__class__ is Buffer or isinstance(results, LaunchToken):
         yield results
     elif isinstance(results, tuple | list):
         for element in results:

@@ -15,7 +15,7 @@ from xlapy.base.arguments.copying import copied_by_reference
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
-from xlapy.runtime.backend import Program
+from xlapy.runtime.backend import DeviceBound, Program
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine.arguments import check_arguments, check_list, wrap_result
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
@@ -52,6 +52,8 @@ class Executable:
         self.program = program
         """The back end's program, for callers that supply values and devices of their own."""
         self.donated = tuple(donated)
+        if isinstance(program, DeviceBound):
+            program.bind(self.devices)
         self._fast_path = program.fast_path if len(devices) == 1 else None
 
     @property
@@ -76,12 +78,15 @@ class Executable:
         Arguments are NumPy arrays, buffers, anything with `__array__` or DLPack, of exactly the parameter's dimensions
         (any size up to the bound where one is dynamic) and element type; Python numbers and lists, which are converted
         to the parameter's element type; and tuples of these for tuple parameters. Returns a `Buffer` of the actual
-        sizes, or nested tuples of buffers. On cpu, a call of a long program returns before it has run: see `Buffer`.
+        sizes, or nested tuples of buffers. On cpu, a call of a program that is long, or that calls the host, returns
+        before it has run: see `Buffer`.
         `InvalidArgumentError` names the parameter that does not match. `observer`
         is called after each instruction.
         """
         if self._fast_path is not None and observer is None:
-            return self._fast_path(arguments)
+            results = self._fast_path(arguments)
+            if results is not NotImplemented:
+                return results
         if len(self.devices) != 1:
             raise InvalidArgumentError(
                 f"{self.name} runs on {len(self.devices)} devices: give each its arguments by execute_sharded"
@@ -104,13 +109,15 @@ class Executable:
                 f"{self.name} runs on {len(self.devices)} devices, given arguments for {len(arguments)}"
             )
         if self.program.sharded_fast_path is not None and observer is None:
-            return self.program.sharded_fast_path(arguments)
+            results = self.program.sharded_fast_path(arguments)
+            if results is not NotImplemented:
+                return list(results)
         values = [self._device_values(device, own) for device, own in enumerate(arguments)]
         for device_arguments in arguments:
             self._delete_donated(device_arguments)
-        results = self.program.execute_sharded(values, self.devices, observer)
+        made = self.program.execute_sharded(values, self.devices, observer)
         all_values = [] if self.program.fresh_results else [value for own in values for value in own]
-        return [wrap_result(result, all_values) for result in results]
+        return [wrap_result(result, all_values) for result in made]
 
     def _delete_donated(self, arguments: Sequence[Any]) -> None:
         for leaf, buffer in donated_buffers(self.donated, arguments):

@@ -428,7 +428,7 @@ def test_samples_run_on_their_devices(sample: Sample) -> None:
     compiled = xla.Client("cpu", devices=len(devices)).compile(parsed, replicas, partitions)
     for device in compiled.devices:
         feed(device, parsed)
-    ours = compiled.execute_sharded([arguments_of(parsed, device.id) for device in devices])
+    ours = xla.block_until_ready(compiled.execute_sharded([arguments_of(parsed, device.id) for device in devices]))
     assert_close(plain(tuple(ours)), plain(tuple(results)), rule="bits", where=sample.name)
     assert_close(tuple(map(outfed, compiled.devices)), tuple(sent), rule="bits", where=f"{sample.name}: outfeed")
 

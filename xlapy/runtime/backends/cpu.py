@@ -10,42 +10,39 @@ import platform
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
+from xlapy.base.shape import Shape
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
-from xlapy.cpu.program.communication import queue_messages
-from xlapy.cpu.program.communication.wait_state import Wait, cancel_run, shared_memory
+from xlapy.cpu.program.communication.wait_state import cancel_run, shared_memory
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.targets.call_frames import check_custom_call_targets
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks, calls_only_python
 from xlapy.cpu.serialization.executable import LoadedProgram, deserialize_program, serialize_program
-from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction, describe_instruction
+from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.interpreter import Context, EvaluationPlan
+from xlapy.interpreter import Context
 from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import custom_call_rule
 from xlapy.runtime.array_types import array_type
 from xlapy.runtime.buffer import array_on_memory
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
+from xlapy.runtime.collectives.host_launches import HostProgram, cancel_starving, note_canceled, run_host_launch
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.collectives.native_feeds import attached_feeds
-from xlapy.runtime.collectives.rendezvous import ExternalWait
-from xlapy.runtime.collectives.watchdog import external_wait
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.calls import EngineCall, free_retired
 from xlapy.runtime.engine.deadlock_check import check_deadlocks
-from xlapy.runtime.engine.device_programs import NativeSource, runs_natively
+from xlapy.runtime.engine.device_programs import NativeSource, runs_natively, runs_on_host
 from xlapy.runtime.engine.dispatch import (
     Dispatch,
+    DispatchReady,
     align_arguments,
     arrays_and_addresses,
     custom_call_arguments,
@@ -56,7 +53,7 @@ from xlapy.runtime.engine.donation import DonatedLeaf
 from xlapy.runtime.engine.dynamic_leaves import flat_shapes, flatten_dynamic, unflatten_dynamic
 from xlapy.runtime.engine.memory import MemoryStats
 from xlapy.runtime.engine.native_call import Host, NativeCall, array_address
-from xlapy.runtime.engine.native_engine import engine, set_deadlock_check
+from xlapy.runtime.engine.native_engine import callbacks, engine
 from xlapy.runtime.engine.python_host import PythonHost
 from xlapy.runtime.limits import check_supported
 from xlapy.runtime.partitioning import check_partitioning
@@ -87,7 +84,6 @@ class CpuProgram:
         self.shape = shape
         self.donated = donated
         self._donated = [leaf_index(shape, leaf) for leaf in donated]
-        self._plans: dict[Computation, EvaluationPlan] = {}
         self._program_state: dict[Instruction, Any] = {}
         self._implicit_arrays: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
         program = compiled.program
@@ -95,23 +91,45 @@ class CpuProgram:
         self.call = NativeCall(compiled, self._program_state)
         self._python_callbacks = PythonCallbacks(program) if calls_only_python(program) else None
         self._custom_call_arguments = custom_call_arguments(program)
-        has_fast_path = not is_dynamic(shape) and all(
-            thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.host_calling_thunks
+        self._host = HostProgram(
+            program, self.call, partition_count, checks, self._python_callbacks, self._program_state
         )
         self.engine_call = self._make_engine_call()
         self.sharded_fast_path = None if self.engine_call is None else self.engine_call.on_devices
-        self.fast_path = self.engine_call or (
-            Dispatch(self.call, program, shape, donated, self._single_device_host) if has_fast_path else None
+        self.fast_path = self._make_fast_path()
+
+    def bind(self, devices: Sequence[Device]) -> None:
+        """Sets the devices whose queues calls of the fast paths use."""
+        self._host.bind(devices)
+
+    def _make_fast_path(self) -> Callable[[Sequence[Any]], Any] | None:
+        """Calls by the engine. Short programs that call the host for nothing but custom calls of native functions run
+        in the threads of their callers, unless they take pending results."""
+        program, queued = self.compiled.program, self.engine_call
+        has_calls_only = not is_dynamic(self.shape) and all(
+            thunk.instruction.op is opcodes.CUSTOM_CALL for thunk in program.host_calling_thunks
         )
+        is_native = runs_natively(program, self._leaves())
+        if queued is not None and (is_native or not has_calls_only or program.is_long_running or self.call.needs_host):
+            return queued
+        if not has_calls_only:
+            return None
+        dispatch = Dispatch(self.call, program, self.shape, self.donated, self._single_device_host)
+        return dispatch if queued is None else DispatchReady(dispatch, queued)
+
+    def _leaves(self) -> list[Shape]:
+        """The shapes of the arrays and tokens of the parameters and of the result."""
+        shapes = (*self.shape.parameters, self.shape.result)
+        return [leaf for shape in shapes for _, leaf in shape.leaves()]
 
     def _make_engine_call(self) -> EngineCall | None:
-        """Calls of the engine, if it can run the program without Python."""
+        """Calls by the engine, if it can queue the program."""
         program, shape = self.compiled.program, self.shape
         parameters = [leaf for parameter in shape.parameters for _, leaf in parameter.leaves()]
         results = [leaf for _, leaf in shape.result.leaves()]
-        takes_arrays = all(leaf.is_array for leaf in (*parameters, *results))
-        is_native = takes_arrays and runs_natively(program, [*parameters, *results])
-        if not is_native or program.counters is not None:
+        is_native = runs_natively(program, self._leaves())
+        calls_host = not is_native and bool(results) and not self._checks and runs_on_host(program, self._leaves())
+        if not (is_native or calls_host) or program.counters is not None:
             return None
         source = NativeSource(
             program,
@@ -121,7 +139,8 @@ class CpuProgram:
             results,
             self._donated,
             (1, self._partition_count),
-            program.is_long_running,
+            program.is_long_running or calls_host,
+            host=self._host if calls_host else None,
         )
         donated = list(zip(self.donated, self._donated, strict=True))
         used_by_launches = (self.call, self._implicit_arrays)  # not this program, which owns the calls
@@ -146,7 +165,9 @@ class CpuProgram:
         program = self.compiled.program
         if self._python_callbacks is not None:
             return PythonHost(program, self._python_callbacks)
-        return HostCallbackHandler(program, self._context(Context()), 0, shared_memory(program), checks=self._checks)
+        return HostCallbackHandler(
+            program, self._host.context(Context()), 0, shared_memory(program), checks=self._checks
+        )
 
     def _execute(self, arguments: Sequence[Value], ids: tuple[int, int], host: Host | None = None) -> Value:
         program = self.compiled.program
@@ -175,13 +196,6 @@ class CpuProgram:
         ]
         return unflatten_dynamic(self.shape.result, iter(results))
 
-    def _context(self, context: Context) -> Context:
-        """Fills in what callbacks can read of their run."""
-        context.platform, context.seed = "cpu", int(flags.get("rng_seed"))
-        context.plans, context.program_state = self._plans, self._program_state
-        context.run_id = context.run_id or next(run_ids)
-        return context
-
     def execute_sharded(
         self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
     ) -> list[Value]:
@@ -207,22 +221,14 @@ class CpuProgram:
         hosts: list[HostCallbackHandler] = []
 
         def body(communicator: DeviceCommunicator) -> Value:
-            replica, partition = divmod(communicator.number, self._partition_count)
-            canceled = communicator.rendezvous.canceled
-            context = Context(replica, partition, communicator=communicator, canceled=canceled, run_id=run_id)
-            watchdog = _LaunchWatchdog(communicator)
-            host = HostCallbackHandler(
-                program, self._context(context), communicator.number, shared, watchdog, self._checks
-            )
+            ids = divmod(communicator.number, self._partition_count)
+            host = self._host.handler(communicator, run_id, shared)
             hosts.append(host)
             with attached_feeds(communicator.device, program, shared, communicator.number):
-                return self._execute(arguments[communicator.number], (replica, partition), host)
+                return self._execute(arguments[communicator.number], ids, host)
 
         def end() -> list[tuple[int, str]]:
-            return [
-                (number, describe_instruction(thunk.instruction))
-                for number, thunk in queue_messages.clear_all_queues(program, shared)
-            ]
+            return self._host.unreceived(shared)
 
         replicas = len(devices) // self._partition_count
         return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel_run(program, shared), end)
@@ -275,25 +281,6 @@ def is_dynamic(shape: ProgramShape) -> bool:
     return shape.result.is_dynamic or any(parameter.is_dynamic for parameter in shape.parameters)
 
 
-@dataclass(frozen=True, slots=True)
-class _LaunchWatchdog:
-    """Connects the host side of a native run to the run's rendezvous, which detects deadlocks and timeouts."""
-
-    communicator: DeviceCommunicator
-
-    def check_waits(self, snapshot: Callable[[], Mapping[int, Wait]]) -> None:
-        def waits() -> dict[int, ExternalWait]:
-            return {number: external_wait(wait) for number, wait in snapshot().items()}
-
-        self.communicator.rendezvous.check_external_waits(self.communicator.number, waits)
-
-    def claim_channel(self, instruction: Instruction) -> None:
-        self.communicator.claim_channel(instruction)
-
-    def check_host_wait(self, instruction: Instruction, count: int) -> None:
-        self.communicator.check_host_wait(instruction, count)
-
-
 def _reusable_leaves(shape: ProgramShape, donated: Sequence[DonatedLeaf]) -> Sequence[DonatedLeaf]:
     """The donated leaves whose memory the program may overwrite: none if shapes are dynamic, because such values are
     copied."""
@@ -318,7 +305,8 @@ class CpuBackend:
         if (sys.platform, platform.machine()) != ("linux", "x86_64"):
             here = f"{platform.system()} on {platform.machine()}"
             raise UnsupportedError(f"cpu compiles for Linux on x86-64, this is {here}; use the platform interpreter")
-        set_deadlock_check(check_deadlocks)
+        callbacks.check_deadlocks, callbacks.run_host_launch = check_deadlocks, run_host_launch
+        callbacks.cancel_starving, callbacks.note_canceled = cancel_starving, note_canceled
         self._programs: weakref.WeakSet[CpuProgram] = weakref.WeakSet()
 
     def compile(

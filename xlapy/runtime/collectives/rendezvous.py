@@ -72,11 +72,18 @@ class LaunchRendezvous:
     """The state of one launch that its devices share. Devices are numbered from 0; `names` are their names in error
     messages.
 
-    `canceled` is set when the run has failed, and `failure` is its error. `wake` is called then, to end waits outside
-    the rendezvous.
+    are_started: whether all devices run already; otherwise each calls `start` first. `canceled` is set when the run has
+    failed, and `failure` is its error. `wake` is called then, to end waits outside the rendezvous.
     """
 
-    def __init__(self, names: Sequence[str], timeout: float, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        timeout: float,
+        wake: Callable[[], None] = lambda: None,
+        *,
+        are_started: bool = True,
+    ) -> None:
         self.canceled = threading.Event()
         self.failure: BaseException | None = None
         self._names = names
@@ -88,6 +95,8 @@ class LaunchRendezvous:
         self._host_waits: dict[int, str] = {}
         """Devices that wait for the host, with a description of the wait for error messages."""
         self._wait_starts: dict[int, tuple[ExternalWait, float]] = {}
+        self._unstarted: set[int] = set() if are_started else set(range(len(names)))
+        """Devices that are busy with earlier launches. Waits for them do not count against the timeout."""
         self._finished: set[int] = set()
         self._uses: Counter[Hashable] = Counter()
         self._pending: dict[MessageSlot, _PendingCollective] = {}
@@ -189,7 +198,9 @@ class LaunchRendezvous:
             if self.canceled.is_set():
                 raise ExecutionError(f"{wait.what}: canceled")
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 and not self._unstarted.isdisjoint(wait.needs()):
+                deadline += self._timeout
+            elif left <= 0:
                 self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._describe_waits([device])}"))
             else:
                 self._changed[device].wait(left)
@@ -215,9 +226,14 @@ class LaunchRendezvous:
 
     def _too_long(self, device: int, wait: ExternalWait) -> bool:
         known = self._wait_starts.get(device)
-        if known is None or known[0] != wait:
+        is_due = self._unstarted.isdisjoint(wait.missing)
+        if known is None or known[0] != wait or not is_due:
             known = self._wait_starts[device] = wait, time.monotonic()
-        return time.monotonic() - known[1] > self._timeout
+        return is_due and time.monotonic() - known[1] > self._timeout
+
+    def is_waiting_for_host(self) -> bool:
+        """Whether a device waits for the host outside of native code."""
+        return bool(self._host_waits)
 
     @contextmanager
     def waiting_for_host(self, device: int, what: str) -> Iterator[None]:
@@ -264,6 +280,8 @@ class LaunchRendezvous:
         wait = self._waits[device]
         if device in self._finished:
             return "has finished"
+        if device in self._unstarted:
+            return "is busy with earlier launches"
         if wait is None:
             return self._host_waits.get(device, "is running")
         return f"waits in {wait.what}"
@@ -272,7 +290,12 @@ class LaunchRendezvous:
         names = [self._names[d] for d in devices]
         return f" {conjunction} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
-    # -- finishing
+    # -- starting and finishing
+
+    def start(self, device: int) -> None:
+        """Marks a device as started."""
+        with self._lock:
+            self._unstarted.discard(device)
 
     def finish(self, device: int) -> None:
         """Marks a device as finished, successfully or not."""

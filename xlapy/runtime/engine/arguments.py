@@ -19,7 +19,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN, DynamicArray
 from xlapy.interpreter.dynamic_array import actual_array, conform_to_shape, pad_to_bounds
-from xlapy.runtime.buffer import Buffer
+from xlapy.runtime.buffer import Buffer, LaunchToken
 from xlapy.runtime.values import Value
 
 
@@ -57,6 +57,8 @@ def check_value(shape: Shape, argument: Any, where: str) -> Value:
     if shape.is_tuple:
         return _tuple_value(shape, argument, where)
     if shape.is_token:
+        if isinstance(argument, LaunchToken):
+            argument.block_until_ready()
         return TOKEN
     if not shape.is_array:
         raise InvalidArgumentError(f"{where} has shape {shape.to_text(layout=False)}, which cannot be an argument")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -23,8 +24,8 @@ from xlapy.base.garbage_collection import when_collected
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
-from xlapy.runtime.array_types import array_type
-from xlapy.runtime.buffer import Buffer, buffer_of_handle
+from xlapy.runtime.array_types import ArrayType, array_type, token_type
+from xlapy.runtime.buffer import Buffer, LaunchToken, buffer_of_handle
 from xlapy.runtime.engine import interruption, native_buffers
 from xlapy.runtime.engine.arguments import check_count, check_list, check_tuple, check_value, places_of_parameters
 from xlapy.runtime.engine.core.execute import CANCELED, REFUSED
@@ -45,6 +46,9 @@ _byte = ctypes.c_char.from_buffer
 _address_of = ctypes.addressof
 _Array = np.ndarray
 
+_SLOT_POLL_SECONDS = 0.0005
+"""Seconds between polls for room in a full queue."""
+
 _retired: collections.deque[tuple[RunnableProgram, KeptObjects, Any]] = collections.deque()
 """Programs that nobody can call any more, with what their launches need. They are freed when no launch runs."""
 leak(_retired)
@@ -59,6 +63,8 @@ class _Prepared:
     streams: Sequence[int]
     templates: int
     checks_memory: bool
+    must_queue: bool
+    """Whether the program runs on streams only."""
     call: Any
     """The engine's `call_executable`; see `core.python_objects`."""
 
@@ -84,8 +90,8 @@ class EngineCall:
         self._source = source
         self._shape = shape
         self._takes_arrays_only = all(parameter.is_array for parameter in shape.parameters)
-        self._expected = [array_type(leaf) for leaf in source.parameters]
-        self._results = [array_type(leaf) for leaf in source.results]
+        self._expected = [_type_of(leaf) for leaf in source.parameters]
+        self._results = [_type_of(leaf) for leaf in source.results]
         self._result_count = len(self._results)
         self._width = max(1, len(self._expected))
         self._donated = [(number, leaf) for leaf, number in donated]
@@ -103,7 +109,8 @@ class EngineCall:
         self._prepared: _Prepared | None = None
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
-        """Runs the program on its only device, or queues it; see `Executable.__call__`."""
+        """Runs the program on its only device, or queues it; see `Executable.__call__`. Returns NotImplemented if the
+        program has to be queued, and this thread may not do so."""
         prepared = self._prepared or self._prepare()
         if len(arguments) != len(self._shape.parameters):
             check_count(self._shape, arguments)
@@ -137,18 +144,23 @@ class EngineCall:
                 self._prepare_donation(leaves[number], arguments)
         if prepared.checks_memory:
             self._require_memory()
+        if self._source.host is not None:
+            _await_slots(prepared.streams)
         made = prepared.call(prepared.executable, handles, prepared.templates, self._result_count, len(lent))
         if made.__class__ is not list:
             self._check_donated(arguments)
             made = self._call_again(prepared, leaves, handles, lent, made)
+            if made is NotImplemented:
+                return NotImplemented
         if self._donated:
             self._note_donations(leaves, handles)
         if self._returns_array:
             return buffer_of_handle(self._results[0], made[0])
         return self._result(made)
 
-    def on_devices(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        """Runs the program on all of its devices, or queues it; see `Executable.execute_sharded`."""
+    def on_devices(self, arguments: Sequence[Sequence[Any]]) -> Any:
+        """Runs the program on all of its devices, or queues it; see `Executable.execute_sharded`. Returns
+        NotImplemented as a call does."""
         prepared = self._prepared or self._prepare(len(arguments))
         leaves: list[Any] = []
         for device, own in enumerate(arguments):
@@ -173,17 +185,22 @@ class EngineCall:
         self._move_to_device(prepared, leaves, handles)
         if prepared.checks_memory:
             self._require_memory()
+        if self._source.host is not None:
+            _await_slots(prepared.streams)
         made = prepared.call(prepared.executable, handles, prepared.templates, self._result_count, 0)
         if made.__class__ is not list:
             made = self._call_again(prepared, leaves, handles, [], made)
+            if made is NotImplemented:
+                return NotImplemented
         self._note_donations(leaves, handles)
         count = self._result_count
         return [self._result(made[count * device : count * (device + 1)]) for device in range(len(arguments))]
 
     def _result(self, handles: Sequence[Any]) -> Any:
         """The buffers of one device in the structure of the result."""
-        buffers = map(buffer_of_handle, self._results, handles)
-        return tuple(buffers) if self._returns_flat_tuple else unflatten(self._shape.result, buffers)
+        if self._returns_flat_tuple:
+            return tuple(map(buffer_of_handle, self._results, handles))
+        return _structured(self._shape.result, map(_leaf_of_handle, self._results, handles))
 
     def _note_donations(self, leaves: Sequence[Any], handles: Sequence[Any]) -> None:
         """Deletes the buffers that were donated, after the call."""
@@ -212,15 +229,28 @@ class EngineCall:
         """Adds the capsule of a buffer with the elements of an argument that is neither a buffer of its type on a
         device, nor an array that can lend its memory."""
         device, number = divmod(len(handles), self._width)
+        if self._expected[number].shape.is_token:
+            handles.append(self._token(argument, prepared.streams[device]))
+            return
         array = check_value(self._expected[number].shape, argument, self._places[number])
         assert isinstance(array, np.ndarray), "dimensions are static"
         handles.append(native_buffers.copied(self._expected[number], array, prepared.streams[device]))
 
+    def _token(self, argument: Any, stream: int) -> Any:
+        """The capsule of the token that stands for an argument, on the device of a stream."""
+        if isinstance(argument, LaunchToken):
+            if native_buffers.device(argument._handle) == stream:
+                return argument._handle
+            argument.block_until_ready()
+        return native_buffers.new_token(stream)
+
     def _call_again(
         self, prepared: _Prepared, leaves: Sequence[Any], handles: list[Any], lent: list[int], status: int
-    ) -> list[Any]:
+    ) -> Any:
         """Calls the program after the engine has refused it, when nothing has changed, with arguments that the engine
-        accepts; raises the reason otherwise."""
+        accepts; raises the reason otherwise. Returns NotImplemented if this thread may not queue the program."""
+        if status == REFUSED and prepared.must_queue and not engine().may_queue():
+            return NotImplemented
         for number in lent:
             handles[number] = native_buffers.copied(self._expected[number], leaves[number], prepared.streams[0])
         for change in (None, self._move_to_device, self._copy_donated):
@@ -282,12 +312,12 @@ class EngineCall:
         streams = [device_stream(number) for number in range(device_count)]
         templates = kept.words([native_buffers.template(type, stream) for stream in streams for type in self._expected])
         places = [DevicePlace(stream, stream, [0] * self._result_count) for stream in streams]
-        parameters = [ArrayForm(leaf.dimensions, 0) for leaf in source.parameters]
-        results = [ArrayForm(leaf.dimensions, 0) for leaf in source.results]
+        parameters = [ArrayForm(type.dimensions, 0) for type in self._expected]
+        results = [ArrayForm(type.dimensions, 0) for type in self._results]
         record = kept.record("executable")
         runnable = add_device_programs(record, kept, source, places, parameters, results)
-        checks_memory = bool(record["checks_memory"])
-        made = _Prepared(record.address, streams, templates, checks_memory, engine().call_executable)
+        checks_memory, must_queue = bool(record["checks_memory"]), bool(record["has_collectives"])
+        made = _Prepared(record.address, streams, templates, checks_memory, must_queue, engine().call_executable)
         if self._once.setdefault("prepared", made) is made:
             when_collected(self, _retired.append, (runnable, kept, self._owner))
         else:
@@ -305,6 +335,14 @@ class EngineCall:
         """Frees the arena that no launch uses."""
         if self._prepared is not None:
             engine().free_spare_memory(self._prepared.executable)
+
+
+def _await_slots(streams: Sequence[int]) -> None:
+    """Waits until the queues of streams have room. Signal handlers run meanwhile: the launches in the queues may wait
+    for the host, perhaps for this thread."""
+    native = engine()
+    while not all(map(native.has_free_slot, streams)) and native.may_queue():
+        time.sleep(_SLOT_POLL_SECONDS)
 
 
 @contextmanager
@@ -347,6 +385,21 @@ def _add_leaves(leaves: list[Any], argument: Any, shape: Shape, place: str) -> N
     check_tuple(shape, argument, place)
     for number, (element, element_shape) in enumerate(zip(argument, shape.tuple_shapes, strict=True)):
         _add_leaves(leaves, element, element_shape, f"{place} element {number}")
+
+
+def _type_of(leaf: Shape) -> ArrayType:
+    """The type of an array or a token."""
+    return token_type() if leaf.is_token else array_type(leaf)
+
+
+def _leaf_of_handle(type: ArrayType, handle: Any) -> Any:
+    """Makes a buffer or a token of the capsule of the engine's record."""
+    return LaunchToken(handle) if type.shape.is_token else buffer_of_handle(type, handle)
+
+
+def _structured(shape: Shape, leaves: Iterator[Any]) -> Any:
+    """Returns leaves, tokens among them, in the structure of a shape."""
+    return tuple(_structured(element, leaves) for element in shape.tuple_shapes) if shape.is_tuple else next(leaves)
 
 
 def _leaf_places(shape: Shape, place: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from xlapy.base.shape import Shape
 from xlapy.cpu.llvm.shared_code import PYTHON_CALLBACK, shared_function
@@ -21,6 +22,14 @@ from xlapy.runtime.engine.native_engine import engine
 from xlapy.runtime.engine.records import WORD, KeptObjects, Record
 
 
+class HostRunner(Protocol):
+    """Runs launches of a program that calls the host."""
+
+    def run(self, frame: Record, program: Record, launch: Record) -> None:
+        """Runs the frame of one device of a launch, whose records are given; raises the error of the launch."""
+        ...
+
+
 @dataclass(frozen=True)
 class NativeSource:
     """What the engine runs.
@@ -28,7 +37,7 @@ class NativeSource:
     entry: address of the machine code. fixed_addresses: from replica and partition to the entries of the address table
     that are the same in every run. parameters, results: their arrays and tokens. donated: the numbers of the parameters
     whose memory the program may overwrite. counts: numbers of replicas and partitions. is_long_running: whether calls
-    return before the program has run.
+    return before the program has run. host: runs launches, if the program calls the host.
     """
 
     program: NativeProgram
@@ -40,6 +49,7 @@ class NativeSource:
     counts: tuple[int, int]
     is_long_running: bool
     python_callbacks: PythonCallbacks | None = None
+    host: HostRunner | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,7 @@ class RunnableProgram:
     counts: tuple[int, int]
     record: Record
     device_programs: list[Record]
+    host: HostRunner | None = None
 
     @property
     def is_running(self) -> bool:
@@ -102,6 +113,18 @@ def runs_natively(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
     if not _has_plain_boundary(program, leaves):
         return False
     return all(thunk.runs_without_python and thunk.is_complete for thunk in program.host_calling_thunks)
+
+
+def runs_on_host(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
+    """Whether a stream can run the program, which calls the host.
+
+    It can if the shapes of all results are known before the program has run, and if there is a result: errors travel
+    with results. Programs whose values are checked run in the threads of their callers, which raise the errors.
+    leaves: shapes of the parameters and results.
+    """
+    is_checked = program.bounds_checks is not None or program.counters is not None
+    is_static = all(leaf.is_token or (leaf.is_array and not leaf.is_dynamic) for leaf in leaves)
+    return bool(program.host_calling_thunks) and is_static and not is_checked
 
 
 def calls_python_natively(program: NativeProgram, leaves: Iterable[Shape]) -> bool:
@@ -137,6 +160,7 @@ def add_device_programs(
     calls_python = source.python_callbacks is not None
     has_collectives = bool(program.host_calling_thunks) and not calls_python
     record["calls_python"], record["has_collectives"] = int(calls_python), int(has_collectives)
+    record["calls_host"] = int(source.host is not None)
     words = sorted(futex_offsets(program))
     record["wait_words"], record["wait_word_count"] = kept.words(words), len(words)
     record["shared_bytes"] = shared_memory_size(program)
@@ -144,7 +168,7 @@ def add_device_programs(
     needed = len(places) * (program.arena_size + sum(_bytes(shape) for shape in source.results))
     record["checks_memory"] = int(needed > UNCHECKED_BYTES)
     engine().allow_native_calls(record.address, 1)
-    made = RunnableProgram(program, source.counts, record, programs)
+    made = RunnableProgram(program, source.counts, record, programs, source.host)
     _runnable[record.address] = made
     return made
 
@@ -178,8 +202,9 @@ def _device_program(
     ]
     record["outputs"], record["result_count"] = kept.words(outputs), len(outputs)
     record["aliases"], record["result_entries"] = kept.words(aliases), kept.words(result_entries)
-    failure = f"{device_name(number, *source.counts)} failed: "
-    record["failure"], record["failure_size"] = kept.text(failure)
+    if source.host is None:  # the host names the device itself
+        failure = f"{device_name(number, *source.counts)} failed: "
+        record["failure"], record["failure_size"] = kept.text(failure)
     return record
 
 

@@ -22,7 +22,7 @@ from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.interpreter import TOKEN
 from xlapy.interpreter.kernels.random_state import RandomState
 from xlapy.runtime.array_types import array_type
-from xlapy.runtime.buffer import Buffer, array_on_memory
+from xlapy.runtime.buffer import Buffer, LaunchToken, array_on_memory
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.arguments import check_argument, check_arguments, check_count
@@ -137,6 +137,28 @@ class Dispatch:
             addresses[number] = _address_of(memory)
             owners[number] = None
         return overwritable
+
+
+class DispatchReady:
+    """Calls a program in the thread of the caller, or queues the call if an argument is pending."""
+
+    def __init__(self, dispatch: Dispatch, queue: Callable[[Sequence[Any]], Any]) -> None:
+        self._dispatch, self._queue = dispatch, queue
+
+    def __call__(self, arguments: Sequence[Any]) -> Any:
+        """Runs the program once, or queues it; see `Executable.__call__`."""
+        return (self._queue if any(map(_is_pending, arguments)) else self._dispatch)(arguments)
+
+
+def _is_pending(argument: Any) -> bool:
+    """Whether a launch that has not finished writes an argument or a part of it."""
+    if isinstance(argument, tuple | list):
+        return any(map(_is_pending, argument))
+    if isinstance(argument, LaunchToken):
+        return not argument.is_ready()
+    if argument.__class__ is not Buffer or argument._array is not None:
+        return False
+    return not (argument.is_deleted() or argument.is_ready())
 
 
 def per_device_values(names: Sequence[str], replica_id: int, partition_id: int) -> list[np.ndarray[Any, Any]]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.runtime.array_types import ArrayType
+from xlapy.runtime.array_types import ArrayType, token_type
 from xlapy.runtime.engine.device_programs import ArrayForm, buffer_template
 from xlapy.runtime.engine.launch_errors import take_error
-from xlapy.runtime.engine.native_engine import device_stream, engine
+from xlapy.runtime.engine.native_engine import callbacks, device_stream, engine
 from xlapy.runtime.engine.records import KeptObjects, Record
 
 _WAIT_NANOSECONDS = 50_000_000
@@ -39,6 +39,11 @@ def copied(type: ArrayType, array: np.ndarray[Any, Any], stream: int = 0) -> Any
     """The capsule of a new buffer with the elements of an array."""
     dense = np.ascontiguousarray(array)
     return engine().filled_buffer(template(type, stream), dense.__array_interface__["data"][0])
+
+
+def new_token(stream: int) -> Any:
+    """The capsule of a token that is ready, on the device of a stream."""
+    return engine().filled_buffer(template(token_type(), stream), None)
 
 
 def shared(type: ArrayType, handle: Any, stream: int) -> Any | None:
@@ -114,6 +119,7 @@ def await_event(event: int) -> None:
             pass
     except BaseException:
         native.cancel_launch_of_event(event)
+        callbacks.note_canceled()
         raise
     error = native.event_error(event)
     if error is not None:

@@ -25,7 +25,7 @@ from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.counters import CounterTable
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES, available_bytes, format_bytes
 from xlapy.runtime.engine.native_engine import engine
-from xlapy.runtime.engine.python_host import PythonHost
+from xlapy.runtime.engine.python_host import NEVER_CANCELED, PythonHost
 
 _MAX_PACKED_RESULT_BYTES = 1 << 12
 """Results of up to this many bytes share one block, so that a small result that stays alive retains little memory."""
@@ -35,9 +35,6 @@ _address_of = ctypes.addressof
 
 Host = HostCallbackHandler | PythonHost
 """What serves the host callbacks of a run."""
-
-_NEVER_CANCELED = (ctypes.c_int64 * 1)()
-"""The shared memory of a run without a host. It is never set, so the run is never canceled."""
 
 _abandoned: list[Any] = []
 """Memory of failed runs in which an asynchronous custom call is still running."""
@@ -128,11 +125,9 @@ class NativeCall:
     def _run_with_targets(self, frame: _CallFrame, targets: FrameTargets, host: Host | None, memory: Any) -> None:
         keep_alive = None
         if host is None:
-            frame.table[self._program.shared_index] = _address_of(_NEVER_CANCELED)
+            frame.table[self._program.shared_index] = _address_of(NEVER_CANCELED)
             targets.begin_run(next(run_ids), 0)
         else:
-            if isinstance(host, PythonHost):
-                frame.table[self._program.shared_index] = _address_of(_NEVER_CANCELED)
             keep_alive = host.install(frame.table, targets)
         try:
             if self._run(frame.address):
@@ -182,7 +177,7 @@ class NativeCall:
         """
         first = 1 + len(self._program.arguments) + len(self._program.results)
         constants = {first + number: array_address(constant) for number, constant in enumerate(self._constants)}
-        return constants | {self._program.shared_index: _address_of(_NEVER_CANCELED)}
+        return constants | {self._program.shared_index: _address_of(NEVER_CANCELED)}
 
     def trim(self) -> None:
         """Drops the arenas that no call uses."""

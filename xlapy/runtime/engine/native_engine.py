@@ -15,6 +15,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from xlapy.base import flags
@@ -66,6 +67,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "set_trace_id": (None, _POINTER, _WORD),
     "is_deleted": (ctypes.c_bool, _POINTER),
     "storage_capsule": (ctypes.py_object, _POINTER),
+    "owned_storage": (ctypes.py_object, _POINTER),
     "filled_buffer": (ctypes.py_object, _POINTER, _POINTER),
     "buffer_of_storage": (ctypes.py_object, _POINTER, _POINTER),
     "await_briefly": (ctypes.c_bool, _POINTER, _WORD),
@@ -81,6 +83,9 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "stop_streams": (None,),
     "are_streams_idle": (_WORD,),
     "is_stream_running": (ctypes.c_bool, _POINTER),
+    "has_free_slot": (ctypes.c_bool, _POINTER),
+    "may_queue": (ctypes.c_bool,),
+    "is_memory_canceled": (ctypes.c_bool, _POINTER),
     "set_canceled": (None, _WORD),
     "restart_in_child": (None,),
     "ticks": (_WORD,),
@@ -101,22 +106,26 @@ _DEFINED = re.compile(r"^(?:define|declare)[^@]*@(\w+)\(", re.MULTILINE)
 _POLL_SECONDS = 0.001
 """Seconds between polls for running launches at interpreter exit."""
 
-CheckDeadlocks = Callable[[int], int]
-_CHECK = ctypes.CFUNCTYPE(_POINTER, _POINTER)
+EngineCallback = Callable[[int], int]
+_CALLBACK = ctypes.CFUNCTYPE(_POINTER, _POINTER)
 
 
 class NativeEngine:
     """The native functions of the engine, as attributes. There is one per process, which lives as long as the
     process."""
 
-    def __init__(self, check_deadlocks: CheckDeadlocks) -> None:
-        """check_deadlocks: fails the launches that can never finish; called by a thread of the engine. Its argument has
-        no meaning, and it returns 0."""
-        self._check = _CHECK(check_deadlocks)
+    def __init__(self, check_deadlocks: EngineCallback, run_host_launch: EngineCallback) -> None:
+        """Both functions are called by threads of the engine.
+
+        check_deadlocks: fails the launches that can never finish. Its argument has no meaning, and it returns 0.
+        run_host_launch: runs the program of a launch frame that calls the host. Its argument is the address of the
+        frame, and it returns that of an error, or 0.
+        """
+        callbacks = _CALLBACK(check_deadlocks), _CALLBACK(run_host_launch)
         names = [*python_calls.PYTHON_FUNCTIONS, *(function.name for function in python_objects.FUNCTIONS_OF_PYTHON)]
         imports = {name: function_symbol(getattr(ctypes.pythonapi, name)) for name in names}
         imports["Py_IsFinalizing"] = is_finalizing_symbol()
-        imports["check_deadlocks_function"] = function_symbol(self._check)
+        imports["check_deadlocks_function"], imports["host_launch_function"] = map(function_symbol, callbacks)
         exports = sorted({*(function.name for function in FUNCTIONS), *_SIGNATURES, "call_python"})
         defined = _DEFINED.findall(python_calls.TEXT)
         text = f"{engine_text(exports, defined)}\n{python_calls.TEXT}"
@@ -124,7 +133,7 @@ class NativeEngine:
         self.addresses: Mapping[str, int] = self._code.addresses
         """The address of each native function."""
         self.functions: Mapping[str, Any] = {name: self._function(name, *types) for name, types in _SIGNATURES.items()}
-        leak(self._code, self._check, self.functions)
+        leak(self._code, callbacks, self.functions)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         kind = ctypes.CFUNCTYPE if name in _BLOCKING else ctypes.PYFUNCTYPE
@@ -146,18 +155,30 @@ class NativeEngine:
             raise AttributeError(name) from None
 
 
-_deadlock_checks: list[CheckDeadlocks] = []
+@dataclass(slots=True)
+class EngineCallbacks:
+    """The functions that the engine calls in Python, see `NativeEngine`, and those for the end of the process.
+
+    cancel_starving: cancels the launches that wait for the host, which will feed nothing more. note_canceled: tells the
+    host's parts of launches that were canceled natively.
+    """
+
+    check_deadlocks: EngineCallback = lambda _: 0
+    run_host_launch: EngineCallback = lambda _: 0
+    cancel_starving: Callable[[], None] = lambda: None
+    note_canceled: Callable[[], None] = lambda: None
 
 
-def set_deadlock_check(check: CheckDeadlocks) -> None:
-    """Sets the function that fails the launches that can never finish; see `NativeEngine`."""
-    _deadlock_checks[:] = [check]
+callbacks: Final = EngineCallbacks()
+"""Set by the modules that know programs, before the first launch."""
 
 
 @SingleFlight
 def engine() -> NativeEngine:
     """Returns the engine; links it on first use."""
-    linked = NativeEngine(lambda argument: _deadlock_checks[0](argument) if _deadlock_checks else 0)
+    linked = NativeEngine(
+        lambda argument: callbacks.check_deadlocks(argument), lambda frame: callbacks.run_host_launch(frame)
+    )
     linked.set_cache_limit(int(flags.get("cache_limit")) << 20)
     linked.initialize_streams()
     atexit.register(_finish_launches, linked)
@@ -192,13 +213,16 @@ def _register_at_fork(linked: NativeEngine) -> None:
 
 
 def _finish_launches(linked: NativeEngine) -> None:
-    """Waits for running launches at interpreter exit. Ctrl-C cancels them."""
+    """Waits for running launches at interpreter exit. Those that wait for a feed of the host are canceled, because
+    nothing can feed them any more. Ctrl-C cancels all."""
     linked.stop_streams()
     while not linked.are_streams_idle():
         try:
+            callbacks.cancel_starving()
             time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
             linked.set_canceled(1)
+            callbacks.note_canceled()
     linked.set_canceled(0)
 
 

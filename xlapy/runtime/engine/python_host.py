@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Generator
-from typing import Any
+from typing import Any, Final
 
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks
 
+NEVER_CANCELED: Final = (ctypes.c_int64 * 1)()
+"""The shared memory of a run that nothing cancels. It is never set."""
+
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 
 class PythonHost:
-    """The host of one run. Other devices cannot cancel the run. callbacks: those of the program."""
+    """The host of one run. callbacks: those of the program. shared: the address of the word that cancels the run."""
 
-    def __init__(self, program: NativeProgram, callbacks: PythonCallbacks) -> None:
+    def __init__(
+        self, program: NativeProgram, callbacks: PythonCallbacks, shared: int = ctypes.addressof(NEVER_CANCELED)
+    ) -> None:
         self._callbacks = callbacks
         self._callback_index, self._device_index = program.callback_index, program.device_index
+        self._shared_index, self._shared = program.shared_index, shared
         self._error: BaseException | None = None
 
     def install(self, table: Any, _: Any = None) -> object:
@@ -32,6 +38,7 @@ class PythonHost:
         function = _CALLBACK(statuses.send)
         table[self._callback_index] = ctypes.cast(function, ctypes.c_void_p).value
         table[self._device_index] = 0
+        table[self._shared_index] = self._shared
         return function
 
     def failure(self) -> BaseException:

@@ -13,7 +13,7 @@ from xlapy.native.ir import NativeTypeError
 from xlapy.native.records import Record as NativeRecord
 from xlapy.runtime.engine.core.buffers import Buffer
 from xlapy.runtime.engine.core.events import Error, Event
-from xlapy.runtime.engine.core.launch_records import Argument, DeviceProgram, Executable, Launch, Stream
+from xlapy.runtime.engine.core.launch_records import Argument, DeviceProgram, Executable, Launch, LaunchFrame, Stream
 from xlapy.runtime.engine.core.launch_times import TimeRow, TimeTable
 from xlapy.runtime.engine.core.memory import Storage
 
@@ -28,6 +28,7 @@ ENGINE_RECORDS: Mapping[str, type[NativeRecord]] = {
     "argument": Argument,
     "device_program": DeviceProgram,
     "launch": Launch,
+    "launch_frame": LaunchFrame,
     "stream": Stream,
     "time_table": TimeTable,
     "time_row": TimeRow,

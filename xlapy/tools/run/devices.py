@@ -12,6 +12,7 @@ from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable
+from xlapy.runtime.buffer import block_until_ready
 from xlapy.runtime.collectives.device_names import device_name
 from xlapy.runtime.collectives.launch import replica_and_partition_counts
 from xlapy.runtime.device import Device
@@ -114,7 +115,7 @@ def with_feeds(
     for device, values in zip(devices, fed, strict=True):
         for value in values:
             device.transfer_to_infeed(value)
-    result = execute()
+    result = block_until_ready(execute())
     outfed[:] = [[device.transfer_from_outfeed() for _ in range(len(device.outfeed))] for device in devices]
     unused = {device.id: len(device.infeed) for device in devices if len(device.infeed)}
     if unused:

@@ -161,7 +161,7 @@ def test_a_wrong_shape_after_right_ones() -> None:
     for value in (number(1), np.zeros(3, np.int32), number(2)):
         device.transfer_to_infeed(value)
     with pytest.raises(InvalidArgumentError, match=r"f \(infeed\) takes s32\[2\] \(int32\), given int32\[3\]"):
-        executable(ZEROS)
+        executable(ZEROS).block_until_ready()
     assert (len(device.infeed), len(device.outfeed)) == (1, 1)
 
 
@@ -202,7 +202,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
 def test_nothing_is_fed_in(monkeypatch: pytest.MonkeyPatch) -> None:
     limited(monkeypatch, 0)
     with pytest.raises(ExecutionError, match=r"^f \(infeed\) waits for the host: nothing came within 0 seconds$"):
-        Client("cpu").compile(sums(3))(ZEROS)
+        Client("cpu").compile(sums(3))(ZEROS).block_until_ready()
 
 
 UNEVEN = """
@@ -222,7 +222,7 @@ def test_others_wait_for_a_device_that_waits_for_the_host(monkeypatch: pytest.Mo
     for result in executable.execute_sharded([[ones]] * 2):
         assert np.asarray(result).tolist() == [2, 2]
     with pytest.raises(ExecutionError, match=r"i \(infeed\) (waits )?for the host"):
-        executable.execute_sharded([[ones]] * 2)
+        xla.block_until_ready(executable.execute_sharded([[ones]] * 2))
 
 
 def test_a_program_that_waits_for_the_host_is_interrupted() -> None:

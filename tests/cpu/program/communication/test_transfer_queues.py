@@ -142,7 +142,7 @@ def test_messages_that_no_device_receives() -> None:
     executable = Client("cpu", devices=2).compile(text)
     for _ in range(2):
         with pytest.raises(ExecutionError, match=r"^no device received what was sent by s \(send\) on device 0$"):
-            executable.execute_sharded([[np.zeros(2, np.float32)]] * 2)
+            xla.block_until_ready(executable.execute_sharded([[np.zeros(2, np.float32)]] * 2))
 
 
 def test_a_message_that_no_device_sends() -> None:
@@ -152,7 +152,7 @@ def test_a_message_that_no_device_sends() -> None:
         r"^the program can never finish: w \(recv-done\) on device 1 waits for a send by device 0; device 0 has fin"
     )
     with pytest.raises(ExecutionError, match=message):
-        Client("cpu", devices=2).compile(text).execute_sharded([[np.zeros(2, np.float32)]] * 2)
+        xla.block_until_ready(Client("cpu", devices=2).compile(text).execute_sharded([[np.zeros(2, np.float32)]] * 2))
 
 
 def test_two_devices_wait_for_each_other() -> None:
@@ -164,7 +164,7 @@ def test_two_devices_wait_for_each_other() -> None:
         2,
     )
     with pytest.raises(ExecutionError, match=r"can never finish: .* waits for a send by device 1; .* by device 0"):
-        Client("cpu", devices=2).compile(text).execute_sharded([[], []])
+        xla.block_until_ready(Client("cpu", devices=2).compile(text).execute_sharded([[], []]))
 
 
 def test_a_third_device_on_a_channel_of_two() -> None:
@@ -175,7 +175,7 @@ def test_a_third_device_on_a_channel_of_two() -> None:
     with pytest.raises(
         ExecutionError, match=r"device . and device . both send on the channel, which joins two devices"
     ):
-        Client("cpu", devices=2).compile(text).execute_sharded([[np.zeros(2, np.float32)]] * 2)
+        xla.block_until_ready(Client("cpu", devices=2).compile(text).execute_sharded([[np.zeros(2, np.float32)]] * 2))
 
 
 def test_transfers_of_loaded_programs() -> None:

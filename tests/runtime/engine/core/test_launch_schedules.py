@@ -132,6 +132,7 @@ def build_executable(f: Function, is_donated: bool) -> None:
     stream = f.exclusive_access(f.static(STREAM), "no thread runs")
     stream.is_started.store(1, RELAXED)
     stream.free_slots.store(CAPACITY, RELAXED)
+    stream.host_thread.store(0, RELAXED)
     stream.next = None
     f.static(QUEUES).streams.store(stream.maybe(), RELAXED)
     program = f.allocate(DeviceProgram).known("memory suffices")
@@ -165,7 +166,7 @@ def build_executable(f: Function, is_donated: bool) -> None:
     executable.owners.store(1, RELAXED)
     executable.is_asynchronous = 1
     executable.device_programs, executable.device_program_count = programs.cast(DevicePrograms), 1
-    executable.calls_python, executable.has_collectives = 0, 0
+    executable.calls_python, executable.has_collectives, executable.calls_host = 0, 0, 0
     executable.shared_bytes, executable.wait_word_count = 8, 0
     executable.wait_words = array(f, Word, 0).cast(Numbers)
     executable.spare_shared.store(None, RELAXED)

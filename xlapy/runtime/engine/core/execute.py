@@ -50,7 +50,7 @@ from xlapy.runtime.engine.core.launch_records import (
 from xlapy.runtime.engine.core.launches import close_launch, new_launch, release_launch
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES, mark_queued, retain
 from xlapy.runtime.engine.core.queues import acquire_slots, device_program, push_all
-from xlapy.runtime.engine.core.streams import start_stream
+from xlapy.runtime.engine.core.streams import is_serving_host, may_queue, start_stream
 
 DONE, REFUSED, CANCELED = 0, 1, 2
 """What became of a call: its results were returned (and may be pending); nothing has changed; it was canceled."""
@@ -116,9 +116,11 @@ def execute_with_frames(
     with f.when(~acquire_frames(f, executable, frames, arguments)):
         f.ret(REFUSED)
     status = f.variable(Word, REFUSED)
-    is_long = (executable.is_asynchronous != 0) & (f.static(QUEUES).is_stopped.load(ACQUIRE) == 0)
+    is_long = f.variable(Bool, executable.is_asynchronous != 0)
+    with f.when(is_long.get()):
+        is_long.set(may_queue(f))
     are_ready = are_all_arguments_ready(f, executable, arguments)
-    with f.when(is_long | ~are_ready) as waits:
+    with f.when(is_long.get() | ~are_ready) as waits:
         with f.when(are_ready | are_all_arguments_in_order(f, executable, frames, arguments)):
             with f.when(enqueue(f, executable, frames, results, events)):
                 f.ret(DONE)
@@ -243,6 +245,9 @@ def enqueue(
     count = executable.device_program_count
     with f.when((f.static(QUEUES).is_stopped.load(ACQUIRE) != 0) | (executable.calls_python != 0)):
         f.ret(False)
+    with f.when(executable.calls_host != 0):
+        with f.when(is_serving_host(f)):
+            f.ret(False)
     with f.when(~may_overwrite_all_donated(f, executable, frames, f.constant(Bool, False))):
         f.ret(False)
     with f.count(count) as one, f.when(~start_stream(f, device_program(executable, one.index).stream)):

@@ -128,7 +128,8 @@ class Executable(Record):
     table. owners: number of handles. next: link in the list of destroyed executables. runs_natively: whether a call
     runs without Python. is_asynchronous: whether calls return before the program has run. checks_memory: whether a call
     first checks the available memory. calls_python: whether the program calls Python, so that it runs in the threads of
-    its callers only. has_collectives: whether the devices synchronize with each other; wait_words: offsets of the futex
+    its callers only. has_collectives: whether the devices synchronize with each other; calls_host: whether
+    launches are run by `host_launches`, because the program calls the host; wait_words: offsets of the futex
     words on which they wait, in their shared memory. spare_shared: shared memory that no launch uses. instrumented: the
     executable that runs instead while a trace is taken."""
 
@@ -144,6 +145,7 @@ class Executable(Record):
     device_program_count: Final[Word]
     calls_python: Final[Word]
     has_collectives: Final[Word]
+    calls_host: Final[Word]
     wait_words: Final[Numbers]
     wait_word_count: Final[Word]
     spare_shared: Atomic[Nullable[Storage]]
@@ -154,9 +156,9 @@ class Executable(Record):
 class LaunchFrame(Record):
     """The state of a launch on one device, owned by one thread at a time. next: link in a stream's queue, or among the
     failed frames of a launch. event: completes with the results. error: why this frame failed. thread: the number of
-    the caller's. is_canceled: whether the launch is to end; programs whose devices do not synchronize poll it. Rows of
-    pointers follow: the storages of the arguments, the storages of the results, the buffers of the results, and the
-    address table."""
+    the caller's. is_canceled: whether the launch is to end; programs whose devices do not synchronize poll it.
+    host_status: see `streams`. Rows of pointers follow: the storages of the arguments, the storages of the results, the
+    buffers of the results, and the address table."""
 
     next: Owned[Nullable[LaunchFrame]]
     program: Owned[DeviceProgram]
@@ -166,6 +168,7 @@ class LaunchFrame(Record):
     error: Owned[Nullable[Error]]
     thread: Owned[Word]
     is_canceled: Atomic[Word]
+    host_status: Owned[Word]
     storages: Trailing[Storage]
 
 
@@ -189,7 +192,8 @@ class Launch(Record, lock=LAUNCHES.guard("lock")):
 class Stream(Record, lock=QUEUES.guard("lock")):
     """The stream of a device: a FIFO of launch frames and the thread that runs them. next: the next device's stream.
     first, last: the queued frames. running: the frame that runs. queued: a permit for each queued frame. free_slots:
-    permits that bound the queue."""
+    permits that bound the queue. host_thread: the number of the stream's thread while it runs Python for a launch, or
+    0."""
 
     next: Final[Nullable[Stream]]
     is_started: Atomic[Word]
@@ -200,6 +204,7 @@ class Stream(Record, lock=QUEUES.guard("lock")):
     queued_sleepers: Atomic[Int32]
     free_slots: Atomic[Int32]
     free_slots_sleepers: Atomic[Int32]
+    host_thread: Atomic[Word]
 
 
 NOT_STARTED, RUNNING, FINISHED = 0, 1, 2

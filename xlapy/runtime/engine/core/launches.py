@@ -56,8 +56,10 @@ def acquire_shared_memory(f: Function, executable: Executable) -> Nullable[Stora
 
 @native
 def return_shared_memory(f: Function, executable: Executable, shared: Storage) -> None:
-    """Keeps the shared memory of a successful launch as the spare one, or releases it."""
-    with f.when(cancellation_word(shared).is_canceled.load(ACQUIRE) == 0):
+    """Keeps the shared memory of a successful launch as the spare one, or releases it. Queues of the host do not return
+    to zeros."""
+    is_clean = (cancellation_word(shared).is_canceled.load(ACQUIRE) == 0) & (executable.calls_host == 0)
+    with f.when(is_clean):
         _, is_kept = executable.spare_shared.compare_exchange(None, shared.maybe(), ACQ_REL, ACQUIRE)
         with f.when(is_kept):
             f.ret()
@@ -164,6 +166,12 @@ def add_failed_frame(f: Function, launch: Launch, frame: LaunchFrame, error: Nul
 def is_launch_canceled(f: Function, launch: Launch) -> Bool:
     """Whether the devices of a launch are to end."""
     return cancellation_word(launch.shared).is_canceled.load(ACQUIRE) != 0
+
+
+@native
+def is_memory_canceled(f: Function, shared: CancellationWord) -> Bool:
+    """Whether the devices that share memory are to end."""
+    return shared.is_canceled.load(ACQUIRE) != 0
 
 
 @native

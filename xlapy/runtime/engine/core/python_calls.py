@@ -67,6 +67,13 @@ define ptr @check_deadlocks_in_python(ptr %argument) {
   %error = call ptr @call_python(ptr @check_deadlocks_function, ptr %argument)
   ret ptr %error
 }
+
+declare ptr @host_launch_function(ptr)
+
+define ptr @run_on_host(ptr %frame) {
+  %error = call ptr @call_python(ptr @host_launch_function, ptr %frame)
+  ret ptr %error
+}
 """
 
 TEXT = "\n".join([_TEXT, RESET_MXCSR_FUNCTION, *sorted(MXCSR_DECLARATIONS), ATTRIBUTES])

@@ -38,6 +38,7 @@ from xlapy.runtime.engine.core.memory import (
     borrow_storage,
     initialize_storage,
     release,
+    retain,
 )
 
 NEEDS_COPIES = 3
@@ -157,6 +158,16 @@ def storage_capsule(f: Function, buffer: Buffer) -> Nullable[Address]:
     with f.when(found.is_null()):
         f.ret(PyLong_FromLong(f, f.constant(Word, 0)))
     storage = found.value
+    made = PyCapsule_New(f, storage, f.null(Address), f.address_of(destroy_storage_capsule))
+    with f.when(made.is_null()):
+        release(f, storage)
+    return made
+
+
+@native
+def owned_storage(f: Function, storage: Storage) -> Nullable[Address]:
+    """A capsule that owns a storage, together with others. The caller knows that another owner exists."""
+    retain(f, storage)
     made = PyCapsule_New(f, storage, f.null(Address), f.address_of(destroy_storage_capsule))
     with f.when(made.is_null()):
         release(f, storage)

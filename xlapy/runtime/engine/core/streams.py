@@ -5,7 +5,8 @@ write are ready, donated memory that only earlier launches use is free, and devi
 launch. A launch that fails leaves its error in the event of its results and marks their storages, so that launches that
 read them fail too.
 
-Streams never run Python: they do not wait for the interpreter's lock, so a thread that holds it may wait for streams.
+Streams run Python only for programs that call the host (`execute_on_host`). They need the interpreter's lock then, so
+no thread may wait for a stream while it holds this lock. A call from within such a launch does not queue behind it.
 
 Responsible for the threads, for running and finishing queued frames, and for the end of the process. Does not depend
 on what programs do.
@@ -13,16 +14,17 @@ on what programs do.
 
 from __future__ import annotations
 
-from xlapy.native.function import Function, native, native_holding
+from xlapy.native.function import Function, external, native, native_holding
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
 from xlapy.native.locks import acquire_permit, initialize_semaphore, release_permit
-from xlapy.native.threads import initialize_thread_numbers, start_thread
+from xlapy.native.threads import initialize_thread_numbers, start_thread, thread_number
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import (
     Error,
     Event,
     canceled_error,
     forked_error,
+    free_error,
     known_error,
     out_of_memory_error,
     prefixed_error,
@@ -57,6 +59,16 @@ from xlapy.runtime.engine.core.memory import failure, mark_failed, release_queue
 from xlapy.runtime.engine.core.queues import CAPACITY, pop_frame, semaphore
 from xlapy.runtime.engine.core.watchdog import initialize_watchdog
 
+HOST_PENDING, HOST_DONE = 0, 1
+"""What `LaunchFrame.host_status` says of the host's part: the host sets `HOST_DONE`. It does nothing once the
+interpreter is shutting down."""
+
+
+@external
+def run_on_host(f: Function, frame: Address) -> Nullable[Error]:  # type: ignore[empty-body]
+    """Runs a frame in Python; returns null or an error. If the frame has an error, only notes that it does not run."""
+
+
 # --- running
 
 
@@ -64,6 +76,9 @@ from xlapy.runtime.engine.core.watchdog import initialize_watchdog
 def execute_frame(f: Function, frame: LaunchFrame) -> Nullable[Error]:
     """Runs a frame; returns null or an error."""
     program, launch = frame.program, frame.launch
+    with f.when(launch.is_present()):
+        with f.when(launch.value.executable.calls_host != 0):
+            f.ret(execute_on_host(f, frame, launch.value))
     failed = argument_error(f, program, frame)
     with f.when(failed.is_present()):
         f.ret(failed)
@@ -82,6 +97,35 @@ def execute_frame(f: Function, frame: LaunchFrame) -> Nullable[Error]:
         with f.when(reported.is_present()):
             f.ret(reported)
     return canceled_error(f).maybe()
+
+
+@native
+def execute_on_host(f: Function, frame: LaunchFrame, launch: Launch) -> Nullable[Error]:
+    """Lets the host run a frame of a program that calls it; returns null or an error.
+
+    A device that does not run, because an argument has failed or the launch is canceled, passes through the host, too:
+    other devices may wait for it there.
+    """
+    program, stream = frame.program, frame.program.stream
+    failed = f.variable(Nullable[Error], argument_error(f, program, frame))
+    set_device_state(f, launch, program.number, f.constant(Word, RUNNING))
+    with f.when(failed.get().is_null()):
+        is_requested = (f.static(CANCELLATION).requested.load(SEQ_CST) | frame.is_canceled.load(ACQUIRE)) != 0
+        with f.when(is_requested | is_launch_canceled(f, launch)):
+            failed.set(launch_error(f, launch))
+            with f.when(failed.get().is_null()):
+                failed.set(canceled_error(f).maybe())
+    frame.error = failed.get()
+    frame.host_status = HOST_PENDING
+    stream.host_thread.store(thread_number(f), RELEASE)
+    error = run_on_host(f, frame)
+    stream.host_thread.store(0, RELEASE)
+    with f.when(failed.get().is_present()):
+        free_error(f, error)
+        f.ret(failed.get())
+    with f.when(error.is_null() & (frame.host_status != HOST_DONE)):
+        f.ret(canceled_error(f).maybe())
+    return error
 
 
 @native
@@ -166,6 +210,7 @@ def stream_main(f: Function, argument: Address) -> Nullable[Address]:
 def fail_lost_frame(f: Function, stream: Stream) -> None:
     """Fails the frame that ran when the process was forked, if there is one."""
     lost = stream.running.load(ACQUIRE)
+    stream.host_thread.store(0, RELAXED)
     with f.when(lost.is_present()):
         end_run(f, stream)
         finish_device(f, lost.value, forked_error(f).maybe())
@@ -272,6 +317,12 @@ def is_stream_running(f: Function, stream: Stream) -> Bool:
 
 
 @native
+def has_free_slot(f: Function, stream: Stream) -> Bool:
+    """Whether the queue of a stream has room at this moment."""
+    return stream.free_slots.load(ACQUIRE) > 0
+
+
+@native
 def set_canceled(f: Function, value: Word) -> None:
     """Cancels running launches and fails queued ones while the value is not 0."""
     f.static(CANCELLATION).requested.store(value, SEQ_CST)
@@ -312,6 +363,7 @@ def initialize_stream(f: Function, stream: Stream) -> None:
     """Adds the stream of a device."""
     initialize_semaphore(f, semaphore(stream.free_slots), f.constant(Int32, CAPACITY))
     initialize_semaphore(f, semaphore(stream.queued), f.constant(Int32, 0))
+    stream.host_thread.store(0, RELAXED)
     streams = f.static(QUEUES).streams
     first = f.variable(Nullable[Stream], streams.load(ACQUIRE))
     added = f.exclusive_access(stream, "the stream is not in the list yet")
@@ -361,3 +413,27 @@ def are_streams_idle(f: Function) -> Word:
             f.ret(0)
         following.set(found.value.next)
     return f.constant(Word, 1)
+
+
+@native
+def is_serving_host(f: Function) -> Bool:
+    """Whether this thread is a stream's that runs Python for a launch. What such a thread queued on its own device
+    would wait for the launch."""
+    number = thread_number(f)
+    following = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(ACQUIRE))
+    with f.loop() as loop:
+        found = following.get()
+        with f.when(found.is_null()):
+            loop.leave()
+        with f.when(found.value.host_thread.load(RELAXED) == number):
+            f.ret(True)
+        following.set(found.value.next)
+    return f.constant(Bool, False)
+
+
+@native
+def may_queue(f: Function) -> Bool:
+    """Whether this thread may queue launches: not at the end of the process, nor while it runs Python for a launch."""
+    with f.when(f.static(QUEUES).is_stopped.load(ACQUIRE) != 0):
+        f.ret(False)
+    return ~is_serving_host(f)
