@@ -5,6 +5,10 @@ finds in queues. Launches that were running have failed, and so has everything e
 its events are those of another process (`events`). Locks that lost threads held are free in the child (`native.locks`).
 A fork waits only for locks that guard more than single words.
 
+A launch that a lost thread was just finishing is in no queue and does not run. Nothing tells which of its storages are
+given up already, so the child does not free the others: it keeps the memory of at most one launch frame per stream and
+fork. The events of such a launch are lost ones, which nothing waits for.
+
 Responsible for the state of the engine in a child. Does not depend on what programs do.
 """
 
