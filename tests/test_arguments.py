@@ -20,8 +20,17 @@ import xlapy as xla
 from xlapy import ops
 from xlapy.base.errors import ArgumentTypeError, BuilderError, InvalidArgumentError, XlaError
 
+
+def deleted_buffer() -> xla.Buffer:
+    buffer = xla.Client("cpu").device_put(np.ones(2, np.float32))
+    buffer.delete()
+    return buffer
+
+
 VALUES: tuple[Any, ...] = (
-    None, 5, -1, 2**31, 10**30, True, 1.5, float("nan"), "x", b"x", [], [None], ["x"], {}, object(), int,
+    None, 5, -1, 2**31, 2**70, 10**30, True, 1.5, float("nan"), 1j, "x", "", b"", b"x", [], [None], ["x"], [[]], {},
+    {1: 2}, [[], 1], set(), range(3), object(), int, len, np.zeros(2), np.zeros((2, 2), np.int32), np.array([object()]),
+    np.array("x"), np.float32(1), np.int64(-1), deleted_buffer(),
 )  # fmt: skip
 BLOCKING = {"transfer_from_channel", "transfer_from_outfeed"}
 """Methods that wait for a program if their arguments are right."""
@@ -175,6 +184,23 @@ def test_messages(world: World, call: Callable[[World], object], message: str):
     assert str(raised.value) == message
     assert isinstance(raised.value, TypeError)
     assert isinstance(raised.value, InvalidArgumentError)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda w: w.client.compile(w.module, donate=np.zeros((2, 2))), "Client.compile: donate must be a sequence of integers"),
+        (lambda w: w.client.device_put(np.ones(2), 1), "Client.device_put: too many positional arguments"),
+        (lambda w: w.client.device_put([[], 1]), "Client.device_put: value must be an array of numbers"),
+        (lambda w: xla.Literal(1), "make a Literal with Literal.of"),
+        (lambda w: xla.Shape.of([[], 1]), "Shape.of: array must be an array of numbers"),
+        (lambda w: ops.add(w.op, w.op, np.zeros(2)), "add: broadcast_dimensions must be a sequence of integers"),
+    ],
+)  # fmt: skip
+def test_arrays_and_surplus_arguments(world: World, call: Callable[[World], object], message: str):
+    with pytest.raises(InvalidArgumentError) as raised:
+        call(world)
+    assert message in str(raised.value)
 
 
 def test_messages_of_builder_functions_name_the_callers_line(world: World):

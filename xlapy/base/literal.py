@@ -60,7 +60,7 @@ class Literal:
     _array: Array | None
     _hash: int | None
 
-    def __init__(self) -> None:
+    def __init__(self, *_values: object, **_options: object) -> None:
         raise InvalidArgumentError(
             "make a Literal with Literal.of, array_of, tuple, token, from_flat, from_bytes or parse_literal"
         )

@@ -14,7 +14,7 @@ import numpy as np
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
-from xlapy.base.errors import InvalidArgumentError, ShapeError
+from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout, read_layout
 from xlapy.base.shape_fields import DEFAULT, MAX_TUPLE_DEPTH, DefaultLayout, check_array_fields, check_tuple
 from xlapy.base.shape_syntax import (
@@ -140,7 +140,11 @@ class Shape:
     @staticmethod
     def of(array: Any) -> Shape:
         """The row-major shape of a NumPy array or scalar."""
-        return Shape.array(PrimitiveType.from_dtype((values := np.asarray(array)).dtype), values.shape)
+        try:
+            values = np.asarray(array)
+        except (TypeError, ValueError) as error:
+            raise ArgumentTypeError(f"Shape.of: array must be an array of numbers: {error}") from error
+        return Shape.array(PrimitiveType.from_dtype(values.dtype), values.shape)
 
     @staticmethod
     def parse(text: str) -> Shape:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import is_dataclass
 from typing import Any, ParamSpec, TypeVar, cast
 
-from xlapy.base.arguments.expected_types import find_mismatch, given_text, hints_of, plain_types
+from xlapy.base.arguments.expected_types import find_array, find_mismatch, given_text, hints_of, plain_types
 from xlapy.base.errors import ArgumentTypeError, XlaError
 
 P = ParamSpec("P")
@@ -74,7 +74,13 @@ def eager_arguments(
                     error = make_error(_message(_name_of(function), name, found))
                     _call_for_its_error(function, args, kwargs, error)
                     raise error
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except _RAW as error:
+            message = None if isinstance(error, XlaError) else _explanation(function, args, kwargs)
+            if message is None:
+                raise
+            raise make_error(message) from error
 
     return checked
 
@@ -170,21 +176,30 @@ def _explanation(function: Any, args: Any, kwargs: Any, hints: dict[str, Any] | 
     signature = inspect.signature(function)
     try:
         bound = signature.bind(*args, **kwargs)
-    except TypeError:
-        return None  # missing or surplus arguments: Python's message names them
+    except TypeError as error:
+        return f"{_name_of(function)}: {error}; its parameters are {_parameters(signature)}"
     hints = hints_of(function) if hints is None else hints
-    for name, value in bound.arguments.items():
-        kind = signature.parameters[name].kind
-        values = [(name, value)]
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            values = [(f"{name}[{i}]", one) for i, one in enumerate(value)]
-        elif kind is inspect.Parameter.VAR_KEYWORD:
-            values = list(value.items())
-        for shown, one in values:
-            found = find_mismatch(one, hints.get(name, Any))
+    given = [pair for name, value in bound.arguments.items() for pair in _values(signature.parameters[name], value)]
+    for find in (find_mismatch, find_array):
+        for name, shown, value in given:
+            found = find(value, hints.get(name, Any))
             if found is not None:
                 return _message(_name_of(function), shown, found)
     return None
+
+
+def _parameters(signature: inspect.Signature) -> str:
+    return ", ".join(name for name in signature.parameters if name != "self") or "none"
+
+
+def _values(parameter: inspect.Parameter, value: Any) -> list[tuple[str, str, Any]]:
+    """Returns the values of a parameter: its name, the name of the value in messages, and the value."""
+    name = parameter.name
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return [(name, f"{name}[{i}]", one) for i, one in enumerate(value)]
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        return [(name, shown, one) for shown, one in value.items()]
+    return [(name, name, value)]
 
 
 def _name_of(function: Any) -> str:

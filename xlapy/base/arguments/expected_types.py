@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from itertools import islice
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
@@ -84,19 +85,29 @@ def _union_mismatch(value: Any, inner: tuple[Any, ...], hint: Any, path: str) ->
 
 
 def _sequence_mismatch(value: Any, hint: Any, origin: Any, inner: tuple[Any, ...], path: str) -> Mismatch | None:
-    is_text = isinstance(value, str | bytes)
-    if is_text or not (isinstance(value, Iterable) or hasattr(type(value), "__getitem__")):
+    is_no_sequence = isinstance(value, str | bytes | np.generic) or (isinstance(value, np.ndarray) and not value.ndim)
+    is_no_sequence |= isinstance(value, Mapping) and origin in (tuple, list, Sequence)
+    if is_no_sequence or not (isinstance(value, Iterable) or hasattr(type(value), "__getitem__")):
         return Mismatch(path, expected_text(hint), value)
     if origin is tuple and inner and inner[-1] is not Ellipsis and inner != ((),):
         if not isinstance(value, Sequence) or len(value) != len(inner):
             return Mismatch(path, expected_text(hint), value)
         pairs: Iterable[tuple[Any, Any]] = zip(value, inner, strict=True)
-    elif isinstance(value, Sequence | Set) and inner:
-        pairs = ((element, inner[0]) for element in list(value)[:_MAX_CHECKED_ELEMENTS])
+    elif isinstance(value, Sequence | Set | Mapping) and inner:
+        pairs = ((element, inner[0]) for element in islice(value, _MAX_CHECKED_ELEMENTS))
     else:
         return None  # an iterator, which may be used only once, or an array
     found = (find_mismatch(element, wanted, f"{path}[{i}]") for i, (element, wanted) in enumerate(pairs))
     return next((one for one in found if one is not None), None)
+
+
+def find_array(value: Any, hint: Any) -> Mismatch | None:
+    """A NumPy array that is given for a sequence. Most functions take one; others compare or hash the sequence."""
+    kinds = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
+    takes_sequences = any(get_origin(kind) in _SEQUENCES or kind in _SEQUENCES for kind in kinds)
+    if not isinstance(value, np.ndarray) or not takes_sequences:
+        return None
+    return Mismatch("", f"{expected_text(hint)}, as a tuple or list", value)
 
 
 def _mapping_mismatch(value: Any, inner: tuple[Any, ...], hint: Any, path: str) -> Mismatch | None:
