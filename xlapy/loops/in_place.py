@@ -7,13 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from xlapy.loops.ir import Affine, Block, Buffer, Kernel, Statement, Store, TransposeStatement, Value
+from xlapy.loops.ir import (
+    Affine,
+    Block,
+    Buffer,
+    Kernel,
+    Statement,
+    Store,
+    TransposeStatement,
+    Value,
+    inner_blocks,
+)
 
 
 def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
     """Whether a kernel may write a result to memory that it also reads as the buffers `read`.
 
-    It may if it reads each element, or each row, for the last time before it writes it, and writes it once.
+    It may if it reads each element, or each row, for the last time before it writes it, and writes it once. Example:
+    the sums of a tile of a dot are added to the same tile of another operand, which the result may overwrite.
     """
     if any(buffer.written for buffer in read):
         return False
@@ -23,11 +34,36 @@ def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> 
         return True
     if kernel.stores_repeatedly:
         return False
-    return (
-        not _transposes(kernel, read)
-        and _accesses_same_row(_offsets(kernel, written, read))
-        and _reads_before_writing(kernel, written, read)
-    )
+    if _transposes(kernel, read):
+        return False
+    if _stores_what_it_loads(kernel, written, read):
+        return True
+    return _accesses_same_row(_offsets(kernel, written, read)) and _reads_before_writing(kernel, written, read)
+
+
+def _stores_what_it_loads(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:
+    """Whether each load from `read` is followed, in its block, by the store to the same offset of `written`.
+
+    The store must happen wherever the load does: an offset out of bounds may belong to an element of another iteration.
+    """
+    loads = sum(_is_load(statement, read) for statement in kernel.statements())
+    blocks = [kernel.body, *(block for statement in kernel.statements() for block in inner_blocks(statement))]
+    return 0 < loads == sum(_stored_loads(block, written, read) for block in blocks)
+
+
+def _stored_loads(block: Block, written: Buffer, read: Collection[Buffer]) -> int:
+    """The number of loads of a block from `read` that a store to the same offset of `written` follows in it."""
+    found = 0
+    loaded: dict[Affine, list[Value | None]] = {}
+    """The masks of the loads from each offset that no store has followed yet."""
+    for statement in block.statements:
+        if isinstance(statement, Value) and _is_load(statement, read):
+            place, is_masked = statement.attribute
+            loaded.setdefault(place.offset, []).append(statement.args[-2] if is_masked else None)
+        elif isinstance(statement, Store) and statement.location.buffer is written:
+            masks = loaded.pop(statement.location.offset, [])
+            found += sum(statement.mask is None or mask is statement.mask for mask in masks)
+    return found
 
 
 def _reads_before_writing(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> bool:

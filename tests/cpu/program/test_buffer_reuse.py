@@ -8,8 +8,9 @@ import pytest
 import xlapy as xla
 from xlapy.codegen.emitters.scatter import scatter_kernel
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.program.thunks import CopyThunk, WhileThunk, walk_thunks
 from xlapy.cpu.target import host_target
-from xlapy.loops import F32, Affine, Builder
+from xlapy.loops import F32, Affine, AxisKind, Builder
 from xlapy.loops.in_place import may_overwrite
 
 CPU = xla.Client("cpu")
@@ -82,3 +83,74 @@ ENTRY e {
     assert not kernel.body.statements
     arguments = np.zeros(0, np.float32), np.arange(2, dtype=np.int32), np.ones(2, np.float32)
     assert np.asarray(CPU.compile(text)(*arguments)).size == 0
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "s32", "c64"])
+@pytest.mark.parametrize(("rows", "terms", "columns"), [(8, 5, 32), (13, 7, 37), (70, 33, 301), (1, 40, 9)])
+def test_products_are_added_to_an_array_in_its_memory(kind: str, rows: int, terms: int, columns: int) -> None:
+    """A loop adds outer products to an array, as the gradient of weights does. No iteration copies it."""
+    state = f"(s32[], {kind}[{terms},{rows}], {kind}[{terms},{columns}], {kind}[{rows},{columns}])"
+    text = f"""HloModule m
+less {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(41)
+  ROOT c = pred[] compare(i, n), direction=LT }}
+step {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 one = s32[] constant(1) j = s32[] add(i, one)
+  a = {kind}[{terms},{rows}] get-tuple-element(s), index=1 b = {kind}[{terms},{columns}] get-tuple-element(s), index=2
+  c = {kind}[{rows},{columns}] get-tuple-element(s), index=3
+  d = {kind}[{rows},{columns}] dot(a, b), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  e = {kind}[{rows},{columns}] add(c, d) f = {kind}[{terms},{rows}] negate(a)
+  ROOT r = {state} tuple(j, f, b, e) }}
+ENTRY e {{ a = {kind}[{terms},{rows}] parameter(0) b = {kind}[{terms},{columns}] parameter(1)
+  c = {kind}[{rows},{columns}] parameter(2) i = s32[] constant(0) s = {state} tuple(i, a, b, c)
+  l = {state} while(s), condition=less, body=step ROOT r = {kind}[{rows},{columns}] get-tuple-element(l), index=3 }}
+"""
+    module = xla.parse_hlo(text)
+    compiled = compile_module(module)
+    (loop,) = (thunk for thunk in walk_thunks(compiled.program.thunks) if isinstance(thunk, WhileThunk))
+    copies = [thunk for thunk in walk_thunks(loop.body) if isinstance(thunk, CopyThunk)]
+    assert not [copy for copy in copies if copy.target.shape.dimensions == (rows, columns)]
+    random = np.random.default_rng(0)
+    dtype = xla.Shape.parse(f"{kind}[]").dtype
+    given = [
+        random.integers(-1, 2, shape).astype(dtype) for shape in ((terms, rows), (terms, columns), (rows, columns))
+    ]
+    if kind in ("f32", "f64", "bf16"):
+        given[2][0, 0], given[2][-1, -1] = np.nan, np.inf
+    expected = np.asarray(xla.Client("interpreter").compile(module)(*given))
+    np.testing.assert_array_equal(np.asarray(CPU.compile(module)(*given)).view(np.uint8), expected.view(np.uint8))
+
+
+def test_a_product_with_itself_is_not_added_in_its_memory() -> None:
+    """The dot reads rows and columns of the array that it is added to."""
+    state = "(s32[], f32[40,40])"
+    text = f"""HloModule m
+less {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT }}
+step {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 one = s32[] constant(1) j = s32[] add(i, one)
+  a = f32[40,40] get-tuple-element(s), index=1
+  d = f32[40,40] dot(a, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  e = f32[40,40] add(a, d) ROOT r = {state} tuple(j, e) }}
+ENTRY e {{ a = f32[40,40] parameter(0) i = s32[] constant(0) s = {state} tuple(i, a)
+  l = {state} while(s), condition=less, body=step ROOT r = f32[40,40] get-tuple-element(l), index=1 }}
+"""
+    given = np.random.default_rng(0).integers(-1, 2, (40, 40)).astype(np.float32)
+    expected = np.asarray(xla.Client("interpreter").compile(text)(given))
+    np.testing.assert_array_equal(np.asarray(CPU.compile(text)(given)), expected)
+
+
+@pytest.mark.parametrize(
+    ("is_load_masked", "is_store_masked", "is_possible"),
+    [(False, False, True), (True, False, True), (True, True, True), (False, True, False)],
+)
+def test_masks_of_elements_that_are_loaded_and_stored(
+    is_load_masked: bool, is_store_masked: bool, is_possible: bool
+) -> None:
+    """Where only the store is masked, the load may read an element that another iteration stores."""
+    b = Builder("masks")
+    read, limit = b.buffer("read", F32, 64), b.buffer("limit", F32, 64)
+    made = b.buffer("made", F32, 64, written=True)
+    with b.loop(32, AxisKind.PARALLEL) as i:
+        mask = b.compare("olt", b.load(limit, i), b.zero(F32))
+        for place in (i, i + 32):
+            element = b.load(read, place, mask if is_load_masked else None)
+            b.store(made, place, element, mask if is_store_masked else None)
+    assert may_overwrite(b.kernel, made, {read}) == is_possible
