@@ -28,6 +28,10 @@ _CASES = """
         f32[3,9,10,9] f32[3,8,9,17] f32[2,2,9,17] {size=8x9 rhs_reversal=1x1} f01b_i01o->01bf
     windows entirely in the padding:
         f32[3,4,5,9] f32[3,6,7,17] f32[5,5,9,17] {size=6x7 pad=3_3x3_3} f01b_i01o->01bf
+    long rows of the input:
+        f32[3,4,5,260] f32[3,6,7,17] f32[5,5,260,17] {size=6x7 pad=3_3x3_3} f01b_i01o->01bf
+    long rows of the kernel:
+        f32[3,17,19,5] f32[3,9,10,260] f32[5,5,5,260] {size=9x10 stride=2x3 pad=0_0x1_2} f01b_i01o->01bf
     one dimension:
         f32[3,200,9] f32[3,200,17] f32[5,9,17] {size=200 pad=2_2} f0b_i0o->0bf
     three dimensions:
