@@ -146,6 +146,7 @@ def test_a_result_in_the_memory_of_an_argument_that_several_devices_donate() -> 
         executable = xla.Client("cpu", devices=2).compile(text, num_replicas=2, donate=[0])
         given = np.arange(9, dtype=np.float32)
         results = executable.execute_sharded([[given[4:5].reshape(())], [given[5:6].reshape(())]])
+        xla.block_until_ready(results)
     assert [float(result) for result in results] == [5, 6] and given.tolist() == list(range(9))
 
 
@@ -167,7 +168,7 @@ def test_devices_know_their_numbers_and_one_run() -> None:
     text = f"x = f32[] parameter(0)\nROOT r = {call('typed')}"
     both = entry(text).replace("HloModule m", "HloModule m, replica_count=2")
     with registered(handler(look), api_version=4):
-        xla.Client("cpu", devices=2).compile(both).execute_sharded([[ONE], [ONE]])
+        xla.block_until_ready(xla.Client("cpu", devices=2).compile(both).execute_sharded([[ONE], [ONE]]))
         alone = CPU.compile(entry(text))
         alone(ONE)
         alone(ONE)

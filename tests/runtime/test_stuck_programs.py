@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import xlapy as xla
 from tests.interpreter.runners import replica
 from tests.interpreter.runners.custom import registered
 from tests.interpreter.runners.replica import make_client
@@ -145,7 +146,7 @@ def outcome(seed: int) -> str:
         for device in executable.devices:
             for _ in range(MOST_FED):
                 device.transfer_to_infeed(np.ones(2, np.float32))
-        results = executable.execute_sharded([[np.ones(2, np.float32)]] * replicas)
+        results = xla.block_until_ready(executable.execute_sharded([[np.ones(2, np.float32)]] * replicas))
     except XlaError as error:
         (said,) = [name for name, pattern in SAID.items() if re.search(pattern, str(error))][:1] or [str(error)]
         return said

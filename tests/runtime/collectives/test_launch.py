@@ -265,7 +265,7 @@ def test_waiting_for_the_host_times_out() -> None:
         ExecutionError,
         match=r"^waited for 1 seconds: s .* device 1 waits in i \(infeed\) for the host|device 1: i \(infeed\)",
     ):
-        executable.execute_sharded([[], []])
+        xla.block_until_ready(executable.execute_sharded([[], []]))
 
 
 def test_waiting_for_the_host_is_not_a_deadlock() -> None:
@@ -454,7 +454,9 @@ def test_a_custom_call_reads_the_id_of_its_device():
           ROOT r = f32[3] custom-call(i, p), custom_call_target="target" }"""
     with registered(lambda i, p: p + np.float32(i)):
         executable = make_client(2).compile(text)
-        results = executable.execute_sharded([[np.full(3, device, np.float32)] for device in (5, 7)])
+        results = xla.block_until_ready(
+            executable.execute_sharded([[np.full(3, device, np.float32)] for device in (5, 7)])
+        )
     assert [np.asarray(result).tolist() for result in results] == [[5.0] * 3, [8.0] * 3]
 
 
