@@ -50,7 +50,7 @@ def test_an_unregistered_target_is_an_error_at_run_time() -> None:
     with registered(np.sin):
         executable = make_client().compile(call())
     with pytest.raises(UnsupportedError, match=r"^r \(custom-call\): no custom-call target 'target'"):
-        executable(X)
+        xla.block_until_ready(executable(X))
 
 
 def test_the_last_registration_counts() -> None:
