@@ -304,6 +304,8 @@ class Scan:
 class For:
     """A loop from 0 to `extent`, a number or an I64 value.
 
+    If the extent of a VECTOR axis with carries is a value, it is a positive multiple of `width * accumulators`.
+
     width: lanes of a VECTOR axis. accumulators: vectors of partial results that a VECTOR axis keeps for each carry.
     combine: combines the partial results of a VECTOR axis; not needed for the carries of a scan.
     """

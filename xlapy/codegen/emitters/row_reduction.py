@@ -36,7 +36,7 @@ from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_of, monoid
 from xlapy.loops import Affine, AxisKind, Buffer, Builder, Value
-from xlapy.loops.reduction_order import accumulator_vectors
+from xlapy.loops.reduction_order import ACCUMULATOR_VECTORS, accumulator_vectors
 from xlapy.lower import Lowering, Source, components, register_type, storage_type, store_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import Element
@@ -190,9 +190,14 @@ def emit_unrolled_row(
 class RowReductionEmitter:
     """Emits the sweeps of a plan."""
 
-    def __init__(self, builder: Builder, plan: RowPlan, operands: dict[Instruction, Source]) -> None:
+    def __init__(
+        self, builder: Builder, plan: RowPlan, operands: dict[Instruction, Source], extent: Value | None = None
+    ) -> None:
+        """extent: the elements at the start of a row that are swept over, a positive multiple of `granularity`; by
+        default, all of them."""
         self.builder = builder
         self.plan = plan
+        self.extent: int | Value = plan.domain.length if extent is None else extent
         self.sources = dict(operands)
         self.values: dict[Instruction, Element] = {}
         """The values of the reductions of the current row."""
@@ -201,6 +206,11 @@ class RowReductionEmitter:
             lanes_of_widest(builder.vector_bytes, [*plan.patterns, *operands]),
             1 << (plan.domain.length - 1).bit_length(),
         )
+
+    @property
+    def granularity(self) -> int:
+        """The elements that an iteration of any sweep computes at most, if a row has as many."""
+        return self.width * ACCUMULATOR_VECTORS
 
     def emit(self, results: Sequence[tuple[Instruction, Buffer]]) -> None:
         """Emits the whole kernel. results: the results of the region, each with its buffer."""
@@ -227,7 +237,7 @@ class RowReductionEmitter:
     def sweep(self, row: Affine, sweep: Sweep, buffers: dict[Instruction, Buffer]) -> None:
         """Emits one loop for everything that can share it, then the reductions that cannot be reordered."""
         start = row * self.plan.domain.length
-        in_vectors = [r for r in sweep.reductions if _can_run_in_vectors(r)]
+        in_vectors = [r for r in sweep.reductions if can_run_in_vectors(r)]
         for instruction in sweep.cached:
             t = instruction.shape.element_type
             size = self.plan.domain.length * components(t)
@@ -258,12 +268,12 @@ class RowReductionEmitter:
     def loop(self, reductions: Sequence[Instruction], body: Body) -> list[Value]:
         """Emits a loop over the row in vectors, which carries the partial results of the reductions."""
         if not reductions:
-            with self.builder.loop(self.plan.domain.length, AxisKind.VECTOR, width=self.width) as position:
+            with self.builder.loop(self.extent, AxisKind.VECTOR, width=self.width) as position:
                 body(position, [])
             return []
         types = [r.shape.element_type for r in reductions]
         return self.builder.reduce(
-            self.plan.domain.length,
+            self.extent,
             [self.lowering.value(r.operands[1], ()) for r in reductions],
             body,
             kind=AxisKind.VECTOR,
@@ -285,6 +295,6 @@ class RowReductionEmitter:
         return values
 
 
-def _can_run_in_vectors(reduction: Instruction) -> bool:
+def can_run_in_vectors(reduction: Instruction) -> bool:
     """Whether the terms of a reduction can be combined in any order, in vectors."""
     return monoid(reduction.to_apply) is not None and not reduction.shape.element_type.is_complex

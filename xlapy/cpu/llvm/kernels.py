@@ -253,18 +253,23 @@ class Emitter(MemoryEmitter):
             self.axis, self.lanes, self.varying = None, 1, frozenset()
             return
         if not isinstance(extent, int):
-            assert end is not None and not loop.carries, "the extent of a vector axis with carries is known"
-            self.dynamic_vector_loop(loop, end)
+            assert end is not None
+            state: list[list[str]] = []
+            if loop.carries:
+                state = self.vector_iterations_until(loop, end, self.vector_identities(loop))
+            else:
+                self.dynamic_vector_loop(loop, end)
             self.axis, self.lanes, self.varying = None, 1, frozenset()
+            self.reduce_lanes(loop, state, loop.width)
             return
         vectors, tail = divmod(extent, loop.width)
         iterations, left = divmod(vectors, loop.accumulators)
         if iterations == 1 and not left and not loop.carries:  # a single vector needs no loop
             iterations, left = 0, loop.accumulators
-        state = [[self.operand(_identity(c), self.lanes) for c in loop.carries] for _ in range(loop.accumulators)]
+        state = self.vector_identities(loop)
+        done = iterations * loop.accumulators * loop.width
         if iterations:
             state = self.vector_iterations(loop, iterations, state)
-        done = iterations * loop.accumulators * loop.width
         for number in range(left):
             state[number] = self.iteration(loop, str(done + number * loop.width), state[number])
         if tail:
@@ -369,7 +374,16 @@ class Emitter(MemoryEmitter):
             self.ir.br(done)
         self.ir.start_block(done)
 
+    def vector_identities(self, loop: For) -> list[list[str]]:
+        """The registers from which the carries of each accumulator start."""
+        return [[self.operand(_identity(c), self.lanes) for c in loop.carries] for _ in range(loop.accumulators)]
+
     def vector_iterations(self, loop: For, iterations: int, state: list[list[str]]) -> list[list[str]]:
+        """Emits iterations that fill all accumulators."""
+        return self.vector_iterations_until(loop, str(iterations * loop.width * loop.accumulators), state)
+
+    def vector_iterations_until(self, loop: For, end: str, state: list[list[str]]) -> list[list[str]]:
+        """Emits iterations that fill all accumulators, up to the position `end`; at least one."""
         head, after, before = self.ir.new_label("vector"), self.ir.new_label("endvector"), self.ir.label
         step = loop.width * loop.accumulators
         self.ir.br(head)
@@ -387,7 +401,7 @@ class Emitter(MemoryEmitter):
             for current, registers in zip(phis, results, strict=True):
                 for (_, line), register in zip(current, registers, strict=True):
                     self.ir.add_incoming(line, register, self.ir.label)
-            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {iterations * step}"), head, after)
+            self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {end}"), head, after)
         self.ir.start_block(after)
         return results
 

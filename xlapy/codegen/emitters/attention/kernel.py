@@ -33,16 +33,19 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
     emit_micro_kernel,
     in_bounds,
 )
-from xlapy.codegen.emitters.row_reduction import RowReductionEmitter
+from xlapy.codegen.emitters.row_reduction import RowReductionEmitter, Sweep
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import Epilogue
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
-from xlapy.loops import I1, I16, I32, Affine, AxisKind, Buffer, Builder, Kernel, Location, Value
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.monoids import IDEMPOTENT_OPS, monoid
+from xlapy.loops import I1, I16, I32, I64, Affine, AxisKind, Buffer, Builder, Kernel, Location, Value
 from xlapy.lower import Element, Lowering, Source, storage_type, store_element
 from xlapy.lower.contraction import rounded_sum, zero_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
+from xlapy.lower.reduction import combine_elements
 
 _MAGNITUDES = 0x7FFF7FFF
 """The bits of two bf16 without their signs."""
@@ -89,6 +92,16 @@ class _AttentionKernel(BlockIndices):
         self.packed_values = self._states("packed_values", sizes.value_blocks) if sizes.value_slots > 1 else None
         is_checked = problem.mask is not None and parameters.blocks_per_task > 1
         self.finite_values = self._states("finite_values", sizes.value_blocks) if is_checked else None
+
+        self.needed_keys: Buffer | None = None
+        """The end of the last panel of keys that the mask does not hide from the block."""
+        self.is_row_open = builder.scratch("is_row_open", I32, 1)
+        """Whether the weights of the current row are still to be computed."""
+        is_uniform = problem.mask is not None and problem.mask.is_uniform
+        scores = {problem.scores: Source(self.scores, problem.scores.shape, Affine())}
+        self.granularity = RowReductionEmitter(builder, problem.plan, self.sources | scores).granularity
+        if is_uniform and problem.length >= 2 * self.granularity:
+            self.needed_keys = builder.scratch("needed_keys", I64, 1)
 
     def _states(self, name: str, size: int) -> Buffer:
         """Scratch memory for what a task has found out or done; zero for what it has not."""
@@ -150,9 +163,14 @@ class _AttentionKernel(BlockIndices):
 
     def compute_scores(self) -> None:
         builder = self.builder
+        if self.needed_keys is not None:
+            builder.store(self.needed_keys, Affine(), builder.zero(I64))
         with builder.loop(self.sizes.key_panels) as panel:
             needed = self.is_panel_needed(panel * self.score_tile.columns)
             with nullcontext() if needed is None else builder.branch(needed):
+                if self.needed_keys is not None:
+                    end = builder.value_of((panel + 1) * self.score_tile.columns)
+                    builder.store(self.needed_keys, Affine(), end)
                 with self.once(self.packed_keys, panel):
                     self.pack_keys(panel)
                 self.multiply_panel(panel)
@@ -228,23 +246,107 @@ class _AttentionKernel(BlockIndices):
     # -- weights
 
     def compute_weights(self) -> None:
-        builder, problem = self.builder, self.problem
+        """Replaces the scores of each row by weights."""
+        builder, length = self.builder, self.problem.length
+        end = self.end_of_needed_keys()
         with builder.loop(self.count) as row:
-            index = self.score_index(row, Affine())
-            start = linear(index, problem.scores.shape.dimensions) - row * self.pitch
-            sources = self.sources | {problem.scores: Source(self.scores, problem.scores.shape, start)}
-            emitter = RowReductionEmitter(builder, problem.plan, sources)
-            at = self.row_of_plan(row)
-            for sweep in problem.plan.sweeps:
-                sweep.results.clear()
-                if sweep.reductions or sweep.cached:
-                    emitter.sweep(at, sweep, {})
-            with builder.loop(problem.length, AxisKind.VECTOR, width=emitter.width) as key:
-                position = emitter.index(problem.weights, at * problem.length + key)
-                element = emitter.lowering.element(problem.weights, position)
-                self.store_weight(row * self.pitch + key, element)
-            if problem.length % problem.mixing_factors.terms:
-                builder.store(self.weights, row * self.pitch + problem.length, builder.zero(I16))
+            if self.problem.length % self.problem.mixing_factors.terms:
+                builder.store(self.weights, row * self.pitch + length, builder.zero(I16))
+            if end is None:
+                self.compute_row(row)
+            else:
+                self.compute_needed_row(row, end)
+
+    def end_of_needed_keys(self) -> Value | None:
+        """The end of the keys that the mask keeps, rounded up for sweeps; None if they cannot be swept over alone."""
+        if self.needed_keys is None:
+            return None
+        builder, length, sizes = self.builder, self.problem.length, self.sizes
+        end = builder.load(self.needed_keys, Affine())
+        end.range = (0, sizes.key_panels * self.score_tile.columns)
+        step = self.granularity
+        rounded = builder.value_of(builder.quotient(Affine.of(end) + (step - 1), step) * step)
+        found = builder.binary("smax", rounded, builder.constant(I64, step))
+        found = builder.binary("smin", found, builder.constant(I64, length))
+        found.range = (step, length)
+        return found
+
+    def row_sources(self, row: Affine) -> dict[Instruction, Source]:
+        """The operands of the row reductions; the scores of a row of the block are in scratch memory."""
+        scores = self.problem.scores
+        start = linear(self.score_index(row, Affine()), scores.shape.dimensions) - row * self.pitch
+        return self.sources | {scores: Source(self.scores, scores.shape, start)}
+
+    def row_emitter(self, row: Affine, end: Value | None = None) -> RowReductionEmitter:
+        return RowReductionEmitter(self.builder, self.problem.plan, self.row_sources(row), end)
+
+    def compute_row(self, row: Affine) -> None:
+        """Computes the weights of a row from the scores of all keys."""
+        emitter, at = self.row_emitter(row), self.row_of_plan(row)
+        for sweep in self.problem.plan.sweeps:
+            self.sweep(emitter, at, sweep)
+        self.store_weights(emitter, row, at)
+
+    def sweep(self, emitter: RowReductionEmitter, at: Affine, sweep: Sweep) -> None:
+        sweep.results.clear()
+        if sweep.reductions or sweep.cached:
+            emitter.sweep(at, sweep, {})
+
+    def store_weights(self, emitter: RowReductionEmitter, row: Affine, at: Affine) -> None:
+        """Stores the weights of a row, given its reductions."""
+        weights = self.problem.weights
+        with self.builder.loop(emitter.extent, AxisKind.VECTOR, width=emitter.width) as key:
+            position = emitter.index(weights, at * self.problem.length + key)
+            self.store_weight(row * self.pitch + key, emitter.lowering.element(weights, position))
+
+    def compute_needed_row(self, row: Affine, end: Value) -> None:
+        """Computes the weights of a row from the scores of the keys up to `end` if possible, else of all keys."""
+        builder = self.builder
+        builder.store(self.is_row_open, Affine(), builder.constant(I32, 1))
+        with builder.branch(builder.compare("slt", end, builder.constant(I64, self.problem.length))):
+            self.compute_row_until(row, end)
+        is_open = builder.load(self.is_row_open, Affine())
+        with builder.branch(builder.compare("ne", is_open, builder.zero(I32))):
+            self.compute_row(row)
+
+    def compute_row_until(self, row: Affine, end: Value) -> None:
+        """Computes the weights of a row from the scores of the keys up to `end`, if those of all others are zeros.
+
+        The others have the same weight, which is that of the last key. If a sum has terms other than zero, or that
+        weight is not zero, `compute_row` computes the row.
+        """
+        builder, problem = self.builder, self.problem
+        emitter, at = self.row_emitter(row, end), self.row_of_plan(row)
+        is_zero = builder.constant(I1, 1)
+
+        def of_last_key(instruction: Instruction) -> Element:
+            lowering = Lowering(builder, self.row_sources(row), emitter.values)
+            return lowering.element(instruction, emitter.index(instruction, (at + 1) * problem.length - 1))
+
+        def zero_too(element: Element) -> Value:
+            assert isinstance(element, Value)
+            predicate = "oeq" if element.type.is_float else "eq"
+            return builder.binary("and", is_zero, builder.compare(predicate, element, builder.zero(element.type)))
+
+        for sweep in problem.plan.sweeps:
+            self.sweep(emitter, at, sweep)
+            for reduction in sweep.reductions:
+                term = of_last_key(reduction.operands[0])
+                if monoid(reduction.to_apply) in IDEMPOTENT_OPS:
+                    before = [emitter.values[reduction]]
+                    (emitter.values[reduction],) = combine_elements(
+                        emitter.lowering, reduction.to_apply, before, [term]
+                    )
+                else:
+                    is_zero = zero_too(term)
+        is_zero = zero_too(of_last_key(problem.weights))
+        with builder.branch(is_zero):
+            self.store_weights(emitter, row, at)
+            left = builder.value_of(Affine((), problem.length) - Affine.of(end))
+            with builder.loop(left, AxisKind.VECTOR, width=emitter.width) as key:
+                offset = row * self.pitch + Affine.of(end) + key
+                builder.store(self.weights, offset, builder.zero(self.weights.type))
+            builder.store(self.is_row_open, Affine(), builder.zero(I32))
 
     def store_weight(self, offset: Affine, element: Element) -> None:
         builder, problem = self.builder, self.problem

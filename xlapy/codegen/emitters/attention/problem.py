@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from xlapy import opcodes
 from xlapy.base.element_types import S32, PrimitiveType
 from xlapy.codegen.emitters.matmul.group_formats import GroupFormat, add_products, group_format
-from xlapy.codegen.emitters.row_reduction import RowPlan, plan_row_reduction
+from xlapy.codegen.emitters.row_reduction import RowPlan, can_run_in_vectors, plan_row_reduction
 from xlapy.codegen.epilogue import Path, epilogue_paths, keeps_rows
 from xlapy.codegen.iteration_domain import AccessPattern, join_patterns, operand_pattern
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.monoids import IDEMPOTENT_OPS, monoid
 from xlapy.loops import F32, Builder
 from xlapy.lower import Element
 from xlapy.lower.contraction import multiply_add, sum_type
@@ -55,6 +56,9 @@ class Mask:
 
     predicate: Instruction
     kept: bool
+    is_uniform: bool
+    """Whether all keys of a row that are not kept have the same weight, and reductions can leave them out if their
+    terms are zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,7 @@ def attention_problem(region: Region) -> AttentionProblem | None:
     patterns = [operand_pattern(plan.domain, user, plan.patterns[user], row_source) for user in users]
     if not patterns or join_patterns(patterns) is not AccessPattern.IDENTITY:
         return None
-    mask = _mask(row_source, members)
+    mask = _mask(row_source, members, plan)
     problem = AttentionProblem(
         region, scores, queries, keys, score_path, mask, plan, weights, weight_path, mixing, weight_side, values
     )
@@ -267,7 +271,7 @@ def _between(source: Instruction, result: Instruction, instructions: Sequence[In
     return [i for i in instructions if i in found]
 
 
-def _mask(source: Instruction, members: Sequence[Instruction]) -> Mask | None:
+def _mask(source: Instruction, members: Sequence[Instruction], plan: RowPlan) -> Mask | None:
     """The selection through which alone the scores are read."""
     step = source
     while len(step.users) == 1:
@@ -276,9 +280,47 @@ def _mask(source: Instruction, members: Sequence[Instruction]) -> Mask | None:
             return None
         if user.op is opcodes.SELECT and user.operands[0] is not step:
             is_array = user.operands[0].shape.dimensions == user.shape.dimensions
-            return Mask(user.operands[0], user.operands[1] is step) if is_array else None
+            if not is_array:
+                return None
+            return Mask(user.operands[0], user.operands[1] is step, _is_uniform(user, step, members, plan))
         step = user
     return None
+
+
+REDUCTIONS_OF_UNIFORM_TERMS = IDEMPOTENT_OPS | {opcodes.ADD}
+"""The reducers that equal terms do not change: those of which one is enough, and sums if the terms are zeros."""
+
+
+def _is_uniform(selection: Instruction, source: Instruction, members: Sequence[Instruction], plan: RowPlan) -> bool:
+    """Whether the values of a row that follow from a selection are the same at all keys that are not kept."""
+    following = _dependent_on(selection, members)
+    is_of_keys = {AccessPattern.IDENTITY, AccessPattern.PER_COLUMN, AccessPattern.IRREGULAR}
+
+    def varies(user: Instruction, operand: Instruction) -> bool:
+        """Whether an operand of an instruction differs from key to key, other than by the selection."""
+        if operand in following or operand_pattern(plan.domain, user, plan.patterns[user], operand) not in is_of_keys:
+            return False
+        if operand not in plan.patterns or not (operand.op.elementwise or operand.op in _REPEATING):
+            return True
+        return any(varies(operand, inner) for inner in operand.operands)
+
+    def is_kept_apart(member: Instruction) -> bool:
+        if member.op is opcodes.REDUCE:
+            return can_run_in_vectors(member) and monoid(member.to_apply) in REDUCTIONS_OF_UNIFORM_TERMS
+        patterns = [
+            operand_pattern(plan.domain, member, plan.patterns[member], o) for o in member.operands if o in following
+        ]
+        is_fitting = (member.op.elementwise or member.op in _REPEATING) and not _OF_OTHER_ROWS & {*patterns}
+        others = [o for o in member.operands if member is not selection or o not in (source, selection.operands[0])]
+        return is_fitting and not any(varies(member, operand) for operand in others)
+
+    return all(map(is_kept_apart, following))
+
+
+_OF_OTHER_ROWS = {AccessPattern.PER_COLUMN, AccessPattern.IRREGULAR}
+
+_REPEATING = frozenset({opcodes.BITCAST, opcodes.BROADCAST, opcodes.COPY, opcodes.RESHAPE})
+"""Opcodes whose elements are those of their operand, along with the elementwise ones."""
 
 
 def _is_supported(problem: AttentionProblem) -> bool:

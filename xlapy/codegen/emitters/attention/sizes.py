@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from xlapy.base.element_types import F32
+from xlapy.base.element_types import F32, F64
 from xlapy.codegen.emitters.attention.problem import AttentionProblem
 from xlapy.codegen.emitters.matmul.micro_kernel import choose_tile
 from xlapy.codegen.plan import ImpossibleParameterError, parameter
@@ -32,6 +32,11 @@ queries, attention of 1024 keys takes the same time (benchmarks.transformers).""
 
 TASKS_PER_PROCESSOR = 4
 """The smallest preferred number of tasks of a processor, so that processors finish at about the same time."""
+
+
+_ROW_VARIANTS = 2
+"""How often the code of a row's reductions is there, each with scratch memory of its own: for all keys, and for those
+that a mask does not hide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,8 @@ class AttentionSizes:
             + F32.byte_size * (self.key_slots * self.key_panel + self.value_slots * self.value_block)
             + F32.byte_size * (self.key_panels + 2 * self.value_blocks)
             + element_bytes * self.rows * self.pitch
-            + sum(length * components(t) * storage_type(t).byte_size for t in row_caches)
+            + _ROW_VARIANTS * sum(length * components(t) * storage_type(t).byte_size for t in row_caches)
+            + 2 * F64.byte_size
         )
         more_values = F32.byte_size * (self.value_blocks - 1) * self.value_block
         if self.key_slots > 1 and self.scratch_bytes + more_values <= MAX_SCRATCH_BYTES:
