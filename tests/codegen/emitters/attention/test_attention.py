@@ -81,7 +81,7 @@ def test_types_on_each_instruction_set(dtype: Any, isa: str):
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_blocks_of_a_task_do_not_change_bits(dtype: Any):
     """With one block per task, each block packs its keys; with several, the first that needs them packs them."""
-    given = inputs(1, 150, 131, 2, 2, 21, dtype=dtype)
+    given = inputs(1, 150, 331, 2, 2, 21, dtype=dtype)
     text = CPU.compile(lowered(causal, given)).as_hlo_text(optimized=True)
 
     def result(queries: int, blocks: int) -> np.ndarray:
@@ -136,6 +136,43 @@ def test_a_row_without_keys_is_nan(dtype: Any):
     result = assert_attention(masked, *given, mask)
     assert np.isnan(result[7]).all()
     assert not np.isnan(np.delete(result, 7, 0)).any()
+
+
+LOWEST = {"-inf": -np.inf, "lowest": np.finfo(np.float32).min, "-1e30": -1e30, "zero": 0.0}
+
+
+@pytest.mark.parametrize("lowest", LOWEST)
+@pytest.mark.parametrize("isa", ISAS)
+def test_rows_of_which_the_last_keys_are_hidden(lowest: str, isa: str):
+    """Keys that all queries of a block hide are not swept over, unless their weights are not zero."""
+
+    def attend(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return jax.nn.softmax(jnp.where(mask, q @ k.T, LOWEST[lowest])) @ v
+
+    mask = np.random.default_rng(3).random((150, 301)) < 0.7
+    mask[:64, 90:] = mask[64:128, 200:] = False  # 128 of 301 keys, and 256 of them
+    mask[7] = mask[130] = False  # no keys at all
+    mask[9, 64:] = False
+    given = normal(150, 16), normal(301, 16, seed=1), normal(301, 24, seed=2)
+    with limited_to(isa):
+        result = assert_attention(attend, *given, mask)
+    nan = [7, 130] if lowest == "-inf" else []
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(result).any(1)), nan)
+
+
+@pytest.mark.parametrize("hidden", ["bias", "weights"])
+def test_hidden_keys_that_differ(hidden: str):
+    """What the mask selects instead of scores, or what multiplies the weights, may differ from key to key."""
+
+    def attend(q: Any, k: Any, v: Any, mask: Any, factors: Any) -> Any:
+        if hidden == "bias":
+            return jax.nn.softmax(jnp.where(mask, q @ k.T, factors)) @ v
+        weights = jnp.exp(jnp.where(mask, q @ k.T, -jnp.inf)) + factors
+        return (weights / weights.sum(1, keepdims=True)) @ v
+
+    mask = np.tril(np.ones((150, 301), bool))
+    given = normal(150, 16), normal(301, 16, seed=1), normal(301, 24, seed=2)
+    assert_attention(attend, *given, mask, np.abs(normal(301, seed=4)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])

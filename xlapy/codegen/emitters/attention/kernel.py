@@ -20,12 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.codegen.emitters.attention.indices import BlockIndices
 from xlapy.codegen.emitters.attention.problem import AttentionProblem, FactorForm
+from xlapy.codegen.emitters.attention.rows import BlockRows
 from xlapy.codegen.emitters.attention.sizes import AttentionParameters, AttentionSizes
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.finite import all_finite
-from xlapy.codegen.emitters.matmul.group_formats import element_in_group
 from xlapy.codegen.emitters.matmul.micro_kernel import (
     Tile,
     add_elements,
@@ -33,19 +32,15 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
     emit_micro_kernel,
     in_bounds,
 )
-from xlapy.codegen.emitters.row_reduction import RowReductionEmitter, Sweep
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import Epilogue
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
-from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.monoids import IDEMPOTENT_OPS, monoid
-from xlapy.loops import I1, I16, I32, I64, Affine, AxisKind, Buffer, Builder, Kernel, Location, Value
-from xlapy.lower import Element, Lowering, Source, storage_type, store_element
+from xlapy.loops import I1, I32, I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
+from xlapy.lower import Element, Lowering, store_element
 from xlapy.lower.contraction import rounded_sum, zero_element
-from xlapy.lower.core import Index, delinear, linear
+from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
-from xlapy.lower.reduction import combine_elements
 
 _MAGNITUDES = 0x7FFF7FFF
 """The bits of two bf16 without their signs."""
@@ -66,42 +61,27 @@ class _Factors:
         return self._form.multiply_add(self.builder, left, right, total)
 
 
-class _AttentionKernel(BlockIndices):
+class _AttentionKernel(BlockRows):
     def __init__(self, problem: AttentionProblem, parameters: AttentionParameters) -> None:
         region, self.parameters = problem.region, parameters
         builder = kernel_builder(region.name, region.target)
-        self.sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
+        sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
         outputs = [result_buffer(builder, result.shape, f"out{n}") for n, result in enumerate(region.results)]
-        super().__init__(problem, Lowering(builder, self.sources))
-        self.epilogue = Epilogue(region, problem.mixing, builder, self.sources, outputs)
-        self.sizes = sizes = AttentionSizes(problem, parameters)
-        self.rows, self.pitch, self.term_pitch = parameters.block_queries, sizes.pitch, sizes.term_pitch
+        sizes = AttentionSizes(problem, parameters)
+        super().__init__(problem, Lowering(builder, sources), sources, sizes)
+        self.epilogue = Epilogue(region, problem.mixing, builder, sources, outputs)
+        self.rows, self.term_pitch = parameters.block_queries, sizes.term_pitch
         self.score_tile, self.mixing_tile = sizes.score_tile, sizes.mixing_tile
         score, mixing = problem.score_factors.packed_type, problem.mixing_factors.packed_type
         self.queries = ScratchArray(builder, "queries", score, sizes.rows * self.term_pitch)
         self.loaded_keys = ScratchArray(builder, "loaded_keys", score, self.score_tile.columns * self.term_pitch)
         self.keys = ScratchArray(builder, "keys", score, sizes.key_slots * sizes.key_panel)
-        stored = storage_type(problem.scores.shape.element_type)
-        self.scores = builder.scratch("scores", stored, sizes.rows * self.pitch)
-        self.weights = self.scores
-        if sizes.weight_type is not None:
-            self.weights = builder.scratch("weights", sizes.weight_type, sizes.rows * self.pitch)
         self.values = ScratchArray(builder, "values", mixing, sizes.value_slots * sizes.value_block)
         self.sums = ScratchArray(builder, "sums", problem.mixing_type, sizes.sums)
         self.packed_keys = self._states("packed_keys", sizes.key_panels) if sizes.key_slots > 1 else None
         self.packed_values = self._states("packed_values", sizes.value_blocks) if sizes.value_slots > 1 else None
         is_checked = problem.mask is not None and parameters.blocks_per_task > 1
         self.finite_values = self._states("finite_values", sizes.value_blocks) if is_checked else None
-
-        self.needed_keys: Buffer | None = None
-        """The end of the last panel of keys that the mask does not hide from the block."""
-        self.is_row_open = builder.scratch("is_row_open", I32, 1)
-        """Whether the weights of the current row are still to be computed."""
-        is_uniform = problem.mask is not None and problem.mask.is_uniform
-        scores = {problem.scores: Source(self.scores, problem.scores.shape, Affine())}
-        self.granularity = RowReductionEmitter(builder, problem.plan, self.sources | scores).granularity
-        if is_uniform and problem.length >= 2 * self.granularity:
-            self.needed_keys = builder.scratch("needed_keys", I64, 1)
 
     def _states(self, name: str, size: int) -> Buffer:
         """Scratch memory for what a task has found out or done; zero for what it has not."""
@@ -242,126 +222,6 @@ class _AttentionKernel(BlockIndices):
             combine=lambda a, b: [builder.binary("or", a[0], b[0])],
         )
         return result
-
-    # -- weights
-
-    def compute_weights(self) -> None:
-        """Replaces the scores of each row by weights."""
-        builder, length = self.builder, self.problem.length
-        end = self.end_of_needed_keys()
-        with builder.loop(self.count) as row:
-            if self.problem.length % self.problem.mixing_factors.terms:
-                builder.store(self.weights, row * self.pitch + length, builder.zero(I16))
-            if end is None:
-                self.compute_row(row)
-            else:
-                self.compute_needed_row(row, end)
-
-    def end_of_needed_keys(self) -> Value | None:
-        """The end of the keys that the mask keeps, rounded up for sweeps; None if they cannot be swept over alone."""
-        if self.needed_keys is None:
-            return None
-        builder, length, sizes = self.builder, self.problem.length, self.sizes
-        end = builder.load(self.needed_keys, Affine())
-        end.range = (0, sizes.key_panels * self.score_tile.columns)
-        step = self.granularity
-        rounded = builder.value_of(builder.quotient(Affine.of(end) + (step - 1), step) * step)
-        found = builder.binary("smax", rounded, builder.constant(I64, step))
-        found = builder.binary("smin", found, builder.constant(I64, length))
-        found.range = (step, length)
-        return found
-
-    def row_sources(self, row: Affine) -> dict[Instruction, Source]:
-        """The operands of the row reductions; the scores of a row of the block are in scratch memory."""
-        scores = self.problem.scores
-        start = linear(self.score_index(row, Affine()), scores.shape.dimensions) - row * self.pitch
-        return self.sources | {scores: Source(self.scores, scores.shape, start)}
-
-    def row_emitter(self, row: Affine, end: Value | None = None) -> RowReductionEmitter:
-        return RowReductionEmitter(self.builder, self.problem.plan, self.row_sources(row), end)
-
-    def compute_row(self, row: Affine) -> None:
-        """Computes the weights of a row from the scores of all keys."""
-        emitter, at = self.row_emitter(row), self.row_of_plan(row)
-        for sweep in self.problem.plan.sweeps:
-            self.sweep(emitter, at, sweep)
-        self.store_weights(emitter, row, at)
-
-    def sweep(self, emitter: RowReductionEmitter, at: Affine, sweep: Sweep) -> None:
-        sweep.results.clear()
-        if sweep.reductions or sweep.cached:
-            emitter.sweep(at, sweep, {})
-
-    def store_weights(self, emitter: RowReductionEmitter, row: Affine, at: Affine) -> None:
-        """Stores the weights of a row, given its reductions."""
-        weights = self.problem.weights
-        with self.builder.loop(emitter.extent, AxisKind.VECTOR, width=emitter.width) as key:
-            position = emitter.index(weights, at * self.problem.length + key)
-            self.store_weight(row * self.pitch + key, emitter.lowering.element(weights, position))
-
-    def compute_needed_row(self, row: Affine, end: Value) -> None:
-        """Computes the weights of a row from the scores of the keys up to `end` if possible, else of all keys."""
-        builder = self.builder
-        builder.store(self.is_row_open, Affine(), builder.constant(I32, 1))
-        with builder.branch(builder.compare("slt", end, builder.constant(I64, self.problem.length))):
-            self.compute_row_until(row, end)
-        is_open = builder.load(self.is_row_open, Affine())
-        with builder.branch(builder.compare("ne", is_open, builder.zero(I32))):
-            self.compute_row(row)
-
-    def compute_row_until(self, row: Affine, end: Value) -> None:
-        """Computes the weights of a row from the scores of the keys up to `end`, if those of all others are zeros.
-
-        The others have the same weight, which is that of the last key. If a sum has terms other than zero, or that
-        weight is not zero, `compute_row` computes the row.
-        """
-        builder, problem = self.builder, self.problem
-        emitter, at = self.row_emitter(row, end), self.row_of_plan(row)
-        is_zero = builder.constant(I1, 1)
-
-        def of_last_key(instruction: Instruction) -> Element:
-            lowering = Lowering(builder, self.row_sources(row), emitter.values)
-            return lowering.element(instruction, emitter.index(instruction, (at + 1) * problem.length - 1))
-
-        def zero_too(element: Element) -> Value:
-            assert isinstance(element, Value)
-            predicate = "oeq" if element.type.is_float else "eq"
-            return builder.binary("and", is_zero, builder.compare(predicate, element, builder.zero(element.type)))
-
-        for sweep in problem.plan.sweeps:
-            self.sweep(emitter, at, sweep)
-            for reduction in sweep.reductions:
-                term = of_last_key(reduction.operands[0])
-                if monoid(reduction.to_apply) in IDEMPOTENT_OPS:
-                    before = [emitter.values[reduction]]
-                    (emitter.values[reduction],) = combine_elements(
-                        emitter.lowering, reduction.to_apply, before, [term]
-                    )
-                else:
-                    is_zero = zero_too(term)
-        is_zero = zero_too(of_last_key(problem.weights))
-        with builder.branch(is_zero):
-            self.store_weights(emitter, row, at)
-            left = builder.value_of(Affine((), problem.length) - Affine.of(end))
-            with builder.loop(left, AxisKind.VECTOR, width=emitter.width) as key:
-                offset = row * self.pitch + Affine.of(end) + key
-                builder.store(self.weights, offset, builder.zero(self.weights.type))
-            builder.store(self.is_row_open, Affine(), builder.zero(I32))
-
-    def store_weight(self, offset: Affine, element: Element) -> None:
-        builder, problem = self.builder, self.problem
-        t, form = problem.weights.shape.element_type, problem.mixing_factors
-        converted = convert_element(builder, element, t, form.group.element if form.group else form.type)
-        assert isinstance(converted, Value)
-        if form.group:
-            converted = builder.convert("trunc", element_in_group(builder, form.terms, converted, 0), I16)
-        builder.store(self.weights, offset, converted)
-
-    def weight_factor(self, row: Affine, number: Affine, mask: Value | None = None) -> Value:
-        """A factor of the second dot from a row of the block; zero where the mask is false."""
-        form = self.problem.mixing_factors
-        place = Location(self.weights, row * self.pitch + number * form.terms)
-        return self.builder.load_wide(I32 if form.group else self.weights.type, place, mask)
 
     # -- mixing
 
