@@ -242,34 +242,30 @@ class Emitter(MemoryEmitter):
     # -- vector axes
 
     def vector_loop(self, loop: For) -> None:
-        """Emits whole vectors in a loop, `accumulators` at a time, then the remaining vectors, the last one under a
-        mask."""
+        """Emits vectors in a loop, `accumulators` at a time, then the remaining ones, the last one under a mask."""
         assert self.axis is None, "vector axes do not nest"
-        extent = loop.extent
-        end = None if isinstance(extent, int) else self.scalar(extent)
+        end = None if isinstance(loop.extent, int) else self.scalar(loop.extent)
         self.axis, self.lanes, self.varying = loop.axis, loop.width, _varying(loop)
+        state: list[list[str]] = []
         if any(isinstance(s, Scan) for s in loop.body.statements):
             self.scan_loop(loop)
-            self.axis, self.lanes, self.varying = None, 1, frozenset()
-            return
-        if not isinstance(extent, int):
-            assert end is not None
-            state: list[list[str]] = []
-            if loop.carries:
-                state = self.vector_iterations_until(loop, end, self.vector_identities(loop))
-            else:
-                self.dynamic_vector_loop(loop, end)
-            self.axis, self.lanes, self.varying = None, 1, frozenset()
+        elif end is not None and not loop.carries:
+            self.dynamic_vector_loop(loop, end)
+        else:
+            state = [[self.operand(_identity(c), self.lanes) for c in loop.carries] for _ in range(loop.accumulators)]
+            state = self.static_vector_loop(loop, state) if end is None else self.vector_iterations(loop, end, state)
+        self.axis, self.lanes, self.varying = None, 1, frozenset()
+        if state:
             self.reduce_lanes(loop, state, loop.width)
-            return
-        vectors, tail = divmod(extent, loop.width)
+
+    def static_vector_loop(self, loop: For, state: list[list[str]]) -> list[list[str]]:
+        assert isinstance(loop.extent, int)
+        vectors, tail = divmod(loop.extent, loop.width)
         iterations, left = divmod(vectors, loop.accumulators)
         if iterations == 1 and not left and not loop.carries:  # a single vector needs no loop
             iterations, left = 0, loop.accumulators
-        state = self.vector_identities(loop)
         done = iterations * loop.accumulators * loop.width
-        if iterations:
-            state = self.vector_iterations(loop, iterations, state)
+        state = self.vector_iterations(loop, done, state) if iterations else state
         for number in range(left):
             state[number] = self.iteration(loop, str(done + number * loop.width), state[number])
         if tail:
@@ -278,8 +274,7 @@ class Emitter(MemoryEmitter):
             which = left if left < loop.accumulators else 0
             state[which] = self.masked_iteration(loop, str(done + left * loop.width), state[which])
             self.mask = self.tail = None
-        self.axis, self.lanes, self.varying = None, 1, frozenset()
-        self.reduce_lanes(loop, state, loop.width)
+        return state
 
     def tail_lanes(self, loop: For, tail: int) -> int:
         """The number of lanes for the last elements of an extent, which do not fill a vector."""
@@ -374,16 +369,8 @@ class Emitter(MemoryEmitter):
             self.ir.br(done)
         self.ir.start_block(done)
 
-    def vector_identities(self, loop: For) -> list[list[str]]:
-        """The registers from which the carries of each accumulator start."""
-        return [[self.operand(_identity(c), self.lanes) for c in loop.carries] for _ in range(loop.accumulators)]
-
-    def vector_iterations(self, loop: For, iterations: int, state: list[list[str]]) -> list[list[str]]:
-        """Emits iterations that fill all accumulators."""
-        return self.vector_iterations_until(loop, str(iterations * loop.width * loop.accumulators), state)
-
-    def vector_iterations_until(self, loop: For, end: str, state: list[list[str]]) -> list[list[str]]:
-        """Emits iterations that fill all accumulators, up to the position `end`; at least one."""
+    def vector_iterations(self, loop: For, end: int | str, state: list[list[str]]) -> list[list[str]]:
+        """Emits iterations that fill all accumulators, at least one, up to a position."""
         head, after, before = self.ir.new_label("vector"), self.ir.new_label("endvector"), self.ir.label
         step = loop.width * loop.accumulators
         self.ir.br(head)

@@ -51,11 +51,11 @@ class _UnrolledEmitter(Emitter):
         self.known[loop.axis] = (position,)
         super().set_axis(loop, position)
 
-    def vector_iterations(self, loop: For, rounds: int, state: list[list[str]]) -> list[list[str]]:
-        for round in range(rounds):
-            for number, registers in enumerate(state):
-                base = (round * loop.accumulators + number) * loop.width
-                state[number] = self.iteration(loop, str(base), registers)
+    def vector_iterations(self, loop: For, end: int | str, state: list[list[str]]) -> list[list[str]]:
+        assert isinstance(end, int), "the extents of unrolled loops are known"
+        for vector in range(end // loop.width):
+            number = vector % loop.accumulators
+            state[number] = self.iteration(loop, str(vector * loop.width), state[number])
         return state
 
     def tail_lanes(self, loop: For, tail: int) -> int:
