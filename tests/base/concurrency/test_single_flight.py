@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -117,6 +119,47 @@ def test_a_value_that_needs_itself_is_an_error():
 
     with pytest.raises(RuntimeError, match=r"compute\(0,\) needs its own value"):
         compute(0)
+
+
+def test_a_signal_handler_computes_the_value_that_it_interrupts():
+    found: list[object] = []
+
+    @SingleFlight
+    def compute(key: int) -> object:
+        if not found:
+            found.append(None)
+            signal.raise_signal(signal.SIGUSR1)
+        return object()
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: found.append(compute(0)))
+    try:
+        value = compute(0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert found == [None, value]
+    assert compute(0) is value
+
+
+def test_a_finalizer_computes_the_value_that_it_interrupts():
+    found: list[object] = []
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.own = self
+
+        def __del__(self) -> None:
+            found.append(compute(0))
+
+    @SingleFlight
+    def compute(key: int) -> object:
+        if not found:
+            Cycle()
+            gc.collect()
+        return object()
+
+    value = compute(0)
+    assert found == [value]
+    assert compute(0) is value
 
 
 def test_values_that_need_each_other_in_two_threads_are_an_error():

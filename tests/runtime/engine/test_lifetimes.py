@@ -87,3 +87,36 @@ sys.modules["held to the end"] = holder
 def test_finalizers_read_buffers_when_the_interpreter_ends() -> None:
     finished = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
     assert (finished.stdout, finished.stderr) == ("3.0 True\n", "")
+
+
+ENDLESS = """
+import contextlib, sys, threading
+import numpy as np
+import xlapy as xla
+
+run = xla.Client("cpu").compile(sys.argv[1])
+is_running = threading.Event()
+
+def wait() -> None:
+    result = run(np.int32(0))
+    is_running.set()
+    with contextlib.suppress(BaseException):  # it is canceled
+        result.block_until_ready()
+
+threading.Thread(target=wait, daemon=True).start()
+assert is_running.wait(30)
+print("the main thread ends")
+"""
+
+FOREVER = """HloModule forever
+always { s = (s32[]) parameter(0) ROOT r = pred[] constant(true) }
+count { s = (s32[]) parameter(0) i = s32[] get-tuple-element(s), index=0 one = s32[] constant(1) n = s32[] add(i, one)
+  ROOT r = (s32[]) tuple(n) }
+ENTRY e { x = s32[] parameter(0) s = (s32[]) tuple(x) w = (s32[]) while(s), condition=always, body=count
+  ROOT r = s32[] get-tuple-element(w), index=0 }
+"""
+
+
+def test_endless_programs_of_daemon_threads_end_with_the_interpreter() -> None:
+    finished = subprocess.run([sys.executable, "-c", ENDLESS, FOREVER], capture_output=True, text=True, timeout=60)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "the main thread ends\n", "")

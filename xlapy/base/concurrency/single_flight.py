@@ -23,12 +23,17 @@ _V = TypeVar("_V")
 class _Flight:
     """A computation in progress. owner: the thread that computes; is_done: set at its end, with or without a value."""
 
-    __slots__ = ("is_done", "owner")
+    __slots__ = ("is_done", "owner", "reentries")
 
     def __init__(self) -> None:
         self.owner = threading.get_ident()
         self.is_done = threading.Event()
+        self.reentries = 0
+        """How often its thread computes the value within this computation."""
 
+
+MAX_REENTRIES = 8
+"""Signal handlers and finalizers that may interrupt each other while they compute one value."""
 
 _waiting: dict[int, _Flight] = {}
 """The computation that each waiting thread waits for, by the number of the thread."""
@@ -53,7 +58,8 @@ class Flights:
 
         find: returns the stored value, `KeyError` if there is none. compute: computes the value and stores it; if it
         fails, this thread gets the exception, and one of the waiting threads computes. `RuntimeError` instead of
-        waiting forever if a computation needs its own value, directly or through computations of other threads.
+        waiting forever if a computation needs its own value, directly or through computations of other threads. A
+        signal handler or finalizer that interrupts a computation and asks for its value computes it as well.
         """
         while True:
             # `setdefault` finds or adds an entry in one step: of several threads, one gets its own flight.
@@ -61,6 +67,8 @@ class Flights:
             flight = self._flights.setdefault(key, own)
             if flight is own:
                 return self._compute(key, own, find, compute)
+            if flight.owner == threading.get_ident() and not flight.is_done.is_set():
+                return self._compute_again(key, flight, find, compute)
             self._wait(flight, key)
             try:
                 return find()
@@ -80,6 +88,22 @@ class Flights:
             if self._flights.get(key) is own:
                 del self._flights[key]
             own.is_done.set()
+
+    def _compute_again(self, key: Hashable, own: _Flight, find: Callable[[], _V], compute: Callable[[], _V]) -> _V:
+        """Computes a value within its own computation by the same thread, which cannot wait for itself.
+
+        A signal handler or finalizer may have interrupted the computation. It computes the value for itself. A value
+        that needs itself comes here again and again.
+        """
+        if own.reentries == MAX_REENTRIES:
+            raise RuntimeError(f"{self._name}{key} needs its own value to be computed")
+        own.reentries += 1
+        try:
+            return find()
+        except KeyError:
+            return compute()
+        finally:
+            own.reentries -= 1
 
     def _wait(self, flight: _Flight, key: Hashable) -> None:
         """Waits for the end of a flight."""
@@ -140,8 +164,8 @@ class SingleFlight(Generic[_P, _V]):
 
     def _compute(self, key: tuple[Any, ...]) -> _V:
         function: Callable[..., _V] = self._function
-        value = self._values[key] = function(*key)
-        return value
+        # A handler that interrupted the function may have stored a value, which has users.
+        return self._values.setdefault(key, function(*key))
 
 
 _all_flights: WeakSet[Flights] = WeakSet()

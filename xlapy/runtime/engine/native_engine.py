@@ -105,6 +105,8 @@ _DEFINED = re.compile(r"^(?:define|declare)[^@]*@(\w+)\(", re.MULTILINE)
 
 _POLL_SECONDS = 0.001
 """Seconds between polls for running launches at interpreter exit."""
+EXIT_SECONDS = 2.0
+"""The time that launches have to finish when the interpreter exits, before they are canceled."""
 
 EngineCallback = Callable[[int], int]
 _CALLBACK = ctypes.CFUNCTYPE(_POINTER, _POINTER)
@@ -213,16 +215,29 @@ def _register_at_fork(linked: NativeEngine) -> None:
 
 
 def _finish_launches(linked: NativeEngine) -> None:
-    """Waits for running launches at interpreter exit. Those that wait for a feed of the host are canceled, because
-    nothing can feed them any more. Ctrl-C cancels all."""
+    """Waits for running launches at interpreter exit; cancels them after `EXIT_SECONDS`, or at once on Ctrl-C.
+
+    Programs may be endless, and no thread can read their results any more. Those that wait for a feed of the host are
+    canceled at once, because nothing can feed them. A launch that does not end although it is canceled, because a
+    custom call does not return, goes on until the process ends.
+    """
     linked.stop_streams()
+    begin = time.monotonic()
+    is_canceled = False
     while not linked.are_streams_idle():
+        seconds = time.monotonic() - begin
+        is_due = seconds > EXIT_SECONDS
+        if seconds > 2 * EXIT_SECONDS:
+            return
         try:
             callbacks.cancel_starving()
             time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
+            is_due = True
+        if is_due and not is_canceled:
             linked.set_canceled(1)
             callbacks.note_canceled()
+            is_canceled = True
     linked.set_canceled(0)
 
 
