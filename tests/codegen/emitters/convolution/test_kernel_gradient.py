@@ -44,6 +44,12 @@ _CASES = """
         f32[3,19,17,70] f32[3,10,9,70] f32[3,5,1,70] {size=10x9 pad=1_1x2_2 rhs_dilate=2x2} f01b_i01o->01bf, batch_group_count=70
     depthwise, one dimension:
         f32[3,150,37] f32[3,150,37] f32[4,1,37] {size=150 pad=3_0} f0b_i0o->0bf, batch_group_count=37
+    depthwise, many positions:
+        f32[2,250,37] f32[2,180,37] f32[77,1,37] {size=180 pad=2_4} f0b_i0o->0bf, batch_group_count=37, backend_config={"kernel_plan":{"strategy":"depthwise-gradient"}}
+    depthwise, windows entirely in the padding:
+        f32[3,4,5,9] f32[3,6,7,9] f32[5,5,1,9] {size=6x7 pad=3_3x3_3} f01b_i01o->01bf, batch_group_count=9
+    depthwise, stride in the result:
+        f32[3,17,19,5] f32[3,9,10,5] f32[5,5,1,5] {size=9x10 stride=2x3 pad=0_0x1_2} f01b_i01o->01bf, batch_group_count=5
     bf16:
         bf16[2,5,6,9] bf16[2,5,6,40] bf16[3,3,9,40] {size=5x6 pad=1_1x1_1} f01b_i01o->01bf
 """  # noqa: E501

@@ -276,7 +276,8 @@ class DepthwiseGradientStrategy(Strategy[NoParameters]):
         if reason:
             return Rejection(reason)
         size = register_type(convolution_type(geometry.root)).byte_size
-        return Candidate(geometry.products / max(1, region.target.vector_bytes // size))
+        loads = 1 + 1 / geometry.dimensions[-1].output
+        return Candidate(loads * geometry.products / (2 * max(1, region.target.vector_bytes // size)))
 
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
