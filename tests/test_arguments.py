@@ -189,7 +189,7 @@ def test_messages(world: World, call: Callable[[World], object], message: str):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda w: w.client.compile(w.module, donate=np.zeros((2, 2))), "compile: donate must be a sequence of integers"),
+        (lambda w: w.client.compile(w.module, donate=np.zeros((2, 2))), "donate must be a sequence of integers"),
         (lambda w: w.client.device_put(np.ones(2), 1), "Client.device_put: too many positional arguments"),
         (lambda w: w.client.device_put([[], 1]), "Client.device_put: value must be an array of numbers"),
         (lambda w: xla.Literal(1), "make a Literal with Literal.of"),
