@@ -56,6 +56,7 @@ from xlapy.cpu.transforms.canonicalize_convolutions import CanonicalizeConvoluti
 from xlapy.cpu.transforms.decompose_fft import DecomposeFft
 from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
 from xlapy.cpu.transforms.gather_sorted_operands import GatherSortedOperands
+from xlapy.cpu.transforms.hoist_sliced_dots import HoistSlicedDots
 from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
 from xlapy.cpu.transforms.sort_top_k import SortTopK
@@ -115,6 +116,7 @@ def passes(
         Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
         Expand(runs=native_opcodes()),
         FoldTransposeIntoDot(),
+        HoistSlicedDots(),
         TransposeLoopWeights(),
         AlignReductions(),
         CanonicalizeArgmax(),
