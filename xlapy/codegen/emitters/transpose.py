@@ -49,7 +49,7 @@ from xlapy.codegen.plan import (
 )
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer, result_elements
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
+from xlapy.loops import I64, Affine, AxisKind, Buffer, Builder, Kernel, Location, Value
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.ir import tile_shape
 from xlapy.lower import Lowering, Source, components, load_element, storage_type, store_element
@@ -65,6 +65,11 @@ would be empty."""
 MIN_RESULT_ELEMENTS = 1024
 """The smallest number of elements of a result that is transposed in tiles. Below it, compiling takes longer than tiles
 save."""
+
+
+PREFETCHED_SHARE_OF_L3 = 4
+"""Operands of at least one part in so many of the L3 cache are prefetched. Transposes of 16 MiB and more reach 0.7 to
+1.0x of the rate of a copy, and 0.6 to 0.7x without; those of 2 MiB would be 0.9x as fast as without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +258,28 @@ class _TransposeEmitter:
         with self.block_loops(blocks, extents) as (row, column):
             lowering = _BlockLowering(self.builder, self.sources, blocks, depth, (row, column))
             self.element(lowering, (*others[:columns], first_column + column, *others[columns:], first_row + row))
+            if not blocks.flat:
+                self.prefetch_next_block(lowering, column)
         with self.builder.before_last_statement():
             lowering.fill(extents)
+
+    def prefetch_next_block(self, lowering: _BlockLowering, column: Affine) -> None:
+        """Prefetches one row of the next block of each large operand, while a column of this one is stored.
+
+        Usually, the next block has the same rows, which are far apart, so that the processor does not foresee it.
+        """
+        builder, target = self.builder, self.region.target
+        ((axis, _),) = column.terms
+        for tile in lowering.tiles.values():
+            buffer, size = tile.source.buffer, tile.source.buffer.type.byte_size
+            if buffer.size * size < target.l3_bytes // PREFETCHED_SHARE_OF_L3:
+                continue
+            parts = components(tile.source.shape.element_type)
+            with builder.hoisted([axis]):
+                row = (tile.offset + column * tile.pitch + self.blocks.block_columns) * parts
+                for line in range(0, self.blocks.block_columns * parts, max(1, target.cache_line_bytes // size)):
+                    offset = builder.clamped(builder.value_of(row + line), buffer.size - 1)
+                    builder.prefetch(Location(buffer, offset))
 
     @contextmanager
     def block_loops(
