@@ -232,6 +232,14 @@ def torch_layer_norm(torch: Any, given: Any) -> Callable[[], Any]:
     return lambda: torch.nn.functional.layer_norm(x, (WIDTH,), scale, shift)
 
 
+def softmax(x: Any) -> Any:
+    return jax.nn.softmax(x, -1)
+
+
+def torch_softmax(torch: Any, given: Any) -> Callable[[], Any]:
+    return lambda: torch.softmax(given[0], -1)
+
+
 def embedding_gradient(table: Any, tokens: Any, weights: Any) -> Any:
     return jax.grad(lambda table: (table[tokens] * weights).sum())(table)
 
@@ -290,6 +298,9 @@ PROGRAMS = {
     "decode": Program(decode_tokens, decode_arguments, 1e-3, torch_decode),
     "layer norm": Program(layer_norm, _norm_arguments(normal), 1e-4, torch_layer_norm),
     "layer norm bf16": Program(layer_norm, _norm_arguments(bf16), 2e-2, torch_layer_norm),
+    "softmax": Program(softmax, lambda: [normal(4096, WIDTH)], 1e-4, torch_softmax),
+    "softmax bf16": Program(softmax, lambda: [bf16(4096, WIDTH)], 2e-2, torch_softmax),
+    "softmax of short rows": Program(softmax, lambda: [normal(100_000, 64)], 1e-4, torch_softmax),
     "gated MLP": Program(gated_mlp, gated_arguments(normal), 1e-3, torch_gated),
     "gated MLP bf16": Program(gated_mlp, gated_arguments(bf16), 4e-2, torch_gated),
     "embedding": Program(
