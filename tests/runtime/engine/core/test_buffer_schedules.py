@@ -14,25 +14,44 @@ from xlapy.runtime.engine.core.buffers import (
     Buffer,
     acquire_hold,
     add_external_reference,
+    copy_when_ready,
     delete_buffer,
     destroy_buffer,
+    finish_copy,
     give_storage_back,
     is_deleted,
     remove_external_reference,
     take_storage,
 )
-from xlapy.runtime.engine.core.events import READY_EVENT
+from xlapy.runtime.engine.core.events import (
+    READY_EVENT,
+    Error,
+    await_event,
+    complete_event,
+    free_error,
+    is_event_complete,
+    new_event,
+    release_event,
+)
 from xlapy.runtime.engine.core.memory import (
+    CACHE,
     STORAGE_BYTES,
+    USAGE,
     Storage,
     allocate,
+    borrow_host_memory,
     borrow_storage,
+    failure,
     is_unique_owner,
+    mark_failed,
     mark_queued,
     release,
     release_queued,
     retain,
+    set_cache_limit,
+    trim,
 )
+from xlapy.runtime.engine.size_classes import MIN_CACHED_BYTES, MIN_STEP_BITS
 
 
 class Board(Record):
@@ -57,6 +76,7 @@ BOARD = Static("board", Board)
 def make(f: Function, storage: Storage) -> Buffer:
     """A buffer that owns a storage."""
     buffer = f.allocate(Buffer).known("memory suffices")
+    buffer.data, buffer.on_device_size_in_bytes = storage.offset(STORAGE_BYTES), 8
     buffer.storage = storage.maybe()
     buffer.external_storage = None
     buffer.external_references = 0
@@ -259,6 +279,83 @@ def donate_and_overwrite_behind_queued(f: Function) -> None:
 def test_nothing_that_another_device_reads_is_overwritten():
     explore(prepare, [donate_and_overwrite_behind_queued, queue_a_reader_on_another_device], destroy)
     explore(prepare, [queue_a_reader_on_another_device, delete], destroy, exhausts_memory=True)
+
+
+# --- copies
+
+
+def test_nothing_is_lost_of_a_copy_when_any_allocation_fails():
+    @native
+    def copy(f: Function) -> None:
+        target = f.stack(8).cast(Elements)
+        held = acquire_hold(f, the(f)).known("it was not deleted")
+        done = copy_when_ready(f, the(f), held, target)
+        with f.when(done.is_present()):
+            free_error(f, await_event(f, done.value))
+            release_event(f, done.value)
+            f.check(target.first == 5, "the element is copied")
+
+    explore(prepare, [copy], destroy, also=[finish_copy], exhausts_memory=True)
+
+
+# --- memory
+
+LARGE = MIN_CACHED_BYTES - STORAGE_BYTES
+"""Bytes of the elements of the smallest block that is cached."""
+
+
+@native
+def limit_cache(f: Function) -> None:
+    """The cache has room for one block."""
+    set_cache_limit(f, f.constant(Word, MIN_CACHED_BYTES + (1 << MIN_STEP_BITS)))
+
+
+@native
+def use_large_block(f: Function) -> None:
+    storage = allocate(f, f.constant(Word, LARGE)).known("memory suffices")
+    elements(storage).first = 1
+    release(f, storage)
+
+
+@native
+def no_block_is_left(f: Function) -> None:
+    f.check(f.static(CACHE).cached.load(RELAXED) != 0, "a block is cached")
+    trim(f)
+    f.check(f.static(CACHE).cached.load(RELAXED) == 0, "no block is cached")
+    f.check(f.static(USAGE).used.load(RELAXED) == 0, "no memory is in use")
+
+
+def test_cached_blocks_are_used_by_one_thread_after_the_other():
+    explore(limit_cache, [use_large_block, use_large_block], no_block_is_left)
+
+
+def test_borrowed_host_memory_is_given_back():
+    @native
+    def borrow(f: Function) -> None:
+        event = new_event(f, f.constant(Word, 2)).known("memory suffices")
+        made = borrow_host_memory(f, event)
+        with f.when(made.is_present()) as is_present:
+            release(f, made.value)
+            f.check(is_event_complete(f, event), "the host knows of the release")
+        with is_present.otherwise():
+            release_event(f, event)
+        release_event(f, event)
+
+    explore(None, [borrow])
+
+
+def test_a_storage_frees_the_event_of_its_failure():
+    @native
+    def fail(f: Function) -> None:
+        storage = allocate(f, f.constant(Word, 8)).known("memory suffices")
+        event = new_event(f, f.constant(Word, 1)).known("memory suffices")
+        mark_failed(f, storage, event)
+        mark_failed(f, storage, event)
+        complete_event(f, event, f.null(Error))
+        f.check(failure(f, storage).is_present(), "the storage has failed")
+        release(f, storage)
+
+    explore(None, [fail])
 
 
 # --- broken protocols

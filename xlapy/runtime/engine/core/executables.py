@@ -110,4 +110,4 @@ def pending_launches(f: Function, program: DeviceProgram) -> Word:
 @native
 def set_trace_id(f: Function, program: DeviceProgram, number: Word) -> None:
     """Sets the number under which the launch times of a device's program are recorded; 0 for none."""
-    program.trace_id.store(number, RELEASE)
+    program.trace_id.store(number, RELAXED)

@@ -3,7 +3,8 @@
 The child has only the thread that forked; the other threads of the parent are lost. The child runs the launches that it
 finds in queues. Launches that were running have failed, and so has everything else that a lost thread was to complete:
 its events are those of another process (`events`). Locks that lost threads held are free in the child (`native.locks`).
-A fork waits only for locks that guard more than single words.
+A fork waits only for locks that guard more than single words. Relaxed loads suffice in the child: its only thread sees
+the memory as it was at the fork.
 
 A launch that a lost thread was just finishing is in no queue and does not run. Nothing tells which of its storages are
 given up already, so the child does not free the others: it keeps the memory of at most one launch frame per stream and
@@ -15,7 +16,7 @@ Responsible for the state of the engine in a child. Does not depend on what prog
 from __future__ import annotations
 
 from xlapy.native.function import Function, native, native_holding
-from xlapy.native.ir import ACQUIRE, RELAXED
+from xlapy.native.ir import RELAXED
 from xlapy.native.locks import fork_count, initialize_semaphore, note_fork
 from xlapy.native.values import Address, Int32, Nullable, Word
 from xlapy.runtime.engine.core.buffers import PendingCopy, finish_copy
@@ -64,7 +65,7 @@ def restart_in_child(f: Function) -> None:
         initialize_streams(f)
         with f.locked(f.static(LAUNCHES).lock):
             count_devices(f)
-        following = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(ACQUIRE))
+        following = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(RELAXED))
         with f.loop() as loop:
             found = following.get()
             with f.when(found.is_null()):
@@ -97,7 +98,7 @@ def restart_stream(f: Function, stream: Stream) -> None:
 def adopt_event(f: Function, event: Event) -> None:
     """Notes that this process completes an event, and with it the copies that wait for it."""
     event.process.store(fork_count(f), RELAXED)
-    following = f.variable(Nullable[EventCallback], event.callbacks.load(ACQUIRE))
+    following = f.variable(Nullable[EventCallback], event.callbacks.load(RELAXED))
     with f.loop() as loop:
         found = following.get()
         with f.when(found.is_null()):
@@ -143,7 +144,7 @@ def count_devices(f: Function) -> None:
 def devices_of_launch(f: Function, launch: Launch) -> Word:
     """The number of frames of a launch that are queued or ran."""
     count = f.variable(Word, 0)
-    streams = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(ACQUIRE))
+    streams = f.variable(Nullable[Stream], f.static(QUEUES).streams.load(RELAXED))
     with f.loop() as loop:
         stream = streams.get()
         with f.when(stream.is_null()):

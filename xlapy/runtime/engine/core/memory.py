@@ -214,7 +214,7 @@ def is_unique_owner(f: Function, storage: Storage, counts_queued: Bool) -> Bool:
 @native
 def is_queued(f: Function, storage: Storage) -> Bool:
     """Whether a launch that has not finished owns the storage."""
-    return (storage.owners.load(ACQUIRE) >> 32) != 0
+    return (storage.owners.load(RELAXED) >> 32) != 0
 
 
 @native

@@ -6,7 +6,7 @@ Responsible for the queues and their capacity. Must not know how streams run fra
 from __future__ import annotations
 
 from xlapy.native.function import Function, native, native_holding
-from xlapy.native.ir import RELEASE
+from xlapy.native.ir import RELAXED
 from xlapy.native.locks import Semaphore, acquire_permit, release_permit
 from xlapy.native.records import AtomicPlace
 from xlapy.native.values import Int32, Nullable, Word
@@ -78,7 +78,7 @@ def pop_frame(f: Function, stream: Stream) -> Nullable[LaunchFrame]:
             f.ret(None)
         following = first.value.next
         stream.first = following
-        stream.running.store(first, RELEASE)
+        stream.running.store(first, RELAXED)
         with f.when(following.is_null()):
             stream.last = None
     return first

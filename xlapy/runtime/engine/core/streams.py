@@ -83,7 +83,7 @@ def execute_frame(f: Function, frame: LaunchFrame) -> Nullable[Error]:
     with f.when(failed.is_present()):
         f.ret(failed)
     is_canceled = f.variable(Bool, False)
-    is_canceled.set((f.static(CANCELLATION).requested.load(SEQ_CST) | frame.is_canceled.load(ACQUIRE)) != 0)
+    is_canceled.set((f.static(CANCELLATION).requested.load(SEQ_CST) | frame.is_canceled.load(RELAXED)) != 0)
     with f.when(launch.is_present()):
         set_device_state(f, launch.value, program.number, f.constant(Word, RUNNING))
         is_canceled.set(is_canceled.get() | is_launch_canceled(f, launch.value))
@@ -209,7 +209,7 @@ def stream_main(f: Function, argument: Address) -> Nullable[Address]:
 @native
 def fail_lost_frame(f: Function, stream: Stream) -> None:
     """Fails the frame that ran when the process was forked, if there is one."""
-    lost = stream.running.load(ACQUIRE)
+    lost = stream.running.load(RELAXED)
     stream.host_thread.store(0, RELAXED)
     with f.when(lost.is_present()):
         end_run(f, stream)
@@ -287,7 +287,7 @@ def cancel_frames(f: Function, stream: Stream, last: LaunchFrame) -> None:
 @native_holding(QUEUES.guard("lock"))
 def first_frame(f: Function, stream: Stream) -> Nullable[LaunchFrame]:
     """The frame that runs, or else the first one that is queued."""
-    running = stream.running.load(ACQUIRE)
+    running = stream.running.load(RELAXED)
     with f.when(running.is_present()):
         f.ret(running)
     return stream.first
@@ -296,7 +296,7 @@ def first_frame(f: Function, stream: Stream) -> Nullable[LaunchFrame]:
 @native_holding(QUEUES.guard("lock"))
 def next_frame(f: Function, stream: Stream, frame: LaunchFrame) -> Nullable[LaunchFrame]:
     """The frame after another one, which runs or is queued."""
-    with f.when(stream.running.load(ACQUIRE) == frame):
+    with f.when(stream.running.load(RELAXED) == frame):
         f.ret(stream.first)
     return frame.next
 
@@ -304,7 +304,7 @@ def next_frame(f: Function, stream: Stream, frame: LaunchFrame) -> Nullable[Laun
 @native
 def cancel_frame(f: Function, frame: LaunchFrame) -> None:
     """Cancels a launch that is queued or runs, on all of its devices if they synchronize."""
-    frame.is_canceled.store(1, RELEASE)
+    frame.is_canceled.store(1, RELAXED)
     launch = frame.launch
     with f.when(launch.is_present()):
         fail_launch(f, launch.value, canceled_error(f).maybe())
@@ -313,7 +313,7 @@ def cancel_frame(f: Function, frame: LaunchFrame) -> None:
 @native
 def is_stream_running(f: Function, stream: Stream) -> Bool:
     """Whether a stream runs a launch at this moment."""
-    return stream.running.load(ACQUIRE).is_present()
+    return stream.running.load(RELAXED).is_present()
 
 
 @native
@@ -340,9 +340,9 @@ def cancel_running_frames(f: Function) -> None:
         found = following.get()
         with f.when(found.is_null()):
             loop.leave()
-        running = found.value.running.load(ACQUIRE)
+        running = found.value.running.load(RELAXED)
         with f.when(running.is_present()):
-            running.value.is_canceled.store(1, RELEASE)
+            running.value.is_canceled.store(1, RELAXED)
         following.set(found.value.next)
 
 
@@ -378,7 +378,7 @@ def initialize_stream(f: Function, stream: Stream) -> None:
 @native
 def start_stream(f: Function, stream: Stream) -> Bool:
     """Starts the thread of a stream if it does not run; returns whether it runs."""
-    with f.when(stream.is_started.load(ACQUIRE) != 0):
+    with f.when(stream.is_started.load(RELAXED) != 0):
         f.ret(True)
     with f.locked(f.static(QUEUES).lock):
         return start_stream_locked(f, stream)
@@ -387,11 +387,11 @@ def start_stream(f: Function, stream: Stream) -> Bool:
 @native_holding(QUEUES.guard("lock"))
 def start_stream_locked(f: Function, stream: Stream) -> Bool:
     """As `start_stream`."""
-    with f.when(stream.is_started.load(ACQUIRE) != 0):
+    with f.when(stream.is_started.load(RELAXED) != 0):
         f.ret(True)
     with f.when(~start_thread(f, f.address_of(stream_main), stream)):
         f.ret(False)
-    stream.is_started.store(1, RELEASE)
+    stream.is_started.store(1, RELAXED)
     return f.constant(Bool, True)
 
 
