@@ -73,14 +73,12 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
         return Candidate(geometry.products / (2 * tile.lanes))
 
     def parameters(self, region: Region) -> DirectConvolutionParameters:
-        geometry = region.derived(_geometry)
-        assert geometry is not None
+        geometry = _plain_geometry(region)
         tile = preferred_tile(region.target, geometry)
         return DirectConvolutionParameters(tile.positions, tile.vectors)
 
     def check(self, region: Region, parameters: DirectConvolutionParameters) -> None:
-        geometry = region.derived(_geometry)
-        assert geometry is not None
+        geometry = _plain_geometry(region)
         _check_positions(geometry, parameters.tile_positions)
         segments = _segments(geometry, parameters.tile_positions)
         if segments > direct.MAX_SEGMENTS:
@@ -96,8 +94,7 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
             raise ImpossibleParameterError("tile_vectors", f"a panel of {panel} bytes exceeds {MAX_SCRATCH_BYTES}")
 
     def emit(self, region: Region, parameters: DirectConvolutionParameters) -> list[Kernel]:
-        geometry = region.derived(_geometry)
-        assert geometry is not None
+        geometry = _plain_geometry(region)
         return [DirectConvolution(region, geometry, _tile(region, geometry, parameters)).kernel()]
 
 
@@ -143,13 +140,11 @@ class GroupedConvolutionStrategy(Strategy[GroupedConvolutionParameters]):
         return Candidate(geometry.products / (2 * max(1, region.target.vector_bytes // kind.byte_size)))
 
     def parameters(self, region: Region) -> GroupedConvolutionParameters:
-        geometry = region.derived(_geometry)
-        assert geometry is not None
+        geometry = _plain_geometry(region)
         return GroupedConvolutionParameters(grouped.preferred_positions(geometry))
 
     def check(self, region: Region, parameters: GroupedConvolutionParameters) -> None:
-        geometry = region.derived(_geometry)
-        assert geometry is not None
+        geometry = _plain_geometry(region)
         _check_positions(geometry, parameters.tile_positions)
         kinds = _kinds_of_tiles(geometry, parameters.tile_positions)
         if kinds > MAX_RUNS:
@@ -159,8 +154,7 @@ class GroupedConvolutionStrategy(Strategy[GroupedConvolutionParameters]):
             raise ImpossibleParameterError("tile_positions", f"a tile of {sums} sums is larger than {MAX_TILE_SUMS}")
 
     def emit(self, region: Region, parameters: GroupedConvolutionParameters) -> list[Kernel]:
-        geometry = region.derived(_geometry)
-        assert geometry is not None
+        geometry = _plain_geometry(region)
         return [GroupedConvolution(region, geometry, parameters.tile_positions).kernel()]
 
 
@@ -200,6 +194,13 @@ def _geometry(region: Region) -> ConvolutionGeometry | None:
     return None if root is None else plain_convolution(root)
 
 
+def _plain_geometry(region: Region) -> ConvolutionGeometry:
+    """The geometry of a region that a strategy has accepted."""
+    geometry = region.derived(_geometry)
+    assert geometry is not None, region.name
+    return geometry
+
+
 def _tile(region: Region, geometry: ConvolutionGeometry, parameters: DirectConvolutionParameters) -> TileShape:
     return TileShape(parameters.tile_positions, parameters.tile_vectors, preferred_tile(region.target, geometry).lanes)
 
@@ -222,18 +223,15 @@ class Im2colStrategy(Strategy[PackedGemmParameters]):
         return Candidate(problem.cycles + packed)
 
     def parameters(self, region: Region) -> PackedGemmParameters:
-        problem = region.derived(_problem)
-        assert problem is not None
+        problem = _matmul_problem(region)
         return packed_gemm_parameters(problem)
 
     def check(self, region: Region, parameters: PackedGemmParameters) -> None:
-        problem = region.derived(_problem)
-        assert problem is not None
+        problem = _matmul_problem(region)
         check_packed_gemm(problem, parameters)
 
     def emit(self, region: Region, parameters: PackedGemmParameters) -> list[Kernel]:
-        problem = region.derived(_problem)
-        assert problem is not None
+        problem = _matmul_problem(region)
         return [packed_gemm_kernel(problem, parameters)]
 
 
@@ -257,8 +255,7 @@ class KernelGradientStrategy(Strategy[NoParameters]):
         return NoParameters()
 
     def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
-        geometry = region.derived(_geometry)
-        assert geometry is not None
+        geometry = _plain_geometry(region)
         return [kernel_gradient.kernel_gradient_kernel(region, geometry)]
 
 
@@ -283,8 +280,7 @@ class DepthwiseGradientStrategy(Strategy[NoParameters]):
         return NoParameters()
 
     def emit(self, region: Region, parameters: NoParameters) -> list[Kernel]:
-        geometry = region.derived(_geometry)
-        assert geometry is not None
+        geometry = _plain_geometry(region)
         return [depthwise_gradient.depthwise_gradient_kernel(region, geometry)]
 
 
@@ -297,3 +293,10 @@ def _problem(region: Region) -> ConvolutionProblem | None:
         return None
     problem = ConvolutionProblem(region)
     return problem if problem.products * problem.batches else None
+
+
+def _matmul_problem(region: Region) -> ConvolutionProblem:
+    """The problem of a region that a strategy has accepted."""
+    problem = region.derived(_problem)
+    assert problem is not None, region.name
+    return problem
