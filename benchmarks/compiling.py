@@ -110,6 +110,27 @@ def _of(name: str) -> Program:
     return WORKLOADS[name].function, WORKLOADS[name].arguments
 
 
+def _convolution(kernel: tuple[int, ...], size: int = 28, groups: int = 1) -> Program:
+    """A convolution of NHWC images by an HWIO kernel."""
+
+    def convolved(x: Any, weights: Any) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, weights, (1, 1), "SAME", dimension_numbers=layout, feature_group_count=groups
+        )
+
+    return convolved, lambda: [normal(1, size, size, kernel[2] * groups), normal(*kernel)]
+
+
+def _attention_block(query: Any, key: Any, value: Any) -> Any:
+    scores = jnp.einsum("bqhd,bkhd->bhqk", query, key) / np.float32(8)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), value)
+
+
+def _pooled(x: Any) -> Any:
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+
 PROGRAMS: dict[str, Program] = {
     "add of 4": (lambda a, b: a + b, lambda: [normal(4)] * 2),
     "sum of 8 x 16": (lambda a: a.sum(), lambda: [normal(8, 16)]),
@@ -119,6 +140,19 @@ PROGRAMS: dict[str, Program] = {
     "sort of 16": (jnp.sort, lambda: [normal(16)]),
     "16 random numbers": (lambda k: jax.random.uniform(k, (16,)), lambda: [np.zeros(2, np.uint32)]),
     **{name: _of(name) for name in ("softmax", "layer norm", "dot 512", "MLP training step")},
+    "convolution 3x3": _convolution((3, 3, 64, 64)),
+    "convolution 1x1": _convolution((1, 1, 64, 128)),
+    "depthwise convolution": _convolution((3, 3, 1, 64), groups=64),
+    "transposed convolution": (
+        lambda x, w: jax.lax.conv_transpose(x, w, (2, 2), "SAME"),
+        lambda: [normal(1, 14, 14, 32), normal(4, 4, 32, 64)],
+    ),
+    "FFT of 1,024": (jnp.fft.fft, lambda: [normal(64, 1024).astype(np.complex64)]),
+    "sort of 4,096": (jnp.sort, lambda: [normal(4096)]),
+    "scatter-add": (lambda a, i, u: a.at[i].add(u), lambda: [normal(64, 16), np.arange(8), normal(8, 16)]),
+    "max-pooling": (_pooled, lambda: [normal(1, 28, 28, 64)]),
+    "attention": (_attention_block, lambda: [normal(2, 64, 4, 64, seed=n) for n in range(3)]),
+    "cumulative sums": (lambda a: jnp.cumsum(a, 1), lambda: [normal(64, 128)]),
     "convolutions, training": (_convolution_step, _convolution_arguments),
     "transformer, 1 layer": _transformer(1),
     "transformer, 4 layers": _transformer(4),

@@ -119,15 +119,21 @@ class Affine:
 
     def __add__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
-            return Affine(self.terms, self.constant + other)
+            return self if other == 0 else Affine(self.terms, self.constant + other)
+        if not other.terms:
+            return self + other.constant
+        if not self.terms:
+            return other + self.constant
         return Affine.sum(((self, 1), (other, 1)))
 
     def __sub__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
-            return Affine(self.terms, self.constant - other)
+            return self + -other
         return Affine.sum(((self, 1), (other, -1)))
 
     def __mul__(self, factor: int) -> Affine:
+        if factor == 1:
+            return self
         if factor == 0:
             return ZERO
         return Affine(tuple((v, c * factor) for v, c in self.terms), self.constant * factor)
@@ -159,6 +165,8 @@ def _simplified(terms: Mapping[Value, int], constant: int) -> Affine:
             rest = {v: c for v, c in kept.items() if v is not value and v is not quotient}
             dividend, _ = value.attribute
             return Affine.sum(((Affine(tuple(rest.items()), constant), 1), (dividend, coefficient)))
+    if len(kept) < 2:
+        return Affine(tuple(kept.items()), constant)
     return Affine(tuple(sorted(kept.items(), key=lambda item: item[0].number)), constant)
 
 

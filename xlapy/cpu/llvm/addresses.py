@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type
@@ -48,6 +49,9 @@ class _Term(NamedTuple):
     register: str
     factor: int
     level: int
+
+
+_LEVEL_OF = attrgetter("level")
 
 
 class AddressCse:
@@ -131,16 +135,21 @@ class AddressCse:
         for value, factor in position.terms:
             register, offset, level = self._starts.get(value) or (self.names[value], 0, self._level(value))
             constant += factor * offset
-            if register.lstrip("-").isdigit():
-                constant += factor * int(register)
-            else:
+            if register[0] == "%":
                 terms.append(_Term(register, factor, level))
-        return sorted(terms, key=lambda term: term.level), constant
+            else:
+                constant += factor * int(register)
+        if len(terms) > 1:
+            terms.sort(key=_LEVEL_OF)
+        return terms, constant
 
     def _level(self, value: Value) -> int:
         """Returns the scope in which a value is computed."""
-        last = len(self._scopes) - 1
-        return next((level for level in range(last, -1, -1) if self._scopes[level].block is value.block), last)
+        last, block = len(self._scopes) - 1, value.block
+        for level in range(last, -1, -1):
+            if self._scopes[level].block is block:
+                return level
+        return last
 
     def _product(self, term: _Term) -> str:
         if term.factor == 1:

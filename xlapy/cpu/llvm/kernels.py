@@ -485,7 +485,7 @@ def _dependent_values(block: Block, values: Sequence[Value]) -> frozenset[Value]
 def _add_dependent_values(block: Block, found: set[Value]) -> None:
     for statement in block.statements:
         if isinstance(statement, Value):
-            if statement.op != "any" and any(arg in found for arg in statement.args):
+            if statement.op != "any" and not found.isdisjoint(statement.args):
                 found.add(statement)
         elif isinstance(statement, (For, While)):
             for inner in inner_blocks(statement):

@@ -30,7 +30,15 @@ from xlapy.cpu.llvm.shared_code import FLUSH_DENORMALS_BITS, MXCSR_DECLARATIONS
 from xlapy.cpu.program.buffer_slices import StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, WhileThunk
+from xlapy.cpu.program.thunks import ConditionalThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk
+
+MAX_UNOPTIMIZED_CALLS = 8
+"""An entry function that only calls at most this many kernels is not optimized: that saves up to a millisecond of
+compile time, and the function runs once per launch, without loops."""
+
+_ATTRIBUTES = """attributes #0 = { nounwind "no-builtins" }
+attributes #1 = { noinline nounwind optnone "no-builtins" }"""
+"""The attributes of functions that LLVM optimizes, and of others."""
 
 
 @dataclass(slots=True)
@@ -53,8 +61,7 @@ def emit_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramTex
     emitter.entry_function(flush_denormals)
     functions = "\n".join(emitter.functions)
     declarations = "\n".join(sorted(emitter.declarations))
-    attributes = 'attributes #0 = { nounwind "no-builtins" }'
-    text = f"{declarations}\n\n{functions}\n{attributes}\n"
+    text = f"{declarations}\n\n{functions}\n{_ATTRIBUTES}\n"
     return ProgramText(text, frozenset(emitter.imports), emitter.kernel_functions)
 
 
@@ -72,7 +79,8 @@ class _ProgramEmitter(KernelCallEmitter):
         """Emits `xlapy_run`, which runs the program in its floating-point mode."""
         thunks = self.program.thunks
         single = thunks[0].function if len(thunks) == 1 and self.program.counters is None else None
-        function = self.function_body(single or OutlinedThunk(thunks))
+        outlined = single or OutlinedThunk(thunks)
+        function = self.function_body(outlined)
         before: list[str] = []
         after: list[str] = []
         if flush_denormals:
@@ -94,7 +102,10 @@ class _ProgramEmitter(KernelCallEmitter):
         if self.has_polls:
             before += safepoints.reset_poll_state(self.program)
             self.declarations |= safepoints.DECLARATIONS
-        self.define(function, "xlapy_run", before, after)
+        calls = [thunk for thunk in outlined.thunks if isinstance(thunk, KernelThunk) and not thunk.unrolled]
+        only_calls = len(calls) == len(outlined.thunks) <= MAX_UNOPTIMIZED_CALLS
+        attributes = "#1" if only_calls else "#0"
+        self.define(function, "xlapy_run", before, after, attributes=attributes)
 
     def outlined_function(self, outlined: OutlinedThunk) -> str:
         """Emits the function of an outlined sequence of thunks; returns its name."""
@@ -122,13 +133,21 @@ class _ProgramEmitter(KernelCallEmitter):
         return function
 
     def define(
-        self, function: FunctionState, name: str, before: Sequence[str], after: Sequence[str], linkage: str = ""
+        self,
+        function: FunctionState,
+        name: str,
+        before: Sequence[str],
+        after: Sequence[str],
+        linkage: str = "",
+        attributes: str = "#0",
     ) -> None:
         """Adds a function to the module. before, after: further instructions at its start and at its end."""
         self.kernel_functions.update(dict.fromkeys(function.unrolled, name))
         failed = ["failed:", *after, "  ret i32 1"] if function.can_fail else []
         lines = [*before, *function.prologue, *function.ir.lines, *after, "  ret i32 0", *failed]
-        self.functions.append("\n".join([f"define {linkage}i32 @{name}(ptr %table) #0 {{", "entry:", *lines, "}"]))
+        self.functions.append(
+            "\n".join([f"define {linkage}i32 @{name}(ptr %table) {attributes} {{", "entry:", *lines, "}"])
+        )
         self.declarations |= function.ir.declarations
 
     def call_outlined(self, function: FunctionState, outlined: OutlinedThunk) -> None:

@@ -9,12 +9,13 @@ import struct
 
 from xlapy.loops import F16, F32, F64, ScalarType
 
-_FLOAT_NAMES = {F16: "half", F32: "float", F64: "double"}
+_FLOAT_NAMES = {F16.name: "half", F32.name: "float", F64.name: "double"}
 
 
 def llvm_type(type: ScalarType, lanes: int = 1) -> str:
     """Returns the name of a scalar type, or of a vector type with that many lanes."""
-    scalar = _FLOAT_NAMES.get(type, type.name)
+    name = type.name
+    scalar = _FLOAT_NAMES.get(name, name)
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
 

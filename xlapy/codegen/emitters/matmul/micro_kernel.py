@@ -25,8 +25,9 @@ from xlapy.lower.core import ComplexElement, Index, flatten_elements
 from xlapy.lower.element_types import register_type
 from xlapy.lower.reduction import unflatten_elements
 
-MAX_UNROLLED_TERMS = 8
-"""The largest number of terms of a sum that are unrolled; more terms are a loop."""
+MAX_UNROLLED_PRODUCTS = 32
+"""The largest number of vector products, over all terms of the sums of a tile, that are unrolled; more are loops over
+the terms. An unrolled dot of 8 x 8 would take a third longer to compile, and batches of them would not run faster."""
 
 _MAX_TILE_VECTORS = 8
 """The largest number of vectors of columns in a tile."""
@@ -97,12 +98,21 @@ def emit_micro_kernel(
     def nest(term: Index, carried: Sequence[Value]) -> list[Value]:
         if len(term) == len(extents):
             return step(term, carried)
-        extent = extents[len(term)]
-        kind = AxisKind.UNROLL if isinstance(extent, int) and extent <= MAX_UNROLLED_TERMS else AxisKind.SERIAL
-        return builder.reduce(extent, carried, lambda p, c: nest((*term, p), c), kind=kind)
+        kind = AxisKind.UNROLL if _is_unrolled(tile, extents[len(term) :]) else AxisKind.SERIAL
+        return builder.reduce(extents[len(term)], carried, lambda p, c: nest((*term, p), c), kind=kind)
 
     sums = unflatten_elements(nest((), flatten_elements(start)), like)
     return [sums[row * tile.vectors : (row + 1) * tile.vectors] for row in range(tile.rows)]
+
+
+def _is_unrolled(tile: Tile, extents: Sequence[int | Value]) -> bool:
+    """Whether the loops over these extents, the innermost ones, are unrolled."""
+    products = tile.rows * tile.vectors
+    for extent in extents:
+        if not isinstance(extent, int):
+            return False
+        products *= extent
+    return products <= MAX_UNROLLED_PRODUCTS
 
 
 def add_elements(builder: Builder, left: Element, right: Element) -> Element:

@@ -107,11 +107,18 @@ class Generator:
         return str(module), str(self._machine.emit_assembly(module))
 
     def _optimized_functions(self, module: Any) -> list[Any]:
-        return [] if self._passes is None else [one for one in module.functions if not one.is_declaration]
+        """Returns the functions on which passes run. LLVM would print a line for each pass on one with `optnone`."""
+        if self._passes is None:
+            return []
+        return [one for one in module.functions if not one.is_declaration and not _is_unoptimized(one)]
 
     def _optimize(self, module: Any) -> None:
         for function in self._optimized_functions(module):
             self._passes.run(function, self._builder)
+
+
+def _is_unoptimized(function: Any) -> bool:
+    return any(b"optnone" in group for group in function.attributes)
 
 
 _abandoned: list[Any] = []
