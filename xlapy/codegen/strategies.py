@@ -29,6 +29,7 @@ from xlapy.codegen.emitters.matmul.dot import (
     InnerProductStrategy,
     PackedGemmStrategy,
     SkinnyGemmStrategy,
+    SkinnyInnerProductStrategy,
 )
 from xlapy.codegen.emitters.pooling import PoolingStrategy
 from xlapy.codegen.emitters.row_strategies import RowReductionStrategy, UnrolledRowStrategy
@@ -55,6 +56,7 @@ STRATEGIES: tuple[Strategy[Any], ...] = (
     DirectGemmStrategy(),
     SkinnyGemmStrategy(),
     InnerProductStrategy(),
+    SkinnyInnerProductStrategy(),
     PackedGemmStrategy(),
     GroupedConvolutionStrategy(),
     KernelGradientStrategy(),

@@ -5,6 +5,7 @@
 | direct | columns, loaded from the operand | an operand that fits into the cache, columns contiguous or few |
 | skinny GEMM | columns, loaded from the operand, a few terms at a time | few rows, an operand larger than the cache |
 | inner products | terms | matrix times vector; few rows or columns of operands that are contiguous along the terms |
+| skinny inner products | terms | few rows, an operand larger than the cache, contiguous along the terms |
 | packed GEMM | columns, packed block by block | everything larger |
 
 A block of the result is a task. The order of its additions follows from the shapes alone (`loops.reduction_order`).
@@ -31,6 +32,12 @@ from xlapy.codegen.emitters.matmul.packed_gemm import (
     packed_gemm_parameters,
 )
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.emitters.matmul.skinny_inner_products import (
+    SkinnyInnerProductParameters,
+    check_skinny_inner_products,
+    skinny_inner_product_kernel,
+    skinny_inner_product_parameters,
+)
 from xlapy.codegen.emitters.matmul.term_groups import grouped_problem
 from xlapy.codegen.emitters.matmul.unpacked import DirectGemm, InnerProductParameters, InnerProducts
 from xlapy.codegen.epilogue import contraction_of
@@ -59,6 +66,18 @@ contiguous. With 96 rows, packing is as fast (benchmarks/products.py)."""
 
 MAX_INNER_PRODUCT_ROWS = 32
 """The largest number of rows or columns for which operands with contiguous terms are not packed."""
+
+MIN_SKINNY_INNER_PRODUCT_ROWS = 8
+"""The smallest number of rows for which the blocks of skinny inner products are faster than inner products: 4 x 1024 x
+1024 with transposed weights takes as long, 2 x 1024 x 1024 1.25 times as long (benchmarks/products.py)."""
+
+MIN_OFFSET_ROWS = 16
+"""The same if the left factors contain an offset, whose products count as those of another row: 8 x 2048 x 2048 in s8
+takes 1.1 times as long (benchmarks/products.py)."""
+
+MIN_VECTORS_OF_TERMS = 16
+"""The smallest number of vectors of terms of skinny inner products. With fewer, the sums across lanes are a large part
+of the time."""
 
 MIN_TILE_SIDE = 2
 """The smallest number of rows and of columns of a small result that is computed in tiles. Below it, a tile would use
@@ -98,6 +117,28 @@ class DotForm:
     def cached_bytes(self) -> int:
         """The largest size of a right operand that every tile loads where it lies."""
         return MAX_CACHED_SKINNY_BYTES if self.problem.rows <= MAX_SKINNY_ROWS else MAX_CACHED_OPERAND_BYTES
+
+    @property
+    def reason_against_skinny_inner_products(self) -> str:
+        """Why skinny inner products do not compute a dot with contiguous terms at best; "" if they do."""
+        problem = self.problem
+        size = register_type(problem.type).byte_size
+        if problem.outer > 1 or size not in (4, 8) or problem.lanes * size != problem.region.target.vector_bytes:
+            return "its terms are not one loop over numbers of 4 or 8 bytes"
+        fewest = MIN_SKINNY_INNER_PRODUCT_ROWS if problem.left_offset() is None else MIN_OFFSET_ROWS
+        if not fewest <= problem.rows <= MAX_SKINNY_ROWS:
+            return f"{problem.rows} rows are not from {fewest} to {MAX_SKINNY_ROWS}"
+        if self.right_bytes <= MAX_CACHED_OPERAND_BYTES:
+            return f"a right operand of {self.right_bytes} bytes stays in the cache ({MAX_CACHED_OPERAND_BYTES})"
+        if problem.terms < MIN_VECTORS_OF_TERMS * problem.lanes:
+            return f"{problem.terms} terms are fewer than {MIN_VECTORS_OF_TERMS} vectors of {problem.lanes}"
+        return ""
+
+    @property
+    def uses_skinny_inner_products(self) -> bool:
+        """Whether skinny inner products compute the dot."""
+        is_candidate = self.has_contiguous_terms and not self.loads_columns
+        return is_candidate and not self.reason_against_skinny_inner_products
 
     @property
     def fewest(self) -> int:
@@ -143,6 +184,8 @@ def _reason_against_packing(form: DotForm) -> str:
         return f"a right operand of {size} bytes stays in the cache ({form.cached_bytes})"
     if form.loads_columns and rows <= MAX_SKINNY_ROWS:
         return f"{rows} rows are not more than {MAX_SKINNY_ROWS}"
+    if form.uses_skinny_inner_products:
+        return f"{rows} rows are not more than {MAX_SKINNY_ROWS}, and vectors run along the terms"
     if form.has_contiguous_terms and form.fewest <= MAX_INNER_PRODUCT_ROWS:
         return f"{form.fewest} rows or columns are not more than {MAX_INNER_PRODUCT_ROWS}"
     return ""
@@ -240,7 +283,7 @@ class DirectGemmStrategy(Strategy[DirectGemmParameters]):
         if form.loads_columns:
             is_cached = size <= form.cached_bytes
             return "" if is_cached else f"a right operand of {size} bytes is larger than {form.cached_bytes}"
-        if form.has_contiguous_terms and form.fewest <= MAX_INNER_PRODUCT_ROWS:
+        if form.uses_skinny_inner_products or (form.has_contiguous_terms and form.fewest <= MAX_INNER_PRODUCT_ROWS):
             return "both operands are contiguous along the terms"
         if dot.products >= MIN_PACKED_PRODUCTS:
             return (
@@ -288,6 +331,8 @@ class InnerProductStrategy(Strategy[InnerProductParameters]):
             return Rejection(f"{form.products} products are fewer than {MIN_PRODUCTS}", is_possible=True)
         if form.loads_columns and (form.right_bytes <= form.cached_bytes or dot.rows <= MAX_SKINNY_ROWS):
             return Rejection("vectors along the columns need no sums across lanes", is_possible=True)
+        if form.uses_skinny_inner_products:
+            return Rejection("an operand larger than the cache meets several rows", is_possible=True)
         if form.fewest > MAX_INNER_PRODUCT_ROWS:
             return Rejection(
                 f"{form.fewest} rows and columns pay for packing ({MAX_INNER_PRODUCT_ROWS})", is_possible=True
@@ -300,3 +345,32 @@ class InnerProductStrategy(Strategy[InnerProductParameters]):
 
     def emit(self, region: Region, parameters: InnerProductParameters) -> list[Kernel]:
         return [InnerProducts(_problem(region), parameters).kernel()]
+
+
+class SkinnyInnerProductStrategy(Strategy[SkinnyInnerProductParameters]):
+    """Runs in vectors along the terms, and reads an operand that is larger than the cache once, for a few rows."""
+
+    name = "skinny-inner-products"
+    required_opcodes = frozenset({opcodes.DOT})
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        form = region.derived(dot_form)
+        if form is None:
+            return Rejection(_NO_DOT)
+        if not form.has_contiguous_terms:
+            return Rejection("its operands are not contiguous along real terms that fill a vector")
+        reason = form.reason_against_skinny_inner_products
+        if reason:
+            return Rejection(reason)
+        if form.loads_columns:
+            return Rejection("vectors along the columns need no sums across lanes", is_possible=True)
+        return Candidate(form.problem.cycles)
+
+    def parameters(self, region: Region) -> SkinnyInnerProductParameters:
+        return skinny_inner_product_parameters(_problem(region))
+
+    def check(self, region: Region, parameters: SkinnyInnerProductParameters) -> None:
+        check_skinny_inner_products(_problem(region), parameters)
+
+    def emit(self, region: Region, parameters: SkinnyInnerProductParameters) -> list[Kernel]:
+        return [skinny_inner_product_kernel(_problem(region), parameters)]
