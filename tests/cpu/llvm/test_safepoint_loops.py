@@ -62,7 +62,7 @@ def test_kernels_that_poll_compute_the_same(body: str, monkeypatch: pytest.Monke
         ("f32[] parameter(0) ROOT r = f32[1048576] broadcast(x), dimensions={}", False),
         ("f32[100000,100] parameter(0) ROOT r = f32[100000,100] sine(x)", False),
         ("f32[8192,8192] parameter(0) ROOT r = f32[8192,8192] transpose(x), dimensions={1,0}", False),
-        ("f32[256,256] parameter(0) ROOT r = f32[256,256] dot(x, x), lhs_contracting_dims={1}, "
+        ("f32[512,512] parameter(0) ROOT r = f32[512,512] dot(x, x), lhs_contracting_dims={1}, "
          "rhs_contracting_dims={0}", False),
         ("f32[8192,8192] parameter(0) ROOT r = f32[8192,8192] dot(x, x), lhs_contracting_dims={1}, "
          "rhs_contracting_dims={0}", True),
