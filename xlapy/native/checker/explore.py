@@ -18,8 +18,9 @@ from operator import le
 from typing import Any
 
 from xlapy.native.checker.code import prepare
-from xlapy.native.checker.machine import ASLEEP, FINISHED, Machine, Model, Privacy, State
+from xlapy.native.checker.machine import ASLEEP, FINISHED, Machine, Privacy, State
 from xlapy.native.checker.memory import NOTHING_SEEN, Cell, Clock, Location, ScheduleError, View
+from xlapy.native.checker.models import Model
 from xlapy.native.function import NativeFunction
 
 MAX_STATES = 2_000_000

@@ -10,9 +10,9 @@ Responsible for executing instructions. Must not know in which order states are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from xlapy.native import ir
 from xlapy.native.checker.arithmetic import compute, modified
@@ -29,7 +29,7 @@ from xlapy.native.checker.memory import (
     ScheduleError,
     View,
 )
-from xlapy.native.records import SLOT
+from xlapy.native.checker.models import MODELS, Model
 
 MAX_LOCAL_STEPS = 100_000
 """Instructions that a thread executes between two synchronizing ones, at most."""
@@ -124,10 +124,6 @@ class Privacy:
         return self._is_used and location not in self.shared
 
 
-Model: TypeAlias = Callable[["Execution", Sequence[Any]], Any]
-"""What an external function does in the checker: from its arguments to its result."""
-
-
 class Machine:
     """Executes the functions of a program.
 
@@ -139,7 +135,7 @@ class Machine:
 
     def __init__(self, program: Program, models: Mapping[str, Model], exhausts_memory: bool = False) -> None:
         self.program = program
-        self.models = {**_MODELS, **models}
+        self.models = {**MODELS, **models}
         self.exhausts_memory = exhausts_memory
 
     def initial_state(self, thread_count: int) -> State:
@@ -490,35 +486,3 @@ def _copied(thread: Thread) -> Thread:
     frames = tuple(Frame(one.name, one.position, dict(one.registers), one.stack) for one in thread.frames)
     actor = Actor(thread.actor.number, thread.actor.clock, dict(thread.actor.view))
     return replace(thread, frames=frames, actor=actor)
-
-
-def _copy_memory(execution: Execution, arguments: Sequence[Any]) -> Any:
-    """memcpy: slots of 8 bytes, as plain accesses."""
-    target, source, size = arguments
-    actor, memory = execution.thread.actor, execution.state.memory
-    for offset in range(0, size, SLOT):
-        read, written = (source[0], source[1] + offset), (target[0], target[1] + offset)
-        value = memory.read(actor, read, execution.initial(read, "memcpy"), "the source of memcpy", copies=True)
-        memory.write(actor, written, execution.initial(written, "memcpy"), value, "the target of memcpy")
-    return target
-
-
-def _set_memory(execution: Execution, arguments: Sequence[Any]) -> Any:
-    """memset: slots of 8 bytes, as plain accesses."""
-    target, value, size = arguments
-    for offset in range(0, size, SLOT):
-        written = target[0], target[1] + offset
-        initial = execution.initial(written, "memset")
-        execution.state.memory.write(execution.thread.actor, written, initial, value, "the target of memset")
-    return target
-
-
-_MODELS: Mapping[str, Model] = {
-    "malloc": lambda execution, arguments: execution.allocate(arguments[0]),
-    "aligned_alloc": lambda execution, arguments: execution.allocate(arguments[1]),
-    "free": lambda execution, arguments: execution.free(arguments[0]),
-    "memcpy": _copy_memory,
-    "memset": _set_memory,
-    "pthread_key_create": lambda execution, arguments: 1,
-    "thread_pointer": lambda execution, arguments: (("thread", execution.thread.actor.number), 0),
-}
