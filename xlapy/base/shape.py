@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from xlapy.base.arguments.arrays import array_argument
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
-from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError, ShapeError
+from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout, read_layout
 from xlapy.base.shape_fields import DEFAULT, MAX_TUPLE_DEPTH, DefaultLayout, check_array_fields, check_tuple
 from xlapy.base.shape_syntax import (
@@ -140,10 +141,7 @@ class Shape:
     @staticmethod
     def of(array: Any) -> Shape:
         """The row-major shape of a NumPy array or scalar."""
-        try:
-            values = np.asarray(array)
-        except (TypeError, ValueError) as error:
-            raise ArgumentTypeError(f"Shape.of: array must be an array of numbers: {error}") from error
+        values = array_argument(array, "Shape.of", "array")
         return Shape.array(PrimitiveType.from_dtype(values.dtype), values.shape)
 
     @staticmethod
@@ -436,11 +434,6 @@ def parse_shape(text: str) -> Shape:
     return found
 
 
-def read_shape(cursor: Cursor) -> Shape:
-    """Reads the shape at the cursor. Raises ParseError."""
-    return _read_nested_shape(cursor, 0)
-
-
 def _plain_array(text: str) -> Shape | None:
     """The shape of a text such as `f32[2,3]{1,0}`; None if it has annotations, dynamic sizes or blanks."""
     match = PLAIN_ARRAY.fullmatch(text)
@@ -454,12 +447,13 @@ def _plain_array(text: str) -> Shape | None:
         return None  # the slow path reads tokens and opaque objects, and reports errors at their position
 
 
-def _read_nested_shape(cursor: Cursor, depth: int) -> Shape:
+def read_shape(cursor: Cursor, depth: int = 0) -> Shape:
+    """Reads the shape at the cursor, inside of `depth` other shapes. Raises ParseError."""
     start = cursor.skip()
     if depth > MAX_TUPLE_DEPTH:
         cursor.fail(f"the shape nests deeper than {MAX_TUPLE_DEPTH} levels")
     if cursor.consume(BUFFER_START):
-        inner = _read_nested_shape(cursor, depth + 1)
+        inner = read_shape(cursor, depth + 1)
         cursor.expect(")", "to end the buffer shape")
         return _make_or_fail(cursor, start, lambda: Shape.buffer(inner))
     if cursor.accept("("):
@@ -482,7 +476,7 @@ def _read_tuple(cursor: Cursor, depth: int, start: int) -> Shape:
     while not cursor.accept(")"):
         if elements:
             cursor.expect(",", "or ')' after a tuple element")
-        elements.append(_read_nested_shape(cursor, depth + 1))
+        elements.append(read_shape(cursor, depth + 1))
     return _make_or_fail(cursor, start, lambda: Shape.tuple(elements))
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlapy.base.arguments.arrays import array_argument
 from xlapy.base.arguments.checking import eager_class
 from xlapy.base.arguments.copying import copied_by_reference
-from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
 from xlapy.hlo.module import Module
@@ -138,10 +139,7 @@ class Client:
 
         `value` is a NumPy array, an object with `__array__` or DLPack, or Python numbers.
         """
-        try:
-            array = np.asarray(value)
-        except (TypeError, ValueError) as error:
-            raise ArgumentTypeError(f"Client.device_put: value must be an array of numbers: {error}") from error
+        array = array_argument(value, "Client.device_put", "value")
         return copy_to_buffer(array) if self.platform == "cpu" else Buffer(np.array(array))
 
     def trim(self) -> int:

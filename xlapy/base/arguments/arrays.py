@@ -1,0 +1,20 @@
+"""Arguments that are arrays, or become arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xlapy.base.errors import ArgumentTypeError
+
+
+def array_argument(value: Any, function: str, name: str) -> np.ndarray[Any, Any]:
+    """The value of the argument `name` of a function as an array.
+
+    Raises `ArgumentTypeError` for ragged lists and other objects that have no array.
+    """
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(f"{function}: {name} must be an array of numbers: {error}") from error
