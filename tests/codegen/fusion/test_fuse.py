@@ -196,3 +196,13 @@ def test_convolutions_that_read_vectors_do_not_read_them_across_a_transpose(conv
         f" u = f32[2,9,9,8] transpose(y), dimensions={{0,2,3,1}}\n ROOT r = {convolution}"
     )
     assert names == ([["transpose", "convolution"]] if is_fused else [])
+
+
+def test_a_concatenation_reads_slices_where_they_lie():
+    names, why = fused(
+        "x = f32[70,100] parameter(0)\n high = f32[30,100] slice(x), slice={[40:70], [0:100]}\n"
+        "low = f32[40,100] slice(x), slice={[0:40], [0:100]}\n"
+        "ROOT rolled = f32[70,100] concatenate(high, low), dimensions={0}"
+    )
+    assert names == [["slice", "slice", "concatenate"]]
+    assert "low (slice) is fused into rolled, which alone needs it" in why

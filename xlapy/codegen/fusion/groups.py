@@ -256,8 +256,13 @@ def _needs_own_kernel(instruction: Instruction) -> bool:
 
 
 def _is_cheap_producer(user: Instruction, operand: Instruction) -> bool:
-    """Whether a user that reads its elements more than once may as well compute this operand each time."""
+    """Whether a user that reads its elements more than once may as well compute this operand each time.
+
+    A concatenation reads the slices of an array where they lie, as in a roll, instead of copying them twice.
+    """
     if user.op is opcodes.DOT and operand.op in (opcodes.SLICE, opcodes.DYNAMIC_SLICE):
+        return True
+    if user.op is opcodes.CONCATENATE and operand.op is opcodes.SLICE:
         return True
     if user.op is opcodes.CONVOLUTION and operand.op is opcodes.TRANSPOSE and not keeps_rows(operand):
         return not _reads_rows_in_vectors(user, operand)
