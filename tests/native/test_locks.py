@@ -120,6 +120,22 @@ def test_a_semaphore_with_one_permit_excludes_other_threads():
     explore(open_with_one_permit, [enter_and_leave] * 2)
 
 
+def test_a_semaphore_that_is_initialized_again_has_no_sleepers():
+    """As in the child of a fork, whose parent had threads that slept: a release would call the kernel in vain."""
+
+    @native
+    def sleep_and_initialize(f: Function) -> None:
+        f.static(SHARED).sleepers.store(1, RELAXED)
+        open_with_one_permit(f)
+
+    @native
+    def nobody_sleeps(f: Function) -> None:
+        f.check(f.static(SHARED).state.load(RELAXED) == 1, "there is one permit")
+        f.check(f.static(SHARED).sleepers.load(RELAXED) == 0, "nobody sleeps")
+
+    assert explore(None, [sleep_and_initialize], nobody_sleeps).ends == 1
+
+
 def test_a_permit_wakes_a_thread_that_waits():
     @native
     def wait(f: Function) -> None:

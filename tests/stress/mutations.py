@@ -27,7 +27,10 @@ from tests.stress.equivalent_mutants import EQUIVALENT, UNEXPLORED
 from tests.stress.harness import ROOT, Amount, Run, Stress
 
 _SECONDS = 150.0
-"""The time for the tests of a mutant. A mutant that exceeds it has too many states, which is noticed too."""
+"""The time for the tests of a mutant. What exceeds it is counted apart: no broken rule was found."""
+
+_TIMED_OUT = -1
+"""The code of tests that exceed their time; pytest has no such code."""
 
 _SHORT_FILE = "xlapy/cpu/llvm/instrumentation/bounds.py"
 
@@ -165,7 +168,7 @@ class _Tests:
 
 
 def _run_tests(package: Path, tests: Sequence[str], *options: str, **environment: str) -> tuple[int, str]:
-    """Runs tests with the copy of the package in a folder; returns pytest's exit code and output."""
+    """Runs tests with the copy of the package in a folder; returns pytest's exit code, or `_TIMED_OUT`, and output."""
     # Without the settings of the suite, which import the package from the tree.
     settings = ["-c", os.devnull, "--noconftest", "-p", "no:cacheprovider", "--import-mode=importlib"]
     command = [sys.executable, "-m", "pytest", "-x", "-q", *settings, "--rootdir", str(ROOT)]
@@ -180,7 +183,7 @@ def _run_tests(package: Path, tests: Sequence[str], *options: str, **environment
             timeout=_SECONDS * (1 if tests else 4),
         )
     except subprocess.TimeoutExpired:
-        return 1, f"E   more than {_SECONDS:g} seconds"
+        return _TIMED_OUT, ""
     return made.returncode, made.stdout + made.stderr
 
 
@@ -208,7 +211,8 @@ def _run(run: Run) -> None:
         files = [_SHORT_FILE]
     chosen = [one for file in files for one in mutants(file)]
     random.Random(run.seed).shuffle(chosen)
-    run.figures |= {"mutants": len(chosen), "found": 0, "equivalent": 0, "not explored": 0, "survived": 0}
+    run.figures |= {"mutants": len(chosen), "found": 0, "timed out": 0, "equivalent": 0, "not explored": 0}
+    run.figures["survived"] = 0
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder)
         shutil.copytree(ROOT / "xlapy", package / "xlapy", ignore=shutil.ignore_patterns("__pycache__"))
@@ -238,7 +242,10 @@ def _judge(run: Run, package: Path, tests: _Tests, mutant: Mutant) -> None:
         code, output = _run_tests(package, named)
     finally:
         shutil.copyfile(ROOT / mutant.file, mutated)
-    if code:
+    if code == _TIMED_OUT:
+        run.count("timed out")
+        run.say(f"timed out: {mutant.name}: its tests take more than {_SECONDS:g} seconds")
+    elif code:
         why = next((line[1:].strip() for line in output.splitlines() if line.startswith("E  ")), output[-200:])
         run.count("found")
         run.say(f"found: {mutant.name}: {why.partition('ScheduleError: ')[2] or why}")

@@ -90,16 +90,17 @@ class Semaphore(Record):
 
 @native
 def initialize_semaphore(f: Function, semaphore: Semaphore, permits: Int32) -> None:
-    """Sets the number of permits. No thread may wait."""
+    """Sets the number of permits. No thread may wait; those that reach the semaphore later have synchronized with this
+    one, which is why nothing is released here."""
     semaphore.sleepers.store(0, RELAXED)
-    semaphore.permits.store(permits, RELEASE)
+    semaphore.permits.store(permits, RELAXED)
 
 
 @native
 def acquire_permit(f: Function, semaphore: Semaphore) -> None:
     """Waits until there is a permit, and takes it."""
     with f.loop():
-        permits = semaphore.permits.load(ACQUIRE)
+        permits = semaphore.permits.load(RELAXED)  # the exchange acquires
         with f.when(permits != 0):
             _, is_taken = semaphore.permits.compare_exchange(permits, permits - 1, ACQUIRE, RELAXED)
             with f.when(is_taken):

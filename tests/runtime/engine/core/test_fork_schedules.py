@@ -20,6 +20,7 @@ from xlapy.runtime.engine.core.buffers import Buffer, acquire_hold, copy_when_re
 from xlapy.runtime.engine.core.events import await_event, free_error
 from xlapy.runtime.engine.core.forks import after_fork, after_fork_in_child, before_fork, restart_in_child
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES, allocate
+from xlapy.runtime.engine.core.queues import CAPACITY
 from xlapy.runtime.engine.core.streams import fail_lost_frame, run_next
 
 
@@ -90,8 +91,18 @@ def no_thread(execution: Execution, arguments: Sequence[Any]) -> int:
 MODELS = {**FORK, "pthread_create": no_thread, "pthread_detach": lambda execution, arguments: 0}
 
 
+@native
+def the_queue_is_empty(f: Function) -> None:
+    """The child has run or failed each launch once, and its queue has room for others."""
+    stream = f.static(STREAM)
+    f.check(stream.free_slots.load(RELAXED) == CAPACITY, "all slots of the queue are free")
+    f.check(stream.queued.load(RELAXED) == 0, "no launch is queued")
+    f.check(stream.running.load(RELAXED).is_null(), "no launch runs")
+
+
 def explored(setup: NativeFunction[[], None], *threads: NativeFunction[[], None]) -> Exploration:
-    return explore(setup, threads, None, also=[add_one], models=MODELS, allows_leaks=True, has_private_locations=False)
+    options = {"also": [add_one], "models": MODELS, "allows_leaks": True, "has_private_locations": False}
+    return explore(setup, threads, the_queue_is_empty, **options)
 
 
 def test_a_child_never_waits_for_a_launch_that_the_fork_has_lost() -> None:

@@ -8,8 +8,16 @@ from tests.runtime.engine.core import executable_model as model
 from xlapy.native.checker.explore import Exploration, explore
 from xlapy.native.function import Function, NativeFunction, native
 from xlapy.native.ir import RELAXED
+from xlapy.native.values import Word
+from xlapy.runtime.engine.core.events import READY_EVENT
 from xlapy.runtime.engine.core.execute import DONE
-from xlapy.runtime.engine.core.streams import cancel_launch_of_event
+from xlapy.runtime.engine.core.streams import (
+    are_streams_idle,
+    cancel_launch_of_event,
+    initialize_stream,
+    is_serving_host,
+    set_canceled,
+)
 
 
 def queued(collectives: bool, statuses: tuple[int, int] = (0, 0)) -> NativeFunction[[], None]:
@@ -46,8 +54,8 @@ def test_two_devices_finish(collectives: bool):
 @pytest.mark.parametrize("statuses", [(1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_nothing_is_left_of_devices_that_fail(statuses: tuple[int, int], order: tuple[int, int]):
-    """The devices run one after the other, in one thread."""
-    succeeds = False if statuses == (1, 1) else None
+    """The devices run one after the other, in one thread. The second one does not run if the first one has failed."""
+    succeeds = False if statuses[order[0]] else None
     assert explored(queued(True, statuses), model.stream_thread(*order), succeeds=succeeds).ends >= 1
 
 
@@ -60,3 +68,41 @@ def cancel(f: Function) -> None:
 def test_a_queued_launch_is_canceled(collectives: bool):
     """The devices run one after the other, in one thread."""
     assert explored(queued(collectives), cancel, model.stream_thread(0, 1), succeeds=None).ends >= 1
+
+
+# --- streams that are added
+
+
+@native
+def add_stream(f: Function) -> None:
+    initialize_stream(f, f.static(model.STREAMS[1]))
+
+
+@native
+def cancel_nothing(f: Function) -> None:
+    cancel_launch_of_event(f, f.static(READY_EVENT))
+
+
+@native
+def cancel_all(f: Function) -> None:
+    set_canceled(f, f.constant(Word, 1))
+
+
+@native
+def look_for_launches(f: Function) -> None:
+    f.check(are_streams_idle(f) == 1, "no stream has a launch")
+
+
+@native
+def look_for_host(f: Function) -> None:
+    f.check(~is_serving_host(f), "no stream runs Python")
+
+
+@pytest.mark.parametrize("reader", [cancel_nothing, cancel_all, look_for_launches, look_for_host])
+def test_streams_are_listed_while_one_is_added(reader: NativeFunction[[], None]):
+    @native
+    def nothing_is_kept(f: Function) -> None:
+        model.destroy_arguments(f)
+        model.nothing_is_left(f)
+
+    assert explore(model.build(), [add_stream, reader], nothing_is_kept, also=model.ENTRY_FUNCTIONS).ends >= 1

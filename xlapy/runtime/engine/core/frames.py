@@ -10,7 +10,7 @@ Responsible for frames, and for the storages and buffers of launches. Must not k
 from __future__ import annotations
 
 from xlapy.native.function import Function, free, native
-from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED
+from xlapy.native.ir import ACQ_REL, RELAXED
 from xlapy.native.values import Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.buffers import (
     acquire_hold,
@@ -77,7 +77,8 @@ def acquire_frame(f: Function, program: DeviceProgram) -> Nullable[LaunchFrame]:
 @native
 def return_frame(f: Function, program: DeviceProgram, frame: LaunchFrame) -> None:
     """Keeps a frame that owns no arguments and results as the spare one, or frees it."""
-    _, is_kept = program.spare_frame.compare_exchange(None, frame.maybe(), ACQ_REL, ACQUIRE)
+    # Failure acquires nothing, because the spare frame that is there is not looked at.
+    _, is_kept = program.spare_frame.compare_exchange(None, frame.maybe(), ACQ_REL, RELAXED)
     with f.when(~is_kept):
         free_frame(f, frame)
 
