@@ -164,4 +164,4 @@ def test_programs_finish_or_report_the_deadlock(monkeypatch: pytest.MonkeyPatch)
     assert set(met) <= {"ends", *SAID}  # none waited for the time-out
     assert min(met["ends"], met["never finishes"]) > count // 10 and met["two senders"] and met["not received"]
     assert met["failed"]
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # a thread of an earlier test may have ended meanwhile

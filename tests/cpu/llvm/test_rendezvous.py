@@ -208,5 +208,5 @@ def test_waiting_threads_wake_when_the_run_fails() -> None:
 
 def failure_of(executable: xla.Executable) -> str:
     with pytest.raises(ExecutionError) as caught:
-        executable.execute_sharded([[np.ones(2, np.float32)]] * 4)
+        xla.block_until_ready(executable.execute_sharded([[np.ones(2, np.float32)]] * 4))
     return str(caught.value)

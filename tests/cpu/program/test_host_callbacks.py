@@ -53,7 +53,7 @@ def test_a_failure_ends_the_program_and_the_next_run_is_correct() -> None:
     with registered(target):
         executable = CPU.compile(IN_LOOP)
         with pytest.raises(ExecutionError, match=r"^z \(custom-call\): target 'target' raised ValueError: not now$"):
-            executable(X)
+            xla.block_until_ready(executable(X))
         assert calls == 2
         assert np.asarray(executable(X)).tolist() == [16, 16, 16]
 
@@ -86,7 +86,7 @@ def test_control_edges_and_the_order_of_the_text_hold() -> None:
         s = f32[3] add(a, c) ROOT r = f32[3] add(s, b)"""
     )
     with registered(target):
-        CPU.compile(text)()
+        xla.block_until_ready(CPU.compile(text)())
     assert met == ["b", "c", "a"]
 
 
@@ -98,7 +98,7 @@ def test_arrays_that_a_target_keeps_do_not_change() -> None:
         return y
 
     with registered(target):
-        CPU.compile(IN_LOOP)(X)
+        xla.block_until_ready(CPU.compile(IN_LOOP)(X))
     assert [array.tolist() for array in kept] == [[n] * 3 for n in (2, 4, 8, 16)]
 
 
@@ -114,9 +114,9 @@ def test_a_target_may_run_the_program_that_calls_it() -> None:
         assert np.asarray(executable(X)).tolist() == [800 * 8 * 8 * 8] * 3
 
 
-def test_threads_have_their_own_runs() -> None:
-    """Catches callbacks that get the operands of another thread's run: all six are inside the host at once."""
-    inside = threading.Barrier(6)
+def test_devices_have_their_own_runs() -> None:
+    """Catches callbacks that get the operands of another thread's run: all four devices are inside the host at once."""
+    inside = threading.Barrier(4)
 
     def target(y: Any, i: Any) -> Any:
         if int(i) == 1:
@@ -124,6 +124,17 @@ def test_threads_have_their_own_runs() -> None:
         return y + np.float32(0)
 
     with registered(target):
+        executable = xla.Client("cpu", devices=4).compile(
+            "HloModule m, replica_count=4" + IN_LOOP.removeprefix("HloModule m")
+        )
+        arguments = [[np.full(3, number, np.float32)] for number in range(4)]
+        results = [np.asarray(result).tolist() for result in executable.execute_sharded(arguments)]
+    assert results == [[16 * number] * 3 for number in range(4)]
+
+
+def test_runs_of_several_threads_take_turns_on_a_device() -> None:
+    """Catches callbacks that get the operands of another thread's run."""
+    with registered(lambda y, i: y + np.float32(0)):
         executable = CPU.compile(IN_LOOP)
         results = run_in_threads(6, lambda number: np.asarray(executable(np.full(3, number, np.float32))).tolist())
     assert results == [[16 * number] * 3 for number in range(6)]

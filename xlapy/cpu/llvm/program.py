@@ -30,7 +30,7 @@ from xlapy.cpu.llvm.shared_code import FLUSH_DENORMALS_BITS, MXCSR_DECLARATIONS
 from xlapy.cpu.program.buffer_slices import StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import ConditionalThunk, KernelThunk, OutlinedThunk, Thunk, WhileThunk
+from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, WhileThunk
 
 MAX_UNOPTIMIZED_CALLS = 8
 """An entry function that only calls at most this many kernels is not optimized: that saves up to a millisecond of
@@ -102,7 +102,7 @@ class _ProgramEmitter(KernelCallEmitter):
         if self.has_polls:
             before += safepoints.reset_poll_state(self.program)
             self.declarations |= safepoints.DECLARATIONS
-        calls = [thunk for thunk in outlined.thunks if isinstance(thunk, KernelThunk) and not thunk.unrolled]
+        calls = [thunk for thunk in outlined.thunks if thunk.own_kernel is not None and not thunk.is_inline]
         only_calls = len(calls) == len(outlined.thunks) <= MAX_UNOPTIMIZED_CALLS
         attributes = "#1" if only_calls else "#0"
         self.define(function, "xlapy_run", before, after, attributes=attributes)

@@ -47,6 +47,7 @@ from xlapy.runtime.collectives.native_feeds import attached_feeds
 from xlapy.runtime.collectives.rendezvous import ExternalWait, LaunchRendezvous
 from xlapy.runtime.collectives.watchdog import external_wait
 from xlapy.runtime.device import Device, collective_timeout
+from xlapy.runtime.engine.core.events import CANCELED
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES
 from xlapy.runtime.engine.core.streams import HOST_DONE
 from xlapy.runtime.engine.device_programs import runnable_at
@@ -57,6 +58,8 @@ from xlapy.runtime.engine.native_engine import engine
 from xlapy.runtime.engine.python_host import PythonHost
 from xlapy.runtime.engine.records import WORD, Record, read_words
 
+_CAUSE_SECONDS = 1.0
+"""How long a device that did not start waits for the cause. Native code cancels a launch before its host knows why."""
 _STARVING_POLLS = 20
 """Polls in a row, at the end of the interpreter, that must find a device waiting for the host before its launch is
 canceled: a value that was just fed may not have been taken yet."""
@@ -133,7 +136,10 @@ class HostProgram:
         rendezvous.start(number)
         try:
             if frame["error"]:
-                raise read_error(frame["error"])
+                error = read_error(frame["error"])
+                if error.code == CANCELED:
+                    shared.ended.wait(_CAUSE_SECONDS)  # the device whose failure canceled the launch tells why
+                raise error
             self._execute(frame, program, shared, number)
         except BaseException as error:  # any error must release the devices that wait for this one
             rendezvous.fail(number, error)

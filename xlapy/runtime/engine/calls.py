@@ -249,7 +249,7 @@ class EngineCall:
     ) -> Any:
         """Calls the program after the engine has refused it, when nothing has changed, with arguments that the engine
         accepts; raises the reason otherwise. Returns NotImplemented if this thread may not queue the program."""
-        if status == REFUSED and prepared.must_queue and not engine().may_queue():
+        if status != CANCELED and prepared.must_queue and not engine().may_queue():
             return NotImplemented
         for number in lent:
             handles[number] = native_buffers.copied(self._expected[number], leaves[number], prepared.streams[0])

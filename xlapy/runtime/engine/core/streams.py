@@ -108,6 +108,7 @@ def execute_on_host(f: Function, frame: LaunchFrame, launch: Launch) -> Nullable
     """
     program, stream = frame.program, frame.program.stream
     failed = f.variable(Nullable[Error], argument_error(f, program, frame))
+    has_cause = f.variable(Bool, True)
     set_device_state(f, launch, program.number, f.constant(Word, RUNNING))
     with f.when(failed.get().is_null()):
         is_requested = (f.static(CANCELLATION).requested.load(SEQ_CST) | frame.is_canceled.load(ACQUIRE)) != 0
@@ -115,14 +116,18 @@ def execute_on_host(f: Function, frame: LaunchFrame, launch: Launch) -> Nullable
             failed.set(launch_error(f, launch))
             with f.when(failed.get().is_null()):
                 failed.set(canceled_error(f).maybe())
+                has_cause.set(False)
     frame.error = failed.get()
     frame.host_status = HOST_PENDING
     stream.host_thread.store(thread_number(f), RELEASE)
     error = run_on_host(f, frame)
     stream.host_thread.store(0, RELEASE)
-    with f.when(failed.get().is_present()):
+    with f.when(failed.get().is_present() & (has_cause.get() | error.is_null())):
         free_error(f, error)
         f.ret(failed.get())
+    with f.when(failed.get().is_present()):
+        free_error(f, failed.get())  # the host knows why the launch was canceled
+        f.ret(error)
     with f.when(error.is_null() & (frame.host_status != HOST_DONE)):
         f.ret(canceled_error(f).maybe())
     return error
