@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _FENCES = (
-    "an access in the total order acts as a fence in the checker, so one of the two in this function suffices there; the "
-    "language orders the addition before the load only if both are in the total order"
+    "an access in the total order acts as a fence in the checker, so one of the two in this function suffices there; "
+    "the language orders the addition before the load only if both are in the total order"
 )
 
 EQUIVALENT: Mapping[str, str] = {
