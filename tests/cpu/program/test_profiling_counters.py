@@ -104,7 +104,7 @@ def test_the_body_takes_no_longer_than_its_loop():
 
 def test_short_kernels_share_a_counter_up_to_a_limit():
     lines = ["x0 = f32[16] parameter(0)"]
-    for n in range(30):  # reverses of concatenations do not fuse
+    for n in range(90):  # concatenations do not fuse with those that they are sliced from
         lines.append(f"a{n} = f32[8] slice(x{n}), slice={{[4:12]}}")
         lines.append(f"x{n + 1} = f32[16] concatenate(a{n}, a{n}), dimensions={{0}}")
     text = "HloModule m\nENTRY e {\n" + "\n".join(lines[:-1]) + "\nROOT " + lines[-1] + "\n}"
