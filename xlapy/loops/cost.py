@@ -97,7 +97,7 @@ class KernelCost:
         if isinstance(statement, If):
             return _OPERATION_CYCLES + self._block(statement.then, times, unknown_extent)
         if isinstance(statement, Scan):
-            return self._block(statement.combine.block, times, unknown_extent) * statement_steps(self._vector)
+            return self._block(statement.combine.block, times, unknown_extent) * _scan_steps(self._vector)
         if isinstance(statement, TransposeStatement):
             return self._transpose(statement, times, unknown_extent)
         return _OPERATION_CYCLES  # a prefetch
@@ -112,7 +112,7 @@ class KernelCost:
             inner = 1
         else:
             width = loop.width if loop.kind is AxisKind.VECTOR else 1
-            iterations = -(-max_extent(loop.extent, unknown_extent) // width)
+            iterations = -(-_max_extent(loop.extent, unknown_extent) // width)
             is_bounded = isinstance(loop.extent, int) or loop.extent.range is not None
             inner = unknown_extent if is_bounded else 1
         outer = self._vector
@@ -159,19 +159,19 @@ class KernelCost:
         return cycles * stride * self._registers(byte_size)
 
     def _transpose(self, statement: TransposeStatement, times: float, unknown_extent: int) -> float:
-        elements = max_extent(statement.rows, unknown_extent) * max_extent(statement.columns, unknown_extent)
+        elements = _max_extent(statement.rows, unknown_extent) * _max_extent(statement.columns, unknown_extent)
         size = elements * statement.parts * statement.source.buffer.type.byte_size
         for buffer in (statement.source.buffer, statement.target.buffer):
             self._touched[buffer] = self._touched.get(buffer, 0.0) + times * size
         return max(1.0, size / _TRANSPOSED_BYTES_PER_CYCLE)
 
 
-def statement_steps(vector: For | None) -> int:
+def _scan_steps(vector: For | None) -> int:
     """The steps of a scan over the lanes of a vector: each doubles the number of lanes that are combined."""
     return 1 if vector is None else max(1, (vector.width - 1).bit_length())
 
 
-def max_extent(extent: int | Value, unknown_extent: int) -> int:
+def _max_extent(extent: int | Value, unknown_extent: int) -> int:
     """An upper bound of an extent. Extents that depend on data are bounded by the largest array per iteration."""
     if isinstance(extent, int):
         return extent

@@ -59,6 +59,8 @@ def _stored_loads(block: Block, written: Buffer, read: Collection[Buffer]) -> in
     for statement in block.statements:
         if isinstance(statement, Value) and _is_load(statement, read):
             place, is_masked = statement.attribute
+            if statement.type is not place.buffer.type:
+                continue  # it also loads neighbors, which other iterations may have stored
             loaded.setdefault(place.offset, []).append(statement.args[-2] if is_masked else None)
         elif isinstance(statement, Store) and statement.location.buffer is written:
             masks = loaded.pop(statement.location.offset, [])

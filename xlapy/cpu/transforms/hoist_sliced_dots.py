@@ -25,8 +25,8 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.movement import DynamicSliceAttributes
-from xlapy.passes.control_flow.hoist_loop_invariants import carry_values, extensible_loop
-from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
+from xlapy.passes.control_flow.hoist_loop_invariants import carry_values, extensible_loop, rewrite_loops
+from xlapy.passes.rewrite import Writer, replace_with_new
 
 MAX_ROWS: Final = 16
 """The largest number of rows of a dot that is computed before the loop. An LSTM takes 0.6x the time with 1 row and
@@ -44,13 +44,7 @@ class HoistSlicedDots:
     name: ClassVar[str] = "hoist-sliced-dots"
 
     def run(self, module: Module) -> bool:
-        changed = False
-        for computation in editable_computations(module):
-            if computation.module is None:
-                continue
-            for instruction in [i for i in computation if i.op is opcodes.WHILE]:
-                changed |= instruction.parent is not None and _hoist(instruction)
-        return update_schedule(module, changed)
+        return rewrite_loops(module, _hoist)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.contraction import DotAttributes
-from xlapy.passes.control_flow.hoist_loop_invariants import carry_values, extensible_loop
-from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
+from xlapy.passes.control_flow.hoist_loop_invariants import carry_values, extensible_loop, rewrite_loops
+from xlapy.passes.rewrite import Writer, replace_with_new
 
 MIN_ROWS: Final = 8
 """The smallest number of rows for which weights are transposed. With 4 rows of 256 by 1,024 weights, inner products
@@ -52,13 +52,7 @@ class TransposeLoopWeights:
     name: ClassVar[str] = "transpose-loop-weights"
 
     def run(self, module: Module) -> bool:
-        changed = False
-        for computation in editable_computations(module):
-            if computation.module is None:
-                continue
-            for instruction in [i for i in computation if i.op is opcodes.WHILE]:
-                changed |= instruction.parent is not None and _transpose_weights(instruction)
-        return update_schedule(module, changed)
+        return rewrite_loops(module, _transpose_weights)
 
 
 def _transpose_weights(loop: Instruction) -> bool:

@@ -5,7 +5,7 @@ Responsible for what may be moved and what is worth it. Unused elements of the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -66,13 +66,7 @@ class HoistLoopInvariants:
 
     def run(self, module: Module) -> bool:
         effects = Effects(module)
-        changed = False
-        for computation in editable_computations(module):
-            if computation.module is None:
-                continue
-            for instruction in [i for i in computation if i.op is opcodes.WHILE]:
-                changed |= instruction.parent is not None and self._hoist(instruction, effects)
-        return update_schedule(module, changed)
+        return rewrite_loops(module, lambda loop: self._hoist(loop, effects))
 
     def _hoist(self, loop: Instruction, effects: Effects) -> bool:
         view = extensible_loop(loop)
@@ -121,6 +115,20 @@ class HoistLoopInvariants:
         if not all(operand in sources for operand in instruction.operands):
             return None
         return sum(sources[operand] for operand in set(instruction.operands))
+
+
+def rewrite_loops(module: Module, rewrite: Callable[[Instruction], bool]) -> bool:
+    """Applies `rewrite`, which returns whether it has changed the loop, to all loops; returns whether any has changed.
+
+    Loops and computations that a rewrite removes are left out.
+    """
+    changed = False
+    for computation in editable_computations(module):
+        if computation.module is None:
+            continue
+        for instruction in [i for i in computation if i.op is opcodes.WHILE]:
+            changed |= instruction.parent is not None and rewrite(instruction)
+    return update_schedule(module, changed)
 
 
 def _is_element(view: TupleLoop, instruction: Instruction) -> bool:
