@@ -25,6 +25,7 @@ from xlapy.interpreter import RULES
 from xlapy.interpreter.transfer import source_target_pairs
 from xlapy.runtime import Buffer, Device
 from xlapy.runtime.backends.interpreter import InterpreterBackend
+from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.rendezvous import LaunchRendezvous
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
@@ -499,3 +500,25 @@ def test_a_collective_reduce_of_several_arrays_keeps_each_until_it_is_copied():
         inverted = ~values[device] if device < 2 else np.zeros_like(values[0])
         for got, expected in zip(result, (largest, largest, inverted), strict=True):
             np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+def test_a_device_that_gives_up_waiting_for_the_host_fails_the_run_at_once() -> None:
+    """It must be the first to report: devices that wait for it exceed their time at the same moment."""
+    feed = xla.parse_hlo(module("t = token[] after-all() ROOT i = ((), token[]) infeed(t)", 2)).entry.root
+    rendezvous = LaunchRendezvous(["device 0", "device 1"], 0)
+    communicator = DeviceCommunicator(rendezvous, Device(1, "cpu"), 1, 2, 1, 0)
+    communicator.check_host_wait(feed, 1)
+    with pytest.raises(ExecutionError, match=r"^i \(infeed\) waits for the host: nothing came within 0 seconds$"):
+        communicator.check_host_wait(feed, 1)
+    assert str(rendezvous.failure) == "device 1: i (infeed) waits for the host: nothing came within 0 seconds"
+    assert rendezvous.canceled.is_set()
+
+
+def test_an_error_in_a_wait_for_the_host_fails_the_run_while_the_device_waits() -> None:
+    seen = list[bool]()
+    rendezvous = LaunchRendezvous(["device 0", "device 1"], 0, lambda: seen.append(rendezvous.is_waiting_for_host()))
+    with pytest.raises(ExecutionError, match="^late$"), rendezvous.waiting_for_host(0, "waits in i (infeed)"):
+        raise ExecutionError("late")
+    assert str(rendezvous.failure) == "device 0: late"
+    assert seen == [True]
+    assert not rendezvous.is_waiting_for_host()

@@ -113,12 +113,14 @@ class DeviceCommunicator:
 
     def check_host_wait(self, instruction: Instruction, times: int) -> None:
         """Called periodically while native code waits for the host. times: number of the wait. `ExecutionError` after
-        the timeout."""
+        the timeout, which fails the run while the device still counts as waiting."""
         if self._host_wait[0] != times:
             self._host_wait = times, time.monotonic()
         elif time.monotonic() - self._host_wait[1] > self.timeout:
             what = f"{describe_instruction(instruction)} waits for the host"
-            raise ExecutionError(f"{what}: nothing came within {self.timeout:g} seconds")
+            error = ExecutionError(f"{what}: nothing came within {self.timeout:g} seconds")
+            self.rendezvous.fail(self.number, error)
+            raise error
 
     def outfeed(self, instruction: Instruction, value: Value) -> None:
         self.device.outfeed.put(_copy(value))

@@ -237,10 +237,17 @@ class LaunchRendezvous:
 
     @contextmanager
     def waiting_for_host(self, device: int, what: str) -> Iterator[None]:
-        """Marks a device as waiting for the host, which may or may not respond."""
+        """Marks a device as waiting for the host, which may or may not respond.
+
+        An error fails the run while the device still counts as waiting: devices whose time is over at the same moment
+        must not report themselves instead of the cause.
+        """
         self._host_waits[device] = what
         try:
             yield
+        except BaseException as error:
+            self.fail(device, error)
+            raise
         finally:
             del self._host_waits[device]
 
