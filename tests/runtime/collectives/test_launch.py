@@ -505,6 +505,7 @@ def test_a_collective_reduce_of_several_arrays_keeps_each_until_it_is_copied():
 def test_a_device_that_gives_up_waiting_for_the_host_fails_the_run_at_once() -> None:
     """It must be the first to report: devices that wait for it exceed their time at the same moment."""
     feed = xla.parse_hlo(module("t = token[] after-all() ROOT i = ((), token[]) infeed(t)", 2)).entry.root
+    assert feed is not None
     rendezvous = LaunchRendezvous(["device 0", "device 1"], 0)
     communicator = DeviceCommunicator(rendezvous, Device(1, "cpu"), 1, 2, 1, 0)
     communicator.check_host_wait(feed, 1)
@@ -517,7 +518,7 @@ def test_a_device_that_gives_up_waiting_for_the_host_fails_the_run_at_once() -> 
 def test_an_error_in_a_wait_for_the_host_fails_the_run_while_the_device_waits() -> None:
     seen = list[bool]()
     rendezvous = LaunchRendezvous(["device 0", "device 1"], 0, lambda: seen.append(rendezvous.is_waiting_for_host()))
-    with pytest.raises(ExecutionError, match="^late$"), rendezvous.waiting_for_host(0, "waits in i (infeed)"):
+    with pytest.raises(ExecutionError, match=r"^late$"), rendezvous.waiting_for_host(0, "waits in i (infeed)"):
         raise ExecutionError("late")
     assert str(rendezvous.failure) == "device 0: late"
     assert seen == [True]
