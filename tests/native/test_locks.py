@@ -67,6 +67,18 @@ def test_a_lock_excludes_other_threads_under_all_schedules():
     explore(None, [add_one] * 3, total_is(3))
 
 
+@native
+def be_a_child(f: Function) -> None:
+    """The states of locks differ in the child of a fork."""
+    note_fork(f)
+    note_fork(f)
+
+
+def test_a_lock_excludes_other_threads_in_the_child_of_a_fork():
+    assert explore(be_a_child, [add_one] * 2, total_is(2)).ends >= 1
+    assert explore(be_a_child, [add_one] * 3, total_is(3)).ends >= 1
+
+
 def test_a_lock_that_does_not_wake_is_a_deadlock():
     @native
     def release_without_waking(f: Function, lock: LockWord) -> None:

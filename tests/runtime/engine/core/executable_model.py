@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 
 from xlapy.native.function import Function, NativeFunction, Static, native
-from xlapy.native.ir import RELAXED
+from xlapy.native.ir import ACQUIRE, RELAXED
 from xlapy.native.records import Atomic, Owned, Record, Trailing
 from xlapy.native.values import Address, Int32, Nullable, Word
 from xlapy.runtime.engine.core.buffers import Buffer, destroy_buffer
@@ -52,11 +52,21 @@ class Pointers(Record):
 
 
 class Outcome(Record):
-    """status: what the program of each device returns. runs: how often programs have run."""
+    """statuses, second_status: what the program of each device returns. runs: how often programs have run.
+    must_be_canceled: whether programs that do not synchronize check that they are canceled. is_freed: whether
+    `free_executable` was called."""
 
     runs: Atomic[Word]
     statuses: Atomic[Int32]
     second_status: Atomic[Int32]
+    must_be_canceled: Atomic[Word]
+    is_freed: Atomic[Word]
+
+
+class PolledWord(Record):
+    """The word that a program polls if its devices do not synchronize."""
+
+    is_canceled: Atomic[Word]
 
 
 OUTCOME = Static("model_outcome", Outcome)
@@ -157,6 +167,9 @@ def entry_of(number: int) -> NativeFunction[[Address], Int32]:
         first, second = entries[FIRST].cast(Element), entries[SECOND].cast(Element)
         entries[RESULT].cast(Element).value = first.value + 1
         second.value = second.value + 10
+        with f.when(f.static(OUTCOME).must_be_canceled.load(ACQUIRE) != 0):
+            polled = entries[SHARED].cast(PolledWord).is_canceled.load(RELAXED)
+            f.check(polled != 0, "a program that runs after a cancellation is canceled")
         with f.when(f.static(EXECUTABLE).has_collectives != 0):
             entries[SHARED].offset(8 * (1 + number)).cast(Element).value = 1
         statuses = f.static(OUTCOME)
@@ -266,9 +279,24 @@ def destroy_arguments(f: Function, devices: int = 1, caller: int = 0) -> None:
             destroy_buffer(f, argument(f, index, caller, device))
 
 
+def free_executable(f: Function, devices: int = 1) -> None:
+    """Frees what an executable owns, and writes to its records as one that reuses their memory does."""
+    executable = f.static(EXECUTABLE)
+    free_spare_memory(f, executable)
+    f.exclusive_access(executable, "it is not used any more").shared_bytes = 0
+    for number in range(devices):
+        f.exclusive_access(f.static(PROGRAMS[number]), "it is not used any more").arena_bytes = 0
+    f.static(OUTCOME).is_freed.store(1, RELAXED)
+
+
 def nothing_is_left(f: Function, devices: int = 1) -> None:
     """Frees what the executable keeps. Afterwards, all memory is freed, as the checker verifies."""
     free_spare_memory(f, f.static(EXECUTABLE))
+    nothing_is_kept(f, devices)
+
+
+def nothing_is_kept(f: Function, devices: int = 1) -> None:
+    """Checks the queues and counts after all launches have ended."""
     for number in range(devices):
         f.check(f.static(STREAMS[number]).free_slots.load(RELAXED) == CAPACITY, "all slots of the queue are free")
         f.check(f.static(PROGRAMS[number]).pending_launches.load(RELAXED) == 0, "no launch is pending")

@@ -53,12 +53,18 @@ def request_deadlock_check(f: Function, thunk: Word) -> Int32:
 @native
 def watchdog_main(f: Function, argument: Address) -> Nullable[Address]:
     """The thread. Does not return."""
-    watchdog = argument.cast(Watchdog)
     with f.loop():
-        acquire_permit(f, watchdog.requests.address.cast(Semaphore))
-        watchdog.is_requested.store(0, RELEASE)
-        free_error(f, check_deadlocks_in_python(f, argument))
+        answer_request(f, argument.cast(Watchdog))
     return f.null(Address)
+
+
+@native
+def answer_request(f: Function, watchdog: Watchdog) -> None:
+    """Waits for a request and checks once. What is requested while the check runs is another request, because the check
+    may have looked already."""
+    acquire_permit(f, watchdog.requests.address.cast(Semaphore))
+    watchdog.is_requested.exchange(0, ACQ_REL)  # the check sees what those that found a request wrote before
+    free_error(f, check_deadlocks_in_python(f, watchdog))
 
 
 @native

@@ -1,0 +1,145 @@
+"""Calls on several devices that enter the queues at once, under all schedules; requests of the watchdog."""
+
+from __future__ import annotations
+
+from tests.runtime.engine.core import executable_model as model
+from xlapy.native.checker.explore import explore
+from xlapy.native.function import Function, NativeFunction, Static, native
+from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
+from xlapy.native.locks import release_permit
+from xlapy.native.records import Atomic, Record
+from xlapy.native.values import Address, Nullable, Word
+from xlapy.runtime.engine.core.events import Error
+from xlapy.runtime.engine.core.launch_records import QUEUES, DevicePrograms, Executable, Frames, LaunchFrame
+from xlapy.runtime.engine.core.queues import acquire_slots, push_all, semaphore
+from xlapy.runtime.engine.core.watchdog import (
+    WATCHDOG,
+    answer_request,
+    initialize_watchdog,
+    request_deadlock_check,
+)
+
+REVERSED = Static("reversed_executable", Executable)
+"""The model on the same two devices, in the other order."""
+
+FRAMES = [[Static(f"frame{caller}{device}", LaunchFrame) for device in range(2)] for caller in range(2)]
+
+
+@native
+def prepare_one_slot(f: Function) -> None:
+    """Two executables on the same two devices, whose queues have a single slot."""
+    model.build(2)(f)
+    executable = f.exclusive_access(f.static(REVERSED), "no thread runs")
+    programs = [f.static(one) for one in reversed(model.PROGRAMS)]
+    executable.device_programs = model.words(f, "reversed", *programs).cast(DevicePrograms)
+    executable.device_program_count = 2
+    for stream in model.STREAMS:
+        f.static(stream).free_slots.store(1, RELAXED)
+
+
+def using_slots(executable: Static[Executable]) -> NativeFunction[[], None]:
+    """A call, and its end on each device."""
+
+    def use_slots(f: Function) -> None:
+        acquire_slots(f, f.static(executable))
+        for stream in model.STREAMS:
+            release_permit(f, semaphore(f.static(stream).free_slots))
+
+    use_slots.__name__ = f"use_slots_{executable.name}"
+    return native(use_slots)
+
+
+@native
+def all_slots_are_free(f: Function) -> None:
+    for stream in model.STREAMS:
+        f.check(f.static(stream).free_slots.load(RELAXED) == 1, "the slot is free")
+
+
+def test_calls_on_the_same_devices_do_not_wait_for_each_others_slots() -> None:
+    threads = [using_slots(model.EXECUTABLE), using_slots(REVERSED)]
+    assert explore(prepare_one_slot, threads, all_slots_are_free, allows_leaks=True).ends >= 1
+
+
+@native
+def prepare_two_devices(f: Function) -> None:
+    model.build(2)(f)
+
+
+def pushing(caller: int) -> NativeFunction[[], None]:
+    def push(f: Function) -> None:
+        frames = model.words(f, f"frames{caller}", *(f.static(one) for one in FRAMES[caller]))
+        push_all(f, f.static(model.EXECUTABLE), frames.cast(Frames))
+
+    push.__name__ = f"push{caller}"
+    return native(push)
+
+
+@native
+def queues_agree(f: Function) -> None:
+    first, second = (f.static(stream) for stream in model.STREAMS)
+    with f.locked(f.static(QUEUES).lock):
+        is_first = [
+            stream.first == f.static(FRAMES[0][device]).maybe() for device, stream in enumerate((first, second))
+        ]
+        agree = (is_first[0] & is_first[1]) | (~is_first[0] & ~is_first[1])
+        f.check(agree, "the calls are in the same order in all queues")
+        for device, stream in enumerate((first, second)):
+            f.check(stream.first.known("two are queued").next == stream.last, "both calls are queued")
+            f.check(stream.queued.load(RELAXED) == 2, "each has a permit")
+            f.check(stream.last.known("queued") != stream.first.known("queued"), f"device {device} has two frames")
+
+
+def test_calls_on_several_devices_are_queued_in_one_order() -> None:
+    assert explore(prepare_two_devices, [pushing(0), pushing(1)], queues_agree, allows_leaks=True).ends >= 1
+
+
+# --- the watchdog
+
+
+class Waits(Record):
+    """is_waiting: whether a device waits. seen: whether a check has seen that."""
+
+    is_waiting: Atomic[Word]
+    seen: Atomic[Word]
+
+
+WAITS = Static("waits", Waits)
+
+
+@native
+def prepare_watchdog(f: Function) -> None:
+    initialize_watchdog(f)
+    f.static(WATCHDOG).is_started.store(1, RELAXED)
+    request_deadlock_check(f, f.constant(Word, 0))
+
+
+@native
+def check_deadlocks_in_python(f: Function, argument: Address) -> Nullable[Error]:
+    """In place of the external function."""
+    waits = f.static(WAITS)
+    with f.when(waits.is_waiting.load(ACQUIRE) != 0):
+        waits.seen.store(1, RELAXED)
+    return f.null(Error)
+
+
+@native
+def answer(f: Function) -> None:
+    answer_request(f, f.static(WATCHDOG))
+
+
+@native
+def wait_and_request(f: Function) -> None:
+    f.static(WAITS).is_waiting.store(1, RELEASE)
+    request_deadlock_check(f, f.constant(Word, 0))
+
+
+@native
+def a_check_follows(f: Function) -> None:
+    is_seen = f.static(WAITS).seen.load(RELAXED) != 0
+    f.check(is_seen | (f.static(WATCHDOG).requests.load(RELAXED) != 0), "a check has seen the wait or will")
+
+
+def test_no_request_is_lost_while_a_check_runs() -> None:
+    """A device that begins to wait after the check has looked at it gets another check."""
+    threads = [answer, wait_and_request]
+    assert explore(prepare_watchdog, threads, a_check_follows, also=[check_deadlocks_in_python]).ends >= 1
