@@ -24,7 +24,7 @@ def main() -> int:
     amounts.add_argument("--minutes", type=float, help="the same in minutes")
     amounts.add_argument("--all", action="store_true", help="all that there is, for stress tests with an end")
     parser.add_argument(
-        "--files", nargs="+", default=[], metavar="FILE", help="mutations: of these files (default: all)"
+        "--files", nargs="+", default=[], metavar="FILE", help="mutations, reorderings: of these files (default: all)"
     )
     parser.add_argument("--short", action="store_true", help="the short form, which the suite runs")
     parser.add_argument("--list", action="store_true", help="shows the stress tests and ends")

@@ -5,7 +5,8 @@ tests of schedules that explore its function run, the quickest first, until one 
 
     python -m tests.stress mutations [--seed N] [--count N | --all] [--files PATH ...]
 
-A mutant that survives is a fault unless `EQUIVALENT` says why nobody can notice it.
+A mutant that survives is a fault unless `EQUIVALENT` says why nobody can notice it. `reorderings` does the same with
+statements in another order and changed conditions.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from tests.stress.equivalent_mutants import EQUIVALENT, UNEXPLORED
 from tests.stress.harness import ROOT, Amount, Run, Stress
+from tests.stress.mutants import ACCESSES, Mutant, mutants
 
 _SECONDS = 150.0
 """The time for the tests of a mutant. What exceeds it is counted apart: no broken rule was found."""
@@ -34,93 +36,15 @@ _TIMED_OUT = -1
 
 _SHORT_FILE = "xlapy/cpu/llvm/instrumentation/bounds.py"
 
-_WEAKER = {"ACQUIRE": "RELAXED", "RELEASE": "RELAXED", "ACQ_REL": "RELAXED"}
-_WITHOUT_TOTAL_ORDER = {"load": "ACQUIRE", "store": "RELEASE"}
-_NOT_DROPPED = ("check", "pause", "ret", "leave", "again", "set")
-"""Control flow and local variables, and what only the checker or the processor needs."""
 
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A native function with one place broken. file: relative to the root. before, after: of the place."""
-
-    file: str
-    function: str
-    is_native: bool
-    line: int
-    before: str
-    after: str
-    text: str
-    """The whole file."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.file}: {self.function}: {self.before} -> {self.after}"
-
-
-# --- mutants
+# --- tests
 
 
 def source_files() -> list[str]:
     """The files with native functions that tests of schedules import."""
     known = {path for test in _test_files() for path in _imported(test) if ROOT / "xlapy" in path.parents}
-    return sorted(str(path.relative_to(ROOT)) for path in known if any(one.is_native for one in _mutants(path)))
-
-
-def mutants(file: str) -> list[Mutant]:
-    """All mutants of a file, relative to the root."""
-    return _mutants(ROOT / file)
-
-
-@cache
-def _mutants(path: Path) -> list[Mutant]:
-    source = path.read_text()
-    file = str(path.relative_to(ROOT))
-    made = list[Mutant]()
-    for function in _builders(ast.parse(source)):
-        is_native = any("native" in ast.unparse(one) for one in function.decorator_list)
-        for node, replacement in _places(function):
-            before = ast.unparse(node)
-            after = ast.unparse(ast.parse(before.replace(*replacement, 1))) if replacement else "dropped"
-            text = _replaced(source, node, after if replacement else "pass")
-            made.append(Mutant(file, function.name, is_native, node.lineno, before, after, text))
-    return made
-
-
-def _builders(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    """The functions that append instructions: native ones, and those that they call while they are built."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.args.args and node.args.args[0].arg == "f":
-            yield node
-
-
-def _places(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, tuple[str, str] | None]]:
-    """The calls to break, and what replaces what in them; None if the call is dropped."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            names = [one.id for one in node.args if isinstance(one, ast.Name)]
-            for name in dict.fromkeys(names):
-                if name == "SEQ_CST":
-                    yield node, (name, _WITHOUT_TOTAL_ORDER.get(node.func.attr, "ACQ_REL"))
-                elif name in _WEAKER:
-                    yield node, (name, _WEAKER[name])
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            called = node.value.func
-            if (called.attr if isinstance(called, ast.Attribute) else "") not in _NOT_DROPPED:
-                yield node.value, None
-
-
-def _replaced(source: str, node: ast.expr, text: str) -> str:
-    """A file with an expression replaced. Its functions know all orderings, because they are built later."""
-    lines = source.encode().splitlines(keepends=True)
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    first, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
-    changed = first[: node.col_offset] + text.encode() + last[node.end_col_offset :]
-    made = b"".join([*lines[: node.lineno - 1], changed, *lines[node.end_lineno :]]).decode()
-    return f"{made}\nfrom xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE  # noqa\n"
-
-
-# --- tests
+    names = sorted(str(path.relative_to(ROOT)) for path in known)
+    return [name for name in names if any(one.is_native for one in mutants(name))]
 
 
 @cache
@@ -205,11 +129,12 @@ def _explored_by(package: Path, files: Sequence[str]) -> _Tests:
 # --- the stress test
 
 
-def _run(run: Run) -> None:
+def perform(run: Run, kinds: Sequence[str], survivors_are_faults: bool) -> None:
+    """Judges mutants of some kinds."""
     files = [str(Path(file).resolve().relative_to(ROOT)) for file in run.files] or source_files()
     if run.short:
         files = [_SHORT_FILE]
-    chosen = [one for file in files for one in mutants(file)]
+    chosen = [one for file in files for one in mutants(file, kinds)]
     random.Random(run.seed).shuffle(chosen)
     run.figures |= {"mutants": len(chosen), "found": 0, "timed out": 0, "equivalent": 0, "not explored": 0}
     run.figures["survived"] = 0
@@ -220,12 +145,13 @@ def _run(run: Run) -> None:
         for mutant in chosen:
             if not run.goes_on:
                 break
-            _judge(run, package, tests, mutant)
+            _judge(run, package, tests, mutant, survivors_are_faults)
             run.advance()
 
 
-def _judge(run: Run, package: Path, tests: _Tests, mutant: Mutant) -> None:
+def _judge(run: Run, package: Path, tests: _Tests, mutant: Mutant, survivors_are_faults: bool) -> None:
     """Runs the tests of a mutant, and says what became of it."""
+    say_survivor = run.fault if survivors_are_faults else run.say
     if mutant.name in EQUIVALENT or mutant.file in UNEXPLORED:
         kind = "equivalent" if mutant.name in EQUIVALENT else "not explored"
         run.count(kind)
@@ -234,7 +160,7 @@ def _judge(run: Run, package: Path, tests: _Tests, mutant: Mutant) -> None:
     named = tests.of(mutant)
     if not named:
         run.count("survived")
-        run.fault(f"no test explores the function of line {mutant.line}: {mutant.name}")
+        say_survivor(f"no test explores the function of line {mutant.line}: {mutant.name}")
         return
     mutated = package / mutant.file
     mutated.write_text(mutant.text)
@@ -251,7 +177,11 @@ def _judge(run: Run, package: Path, tests: _Tests, mutant: Mutant) -> None:
         run.say(f"found: {mutant.name}: {why.partition('ScheduleError: ')[2] or why}")
     else:
         run.count("survived")
-        run.fault(f"survives {len(named)} tests, line {mutant.line}: {mutant.name}")
+        say_survivor(f"survives {len(named)} tests, line {mutant.line}: {mutant.name}")
+
+
+def _run(run: Run) -> None:
+    perform(run, ACCESSES, survivors_are_faults=True)
 
 
 STRESS = Stress(
