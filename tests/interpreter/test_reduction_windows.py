@@ -9,6 +9,7 @@ import pytest
 
 from tests.interpreter.runners.instruction import Case, typed
 from tests.interpreter.runners.reduction import evaluate, on_both_sides
+from xlapy import Client, parse_hlo
 from xlapy.base.element_types import PrimitiveType
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension
 from xlapy.opcodes.reduction import REDUCE_WINDOW
@@ -341,3 +342,53 @@ def test_large_windows():
     running = reduce_window(operand, 0.0, "f32[1024,1024]", "size=1024x1 pad=1023_0x0_0", "add.f32")
     assert np.array_equal(largest, operand[511:, 511:])
     assert np.array_equal(running, np.cumsum(operand, axis=0, dtype=np.float64).astype(np.float32))
+
+
+# --- windows much larger than the array
+
+
+def elements_of_windows(window: WindowDimension, base: int) -> list[list[int]]:
+    """The elements of the base area in each window, in order."""
+    windows = list[list[int]]()
+    for number in range(window.output_size(base)):
+        start = number * window.stride - window.padding_low
+        places = [divmod(start + k * window.window_dilation, window.base_dilation) for k in range(window.size)]
+        windows.append([element for element, hole in places if hole == 0 and 0 <= element < base])
+    return windows
+
+
+def test_leaving_out_padding_keeps_the_elements_of_all_windows():
+    random = np.random.default_rng(5)
+    smaller = 0
+    for _ in range(2000):
+        low, high = map(int, random.integers(-2, 12, 2))
+        size, stride, base_dilation, dilation = map(int, random.integers(1, (16, 5, 4, 4)))
+        window, base = WindowDimension(size, stride, low, high, base_dilation, dilation), int(random.integers(0, 7))
+        left = window.without_padding_elements(base)
+        assert elements_of_windows(left, base) == elements_of_windows(window, base), (window, base)
+        smaller += left.size < window.size
+    assert smaller > 200
+
+
+@pytest.mark.parametrize("platform", ["interpreter", "cpu"])
+def test_a_window_of_billions_of_elements_costs_what_its_array_does(platform: str):
+    text = """
+    HloModule m
+    add { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }
+    most { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = pred[] compare(a, b), direction=GE }
+    ENTRY e {
+      p = s32[4,4] parameter(0)
+      z = s32[] constant(7)
+      s = s32[1,2] constant({{5, 6}})
+      r = s32[1,2] reduce-window(p, z),
+        window={size=2000000000x2000000000 pad=1_1999999995x1999999997_0}, to_apply=add
+      q = s32[4,4] select-and-scatter(p, s, z),
+        window={size=2000000000x2000000000 pad=1_1999999995x1999999997_0}, select=most, scatter=add
+      ROOT t = (s32[1,2], s32[4,4]) tuple(r, q)
+    }"""
+    values = np.arange(16, dtype=np.int32).reshape(4, 4)
+    sums, selected = map(np.asarray, Client(platform).compile(parse_hlo(text))(values))
+    assert sums.tolist() == [[7 + values[:, :3].sum(), 7 + values.sum()]]
+    expected = np.full((4, 4), 7)
+    expected[3, 2:] += [5, 6]
+    assert selected.tolist() == expected.tolist()

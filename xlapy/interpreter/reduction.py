@@ -181,6 +181,7 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
         return _packed(instruction, operands)
     if not operands[0].size or 0 in shape:
         return _packed(instruction, [np.broadcast_to(init, shape) for init in inits])
+    window = window.without_padding_elements(operands[0].shape)
     reducer = Reducer(context, instruction.to_apply, inits)
     if _is_folded_in_order(reducer, window, shape):
         return _packed(instruction, _fold_in_order(reducer, operands, window, shape))
@@ -337,6 +338,7 @@ def _selected(context: Context, select: Computation, operand: Array, window: Win
     chosen = np.full(shape, -1, np.int64)
     if not chosen.size or not operand.size:
         return chosen
+    window = window.without_padding_elements(operand.shape)
     positions = _padded_operand(operand.shape, window)
     elements = operand.reshape(-1)
     best = np.zeros(shape, operand.dtype)

@@ -34,6 +34,19 @@ REWRITE_CASES = [
         """,
     ),
     Rewrites(
+        "window_larger_than_its_base",
+        """
+        x = f32[3,5] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[2,1] reduce-window(x, v), window={size=9x20 stride=1x3 pad=4_3x7_8}, to_apply=plus
+        """,
+        """
+        x = f32[3,5] parameter(0)
+        v = f32[] parameter(1)
+        ROOT reduce-window = f32[2,1] reduce-window(x, v), window={size=4x5 stride=1x3 pad=1_1x0_0}, to_apply=plus
+        """,
+    ),
+    Rewrites(
         "reduce_of_at_most_one_element",
         """
         x = f32[3,1] parameter(0)
@@ -122,6 +135,14 @@ REWRITE_CASES = [
 ]
 
 NO_MATCH_CASES = [
+    NoMatch(
+        "window_larger_than_its_base",  # each element of the window meets the base area somewhere
+        """
+        x = f32[5] parameter(0)
+        v = f32[] parameter(1)
+        ROOT r = f32[9] reduce-window(x, v), window={size=5 pad=4_4}, to_apply=plus
+        """,
+    ),
     NoMatch(
         "reduce_window_of_pad",  # the padding is combined
         """

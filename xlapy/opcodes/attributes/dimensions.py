@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -41,6 +41,25 @@ class WindowDimension:
         """The number of window positions over a base area of `base` elements."""
         padded = dilated(base, self.base_dilation) + self.padding_low + self.padding_high
         return strided(padded, self.dilated_size, self.stride)
+
+    def without_padding_elements(self, base: int) -> WindowDimension:
+        """The window without the elements at its ends that lie in the padding at all of its positions.
+
+        The same windows hold the same elements of `base`, in the same order, for reduce-window and select-and-scatter,
+        which leave padding out. A window that never meets the base area keeps one element.
+        """
+        count = self.output_size(base)
+        if count == 0 or self.window_reversal:
+            return self
+        extent, step = dilated(base, self.base_dilation), self.window_dilation
+        last_start = (count - 1) * self.stride - self.padding_low
+        first = min(max(-(last_start // step), 0), self.size - 1)
+        last = min(max((extent - 1 + self.padding_low) // step, first), self.size - 1)
+        size, low = last - first + 1, self.padding_low - first * step
+        if size == self.size:
+            return self
+        high = (count - 1) * self.stride + dilated(size, step) - extent - low
+        return replace(self, size=size, padding_low=low, padding_high=high)
 
 
 def dilated(size: int, dilation: int) -> int:
@@ -127,6 +146,11 @@ class Window:
     def output_sizes(self, base: Sequence[int]) -> tuple[int, ...]:
         """The number of window positions in each dimension of a base area."""
         return tuple(d.output_size(size) for d, size in zip(self.dimensions, base, strict=True))
+
+    def without_padding_elements(self, base: Sequence[int]) -> Window:
+        """See `WindowDimension.without_padding_elements`."""
+        dimensions = zip(self.dimensions, base, strict=True)
+        return Window(tuple(d.without_padding_elements(size) for d, size in dimensions))
 
 
 # The entries of one field are a single token, as in XLA: no blanks around `x`.

@@ -99,6 +99,23 @@ def reduce_window_of_pad(write: Writer, instruction: Instruction) -> Instruction
     )
 
 
+@REWRITES.rule(opcodes.REDUCE_WINDOW)
+@REWRITES.rule(opcodes.SELECT_AND_SCATTER)
+def window_larger_than_its_base(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A window some of whose elements always lie in the padding -> one without them, so that no loop visits them."""
+    window = instruction.attributes_as(WindowAttributes).window
+    smaller = window.without_padding_elements(instruction.operands[0].shape.dimensions)
+    if smaller == window:
+        return None
+    return write.add(
+        instruction.op,
+        *instruction.operands,
+        attributes=instruction.attributes.replace(window=smaller),
+        computations=instruction.computations,
+        shape=instruction.shape,
+    )
+
+
 def _is_identity(op: OpDef, instruction: Instruction, value: Any | None) -> bool:
     """Returns whether combining with a number changes no result that started from it: 0 for sums, of either sign."""
     identity = identity_of(instruction.to_apply)
