@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.runtime.engine.core import executable_model as model
 from xlapy.native.checker.explore import explore
 from xlapy.native.function import Function, NativeFunction, Static, native
 from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
 from xlapy.native.locks import release_permit
 from xlapy.native.records import Atomic, Record
-from xlapy.native.values import Address, Nullable, Word
+from xlapy.native.threads import ThreadId
+from xlapy.native.values import Address, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import Error
 from xlapy.runtime.engine.core.launch_records import QUEUES, DevicePrograms, Executable, Frames, LaunchFrame
 from xlapy.runtime.engine.core.queues import acquire_slots, push_all, semaphore
+from xlapy.runtime.engine.core.streams import start_stream
 from xlapy.runtime.engine.core.watchdog import (
     WATCHDOG,
     answer_request,
@@ -93,6 +97,45 @@ def test_calls_on_several_devices_are_queued_in_one_order() -> None:
     assert explore(prepare_two_devices, [pushing(0), pushing(1)], queues_agree, allows_leaks=True).ends >= 1
 
 
+# --- starting
+
+
+class Started(Record):
+    """threads: how many were started."""
+
+    threads: Atomic[Word]
+
+
+STARTED = Static("started", Started)
+
+
+@native
+def pthread_create(f: Function, thread: Address, options: Address, function: Address, argument: Address) -> Int32:
+    """In place of the C library's function."""
+    f.static(STARTED).threads.fetch_add(1, RELAXED)
+    thread.cast(ThreadId).number = f.constant(Word, 1)
+    return f.constant(Int32, 0)
+
+
+@native
+def pthread_detach(f: Function, thread: Word) -> Int32:
+    return f.constant(Int32, 0)
+
+
+@native
+def start(f: Function) -> None:
+    f.check(start_stream(f, f.static(model.STREAMS[0])), "the thread runs")
+
+
+@native
+def one_thread_was_started(f: Function) -> None:
+    f.check(f.static(STARTED).threads.load(RELAXED) == 1, "one thread was started")
+
+
+def test_a_stream_has_one_thread() -> None:
+    assert explore(None, [start, start], one_thread_was_started, also=[pthread_create, pthread_detach]).ends >= 1
+
+
 # --- the watchdog
 
 
@@ -110,6 +153,11 @@ WAITS = Static("waits", Waits)
 def prepare_watchdog(f: Function) -> None:
     initialize_watchdog(f)
     f.static(WATCHDOG).is_started.store(1, RELAXED)
+
+
+@native
+def prepare_request(f: Function) -> None:
+    prepare_watchdog(f)
     request_deadlock_check(f, f.constant(Word, 0))
 
 
@@ -137,9 +185,12 @@ def wait_and_request(f: Function) -> None:
 def a_check_follows(f: Function) -> None:
     is_seen = f.static(WAITS).seen.load(RELAXED) != 0
     f.check(is_seen | (f.static(WATCHDOG).requests.load(RELAXED) != 0), "a check has seen the wait or will")
+    request_deadlock_check(f, f.constant(Word, 0))
+    f.check(f.static(WATCHDOG).requests.load(RELAXED) != 0, "what is requested from now on leads to a check")
 
 
-def test_no_request_is_lost_while_a_check_runs() -> None:
+@pytest.mark.parametrize("setup", [prepare_watchdog, prepare_request])
+def test_no_request_is_lost_while_a_check_runs(setup: NativeFunction[[], None]) -> None:
     """A device that begins to wait after the check has looked at it gets another check."""
     threads = [answer, wait_and_request]
-    assert explore(prepare_watchdog, threads, a_check_follows, also=[check_deadlocks_in_python]).ends >= 1
+    assert explore(setup, threads, a_check_follows, also=[check_deadlocks_in_python]).ends >= 1

@@ -11,12 +11,20 @@ from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
 from xlapy.native.locks import release_permit
 from xlapy.native.records import Owned, Record
 from xlapy.native.values import Nullable, Word
-from xlapy.runtime.engine.core.events import Error, await_event, free_error
+from xlapy.runtime.engine.core.buffers import acquire_hold, destroy_buffer
+from xlapy.runtime.engine.core.events import Error, await_event, free_error, known_error, release_event
 from xlapy.runtime.engine.core.executables import pending_launches
 from xlapy.runtime.engine.core.execute import DONE
 from xlapy.runtime.engine.core.launch_records import LaunchFrame
+from xlapy.runtime.engine.core.memory import failure, release
 from xlapy.runtime.engine.core.queues import pop_frame, semaphore
-from xlapy.runtime.engine.core.streams import end_run, execute_frame, finish_device, set_canceled
+from xlapy.runtime.engine.core.streams import (
+    cancel_launch_of_event,
+    end_run,
+    execute_frame,
+    finish_device,
+    set_canceled,
+)
 
 
 class Ran(Record):
@@ -36,16 +44,22 @@ def ran(statuses: tuple[int, int], order: tuple[int, int]) -> NativeFunction[[],
         model.build(2, collectives=True)(f)
         f.static(model.OUTCOME).statuses.store(statuses[0], RELAXED)
         f.static(model.OUTCOME).second_status.store(statuses[1], RELAXED)
-        f.check(model.call(f, 2) == DONE, "the call is queued")
-        for number in order:
-            stream = f.static(model.STREAMS[number])
-            stream.queued.fetch_sub(1, ACQUIRE)
-            frame = pop_frame(f, stream).known("it is queued")
-            kept = f.static(RAN[number])
-            kept.error = execute_frame(f, frame)
-            kept.frame = frame.maybe()
+        run_queued(f, order[0], 2)
+        run_queued(f, order[1], 0)
 
     return native(run)
+
+
+def run_queued(f: Function, number: int, devices: int) -> None:
+    """Runs the program of a device. devices: how many a call is made on before; 0 for no call."""
+    if devices:
+        f.check(model.call(f, devices) == DONE, "the call is queued")
+    stream = f.static(model.STREAMS[number])
+    stream.queued.fetch_sub(1, ACQUIRE)
+    frame = pop_frame(f, stream).known("it is queued")
+    kept = f.static(RAN[number])
+    kept.error = execute_frame(f, frame)
+    kept.frame = frame.maybe()
 
 
 def finishing(number: int) -> NativeFunction[[], None]:
@@ -77,6 +91,87 @@ def test_two_devices_finish_at_once(statuses: tuple[int, int]) -> None:
     succeeds = None if any(statuses) else True
     threads = [finishing(0), finishing(1)]
     assert explore(setup, threads, ended(2, succeeds), also=model.ENTRY_FUNCTIONS).ends >= 1
+
+
+# --- what others do meanwhile
+
+
+@native
+def run_one_device(f: Function) -> None:
+    """Queues a call on one device and runs its program, which fails; it has not finished."""
+    model.build()(f)
+    f.static(model.OUTCOME).statuses.store(1, RELAXED)
+    run_queued(f, 0, 1)
+
+
+@native
+def drop_results(f: Function) -> None:
+    for result in model.results_of(f):
+        destroy_buffer(f, result)
+
+
+@native
+def read_failure(f: Function) -> None:
+    """What a launch of another device does with an argument."""
+    storage = acquire_hold(f, model.results_of(f)[0]).known("it has not been deleted")
+    failed = failure(f, storage)
+    with f.when(failed.is_present()):
+        error = known_error(f, failed.value)
+        f.check(error.is_present(), "whoever sees a failure sees why")
+        free_error(f, error)
+    release(f, storage)
+
+
+@native
+def nothing_is_left(f: Function) -> None:
+    release_event(f, model.event_of(f))
+    model.destroy_arguments(f)
+    model.nothing_is_left(f)
+
+
+@native
+def nothing_is_left_with_results(f: Function) -> None:
+    drop_results(f)
+    nothing_is_left(f)
+
+
+def test_results_of_a_launch_that_fails_are_dropped_meanwhile() -> None:
+    """The launch owns its results until it has marked them."""
+    threads = [finishing(0), drop_results]
+    assert explore(run_one_device, threads, nothing_is_left, also=model.ENTRY_FUNCTIONS).ends >= 1
+
+
+def test_whoever_sees_a_failure_sees_why() -> None:
+    threads = [finishing(0), read_failure]
+    assert explore(run_one_device, threads, nothing_is_left_with_results, also=model.ENTRY_FUNCTIONS).ends >= 1
+
+
+@native
+def run_with_another_caller(f: Function) -> None:
+    """As `run_one_device`, but the program succeeds, and a second caller has arguments."""
+    model.build()(f)
+    model.new_arguments(f, 1, 0)
+    run_queued(f, 0, 1)
+
+
+@native
+def call_again(f: Function) -> None:
+    f.check(model.call(f, caller=1) == DONE, "the call is queued")
+
+
+@native
+def both_calls_end(f: Function) -> None:
+    model.stream_thread(0)(f)
+    for caller in range(2):
+        model.finish_call(f, caller=caller, succeeds=True)
+        model.destroy_arguments(f, caller=caller)
+    model.nothing_is_left(f)
+
+
+def test_a_frame_is_given_up_last() -> None:
+    """The next call may take it at once, and writes its own arguments and results there."""
+    threads = [finishing(0), call_again]
+    assert explore(run_with_another_caller, threads, both_calls_end, also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
 # --- what a caller may do
@@ -124,6 +219,16 @@ def test_a_launch_whose_results_are_ready_is_not_pending() -> None:
 
 
 # --- cancellation
+
+
+@native
+def cancel_and_run(f: Function) -> None:
+    cancel_launch_of_event(f, model.event_of(f))
+    model.stream_thread(0)(f)
+
+
+def test_a_launch_that_is_canceled_before_it_runs_fails() -> None:
+    assert explore(queue, [cancel_and_run], ended(1, succeeds=False), also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
 @native
