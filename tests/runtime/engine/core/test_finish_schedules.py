@@ -19,6 +19,7 @@ from xlapy.runtime.engine.core.launch_records import LaunchFrame
 from xlapy.runtime.engine.core.memory import failure, release
 from xlapy.runtime.engine.core.queues import pop_frame, semaphore
 from xlapy.runtime.engine.core.streams import (
+    are_streams_idle,
     cancel_launch_of_event,
     end_run,
     execute_frame,
@@ -216,6 +217,26 @@ def await_result(f: Function) -> None:
 
 def test_a_launch_whose_results_are_ready_is_not_pending() -> None:
     assert explored(await_result, ended(1, succeeds=True)).ends >= 1
+
+
+@native
+def look_for_idle_streams(f: Function) -> None:
+    with f.when(are_streams_idle(f) == 1):
+        f.check(pending_launches(f, f.static(model.PROGRAMS[0])) == 0, "an idle stream has finished its launches")
+
+
+def test_the_end_of_the_process_waits_for_launches_that_finish() -> None:
+    assert explored(look_for_idle_streams, ended(1, succeeds=True)).ends >= 1
+
+
+@native
+def all_is_idle(f: Function) -> None:
+    f.check(are_streams_idle(f) == 1, "streams without launches are idle")
+    ended(1, succeeds=True)(f)
+
+
+def test_streams_are_idle_after_their_launches() -> None:
+    assert explore(queue, [model.stream_thread(0)], all_is_idle, also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
 # --- cancellation
