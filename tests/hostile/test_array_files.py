@@ -117,3 +117,20 @@ def test_mutated_files(tmp_path: Path):
             refused += 1
             assert str(path) in str(error)
     assert refused > 200
+
+
+def test_arrays_larger_than_a_piece_are_read_whole(tmp_path: Path):
+    """Archives are read piece by piece."""
+    values = np.random.default_rng(3)
+    arrays = {
+        "x": values.integers(-30000, 30000, 700_001, np.int16),
+        "y": np.asfortranarray(values.random((1000, 701), np.float32)),
+        "z": np.empty((3, 0), np.float64),
+    }
+    path = tmp_path / "arrays.npz"
+    np.savez_compressed(path, **arrays)
+    read = read_array_file(str(path), 1 << 22)
+    assert isinstance(read, dict)
+    for name, array in arrays.items():
+        assert read[name].dtype == array.dtype
+        np.testing.assert_array_equal(read[name], array)

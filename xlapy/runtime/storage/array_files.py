@@ -28,6 +28,7 @@ _NPY_ENDING = ".npy"
 _LENGTH_BYTES = {(1, 0): 2, (2, 0): 4}
 """The size of the field that holds the length of the header, by version."""
 _MAX_HEADER_BYTES = 10_000
+_PIECE_BYTES = 1 << 20
 _MALFORMED = (
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error,
     ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError, OSError, RuntimeError, SyntaxError,
@@ -95,11 +96,21 @@ def _array(stream: IO[bytes], size: int, max_bytes: int) -> Array:
         raise _TooLargeError(f"an array takes {length} bytes, arrays of the program at most {max_bytes}")
     if length > available_bytes():
         raise _TooLargeError(f"an array takes {length} bytes, {available_bytes()} are available")
-    data = stream.read(length)
-    if len(data) != length:
-        raise ValueError(f"it has {len(data)} bytes of elements, its header says {length}")
-    flat = np.frombuffer(data, dtype, count)
+    flat = _elements(stream, length).view(dtype) if count else np.empty(0, dtype)
     return flat.reshape(shape[::-1]).transpose() if is_fortran else flat.reshape(shape)
+
+
+def _elements(stream: IO[bytes], length: int) -> Array:
+    """Reads bytes piece by piece, since an archive holds all that is read at once in memory twice."""
+    data = np.empty(length, np.uint8)
+    view, done = memoryview(data), 0
+    while done < length:
+        piece = stream.read(min(_PIECE_BYTES, length - done))
+        if not piece:
+            raise ValueError(f"it has {done} bytes of elements, its header says {length}")
+        view[done : done + len(piece)] = piece
+        done += len(piece)
+    return data
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
