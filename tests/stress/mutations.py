@@ -164,10 +164,12 @@ def _judge(run: Run, package: Path, tests: _Tests, mutant: Mutant, survivors_are
         return
     mutated = package / mutant.file
     mutated.write_text(mutant.text)
+    # Python takes a file of the same size and second for the one that it compiled before.
+    os.utime(mutated, (run.done + 1, run.done + 1))
     try:
         code, output = _run_tests(package, named)
     finally:
-        shutil.copyfile(ROOT / mutant.file, mutated)
+        shutil.copy2(ROOT / mutant.file, mutated)
     if code == _TIMED_OUT:
         run.count("timed out")
         run.say(f"timed out: {mutant.name}: its tests take more than {_SECONDS:g} seconds")

@@ -101,9 +101,10 @@ def test_calls_on_several_devices_are_queued_in_one_order() -> None:
 
 
 class Started(Record):
-    """threads: how many were started."""
+    """threads: how many were started. refuses: whether no thread can be started."""
 
     threads: Atomic[Word]
+    refuses: Atomic[Word]
 
 
 STARTED = Static("started", Started)
@@ -112,8 +113,10 @@ STARTED = Static("started", Started)
 @native
 def pthread_create(f: Function, thread: Address, options: Address, function: Address, argument: Address) -> Int32:
     """In place of the C library's function."""
-    f.static(STARTED).threads.fetch_add(1, RELAXED)
     thread.cast(ThreadId).number = f.constant(Word, 1)
+    with f.when(f.static(STARTED).refuses.load(RELAXED) != 0):
+        f.ret(11)
+    f.static(STARTED).threads.fetch_add(1, RELAXED)
     return f.constant(Int32, 0)
 
 
@@ -194,3 +197,20 @@ def test_no_request_is_lost_while_a_check_runs(setup: NativeFunction[[], None]) 
     """A device that begins to wait after the check has looked at it gets another check."""
     threads = [answer, wait_and_request]
     assert explore(setup, threads, a_check_follows, also=[check_deadlocks_in_python]).ends >= 1
+
+
+@native
+def request_without_threads(f: Function) -> None:
+    """The first request cannot start the thread; the second one does."""
+    initialize_watchdog(f)
+    f.static(STARTED).refuses.store(1, RELAXED)
+    f.check(request_deadlock_check(f, f.constant(Word, 0)) == 0, "the device goes on waiting")
+    f.check(f.static(WATCHDOG).requests.load(RELAXED) == 0, "nobody takes a request")
+    f.static(STARTED).refuses.store(0, RELAXED)
+    f.check(request_deadlock_check(f, f.constant(Word, 0)) == 0, "the device goes on waiting")
+    f.check(f.static(WATCHDOG).requests.load(RELAXED) == 1, "the thread has a request")
+    one_thread_was_started(f)
+
+
+def test_a_request_that_finds_no_thread_leaves_the_next_one_its_chance() -> None:
+    assert explore(None, [request_without_threads], also=[pthread_create, pthread_detach]).ends >= 1

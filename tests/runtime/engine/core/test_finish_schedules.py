@@ -10,6 +10,7 @@ from xlapy.native.function import Function, NativeFunction, Static, native
 from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
 from xlapy.native.locks import release_permit
 from xlapy.native.records import Owned, Record
+from xlapy.native.threads import THREAD_NUMBERS
 from xlapy.native.values import Nullable, Word
 from xlapy.runtime.engine.core.buffers import acquire_hold, destroy_buffer
 from xlapy.runtime.engine.core.events import Error, await_event, free_error, known_error, release_event
@@ -121,6 +122,28 @@ def read_failure(f: Function) -> None:
         f.check(error.is_present(), "whoever sees a failure sees why")
         free_error(f, error)
     release(f, storage)
+
+
+@native
+def results_say_whether_they_failed(f: Function) -> None:
+    for result in model.results_of(f):
+        storage = acquire_hold(f, result).known("it has not been deleted")
+        has_failed = failure(f, storage).is_present()
+        release(f, storage)
+        is_expected = f.static(model.OUTCOME).statuses.load(RELAXED) != 0
+        f.check((has_failed & is_expected) | (~has_failed & ~is_expected), "results of failed launches say so")
+    nothing_is_left_with_results(f)
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_results_say_whether_their_launch_failed(status: int) -> None:
+    @native
+    def setup(f: Function) -> None:
+        queue(f)
+        f.static(model.OUTCOME).statuses.store(status, RELAXED)
+
+    threads = [model.stream_thread(0)]
+    assert explore(setup, threads, results_say_whether_they_failed, also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
 @native
@@ -250,6 +273,45 @@ def cancel_and_run(f: Function) -> None:
 
 def test_a_launch_that_is_canceled_before_it_runs_fails() -> None:
     assert explore(queue, [cancel_and_run], ended(1, succeeds=False), also=model.ENTRY_FUNCTIONS).ends >= 1
+
+
+@native
+def queue_two(f: Function) -> None:
+    queue(f)
+    model.new_arguments(f, 1, 0)
+    f.check(model.call(f, caller=1) == DONE, "the call is queued")
+
+
+@native
+def cancel_the_first_and_run_both(f: Function) -> None:
+    cancel_launch_of_event(f, model.event_of(f))
+    model.stream_thread(0)(f)
+    model.stream_thread(0)(f)
+
+
+@native
+def only_the_first_has_failed(f: Function) -> None:
+    for caller in range(2):
+        model.finish_call(f, caller=caller, succeeds=caller == 1)
+        model.destroy_arguments(f, caller=caller)
+    model.nothing_is_left(f)
+
+
+def test_launches_that_are_queued_later_are_not_canceled() -> None:
+    threads = [cancel_the_first_and_run_both]
+    models = {"pthread_getspecific": lambda execution, arguments: 1}
+    setup = with_thread_numbers(queue_two)
+    assert explore(setup, threads, only_the_first_has_failed, also=model.ENTRY_FUNCTIONS, models=models).ends >= 1
+
+
+def with_thread_numbers(setup: NativeFunction[[], None]) -> NativeFunction[[], None]:
+    """Threads have numbers, as on machines with keys left."""
+
+    def prepare(f: Function) -> None:
+        f.static(THREAD_NUMBERS).key.store(1, RELAXED)
+        setup(f)
+
+    return native(prepare)
 
 
 @native
