@@ -103,7 +103,7 @@ def _array(stream: IO[bytes], size: int, max_bytes: int) -> Array:
 def _elements(stream: IO[bytes], length: int) -> Array:
     """Reads bytes piece by piece, since an archive holds all that is read at once in memory twice."""
     data = np.empty(length, np.uint8)
-    view, done = memoryview(data), 0
+    view, done = data.data, 0
     while done < length:
         piece = stream.read(min(_PIECE_BYTES, length - done))
         if not piece:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from xlapy.cpu.llvm.communication.waits import CancellationWord
 from xlapy.native.function import Function, NativeFunction, Static, native
 from xlapy.native.ir import ACQUIRE, RELAXED
 from xlapy.native.records import Atomic, Owned, Record, Trailing
@@ -30,7 +31,7 @@ from xlapy.runtime.engine.core.launch_records import (
 )
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES, USAGE, Storage, allocate
 from xlapy.runtime.engine.core.queues import CAPACITY
-from xlapy.runtime.engine.core.streams import run_next
+from xlapy.runtime.engine.core.streams import initialize_streams, run_next
 
 ARENA, FIRST, SECOND, RESULT, SHARED, ENTRIES = 0, 1, 2, 3, 4, 5
 """The entries of an address table."""
@@ -53,7 +54,7 @@ class Pointers(Record):
 
 class Outcome(Record):
     """statuses, second_status: what the program of each device returns. runs: how often programs have run.
-    must_be_canceled: whether programs that do not synchronize check that they are canceled. is_freed: whether
+    must_be_canceled: whether programs check that they are canceled. is_freed: whether
     `free_executable` was called."""
 
     runs: Atomic[Word]
@@ -117,7 +118,7 @@ def build(devices: int = 1, collectives: bool = False, asynchronous: bool = True
         executable.shared_bytes, executable.wait_word_count = 8 * (1 + devices), 0
         executable.wait_words = words(f, "wait_words", 0).cast(Numbers)
         executable.spare_shared.store(None, RELAXED)
-        f.static(QUEUES).enqueuing.store(1, RELAXED)
+        initialize_streams(f)
         for device in range(devices):
             new_arguments(f, 0, device)
 
@@ -167,10 +168,15 @@ def entry_of(number: int) -> NativeFunction[[Address], Int32]:
         first, second = entries[FIRST].cast(Element), entries[SECOND].cast(Element)
         entries[RESULT].cast(Element).value = first.value + 1
         second.value = second.value + 10
+        collectives = f.static(EXECUTABLE).has_collectives
         with f.when(f.static(OUTCOME).must_be_canceled.load(ACQUIRE) != 0):
-            polled = entries[SHARED].cast(PolledWord).is_canceled.load(RELAXED)
-            f.check(polled != 0, "a program that runs after a cancellation is canceled")
-        with f.when(f.static(EXECUTABLE).has_collectives != 0):
+            with f.when(collectives != 0) as synchronize:
+                polled = entries[SHARED].cast(CancellationWord).is_canceled.load(RELAXED)
+                f.check(polled != 0, "a launch that runs after a cancellation is canceled")
+            with synchronize.otherwise():
+                own = entries[SHARED].cast(PolledWord).is_canceled.load(RELAXED)
+                f.check(own != 0, "a program that runs after a cancellation is canceled")
+        with f.when(collectives != 0):
             entries[SHARED].offset(8 * (1 + number)).cast(Element).value = 1
         statuses = f.static(OUTCOME)
         return (statuses.second_status if number else statuses.statuses).load(RELAXED)

@@ -10,8 +10,11 @@ from tests.runtime.engine.core import executable_model as model
 from xlapy.native.checker.explore import explore
 from xlapy.native.function import Function, NativeFunction, native
 from xlapy.native.ir import RELAXED
+from xlapy.native.values import Word
 from xlapy.runtime.engine.core.buffers import delete_buffer, is_deleted
 from xlapy.runtime.engine.core.executables import (
+    allow_native_calls,
+    allows_native_calls,
     await_destroyed,
     free_spare_memory,
     release_executable,
@@ -182,3 +185,24 @@ def test_spare_shared_memory_is_freed_after_its_last_use():
 def test_an_executable_is_freed_after_its_last_use():
     threads = [use_and_release, release_only, free_executable]
     assert explore(prepare_handles, threads, all_is_freed, also=model.ENTRY_FUNCTIONS).ends >= 1
+
+
+# --- calls without Python
+
+
+@native
+def publish(f: Function) -> None:
+    """Completes the records of an executable, then allows calls."""
+    f.exclusive_access(f.static(model.EXECUTABLE), "calls are not allowed yet").argument_count = 2
+    allow_native_calls(f, f.static(model.EXECUTABLE), f.constant(Word, 1))
+
+
+@native
+def call_if_allowed(f: Function) -> None:
+    executable = f.static(model.EXECUTABLE)
+    with f.when(allows_native_calls(f, executable)):
+        f.check(executable.argument_count == 2, "the records are complete")
+
+
+def test_calls_are_allowed_once_the_records_are_complete():
+    assert explore(None, [publish, call_if_allowed]).ends >= 1

@@ -320,6 +320,31 @@ def cancel_all(f: Function) -> None:
     f.static(model.OUTCOME).must_be_canceled.store(1, RELEASE)
 
 
-def test_whatever_runs_after_a_cancellation_is_canceled() -> None:
+@pytest.mark.parametrize("collectives", [False, True])
+def test_whatever_runs_after_a_cancellation_is_canceled(collectives: bool) -> None:
     """A launch begins before the cancellation, which sees it, or sees the cancellation."""
-    assert explored(cancel_all, ended(1, succeeds=None)).ends >= 1
+
+    @native
+    def setup(f: Function) -> None:
+        model.build(1, collectives)(f)
+        f.check(model.call(f) == DONE, "the call is queued")
+
+    threads = [model.stream_thread(0), cancel_all]
+    assert explore(setup, threads, ended(1, succeeds=None), also=model.ENTRY_FUNCTIONS).ends >= 1
+
+
+@native
+def queue_on_two_devices(f: Function) -> None:
+    model.build(2, collectives=True)(f)
+    f.check(model.call(f, 2) == DONE, "the call is queued")
+
+
+@native
+def cancel_one_device_and_run_both(f: Function) -> None:
+    cancel_launch_of_event(f, model.event_of(f))
+    model.stream_thread(1, 0)(f)
+
+
+def test_a_launch_is_canceled_on_all_of_its_devices() -> None:
+    end = ended(2, succeeds=False)
+    assert explore(queue_on_two_devices, [cancel_one_device_and_run_both], end, also=model.ENTRY_FUNCTIONS).ends >= 1

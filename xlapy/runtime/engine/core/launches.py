@@ -58,7 +58,7 @@ def acquire_shared_memory(f: Function, executable: Executable) -> Nullable[Stora
 def return_shared_memory(f: Function, executable: Executable, shared: Storage) -> None:
     """Keeps the shared memory of a successful launch as the spare one, or releases it. Queues of the host do not return
     to zeros."""
-    is_clean = (cancellation_word(shared).is_canceled.load(ACQUIRE) == 0) & (executable.calls_host == 0)
+    is_clean = (cancellation_word(shared).is_canceled.load(RELAXED) == 0) & (executable.calls_host == 0)
     with f.when(is_clean):
         _, is_kept = executable.spare_shared.compare_exchange(None, shared.maybe(), ACQ_REL, ACQUIRE)
         with f.when(is_kept):

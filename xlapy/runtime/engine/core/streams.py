@@ -111,7 +111,7 @@ def execute_on_host(f: Function, frame: LaunchFrame, launch: Launch) -> Nullable
     has_cause = f.variable(Bool, True)
     set_device_state(f, launch, program.number, f.constant(Word, RUNNING))
     with f.when(failed.get().is_null()):
-        is_requested = (f.static(CANCELLATION).requested.load(SEQ_CST) | frame.is_canceled.load(ACQUIRE)) != 0
+        is_requested = (f.static(CANCELLATION).requested.load(SEQ_CST) | frame.is_canceled.load(RELAXED)) != 0
         with f.when(is_requested | is_launch_canceled(f, launch)):
             failed.set(launch_error(f, launch))
             with f.when(failed.get().is_null()):
@@ -324,7 +324,7 @@ def is_stream_running(f: Function, stream: Stream) -> Bool:
 @native
 def has_free_slot(f: Function, stream: Stream) -> Bool:
     """Whether the queue of a stream has room at this moment."""
-    return stream.free_slots.load(ACQUIRE) > 0
+    return stream.free_slots.load(RELAXED) > 0
 
 
 @native
