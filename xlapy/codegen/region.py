@@ -53,13 +53,21 @@ class Region:
 
 
 def region_of(instruction: Instruction, target: Target) -> Region:
-    """Returns the fused computation of a fusion as a region; any other instruction is a region by itself."""
+    """Returns the fused computation of a fusion as a region; any other instruction is a region by itself.
+
+    Reshapes at the root are left out. They move no element in memory, and the loops follow the dimensions of the array
+    that is computed: those of a transposed or repeated array are no longer visible in the reshaped one.
+    """
     if instruction.op is not opcodes.FUSION:
         operands = tuple(dict.fromkeys(instruction.operands))
         return Region(instruction.name, instruction, operands, (instruction,), target)
     fused = instruction.computations[0]
-    instructions = tuple(i for i in post_order(fused) if not is_parameter(i))
-    return Region(instruction.name, fused.root_instruction, tuple(fused.parameters), instructions, target)
+    root, reshapes = fused.root_instruction, set[Instruction]()
+    while root.op is opcodes.RESHAPE and not is_parameter(root.operands[0]):
+        reshapes.add(root)
+        root = root.operands[0]
+    instructions = tuple(i for i in post_order(fused) if not is_parameter(i) and i not in reshapes)
+    return Region(instruction.name, root, tuple(fused.parameters), instructions, target)
 
 
 def kernel_builder(name: str, target: Target) -> Builder:

@@ -86,7 +86,8 @@ class LoopStrategy(Strategy[LoopParameters]):
         outputs = [result_buffer(builder, shape, f"out{n}") for n, shape in enumerate(shapes)]
         values: dict[Instruction, Element] = {}
         lowering = Lowering(builder, sources, values)
-        nest = LoopNest(parameters.flat, parameters.lanes)
+        groups = choose_loop_nest(region, shapes[0]).groups
+        nest = LoopNest(parameters.flat, parameters.lanes, None if parameters.flat else groups)
         with element_loops(builder, nest, shapes[0]) as index:
             position = linear(index, shapes[0].dimensions)
             values.update(horizontally_fused_reductions(lowering, region.instructions, position))

@@ -14,6 +14,15 @@ from dataclasses import dataclass
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
+from xlapy.codegen.access_analysis import (
+    PERMUTING_OPCODES,
+    SUMMING_OPCODES,
+    DimensionGroups,
+    coalesced_accesses,
+    index_of_positions,
+    result_accesses,
+)
+from xlapy.codegen.access_maps import stride
 from xlapy.codegen.iteration_domain import first_array_shape
 from xlapy.codegen.region import Region
 from xlapy.loops import I64, Affine, AxisKind, Builder, Value
@@ -36,6 +45,8 @@ class LoopNest:
     """Whether all elements form one dimension, which is split into tasks of `TASK_ELEMENTS`."""
     lanes: int
     """The number of lanes of the vector axis; 1 if there is none."""
+    groups: DimensionGroups | None = None
+    """The dimensions of the result, of which neighboring ones run as one dimension; None to run each by itself."""
 
 
 # -- the choice of loops
@@ -53,10 +64,30 @@ def choose_loop_nest(region: Region, shape: Shape) -> LoopNest:
     lanes = _lanes(region)
     if shape.size == 1 or _sums_contiguous_memory(region):
         return LoopNest(False, 1)
+    if last < lanes and (groups := _groups_that_fill_vectors(region, shape, lanes)):
+        return LoopNest(False, lanes, groups)
     if len(dimensions) == 1 or last < lanes or _is_elementwise(region):
         lanes = min(lanes, 1 << (shape.size.bit_length() - 1))
         return LoopNest(True, lanes)
     return LoopNest(False, lanes)
+
+
+def _groups_that_fill_vectors(region: Region, shape: Shape, lanes: int) -> DimensionGroups | None:
+    """Groups of dimensions of which the last fills vectors of neighboring elements; None if there are none.
+
+    In a copy of f32[9,2,33,12], the last dimension may be too short, but the last two together contiguous everywhere.
+    """
+    if not any(i.op in PERMUTING_OPCODES for i in region.instructions) or lanes == 1 or _is_elementwise(region):
+        return None
+    if any(i.op in SUMMING_OPCODES for i in region.instructions):
+        return None
+    if region.root.shape.is_tuple or shape.dimensions != region.root.shape.dimensions:
+        return None
+    groups, axes, everywhere = coalesced_accesses(region, shape.dimensions)
+    found, _ = region.derived(result_accesses)
+    is_contiguous = all(stride(read.offset, axes[-1]) in (0, 1) for read in everywhere)
+    fills_vectors = len(groups) > 1 and math.prod(groups[-1]) >= lanes
+    return groups if fills_vectors and is_contiguous and len(everywhere) == len(found) else None
 
 
 def _lanes(region: Region) -> int:
@@ -108,6 +139,9 @@ def element_loops(builder: Builder, nest: LoopNest, shape: Shape) -> Iterator[In
             yield delinear(builder, position, shape.dimensions)
     elif not shape.rank:
         yield ()
+    elif nest.groups is not None:
+        with _nested_loops(builder, nest, [math.prod(group) for group in nest.groups]) as positions:
+            yield index_of_positions(builder, nest.groups, positions)
     else:
         with _nested_loops(builder, nest, shape.dimensions) as index:
             yield index
