@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from xlapy.cpu.llvm.jit import compile_unoptimized
 from xlapy.cpu.llvm.pool import (
     _JOB,
+    AFFINITY,
     BUSY,
     DONE,
     JOB,
-    LEAVE_PROCESSOR,
+    MASK_WORDS,
     TICKET,
     run_chunks,
     serve,
@@ -91,7 +91,7 @@ def help_once(f: Function) -> None:
 @native
 def wait_and_help(f: Function) -> None:
     """A thread of the pool that waits for a job."""
-    serve(f, f.variable(Int32, 0))
+    serve(f, f.stack(8 * MASK_WORDS), f.variable(Int32, 0), f.variable(Int32, -1))
 
 
 @native
@@ -104,7 +104,7 @@ MODELS = {
     "load_mode": lambda execution, arguments: None,
     "sched_yield": lambda execution, arguments: 0,
     "sched_getcpu": lambda execution, arguments: 0,
-    "leave_processor": lambda execution, arguments: None,
+    "avoid_processor": lambda execution, arguments: None,
     "xlapy_poll": lambda execution, arguments: 0,
 }
 
@@ -130,31 +130,56 @@ def test_loops_of_two_threads_at_once() -> None:
     assert explored(first_loop, second_loop).ends >= 1
 
 
-def test_a_thread_on_the_processor_of_the_caller_leaves_it() -> None:
-    left: list[int] = []
+def test_a_thread_keeps_away_from_the_processor_of_the_caller() -> None:
+    """Only a caller that has moved costs a system call."""
 
-    def leave(execution: object, arguments: Sequence[Any]) -> None:
-        left.append(arguments[0])
+    @native
+    def wait_and_help_again(f: Function) -> None:
+        serve(f, f.stack(8 * MASK_WORDS), f.variable(Int32, 0), f.variable(Int32, 3))
 
-    models: Mapping[str, Any] = {**MODELS, "sched_getcpu": lambda execution, arguments: 3, "leave_processor": leave}
-    explore(None, [first_loop, wait_and_help], the_pool_is_free, also=[first_job], models=models)
-    assert set(left) == {3}
+    def avoided_by(helper: NativeFunction, caller: int) -> set[int]:
+        calls: set[int] = set()
+        models = {
+            **MODELS,
+            "sched_getcpu": lambda execution, arguments: caller,
+            "avoid_processor": lambda execution, arguments: calls.add(arguments[1]),
+        }
+        explore(None, [first_loop, helper], the_pool_is_free, also=[first_job], models=models)
+        return calls
+
+    assert avoided_by(wait_and_help, 3) == {3}
+    assert avoided_by(wait_and_help_again, 3) == set()
+    assert avoided_by(wait_and_help_again, 5) == {5}
 
 
-def test_leaving_a_processor_keeps_the_processors_that_a_thread_may_use() -> None:
+def test_avoiding_a_processor_keeps_the_others() -> None:
     current = ctypes.CDLL(None).sched_getcpu
-    text = LEAVE_PROCESSOR.replace("define internal", "define")
-    code = compile_unoptimized(text, ["leave_processor"], {})
-    leave = ctypes.CFUNCTYPE(None, ctypes.c_int32)(code.addresses["leave_processor"])
-    allowed, moves = os.sched_getaffinity(0), 0
-    for _ in range(50):
-        before = current()
-        leave(before)
-        moves += current() != before
-        assert os.sched_getaffinity(0) == allowed
-    assert moves or len(allowed) == 1
-    for invalid in (-1, 1024, 2**31 - 1):
-        leave(invalid)
+    text = AFFINITY.replace("define internal", "define")
+    code = compile_unoptimized(text, ["load_processors", "avoid_processor"], {})
+    load = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.addresses["load_processors"])
+    avoid = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(code.addresses["avoid_processor"])
+    allowed = os.sched_getaffinity(0)
+    mask = (ctypes.c_uint64 * MASK_WORDS)(*[2**64 - 1] * MASK_WORDS)
+
+    def run() -> None:
+        load(mask)
+        given = {number for number in range(64 * MASK_WORDS) if mask[number // 64] >> number % 64 & 1}
+        assert given == allowed
+        for processor in sorted(allowed):
+            avoid(mask, processor)
+            others = allowed - {processor} or allowed
+            assert os.sched_getaffinity(0) == others
+            assert current() in others
+        for invalid in (-1, 64 * MASK_WORDS, 2**31 - 1):
+            before = os.sched_getaffinity(0)
+            avoid(mask, invalid)
+            assert os.sched_getaffinity(0) == before
+        empty = (ctypes.c_uint64 * MASK_WORDS)()
+        avoid(empty, 0)
+        assert os.sched_getaffinity(0) == before
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(run).result()
     assert os.sched_getaffinity(0) == allowed
 
 

@@ -31,7 +31,7 @@ _MIN_PARALLEL_MICROSECONDS = 8.0
 _ITERATION_MICROSECONDS = 0.02
 """Overhead of a loop iteration in microseconds."""
 
-_UNCOUNTED_OPCODES = frozenset({opcodes.CUSTOM_CALL, opcodes.SORT, opcodes.FFT})
+_UNCOUNTED_OPCODES = frozenset({opcodes.CUSTOM_CALL, opcodes.SORT})
 """Opcodes whose cost the cost model underestimates or does not count."""
 
 _MIN_UNCOUNTED_ELEMENTS: Final = 1 << 12

@@ -8,10 +8,11 @@ ticket, hands out chunks: its upper half is the number of the job, its lower hal
 by compare-and-swap, which fails if the job is not the one that the thread has read about. Before the description of a
 job is written, the ticket is closed under a number of its own: otherwise a thread that has read the previous ticket
 could take chunks of that job by the description of the next one. The caller takes chunks too, so a job finishes even if
-no other thread runs. A thread that the operating system has put on the caller's processor, although others are idle,
-moves to another one: otherwise both share it for up to 20 ms. The first job starts the threads, also in the child of a
-fork, which has none. While one thread of the process uses the pool, other threads run their loops alone. With a table,
-the caller polls after each of its chunks (`safepoints`); if the run should stop, no thread takes another chunk.
+no other thread runs. The threads of the pool keep away from the caller's processor if there is another one: the
+operating system likes to wake a thread where the caller runs, and there it would start after the caller's last chunk.
+The first job starts the threads, also in the child of a fork, which has none. While one thread of the process uses the
+pool, other threads run their loops alone. With a table, the caller polls after each of its chunks (`safepoints`); if
+the run should stop, no thread takes another chunk.
 
 Responsible for the pool. Does not depend on what the functions do.
 """
@@ -33,8 +34,14 @@ from xlapy.native.records import Atomic, Owned, Record
 from xlapy.native.threads import start_thread
 from xlapy.native.values import Address, Int32, Nullable, Word
 
-SPINS = 4000
-"""The number of iterations that a thread spins before it sleeps or yields."""
+SPINS = 400
+"""The number of iterations that a thread spins before it yields: some ten microseconds."""
+
+ROUNDS = 10
+"""How often an idle thread spins and yields before it sleeps."""
+
+MASK_WORDS = 16
+"""The words of a set of processors as the C library has it: 1,024 processors."""
 
 _NO_CHUNK = 2**32 - 1
 """The lower half of a ticket under which no chunk is left."""
@@ -120,8 +127,13 @@ def sched_getcpu(f: Function) -> Int32:  # type: ignore[empty-body]
 
 
 @external
-def leave_processor(f: Function, processor: Int32) -> None:
-    """Moves this thread from a processor to another one, if it may use another one."""
+def load_processors(f: Function, allowed: Address) -> None:
+    """Stores the set of processors that this thread may use; the empty set if it is not known."""
+
+
+@external
+def avoid_processor(f: Function, allowed: Address, processor: Int32) -> None:
+    """Lets this thread use only the other processors of a set, if there are others."""
 
 
 @external
@@ -254,29 +266,44 @@ def open_job(
 @native
 def worker(f: Function, argument: Address) -> Nullable[Address]:
     """A thread of the pool: waits for a job that it has not seen, first spinning, then sleeping."""
-    seen = f.variable(Int32, 0)
+    allowed = f.stack(8 * MASK_WORDS)
+    load_processors(f, allowed)
+    seen, avoided = f.variable(Int32, 0), f.variable(Int32, -1)
     with f.loop():
-        serve(f, seen)
+        serve(f, allowed, seen, avoided)
     return f.null(Address)
 
 
-def serve(f: Function, seen: Variable[Int32]) -> None:
-    """Waits for a job other than the one seen, and runs chunks of it."""
+def serve(f: Function, allowed: Address, seen: Variable[Int32], avoided: Variable[Int32]) -> None:
+    """Waits for a job other than the one seen, and runs chunks of it.
+
+    allowed: the processors that this thread may use. avoided: the one that it keeps away from.
+    """
+    await_job(f, seen)
+    processor = f.static(JOB).processor.load(RELAXED)
+    with f.when(processor != avoided.get()):
+        avoided.set(processor)
+        avoid_processor(f, allowed, processor)
+    run_chunks(f, f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
+
+
+def await_job(f: Function, seen: Variable[Int32]) -> None:
+    """Waits for a job other than the one seen."""
     wake = f.static(WAKE).value
-    with f.count(f.spins(SPINS)) as one:
+    with f.count(f.spins(ROUNDS)) as one:
+        with f.count(f.spins(SPINS)) as two:
+            with f.when(wake.load(ACQUIRE) != seen.get()):
+                two.leave()
+            f.pause()
         with f.when(wake.load(ACQUIRE) != seen.get()):
             one.leave()
-        f.pause()
+        sched_yield(f)
     with f.loop() as loop:
         now = wake.load(ACQUIRE)
         with f.when(now != seen.get()):
             seen.set(now)
             loop.leave()
         wake.wait(seen.get())
-    processor = sched_getcpu(f)
-    with f.when(processor == f.static(JOB).processor.load(RELAXED)):
-        leave_processor(f, processor)
-    run_chunks(f, f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
 
 
 @native
@@ -296,23 +323,21 @@ def start_threads(f: Function, count: Word) -> None:
         f.ret()
 
 
-_MASK_WORDS = 16
-"""The words of a set of processors as the C library has it: 1,024 processors."""
-
-LEAVE_PROCESSOR = f"""
+AFFINITY = f"""
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
-define internal void @leave_processor(i32 %processor) noinline {{
-  %allowed = alloca [{_MASK_WORDS} x i64]
-  %others = alloca [{_MASK_WORDS} x i64]
-  %failed = call i32 @sched_getaffinity(i32 0, i64 {8 * _MASK_WORDS}, ptr %allowed)
-  %is_known = icmp eq i32 %failed, 0
-  %is_small = icmp ult i32 %processor, {64 * _MASK_WORDS}
-  %can_move = and i1 %is_known, %is_small
-  br i1 %can_move, label %move, label %stay
+define internal void @load_processors(ptr %allowed) noinline {{
+  store [{MASK_WORDS} x i64] zeroinitializer, ptr %allowed
+  %failed = call i32 @sched_getaffinity(i32 0, i64 {8 * MASK_WORDS}, ptr %allowed)
+  ret void
+}}
+define internal void @avoid_processor(ptr %allowed, i32 %processor) noinline {{
+  %others = alloca [{MASK_WORDS} x i64]
+  %is_small = icmp ult i32 %processor, {64 * MASK_WORDS}
+  br i1 %is_small, label %move, label %stay
 move:
-  %masks = load [{_MASK_WORDS} x i64], ptr %allowed
-  store [{_MASK_WORDS} x i64] %masks, ptr %others
+  %masks = load [{MASK_WORDS} x i64], ptr %allowed
+  store [{MASK_WORDS} x i64] %masks, ptr %others
   %number = lshr i32 %processor, 6
   %word = getelementptr i64, ptr %others, i32 %number
   %bit = and i32 %processor, 63
@@ -323,14 +348,12 @@ move:
   %left = and i64 %given, %rest
   store i64 %left, ptr %word
   ; fails, and changes nothing, if no processor is left
-  %moved = call i32 @sched_setaffinity(i32 0, i64 {8 * _MASK_WORDS}, ptr %others)
-  %kept = call i32 @sched_setaffinity(i32 0, i64 {8 * _MASK_WORDS}, ptr %allowed)
+  %moved = call i32 @sched_setaffinity(i32 0, i64 {8 * MASK_WORDS}, ptr %others)
   ret void
 stay:
   ret void
 }}
 """
-"""The thread may use all of its processors again as soon as it has moved."""
 
 _MODES = {
     "x86_64": """
@@ -359,7 +382,6 @@ define internal void @load_mode(ptr %mode) alwaysinline {
 def pool_text(machine: str) -> str:
     """Returns the LLVM module of the pool for a machine architecture."""
     exports = [xlapy_parallel.name, xlapy_reset_pool.name]
-    text = library_text(
-        [xlapy_parallel, xlapy_reset_pool], exports, defined=["save_mode", "load_mode", "leave_processor"]
-    )
-    return f"{text}\n{LEAVE_PROCESSOR}\n{_MODES.get(machine, _NO_MODES)}"
+    defined = ["save_mode", "load_mode", "load_processors", "avoid_processor"]
+    text = library_text([xlapy_parallel, xlapy_reset_pool], exports, defined=defined)
+    return f"{text}\n{AFFINITY}\n{_MODES.get(machine, _NO_MODES)}"

@@ -21,8 +21,9 @@ from xlapy.native.values import Address, Bool, Byte, Int32, Nullable, Word
 COMPLETE, PENDING, AWAITED = 0, 1, 2
 """States of an event. AWAITED: pending, and threads may sleep."""
 
-SPINS = 2000
-"""How often a thread looks at an event before it sleeps: for less than 50 microseconds."""
+SPINS = 400
+"""How often a thread looks at an event before it sleeps: some ten microseconds. The threads of the pool may
+need its processor."""
 
 
 class Error(Record):
