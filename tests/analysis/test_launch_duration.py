@@ -43,6 +43,7 @@ ENTRY e {{
         ("f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}", False),
         ("f32[64,64,900] broadcast(x), dimensions={0,1}", True),
         ('(f32[64,64], s32[64]) custom-call(x), custom_call_target="f"', True),
+        ("c64[64,33] fft(x), fft_type=RFFT, fft_length={64}", False),
         ("f32[64,64] sort(x), dimensions={1}, to_apply=less", True),
     ],
 )
@@ -50,6 +51,12 @@ def test_operations(operation, expected):
     less = "less {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = pred[] compare(a, b), direction=LT\n}\n"
     module = parse_hlo(f"{less}ENTRY e {{\n  x = f32[64,64] parameter(0)\n  ROOT r = {operation}\n}}")
     assert is_long_running(module) is expected
+
+
+@pytest.mark.parametrize(("length", "expected"), [(4096, False), (1 << 20, True)])
+def test_fourier_transforms(length, expected):
+    text = f"c64[{length}] parameter(0)\n  ROOT r = c64[{length}] fft(x), fft_type=IFFT, fft_length={{{length}}}"
+    assert is_long_running(parse_hlo(f"ENTRY e {{\n  x = {text}\n}}")) is expected
 
 
 @pytest.mark.parametrize(

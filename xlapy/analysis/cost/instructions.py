@@ -268,7 +268,7 @@ def _triangular_solve(instruction: Instruction, _: CalledCosts) -> Cost:
 def _fft(instruction: Instruction, _: CalledCosts) -> Cost:
     """A complex multiplication for each element in each stage: four real ones, each with an addition."""
     stages = sum(_log2(length) for length in instruction.attributes_as(FftAttributes).fft_length)
-    return _cost_of_full_access(instruction, 2 * 4 * instruction.operands[0].shape.size * stages)
+    return _cost_of_products(instruction, 2 * 4 * instruction.operands[0].shape.size * stages)
 
 
 _PER_ELEMENT = {opcodes.BATCH_NORM_TRAINING: 7, opcodes.BATCH_NORM_INFERENCE: 4, opcodes.BATCH_NORM_GRAD: 12}

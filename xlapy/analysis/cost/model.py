@@ -18,7 +18,7 @@ class Rates:
     bytes_accessed: float = 10_000.0
     """Bytes of memory."""
     products: float = 80_000.0
-    """Operations of matrix multiplications and convolutions."""
+    """Operations of matrix multiplications, convolutions and Fourier transforms."""
     cached_bytes: float = 40_000.0
     """Bytes of data that fit into the last cache."""
     cache_bytes: int = 1 << 24
@@ -30,7 +30,7 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class Cost:
     """The cost of an instruction or computation. operands: bytes read of operand 0, 1 ...; result: bytes written;
-    products: the part of `flops` that matrix multiplications and convolutions do."""
+    products: the part of `flops` that matrix multiplications, convolutions and Fourier transforms do."""
 
     flops: int = 0
     transcendentals: int = 0
