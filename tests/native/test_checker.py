@@ -233,6 +233,51 @@ def test_a_loop_without_progress_is_reported():
     explore(None, [spin, writer()])
 
 
+def service(wakes: bool = True):
+    """A thread that answers requests for ever, and one that requests."""
+
+    @native
+    def serve(f: Function) -> None:
+        box = f.static(MAILBOX)
+        memory = f.stack(8).cast(Cell)
+        with f.loop():
+            with f.when(box.state.exchange(0, ACQUIRE) != 0):
+                memory.value = box.value
+                box.seen.store(memory.value, RELEASE)
+            box.state.wait(0)
+
+    return [serve], [writer(RELEASE, wakes)]
+
+
+@native
+def is_answered(f: Function) -> None:
+    f.check(f.static(MAILBOX).seen.load(RELAXED) == 7, "the request is answered")
+
+
+def test_a_service_may_sleep_at_the_end():
+    services, threads = service()
+    assert explore(None, threads, is_answered, services=services).ends >= 1
+
+
+def test_a_service_that_is_not_woken_is_found_by_what_it_left_undone():
+    services, threads = service(wakes=False)
+    assert broken("assertion", *threads, finish=is_answered, services=services).message.endswith("answered")
+
+
+def test_a_service_that_never_sleeps_is_endless():
+    @native
+    def poll(f: Function) -> None:
+        with f.loop():
+            f.static(MAILBOX).state.load(ACQUIRE)
+
+    broken("endless", writer(), services=[poll])
+
+
+def test_a_thread_that_waits_for_a_service_that_sleeps_is_a_deadlock():
+    services, _ = service()
+    broken("deadlock", reader(), services=services)
+
+
 def test_memory_that_was_never_written_is_reported():
     @native
     def read(f: Function) -> None:

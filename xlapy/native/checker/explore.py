@@ -4,7 +4,8 @@
 
 runs the native function `setup` alone, then the threads in every order of their steps, then `finish` alone. Every
 schedule must end: a state from which no end can be reached is a deadlock (threads sleep or wait for a lock) or endless
-(threads run in circles). Blocks that are never freed are leaks.
+(threads run in circles). Blocks that are never freed are leaks. Threads that serve others for ever are services: they
+may sleep at the end.
 
 Responsible for the order of exploration and what is reported. Must not know what instructions do.
 """
@@ -18,7 +19,7 @@ from operator import le
 from typing import Any
 
 from xlapy.native.checker.code import prepare
-from xlapy.native.checker.machine import ASLEEP, FINISHED, Machine, Privacy, State
+from xlapy.native.checker.machine import ASLEEP, FINISHED, RUNNING, Machine, Privacy, State
 from xlapy.native.checker.memory import NOTHING_SEEN, Cell, Clock, Location, ScheduleError, View
 from xlapy.native.checker.models import Model
 from xlapy.native.function import NativeFunction
@@ -46,18 +47,21 @@ def explore(
     allows_leaks: bool = False,
     max_states: int = MAX_STATES,
     has_private_locations: bool = True,
+    services: Sequence[NativeFunction[Any, Any]] = (),
 ) -> Exploration:
     """Explores all schedules; `ScheduleError` with the steps that lead to the first broken rule.
 
     also: functions that are called by address only. models: what external functions do. exhausts_memory: whether each
     allocation of the threads may fail, too. has_private_locations: false if a location that one thread accesses may
-    matter to others, because it forks.
+    matter to others, because it forks. services: threads that need not end; each schedule goes on until they sleep.
     """
     begin = time.perf_counter()
-    named = [one for one in (setup, *threads, finish) if one is not None]
+    all_threads = [*threads, *services]
+    named = [one for one in (setup, *all_threads, finish) if one is not None]
     machine = Machine(prepare([*named, *also]), models or {}, exhausts_memory)
-    run = _Run(machine, [one.name for one in threads], finish.name if finish else "", allows_leaks)
-    state = machine.initial_state(len(threads) + 1)
+    names, ending = [one.name for one in all_threads], len(threads)
+    run = _Run(machine, names, ending, finish.name if finish else "", allows_leaks)
+    state = machine.initial_state(len(all_threads) + 1)
     if setup is not None:
         state = run.alone(state, setup.name)
         known = state.threads[-1].actor
@@ -74,8 +78,10 @@ def explore(
 class _Run:
     """The exploration of one initial state."""
 
-    def __init__(self, machine: Machine, names: Sequence[str], finish: str, allows_leaks: bool) -> None:
-        self._machine, self._names, self._finish, self._allows_leaks = machine, names, finish, allows_leaks
+    def __init__(self, machine: Machine, names: Sequence[str], ending: int, finish: str, allows_leaks: bool) -> None:
+        """ending: how many of the threads must end, the first ones; the others may sleep."""
+        self._machine, self._names, self._ending = machine, names, ending
+        self._finish, self._allows_leaks = finish, allows_leaks
         self._summaries: dict[int, _Summary] = {}
         """By the identity of the cell, which the summary references so that no other takes its place."""
         self._numbers: dict[Any, int] = {}
@@ -116,7 +122,7 @@ class _Run:
         pending = [(0, first)]
         while pending:
             own, state = pending.pop()
-            if all(thread.status == FINISHED for thread in state.threads[:-1]):
+            if self._has_ended(state):
                 ends.append(own)
                 self._end(state, reached_by, own)
                 continue
@@ -164,6 +170,12 @@ class _Run:
                 error = ScheduleError("endless", "from here on, the threads run for ever")
                 raise self._with_trace(error, reached_by, state, "")
 
+    def _has_ended(self, state: State) -> bool:
+        """Whether all threads have finished, and services sleep."""
+        statuses = [thread.status for thread in state.threads[:-1]]
+        threads, services = statuses[: self._ending], statuses[self._ending :]
+        return all(one == FINISHED for one in threads) and all(one != RUNNING for one in services)
+
     def _end(self, state: State, reached_by: Sequence[tuple[int, str]], own: int) -> None:
         """What must hold after all threads have finished."""
         try:
@@ -173,7 +185,9 @@ class _Run:
                 actor.joins(thread.actor.clock, thread.actor.view)
             if self._finish:
                 made = self.alone(made, self._finish)
-            leaks = [name for name, block in made.blocks.items() if not block.is_freed and name[0] != "static"]
+            used = {pointer[0] for thread in state.threads for frame in thread.frames for pointer in frame.stack}
+            kept = [name for name, block in made.blocks.items() if not block.is_freed and name not in used]
+            leaks = [name for name in kept if name[0] != "static"]
             if leaks and not self._allows_leaks:
                 raise ScheduleError("leak", f"{len(leaks)} blocks are never freed, such as block {leaks[0]}")
         except ScheduleError as error:

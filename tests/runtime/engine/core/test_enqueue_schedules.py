@@ -15,12 +15,13 @@ from xlapy.native.values import Address, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import Error
 from xlapy.runtime.engine.core.launch_records import QUEUES, DevicePrograms, Executable, Frames, LaunchFrame
 from xlapy.runtime.engine.core.queues import acquire_slots, push_all, semaphore
-from xlapy.runtime.engine.core.streams import start_stream
+from xlapy.runtime.engine.core.streams import initialize_streams, start_stream
 from xlapy.runtime.engine.core.watchdog import (
     WATCHDOG,
     answer_request,
     initialize_watchdog,
     request_deadlock_check,
+    watchdog_main,
 )
 
 REVERSED = Static("reversed_executable", Executable)
@@ -101,7 +102,7 @@ def test_calls_on_several_devices_are_queued_in_one_order() -> None:
 
 
 class Started(Record):
-    """threads: how many were started. refuses: whether no thread can be started."""
+    """threads: how many were started. refuses: how many requests for a thread are refused first."""
 
     threads: Atomic[Word]
     refuses: Atomic[Word]
@@ -115,6 +116,7 @@ def pthread_create(f: Function, thread: Address, options: Address, function: Add
     """In place of the C library's function."""
     thread.cast(ThreadId).number = f.constant(Word, 1)
     with f.when(f.static(STARTED).refuses.load(RELAXED) != 0):
+        f.static(STARTED).refuses.fetch_sub(1, RELAXED)
         f.ret(11)
     f.static(STARTED).threads.fetch_add(1, RELAXED)
     return f.constant(Int32, 0)
@@ -155,7 +157,7 @@ WAITS = Static("waits", Waits)
 @native
 def prepare_watchdog(f: Function) -> None:
     initialize_watchdog(f)
-    f.static(WATCHDOG).is_started.store(1, RELAXED)
+    f.exclusive_access(f.static(WATCHDOG), "no thread runs").is_started = 1
 
 
 @native
@@ -186,10 +188,18 @@ def wait_and_request(f: Function) -> None:
 
 @native
 def a_check_follows(f: Function) -> None:
+    watchdog = f.static(WATCHDOG)
     is_seen = f.static(WAITS).seen.load(RELAXED) != 0
-    f.check(is_seen | (f.static(WATCHDOG).requests.load(RELAXED) != 0), "a check has seen the wait or will")
+    f.check(is_seen | (watchdog.requests.load(RELAXED) != 0), "a check has seen the wait or will")
+    each_request_has_a_permit(f)
     request_deadlock_check(f, f.constant(Word, 0))
-    f.check(f.static(WATCHDOG).requests.load(RELAXED) != 0, "what is requested from now on leads to a check")
+    f.check(watchdog.requests.load(RELAXED) != 0, "what is requested from now on leads to a check")
+
+
+@native
+def each_request_has_a_permit(f: Function) -> None:
+    requested = (f.static(WATCHDOG).is_requested.load(RELAXED) != 0).to(Int32)
+    f.check(f.static(WATCHDOG).requests.load(RELAXED) == requested, "a check follows if one is requested")
 
 
 @pytest.mark.parametrize("setup", [prepare_watchdog, prepare_request])
@@ -200,17 +210,53 @@ def test_no_request_is_lost_while_a_check_runs(setup: NativeFunction[[], None]) 
 
 
 @native
-def request_without_threads(f: Function) -> None:
-    """The first request cannot start the thread; the second one does."""
-    initialize_watchdog(f)
-    f.static(STARTED).refuses.store(1, RELAXED)
-    f.check(request_deadlock_check(f, f.constant(Word, 0)) == 0, "the device goes on waiting")
-    f.check(f.static(WATCHDOG).requests.load(RELAXED) == 0, "nobody takes a request")
+def watch(f: Function) -> None:
+    watchdog_main(f, f.static(WATCHDOG))
+
+
+@native
+def all_is_seen(f: Function) -> None:
+    f.check(f.static(WAITS).seen.load(RELAXED) != 0, "a check has seen the wait")
+    f.check(f.static(WATCHDOG).requests.load(RELAXED) == 0, "no request is left")
+    each_request_has_a_permit(f)
+
+
+def test_the_watchdog_answers_all_requests() -> None:
+    also = [check_deadlocks_in_python]
+    assert explore(prepare_request, [wait_and_request], all_is_seen, also=also, services=[watch]).ends >= 1
+
+
+def refusing(count: int) -> NativeFunction[[], None]:
+    def refuse_threads(f: Function) -> None:
+        initialize_watchdog(f)
+        f.static(STARTED).refuses.store(count, RELAXED)
+
+    return native(refuse_threads)
+
+
+@native
+def a_request_starts_the_thread(f: Function) -> None:
+    each_request_has_a_permit(f)
     f.static(STARTED).refuses.store(0, RELAXED)
-    f.check(request_deadlock_check(f, f.constant(Word, 0)) == 0, "the device goes on waiting")
+    request_deadlock_check(f, f.constant(Word, 0))
     f.check(f.static(WATCHDOG).requests.load(RELAXED) == 1, "the thread has a request")
     one_thread_was_started(f)
 
 
-def test_a_request_that_finds_no_thread_leaves_the_next_one_its_chance() -> None:
-    assert explore(None, [request_without_threads], also=[pthread_create, pthread_detach]).ends >= 1
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_a_request_that_finds_no_thread_leaves_others_their_chance(refusals: int) -> None:
+    also = [pthread_create, pthread_detach]
+    assert explore(refusing(refusals), [wait_and_request] * 2, a_request_starts_the_thread, also=also).ends >= 1
+
+
+@native
+def request_after_a_fork(f: Function) -> None:
+    """What the child of a fork does, whose parent's watchdog had a request."""
+    prepare_request(f)
+    initialize_streams(f)
+    each_request_has_a_permit(f)
+    a_request_starts_the_thread(f)
+
+
+def test_a_child_has_a_watchdog_of_its_own() -> None:
+    assert explore(None, [request_after_a_fork], also=[pthread_create, pthread_detach]).ends >= 1

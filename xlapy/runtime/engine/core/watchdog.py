@@ -9,20 +9,20 @@ Responsible for the thread and its requests. Must not know how deadlocks are fou
 from __future__ import annotations
 
 from xlapy.native.function import Function, Static, external, native
-from xlapy.native.ir import ACQ_REL, RELEASE
+from xlapy.native.ir import ACQ_REL, RELAXED, RELEASE
 from xlapy.native.locks import Semaphore, acquire_permit, initialize_semaphore, release_permit
-from xlapy.native.records import Atomic, Record
+from xlapy.native.records import Atomic, Owned, Record
 from xlapy.native.threads import start_thread
 from xlapy.native.values import Address, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import Error, free_error
 
 
 class Watchdog(Record):
-    """is_requested: whether a check was requested and has not begun. is_started: whether the thread runs. requests:
-    permits of the thread, one for each request."""
+    """is_requested: whether a check was requested and has not begun. is_started: whether the thread runs; whoever sets
+    `is_requested` owns it until the check begins. requests: permits of the thread, one for each request."""
 
     is_requested: Atomic[Word]
-    is_started: Atomic[Word]
+    is_started: Owned[Word]
     requests: Atomic[Int32]
     requests_sleepers: Atomic[Int32]
 
@@ -41,11 +41,11 @@ def request_deadlock_check(f: Function, thunk: Word) -> Int32:
     watchdog = f.static(WATCHDOG)
     with f.when(watchdog.is_requested.exchange(1, ACQ_REL) != 0):
         f.ret(0)
-    with f.when(watchdog.is_started.exchange(1, ACQ_REL) == 0):
+    with f.when(watchdog.is_started == 0):
         with f.when(~start_thread(f, f.address_of(watchdog_main), watchdog)):
-            watchdog.is_started.store(0, RELEASE)
             watchdog.is_requested.store(0, RELEASE)
             f.ret(0)
+        watchdog.is_started = 1
     release_permit(f, watchdog.requests.address.cast(Semaphore))
     return f.constant(Int32, 0)
 
@@ -72,5 +72,5 @@ def initialize_watchdog(f: Function) -> None:
     """Prepares the thread, which starts with the first request. No other thread uses it."""
     watchdog = f.static(WATCHDOG)
     initialize_semaphore(f, watchdog.requests.address.cast(Semaphore), f.constant(Int32, 0))
-    watchdog.is_started.store(0, RELEASE)
-    watchdog.is_requested.store(0, RELEASE)
+    watchdog.is_requested.store(0, RELAXED)
+    watchdog.is_started = 0
