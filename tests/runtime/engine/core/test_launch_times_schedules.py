@@ -33,8 +33,8 @@ def the_table(f: Function) -> TimeTable:
 
 
 @native
-def prepare_table(f: Function) -> None:
-    """A table of one row, in which times are recorded."""
+def set_new_table(f: Function) -> None:
+    """A table of one row, in which times are recorded from now on."""
     table = f.allocate(TimeTable, TimeRow.byte_size()).known("memory suffices")
     table.capacity = 1
     table.count.store(0, RELAXED)
@@ -64,7 +64,20 @@ def one_row_of_two_is_kept(f: Function) -> None:
     f.check(request_count(f, the_table(f)) == 2, "two launches requested a row")
     clear_times(f, the_table(f))
     f.check(recorded_times(f, the_table(f), rows) == 0, "the table is empty")
+    f.check(request_count(f, the_table(f)) == 0, "no row is requested")
+    record(f)
+    f.check(recorded_times(f, the_table(f), rows) == 1, "the table has room again")
 
 
 def test_rows_are_read_while_they_are_written():
-    explore(prepare_table, [record, record, read], one_row_of_two_is_kept, allows_leaks=True)
+    explore(set_new_table, [record, record, read], one_row_of_two_is_kept, allows_leaks=True)
+
+
+@native
+def a_row_is_kept_if_it_was_requested(f: Function) -> None:
+    rows = f.allocate(Address, CopiedTimes.byte_size()).known("memory suffices")
+    f.check(recorded_times(f, the_table(f), rows) == request_count(f, the_table(f)), "each request has its row")
+
+
+def test_times_are_recorded_while_a_table_is_set():
+    explore(None, [record, set_new_table], a_row_is_kept_if_it_was_requested, allows_leaks=True)
