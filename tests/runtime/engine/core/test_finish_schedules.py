@@ -7,33 +7,34 @@ import pytest
 from tests.runtime.engine.core import executable_model as model
 from xlapy.native.checker.explore import Exploration, explore
 from xlapy.native.function import Function, NativeFunction, Static, native
-from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
+from xlapy.native.ir import ACQUIRE, RELAXED
 from xlapy.native.locks import release_permit
 from xlapy.native.records import Owned, Record
-from xlapy.native.threads import THREAD_NUMBERS
-from xlapy.native.values import Nullable, Word
+from xlapy.native.values import Nullable
 from xlapy.runtime.engine.core.buffers import acquire_hold, destroy_buffer
 from xlapy.runtime.engine.core.events import Error, await_event, free_error, known_error, release_event
 from xlapy.runtime.engine.core.executables import pending_launches
 from xlapy.runtime.engine.core.execute import DONE
-from xlapy.runtime.engine.core.launch_records import LaunchFrame
+from xlapy.runtime.engine.core.launch_records import FINISHED, RUNNING, Launch, LaunchFrame
+from xlapy.runtime.engine.core.launches import release_launch
 from xlapy.runtime.engine.core.memory import failure, release
 from xlapy.runtime.engine.core.queues import pop_frame, semaphore
 from xlapy.runtime.engine.core.streams import (
     are_streams_idle,
-    cancel_launch_of_event,
     end_run,
     execute_frame,
     finish_device,
-    set_canceled,
+    stop_streams,
+    stream_main,
 )
 
 
 class Ran(Record):
-    """A frame that has run, and its error."""
+    """A frame that has run, and its error. launch: that of all frames, if its devices synchronize."""
 
     frame: Owned[Nullable[LaunchFrame]]
     error: Owned[Nullable[Error]]
+    launch: Owned[Nullable[Launch]]
 
 
 RAN = [Static(f"ran{number}", Ran) for number in range(2)]
@@ -48,6 +49,10 @@ def ran(statuses: tuple[int, int], order: tuple[int, int]) -> NativeFunction[[],
         f.static(model.OUTCOME).second_status.store(statuses[1], RELAXED)
         run_queued(f, order[0], 2)
         run_queued(f, order[1], 0)
+        kept = f.static(RAN[0])
+        launch = kept.frame.known("it has run").launch
+        launch.known("its devices synchronize").owners.fetch_add(1, RELAXED)
+        kept.launch = launch
 
     return native(run)
 
@@ -62,6 +67,10 @@ def run_queued(f: Function, number: int, devices: int) -> None:
     kept = f.static(RAN[number])
     kept.error = execute_frame(f, frame)
     kept.frame = frame.maybe()
+    launch = frame.launch
+    with f.when(launch.is_present()):
+        state = launch.value.states[frame.program.number].load(RELAXED)
+        f.check(state == RUNNING, "a device is running until it has finished")
 
 
 def finishing(number: int) -> NativeFunction[[], None]:
@@ -91,8 +100,16 @@ def test_two_devices_finish_at_once(statuses: tuple[int, int]) -> None:
     """The last one to finish finds all that has failed."""
     setup = ran(statuses, (0, 1) if statuses[1] else (1, 0))
     succeeds = None if any(statuses) else True
-    threads = [finishing(0), finishing(1)]
-    assert explore(setup, threads, ended(2, succeeds), also=model.ENTRY_FUNCTIONS).ends >= 1
+
+    @native
+    def both_ended(f: Function) -> None:
+        launch = f.static(RAN[0]).launch.known("it has run")
+        for number in range(2):
+            f.check(launch.states[number].load(RELAXED) == FINISHED, "both devices have finished")
+        release_launch(f, launch)
+        ended(2, succeeds)(f)
+
+    assert explore(setup, [finishing(0), finishing(1)], both_ended, also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
 # --- what others do meanwhile
@@ -207,6 +224,13 @@ def queue(f: Function) -> None:
     f.check(model.call(f) == DONE, "the call is queued")
 
 
+@native
+def queue_two(f: Function) -> None:
+    queue(f)
+    model.new_arguments(f, 1, 0)
+    f.check(model.call(f, caller=1) == DONE, "the call is queued")
+
+
 def explored(caller: NativeFunction[[], None], end: NativeFunction[[], None]) -> Exploration:
     return explore(queue, [model.stream_thread(0), caller], end, also=model.ENTRY_FUNCTIONS)
 
@@ -229,6 +253,28 @@ def all_was_freed(f: Function) -> None:
 def test_an_executable_without_pending_launches_may_be_freed() -> None:
     """The last launch leaves nothing behind, and does not look at the executable any more."""
     assert explored(free_when_none_is_pending, all_was_freed).ends >= 1
+
+
+@native
+def run_both(f: Function) -> None:
+    model.stream_thread(0)(f)
+    model.stream_thread(0)(f)
+
+
+@native
+def both_were_freed(f: Function) -> None:
+    for caller in range(2):
+        model.finish_call(f, caller=caller, succeeds=True)
+        model.destroy_arguments(f, caller=caller)
+    with f.when(f.static(model.OUTCOME).is_freed.load(RELAXED) == 0):
+        model.free_executable(f)
+    model.nothing_is_kept(f)
+
+
+def test_an_executable_may_be_freed_after_the_second_of_two_launches() -> None:
+    """The second launch finds a spare frame of the first one, which says nothing about the second one's end."""
+    threads = [run_both, free_when_none_is_pending]
+    assert explore(queue_two, threads, both_were_freed, also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
 @native
@@ -262,89 +308,47 @@ def test_streams_are_idle_after_their_launches() -> None:
     assert explore(queue, [model.stream_thread(0)], all_is_idle, also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
-# --- cancellation
+# --- the thread of a stream
 
 
 @native
-def cancel_and_run(f: Function) -> None:
-    cancel_launch_of_event(f, model.event_of(f))
-    model.stream_thread(0)(f)
-
-
-def test_a_launch_that_is_canceled_before_it_runs_fails() -> None:
-    assert explore(queue, [cancel_and_run], ended(1, succeeds=False), also=model.ENTRY_FUNCTIONS).ends >= 1
+def serve(f: Function) -> None:
+    stream_main(f, f.static(model.STREAMS[0]))
 
 
 @native
-def queue_two(f: Function) -> None:
-    queue(f)
-    model.new_arguments(f, 1, 0)
-    f.check(model.call(f, caller=1) == DONE, "the call is queued")
+def await_call(f: Function) -> None:
+    free_error(f, await_event(f, model.event_of(f)))
 
 
 @native
-def cancel_the_first_and_run_both(f: Function) -> None:
-    cancel_launch_of_event(f, model.event_of(f))
-    model.stream_thread(0)(f)
-    model.stream_thread(0)(f)
+def queue_and_lose(f: Function) -> None:
+    """Queues two calls, of which the first one has begun to run in a thread that is lost."""
+    queue_two(f)
+    stream = f.static(model.STREAMS[0])
+    stream.queued.fetch_sub(1, RELAXED)
+    pop_frame(f, stream)
 
 
 @native
-def only_the_first_has_failed(f: Function) -> None:
+def only_the_second_succeeds(f: Function) -> None:
     for caller in range(2):
         model.finish_call(f, caller=caller, succeeds=caller == 1)
         model.destroy_arguments(f, caller=caller)
     model.nothing_is_left(f)
 
 
-def test_launches_that_are_queued_later_are_not_canceled() -> None:
-    threads = [cancel_the_first_and_run_both]
-    models = {"pthread_getspecific": lambda execution, arguments: 1}
-    setup = with_thread_numbers(queue_two)
-    assert explore(setup, threads, only_the_first_has_failed, also=model.ENTRY_FUNCTIONS, models=models).ends >= 1
-
-
-def with_thread_numbers(setup: NativeFunction[[], None]) -> NativeFunction[[], None]:
-    """Threads have numbers, as on machines with keys left."""
-
-    def prepare(f: Function) -> None:
-        f.static(THREAD_NUMBERS).key.store(1, RELAXED)
-        setup(f)
-
-    return native(prepare)
+def test_the_thread_of_a_stream_begins_with_what_a_lost_thread_left() -> None:
+    also = model.ENTRY_FUNCTIONS
+    assert explore(queue_and_lose, [await_call], only_the_second_succeeds, also=also, services=[serve]).ends >= 1
 
 
 @native
-def cancel_all(f: Function) -> None:
-    set_canceled(f, f.constant(Word, 1))
-    f.static(model.OUTCOME).must_be_canceled.store(1, RELEASE)
+def stop_and_call(f: Function) -> None:
+    model.build()(f)
+    stop_streams(f)
+    f.check(model.call(f) == DONE, "the call has run")
 
 
-@pytest.mark.parametrize("collectives", [False, True])
-def test_whatever_runs_after_a_cancellation_is_canceled(collectives: bool) -> None:
-    """A launch begins before the cancellation, which sees it, or sees the cancellation."""
-
-    @native
-    def setup(f: Function) -> None:
-        model.build(1, collectives)(f)
-        f.check(model.call(f) == DONE, "the call is queued")
-
-    threads = [model.stream_thread(0), cancel_all]
-    assert explore(setup, threads, ended(1, succeeds=None), also=model.ENTRY_FUNCTIONS).ends >= 1
-
-
-@native
-def queue_on_two_devices(f: Function) -> None:
-    model.build(2, collectives=True)(f)
-    f.check(model.call(f, 2) == DONE, "the call is queued")
-
-
-@native
-def cancel_one_device_and_run_both(f: Function) -> None:
-    cancel_launch_of_event(f, model.event_of(f))
-    model.stream_thread(1, 0)(f)
-
-
-def test_a_launch_is_canceled_on_all_of_its_devices() -> None:
-    end = ended(2, succeeds=False)
-    assert explore(queue_on_two_devices, [cancel_one_device_and_run_both], end, also=model.ENTRY_FUNCTIONS).ends >= 1
+def test_programs_run_in_the_threads_of_their_callers_once_streams_are_stopped() -> None:
+    assert explore(None, [stop_and_call], ended(1, succeeds=True), also=model.ENTRY_FUNCTIONS).ends >= 1

@@ -24,7 +24,7 @@ from xlapy.runtime.engine.core.events import (
 )
 from xlapy.runtime.engine.core.execute import DONE
 from xlapy.runtime.engine.core.frames import allocate_arena, run_frame
-from xlapy.runtime.engine.core.launch_records import CANCELLATION, QUEUES, LaunchFrame, argument_storages
+from xlapy.runtime.engine.core.launch_records import CANCELLATION, QUEUES, RUNNING, LaunchFrame, argument_storages
 from xlapy.runtime.engine.core.launches import fail_launch
 from xlapy.runtime.engine.core.memory import mark_failed
 from xlapy.runtime.engine.core.streams import (
@@ -50,6 +50,8 @@ def run_on_host(f: Function, frame: Address) -> Nullable[Error]:
     launch_frame = frame.cast(LaunchFrame)
     f.check(is_serving_host(f), "the stream's thread is known to serve the host")
     f.check(launch_frame.host_status == HOST_PENDING, "the host has not run it")
+    launch = launch_frame.launch.known("its devices synchronize")
+    f.check(launch.states[0].load(RELAXED) == RUNNING, "the device is running")
     behavior = f.static(model.OUTCOME).second_status.load(RELAXED)
     with f.when(behavior == IS_GONE):
         f.ret(None)

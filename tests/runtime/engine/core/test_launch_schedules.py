@@ -25,7 +25,6 @@ from xlapy.runtime.engine.core.launch_records import (
     CANCELLATION,
     LAUNCHES,
     QUEUES,
-    RUNNING,
     Argument,
     Buffers,
     DeviceProgram,
@@ -40,12 +39,10 @@ from xlapy.runtime.engine.core.launches import (
     LaunchPointers,
     active_launches,
     close_launch,
-    device_states,
     fail_launch,
     is_launch_canceled,
     new_launch,
     release_launch,
-    set_device_state,
 )
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES, Storage, allocate, release
 from xlapy.runtime.engine.core.queues import CAPACITY
@@ -374,23 +371,3 @@ def test_a_stream_that_forgets_to_complete_is_found():
     with pytest.raises(ScheduleError) as caught:
         explore(prepare, [call_and_read, run_none], also=[add_one], allows_leaks=True)
     assert caught.value.kind == "deadlock"
-
-
-@native
-def set_state(f: Function) -> None:
-    set_device_state(f, the_launch(f), f.constant(Word, 0), f.constant(Word, RUNNING))
-    close_launch(f, the_launch(f))
-    release_launch(f, the_launch(f))
-
-
-@native
-def read_states(f: Function) -> None:
-    """What the watchdog reads of an active launch."""
-    states = array(f, Word, 1)
-    device_states(f, the_launch(f), states.cast(Numbers))
-    f.check(states[0] <= RUNNING, "the state is the one before or the one after")
-    release_launch(f, the_launch(f))
-
-
-def test_the_states_of_devices_are_read_while_they_change():
-    explore(prepare_launch, [set_state, read_states], no_launch_is_active, also=[add_one], allows_leaks=True)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from tests.runtime.engine.core import executable_model as model
 from xlapy.native.checker.explore import Exploration, explore
+from xlapy.native.checker.machine import Execution
 from xlapy.native.function import Function, NativeFunction, native
 from xlapy.native.ir import RELAXED
+from xlapy.native.threads import thread_number
 from xlapy.native.values import Word
 from xlapy.runtime.engine.core.events import READY_EVENT
 from xlapy.runtime.engine.core.execute import DONE
@@ -18,6 +23,8 @@ from xlapy.runtime.engine.core.streams import (
     is_serving_host,
     set_canceled,
 )
+
+KEY = 5
 
 
 def queued(collectives: bool, statuses: tuple[int, int] = (0, 0)) -> NativeFunction[[], None]:
@@ -106,3 +113,30 @@ def test_streams_are_listed_while_one_is_added(reader: NativeFunction[[], None])
         model.nothing_is_left(f)
 
     assert explore(model.build(), [add_stream, reader], nothing_is_kept, also=model.ENTRY_FUNCTIONS).ends >= 1
+
+
+# --- numbers of threads
+
+
+@native
+def ask_for_numbers(f: Function) -> None:
+    model.build()(f)
+    f.check(thread_number(f) == thread_number(f), "a thread keeps its number")
+    model.destroy_arguments(f)
+
+
+def make_key(execution: Execution, arguments: Sequence[Any]) -> int:
+    """A key of the C library, whose words are the numbers of threads."""
+    initial = execution.initial(arguments[0])
+    execution.state.memory.write(execution.thread.actor, arguments[0], initial, KEY, "the key")
+    return 0
+
+
+def word_of_thread(execution: Execution, arguments: Sequence[Any]) -> int:
+    assert arguments[0] == KEY
+    return int(execution.thread.actor.number) + 1
+
+
+def test_threads_have_numbers_once_streams_are_prepared():
+    models = {"pthread_key_create": make_key, "pthread_getspecific": word_of_thread}
+    assert explore(None, [ask_for_numbers], also=model.ENTRY_FUNCTIONS, models=models).ends >= 1

@@ -44,7 +44,7 @@ def memset(f: Function, target: Address, value: Int32, size: Word) -> Address:  
 @native
 def acquire_shared_memory(f: Function, executable: Executable) -> Nullable[Storage]:
     """Shared memory that is all zeros or was used by a successful launch; null if memory is exhausted."""
-    spare = executable.spare_shared.exchange(None, ACQ_REL)
+    spare = executable.spare_shared.exchange(None, ACQUIRE)
     with f.when(spare.is_present()):
         f.ret(spare)
     bytes = executable.shared_bytes
@@ -60,7 +60,7 @@ def return_shared_memory(f: Function, executable: Executable, shared: Storage) -
     to zeros."""
     is_clean = (cancellation_word(shared).is_canceled.load(RELAXED) == 0) & (executable.calls_host == 0)
     with f.when(is_clean):
-        _, is_kept = executable.spare_shared.compare_exchange(None, shared.maybe(), ACQ_REL, ACQUIRE)
+        _, is_kept = executable.spare_shared.compare_exchange(None, shared.maybe(), RELEASE, RELAXED)
         with f.when(is_kept):
             f.ret()
     release(f, shared)
@@ -164,14 +164,14 @@ def add_failed_frame(f: Function, launch: Launch, frame: LaunchFrame, error: Nul
 
 @native
 def is_launch_canceled(f: Function, launch: Launch) -> Bool:
-    """Whether the devices of a launch are to end."""
-    return cancellation_word(launch.shared).is_canceled.load(ACQUIRE) != 0
+    """Whether the devices of a launch are to end. Says nothing about why: `launch_error` acquires the lock."""
+    return cancellation_word(launch.shared).is_canceled.load(RELAXED) != 0
 
 
 @native
 def is_memory_canceled(f: Function, shared: CancellationWord) -> Bool:
     """Whether the devices that share memory are to end."""
-    return shared.is_canceled.load(ACQUIRE) != 0
+    return shared.is_canceled.load(RELAXED) != 0
 
 
 @native
@@ -220,7 +220,8 @@ def active_launches(f: Function, row: LaunchPointers, capacity: Word) -> Word:
 
 @native
 def set_device_state(f: Function, launch: Launch, number: Word, state: Word) -> None:
-    """Sets the state of a device: one of `NOT_STARTED`, `RUNNING`, `FINISHED`."""
+    """Sets the state of a device: one of `NOT_STARTED`, `RUNNING`, `FINISHED`. Whoever sees that a device has finished
+    sees what it wrote to the shared memory: what others still wait for, it will not do."""
     launch.states[number].store(state, RELEASE)
 
 

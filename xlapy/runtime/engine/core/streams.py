@@ -15,7 +15,7 @@ on what programs do.
 from __future__ import annotations
 
 from xlapy.native.function import Function, external, native, native_holding
-from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
+from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE
 from xlapy.native.locks import acquire_permit, initialize_semaphore, release_permit
 from xlapy.native.threads import initialize_thread_numbers, start_thread, thread_number
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
@@ -83,7 +83,7 @@ def execute_frame(f: Function, frame: LaunchFrame) -> Nullable[Error]:
     with f.when(failed.is_present()):
         f.ret(failed)
     is_canceled = f.variable(Bool, False)
-    is_canceled.set((f.static(CANCELLATION).requested.load(SEQ_CST) | frame.is_canceled.load(RELAXED)) != 0)
+    is_canceled.set((f.static(CANCELLATION).requested.load(RELAXED) | frame.is_canceled.load(RELAXED)) != 0)
     with f.when(launch.is_present()):
         set_device_state(f, launch.value, program.number, f.constant(Word, RUNNING))
         is_canceled.set(is_canceled.get() | is_launch_canceled(f, launch.value))
@@ -111,7 +111,7 @@ def execute_on_host(f: Function, frame: LaunchFrame, launch: Launch) -> Nullable
     has_cause = f.variable(Bool, True)
     set_device_state(f, launch, program.number, f.constant(Word, RUNNING))
     with f.when(failed.get().is_null()):
-        is_requested = (f.static(CANCELLATION).requested.load(SEQ_CST) | frame.is_canceled.load(RELAXED)) != 0
+        is_requested = (f.static(CANCELLATION).requested.load(RELAXED) | frame.is_canceled.load(RELAXED)) != 0
         with f.when(is_requested | is_launch_canceled(f, launch)):
             failed.set(launch_error(f, launch))
             with f.when(failed.get().is_null()):
@@ -119,9 +119,9 @@ def execute_on_host(f: Function, frame: LaunchFrame, launch: Launch) -> Nullable
                 has_cause.set(False)
     frame.error = failed.get()
     frame.host_status = HOST_PENDING
-    stream.host_thread.store(thread_number(f), RELEASE)
+    stream.host_thread.store(thread_number(f), RELAXED)  # only this thread looks for its number
     error = run_on_host(f, frame)
-    stream.host_thread.store(0, RELEASE)
+    stream.host_thread.store(0, RELAXED)
     with f.when(failed.get().is_present() & (has_cause.get() | error.is_null())):
         free_error(f, error)
         f.ret(failed.get())
@@ -329,8 +329,11 @@ def has_free_slot(f: Function, stream: Stream) -> Bool:
 
 @native
 def set_canceled(f: Function, value: Word) -> None:
-    """Cancels running launches and fails queued ones while the value is not 0."""
-    f.static(CANCELLATION).requested.store(value, SEQ_CST)
+    """Cancels running launches and fails queued ones while the value is not 0.
+
+    Frames that begin to run later see the value, because they are taken from a queue under its lock.
+    """
+    f.static(CANCELLATION).requested.store(value, RELAXED)
     with f.when(value != 0):
         cancel_launches(f)
         with f.locked(f.static(QUEUES).lock):
@@ -365,16 +368,14 @@ def initialize_streams(f: Function) -> None:
 
 @native
 def initialize_stream(f: Function, stream: Stream) -> None:
-    """Adds the stream of a device."""
+    """Adds the stream of a device. Its record is zeros."""
     initialize_semaphore(f, semaphore(stream.free_slots), f.constant(Int32, CAPACITY))
-    initialize_semaphore(f, semaphore(stream.queued), f.constant(Int32, 0))
-    stream.host_thread.store(0, RELAXED)
     streams = f.static(QUEUES).streams
-    first = f.variable(Nullable[Stream], streams.load(ACQUIRE))
+    first = f.variable(Nullable[Stream], streams.load(RELAXED))
     added = f.exclusive_access(stream, "the stream is not in the list yet")
     with f.loop() as loop:
         added.next = first.get()
-        found, is_added = streams.compare_exchange(first.get(), stream.maybe(), ACQ_REL, ACQUIRE)
+        found, is_added = streams.compare_exchange(first.get(), stream.maybe(), RELEASE, RELAXED)
         with f.when(is_added):
             loop.leave()
         first.set(found)
@@ -403,7 +404,7 @@ def start_stream_locked(f: Function, stream: Stream) -> Bool:
 @native
 def stop_streams(f: Function) -> None:
     """Stops asynchronous launches: from now on, programs run in the threads of their callers."""
-    f.static(QUEUES).is_stopped.store(1, SEQ_CST)
+    f.static(QUEUES).is_stopped.store(1, RELAXED)
 
 
 @native
@@ -439,6 +440,6 @@ def is_serving_host(f: Function) -> Bool:
 @native
 def may_queue(f: Function) -> Bool:
     """Whether this thread may queue launches: not at the end of the process, nor while it runs Python for a launch."""
-    with f.when(f.static(QUEUES).is_stopped.load(ACQUIRE) != 0):
+    with f.when(f.static(QUEUES).is_stopped.load(RELAXED) != 0):
         f.ret(False)
     return ~is_serving_host(f)
