@@ -105,6 +105,61 @@ def test_two_threads_that_store_and_load_need_sequential_consistency():
     explore(None, threads, at_most_one_saw_zero)
 
 
+@pytest.mark.parametrize(("store", "load"), [(RELEASE, SEQ_CST), (SEQ_CST, ACQUIRE)])
+def test_accesses_in_the_total_order_are_not_fences(store: StoreOrdering, load: LoadOrdering):
+    """The store and the load of both threads must be in the total order."""
+
+    @native
+    def left(f: Function) -> None:
+        box = f.static(MAILBOX)
+        box.state.store(1, store)
+        with f.when(box.other.load(load) == 0):
+            box.seen.fetch_add(1, RELAXED)
+
+    broken("assertion", left, store_and_load("other", "state", SEQ_CST), finish=at_most_one_saw_zero)
+
+
+@native
+def sleep_counted(f: Function) -> None:
+    box = f.static(MAILBOX)
+    box.sleepers.fetch_add(1, SEQ_CST)
+    box.state.wait(0)
+
+
+def wake_sleepers(store: StoreOrdering, load: LoadOrdering):
+    """Wakes the other thread if it is counted."""
+
+    @native
+    def wake(f: Function) -> None:
+        box = f.static(MAILBOX)
+        box.state.store(1, store)
+        with f.when(box.sleepers.load(load) != 0):
+            box.state.wake()
+
+    return wake
+
+
+@pytest.mark.parametrize(("store", "load"), [(RELEASE, SEQ_CST), (SEQ_CST, ACQUIRE)])
+def test_a_wake_up_that_is_spared_without_order_is_found(store: StoreOrdering, load: LoadOrdering):
+    """The kernel may read the word before the other processor's store, whose thread finds nobody asleep."""
+    explore(None, [sleep_counted, wake_sleepers(SEQ_CST, SEQ_CST)])
+    assert "sleeps in sleep_counted" in broken("deadlock", sleep_counted, wake_sleepers(store, load)).message
+
+
+def test_a_wait_that_only_its_time_limit_ends():
+    @native
+    def wait(f: Function) -> None:
+        box = f.static(MAILBOX)
+        with f.loop() as loop:
+            with f.when(box.state.load(ACQUIRE) == 1):
+                loop.leave()
+            box.state.wait(0, f.constant(Word, 1000))
+
+    explore(None, [writer(wakes=False), wait])
+    explore(None, [writer(), wait], times_out=False)
+    broken("deadlock", writer(wakes=False), wait, times_out=False)
+
+
 @pytest.mark.parametrize("load", [ACQUIRE, RELAXED])
 def test_a_load_may_return_an_older_value(load):
     @native

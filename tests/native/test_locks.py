@@ -19,6 +19,7 @@ from xlapy.native.locks import (
     Semaphore,
     acquire_lock,
     acquire_permit,
+    initialize_lock,
     initialize_semaphore,
     note_fork,
     release_lock,
@@ -77,6 +78,16 @@ def be_a_child(f: Function) -> None:
 def test_a_lock_excludes_other_threads_in_the_child_of_a_fork():
     assert explore(be_a_child, [add_one] * 2, total_is(2)).ends >= 1
     assert explore(be_a_child, [add_one] * 3, total_is(3)).ends >= 1
+
+
+def test_a_lock_that_is_initialized_is_free():
+    @native
+    def initialize_and_add(f: Function) -> None:
+        f.static(SHARED).state.store(1, RELAXED)
+        initialize_lock(f, f.static(SHARED).cast(LockWord))
+        add_one(f)
+
+    assert explore(None, [initialize_and_add], total_is(1)).ends == 1
 
 
 def test_a_lock_that_does_not_wake_is_a_deadlock():
@@ -157,7 +168,11 @@ def test_a_permit_wakes_a_thread_that_waits():
     def post(f: Function) -> None:
         release_permit(f, f.static(SHARED).cast(Semaphore))
 
-    explore(None, [wait, post])
+    @native
+    def nobody_sleeps(f: Function) -> None:
+        f.check(f.static(SHARED).sleepers.load(RELAXED) == 0, "nobody counts as asleep")
+
+    explore(None, [wait, post], nobody_sleeps)
     with pytest.raises(ScheduleError) as caught:
         explore(None, [wait, wait, post])
     assert caught.value.kind == "deadlock"

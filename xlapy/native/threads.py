@@ -9,7 +9,7 @@ Responsible for starting and numbering threads. Must not know what they do.
 from __future__ import annotations
 
 from xlapy.native.function import Function, Static, external, native
-from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
+from xlapy.native.ir import RELAXED
 from xlapy.native.records import Atomic, Owned, Record
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 
@@ -80,14 +80,14 @@ def initialize_thread_numbers(f: Function) -> None:
     with f.when(numbers.key.load(RELAXED) == 0):
         made = f.stack(ThreadKey.byte_size()).cast(ThreadKey)
         with f.when(pthread_key_create(f, made, f.null(Address)) == 0):
-            numbers.key.store(made.key + 1, RELEASE)
+            numbers.key.store(made.key + 1, RELAXED)
 
 
 @native
 def thread_number(f: Function) -> Word:
     """The number of this thread, from 1 on. If the C library has no keys left, each call returns another number."""
     numbers = f.static(THREAD_NUMBERS)
-    key = numbers.key.load(ACQUIRE)
+    key = numbers.key.load(RELAXED)
     with f.when(key != 0):
         known = pthread_getspecific(f, key - 1)
         with f.when(known != 0):

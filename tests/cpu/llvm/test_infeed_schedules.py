@@ -30,7 +30,7 @@ from xlapy.native.checker.memory import ScheduleError
 from xlapy.native.function import Function, NativeFunction, Static, free, native
 from xlapy.native.ir import RELAXED, RELEASE, SEQ_CST
 from xlapy.native.records import Atomic, Owned, Record
-from xlapy.native.values import Int32, Nullable, Word
+from xlapy.native.values import Address, Int32, Nullable, Word
 
 QUEUE = WAIT_RECORD_BYTES * 2
 """Offset of the queue: the cancellation word and the wait record of the device precede it."""
@@ -165,13 +165,66 @@ def clear_all(f: Function) -> None:
 MODELS = {"host_callback": lambda execution, arguments: 0, "sched_yield": lambda execution, arguments: 0}
 
 
-def explored(*threads: NativeFunction[[], None]) -> Exploration:
-    return explore(None, threads, clear_all, models=MODELS, max_states=20_000_000)
+def explored(*threads: NativeFunction[[], None], setup: NativeFunction[[], None] | None = None) -> Exploration:
+    """Also if waits never time out: no wake-up is lost."""
+    explore(setup, threads, clear_all, models=MODELS, times_out=False)
+    return explore(setup, threads, clear_all, models=MODELS, max_states=20_000_000)
 
 
 def test_the_host_feeds_and_leaves() -> None:
     """Whatever the device has taken when the host has left, it has taken whole, and it takes nothing afterwards."""
     assert explored(device, host(1)).ends >= 1
+
+
+@native
+def device_of_one_value(f: Function) -> None:
+    """A device that does not come back."""
+    take_all(f, 1)
+
+
+def test_the_host_leaves_after_the_last_value() -> None:
+    assert explored(device_of_one_value, host(1)).ends >= 1
+
+
+@native
+def join(f: Function) -> None:
+    join_feed(f, queue(f))
+
+
+@native
+def add_one(f: Function) -> None:
+    add(f, 0)
+
+
+@native
+def device_that_gets_a_value(f: Function) -> None:
+    table, number, place = f.static(SHARED), f.constant(Word, 1), f.constant(Word, 0)
+    shared, kind = table.cast(CancellationWord), f.constant(Word, KIND)
+    status = next_infeed(f, table, shared, place, number, queue(f), kind)
+    f.check(status == TAKE, "a value that is added is taken")
+    f.check(infeed_array(f, queue(f), place).cast(Cell).value == 10, "the value is whole")
+    finish_infeed(f, queue(f))
+
+
+def test_a_device_that_waits_gets_the_value() -> None:
+    assert explored(device_that_gets_a_value, add_one, setup=join).ends >= 1
+
+
+def test_the_run_ends_while_the_host_adds_a_value() -> None:
+    """The device may find the message in the list before it is counted."""
+    assert explored(device_of_one_value, add_one, end_run, setup=join).ends >= 1
+
+
+def test_a_device_that_calls_the_host_is_not_busy() -> None:
+    """The host may leave then, in the same thread."""
+
+    @native
+    def host_callback(f: Function, table: Address, number: Word) -> Int32:
+        f.check(receiving_end(queue(f)).is_busy.load(RELAXED) == 0, "the host need not wait")
+        return f.constant(Int32, 0)
+
+    threads = [device_that_gets_a_value, add_one]
+    assert explore(join, threads, clear_all, also=[host_callback], models=MODELS).ends >= 1
 
 
 def test_a_host_that_has_not_joined_is_called() -> None:

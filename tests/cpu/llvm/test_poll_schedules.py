@@ -12,7 +12,7 @@ from xlapy.native.checker.memory import ScheduleError
 from xlapy.native.function import Function, NativeFunction, Static, native
 from xlapy.native.ir import SEQ_CST
 from xlapy.native.records import Owned, Record
-from xlapy.native.values import Word
+from xlapy.native.values import Address, Int32, Word
 
 SHARED = Static("shared_memory", CancellationWord)
 TABLE = Static("address_table", AddressTable, 8 * 5)
@@ -70,6 +70,42 @@ def explored(*threads: NativeFunction[[], None]) -> Exploration:
 def test_threads_poll_while_the_run_ends() -> None:
     """The time of the last call and the answer are read by all threads, and written by one."""
     assert explored(main_thread, pool_thread, canceled).ends >= 1
+
+
+class Calls(Record):
+    """How often the host was called."""
+
+    times: Owned[Word]
+
+
+CALLS = Static("calls", Calls)
+
+
+@native
+def call_host_poll(f: Function, host: Address) -> Int32:
+    """In place of the external function: the host lets the run go on."""
+    f.static(CALLS).times = f.static(CALLS).times + 1
+    return f.constant(Int32, 0)
+
+
+def test_the_host_is_called_once_in_a_while() -> None:
+    @native
+    def poll_twice(f: Function) -> None:
+        polls(f, 2)
+        f.check(f.static(CALLS).times == 1, "no time has passed since the first call")
+
+    assert explore(prepare, [poll_twice], also=[call_host_poll], models=MODELS).ends == 1
+
+
+def test_all_threads_know_that_the_host_ends_the_run() -> None:
+    @native
+    def poll_after_the_end(f: Function) -> None:
+        polls(f, 1)
+        for _ in range(2):
+            status = xlapy_poll(f, f.static(TABLE), f.constant(Word, 0), f.constant(Word, 1))
+            f.check(status == 1, "the run ends")
+
+    assert explored(poll_after_the_end).ends == 1
 
 
 def test_a_time_that_is_written_without_synchronization_is_found() -> None:

@@ -16,25 +16,31 @@ from xlapy.cpu.llvm.pool import (
     DONE,
     JOB,
     MASK_WORDS,
+    MISSING,
     TICKET,
     run_chunks,
     serve,
     xlapy_parallel,
+    xlapy_reset_pool,
 )
 from xlapy.native.checker.explore import Exploration, explore
 from xlapy.native.checker.memory import ScheduleError
-from xlapy.native.function import Function, NativeFunction, Static, native
+from xlapy.native.function import Function, NativeFunction, Static, external, native
 from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
 from xlapy.native.records import Owned, Record
+from xlapy.native.threads import ThreadId
 from xlapy.native.values import Address, Int32, Nullable, Word
 
 FIRST, SECOND = 2, 3
 """The number of chunks of each job. The second has more: a thread that is late finds an index that is too large for
 the first job and not for the second."""
 
+MODE = 7
+"""The floating-point mode of those that call."""
+
 
 class Cell(Record):
-    """How often an iteration has run."""
+    """A word: how often an iteration has run, or the mode of a thread."""
 
     value: Owned[Word]
 
@@ -43,13 +49,64 @@ CELLS = Static("cells", Cell, 8 * (FIRST + 2 * SECOND))
 """The iterations of the first job, and those of the second, whose chunks have two."""
 
 
+MODES = Static("modes", Cell, 8 * 3)
+"""The floating-point mode of each thread. Threads begin with different ones."""
+
+
+@external
+def this_thread(f: Function) -> Word:  # type: ignore[empty-body]
+    """The number of this thread."""
+
+
+def mode(f: Function) -> Cell:
+    return f.static(MODES).offset(this_thread(f) * 8).cast(Cell)
+
+
+@native
+def save_mode(f: Function, place: Address) -> None:
+    """In place of the external function."""
+    place.cast(Cell).value = mode(f).value
+
+
+@native
+def load_mode(f: Function, place: Address) -> None:
+    mode(f).value = place.cast(Cell).value
+
+
+STARTED = Static("started", Cell, 8 * 2)
+"""How many threads were started, and how many of them nobody waits for."""
+
+
+@native
+def pthread_create(
+    f: Function, thread: Address, attributes: Nullable[Address], function: Address, argument: Address
+) -> Int32:
+    """In place of the C library's function."""
+    thread.cast(ThreadId).number = f.constant(Word, 1)
+    f.static(STARTED).value = f.static(STARTED).value + 1
+    return f.constant(Int32, 0)
+
+
+@native
+def pthread_detach(f: Function, thread: Word) -> Int32:
+    detached = f.static(STARTED).offset(8).cast(Cell)
+    detached.value = detached.value + 1
+    return f.constant(Int32, 0)
+
+
 def cell(f: Function, number: Word | int) -> Cell:
     return f.static(CELLS).offset(number * 8).cast(Cell)
+
+
+def check_call(f: Function, argument: Nullable[Address]) -> None:
+    f.check(argument == f.static(CELLS).offset(0), "the job gets its argument")
+    f.check(mode(f).value == MODE, "the thread has the mode of the caller")
 
 
 @native
 def first_job(f: Function, argument: Nullable[Address], begin: Word, end: Word) -> None:
     """Two threads that run the same iteration would race."""
+    check_call(f, argument)
     with f.count(end - begin) as one:
         target = cell(f, begin + one.index)
         target.value = target.value + 1
@@ -57,15 +114,18 @@ def first_job(f: Function, argument: Nullable[Address], begin: Word, end: Word) 
 
 @native
 def second_job(f: Function, argument: Nullable[Address], begin: Word, end: Word) -> None:
+    check_call(f, argument)
     with f.count(end - begin) as one:
         target = cell(f, begin + one.index + FIRST)
         target.value = target.value + 1
 
 
-def call(f: Function, job: NativeFunction, chunks: int, grain: int) -> None:
+def call(f: Function, job: NativeFunction, chunks: int, grain: int, polls: bool = False) -> None:
     zero, none = f.constant(Word, 0), f.null(Address)
-    extent = f.constant(Word, chunks * grain)
-    xlapy_parallel(f, f.address_of(job), none, extent, f.constant(Word, grain), none, zero, zero)
+    extent, argument = f.constant(Word, chunks * grain), f.static(CELLS).offset(0).maybe()
+    table = f.static(JOB).offset(0).maybe() if polls else none
+    mode(f).value = MODE
+    xlapy_parallel(f, f.address_of(job), argument, extent, f.constant(Word, grain), table, zero, zero)
 
 
 @native
@@ -100,8 +160,8 @@ def the_pool_is_free(f: Function) -> None:
 
 
 MODELS = {
-    "save_mode": lambda execution, arguments: None,
-    "load_mode": lambda execution, arguments: None,
+    "this_thread": lambda execution, arguments: execution.thread.actor.number,
+    "load_processors": lambda execution, arguments: None,
     "sched_yield": lambda execution, arguments: 0,
     "sched_getcpu": lambda execution, arguments: 0,
     "avoid_processor": lambda execution, arguments: None,
@@ -110,11 +170,95 @@ MODELS = {
 
 
 def explored(*threads: NativeFunction, setup: NativeFunction | None = None) -> Exploration:
-    return explore(setup, threads, the_pool_is_free, also=[first_job, second_job], models=MODELS)
+    return explore(setup, threads, the_pool_is_free, also=FUNCTIONS, models=MODELS)
 
 
 def test_each_chunk_runs_once() -> None:
     assert explored(first_loop, help_once).ends >= 1
+
+
+def test_a_loop_of_one_chunk_runs_in_the_caller() -> None:
+    @native
+    def run_one_chunk(f: Function) -> None:
+        call(f, first_job, 1, 2)
+        for number in range(2):
+            f.check(cell(f, number).value == 1, "each iteration has run once")
+
+    assert explored(run_one_chunk).ends == 1
+
+
+@native
+def second_loop_alone(f: Function) -> None:
+    """Another thread uses the pool: this one polls between chunks."""
+    f.static(BUSY).value.store(1, RELAXED)
+    call(f, second_job, SECOND, 2, polls=True)
+    for number in range(FIRST, FIRST + 2 * SECOND):
+        f.check(cell(f, number).value == 1, "each iteration has run once")
+    f.static(BUSY).value.store(0, RELAXED)
+
+
+def test_a_loop_that_polls_runs_alone() -> None:
+    assert explored(second_loop_alone).ends == 1
+
+
+def test_a_thread_of_the_pool_takes_part() -> None:
+    ran: set[int] = set()
+
+    @external
+    def this_thread_runs(f: Function) -> None:
+        """Notes that this thread runs a chunk."""
+
+    @native
+    def job_of_threads(f: Function, argument: Nullable[Address], begin: Word, end: Word) -> None:
+        this_thread_runs(f)
+
+    @native
+    def loop_over_threads(f: Function) -> None:
+        call(f, job_of_threads, FIRST, 1)
+
+    models = {**MODELS, "this_thread_runs": lambda execution, arguments: ran.add(execution.thread.actor.number)}
+    explore(None, [loop_over_threads, wait_and_help], also=[*FUNCTIONS, job_of_threads], models=models)
+    assert ran == {0, 1}
+
+
+# --- starting and resetting
+
+
+@native
+def lost_pool(f: Function) -> None:
+    """What the child of a fork finds: another thread used the pool, and its job is open."""
+    job = f.static(JOB)
+    job.function.store(f.address_of(second_job).maybe(), RELAXED)
+    job.extent.store(2 * SECOND, RELAXED)
+    job.grain.store(2, RELAXED)
+    job.chunks.store(SECOND, RELAXED)
+    f.static(DONE).value.store(1, RELAXED)
+    f.static(TICKET).value.store(_JOB * 7 + 1, RELAXED)
+    f.static(BUSY).value.store(1, RELAXED)
+    f.static(MISSING).value.store(5, RELAXED)
+    xlapy_reset_pool(f, f.constant(Word, 3))
+
+
+@native
+def two_loops(f: Function) -> None:
+    first_loop(f)
+    f.check(f.static(STARTED).value == 3, "the first loop starts the threads")
+    f.check(f.static(STARTED).offset(8).cast(Cell).value == 3, "nobody waits for their end")
+    second_loop(f)
+    f.check(f.static(STARTED).value == 3, "the second one starts none")
+
+
+def test_a_pool_that_is_reset_starts_its_threads_anew() -> None:
+    assert explored(two_loops, setup=lost_pool).ends == 1
+
+
+def test_a_job_of_a_lost_thread_is_not_run() -> None:
+    @native
+    def look(f: Function) -> None:
+        help_once(f)
+        f.check(cell(f, FIRST).value == 0, "no chunk of the lost job runs")
+
+    assert explored(look, setup=lost_pool).ends == 1
 
 
 def test_a_thread_that_is_late_never_takes_chunks_by_the_description_of_another_job() -> None:
@@ -144,7 +288,7 @@ def test_a_thread_keeps_away_from_the_processor_of_the_caller() -> None:
             "sched_getcpu": lambda execution, arguments: caller,
             "avoid_processor": lambda execution, arguments: calls.add(arguments[1]),
         }
-        explore(None, [first_loop, helper], the_pool_is_free, also=[first_job], models=models)
+        explore(None, [first_loop, helper], the_pool_is_free, also=FUNCTIONS, models=models)
         return calls
 
     assert avoided_by(wait_and_help, 3) == {3}
@@ -183,12 +327,18 @@ def test_avoiding_a_processor_keeps_the_others() -> None:
     assert os.sched_getaffinity(0) == allowed
 
 
+FUNCTIONS = [first_job, second_job, save_mode, load_mode, pthread_create, pthread_detach]
+
+
 def careless(job: NativeFunction, chunks: int, grain: int, number: int) -> NativeFunction:
     """A loop that announces its job without a ticket that closes the previous one."""
 
     def loop(f: Function) -> None:
         record = f.static(JOB)
         record.function.store(f.address_of(job).maybe(), RELEASE)
+        record.argument.store(f.static(CELLS).offset(0).maybe(), RELEASE)
+        mode(f).value = MODE
+        save_mode(f, record.offset(record.offsets()["mode"]))
         record.extent.store(chunks * grain, RELEASE)
         record.grain.store(grain, RELEASE)
         record.chunks.store(chunks, RELEASE)

@@ -98,8 +98,13 @@ def sender(
 Finish = NativeFunction[[Queue, Message], None]
 
 
-def receiver(*order: int, finishes: Finish = finish, gets: NativeFunction = receive) -> NativeFunction[[], None]:
-    """A device that announces receipts, and then waits for the messages in an order, until the run ends."""
+def receiver(
+    *order: int, finishes: Finish = finish, gets: NativeFunction = receive, is_stopped: bool = False
+) -> NativeFunction[[], None]:
+    """A device that announces receipts, and then waits for the messages in an order, until the run ends.
+
+    is_stopped: whether the host may stop the device.
+    """
 
     def run(f: Function) -> None:
         table = f.static(SHARED)
@@ -112,6 +117,8 @@ def receiver(*order: int, finishes: Finish = finish, gets: NativeFunction = rece
             wanted = f.constant(Int32, number)
             found = gets(f, table, table.cast(CancellationWord), device, thunk, queue(f), wanted)
             with f.when(found.is_null()):
+                if not is_stopped:
+                    f.check(table.is_over.load(RELAXED) != 0, "a message arrives unless the run ends")
                 f.ret()
             message = found.value
             f.check(message.offset(MESSAGE_HEADER_BYTES).cast(Payload).value == number, "the message has its number")
@@ -143,8 +150,12 @@ def explored(
     answer: int = 0,
     setup: NativeFunction[[], None] | None = None,
 ) -> Exploration:
+    """Also if waits never time out, unless the host stops those that wait: no wake-up is lost."""
     models = {"host_callback": lambda execution, arguments: answer}
-    return explore(setup, threads, clear, models=models)
+    result = explore(setup, threads, clear, models=models)
+    if not answer:
+        explore(setup, threads, clear, models=models, times_out=False)
+    return result
 
 
 # --- between devices
@@ -184,10 +195,11 @@ def test_a_sender_a_receiver_and_the_end_of_the_run() -> None:
         wait_record(f.static(SHARED).cast(CancellationWord), f.constant(Word, RECEIVER)).skips = 3
 
     assert explored(post_one, receive_another, end_run, setup=no_spins).ends >= 1
+    assert explored(sender(1), receiver(1), end_run, setup=no_spins).ends >= 1
 
 
 def test_a_receiver_that_the_host_stops_leaves() -> None:
-    assert explored(receiver(1), answer=1).ends >= 1
+    assert explored(receiver(1, is_stopped=True), answer=1).ends >= 1
 
 
 def test_only_one_of_two_devices_sends() -> None:
@@ -198,6 +210,51 @@ def test_only_one_of_two_devices_sends() -> None:
 
     threads = sender(1), sender(1, device=2), receiver(1)
     assert explore(None, threads, clear, models={"host_callback": grant}).ends >= 1
+
+
+class Asked(Record):
+    """How often devices have asked the host, and for which thunk at last."""
+
+    times: Owned[Word]
+    thunk: Owned[Word]
+
+
+ASKED = Static("asked", Asked)
+
+
+@native
+def host_callback(f: Function, table: Address, number: Word) -> Int32:
+    """In place of the external function."""
+    asked = f.static(ASKED)
+    asked.times = asked.times + 1
+    asked.thunk = number
+    return f.constant(Int32, 0)
+
+
+def test_a_device_asks_once_for_the_end_of_a_queue() -> None:
+    @native
+    def claim_both_twice(f: Function) -> None:
+        place, thunk = f.constant(Word, SENDER), f.constant(Word, SEND_THUNK)
+        for _ in range(2):
+            f.check(claim_sender(f, f.static(SHARED), place, thunk, queue(f)) == 0, "it is granted")
+            f.check(claim_receiver(f, f.static(SHARED), place, thunk, queue(f)) == 0, "it is granted")
+        f.check(f.static(ASKED).times == 2, "the host is asked once for each end")
+
+    assert explore(None, [claim_both_twice], clear, also=[host_callback]).ends == 1
+
+
+def test_a_message_without_memory_is_reported() -> None:
+    @native
+    def make_message(f: Function) -> None:
+        place, thunk = f.constant(Word, SENDER), f.constant(Word, SEND_THUNK)
+        made = new_message(f, f.static(SHARED), place, thunk, f.constant(Word, MESSAGE_BYTES))
+        with f.when(made.is_null()):
+            f.check((f.static(ASKED).times == 1) & (f.static(ASKED).thunk == ~SEND_THUNK), "the host knows the thunk")
+            f.ret()
+        f.check(f.static(ASKED).times == 0, "the host is not called")
+        free(f, made.value.as_memory())
+
+    assert explore(None, [make_message], clear, also=[host_callback], exhausts_memory=True).ends == 2
 
 
 # --- to the host
@@ -238,15 +295,13 @@ def host_receiver(waits: NativeFunction) -> NativeFunction[[], None]:
 
 
 @native
-def sleep_without_limit(f: Function, queue: Queue, seen: Int32) -> None:
-    """As `await_message`, without the limit of time: a wake-up that is lost is a deadlock."""
-    queue.sleepers.fetch_add(1, SEQ_CST)
-    queue.sent.wait(seen)
-    queue.sleepers.fetch_sub(1, RELAXED)
+def sleep(f: Function, queue: Queue, seen: Int32) -> None:
+    await_message(f, queue, seen, f.constant(Word, 1000))
 
 
 def test_the_host_takes_what_a_device_feeds_out() -> None:
-    assert explored(outfeed, host_receiver(sleep_without_limit), setup=join).ends >= 1
+    """It sleeps until it is woken: the times that pass would be states without end."""
+    assert explore(join, [outfeed, host_receiver(sleep)], clear, times_out=False).ends >= 1
 
 
 def test_the_host_waits_for_a_time() -> None:
@@ -258,18 +313,45 @@ def test_the_host_waits_for_a_time() -> None:
     assert explored(sender(1), wait_once).ends >= 1
 
 
-def test_a_notification_wakes_the_host() -> None:
+@native
+def sleep_until_woken(f: Function) -> None:
+    is_woken = await_message(f, queue(f), f.constant(Int32, 0), f.constant(Word, 1000))
+    f.check(is_woken, "the time does not pass")
+
+
+@native
+def wake(f: Function) -> None:
     """A thread that puts a value into the host's queue wakes another one, which sleeps on the device's."""
+    notify(f, queue(f))
 
+
+@native
+def clear_joined(f: Function) -> None:
+    clear_queue(f, queue(f))
+
+
+@native
+def the_host_has_left(f: Function) -> None:
+    f.check(~is_joined(f, queue(f)), "the host is at no queue that it has cleared")
+    clear(f)
+
+
+@pytest.mark.parametrize("waker", [wake, clear_joined])
+def test_a_notification_wakes_the_host(waker: NativeFunction[[], None]) -> None:
+    assert explore(None, [sleep_until_woken, waker], clear, times_out=False).ends >= 1
+
+
+def test_a_queue_that_is_cleared_is_left() -> None:
+    assert explore(join, [clear_joined], the_host_has_left).ends == 1
+
+
+def test_a_device_uses_a_queue_after_the_host_has_cleared_it() -> None:
     @native
-    def sleep_once(f: Function) -> None:
-        sleep_without_limit(f, queue(f), f.constant(Int32, 0))
+    def clear_and_join(f: Function) -> None:
+        clear_queue(f, queue(f))
+        join_feed(f, queue(f))
 
-    @native
-    def wake(f: Function) -> None:
-        notify(f, queue(f))
-
-    assert explored(sleep_once, wake).ends >= 1
+    assert explored(outfeed, clear_and_join).ends >= 1
 
 
 # --- protocols that are broken in one place each
@@ -330,7 +412,7 @@ def fails(kind: str, *threads: NativeFunction[[], None]) -> None:
 
 
 def test_messages_that_are_linked_without_ordering_race() -> None:
-    fails("race", sender(1, posts=broken_post(link=RELAXED)), receiver(1))
+    fails("race", sender(1, posts=broken_post(link=RELAXED)), receiver(1, is_stopped=True))
 
 
 def test_a_sender_that_wakes_nobody_is_found() -> None:

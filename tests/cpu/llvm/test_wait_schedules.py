@@ -43,13 +43,13 @@ def word(f: Function, offset: int) -> AwaitedWord:
     return f.static(SHARED).offset(offset).cast(AwaitedWord)
 
 
-def wait(f: Function, device: int, offset: int, seen: int) -> None:
+def wait(f: Function, device: int, offset: int, seen: int, slice: int = 0) -> None:
     """The device waits until the word differs from the number seen, which is also the aim in its record."""
     shared = f.static(SHARED)
-    sleepers, zero = shared.offset(offset + 8).cast(Sleepers), f.constant(Word, 0)
+    sleepers, time = shared.offset(offset + 8).cast(Sleepers), f.constant(Word, slice)
     number, value = f.constant(Word, device), f.constant(Int32, seen)
     place, aim = shared.cast(CancellationWord), f.constant(Word, seen)
-    await_change(f, shared, place, number, number, word(f, offset), value, aim, sleepers, zero)
+    await_change(f, shared, place, number, number, word(f, offset), value, aim, sleepers, time)
 
 
 def signal(f: Function, offset: int) -> None:
@@ -158,6 +158,25 @@ def test_one_device_that_waits_again_and_again() -> None:
             f.check(second.aim + 1 == second.times, "the aim is that of the same wait")
 
     assert explored(all_has_happened, waits_twice, watch_one).ends >= 1
+
+
+def test_a_device_sleeps_before_it_calls_the_host() -> None:
+    @native
+    def waits_for_a_time(f: Function) -> None:
+        wait(f, 0, FIRST, 0, slice=1000)
+
+    @native
+    def signal_once(f: Function) -> None:
+        signal(f, FIRST)
+
+    def host(execution: object, arguments: object) -> int:
+        raise ScheduleError("assertion", "the device calls the host before its time is over")
+
+    threads = [waits_for_a_time, signal_once]
+    assert explore(None, threads, models={"host_callback": host}, times_out=False).ends >= 1
+    assert explore(no_spins, threads, models={"host_callback": host}, times_out=False).ends >= 1
+    with pytest.raises(ScheduleError):
+        explore(None, threads, models={"host_callback": host})
 
 
 @native

@@ -6,8 +6,9 @@ calls `function(argument, begin, end)` for chunks of `grain` iterations on all t
 done. Chunks depend only on the extent and the grain, so results do not depend on the number of threads. One word, the
 ticket, hands out chunks: its upper half is the number of the job, its lower half the next chunk. A thread takes a chunk
 by compare-and-swap, which fails if the job is not the one that the thread has read about. Before the description of a
-job is written, the ticket is closed under a number of its own: otherwise a thread that has read the previous ticket
-could take chunks of that job by the description of the next one. The caller takes chunks too, so a job finishes even if
+job is written, the ticket of the previous one is closed: otherwise a thread that has read this ticket could take chunks
+of that job because the next one has more. Closing acquires what those released who took chunks before, so the number of
+chunks that they read is not the one that is written afterwards. The caller takes chunks too, so a job finishes even if
 no other thread runs. The threads of the pool keep away from the caller's processor if there is another one: the
 operating system likes to wake a thread where the caller runs, and there it would start after the caller's last chunk.
 The first job starts the threads, also in the child of a fork, which has none. While one thread of the process uses the
@@ -28,7 +29,7 @@ from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm.jit import Code, Symbol
 from xlapy.cpu.llvm.shared_code import POLL, compile_shared_object, shared_function
 from xlapy.native.function import Function, Static, Variable, external, native
-from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
+from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE
 from xlapy.native.llvm import library_text
 from xlapy.native.records import Atomic, Owned, Record
 from xlapy.native.threads import start_thread
@@ -155,21 +156,21 @@ def run_chunks(f: Function, table: Nullable[Address], shared: Word, poll: Word) 
     with f.loop():
         ticket = next_ticket.load(ACQUIRE)
         index = ticket & _NO_CHUNK
-        chunks = job.chunks.load(ACQUIRE)
-        function, argument = job.function.load(ACQUIRE), job.argument.load(ACQUIRE)
-        extent, grain = job.extent.load(ACQUIRE), job.grain.load(ACQUIRE)
+        chunks = job.chunks.load(RELAXED)
         with f.when(index >= chunks):
             f.ret(chunks)
         _, is_taken = next_ticket.compare_exchange(ticket, ticket + 1, ACQ_REL, RELAXED)
         with f.when(is_taken):
-            # The job that the fields describe is the ticket's: they are written while the ticket is closed.
+            # The fields describe the job of the ticket until the caller knows that the chunk is done.
+            function, argument = job.function.load(RELAXED), job.argument.load(RELAXED)
+            extent, grain = job.extent.load(RELAXED), job.grain.load(RELAXED)
             load_mode(f, job.offset(Job.offsets()["mode"]))
             begin = index * grain
             end = f.select(begin + grain > extent, extent, begin + grain)
             f.call_address(function.known("an open job has a function"), argument, begin, end)
             f.static(DONE).value.fetch_add(1, ACQ_REL)
             with f.when(table.is_present()), f.when(xlapy_poll(f, table, shared, poll) != 0):
-                given = next_ticket.fetch_or(_NO_CHUNK, ACQ_REL) & _NO_CHUNK
+                given = next_ticket.fetch_or(_NO_CHUNK, RELAXED) & _NO_CHUNK
                 f.ret(f.select(given < chunks, given, chunks))
     return f.constant(Word, 0)
 
@@ -243,23 +244,22 @@ def open_job(
     """Announces a job, and wakes the threads. The caller uses the pool."""
     job, ticket = f.static(JOB), f.static(TICKET).value
     save_mode(f, job.offset(Job.offsets()["mode"]))
-    missing = f.static(MISSING).value.load(ACQUIRE)
+    missing = f.static(MISSING).value.load(RELAXED)
     with f.when(missing != 0):
-        f.static(MISSING).value.store(0, RELEASE)
+        f.static(MISSING).value.store(0, RELAXED)
         start_threads(f, missing)
     job.processor.store(sched_getcpu(f), RELAXED)
-    closed = (ticket.load(RELAXED) | _NO_CHUNK) + _JOB
-    ticket.store(closed, RELAXED)
-    job.function.store(function.maybe(), RELEASE)
-    job.argument.store(argument, RELEASE)
-    job.extent.store(extent, RELEASE)
-    job.grain.store(grain, RELEASE)
-    job.chunks.store(chunks, RELEASE)
-    f.static(DONE).value.store(0, RELEASE)
+    closed = (ticket.fetch_or(_NO_CHUNK, ACQ_REL) | _NO_CHUNK) + _JOB
+    job.function.store(function.maybe(), RELAXED)
+    job.argument.store(argument, RELAXED)
+    job.extent.store(extent, RELAXED)
+    job.grain.store(grain, RELAXED)
+    job.chunks.store(chunks, RELAXED)
+    f.static(DONE).value.store(0, RELAXED)
     following = closed + 1
     ticket.store(following, RELEASE)
     wake = f.static(WAKE).value
-    wake.store((following >> 32).to(Int32), SEQ_CST)
+    wake.store((following >> 32).to(Int32), RELEASE)
     wake.wake()
 
 
@@ -310,10 +310,9 @@ def await_job(f: Function, seen: Variable[Int32]) -> None:
 def xlapy_reset_pool(f: Function, threads: Word) -> None:
     """Closes the current job, of which only other threads know, and lets the next one start threads. Called when no
     other thread uses the pool: before the first job, and in the child of a fork."""
-    f.static(TICKET).value.fetch_or(_NO_CHUNK, ACQ_REL)
-    f.static(DONE).value.store(0, RELEASE)
-    f.static(MISSING).value.store(threads, RELEASE)
-    f.static(BUSY).value.store(0, RELEASE)
+    f.static(TICKET).value.fetch_or(_NO_CHUNK, RELAXED)
+    f.static(MISSING).value.store(threads, RELAXED)
+    f.static(BUSY).value.store(0, RELAXED)
 
 
 @native

@@ -48,17 +48,20 @@ def explore(
     max_states: int = MAX_STATES,
     has_private_locations: bool = True,
     services: Sequence[NativeFunction[Any, Any]] = (),
+    times_out: bool = True,
 ) -> Exploration:
     """Explores all schedules; `ScheduleError` with the steps that lead to the first broken rule.
 
     also: functions that are called by address only. models: what external functions do. exhausts_memory: whether each
     allocation of the threads may fail, too. has_private_locations: false if a location that one thread accesses may
     matter to others, because it forks. services: threads that need not end; each schedule goes on until they sleep.
+    times_out: false if waits with a limit of time end only when they are woken: a wake-up that is lost, and that costs
+    the rest of this time, is a deadlock then.
     """
     begin = time.perf_counter()
     all_threads = [*threads, *services]
     named = [one for one in (setup, *all_threads, finish) if one is not None]
-    machine = Machine(prepare([*named, *also]), models or {}, exhausts_memory)
+    machine = Machine(prepare([*named, *also]), models or {}, exhausts_memory, times_out)
     names, ending = [one.name for one in all_threads], len(threads)
     run = _Run(machine, names, ending, finish.name if finish else "", allows_leaks)
     state = machine.initial_state(len(all_threads) + 1)

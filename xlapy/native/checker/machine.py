@@ -3,7 +3,10 @@
 A step is one synchronizing instruction of one thread (an atomic access, an acquired lock, a futex), and all that
 follows up to the next one. Other instructions need no schedules of their own: accesses that could conflict are races
 and reported, and whatever other threads do before a lock is released, they can do after that, too. Nor does an access
-of a location that no other thread accesses in any schedule, if it is not sequentially consistent (`Privacy`).
+of a location that no other thread accesses in any schedule (`Privacy`).
+
+A futex compares as a sequentially consistent load of its word does, and whoever wakes its threads makes what it has seen
+of the word visible to them and to such loads: the kernel orders both, and nothing else.
 
 Responsible for executing instructions. Must not know in which order states are explored.
 """
@@ -127,16 +130,17 @@ class Privacy:
 class Machine:
     """Executes the functions of a program.
 
-    models: external functions by name. exhausts_memory: whether any allocation may fail. privacy: None while only one
-    thread runs.
+    models: external functions by name. exhausts_memory: whether any allocation may fail. times_out: whether waits with
+    a limit of time end without being woken. privacy: None while only one thread runs.
     """
 
     privacy: Privacy | None = None
 
-    def __init__(self, program: Program, models: Mapping[str, Model], exhausts_memory: bool = False) -> None:
-        self.program = program
-        self.models = {**MODELS, **models}
-        self.exhausts_memory = exhausts_memory
+    def __init__(
+        self, program: Program, models: Mapping[str, Model], exhausts_memory: bool = False, times_out: bool = True
+    ) -> None:
+        self.program, self.models = program, {**MODELS, **models}
+        self.exhausts_memory, self.times_out = exhausts_memory, times_out
 
     def initial_state(self, thread_count: int) -> State:
         """Static memory is zero, and no thread runs. The last of the threads sets up and finishes."""
@@ -183,14 +187,9 @@ class Machine:
         execution = Execution(self, state, thread)
         match instruction:
             case ir.Load(_, address, ordering) if ordering is not None:
-                probe = state.copy(number)
-                probed = Execution(self, probe, probe.threads[number])
-                location = probed.location(address)
-                try:
-                    initial = probed.initial(location)
-                except ScheduleError:
-                    return (0,)
-                return probe.memory.choices(probe.threads[number].actor, location, initial, ordering)
+                return self._loaded(execution, address, ordering)
+            case ir.FutexWait(address):
+                return self._loaded(execution, address, ir.SEQ_CST)
             case ir.AcquireLock(address):
                 lock = state.locks.get(execution.location(address), LockState())
                 if lock.holder == number:
@@ -206,6 +205,15 @@ class Machine:
                 return (False, True) if self.exhausts_memory else (True,)
         return (0,)
 
+    def _loaded(self, execution: Execution, address: ir.Operand, ordering: ir.Ordering) -> Sequence[int]:
+        """The numbers of the writes that a load may return."""
+        try:
+            location = execution.location(address)
+            initial = execution.initial(location)
+        except ScheduleError:
+            return (0,)
+        return execution.state.memory.choices(execution.thread.actor, location, initial, ordering)
+
 
 class Execution:
     """A step of a thread. Changes the state it is given."""
@@ -219,7 +227,9 @@ class Execution:
     def run(self, private: int = _MAX_PRIVATE_STEPS) -> None:
         """Executes instructions up to the next synchronizing one, or the end of the thread. private: accesses of
         private locations, at most."""
-        left = 0 if self.thread.status == ASLEEP else private
+        if self.thread.status == ASLEEP:
+            return
+        left = private
         for _ in range(MAX_LOCAL_STEPS):
             if not self.thread.frames:
                 self.thread.status = FINISHED
@@ -280,7 +290,6 @@ class Execution:
             case ir.Load(result, address, ordering, place) if ordering is not None:
                 location = self.location(address)
                 initial = self.initial(location, place)
-                memory.choices(actor, location, initial, ordering)
                 frame.registers[result.number] = memory.load(actor, location, initial, ordering, choice, place)
                 self.note = f" is {frame.registers[result.number]}"
             case ir.Store(address, value, ordering, place) if ordering is not None:
@@ -301,12 +310,17 @@ class Execution:
             case ir.AcquireLock(address, place):
                 self._acquire(self.location(address), place)
             case ir.FutexWait(address, expected, timeout, place):
-                self._futex_wait(frame, self.location(address), self.value(expected), timeout is not None, place)
-            case ir.FutexWake():
+                sleeps = timeout is None or not self.machine.times_out
+                self._futex_wait(self.location(address), self.value(expected), sleeps, choice, place)
+            case ir.FutexWake(address):
+                woken = self.location(address)
+                memory.publish(actor, woken)
                 for number in choice:
                     self.state.threads[number] = _copied(self.state.threads[number])
-                    self.state.threads[number].status = RUNNING
-                    self.state.threads[number].sleeps_on = None
+                    sleeper = self.state.threads[number]
+                    memory.show(actor, sleeper.actor, woken)
+                    sleeper.status, sleeper.sleeps_on = RUNNING, None
+                    Execution(self.machine, self.state, sleeper).run(private=0)
                 self.note = f" wakes {list(choice)}"
             case ir.Call(result, _, arguments):
                 size = self.value(arguments[-1])
@@ -412,22 +426,19 @@ class Execution:
     def _is_private(self, instruction: ir.Instruction) -> bool:
         """Whether no other thread can notice when an access happens."""
         match instruction:
-            case ir.Load(_, address, ordering) | ir.Store(address, _, ordering):
-                orderings: tuple[ir.Ordering | None, ...] = (ordering,)
-            case ir.ReadModifyWrite(address=address, ordering=ordering):
-                orderings = (ordering,)
-            case ir.CompareExchange(address=address, success=success, failure=failure):
-                orderings = success, failure
-            case ir.AcquireLock(address):
-                orderings = ()
+            case (
+                ir.Load(address=address)
+                | ir.Store(address=address)
+                | ir.ReadModifyWrite(address=address)
+                | ir.CompareExchange(address=address)
+                | ir.AcquireLock(address=address)
+            ):
+                location = self.value(address)
             case _:
                 return False
-        location = self.value(address)
         if not isinstance(location, tuple):
             return False
-        if self.machine.privacy is None:
-            return True
-        return self.machine.privacy.is_private(location, self.thread.actor.number) and ir.SEQ_CST not in orderings
+        return self.machine.privacy is None or self.machine.privacy.is_private(location, self.thread.actor.number)
 
     def _newest(self, instruction: ir.Instruction) -> int:
         """What a load of a private location returns: the number of its newest write."""
@@ -472,12 +483,12 @@ class Execution:
         self.state.locks[location] = LockState(-1, clock, view)
         self.thread.held = tuple(one for one in self.thread.held if one != location)
 
-    def _futex_wait(self, frame: Frame, location: Location, expected: int, is_timed: bool, place: str) -> None:
+    def _futex_wait(self, location: Location, expected: int, sleeps: bool, choice: int, place: str) -> None:
+        """sleeps: whether the thread waits to be woken, rather than for the time to pass."""
         memory, actor = self.state.memory, self.thread.actor
         initial = self.initial(location, place)
-        newest = memory.choices(actor, location, initial, ir.SEQ_CST)[-1]
-        memory.load(actor, location, initial, ir.RELAXED, newest, place)
-        if memory.newest(location, initial) == expected and not is_timed:
+        found = memory.load(actor, location, initial, ir.SEQ_CST, choice, place)
+        if found == expected and sleeps:
             self.thread.status, self.thread.sleeps_on = ASLEEP, location
             self.note = " sleeps"
 

@@ -96,7 +96,8 @@ class Actor:
 
 
 class Memory:
-    """All locations. sc_view: what all sequentially consistent accesses so far have seen or written."""
+    """All locations. sc_view: of each location, the newest write that a sequentially consistent access has seen or
+    made. Those that follow see no older one; as in C++, they order nothing else: they are not fences."""
 
     def __init__(self, thread_count: int) -> None:
         self.thread_count = thread_count
@@ -151,10 +152,11 @@ class Memory:
     def choices(self, actor: Actor, location: Location, initial: Any, ordering: Ordering) -> range:
         """The numbers of the writes that a load may return."""
         cell = self.cell(location, initial)
+        known = actor.view.get(location, 0)
         if ordering is Ordering.SEQ_CST:
-            actor.joins(None, self.sc_view)
+            known = max(known, self.sc_view.get(location, 0))
         last = cell.first + len(cell.writes)
-        return range(max(actor.view.get(location, 0), cell.first), last)
+        return range(max(known, cell.first), last)
 
     def load(self, actor: Actor, location: Location, initial: Any, ordering: Ordering, number: int, place: str) -> Any:
         cell = self._atomic(actor, location, initial, place, is_write=False)
@@ -163,10 +165,18 @@ class Memory:
         if ordering.acquires and write.clock is not None:
             actor.joins(write.clock, write.view)
         if ordering is Ordering.SEQ_CST:
-            _join(self.sc_view, actor.view)
+            self.publish(actor, location)
         if write.value is UNINITIALIZED:
             raise ScheduleError("uninitialized", f"load of {place}, which was never written")
         return write.value
+
+    def publish(self, actor: Actor, location: Location) -> None:
+        """Sequentially consistent loads of a location see from now on what a thread has seen of it."""
+        _join(self.sc_view, {location: actor.view.get(location, 0)})
+
+    def show(self, actor: Actor, other: Actor, location: Location) -> None:
+        """Another thread sees from now on what a thread has seen of a location."""
+        _join(other.view, {location: actor.view.get(location, 0)})
 
     def newest(self, location: Location, initial: Any) -> Any:
         return self.cell(location, initial).writes[-1].value
@@ -186,8 +196,7 @@ class Memory:
         number = cell.first + len(cell.writes)
         actor.view[location] = number
         if ordering is Ordering.SEQ_CST:
-            actor.joins(None, self.sc_view)
-            _join(self.sc_view, actor.view)
+            self.publish(actor, location)
         epoch = actor.epoch
         clock: Clock | None = None
         view: View = NOTHING_SEEN
@@ -206,8 +215,6 @@ class Memory:
         self, actor: Actor, location: Location, initial: Any, ordering: Ordering, place: str
     ) -> tuple[Any, Write]:
         """The newest value, which a read-modify-write replaces next."""
-        if ordering is Ordering.SEQ_CST:
-            actor.joins(None, self.sc_view)
         cell = self.cell(location, initial)
         number = cell.first + len(cell.writes) - 1
         value = self.load(actor, location, initial, ordering, number, place)

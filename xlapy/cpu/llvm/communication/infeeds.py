@@ -87,7 +87,7 @@ def infeed_array(f: Function, queue: Queue, number: Word) -> Address:
 def finish_infeed(f: Function, queue: Queue) -> None:
     """Notes that the device has copied the arrays of the message. The host may free the messages before it."""
     end = receiving_end(queue)
-    end.finished = link_after_finished(f, queue).next.load(ACQUIRE)
+    end.finished = link_after_finished(f, queue).next.load(RELAXED)  # `first_infeed` has acquired it
     end.taken.store(end.taken.load(RELAXED) + 1, RELEASE)
     end.is_busy.store(0, RELEASE)
 

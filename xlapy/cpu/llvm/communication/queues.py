@@ -258,14 +258,14 @@ def clear_queue(f: Function, queue: Queue) -> None:
     end.finished = None
     queue.first.store(None, RELAXED)
     queue.last = None
-    queue.is_joined.store(0, RELEASE)
+    queue.is_joined.store(0, RELAXED)
     notify(f, queue)
 
 
 @native
 def notify(f: Function, queue: Queue) -> None:
     """Wakes the threads that wait for messages, although there is none."""
-    queue.sent.fetch_xor(NOTIFIED, SEQ_CST)
+    queue.sent.fetch_xor(NOTIFIED, RELEASE)
     queue.sent.wake()
 
 

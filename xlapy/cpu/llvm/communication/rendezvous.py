@@ -23,7 +23,7 @@ from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import RENDEZVOUS_HEADER_BYTES, rendezvous_header_bytes
 from xlapy.cpu.program.thunks import CollectiveThunk, RendezvousParticipant
 from xlapy.native.function import Function, native
-from xlapy.native.ir import ACQ_REL, RELAXED, SEQ_CST
+from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, SEQ_CST
 from xlapy.native.llvm import function_text
 from xlapy.native.records import Atomic, Record
 from xlapy.native.values import Address, Int32, Word
@@ -156,8 +156,9 @@ def rendezvous(
 
 @native
 def completed_count(f: Function, record: RendezvousRecord) -> Int32:
-    """The number of completed rendezvous, as a member finds it that has not arrived for the next one."""
-    return record.completed.load(RELAXED)
+    """The number of completed rendezvous, as a member finds it that has not arrived for the next one. If the end of the
+    run has changed it, the member finds that the run is canceled, too."""
+    return record.completed.load(ACQUIRE)
 
 
 def rendezvous_text() -> str:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES
 from xlapy.native import futex
 from xlapy.native.function import Function, external, native
-from xlapy.native.ir import ACQUIRE, RELAXED, SEQ_CST
+from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE, SEQ_CST
 from xlapy.native.llvm import function_text
 from xlapy.native.records import Atomic, Owned, Record, Trailing
 from xlapy.native.values import Address, Bool, Int32, Word
@@ -123,25 +123,25 @@ def await_change(
         f.ret((shared.is_canceled.load(RELAXED) != 0).to(Int32))
     record.aim.store(aim, RELAXED)
     record.times.store(record.times.load(RELAXED) + 1, RELAXED)
-    record.thunk.store(number + 1, SEQ_CST)
+    record.thunk.store(number + 1, RELEASE)
     sleepers.count.fetch_add(1, SEQ_CST)
     is_over = f.variable(Bool, False)
     with f.loop() as loop:
-        with f.when(shared.is_canceled.load(SEQ_CST) != 0):
+        with f.when(shared.is_canceled.load(RELAXED) != 0):  # if it is too old, the word has changed
             is_over.set(True)
             loop.leave()
         with f.when(slice == 0) as is_unlimited:
             word.value.wait(seen)
         with is_unlimited.otherwise():
             word.value.wait(seen, slice)
-        with f.when(word.value.load(SEQ_CST) != seen):
+        with f.when(word.value.load(ACQUIRE) != seen):
             is_over.set(shared.is_canceled.load(RELAXED) != 0)
             loop.leave()
         with f.when(slice != 0), f.when(host_callback(f, table, number) != 0):
             is_over.set(True)
             loop.leave()
     record.thunk.store(0, SEQ_CST)
-    sleepers.count.fetch_sub(1, SEQ_CST)
+    sleepers.count.fetch_sub(1, RELAXED)
     return is_over.get().to(Int32)
 
 
@@ -173,11 +173,11 @@ def cancel_waits(f: Function, shared: CancellationWord, offsets: WordOffsets, co
 
     offsets: those of the words on which devices wait. A device that is about to sleep finds its word changed.
     """
-    with f.when(shared.is_canceled.exchange(1, SEQ_CST) != 0):
+    with f.when(shared.is_canceled.exchange(1, RELAXED) != 0):
         f.ret()
     with f.count(count) as one:
         word = shared.offset(offsets.items[one.index]).cast(AwaitedWord)
-        word.value.fetch_xor(CHANGED, SEQ_CST)
+        word.value.fetch_xor(CHANGED, RELEASE)
         word.value.wake()
 
 
@@ -192,8 +192,9 @@ def read_wait(f: Function, shared: CancellationWord, device: Word, snapshot: Wai
 
 @native
 def read_word(f: Function, word: AwaitedWord) -> Int32:
-    """Reads a word on which devices wait, or a member's counter."""
-    return word.value.load(ACQUIRE)
+    """Reads a word on which devices wait, or a member's counter. `read_wait` has acquired what a
+    device did before it waits."""
+    return word.value.load(RELAXED)
 
 
 def await_text() -> str:
