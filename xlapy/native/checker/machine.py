@@ -5,8 +5,8 @@ follows up to the next one. Other instructions need no schedules of their own: a
 and reported, and whatever other threads do before a lock is released, they can do after that, too. Nor does an access
 of a location that no other thread accesses in any schedule (`Privacy`).
 
-A futex compares as a sequentially consistent load of its word does, and whoever wakes its threads makes what it has seen
-of the word visible to them and to such loads: the kernel orders both, and nothing else.
+A futex compares as a sequentially consistent load of its word does, and whoever wakes its threads makes what it has
+seen of the word visible to them and to such loads: the kernel orders both, and nothing else.
 
 Responsible for executing instructions. Must not know in which order states are explored.
 """
