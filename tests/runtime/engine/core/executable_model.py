@@ -33,7 +33,7 @@ from xlapy.runtime.engine.core.memory import STORAGE_BYTES, USAGE, Storage, allo
 from xlapy.runtime.engine.core.queues import CAPACITY
 from xlapy.runtime.engine.core.streams import initialize_streams, run_next
 
-ARENA, FIRST, SECOND, RESULT, SHARED, ENTRIES = 0, 1, 2, 3, 4, 5
+ARENA, FIRST, SECOND, RESULT, SHARED, CONSTANT, ENTRIES = 0, 1, 2, 3, 4, 5, 6
 """The entries of an address table."""
 
 _CALLERS = 2
@@ -71,6 +71,7 @@ class PolledWord(Record):
 
 
 OUTCOME = Static("model_outcome", Outcome)
+CONSTANTS = Static("model_constants", Element)
 EXECUTABLE = Static("model_executable", Executable)
 PROGRAMS = [Static(f"model_program{number}", DeviceProgram) for number in range(2)]
 STREAMS = [Static(f"model_stream{number}", Stream) for number in range(2)]
@@ -146,6 +147,8 @@ def _build_program(f: Function, number: int, devices: int) -> None:
     program.entry = f.address_of(entry_of(number))
     program.spare_frame.store(None, RELAXED)
     program.table, program.table_bytes, program.arena_bytes = f.static(_TABLES[number]), 8 * ENTRIES, 8
+    f.static(CONSTANTS).value = 3
+    f.static(_TABLES[number]).items[CONSTANT] = f.static(CONSTANTS)
     program.argument_count, program.arguments = 2, first
     program.donated_count, program.donated = 1, words(f, f"donated{number}", 1).cast(Numbers)
     program.result_count = 2
@@ -165,6 +168,7 @@ def entry_of(number: int) -> NativeFunction[[Address], Int32]:
         entries = table.cast(Pointers).items
         f.static(OUTCOME).runs.fetch_add(1, RELAXED)
         entries[ARENA].cast(Element).value = 1
+        f.check(entries[CONSTANT].cast(Element).value == 3, "the table has the program's constants")
         first, second = entries[FIRST].cast(Element), entries[SECOND].cast(Element)
         entries[RESULT].cast(Element).value = first.value + 1
         second.value = second.value + 10

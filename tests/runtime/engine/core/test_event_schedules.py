@@ -8,6 +8,7 @@ from xlapy.native.checker.explore import explore
 from xlapy.native.checker.memory import ScheduleError
 from xlapy.native.function import Function, Static, native
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE
+from xlapy.native.locks import note_fork
 from xlapy.native.records import Atomic, Owned, Record
 from xlapy.native.values import Address, Nullable, Word
 from xlapy.runtime.engine.core import events
@@ -22,7 +23,10 @@ from xlapy.runtime.engine.core.events import (
     event_error,
     free_error,
     is_event_complete,
+    is_event_successful,
+    make_error,
     new_event,
+    prefixed_error,
     release_event,
     retain_event,
     when_complete,
@@ -131,6 +135,63 @@ def test_a_failed_event_gives_each_reader_a_copy_of_its_error():
 
 def test_a_reader_that_does_not_wait_sees_all_or_nothing():
     explore(pending_event_with(3), [complete, look, wait])
+
+
+@native
+def look_for_success(f: Function) -> None:
+    event = event_of(f)
+    with f.when(is_event_successful(f, event)):
+        f.check(f.static(BOARD).data == 7, "a complete event has its data")
+    release_event(f, event)
+
+
+def test_a_reader_of_success_sees_what_was_written_before():
+    explore(pending_event_with(2), [complete, look_for_success])
+
+
+class Text(Record):
+    """Eight bytes of a text."""
+
+    value: Owned[Word]
+
+
+TEXTS = Static("texts", Text, 16)
+
+
+def text(f: Function, number: int) -> Address:
+    place = f.static(TEXTS).offset(8 * number)
+    place.cast(Text).value = 5 + number
+    return place
+
+
+@native
+def make_errors(f: Function) -> None:
+    size = f.constant(Word, 8)
+    plain = make_error(f, f.constant(Word, 3), text(f, 0), size)
+    f.check(plain.message.cast(Text).value == 5, "an error has a copy of its message")
+    whole = prefixed_error(f, text(f, 1).maybe(), size, plain.maybe()).known("memory suffices")
+    f.check(whole.message_size == 16, "the message consists of both texts")
+    f.check(whole.message.cast(Text).value == 6, "the prefix comes first")
+    f.check(whole.message.offset(8).cast(Text).value == 5, "the message follows")
+    f.check((whole.text[16] == 0) & (plain.text[8] == 0), "texts end with a zero byte")
+    free_error(f, plain.maybe())
+    free_error(f, whole.maybe())
+
+
+def test_errors_have_copies_of_texts():
+    assert explore(None, [make_errors]).ends == 1
+
+
+def test_a_lost_event_calls_back_with_an_error():
+    """In the child of a fork, whose parent has threads that would have completed it."""
+
+    @native
+    def watch_a_lost_event(f: Function) -> None:
+        note_fork(f)
+        watch(f)
+        release_event(f, event_of(f))
+
+    assert explore(pending_event_with(2), [watch_a_lost_event], calls_are(1, 1), also=[called]).ends == 1
 
 
 def test_events_work_when_memory_is_exhausted():

@@ -8,23 +8,38 @@ import pytest
 
 from tests.runtime.engine.core import executable_model as model
 from xlapy.native.checker.explore import explore
-from xlapy.native.function import Function, NativeFunction, native
+from xlapy.native.function import Function, NativeFunction, Static, native
 from xlapy.native.ir import RELAXED
 from xlapy.native.values import Word
+from xlapy.runtime.engine.core import execute as execution
 from xlapy.runtime.engine.core.buffers import delete_buffer, is_deleted
+from xlapy.runtime.engine.core.events import READY_EVENT
 from xlapy.runtime.engine.core.executables import (
     allow_native_calls,
     allows_native_calls,
     await_destroyed,
     free_spare_memory,
+    instrumented_executable,
+    pending_launches,
     release_executable,
     retain_executable,
+    set_instrumented,
+    set_trace_id,
     take_destroyed,
 )
-from xlapy.runtime.engine.core.execute import DONE, REFUSED
-from xlapy.runtime.engine.core.frames import acquire_frame, return_frame
+from xlapy.runtime.engine.core.execute import CANCELED, DONE, REFUSED
+from xlapy.runtime.engine.core.frames import acquire_frame, allocate_results, destroy_results, return_frame
+from xlapy.runtime.engine.core.launch_records import Executable, Numbers
+from xlapy.runtime.engine.core.launch_times import (
+    CopiedTimes,
+    TimeRow,
+    TimeTable,
+    recorded_times,
+    set_time_table,
+)
 from xlapy.runtime.engine.core.launches import close_launch, new_launch, release_launch
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES
+from xlapy.runtime.engine.core.streams import cancel_launch_of_event, stop_streams
 
 # --- memory that is exhausted at any allocation, in one thread
 
@@ -88,6 +103,77 @@ def test_a_call_with_a_deleted_argument_gives_the_others_back(deleted: int):
     assert explore(setup, [call_in_vain], nothing_is_left(2), also=model.ENTRY_FUNCTIONS).ends == 1
 
 
+@pytest.mark.parametrize("unexpected", [0, 1])
+def test_a_call_with_an_unexpected_argument_gives_the_others_back(unexpected: int):
+    @native
+    def call_in_vain(f: Function) -> None:
+        f.exclusive_access(model.argument(f, unexpected, 0, 1), "no other thread runs").type = 2
+        f.check(model.call(f, 2) == REFUSED, "the call is refused")
+        for device in range(2):
+            for index in range(2):
+                f.check(~is_deleted(f, model.argument(f, index, 0, device)), "arguments are given back")
+        model.destroy_arguments(f, 2)
+
+    assert explore(model.build(2), [call_in_vain], nothing_is_left(2), also=model.ENTRY_FUNCTIONS).ends == 1
+
+
+@pytest.mark.parametrize("statuses", [(1, 0), (0, 1)])
+def test_a_program_that_is_canceled_in_the_caller_leaves_no_results(statuses: tuple[int, int]):
+    @native
+    def call_and_be_canceled(f: Function) -> None:
+        f.static(model.OUTCOME).statuses.store(statuses[0], RELAXED)
+        f.static(model.OUTCOME).second_status.store(statuses[1], RELAXED)
+        f.check(model.call(f, 2) == CANCELED, "the call is canceled")
+        model.destroy_arguments(f, 2)
+
+    setup = model.build(2, asynchronous=False)
+    assert explore(setup, [call_and_be_canceled], nothing_is_left(2), also=model.ENTRY_FUNCTIONS).ends == 1
+
+
+def test_the_list_of_many_frames_is_freed(monkeypatch: pytest.MonkeyPatch):
+    """Lists of few are on the stack."""
+    monkeypatch.setattr(execution, "_STACK_FRAMES", 1)
+    monkeypatch.setattr(model, "execute", NativeFunction(execution.execute._build))
+
+    @native
+    def call_two_devices(f: Function) -> None:
+        with f.when(model.call(f, 2) == DONE):
+            model.finish_call(f, 2, succeeds=True)
+        model.destroy_arguments(f, 2)
+
+    setup = model.build(2, asynchronous=False)
+    threads = [call_two_devices]
+    assert explore(setup, threads, nothing_is_left(2), also=model.ENTRY_FUNCTIONS, exhausts_memory=True).ends > 1
+
+
+def test_results_are_destroyed_if_there_is_no_memory_for_the_next():
+    @native
+    def allocate_in_vain(f: Function) -> None:
+        program = f.exclusive_access(f.static(model.PROGRAMS[0]), "no other thread runs")
+        program.aliases = model.words(f, "no_aliases", -1, -1).cast(Numbers)
+        frame = acquire_frame(f, program)
+        with f.when(frame.is_present()):
+            with f.when(allocate_results(f, program, frame.value, f.static(READY_EVENT))):
+                destroy_results(f, program, frame.value, program.result_count)
+            return_frame(f, program, frame.value)
+        model.destroy_arguments(f)
+
+    setup = model.build()
+    threads = [allocate_in_vain]
+    assert explore(setup, threads, nothing_is_left(1), also=model.ENTRY_FUNCTIONS, exhausts_memory=True).ends > 1
+
+
+def test_nothing_is_queued_at_the_end_of_the_process():
+    @native
+    def stop_and_call(f: Function) -> None:
+        stop_streams(f)
+        f.check(model.call(f) == DONE, "the call runs in this thread")
+        model.finish_call(f, succeeds=True)
+        model.destroy_arguments(f)
+
+    assert explore(model.build(), [stop_and_call], nothing_is_left(1), also=model.ENTRY_FUNCTIONS).ends == 1
+
+
 # --- spare memory that goes from thread to thread
 
 
@@ -132,7 +218,53 @@ def test_shared_memory_is_used_by_one_launch_after_the_other():
     assert explore(setup, [use_shared_memory] * 2, nothing_is_kept, also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
+def test_a_frame_that_was_canceled_is_used_again():
+    @native
+    def cancel_and_call_again(f: Function) -> None:
+        for succeeds in (False, True):
+            f.check(model.call(f) == DONE, "the call is queued")
+            if not succeeds:
+                cancel_launch_of_event(f, model.event_of(f))
+            model.stream_thread(0)(f)
+            model.finish_call(f, succeeds=succeeds)
+            model.destroy_arguments(f)
+            if not succeeds:
+                model.new_arguments(f, 0, 0)
+
+    assert explore(model.build(), [cancel_and_call_again], nothing_is_left(1), also=model.ENTRY_FUNCTIONS).ends == 1
+
+
 # --- handles
+
+
+@native
+def queue_two(f: Function) -> None:
+    model.build()(f)
+    f.check(model.call(f) == DONE, "the call is queued")
+    model.new_arguments(f, 1, 0)
+    f.check(model.call(f, caller=1) == DONE, "the call is queued")
+
+
+@native
+def free_when_none_is_pending(f: Function) -> None:
+    with f.when(pending_launches(f, f.static(model.PROGRAMS[0])) == 0):
+        model.free_executable(f)
+
+
+@native
+def both_have_ended(f: Function) -> None:
+    for caller in range(2):
+        model.finish_call(f, caller=caller, succeeds=True)
+        model.destroy_arguments(f, caller=caller)
+    with f.when(f.static(model.OUTCOME).is_freed.load(RELAXED) == 0):
+        model.free_executable(f)
+    model.nothing_is_kept(f)
+
+
+def test_an_executable_may_be_freed_after_the_last_of_two_launches():
+    """Each has a frame of its own; one of them becomes the spare one."""
+    threads = [model.stream_thread(0, 0), free_when_none_is_pending]
+    assert explore(queue_two, threads, both_have_ended, also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
 @native
@@ -205,4 +337,59 @@ def call_if_allowed(f: Function) -> None:
 
 
 def test_calls_are_allowed_once_the_records_are_complete():
-    assert explore(None, [publish, call_if_allowed]).ends >= 1
+    assert explore(None, [publish, call_if_allowed], calls_are_allowed).ends >= 1
+
+
+@native
+def calls_are_allowed(f: Function) -> None:
+    f.check(allows_native_calls(f, f.static(model.EXECUTABLE)), "calls run without Python")
+
+
+# --- traces
+
+INSTRUMENTED = Static("instrumented_executable", Executable)
+TIMES = Static("times_of_launches", TimeTable, TimeTable.byte_size() + TimeRow.byte_size())
+ROWS = Static("copied_times", CopiedTimes)
+
+
+@native
+def instrument(f: Function) -> None:
+    """Completes another executable, which runs instead from now on."""
+    other = f.static(INSTRUMENTED)
+    f.exclusive_access(other, "nobody runs it yet").argument_count = 2
+    set_instrumented(f, f.static(model.EXECUTABLE), other.maybe())
+
+
+@native
+def look_for_instrumented(f: Function) -> None:
+    found = instrumented_executable(f, f.static(model.EXECUTABLE))
+    with f.when(found.is_present()):
+        f.check(found.value.argument_count == 2, "its records are complete")
+
+
+@native
+def the_other_runs(f: Function) -> None:
+    found = instrumented_executable(f, f.static(model.EXECUTABLE))
+    f.check(found == f.static(INSTRUMENTED), "the other executable runs instead")
+
+
+def test_an_executable_is_instrumented_while_others_call_it():
+    assert explore(None, [instrument, look_for_instrumented], the_other_runs).ends >= 1
+
+
+def test_launches_of_a_traced_program_are_recorded():
+    @native
+    def call_traced(f: Function) -> None:
+        table = f.static(TIMES)
+        f.exclusive_access(table, "no launch records yet").capacity = 1
+        set_time_table(f, table.maybe())
+        set_trace_id(f, f.static(model.PROGRAMS[0]), f.constant(Word, 7))
+        f.check(model.call(f) == DONE, "the call runs")
+        model.finish_call(f, succeeds=True)
+        model.destroy_arguments(f)
+        f.check(recorded_times(f, table, f.static(ROWS)) == 1, "the launch is recorded")
+        f.check(f.static(ROWS).trace_id == 7, "under the number of its program")
+
+    models = {"ticks": lambda execution, arguments: 5}
+    setup = model.build(1, asynchronous=False)
+    assert explore(setup, [call_traced], nothing_is_left(1), also=model.ENTRY_FUNCTIONS, models=models).ends == 1

@@ -11,12 +11,14 @@ from xlapy.native.ir import ACQ_REL, RELAXED
 from xlapy.native.records import Atomic, Owned, Record
 from xlapy.native.values import Address, Nullable, Word
 from xlapy.runtime.engine.core.events import (
+    READY_EVENT,
     Error,
     Event,
     await_event,
     complete_event,
     error_of_text,
     free_error,
+    is_event_complete,
     new_event,
     release_event,
     retain_event,
@@ -25,6 +27,8 @@ from xlapy.runtime.engine.core.events import (
 )
 from xlapy.runtime.engine.core.host_events import (
     PendingFill,
+    failed_event,
+    fill_when_ready,
     finish_fill,
     new_host_event,
     prepare_fill,
@@ -125,6 +129,30 @@ def test_a_claim_by_check_then_act_is_found():
     assert caught.value.kind in {"race", "assertion", "use after free"}
 
 
+def test_an_event_of_the_engine_cannot_be_set():
+    @native
+    def set_in_vain(f: Function) -> None:
+        event = new_event(f, f.constant(Word, 1)).known("memory suffices")
+        f.check(~set_host_event(f, event, error_of_text(f, 3, "no").maybe()), "only the engine completes it")
+        f.check(~is_event_complete(f, event), "the event is pending")
+        release_event(f, event)
+
+    assert explore(None, [set_in_vain]).ends == 1
+
+
+def test_an_event_that_has_failed_from_the_beginning():
+    @native
+    def fail(f: Function) -> None:
+        made = failed_event(f, error_of_text(f, 3, "no"))
+        with f.when(made.is_present()):
+            error = await_event(f, made.value)
+            f.check(error.is_present(), "the event has failed")
+            free_error(f, error)
+            release_event(f, made.value)
+
+    assert explore(None, [fail], exhausts_memory=True).ends > 1
+
+
 # -- copies that wait
 
 
@@ -154,6 +182,40 @@ def prepare_copy(f: Function) -> None:
     board.source.store(source.maybe(), RELAXED)
     board.target.store(target.maybe(), RELAXED)
     board.fill.store(fill, RELAXED)
+
+
+@native
+def prepare_storages(f: Function) -> None:
+    """What a copy takes over, and an owner of each for the test."""
+    board = f.static(BOARD)
+    source, target = (allocate(f, f.constant(Word, 8)).known("memory suffices") for _ in range(2))
+    elements(source).first = 5
+    elements(target).first = 0
+    retain(f, target)
+    event = new_event(f, f.constant(Word, 2)).known("memory suffices")
+    board.event.store(event.maybe(), RELAXED)
+    board.source.store(source.maybe(), RELAXED)
+    board.target.store(target.maybe(), RELAXED)
+
+
+@native
+def fill_or_fail(f: Function) -> None:
+    board, event, size = f.static(BOARD), event_of(f), f.constant(Word, 8)
+    source, target = board.source.load(RELAXED).known("prepared"), board.target.load(RELAXED).known("prepared")
+    to, ready = elements(target), f.static(READY_EVENT)
+    fill_when_ready(f, ready, elements(source), source.maybe(), size, to, target.maybe(), event)
+    error = await_event(f, event)
+    with f.when(error.is_null()) as succeeds:
+        f.check(elements(target).first == 5, "the element is copied")
+    with succeeds.otherwise():
+        f.check(failure(f, target).is_present(), "launches that read the target will fail")
+    free_error(f, error)
+    release_event(f, event)
+    release(f, target)
+
+
+def test_a_copy_without_memory_fails():
+    assert explore(prepare_storages, [fill_or_fail], also=[finish_fill], exhausts_memory=True).ends > 1
 
 
 @native

@@ -273,7 +273,7 @@ def known_error(f: Function, event: Event) -> Nullable[Error]:
 @native
 def is_event_lost(f: Function, event: Event) -> Bool:
     """Whether the event was pending when the process was forked, and this process does not complete it."""
-    with f.when(event.state.load(ACQUIRE) == COMPLETE):
+    with f.when(event.state.load(RELAXED) == COMPLETE):
         f.ret(False)
     return event.process.load(RELAXED) != fork_count(f)
 
@@ -353,7 +353,7 @@ def await_event(f: Function, event: Event) -> Nullable[Error]:
     with f.when(is_event_lost(f, event)):
         f.ret(lost_error(f))
     with f.loop() as loop:
-        before, _ = event.state.compare_exchange(PENDING, AWAITED, ACQUIRE, ACQUIRE)
+        before, _ = event.state.compare_exchange(PENDING, AWAITED, RELAXED, ACQUIRE)
         with f.when(before == COMPLETE):
             loop.leave()
         event.state.wait(AWAITED)

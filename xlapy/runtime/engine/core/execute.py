@@ -12,7 +12,7 @@ or when streams run frames.
 from __future__ import annotations
 
 from xlapy.native.function import Function, free, malloc, native
-from xlapy.native.ir import ACQUIRE, RELAXED
+from xlapy.native.ir import RELAXED
 from xlapy.native.records import Record, Trailing
 from xlapy.native.threads import thread_number
 from xlapy.native.values import Bool, Nullable, Word
@@ -243,7 +243,7 @@ def enqueue(
 ) -> Bool:
     """Queues the frames on the streams of their devices; false, without effect, if that is not possible."""
     count = executable.device_program_count
-    with f.when((f.static(QUEUES).is_stopped.load(ACQUIRE) != 0) | (executable.calls_python != 0)):
+    with f.when((f.static(QUEUES).is_stopped.load(RELAXED) != 0) | (executable.calls_python != 0)):
         f.ret(False)
     with f.when(executable.calls_host != 0):
         with f.when(is_serving_host(f)):

@@ -10,7 +10,7 @@ launches.
 from __future__ import annotations
 
 from xlapy.native.function import Function, free, native
-from xlapy.native.ir import ACQ_REL, RELAXED
+from xlapy.native.ir import RELAXED
 from xlapy.native.records import Owned, Record
 from xlapy.native.values import Address, Bool, Nullable, Word
 from xlapy.runtime.engine.core.events import (
@@ -44,7 +44,7 @@ def new_host_event(f: Function) -> Nullable[Event]:
 def set_host_event(f: Function, event: Event, error: Nullable[Error]) -> Bool:
     """Completes an event of `new_host_event`; false if it is another one, or if it was set before. The caller owns the
     event. Takes ownership of the error."""
-    with f.when(event.is_settable.exchange(0, ACQ_REL) == 0):
+    with f.when(event.is_settable.exchange(0, RELAXED) == 0):
         free_error(f, error)
         f.ret(False)
     retain_event(f, event)
