@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_FENCES = (
-    "an access in the total order acts as a fence in the checker, so one of the two in this function suffices there; "
-    "the language orders the addition before the load only if both are in the total order"
+_PROGRAM_ORDER = (
+    "the checker performs the accesses of a thread in their order; in the language, an earlier load may be performed "
+    "after an access that does not release, and a later store before one that does not acquire"
 )
+_ORDER_OF_STEPS = (
+    "the total order that the checker explores is that of the steps; in the language, only the release orders the "
+    "store before it for those who acquire the change"
+)
+_YIELDS = "giving the processor to others saves time only"
 
 EQUIVALENT: Mapping[str, str] = {
-    "xlapy/native/locks.py: release_permit: semaphore.permits.fetch_add(1, SEQ_CST) "
-    "-> semaphore.permits.fetch_add(1, ACQ_REL)": _FENCES,
-    "xlapy/native/locks.py: release_permit: semaphore.sleepers.load(SEQ_CST) "
-    "-> semaphore.sleepers.load(ACQUIRE)": _FENCES,
+    "xlapy/cpu/llvm/communication/infeeds.py: leave_infeed: sched_yield(f) -> dropped": _YIELDS,
+    "xlapy/cpu/llvm/communication/queues.py: notify: queue.sent.fetch_xor(NOTIFIED, RELEASE) "
+    "-> queue.sent.fetch_xor(NOTIFIED, RELAXED)": _ORDER_OF_STEPS,
+    "xlapy/cpu/llvm/pool.py: run_chunks: next_ticket.compare_exchange(ticket, ticket + 1, ACQ_REL, RELAXED) "
+    "-> next_ticket.compare_exchange(ticket, ticket + 1, RELAXED, RELAXED)": _PROGRAM_ORDER,
+    "xlapy/cpu/llvm/pool.py: open_job: ticket.fetch_or(_NO_CHUNK, ACQ_REL) "
+    "-> ticket.fetch_or(_NO_CHUNK, RELAXED)": _PROGRAM_ORDER,
+    "xlapy/cpu/llvm/pool.py: await_job: sched_yield(f) -> dropped": _YIELDS,
+    "xlapy/cpu/llvm/pool.py: xlapy_parallel: sched_yield(f) -> dropped": _YIELDS,
 }
 """By the names that `python -m tests.stress mutations` prints."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from xlapy.cpu.llvm.jit import compile_unoptimized
 from xlapy.cpu.llvm.pool import (
     _JOB,
+    _NO_CHUNK,
     AFFINITY,
     BUSY,
     DONE,
@@ -20,11 +23,13 @@ from xlapy.cpu.llvm.pool import (
     TICKET,
     run_chunks,
     serve,
+    worker,
     xlapy_parallel,
     xlapy_reset_pool,
 )
 from xlapy.native.checker.explore import Exploration, explore
-from xlapy.native.checker.memory import ScheduleError
+from xlapy.native.checker.machine import Execution
+from xlapy.native.checker.memory import UNINITIALIZED, ScheduleError
 from xlapy.native.function import Function, NativeFunction, Static, external, native
 from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
 from xlapy.native.records import Owned, Record
@@ -263,6 +268,41 @@ def test_a_job_of_a_lost_thread_is_not_run() -> None:
 
 def test_a_thread_that_is_late_never_takes_chunks_by_the_description_of_another_job() -> None:
     assert explored(second_loop, help_once, setup=first_loop).ends >= 1
+
+
+@native
+def closed_ticket(f: Function) -> None:
+    f.static(TICKET).value.store(_NO_CHUNK, RELAXED)
+
+
+@native
+def loop_after_a_longer_one(f: Function) -> None:
+    f.static(JOB).chunks.store(SECOND, RELAXED)
+    first_loop(f)
+
+
+def test_a_thread_that_is_late_never_takes_chunks_that_the_job_does_not_have() -> None:
+    """It may have read how many the previous job had."""
+    assert explored(loop_after_a_longer_one, help_once, setup=closed_ticket).ends >= 1
+
+
+def test_the_thread_of_the_pool_sleeps_between_jobs() -> None:
+    """It keeps to the processors that it had when it began."""
+
+    def load(execution: Execution, arguments: Sequence[Any]) -> None:
+        place = arguments[0]
+        execution.state.memory.write(execution.thread.actor, place, UNINITIALIZED, 3, "the processors")
+
+    def avoid(execution: Execution, arguments: Sequence[Any]) -> None:
+        place = arguments[0]
+        assert execution.state.memory.read(execution.thread.actor, place, UNINITIALIZED, "the processors") == 3
+
+    @native
+    def serve_for_ever(f: Function) -> None:
+        worker(f, f.static(JOB))
+
+    models = {**MODELS, "load_processors": load, "avoid_processor": avoid}
+    assert explore(None, [first_loop], the_pool_is_free, also=FUNCTIONS, models=models, services=[serve_for_ever]).ends
 
 
 def test_a_thread_that_sleeps_is_woken() -> None:

@@ -19,6 +19,7 @@ from xlapy.cpu.llvm.communication.waits import (
     WordOffsets,
     await_change,
     cancel_waits,
+    wait_record,
 )
 from xlapy.cpu.program.shared_records import RENDEZVOUS_HEADER_BYTES, WAIT_RECORD_BYTES
 from xlapy.native.checker.explore import Exploration, explore
@@ -91,6 +92,12 @@ def end_run(f: Function) -> None:
 
 
 @native
+def no_spins(f: Function) -> None:
+    """The first member sleeps at once, as after waits that were long."""
+    wait_record(f.static(SHARED).cast(CancellationWord), f.constant(Word, 0)).skips = 3
+
+
+@native
 def nobody_sleeps(f: Function) -> None:
     arrivals = record(f).offset(ARRIVALS_OFFSET).cast(Arrivals)
     f.check(arrivals.sleepers.load(RELAXED) == 0, "no member counts as asleep")
@@ -105,16 +112,19 @@ def both_have_begun_once(f: Function) -> None:
 
 
 def explored(
-    *threads: NativeFunction[[], None], answer: int = 0, finish: NativeFunction[[], None] = nobody_sleeps
+    *threads: NativeFunction[[], None],
+    answer: int = 0,
+    setup: NativeFunction[[], None] | None = None,
+    finish: NativeFunction[[], None] = nobody_sleeps,
 ) -> Exploration:
     """Also if waits never time out, unless the host stops those that wait: no wake-up is lost.
 
     answer: of the host, which a member asks after each slice of time.
     """
     host = {"host_callback": lambda execution, arguments: answer}
-    result = explore(None, threads, finish, models=host)
+    result = explore(setup, threads, finish, models=host)
     if not answer:
-        explore(None, threads, finish, models=host, times_out=False)
+        explore(setup, threads, finish, models=host, times_out=False)
     return result
 
 
@@ -131,6 +141,7 @@ def test_two_members_meet_again_and_again() -> None:
 def test_a_run_that_ends_wakes_its_members() -> None:
     """Whether the run ends before, while or after the members meet: nobody sleeps forever."""
     assert explored(member(0, 2), end_run).ends >= 1
+    assert explored(member(0, 2), end_run, setup=no_spins).ends >= 1
 
 
 def test_a_member_that_the_host_stops_leaves() -> None:

@@ -292,10 +292,10 @@ def await_job(f: Function, seen: Variable[Int32]) -> None:
     wake = f.static(WAKE).value
     with f.count(f.spins(ROUNDS)) as one:
         with f.count(f.spins(SPINS)) as two:
-            with f.when(wake.load(ACQUIRE) != seen.get()):
+            with f.when(wake.load(RELAXED) != seen.get()):
                 two.leave()
             f.pause()
-        with f.when(wake.load(ACQUIRE) != seen.get()):
+        with f.when(wake.load(RELAXED) != seen.get()):
             one.leave()
         sched_yield(f)
     with f.loop() as loop:
