@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import math
 
+from xlapy import opcodes
+from xlapy.base.element_types import F32, F64
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
 from xlapy.codegen.target import Target
+from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Kernel, Value
-from xlapy.loops.types import I64
-from xlapy.lower import Lowering, components, load_element, storage_type, store_element
+from xlapy.loops.types import I64, integer_type
+from xlapy.lower import Element, Lowering, components, load_element, storage_type, store_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.indexing import vector_component
 from xlapy.lower.movement import conjunction
 from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dims
+
+MIN_VECTOR_ELEMENTS = 2
+"""Windows with a shorter last dimension are combined element by element."""
 
 
 def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
@@ -85,10 +91,12 @@ class _ScatterEmitter:
         outer, inner = math.prod(window[:-1]), window[-1] if window else 1
         lanes = min(self.builder.lanes(storage_type(o.shape.element_type)) for o in self.operands)
         is_complex = any(components(o.shape.element_type) > 1 for o in self.operands)
-        kind = AxisKind.VECTOR if inner >= lanes and not is_complex else AxisKind.SERIAL
+        # a window of 9 elements is a vector of 8 and an element
+        width = 1 if is_complex or inner < MIN_VECTOR_ELEMENTS else min(lanes, 1 << inner.bit_length() - 1)
+        kind = AxisKind.VECTOR if width > 1 else AxisKind.SERIAL
         with self.builder.loop(outer) as first:
             outer_offsets = delinear(self.builder, first, window[:-1])
-            with self.builder.loop(inner, kind, width=lanes if kind is AxisKind.VECTOR else 1) as last:
+            with self.builder.loop(inner, kind, width=width) as last:
                 self.element(batch, starts, (*outer_offsets, last) if window else ())
 
     def element(self, batch: Index, starts: list[Affine], offsets: Index) -> None:
@@ -101,10 +109,39 @@ class _ScatterEmitter:
         pairs = zip(self.targets, types, strict=True)
         current = [load_element(self.builder, buffer, offset, t) for buffer, t in pairs]
         values = [self.lowering.element(update, source_index) for update in self.updates]
-        result = self.lowering.apply(self.instruction.to_apply, [*current, *values])
-        results = result if isinstance(result, list) else [result]
+        results = self.combined(current, values)
         for buffer, t, element in zip(self.targets, types, results, strict=True):
             store_element(self.builder, buffer, offset, element, t)
+
+    def combined(self, current: list[Element], updates: list[Element]) -> list[Element]:
+        """Applies the computation of the scatter to current values and updates."""
+        root, t = self.instruction.to_apply.root_instruction, self.operands[0].shape.element_type
+        is_extreme = root.op in (opcodes.MAXIMUM, opcodes.MINIMUM) and all(map(is_parameter, root.operands))
+        if is_extreme and len(set(root.operands)) == 2 and t in (F32, F64):
+            return [self.extreme(root.op is opcodes.MAXIMUM, current[0], updates[0])]
+        result = self.lowering.apply(self.instruction.to_apply, [*current, *updates])
+        return result if isinstance(result, list) else [result]
+
+    def extreme(self, is_maximum: bool, current: Element, update: Element) -> Element:
+        """Returns the maximum or minimum, NaN if one of the two is NaN, with -0 below +0.
+
+        Consecutive updates of one element wait for each other. So all that depends only on the update is computed
+        beside: between the current value and the result are one comparison, one operation on bits and one selection.
+        """
+        assert isinstance(current, Value) and isinstance(update, Value)
+        b, integer = self.builder, integer_type(update.type.bits)
+        chosen = b.select(b.compare("ogt" if is_maximum else "olt", update, current), update, current)
+        # of equal values the current one is chosen, which may be a zero of the other sign
+        sign = b.constant(integer, -(1 << update.type.bits - 1))
+        zero, none = b.zero(integer), b.constant(integer, -1)
+        bits = b.bitcast(update, integer)
+        if is_maximum:
+            mask = b.select(b.compare("eq", bits, zero), b.constant(integer, (1 << update.type.bits - 1) - 1), none)
+            signed = b.binary("and", b.bitcast(chosen, integer), mask)
+        else:
+            signed = b.binary("or", b.bitcast(chosen, integer), b.select(b.compare("eq", bits, sign), sign, zero))
+        is_nan = b.compare("uno", update, update)
+        return b.select(is_nan, update, b.bitcast(signed, update.type))
 
     def update_index(self, batch: Index, offsets: Index) -> Index:
         rows, inner = iter(batch), iter(offsets)

@@ -1,0 +1,125 @@
+"""Scatters on cpu have the bits of the interpreter: odd windows, all types, duplicates, indices outside the operand."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+
+CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
+
+TYPES = ("s4", "s8", "s16", "s32", "s64", "u4", "u8", "u16", "u32", "u64")
+TYPES += ("f8e5m2", "f16", "bf16", "f32", "f64", "c64", "c128")
+
+
+def row_scatter(
+    t: str, op: str, rows: int, window: tuple[int, ...], updates: int, index: str = "s32", hints: str = ""
+) -> xla.Module:
+    """A scatter of `updates` windows into the rows that the indices name."""
+    inner = "".join(f",{size}" for size in window)
+    dims = ",".join(str(d + 1) for d in range(len(window)))
+    return xla.parse_hlo(
+        f"HloModule m\n"
+        f"f {{ a = {t}[] parameter(0)\n b = {t}[] parameter(1)\n ROOT r = {t}[] {op}(a, b) }}\n"
+        f"ENTRY e {{ p = {t}[{rows}{inner}] parameter(0)\n i = {index}[{updates}] parameter(1)\n"
+        f" u = {t}[{updates}{inner}] parameter(2)\n"
+        f" ROOT s = {t}[{rows}{inner}] scatter(p, i, u), update_window_dims={{{dims}}}, inserted_window_dims={{0}},"
+        f" scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=f{hints} }}",
+        verify=True,
+    )
+
+
+def random_arguments(module: xla.Module, indices: np.ndarray) -> list[np.ndarray]:
+    rng = np.random.default_rng(len(indices))
+    operand, index, update = (p.shape for p in module.entry_computation.parameters)
+    values = [rng.integers(-6, 7, shape.dimensions) for shape in (operand, update)]
+    values = [v if t in "sfbc" else abs(v) for v in values for t in [operand.element_type.text[0]]]
+    first, last = (v.astype(operand.element_type.dtype) for v in values)
+    return [first, indices.astype(index.element_type.dtype), last]
+
+
+def assert_equal_to_interpreter(module: xla.Module, *arrays: np.ndarray) -> np.ndarray:
+    found, expected = (np.asarray(client.compile(module)(*arrays)) for client in (CPU, INTERPRETER))
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    wide = np.complex128 if np.iscomplexobj(found) else found.dtype if found.dtype.kind in "iu" else np.float64
+    np.testing.assert_array_equal(found.astype(wide), expected.astype(wide))
+    return found
+
+
+def some_indices(rows: int, updates: int) -> np.ndarray:
+    """Duplicates, and some indices beyond both ends."""
+    return np.random.default_rng(7).integers(-2, rows + 2, updates)
+
+
+@pytest.mark.parametrize("t", TYPES)
+@pytest.mark.parametrize("window", [(), (9,)], ids=str)
+def test_types(t: str, window: tuple[int, ...]):
+    module = row_scatter(t, "add", 7, window, 41)
+    indices = some_indices(7, 41)
+    assert_equal_to_interpreter(module, *random_arguments(module, indices))
+
+
+@pytest.mark.parametrize(
+    "window", [(1,), (2,), (3,), (5,), (7,), (15,), (17,), (31,), (33,), (3, 5), (2, 1), (0,)], ids=str
+)
+@pytest.mark.parametrize("order", ["random", "sorted", "one row"])
+def test_windows_shorter_and_longer_than_a_vector(window: tuple[int, ...], order: str):
+    module = row_scatter("f32", "add", 11, window, 61)
+    indices = {"random": some_indices(11, 61), "sorted": np.sort(some_indices(11, 61)), "one row": np.full(61, 10)}
+    operand, _, update = random_arguments(module, indices[order])
+    update = update * np.float32(1.1)  # sums are rounded, in the order of the updates
+    assert_equal_to_interpreter(module, operand, indices[order].astype(np.int32), update)
+
+
+@pytest.mark.parametrize("updates", [0, 1])
+def test_few_updates(updates: int):
+    module = row_scatter("f32", "add", 5, (9,), updates)
+    indices = np.full(updates, 3)
+    assert_equal_to_interpreter(module, *random_arguments(module, indices))
+
+
+@pytest.mark.parametrize("index", ["s8", "u8", "s32", "u32", "s64", "u64"])
+def test_extreme_indices_are_outside(index: str):
+    module = row_scatter("f32", "add", 5, (3,), 4, index)
+    limits = np.iinfo(module.entry_computation.parameters[1].shape.element_type.dtype)
+    indices = np.array([limits.min, limits.max, 4, 5], limits.dtype)
+    operand, _, update = random_arguments(module, indices)
+    found = assert_equal_to_interpreter(module, operand, indices, update)
+    assert (found[1:4] == operand[1:4]).all()
+
+
+@pytest.mark.parametrize("t", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+@pytest.mark.parametrize("window", [(), (9,)], ids=str)
+def test_extremes_of_zeros_and_nan(t: str, op: str, window: tuple[int, ...]):
+    """Every pair of special values: NaN wins whichever comes first, and -0 is below +0."""
+    special = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.5, -1.5]
+    pairs = np.array(list(itertools.product(special, special)))
+    module = row_scatter(t, op, len(pairs), window, len(pairs))
+    dtype = module.entry_computation.parameters[0].shape.element_type.dtype
+    operand, update = (
+        np.broadcast_to(column.reshape(-1, *(1 for _ in window)), (len(pairs), *window)).astype(dtype)
+        for column in pairs.T
+    )
+    found = assert_equal_to_interpreter(module, operand, np.arange(len(pairs), dtype=np.int32), update)
+    both = {(0.0, False), (0.0, True)}
+    first = found.reshape(len(pairs), -1)[:, 0].astype(np.float64)
+    for (a, b), result in zip(pairs, first, strict=True):
+        if np.isnan(a) or np.isnan(b):
+            assert np.isnan(result)
+        elif (a, bool(np.signbit(a))) in both and (b, bool(np.signbit(b))) in both:
+            is_negative = np.signbit(a) and np.signbit(b) if op == "maximum" else np.signbit(a) or np.signbit(b)
+            assert np.signbit(result) == is_negative, (a, b)
+
+
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+@pytest.mark.parametrize("operands", ["a, a", "b, b", "b, a"])
+def test_extremes_of_either_parameter(op: str, operands: str):
+    """The computation may name its parameters in any order, or one of them twice."""
+    text = row_scatter("f32", op, 7, (5,), 23).to_text().replace(f"{op}(%a, %b)", f"{op}({operands})")
+    assert f"{op}({operands})" in text
+    module = xla.parse_hlo(text.replace(f"{op}({operands})", f"{op}(%{operands.replace(', ', ', %')})"))
+    assert_equal_to_interpreter(module, *random_arguments(module, some_indices(7, 23)))
