@@ -71,9 +71,9 @@ def test_one_kernel_writes_short_rows(t, parts, dimension):
 def test_operands_of_rows_that_are_computed():
     lines = [
         "p = s16[90,100] parameter(0)",
-        "q = f32[90,70] parameter(1)",
+        "q = s8[90,70] parameter(1)",
         "f = f32[90,100] convert(p)",
-        "n = f32[90,70] negate(q)",
+        "n = f32[90,70] convert(q)",
         "c = f32[90,170] concatenate(f, n), dimensions={1}",
         "ROOT r = f32[90,170] negate(c)",
     ]
