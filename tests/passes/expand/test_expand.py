@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from importlib import import_module
 
+import ml_dtypes
+import numpy as np
 import pytest
 
-from tests.passes.runner import ROUNDING, assert_same_results, body, program, run_passes
+from tests.passes.runner import ROUNDING, assert_same_results, body, execute, program, run_passes
 from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError, PassError
 from xlapy.hlo.edit import clone_module
@@ -15,6 +17,7 @@ from xlapy.opcodes.registry import OpDef
 from xlapy.passes.expand import EXPANSIONS
 from xlapy.passes.expand.expand import Expand
 from xlapy.testing.comparison import rule_of_operation
+from xlapy.testing.program_tolerance import program_tolerance
 from xlapy.testing.samples import REFUSED_AT_RUN, samples_of
 from xlapy.text import parse_hlo
 
@@ -79,8 +82,19 @@ LOGISTIC = program("x = f32[2] parameter(0)", 'ROOT r = f32[2] logistic(x), meta
 def test_an_expansion_keeps_metadata():
     module = parse_hlo(LOGISTIC)
     assert run_passes(module, "expand{ops=logistic}")
-    assert [i.metadata.op_name for i in module.entry_computation if i.op is not opcodes.PARAMETER] == ["s"] * 6
-    assert body(module).splitlines()[-1] == "ROOT divide = f32[2] divide(broadcast, add)"
+    assert [i.metadata.op_name for i in module.entry_computation if i.op is not opcodes.PARAMETER] == ["s"] * 11
+    assert body(module).splitlines()[-1] == "ROOT divide = f32[2] divide(exponential, add)"
+
+
+@pytest.mark.parametrize(
+    ("t", "dtype"), [("f32", np.float32), ("f64", np.float64), ("bf16", ml_dtypes.bfloat16), ("c64", np.complex64)]
+)
+def test_a_logistic_keeps_what_would_overflow_or_be_denormal(t: str, dtype: type):
+    module = parse_hlo(program(f"x = {t}[10] parameter(0)", f"ROOT l = {t}[10] logistic(x)"))
+    after = clone_module(module)
+    assert run_passes(after, "expand{ops=logistic}")
+    x = np.array([-np.inf, -1000, -740, -91.9, -1, -0.0, 1, 91.9, 1000, np.nan]).astype(dtype)
+    program_tolerance(module, [x]).assert_close(execute(after, [x]), t)
 
 
 def test_control_edges_are_transferred():

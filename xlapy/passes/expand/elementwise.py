@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.passes.expand.blocks import compare
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.rewrite import Writer
 
 
 @EXPANSIONS.rule(opcodes.LOGISTIC)
 def logistic(write: Writer, instruction: Instruction) -> Instruction:
-    """1 / (1 + exp(-x))"""
+    """exp(min(x, 0)) / (exp(min(x, 0)) + exp(min(-x, 0))), in which nothing overflows: for large negative x,
+    1 / (1 + exp(-x)) is 0 where the result is a denormal number. For complex x, the signs are those of its real part.
+    """
     t = instruction.shape.element_type
     operand = write.convert(instruction.operands[0], wide_type(t))
-    one = write.splat(1, operand.shape)
-    exponential = write.add(opcodes.EXPONENTIAL, write.add(opcodes.NEGATE, operand))
-    return write.convert(write.add(opcodes.DIVIDE, one, write.add(opcodes.ADD, one, exponential)), t)
+    negated, zero = write.add(opcodes.NEGATE, operand), write.splat(0, operand.shape)
+    if t.is_complex:
+        part = write.add(opcodes.REAL, operand)
+        is_negative = compare(write, part, write.splat(0, part.shape), ComparisonDirection.LT)
+        exponents = [
+            write.add(opcodes.SELECT, is_negative, *choices, shape=operand.shape)
+            for choices in ((operand, zero), (zero, negated))
+        ]
+    else:
+        exponents = [write.add(opcodes.NEGATE, write.add(opcodes.MAXIMUM, value, zero)) for value in (negated, operand)]
+    upper, rest = (write.add(opcodes.EXPONENTIAL, exponent) for exponent in exponents)
+    return write.convert(write.add(opcodes.DIVIDE, upper, write.add(opcodes.ADD, upper, rest)), t)
 
 
 @EXPANSIONS.rule(opcodes.CLAMP)
