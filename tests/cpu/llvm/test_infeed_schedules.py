@@ -191,6 +191,36 @@ def join(f: Function) -> None:
     join_feed(f, queue(f))
 
 
+def test_the_host_leaves_while_the_device_waits() -> None:
+    @native
+    def leave(f: Function) -> None:
+        leave_infeed(f, queue(f))
+
+    assert explored(device_of_one_value, leave, setup=join).ends >= 1
+
+
+def test_the_host_frees_what_the_device_has_taken_but_the_last() -> None:
+    @native
+    def device_of_two_values(f: Function) -> None:
+        take_all(f, 2)
+
+    @native
+    def add_two(f: Function) -> None:
+        add(f, 0)
+        add(f, 1)
+        join(f)
+
+    @native
+    def free_first(f: Function) -> None:
+        host = f.static(HOST)
+        with f.when(taken_count(f, queue(f)) == 2):
+            first = host.first.known("it was added")
+            host.first = first.next.load(RELAXED)
+            free(f, first.as_memory())
+
+    assert explored(device_of_two_values, free_first, end_run, setup=add_two).ends >= 1
+
+
 @native
 def add_one(f: Function) -> None:
     add(f, 0)

@@ -206,6 +206,56 @@ def test_a_loop_that_polls_runs_alone() -> None:
     assert explored(second_loop_alone).ends == 1
 
 
+def stop(execution: Execution, arguments: Sequence[Any]) -> int:
+    """A poll that ends the run."""
+    assert execution.thread.actor.number == 0, "only the caller polls"
+    return 1
+
+
+@native
+def stopped_loop(f: Function) -> None:
+    """After the loop, no thread runs a chunk of it: another loop may use the pool."""
+    call(f, first_job, FIRST, 1, polls=True)
+    ran = cell(f, 0).value + cell(f, 1).value
+    f.check((cell(f, 0).value <= 1) & (cell(f, 1).value <= 1) & (ran != 0), "each chunk runs at most once")
+    for number in range(FIRST):
+        cell(f, number).value = 0
+
+
+@native
+def stopped_loop_without_help(f: Function) -> None:
+    call(f, first_job, FIRST, 1, polls=True)
+    f.check((cell(f, 0).value == 1) & (cell(f, 1).value == 0), "only the first chunk has run")
+
+
+@native
+def stopped_loop_alone(f: Function) -> None:
+    f.static(BUSY).value.store(1, RELAXED)
+    call(f, second_job, SECOND, 2, polls=True)
+    for number in range(2 * SECOND):
+        f.check(cell(f, FIRST + number).value == int(number < 2), "only the first chunk has run")
+    f.static(BUSY).value.store(0, RELAXED)
+
+
+def test_a_poll_that_ends_the_run_ends_the_loop() -> None:
+    models = {**MODELS, "xlapy_poll": stop}
+    assert explore(None, [stopped_loop, help_once], the_pool_is_free, also=FUNCTIONS, models=models).ends >= 1
+    assert explore(None, [stopped_loop_without_help], the_pool_is_free, also=FUNCTIONS, models=models).ends == 1
+    assert explore(None, [stopped_loop_alone], the_pool_is_free, also=FUNCTIONS, models=models).ends == 1
+
+
+def test_a_loop_without_a_table_is_not_polled() -> None:
+    @native
+    def loops_without_table(f: Function) -> None:
+        first_loop(f)
+        f.static(BUSY).value.store(1, RELAXED)
+        second_loop(f)
+        f.static(BUSY).value.store(0, RELAXED)
+
+    models = {**MODELS, "xlapy_poll": stop}
+    assert explore(None, [loops_without_table], the_pool_is_free, also=FUNCTIONS, models=models).ends == 1
+
+
 def test_a_thread_of_the_pool_takes_part() -> None:
     ran: set[int] = set()
 

@@ -194,6 +194,22 @@ def test_a_lost_event_calls_back_with_an_error():
     assert explore(pending_event_with(2), [watch_a_lost_event], calls_are(1, 1), also=[called]).ends == 1
 
 
+def test_the_error_of_an_event_before_it_completes():
+    """There is none, unless nobody will complete it."""
+
+    @native
+    def ask_before_and_after_a_fork(f: Function) -> None:
+        event = event_of(f)
+        f.check(event_error(f, event).is_null(), "the event is pending")
+        note_fork(f)
+        error = event_error(f, event)
+        f.check(error.is_present(), "the event is lost")
+        free_error(f, error)
+        release_event(f, event)
+
+    assert explore(pending_event_with(1), [ask_before_and_after_a_fork]).ends == 1
+
+
 def test_events_work_when_memory_is_exhausted():
     explore(pending_event_with(2), [complete, watch], calls_are(1), also=[called], exhausts_memory=True)
 

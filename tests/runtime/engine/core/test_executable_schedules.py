@@ -12,8 +12,8 @@ from xlapy.native.function import Function, NativeFunction, Static, native
 from xlapy.native.ir import RELAXED
 from xlapy.native.values import Word
 from xlapy.runtime.engine.core import execute as execution
-from xlapy.runtime.engine.core.buffers import delete_buffer, is_deleted
-from xlapy.runtime.engine.core.events import READY_EVENT
+from xlapy.runtime.engine.core.buffers import delete_buffer, destroy_buffer, is_deleted
+from xlapy.runtime.engine.core.events import READY_EVENT, await_event, release_event
 from xlapy.runtime.engine.core.executables import (
     allow_native_calls,
     allows_native_calls,
@@ -172,6 +172,32 @@ def test_nothing_is_queued_at_the_end_of_the_process():
         model.destroy_arguments(f)
 
     assert explore(model.build(), [stop_and_call], nothing_is_left(1), also=model.ENTRY_FUNCTIONS).ends == 1
+
+
+def test_a_short_program_whose_arguments_are_pending_is_queued():
+    """It runs behind the launch that writes them."""
+
+    @native
+    def call_with_results(f: Function) -> None:
+        executable = f.exclusive_access(f.static(model.EXECUTABLE), "no other thread runs")
+        f.check(model.call(f) == DONE, "the call is queued")
+        executable.is_asynchronous = 0
+        first, second = model.results_of(f)
+        pending = model.slots(f, "arguments", 1, 0)
+        pending.items[0], pending.items[1] = first.maybe(), second.maybe()
+        f.check(model.call(f, caller=1) == DONE, "the call is queued")
+        f.check(f.static(model.STREAMS[0]).queued.load(RELAXED) == 2, "both calls are queued")
+        model.stream_thread(0, 0)(f)
+        last = model.results_of(f, caller=1)
+        for result, value in zip(last, (7, 26), strict=True):
+            f.check(await_event(f, result.event).is_null(), "the call succeeds")
+            f.check(model.value_of(f, result) == value, "the second call adds to what the first one gave")
+            destroy_buffer(f, result)
+        for caller in range(2):
+            release_event(f, model.event_of(f, caller=caller))
+            model.destroy_arguments(f, caller=caller)
+
+    assert explore(model.build(), [call_with_results], nothing_is_left(1), also=model.ENTRY_FUNCTIONS).ends == 1
 
 
 # --- spare memory that goes from thread to thread
