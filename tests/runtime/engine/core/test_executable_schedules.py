@@ -13,7 +13,14 @@ from xlapy.native.ir import RELAXED
 from xlapy.native.values import Word
 from xlapy.runtime.engine.core import execute as execution
 from xlapy.runtime.engine.core.buffers import delete_buffer, destroy_buffer, is_deleted
-from xlapy.runtime.engine.core.events import READY_EVENT, await_event, release_event
+from xlapy.runtime.engine.core.events import (
+    READY_EVENT,
+    Error,
+    await_event,
+    complete_event,
+    new_event,
+    release_event,
+)
 from xlapy.runtime.engine.core.executables import (
     allow_native_calls,
     allows_native_calls,
@@ -29,7 +36,7 @@ from xlapy.runtime.engine.core.executables import (
 )
 from xlapy.runtime.engine.core.execute import CANCELED, DONE, REFUSED
 from xlapy.runtime.engine.core.frames import acquire_frame, allocate_results, destroy_results, return_frame
-from xlapy.runtime.engine.core.launch_records import Executable, Numbers
+from xlapy.runtime.engine.core.launch_records import Executable, Numbers, argument_storages, result_storages
 from xlapy.runtime.engine.core.launch_times import (
     CopiedTimes,
     TimeRow,
@@ -200,6 +207,25 @@ def test_a_short_program_whose_arguments_are_pending_is_queued():
     assert explore(model.build(), [call_with_results], nothing_is_left(1), also=model.ENTRY_FUNCTIONS).ends == 1
 
 
+def test_a_call_whose_arguments_wait_for_the_host_is_refused():
+    """Nothing says that they are ready when the stream runs the launch."""
+
+    @native
+    def call_too_early(f: Function) -> None:
+        event = new_event(f, f.constant(Word, 2)).known("memory suffices")
+        given = f.exclusive_access(model.argument(f, 0), "no other thread runs")
+        given.event = event
+        f.check(model.call(f) == REFUSED, "the call is refused")
+        f.check(~is_deleted(f, model.argument(f, 1)), "the donated argument is given back")
+        complete_event(f, event, f.null(Error))
+        f.check(model.call(f) == DONE, "the call is queued")
+        model.stream_thread(0)(f)
+        model.finish_call(f, succeeds=True)
+        model.destroy_arguments(f)
+
+    assert explore(model.build(), [call_too_early], nothing_is_left(1), also=model.ENTRY_FUNCTIONS).ends == 1
+
+
 # --- spare memory that goes from thread to thread
 
 
@@ -216,6 +242,32 @@ def use_frame(f: Function) -> None:
 def nothing_is_kept(f: Function) -> None:
     model.destroy_arguments(f)
     model.nothing_is_left(f)
+
+
+def test_a_call_gives_its_frame_up_when_it_is_queued():
+    """The stream may return it before the call does, and another call takes it."""
+
+    @native
+    def call_once(f: Function) -> None:
+        f.check(model.call(f) == DONE, "the call is queued")
+
+    @native
+    def run_and_use_frame(f: Function) -> None:
+        model.stream_thread(0)(f)
+        program = f.static(model.PROGRAMS[0])
+        frame = acquire_frame(f, program).known("memory suffices")
+        frame.event = f.static(READY_EVENT)
+        for rows in (argument_storages(frame), result_storages(program, frame)):
+            rows[0] = rows[0]
+        return_frame(f, program, frame)
+
+    @native
+    def the_call_has_ended(f: Function) -> None:
+        model.finish_call(f, succeeds=True)
+        nothing_is_kept(f)
+
+    threads = [call_once, run_and_use_frame]
+    assert explore(model.build(), threads, the_call_has_ended, also=model.ENTRY_FUNCTIONS).ends >= 1
 
 
 def test_a_frame_is_used_by_one_call_after_the_other():
