@@ -270,6 +270,10 @@ def see_failure(f: Function) -> None:
     release(f, target)
 
 
+def test_whoever_sees_that_a_copy_has_failed_sees_it_at_the_target():
+    explore(prepare_copy, [give_up, see_failure], write_source, also=[finish_fill])
+
+
 def test_a_copy_waits_for_its_source_and_its_start():
     explore(prepare_copy, [write_source, start], read_target, also=[finish_fill])
 

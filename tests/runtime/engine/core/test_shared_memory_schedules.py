@@ -9,15 +9,20 @@ from xlapy.native.function import Function, Static, native
 from xlapy.native.ir import RELAXED
 from xlapy.native.records import Atomic, Owned, Record
 from xlapy.native.values import Nullable, Word
+from xlapy.runtime.engine.core.events import canceled_error
 from xlapy.runtime.engine.core.launch_records import FINISHED, NOT_STARTED, Launch, Numbers
 from xlapy.runtime.engine.core.launches import (
+    LaunchPointers,
+    active_launches,
     close_launch,
     device_states,
+    fail_launch,
+    is_launch_canceled,
     new_launch,
     release_launch,
     set_device_state,
 )
-from xlapy.runtime.engine.core.memory import STORAGE_BYTES
+from xlapy.runtime.engine.core.memory import STORAGE_BYTES, release
 
 DEVICES = 2
 
@@ -29,6 +34,8 @@ class Board(Record):
 
 
 BOARD = Static("shared_memory_board", Board)
+ROW = Static("row_of_launches", LaunchPointers, 8)
+STATES = Static("copied_states", Numbers, 8)
 
 
 class Element(Record):
@@ -66,6 +73,55 @@ def test_shared_memory_passes_from_launch_to_launch() -> None:
 
     threads = [use_shared_memory] * 2
     assert explore(model.build(collectives=True), threads, end, exhausts_memory=True).ends >= 2
+
+
+@native
+def end_of_model(f: Function) -> None:
+    model.destroy_arguments(f)
+    model.nothing_is_left(f)
+
+
+def test_shared_memory_of_a_canceled_launch_is_not_used_again() -> None:
+    @native
+    def cancel_and_launch_again(f: Function) -> None:
+        executable = f.static(model.EXECUTABLE)
+        for is_canceled in (True, False):
+            launch = new_launch(f, executable).known("memory suffices")
+            f.check(~is_launch_canceled(f, launch), "a new launch is not canceled")
+            if is_canceled:
+                fail_launch(f, launch, canceled_error(f).maybe())
+            close_launch(f, launch)
+            release_launch(f, launch)
+            is_kept = executable.spare_shared.load(RELAXED).is_present()
+            f.check(~is_kept if is_canceled else is_kept, "clean memory is kept")
+
+    threads = [cancel_and_launch_again]
+    assert explore(model.build(collectives=True), threads, end_of_model).ends == 1
+
+
+def test_the_watchdog_sees_launches_that_are_complete() -> None:
+    """As soon as a launch is active, its fields are set. The row of the watchdog has room for one launch."""
+
+    @native
+    def launch_two(f: Function) -> None:
+        launches = [new_launch(f, f.static(model.EXECUTABLE)).known("memory suffices") for _ in range(2)]
+        for launch in launches:
+            close_launch(f, launch)
+            release_launch(f, launch)
+
+    @native
+    def inspect(f: Function) -> None:
+        row, states = f.static(ROW), f.static(STATES)
+        count = active_launches(f, row, f.constant(Word, 1))
+        f.check(count <= 1, "the row has room for one launch")
+        with f.when(count == 1):
+            launch = row.items[0]
+            device_states(f, launch, states)
+            f.check(states.items[0] == NOT_STARTED, "no device has started")
+            release(f, launch.shared)
+            release_launch(f, launch)
+
+    assert explore(model.build(collectives=True), [launch_two, inspect], end_of_model).ends >= 1
 
 
 # --- the states of devices
