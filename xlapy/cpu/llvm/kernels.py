@@ -17,12 +17,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
+from xlapy.cpu.llvm.lane_dependence import combiner_values, varying_values
 from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.operations import emit_operation
+from xlapy.cpu.llvm.register_pressure import fills_registers, float_constants, hidden_number
 from xlapy.cpu.llvm.safepoint_loops import LEAVE, PollEntries, emit_poll, loops_with_polls
-from xlapy.cpu.llvm.text import IrBuilder, llvm_type, suffix
+from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Prefetch, Scan, Store, TransposeStatement, Value, While
-from xlapy.loops.ir import Block, Carry, Combiner, Statement, inner_blocks
+from xlapy.loops.ir import Block, Carry, Combiner, Statement
 from xlapy.loops.reduction_order import combine_halves
 
 
@@ -67,6 +69,12 @@ class Emitter(MemoryEmitter):
     poll_entries: PollEntries | None = None
     polled_loops: Mapping[For | While, int] = MappingProxyType({})
     """The loops that poll, with the number of iterations between polls."""
+    hidden: Mapping[str, str] = MappingProxyType({})
+    """Registers of constants, by their literals, that LLVM must not move before a loop (`register_pressure`)."""
+
+    def operand(self, value: Value, lanes: int) -> str:
+        register = super().operand(value, lanes)
+        return self.hidden.get(register, register)
 
     # -- statements
 
@@ -75,14 +83,24 @@ class Emitter(MemoryEmitter):
             self.statements(block)
 
     def statements(self, block: Block) -> None:
-        before = dict(self.contiguous_vectors)
+        before, hidden = dict(self.contiguous_vectors), self.hidden
         together = self.interleaved_stores(block)
-        for statement in block.statements:
+        for number, statement in enumerate(block.statements):
             if not isinstance(statement, Store) or statement not in together:
                 self.statement(statement)
             elif statement is together[statement][-1]:
                 self.store_interleaved(together[statement])
-        self.contiguous_vectors = before
+            if self.lanes > 1 and fills_registers(statement, self.varying):
+                self.hide_constants(block.statements[number + 1 :])
+        self.contiguous_vectors, self.hidden = before, hidden
+
+    def hide_constants(self, statements: Sequence[Statement]) -> None:
+        """Keeps the vector constants of the statements that follow a loop out of its registers."""
+        hidden = {
+            literal(c.type, c.attribute, self.lanes): self.splat(c.type, hidden_number(self.ir, c.type, c.attribute))
+            for c in float_constants(statements, self.varying)
+        }
+        self.hidden = {**self.hidden, **hidden}
 
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Value):
@@ -245,7 +263,7 @@ class Emitter(MemoryEmitter):
         """Emits vectors in a loop, `accumulators` at a time, then the remaining ones, the last one under a mask."""
         assert self.axis is None, "vector axes do not nest"
         end = None if isinstance(loop.extent, int) else self.scalar(loop.extent)
-        self.axis, self.lanes, self.varying = loop.axis, loop.width, _varying(loop)
+        self.axis, self.lanes, self.varying = loop.axis, loop.width, varying_values(loop)
         state: list[list[str]] = []
         if any(isinstance(s, Scan) for s in loop.body.statements):
             self.scan_loop(loop)
@@ -447,7 +465,7 @@ class Emitter(MemoryEmitter):
         for parameter, register in zip(combiner.parameters, [*left, *right], strict=True):
             self.names[parameter] = register
         before = self.lanes, self.varying
-        self.lanes, self.varying = lanes, _combiner_values(combiner) if lanes > 1 else frozenset()
+        self.lanes, self.varying = lanes, combiner_values(combiner) if lanes > 1 else frozenset()
         self.block(combiner.block)
         results = [self.operand(result, lanes) for result in combiner.results]
         self.lanes, self.varying = before
@@ -461,39 +479,3 @@ def _identity(carry: Carry) -> Value:
 
 def _tail_mask(width: int, tail: int) -> str:
     return f"<{', '.join('i1 true' if lane < tail else 'i1 false' for lane in range(width))}>"
-
-
-def _combiner_values(combiner: Combiner) -> frozenset[Value]:
-    return _dependent_values(combiner.block, combiner.parameters)
-
-
-def _varying(loop: For) -> frozenset[Value]:
-    """Returns the values in the body of a vector loop that differ between lanes."""
-    return _dependent_values(loop.body, [loop.axis, *(carry.variable for carry in loop.carries)])
-
-
-def _dependent_values(block: Block, values: Sequence[Value]) -> frozenset[Value]:
-    """Returns the given values and those in the block that are computed from them."""
-    found = set(values)
-    size = 0
-    while size != len(found):
-        size = len(found)
-        _add_dependent_values(block, found)
-    return frozenset(found)
-
-
-def _add_dependent_values(block: Block, found: set[Value]) -> None:
-    for statement in block.statements:
-        if isinstance(statement, Value):
-            if statement.op != "any" and not found.isdisjoint(statement.args):
-                found.add(statement)
-        elif isinstance(statement, (For, While)):
-            for inner in inner_blocks(statement):
-                _add_dependent_values(inner, found)
-            for carry in statement.carries:
-                if carry.initial in found or (carry.next is not None and carry.next in found):
-                    found.update(v for v in (carry.variable, carry.result) if v is not None)
-        elif isinstance(statement, If):
-            _add_dependent_values(statement.then, found)
-        elif isinstance(statement, Scan):
-            found.update(statement.results)
