@@ -139,6 +139,8 @@ class Buffer:
 
         Ctrl-C ends the wait, and cancels the program, with those that this thread has called before it.
         """
+        if self._handle is not None and _native().count_readable([self._handle]):
+            return self
         if self.is_deleted():
             raise InvalidArgumentError(self.deletion_reason)
         if self._handle is not None:
@@ -312,12 +314,10 @@ def block_until_ready(results: Any) -> Any:
         results.block_until_ready()
         return results
     buffers = list(_buffers(results))
-    if buffers:
-        buffers[0].block_until_ready()  # then those of the same call are ready, too
-        handles = [buffer._handle for buffer in buffers]
-        if None in handles or _native().count_readable(handles) < len(handles):
-            for buffer in buffers:
-                buffer.block_until_ready()
+    handles = [buffer._handle for buffer in buffers]
+    if handles and (None in handles or _native().count_readable(handles) < len(handles)):
+        for buffer in buffers:
+            buffer.block_until_ready()
     return results
 
 

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
-from xlapy.cpu.llvm.lane_dependence import combiner_values, varying_values
 from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.operations import emit_operation
-from xlapy.cpu.llvm.register_pressure import fills_registers, float_constants, hidden_number
 from xlapy.cpu.llvm.safepoint_loops import LEAVE, PollEntries, emit_poll, loops_with_polls
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
+from xlapy.cpu.llvm.vectors.lane_dependence import combiner_values, varying_values
+from xlapy.cpu.llvm.vectors.register_pressure import fills_registers, float_constants, hidden_number
 from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Prefetch, Scan, Store, TransposeStatement, Value, While
 from xlapy.loops.ir import Block, Carry, Combiner, Statement
 from xlapy.loops.reduction_order import combine_halves
