@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.cpu.kernel_runner import run_kernel
+from xlapy.codegen.emitters.scatter import MIN_TASK_ROW_BYTES, scatter_kernel
+from xlapy.cpu.target import host_target
+from xlapy.loops import AxisKind
+from xlapy.loops.ir import For
 
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 
@@ -123,3 +129,50 @@ def test_extremes_of_either_parameter(op: str, operands: str):
     assert f"{op}({operands})" in text
     module = xla.parse_hlo(text.replace(f"{op}({operands})", f"{op}(%{operands.replace(', ', ', %')})"))
     assert_equal_to_interpreter(module, *random_arguments(module, some_indices(7, 23)))
+
+
+@pytest.mark.parametrize("t", ["f32", "s8", "c64"])
+@pytest.mark.parametrize("window", [(1000,), (2, 1031)], ids=str)
+@pytest.mark.parametrize("processors", [1, 2, 5])
+def test_tasks_combine_some_columns_of_wide_windows(t: str, window: tuple[int, ...], processors: int):
+    module = row_scatter(t, "add", 7, window, 19)
+    operand, indices, update = random_arguments(module, some_indices(7, 19))
+    expected = np.asarray(INTERPRETER.compile(module)(operand, indices, update))
+    kernel = scatter_kernel(
+        module.entry_computation.root_instruction, dataclasses.replace(host_target(), processors=processors)
+    )
+    tasks = min(processors, window[-1] * (1 if t == "s8" else 4) // MIN_TASK_ROW_BYTES)
+    assert (kernel.parallel_loop is not None) == (tasks > 1)
+    run_kernel(kernel, [indices, update, operand])
+    np.testing.assert_array_equal(operand, expected)
+
+
+@pytest.mark.parametrize(("vector_dim", "shape"), [(2, "3,11"), (0, "1,3,11"), (1, "3,1,11")])
+def test_batches_are_tasks(vector_dim: int, shape: str):
+    """The sums of one batch stay in the order of their updates."""
+    module = xla.parse_hlo(
+        f"HloModule m\n"
+        f"f {{ a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }}\n"
+        f"ENTRY e {{ p = f32[3,5,4] parameter(0)\n i = s32[{shape}] parameter(1)\n u = f32[3,11,4] parameter(2)\n"
+        f" ROOT s = f32[3,5,4] scatter(p, i, u), update_window_dims={{2}}, inserted_window_dims={{1}},"
+        f" input_batching_dims={{0}}, scatter_dims_to_operand_dims={{1}},"
+        f" scatter_indices_batching_dims={{{1 if vector_dim == 0 else 0}}}, index_vector_dim={vector_dim},"
+        f" to_apply=f }}",
+        verify=True,
+    )
+    loop = scatter_kernel(module.entry_computation.root_instruction, host_target()).parallel_loop
+    assert loop is not None and loop.extent == 3
+    rng = np.random.default_rng(1)
+    operand, update = (rng.standard_normal(s).astype(np.float32) for s in ((3, 5, 4), (3, 11, 4)))
+    indices = rng.integers(-1, 7, [int(n) for n in shape.split(",")], dtype=np.int32)
+    assert_equal_to_interpreter(module, operand, indices, update)
+
+
+@pytest.mark.parametrize(("columns", "width"), [(2, 2), (3, 2), (7, 4), (9, 8)])
+def test_short_windows_run_in_vectors(columns: int, width: int):
+    module = row_scatter("f32", "add", 7, (columns,), 19)
+    kernel = scatter_kernel(
+        module.entry_computation.root_instruction, dataclasses.replace(host_target(), vector_bytes=64)
+    )
+    loops = [s for s in kernel.statements() if isinstance(s, For) and s.kind is AxisKind.VECTOR]
+    assert [(loop.extent, loop.width) for loop in loops] == [(columns, width)]

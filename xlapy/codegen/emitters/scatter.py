@@ -6,10 +6,14 @@ are distinct, so its last dimension may run in vectors. Does not decide in which
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from xlapy import opcodes
 from xlapy.base.element_types import F32, F64
+from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
 from xlapy.codegen.target import Target
 from xlapy.hlo.computation import is_parameter
@@ -24,6 +28,10 @@ from xlapy.opcodes.indexing import ScatterAttributes, window_dims_to_operand_dim
 
 MIN_VECTOR_ELEMENTS = 2
 """Windows with a shorter last dimension are combined element by element."""
+
+MIN_TASK_ROW_BYTES = 512
+"""The bytes of a window's row, at least, that one task combines if the columns of wide windows are split into tasks:
+threads then seldom write to one cache line, and reading the index vectors once for each task costs little."""
 
 
 def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
@@ -40,6 +48,7 @@ class _ScatterEmitter:
         self.attrs: ScatterAttributes = instruction.attributes_as(ScatterAttributes)
         self.shape = self.operands[0].shape.dimensions
         self.builder = kernel_builder(instruction.name, target)
+        self.processors = target.processors
         inputs = enumerate(instruction.operands[count:])
         self.lowering = Lowering(self.builder, {o: operand_source(self.builder, o, f"in{n}") for n, o in inputs})
         self.targets = [result_buffer(self.builder, o.shape, f"out{n}") for n, o in enumerate(self.operands)]
@@ -50,15 +59,44 @@ class _ScatterEmitter:
         window = [update[d] for d in self.attrs.update_window_dims]
         sizes = self.window_sizes(window)
         fits = all(size <= whole for size, whole in zip(sizes, self.shape, strict=True))
-        with self.builder.loop(math.prod(rows) if fits else 0) as row:
-            batch = delinear(self.builder, row, rows)
-            starts, condition = self.starts(batch, sizes)
-            if condition is None:
-                self.window(batch, starts, window)
-            else:
-                with self.builder.branch(condition):
-                    self.window(batch, starts, window)
+        batches = self.leading_batching_dims()
+        with self.task_loop(math.prod(rows[:batches]), window) as (task, first, columns):
+            outer = delinear(self.builder, task, rows[:batches])
+            with self.builder.loop(math.prod(rows[batches:]) if fits else 0) as row:
+                batch = (*outer, *delinear(self.builder, row, rows[batches:]))
+                starts, condition = self.starts(batch, sizes)
+                if condition is None:
+                    self.window(batch, starts, window, first, columns)
+                else:
+                    with self.builder.branch(condition):
+                        self.window(batch, starts, window, first, columns)
         return self.builder.kernel
+
+    def leading_batching_dims(self) -> int:
+        """The number of leading dimensions of the index vectors that are batching dimensions of the operand too."""
+        vector_dim = self.attrs.index_vector_dim
+        batching = {d if d < vector_dim else d - 1 for d in self.attrs.scatter_indices_batching_dims}
+        return next(d for d in itertools.count() if d not in batching)
+
+    @contextmanager
+    def task_loop(self, batches: int, window: list[int]) -> Iterator[tuple[Affine, Affine, int | Value]]:
+        """Opens the parallel loop; yields the batch, and the first column and the number of columns of each window.
+
+        A task is a batch, or some columns of all windows. Tasks have no targets in common, so each target gets its
+        updates in the same order for any number of threads.
+        """
+        columns = window[-1] if window else 1
+        types = [storage_type(o.shape.element_type) for o in self.operands]
+        tasks = min(self.processors, columns * min(t.byte_size for t in types) // MIN_TASK_ROW_BYTES)
+        if batches != 1 or tasks < 2:
+            with self.builder.loop(batches, AxisKind.PARALLEL if batches > 1 else AxisKind.SERIAL) as batch:
+                yield batch, Affine(), columns
+            return
+        lanes = min(map(self.builder.lanes, types))
+        width = -(-columns // (tasks * lanes)) * lanes
+        with self.builder.loop(-(-columns // width), AxisKind.PARALLEL) as task:
+            first = task * width
+            yield Affine(), first, block_extent(self.builder, first, columns, width)
 
     def window_sizes(self, window: list[int]) -> list[int]:
         """The window's size in each operand dimension."""
@@ -86,8 +124,10 @@ class _ScatterEmitter:
         t = self.indices.shape.element_type
         return self.builder.convert("sext" if t.is_signed else "zext", value, I64)
 
-    def window(self, batch: Index, starts: list[Affine], window: list[int]) -> None:
-        """Emits the combination of one window, element by element or in vectors along its last dimension."""
+    def window(
+        self, batch: Index, starts: list[Affine], window: list[int], first_column: Affine, columns: int | Value
+    ) -> None:
+        """Emits the combination of columns of one window, element by element or in vectors along its last dimension."""
         outer, inner = math.prod(window[:-1]), window[-1] if window else 1
         lanes = min(self.builder.lanes(storage_type(o.shape.element_type)) for o in self.operands)
         is_complex = any(components(o.shape.element_type) > 1 for o in self.operands)
@@ -96,7 +136,8 @@ class _ScatterEmitter:
         kind = AxisKind.VECTOR if width > 1 else AxisKind.SERIAL
         with self.builder.loop(outer) as first:
             outer_offsets = delinear(self.builder, first, window[:-1])
-            with self.builder.loop(inner, kind, width=width) as last:
+            with self.builder.loop(columns, kind, width=width) as column:
+                last = first_column + column
                 self.element(batch, starts, (*outer_offsets, last) if window else ())
 
     def element(self, batch: Index, starts: list[Affine], offsets: Index) -> None:
