@@ -226,3 +226,17 @@ def test_operands_are_not_rounded_to_a_narrower_result(shape, types):
     a, b = (np.asarray(x).astype(np.complex128 if "c64" in types else np.float64) for x in arguments)
     result = np.asarray(CPU.compile(module)(*arguments))
     assert_close(result, a @ b, result.dtype, "products", terms=terms, magnitude=np.abs(a) @ np.abs(b))
+
+
+@pytest.mark.parametrize(("terms", "columns"), [(517, 1043), (256, 2047), (300, 1024)])
+def test_one_row_has_the_bits_of_that_row_among_others(terms: int, columns: int):
+    """One row has blocks of its own, with other widths, but the order of its additions is the same."""
+    left, right = RNG.standard_normal((2, terms), np.float32), RNG.standard_normal((terms, columns), np.float32)
+    both = np.asarray(CPU.compile(product(2, terms, columns, "nn"))(left, right))
+    one = np.asarray(CPU.compile(product(1, terms, columns, "nn"))(left[1:], right))
+    np.testing.assert_array_equal(one, both[1:])
+
+
+def test_one_row_loads_its_factors_once_for_all_columns_and_does_not_prefetch():
+    assert "prefetch" in kernel_text(product(2, 512, 1024, "nn"))
+    assert "prefetch" not in kernel_text(product(1, 512, 1024, "nn"))

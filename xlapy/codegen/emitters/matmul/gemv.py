@@ -39,6 +39,11 @@ TASKS_PER_PROCESSOR = 4
 holds several narrow terms, so that a task reads as many contiguous bytes of each term: 1 x 4096 times 4096 x 4096 takes
 0.67x the time in bf16 and 0.5x in s8 (benchmarks/products.py)."""
 
+SINGLE_ROW_TASKS_PER_PROCESSOR = 2
+"""The same for one row, whose time is that of reading: wider blocks are longer runs of memory, which the processor
+prefetches by itself. With no prefetches by the kernel, 1 x 4096 times 4096 x 4096 takes 0.75x the time
+(benchmarks/products.py)."""
+
 TERMS_PER_STEP = 8
 """The number of terms that are added to a vector of sums while it is in a register. Their rows of the right operand may
 all map to one set of the level-1 cache, which has 8 ways or more."""
@@ -79,7 +84,10 @@ def _block_columns(problem: MatmulProblem) -> int:
     """The columns of a task: few enough for all processors, and for the sums to fit into half of the level-1 cache."""
     target, size = problem.region.target, register_type(problem.type).byte_size
     step = _lanes(problem) * _vectors(problem)
-    tasks = max(1, TASKS_PER_PROCESSOR // problem.terms_per_factor) * target.processors
+    per_processor = max(1, TASKS_PER_PROCESSOR // problem.terms_per_factor)
+    if problem.rows == 1:
+        per_processor = min(per_processor, SINGLE_ROW_TASKS_PER_PROCESSOR)
+    tasks = per_processor * target.processors
     share = problem.batches * problem.columns * size // tasks
     width = max(MIN_COLUMN_RUN_BYTES, min(share, target.l1_bytes // 2 // problem.rows))
     return -(-min(width // size, problem.columns) // step) * step
@@ -206,23 +214,37 @@ class _ColumnBlock:
         else:
             pieces = builder.quotient(Affine.of(self.columns), wide)
             whole, rest = builder.value_of(pieces), builder.value_of(Affine.of(self.columns) - pieces * wide)
+        factors: list[Element] | None = None
+        if gemm.sum_rows == 1:  # all columns share the loads
+            factors = [gemm.left.load(packed + term) for term in range(terms)]
         with builder.loop(whole) as piece, builder.loop(gemm.lanes, AxisKind.VECTOR, width=gemm.lanes) as lane:
             columns = [piece * wide + vector * gemm.lanes + lane for vector in range(gemm.vectors)]
-            self.add_products(source, packed, terms, columns)
+            self.add_products(source, packed, terms, columns, factors)
         if gemm.problem.columns % wide:
             begin = Affine((), whole * wide) if isinstance(whole, int) else Affine.of(whole) * wide
             with builder.loop(rest, AxisKind.VECTOR, width=gemm.lanes) as column:
-                self.add_products(source, packed, terms, [begin + column])
+                self.add_products(source, packed, terms, [begin + column], factors)
 
-    def add_products(self, source: Affine, packed: Affine, terms: int, columns: Sequence[Affine]) -> None:
-        """Loads the right elements of a few terms in some vectors of columns, and adds their products for each row."""
+    def add_products(
+        self,
+        source: Affine,
+        packed: Affine,
+        terms: int,
+        columns: Sequence[Affine],
+        factors: Sequence[Element] | None,
+    ) -> None:
+        """Loads the right elements of a few terms in some vectors of columns, and adds their products for each row.
+
+        factors: the left factors of the terms if there is one row of sums; None if they are loaded for each row.
+        """
         gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
         right = [[problem.right_element(self.batch, source + t, self.first + c) for c in columns] for t in range(terms)]
-        self.prefetch(source + terms, terms, columns)
+        if factors is None:
+            self.prefetch(source + terms, terms, columns)
         with builder.loop(gemm.sum_rows) as row:
             totals: list[Element] = [gemm.sums.load(row * gemm.width + column) for column in columns]
             for term, elements in enumerate(right):
-                factor = gemm.left.load(row * gemm.pitch + packed + term)
+                factor = gemm.left.load(row * gemm.pitch + packed + term) if factors is None else factors[term]
                 totals = [
                     problem.multiply_add(factor, element, total)
                     for element, total in zip(elements, totals, strict=True)
