@@ -60,9 +60,9 @@ class _ScatterEmitter:
         sizes = self.window_sizes(window)
         fits = all(size <= whole for size, whole in zip(sizes, self.shape, strict=True))
         batches = self.leading_batching_dims()
-        with self.task_loop(math.prod(rows[:batches]), window) as (task, first, columns):
+        with self.task_loop(math.prod(rows[:batches]) if fits else 0, window) as (task, first, columns):
             outer = delinear(self.builder, task, rows[:batches])
-            with self.builder.loop(math.prod(rows[batches:]) if fits else 0) as row:
+            with self.builder.loop(math.prod(rows[batches:])) as row:
                 batch = (*outer, *delinear(self.builder, row, rows[batches:]))
                 starts, condition = self.starts(batch, sizes)
                 if condition is None:
