@@ -16,7 +16,11 @@ EXPECTED = {
     "build_and_run": ["ENTRY %axpy", "[[12. 24. 36.]\n [18. 30. 42.]]", "refused: parameter 2 (y) takes f32[3]"],
     "read_hlo": ["subtract(a, b), read by absolute", "ROOT %square = f32[4]{0} multiply", "after: [9. 1. 1. 4.]"],
     "while_loop": ["square root of 2: 1.414214", "square root of 1e+06: 1000", "square root of -1: nan"],
-    "numpy_backend": ["divide(%exponential, %add)", "as on the interpreter: True", "refused: iota does not run on numpy"],
+    "numpy_backend": [
+        "divide(%exponential, %add)",
+        "as on the interpreter: True",
+        "refused: iota does not run on numpy",
+    ],
     "from_jax": ["dot", "largest difference from JAX:"],
     "from_export": [
         "refused: ",
