@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from xlapy.native.checker.machine import FINISHED, Execution, LockState
+from xlapy.native.checker.machine import Execution
+from xlapy.native.checker.state import FINISHED, LockState
 from xlapy.native.function import Function, external
 from xlapy.native.values import Int32
 

@@ -179,6 +179,27 @@ def test_a_load_may_return_an_older_value(load):
     broken("assertion", left, right, finish=at_most_one_saw_zero)
 
 
+@pytest.mark.parametrize(("ordering", "is_found"), [(RELAXED, True), (ACQUIRE, False)])
+def test_a_compare_exchange_may_fail_because_of_an_older_value(ordering, is_found):
+    @native
+    def open_box(f: Function) -> None:
+        box = f.static(MAILBOX)
+        box.other.store(5, RELAXED)
+        box.state.store(1, RELEASE)
+
+    @native
+    def take(f: Function) -> None:
+        box = f.static(MAILBOX)
+        with f.when(box.state.load(ordering) == 1):
+            _, is_taken = box.other.compare_exchange(5, 6, RELAXED, RELAXED)
+            f.check(is_taken, "the box that is open holds 5")
+
+    if is_found:
+        broken("assertion", open_box, take)
+    else:
+        explore(None, [open_box, take])
+
+
 def test_read_modify_writes_lose_nothing():
     @native
     def increment(f: Function) -> None:

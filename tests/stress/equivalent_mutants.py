@@ -1,4 +1,4 @@
-"""Mutants of native functions that no schedule can tell from the original, with the reason of each.
+"""Mutants of native functions that no schedule of the checker can tell from the original, with the reason of each.
 
 An ordering that nobody needs is weakened in the code instead; here is what must stay for a reason that the checker of
 interleavings cannot see.

@@ -12,7 +12,6 @@ import pytest
 
 from xlapy.cpu.llvm.jit import compile_unoptimized
 from xlapy.cpu.llvm.pool import (
-    _JOB,
     _NO_CHUNK,
     AFFINITY,
     BUSY,
@@ -288,7 +287,7 @@ def lost_pool(f: Function) -> None:
     job.grain.store(2, RELAXED)
     job.chunks.store(SECOND, RELAXED)
     f.static(DONE).value.store(1, RELAXED)
-    f.static(TICKET).value.store(_JOB * 7 + 1, RELAXED)
+    f.static(TICKET).value.store((7 << 32) + 1, RELAXED)
     f.static(BUSY).value.store(1, RELAXED)
     f.static(MISSING).value.store(5, RELAXED)
     xlapy_reset_pool(f, f.constant(Word, 3))
@@ -305,6 +304,20 @@ def two_loops(f: Function) -> None:
 
 def test_a_pool_that_is_reset_starts_its_threads_anew() -> None:
     assert explored(two_loops, setup=lost_pool).ends == 1
+
+
+def test_a_loop_of_more_chunks_than_a_ticket_counts_runs_in_the_caller() -> None:
+    @native
+    def whole(f: Function, argument: Nullable[Address], begin: Word, end: Word) -> None:
+        cell(f, 0).value = cell(f, 0).value + (end - begin)
+
+    @native
+    def long_loop(f: Function) -> None:
+        call(f, whole, 2**33 // 2, 2)
+        f.check(cell(f, 0).value == 2**33, "the caller runs all iterations at once")
+        f.check(f.static(TICKET).value.load(RELAXED) == 0, "the pool is not used")
+
+    assert explore(None, [long_loop], the_pool_is_free, also=[*FUNCTIONS, whole], models=MODELS).ends == 1
 
 
 def test_a_job_of_a_lost_thread_is_not_run() -> None:
@@ -433,7 +446,7 @@ def careless(job: NativeFunction, chunks: int, grain: int, number: int) -> Nativ
         record.grain.store(grain, RELEASE)
         record.chunks.store(chunks, RELEASE)
         f.static(DONE).value.store(0, RELEASE)
-        f.static(TICKET).value.store(_JOB * number, RELEASE)
+        f.static(TICKET).value.store(number << 32, RELEASE)
         taken = run_chunks(f, f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
         with f.loop() as waiting, f.when(f.static(DONE).value.load(ACQUIRE) == taken):
             waiting.leave()

@@ -47,9 +47,6 @@ MASK_WORDS = 16
 _NO_CHUNK = 2**32 - 1
 """The lower half of a ticket under which no chunk is left."""
 
-_JOB = 2**32
-"""What a ticket grows by from job to job."""
-
 POOL = "pool"
 """The name of the object file of the pool."""
 
@@ -213,9 +210,9 @@ def xlapy_parallel(
     shared: Word,
     poll: Word,
 ) -> None:
-    """Runs a loop on all threads; see above."""
+    """Runs a loop on all threads; see above. A loop of one chunk, or of more than a ticket can count, runs alone."""
     chunks = (extent + grain - 1) // grain
-    with f.when(chunks < 2):
+    with f.when((chunks < 2) | (chunks >= _NO_CHUNK)):
         run_alone(f, function, argument, extent, grain, table, shared, poll)
         f.ret()
     busy = f.static(BUSY).value
@@ -249,14 +246,13 @@ def open_job(
         f.static(MISSING).value.store(0, RELAXED)
         start_threads(f, missing)
     job.processor.store(sched_getcpu(f), RELAXED)
-    closed = (ticket.fetch_or(_NO_CHUNK, ACQ_REL) | _NO_CHUNK) + _JOB
+    following = (ticket.fetch_or(_NO_CHUNK, ACQ_REL) | _NO_CHUNK) + 1
     job.function.store(function.maybe(), RELAXED)
     job.argument.store(argument, RELAXED)
     job.extent.store(extent, RELAXED)
     job.grain.store(grain, RELAXED)
     job.chunks.store(chunks, RELAXED)
     f.static(DONE).value.store(0, RELAXED)
-    following = closed + 1
     ticket.store(following, RELEASE)
     wake = f.static(WAKE).value
     wake.store((following >> 32).to(Int32), RELEASE)

@@ -19,9 +19,10 @@ from operator import le
 from typing import Any
 
 from xlapy.native.checker.code import prepare
-from xlapy.native.checker.machine import ASLEEP, FINISHED, RUNNING, Machine, Privacy, State
+from xlapy.native.checker.machine import Machine
 from xlapy.native.checker.memory import NOTHING_SEEN, Cell, Clock, Location, ScheduleError, View
 from xlapy.native.checker.models import Model
+from xlapy.native.checker.state import ASLEEP, FINISHED, RUNNING, Privacy, State
 from xlapy.native.function import NativeFunction
 
 MAX_STATES = 2_000_000

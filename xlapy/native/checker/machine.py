@@ -1,4 +1,4 @@
-"""The state of a few threads that run native functions, and the steps that lead from a state to the next ones.
+"""The steps that lead from a state of a few threads that run native functions to the next ones.
 
 A step is one synchronizing instruction of one thread (an atomic access, an acquired lock, a futex), and all that
 follows up to the next one. Other instructions need no schedules of their own: accesses that could conflict are races
@@ -14,30 +14,30 @@ Responsible for executing instructions. Must not know in which order states are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from xlapy.native import ir
 from xlapy.native.checker.arithmetic import compute, modified
 from xlapy.native.checker.code import Code, Program
 from xlapy.native.checker.describe import describe
-from xlapy.native.checker.memory import (
-    NOTHING_SEEN,
-    UNINITIALIZED,
-    Actor,
-    Clock,
-    Location,
-    Memory,
-    Pointer,
-    ScheduleError,
-    View,
-)
+from xlapy.native.checker.memory import UNINITIALIZED, Actor, Location, Memory, Pointer, ScheduleError
 from xlapy.native.checker.models import MODELS, Model
+from xlapy.native.checker.state import (
+    ASLEEP,
+    FINISHED,
+    RUNNING,
+    Block,
+    Frame,
+    LockState,
+    Privacy,
+    State,
+    Thread,
+    copied,
+)
 
 MAX_LOCAL_STEPS = 100_000
 """Instructions that a thread executes between two synchronizing ones, at most."""
-
-RUNNING, ASLEEP, FINISHED = "running", "asleep", "finished"
 
 _SYNCHRONIZING = (ir.ReadModifyWrite, ir.CompareExchange, ir.AcquireLock, ir.FutexWait, ir.FutexWake)
 
@@ -47,84 +47,6 @@ location only later in the exploration."""
 
 _ALLOCATIONS = frozenset(map(ir.Symbol, ("malloc", "aligned_alloc")))
 """Functions that fail if memory is exhausted. Their last argument is the number of bytes."""
-
-
-@dataclass(slots=True)
-class Frame:
-    """A call of a function: its next instruction, its registers and its stack memory."""
-
-    name: str
-    position: int
-    registers: dict[int, Any]
-    stack: tuple[Pointer, ...] = ()
-
-    def key(self, program: Program) -> tuple[Any, ...]:
-        live = program.codes[self.name].live[self.position]
-        registers = tuple(sorted((r, v) for r, v in self.registers.items() if r in live))
-        return self.name, self.position, registers, self.stack
-
-
-@dataclass(slots=True)
-class Thread:
-    """A thread. sleeps_on: the futex on which it sleeps."""
-
-    frames: tuple[Frame, ...]
-    actor: Actor
-    status: str = RUNNING
-    sleeps_on: Location | None = None
-    allocations: int = 0
-    held: tuple[Location, ...] = ()
-
-
-@dataclass(slots=True)
-class Block:
-    """Allocated memory. size in bytes."""
-
-    size: int
-    is_freed: bool = False
-    is_zeroed: bool = False
-    name: str = ""
-
-
-@dataclass(slots=True)
-class LockState:
-    """holder: the thread that holds the lock, or -1. clock, view: what the last holder knew."""
-
-    holder: int = -1
-    clock: Clock | None = None
-    view: View = field(default_factory=lambda: NOTHING_SEEN)
-
-
-@dataclass(slots=True)
-class State:
-    """Everything that the next steps depend on."""
-
-    threads: list[Thread]
-    memory: Memory
-    blocks: dict[Any, Block]
-    locks: dict[Location, LockState] = field(default_factory=dict)
-
-    def copy(self, changing: int) -> State:
-        """A copy whose thread `changing` may be changed."""
-        threads = list(self.threads)
-        threads[changing] = _copied(threads[changing])
-        return State(threads, self.memory.copy(), dict(self.blocks), dict(self.locks))
-
-
-class Privacy:
-    """Which locations only one thread accesses. An exploration learns that as it goes; if one turns out to be shared
-    that was taken for private, it has missed schedules and must be repeated."""
-
-    def __init__(self, is_used: bool = True) -> None:
-        self.shared = set[Location]()
-        self._is_used = is_used
-        self._threads: dict[Location, int] = {}
-
-    def is_private(self, location: Location, thread: int) -> bool:
-        """Whether no other thread is known to access a location that a thread is about to access."""
-        if self._threads.setdefault(location, thread) != thread:
-            self.shared.add(location)
-        return self._is_used and location not in self.shared
 
 
 class Machine:
@@ -190,6 +112,8 @@ class Machine:
                 return self._loaded(execution, address, ordering)
             case ir.FutexWait(address):
                 return self._loaded(execution, address, ir.SEQ_CST)
+            case ir.CompareExchange():
+                return self._exchanged(execution, instruction)
             case ir.AcquireLock(address):
                 lock = state.locks.get(execution.location(address), LockState())
                 if lock.holder == number:
@@ -213,6 +137,16 @@ class Machine:
         except ScheduleError:
             return (0,)
         return execution.state.memory.choices(execution.thread.actor, location, initial, ordering)
+
+    def _exchanged(self, execution: Execution, instruction: ir.CompareExchange) -> Sequence[int]:
+        """The numbers of the writes that a compare-exchange may read: the newest, or, as a load, an older one that is
+        not what it expects, so that it fails."""
+        numbers = self._loaded(execution, instruction.address, instruction.failure)
+        if len(numbers) < 2:
+            return numbers
+        memory, location = execution.state.memory, execution.location(instruction.address)
+        expected, newest = execution.value(instruction.expected), numbers[-1]
+        return [one for one in numbers if one == newest or memory.value(location, UNINITIALIZED, one) != expected]
 
 
 class Execution:
@@ -306,7 +240,7 @@ class Execution:
                 frame.registers[result.number] = before
                 self.note = f" from {before} to {after}"
             case ir.CompareExchange():
-                self._compare_exchange(frame, instruction)
+                self._compare_exchange(frame, instruction, choice)
             case ir.AcquireLock(address, place):
                 self._acquire(self.location(address), place)
             case ir.FutexWait(address, expected, timeout, place):
@@ -316,7 +250,7 @@ class Execution:
                 woken = self.location(address)
                 memory.publish(actor, woken)
                 for number in choice:
-                    self.state.threads[number] = _copied(self.state.threads[number])
+                    self.state.threads[number] = copied(self.state.threads[number])
                     sleeper = self.state.threads[number]
                     memory.show(actor, sleeper.actor, woken)
                     sleeper.status, sleeper.sleeps_on = RUNNING, None
@@ -441,8 +375,8 @@ class Execution:
         return self.machine.privacy is None or self.machine.privacy.is_private(location, self.thread.actor.number)
 
     def _newest(self, instruction: ir.Instruction) -> int:
-        """What a load of a private location returns: the number of its newest write."""
-        if not isinstance(instruction, ir.Load):
+        """What an access of a private location reads: the number of its newest write."""
+        if not isinstance(instruction, ir.Load | ir.CompareExchange):
             return 0
         cell = self.state.memory.cell(self.location(instruction.address), UNINITIALIZED)
         return cell.first + len(cell.writes) - 1
@@ -452,15 +386,17 @@ class Execution:
             raise ScheduleError("assertion", f"call of {pointer}, which is not a function")
         return str(pointer[0][1])
 
-    def _compare_exchange(self, frame: Frame, instruction: ir.CompareExchange) -> None:
+    def _compare_exchange(self, frame: Frame, instruction: ir.CompareExchange, choice: int) -> None:
         actor, memory, place = self.thread.actor, self.state.memory, instruction.place
         location = self.location(instruction.address)
         initial = self.initial(location, place)
-        succeeds = memory.newest(location, initial) == self.value(instruction.expected)
-        ordering = instruction.success if succeeds else instruction.failure
-        before, read = memory.modify(actor, location, initial, ordering, place)
+        before = memory.value(location, initial, choice)
+        succeeds = before == self.value(instruction.expected)
         if succeeds:
-            memory.store(actor, location, initial, ordering, self.value(instruction.new), place, read)
+            before, read = memory.modify(actor, location, initial, instruction.success, place)
+            memory.store(actor, location, initial, instruction.success, self.value(instruction.new), place, read)
+        else:
+            memory.load(actor, location, initial, instruction.failure, choice, place)
         frame.registers[instruction.result.number] = before
         frame.registers[instruction.succeeded.number] = int(succeeds)
         self.note = f" from {before}" + (f" to {self.value(instruction.new)}" if succeeds else " fails")
@@ -491,9 +427,3 @@ class Execution:
         if found == expected and sleeps:
             self.thread.status, self.thread.sleeps_on = ASLEEP, location
             self.note = " sleeps"
-
-
-def _copied(thread: Thread) -> Thread:
-    frames = tuple(Frame(one.name, one.position, dict(one.registers), one.stack) for one in thread.frames)
-    actor = Actor(thread.actor.number, thread.actor.clock, dict(thread.actor.view))
-    return replace(thread, frames=frames, actor=actor)

@@ -178,8 +178,10 @@ class Memory:
         """Another thread sees from now on what a thread has seen of a location."""
         _join(other.view, {location: actor.view.get(location, 0)})
 
-    def newest(self, location: Location, initial: Any) -> Any:
-        return self.cell(location, initial).writes[-1].value
+    def value(self, location: Location, initial: Any, number: int) -> Any:
+        """The value of a write, which nobody reads by this."""
+        cell = self.cell(location, initial)
+        return cell.writes[number - cell.first].value
 
     def store(
         self,
