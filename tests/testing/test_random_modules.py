@@ -193,3 +193,15 @@ class TestAgainstXla:
             module = random_module(seed, instructions=15, without=NEWER_THAN_JAXLIB)
             outcomes = compare(module, arguments_of(module, seed), XLA_CPU, xla)
             assert [str(o) for o in outcomes if o.is_bad] == [], f"seed {seed}"
+
+
+def test_terms_of_a_complex_product_may_overflow_where_their_difference_does_not():
+    module = parse_hlo("ENTRY e { a = c64[2] parameter(0)\n b = c64[2] parameter(1)\n ROOT m = c64[2] multiply(a, b) }")
+    step = Step(
+        module.entry_computation.root,
+        (np.array([2e30 + 2e30j, 1 + 2j], np.complex64), np.array([2e30 + 2e30j, 1 + 1j], np.complex64)),
+        np.array([complex(0, np.inf), -1 + 3j], np.complex64),
+    )
+    assert_step(step, np.array([complex(np.nan, np.inf), -1 + 3j], np.complex64))
+    with pytest.raises(AssertionError, match="elementwise"):
+        assert_step(step, np.array([complex(np.nan, np.inf), -1 + 4j], np.complex64))

@@ -29,7 +29,7 @@ from xlapy.opcodes.sources import PARAMETER, ParameterAttributes
 from xlapy.opcodes.tuples import TUPLE
 from xlapy.testing.comparison import TOLERANCES, assert_close, rule_of_operation
 from xlapy.testing.program_tolerance import CALLERS, step_tolerance
-from xlapy.testing.sum_errors import Step, batch_norm_magnitude, cannot_overflow, terms_and_magnitude
+from xlapy.testing.sum_errors import Step, canceling_magnitude, cannot_overflow, terms_and_magnitude
 
 Array = np.ndarray[Any, Any]
 Value = Any
@@ -173,7 +173,7 @@ def assert_step(
         tolerance.assert_close(actual, describe(step.instruction))
         return
     chosen = rule or _rule(step)
-    terms, magnitude = terms_and_magnitude(step) if TOLERANCES[chosen].sums else (1, batch_norm_magnitude(step))
+    terms, magnitude = terms_and_magnitude(step) if TOLERANCES[chosen].sums else (1, canceling_magnitude(step))
     _assert_leaves(step.value, actual, magnitude, terms, chosen, flush_denormals, describe(step.instruction))
 
 

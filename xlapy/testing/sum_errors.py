@@ -18,6 +18,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import Context, DynamicArray, rule_of
 from xlapy.opcodes.contraction import DOT, DotAttributes
 from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
+from xlapy.opcodes.elementwise import MULTIPLY
 from xlapy.opcodes.normalization import BATCH_NORM_GRAD, BATCH_NORM_TRAINING, BatchNormAttributes
 from xlapy.opcodes.reduction import REDUCE, REDUCE_WINDOW, ReduceAttributes, WindowAttributes
 
@@ -48,10 +49,13 @@ def terms_and_magnitude(step: Step) -> tuple[int, Value]:
     return _max_terms(step), magnitude
 
 
-def batch_norm_magnitude(step: Step) -> Value:
-    """Returns the magnitude of the terms that cancel in a batch norm: squares in a variance, terms of sums. None for
-    other ops.
+def canceling_magnitude(step: Step) -> Value:
+    """Returns the magnitude of the terms that cancel in a batch norm (squares in a variance, terms of sums) or in a
+    complex product (which may overflow where their difference does not). None for other ops.
     """
+    if step.instruction.op is MULTIPLY and step.instruction.shape.element_type.is_complex:
+        left, right = (_absolute_values(value).astype(np.complex128) for value in step.operands)
+        return np.abs(left) * np.abs(right)
     if step.instruction.op is BATCH_NORM_TRAINING:
         return _batch_norm_training_magnitude(step)
     if step.instruction.op is not BATCH_NORM_GRAD:
