@@ -195,13 +195,22 @@ class TestAgainstXla:
             assert [str(o) for o in outcomes if o.is_bad] == [], f"seed {seed}"
 
 
-def test_terms_of_a_complex_product_may_overflow_where_their_difference_does_not():
-    module = parse_hlo("ENTRY e { a = c64[2] parameter(0)\n b = c64[2] parameter(1)\n ROOT m = c64[2] multiply(a, b) }")
-    step = Step(
-        module.entry_computation.root,
-        (np.array([2e30 + 2e30j, 1 + 2j], np.complex64), np.array([2e30 + 2e30j, 1 + 1j], np.complex64)),
-        np.array([complex(0, np.inf), -1 + 3j], np.complex64),
+@pytest.mark.parametrize(
+    ("opcode", "operands", "expected", "actual"),
+    [
+        ("multiply", (2e30 + 2e30j, 2e30 + 2e30j), complex(0, np.inf), complex(np.nan, np.inf)),
+        ("multiply", (complex(np.inf, 1e30), 1 + 1e30j), complex(np.inf, np.inf), complex(np.nan, np.inf)),
+        ("divide", (2e30 + 2e30j, 2e-30 + 2e-30j), complex(np.inf, 0), complex(np.inf, np.nan)),
+    ],
+)
+def test_terms_of_a_complex_part_may_overflow_where_their_difference_does_not(
+    opcode: str, operands: tuple[complex, complex], expected: complex, actual: complex
+):
+    module = parse_hlo(
+        f"ENTRY e {{ a = c64[2] parameter(0)\n b = c64[2] parameter(1)\n ROOT m = c64[2] {opcode}(a, b) }}"
     )
-    assert_step(step, np.array([complex(np.nan, np.inf), -1 + 3j], np.complex64))
+    left, right = (np.array([operand, 1 + 1j], np.complex64) for operand in operands)
+    step = Step(module.entry_computation.root, (left, right), np.array([expected, 3j], np.complex64))
+    assert_step(step, np.array([actual, 3j], np.complex64))
     with pytest.raises(AssertionError, match="elementwise"):
-        assert_step(step, np.array([complex(np.nan, np.inf), -1 + 4j], np.complex64))
+        assert_step(step, np.array([actual, 1 + 3j], np.complex64))

@@ -18,7 +18,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import Context, DynamicArray, rule_of
 from xlapy.opcodes.contraction import DOT, DotAttributes
 from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
-from xlapy.opcodes.elementwise import MULTIPLY
+from xlapy.opcodes.elementwise import DIVIDE, MULTIPLY
 from xlapy.opcodes.normalization import BATCH_NORM_GRAD, BATCH_NORM_TRAINING, BatchNormAttributes
 from xlapy.opcodes.reduction import REDUCE, REDUCE_WINDOW, ReduceAttributes, WindowAttributes
 
@@ -51,11 +51,10 @@ def terms_and_magnitude(step: Step) -> tuple[int, Value]:
 
 def canceling_magnitude(step: Step) -> Value:
     """Returns the magnitude of the terms that cancel in a batch norm (squares in a variance, terms of sums) or in a
-    complex product (which may overflow where their difference does not). None for other ops.
+    complex product or quotient (which may overflow where their difference does not). None for other ops.
     """
-    if step.instruction.op is MULTIPLY and step.instruction.shape.element_type.is_complex:
-        left, right = (_absolute_values(value).astype(np.complex128) for value in step.operands)
-        return np.abs(left) * np.abs(right)
+    if step.instruction.op in (MULTIPLY, DIVIDE) and step.instruction.shape.element_type.is_complex:
+        return _complex_magnitude(step)
     if step.instruction.op is BATCH_NORM_TRAINING:
         return _batch_norm_training_magnitude(step)
     if step.instruction.op is not BATCH_NORM_GRAD:
@@ -67,6 +66,20 @@ def canceling_magnitude(step: Step) -> Value:
     factor = _largest(scale) * _largest(gradient) / root
     sizes = (factor * (2 + deviation**2), total * deviation, total)
     return tuple(np.full(part.shape, size) for part, size in zip(step.value, sizes, strict=True))
+
+
+def _complex_magnitude(step: Step) -> Array:
+    """Returns a bound of the terms of finite parts in each part of a complex product or quotient."""
+    left, right = (_sum_of_finite_parts(value) for value in step.operands)
+    if step.instruction.op is DIVIDE:
+        with np.errstate(divide="ignore"):
+            right = np.nan_to_num(2 / right)
+    return np.asarray(left * right)
+
+
+def _sum_of_finite_parts(array: Array) -> Array:
+    wide = array.astype(np.complex128)
+    return np.asarray(sum(np.where(np.isfinite(part), np.abs(part), 0) for part in (wide.real, wide.imag)))
 
 
 def _batch_norm_training_magnitude(step: Step) -> Value:
