@@ -201,6 +201,7 @@ class TestAgainstXla:
         ("multiply", (2e30 + 2e30j, 2e30 + 2e30j), complex(0, np.inf), complex(np.nan, np.inf)),
         ("multiply", (complex(np.inf, 1e30), 1 + 1e30j), complex(np.inf, np.inf), complex(np.nan, np.inf)),
         ("divide", (2e30 + 2e30j, 2e-30 + 2e-30j), complex(np.inf, 0), complex(np.inf, np.nan)),
+        ("divide", (complex(-np.inf, 0), -3e38 - 0.1j), complex(np.inf, -np.inf), complex(np.inf, np.nan)),
     ],
 )
 def test_terms_of_a_complex_part_may_overflow_where_their_difference_does_not(

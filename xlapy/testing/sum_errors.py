@@ -69,12 +69,19 @@ def canceling_magnitude(step: Step) -> Value:
 
 
 def _complex_magnitude(step: Step) -> Array:
-    """Returns a bound of the terms of finite parts in each part of a complex product or quotient."""
+    """Returns a bound of the terms of finite parts in each part of a complex product or quotient.
+
+    It is inf where an infinite dividend meets a part of the divisor that underflows when the larger part is scaled to
+    1: `inf * 0` is NaN then, also in XLA:CPU.
+    """
     left, right = (_sum_of_finite_parts(value) for value in step.operands)
-    if step.instruction.op is DIVIDE:
-        with np.errstate(divide="ignore"):
-            right = np.nan_to_num(2 / right)
-    return np.asarray(left * right)
+    if step.instruction.op is MULTIPLY:
+        return np.asarray(left * right)
+    dividend, divisor = step.operands
+    parts = np.abs(np.stack((divisor.real, divisor.imag))).astype(np.float64)
+    is_lost = parts.min(axis=0) < parts.max(axis=0) * 2 * float(np.finfo(divisor.dtype).smallest_normal)
+    with np.errstate(divide="ignore"):
+        return np.where(np.isinf(dividend) & is_lost, np.inf, left * np.nan_to_num(2 / right))
 
 
 def _sum_of_finite_parts(array: Array) -> Array:
