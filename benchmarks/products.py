@@ -126,6 +126,13 @@ GROUPS: Mapping[str, Sequence[Product]] = {
         Product(512, 512, 64, 12),
         Product(1, 64, 512, 96, right_transposed=True),
     ],
+    "many-terms": [
+        Product(16, 262144, 16, left_transposed=True),
+        Product(64, 50021, 10, left_transposed=True),
+        Product(64, 20000, 64, left_transposed=True),
+        Product(37, 60000, 29),
+        Product(37, 50000, 29, right_transposed=True),
+    ],
     "models": [
         Product(m, k, n, right_transposed=t)
         for m, k, n in ((64, 1024, 4096), (32, 512, 2048), (64, 512, 512), (16, 256, 1024), (128, 479, 1024),

@@ -60,6 +60,7 @@ from xlapy.cpu.transforms.hoist_sliced_dots import HoistSlicedDots
 from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
 from xlapy.cpu.transforms.sort_top_k import SortTopK
+from xlapy.cpu.transforms.split_dots import SplitDots
 from xlapy.cpu.transforms.split_reductions import SplitReductions
 from xlapy.cpu.transforms.transpose_loop_weights import TransposeLoopWeights
 from xlapy.hlo import edit
@@ -120,6 +121,7 @@ def passes(
         TransposeLoopWeights(),
         AlignReductions(),
         CanonicalizeArgmax(),
+        SplitDots(),
         SplitReductions(),
         FusePoolingGradients(lambda fusion: gathers_sources(region_of(fusion, host_target())), explain),
         Fuse(explain=explain, on_copy=copied),

@@ -119,6 +119,42 @@ def balanced_size(size: int, most: int) -> int:
     return -(-size // pieces)
 
 
+_PART_BYTES: Final = 1 << 18
+"""The largest size in bytes of the factors of a part of a dot, for the larger operand: they stay in the cache while all
+rows are multiplied."""
+
+_MIN_PARTS: Final = 4
+"""The smallest number of parts of a dot that is split."""
+
+_MAX_PART_RESULTS: Final = 1 << 12
+"""The largest number of results of a dot that is split. 50000 terms of 64 x 64 results take 0.4 times as long if they
+are split, 50000 of 128 x 64 as long (benchmarks/products.py)."""
+
+_MAX_PART_SIDE: Final = 128
+"""The largest number of rows and of columns of a dot that is split; there is work for every thread if it has more."""
+
+_MIN_PART_SIDES: Final = 2, 8
+"""The smallest number of rows and of columns of a dot that is split; the second one if both operands are contiguous
+along the terms, so that few results are computed at the rate at which memory is read."""
+
+
+def terms_of_part(rows: int, columns: int, terms: int, element_bytes: int, *, along_terms: bool) -> int | None:
+    """Returns how many terms each part of a dot has; None if the dot is not split.
+
+    along_terms: whether both operands are contiguous along the terms; parts of them must be of equal size. Otherwise
+    terms that fill no part, fewer than there are parts, are added last.
+    """
+    if rows * columns > _MAX_PART_RESULTS or min(rows, columns) < _MIN_PART_SIDES[along_terms]:
+        return None
+    if max(rows, columns) > _MAX_PART_SIDE:
+        return None
+    most = _PART_BYTES // (max(rows, columns) * element_bytes)
+    if terms < _MIN_PARTS * most:
+        return None
+    divisor = next((size for size in range(most, most // 2, -1) if terms % size == 0), None)
+    return divisor if divisor or along_terms else terms // -(-terms // most)
+
+
 # -- two steps
 
 MIN_SPLIT_ELEMENTS: Final = 1 << 17
