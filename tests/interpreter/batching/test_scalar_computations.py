@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import xlapy as xla
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import Context, evaluate_computation
@@ -244,3 +245,25 @@ def test_calls_with_arrays_inside_run_for_one_element_at_a_time():
     )
     assert first.tolist() == [[2, 2], [3, 3]]
     assert second.tolist() == [[10, 20], [10, 20]]
+
+
+def test_a_reducer_that_branches_folds_element_by_element():
+    """A branch on single elements gives NumPy scalars, which are joined like arrays."""
+    text = """HloModule m
+        negated { p = f32[] parameter(0)
+          ROOT r = f32[] negate(p) }
+        same { p = f32[] parameter(0)
+          ROOT r = f32[] copy(p) }
+        larger { a = f32[] parameter(0)
+          b = f32[] parameter(1)
+          c = pred[] compare(a, b), direction=GT
+          ROOT r = f32[] conditional(c, a, b), true_computation=negated, false_computation=same }
+        ENTRY e { x = f32[33] parameter(0)
+          z = f32[] constant(0.5)
+          ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=larger }"""
+    values = np.sin(np.arange(33)).astype(np.float32)
+    expected = np.float32(0.5)
+    for value in values:
+        expected = -expected if expected > value else value
+    for platform in ("interpreter", "cpu"):
+        assert np.asarray(xla.Client(platform).compile(text)(values)) == expected

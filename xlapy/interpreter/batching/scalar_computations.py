@@ -128,7 +128,7 @@ def _concatenate(pieces: list[Value], declared: Shape, shape: tuple[int, ...]) -
 def _broadcast(value: Value, shape: tuple[int, ...]) -> Value:
     if isinstance(value, tuple):
         return tuple(_broadcast(element, shape) for element in value)
-    return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else value
+    return np.broadcast_to(value, shape) if isinstance(value, np.ndarray | np.generic) else value
 
 
 # -- ops whose ordinary rule does not accept arrays in place of scalars
