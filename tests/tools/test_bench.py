@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.tools.programs import AXPY
 from xlapy.base import flags
+from xlapy.runtime import Client
+from xlapy.tools.bench import bound_call
 from xlapy.tools.command_line import invoke
 
 # XLA:CPU rejects a bitcast that changes the order of elements; cpu runs it.
@@ -60,6 +63,28 @@ def test_a_crash_of_xla_does_not_end_the_command(folder, capfd):
     first, second = captured.out.splitlines()[-2:]
     assert first.split()[-3:] == ["-", "-", "-"]
     assert second.split()[0] == "axpy.hlo"
+
+
+def test_a_timed_call_waits_for_its_results():
+    """Calls of long programs return before the results are there."""
+    client = Client("cpu")
+    executable = client.compile(
+        "HloModule large\nENTRY e {\n  a = f32[900,900] parameter(0)\n  ROOT d = f32[900,900] dot(a, a), "
+        "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}"
+    )
+    argument = np.ones((900, 900), np.float32)
+    assert not executable(client.device_put(argument)).is_ready()
+    assert bound_call(client, executable, [argument])().is_ready()
+
+
+def test_donated_arguments(folder, capsys):
+    """Every call gets new copies of arguments that the program overwrites."""
+    text = "HloModule updated, input_output_alias={ {}: (0, {}, may-alias) }\nENTRY e {\n  a = f32[100] parameter(0)\n"
+    (folder / "updated.hlo").write_text(text + "  ROOT s = f32[100] add(a, a)\n}")
+    assert invoke(["bench", "updated.hlo", "--runs", "2"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.strip() == ""
+    assert float(captured.out.splitlines()[1].split()[-1]) > 0
 
 
 def test_an_invalid_program(folder, capsys):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -27,7 +27,7 @@ from rich.table import Table
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.hlo.module import Module
-from xlapy.runtime import Client
+from xlapy.runtime import Client, Executable, block_until_ready
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, parse_program, read_arguments, read_bytes, write_file
@@ -155,15 +155,15 @@ def _measure(
         raise UnsupportedError(f"{file} runs on {len(executable.devices)} devices; programs on one device are timed")
     program = executable.program_shape
     arguments = read_arguments(inputs, program) if inputs else random_arguments(program.parameters, seed)
-    buffers = [_on_device(client, argument) for argument in arguments]
-    contestants: dict[str, Call] = {"xlapy": lambda: executable(*buffers)}
+    donates = bool(executable.donated)
+    contestants = {"xlapy": Contestant(lambda: bound_call(client, executable, arguments), donates)}
     xla_times: list[float] = []
     refusal = None
     if with_xla:
         xla = importlib.import_module(_XLA)
         try:
             xla_times, compiled = _compiled(lambda: _compile_with(xla, module), runs)
-            contestants["XLA"] = compiled.bind_arguments(arguments)
+            contestants["XLA"] = Contestant(lambda: compiled.bind_arguments(arguments), donates)
         except xla.XlaCpuError as error:
             refusal = str(error).splitlines()[0]
     times = _alternate(contestants, runs)
@@ -199,24 +199,42 @@ def _on_device(client: Client, argument: Any) -> Any:
     return client.device_put(argument) if isinstance(argument, np.ndarray) else argument
 
 
-def _alternate(contestants: dict[str, Call], runs: int) -> dict[str, float]:
-    """Returns the median time of each function; the functions alternate in every run."""
-    counts = {}
-    for name, call in contestants.items():
+def bound_call(client: Client, executable: Executable, arguments: Sequence[Any]) -> Call:
+    """Copies the arguments to the device. Returns a function that runs the program and waits for its results."""
+    buffers = [_on_device(client, argument) for argument in arguments]
+    return lambda: block_until_ready(executable(*buffers))
+
+
+class Contestant:
+    """A compiled program that is timed. bind: copies the arguments to the device, and returns a call on them. donates:
+    whether a call uses them up; then every call gets new copies, made before its time starts.
+    """
+
+    def __init__(self, bind: Callable[[], Call], donates: bool) -> None:
+        self._bind = bind if donates else cache(bind)
+
+    def seconds(self, count: int) -> float:
+        """The mean time of some calls, one after the other."""
+        return statistics.fmean(self._seconds_of_call() for _ in range(count))
+
+    def _seconds_of_call(self) -> float:
+        call = self._bind()
+        start = time.perf_counter()
         call()
-        counts[name] = max(1, round(SAMPLE_SECONDS / max(_timed(call, 1), 1e-7)))
+        return time.perf_counter() - start
+
+
+def _alternate(contestants: dict[str, Contestant], runs: int) -> dict[str, float]:
+    """Returns the median time of each contestant; they alternate in every run."""
+    counts = {}
+    for name, contestant in contestants.items():
+        contestant.seconds(1)
+        counts[name] = max(1, round(SAMPLE_SECONDS / max(contestant.seconds(1), 1e-7)))
     found: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(runs):
-        for name, call in contestants.items():
-            found[name].append(_timed(call, counts[name]))
+        for name, contestant in contestants.items():
+            found[name].append(contestant.seconds(counts[name]))
     return {name: statistics.median(values) for name, values in found.items()}
-
-
-def _timed(call: Call, count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        call()
-    return (time.perf_counter() - start) / count
 
 
 def _table(measured: Sequence[Measured], with_xla: bool) -> Table:
