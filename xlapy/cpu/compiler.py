@@ -80,6 +80,7 @@ from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
 from xlapy.passes.pass_ import Pass
 from xlapy.passes.pipeline import Fixpoint, PassEvent, Pipeline
 from xlapy.passes.remove_dead_code import RemoveDeadCode
+from xlapy.passes.remove_identity_calls import RemoveIdentityCalls
 from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.simplify import Simplify
 
@@ -110,6 +111,7 @@ def passes(
         DecomposeFft(),
         Expand(runs=native_opcodes()),
         NormalizeLayouts(),
+        RemoveIdentityCalls(),
         InlineCalls(composites=True, max_shared_size=MAX_INLINED_SHARED_INSTRUCTIONS),
         FlattenTuples(),
         CanonicalizeConvolutions(),

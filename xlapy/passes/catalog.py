@@ -27,6 +27,7 @@ from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
 from xlapy.passes.pass_ import Pass, PassText, make_pass, near, options_of, parse_pass_list, value_text
 from xlapy.passes.pipeline import Fixpoint
 from xlapy.passes.remove_dead_code import RemoveDeadCode
+from xlapy.passes.remove_identity_calls import RemoveIdentityCalls
 from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.simplify import Simplify
 from xlapy.passes.verify_module import VerifyModule
@@ -34,6 +35,7 @@ from xlapy.passes.verify_module import VerifyModule
 _CLASSES: tuple[type[Any], ...] = (
     VerifyModule,
     RemoveDeadCode,
+    RemoveIdentityCalls,
     MergeCommonSubexpressions,
     FoldConstants,
     Simplify,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -211,14 +211,15 @@ class Contestant:
     """
 
     def __init__(self, bind: Callable[[], Call], donates: bool) -> None:
-        self._bind = bind if donates else cache(bind)
+        self._bind = bind
+        self._bound = None if donates else bind()
 
     def seconds(self, count: int) -> float:
         """The mean time of some calls, one after the other."""
         return statistics.fmean(self._seconds_of_call() for _ in range(count))
 
     def _seconds_of_call(self) -> float:
-        call = self._bind()
+        call = self._bound or self._bind()
         start = time.perf_counter()
         call()
         return time.perf_counter() - start
