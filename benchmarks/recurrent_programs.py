@@ -23,7 +23,7 @@ def lstm(inputs: Any, recurrent: Any, bias: Any, sequence: Any) -> Any:
         hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
         return (hidden, cell), hidden
 
-    zero = jnp.zeros((sequence.shape[1], recurrent.shape[1]))
+    zero = jnp.zeros((sequence.shape[1], recurrent.shape[1]), sequence.dtype)
     return lax.scan(step, (zero, zero), sequence)[1]
 
 
@@ -40,7 +40,7 @@ def gru(inputs: Any, recurrent: Any, bias: Any, sequence: Any) -> Any:
         hidden = (1 - update) * new + update * hidden
         return hidden, hidden
 
-    return lax.scan(step, jnp.zeros((sequence.shape[1], recurrent.shape[1])), sequence)[1]
+    return lax.scan(step, jnp.zeros((sequence.shape[1], recurrent.shape[1]), sequence.dtype), sequence)[1]
 
 
 def weights(gates: int, length: int, batch: int, width: int, hidden: int) -> Callable[[], Sequence[Any]]:
@@ -55,7 +55,7 @@ def weights(gates: int, length: int, batch: int, width: int, hidden: int) -> Cal
 
 def _torch_module(torch: Any, kind: str, given: Any) -> Any:
     inputs, recurrent, bias, _ = given
-    module = getattr(torch.nn, kind)(inputs.shape[1], recurrent.shape[1])
+    module = getattr(torch.nn, kind)(inputs.shape[1], recurrent.shape[1], dtype=inputs.dtype)
     with torch.no_grad():
         for name, value in (("weight_ih_l0", inputs), ("weight_hh_l0", recurrent), ("bias_ih_l0", bias)):
             getattr(module, name).copy_(value)

@@ -271,8 +271,8 @@ def _block_arguments() -> Sequence[Any]:
     return [block_parameters(), normal(BATCH, LENGTH, WIDTH)]
 
 
-def _bf16_block_arguments() -> Sequence[Any]:
-    return jax.tree.map(lambda leaf: leaf.astype(ml_dtypes.bfloat16), _block_arguments())
+def _in_bf16(arguments: Callable[[], Sequence[Any]]) -> Callable[[], Sequence[Any]]:
+    return lambda: jax.tree.map(lambda leaf: leaf.astype(ml_dtypes.bfloat16), arguments())
 
 
 def _step_arguments() -> Sequence[Any]:
@@ -286,8 +286,9 @@ def _norm_arguments(make: Function) -> Callable[[], Sequence[Any]]:
 
 PROGRAMS = {
     "block": Program(block, _block_arguments, 1e-3, torch_forward, onnx_block),
-    "block bf16": Program(block, _bf16_block_arguments, 4e-2, torch_forward),
+    "block bf16": Program(block, _in_bf16(_block_arguments), 4e-2, torch_forward),
     "block training step": Program(block_step, _step_arguments, 1e-3, torch_step),
+    "block training step bf16": Program(block_step, _in_bf16(_step_arguments), 1e-1, torch_step),
     "attention": Program(attention, attention_arguments(normal, 12, 12), 1e-4, torch_attention(False), onnx_attention),
     "attention causal": Program(causal_attention, attention_arguments(normal, 12, 12), 1e-4, torch_attention(True)),
     "attention grouped": Program(causal_attention, attention_arguments(normal, 16, 4), 1e-4, torch_attention(True)),
@@ -296,6 +297,7 @@ PROGRAMS = {
         attention_gradient, attention_arguments(normal, 12, 12, 512), 1e-3, torch_attention_gradient
     ),
     "decode": Program(decode_tokens, decode_arguments, 1e-3, torch_decode),
+    "decode bf16": Program(decode_tokens, _in_bf16(decode_arguments), 4e-2, torch_decode),
     "layer norm": Program(layer_norm, _norm_arguments(normal), 1e-4, torch_layer_norm),
     "layer norm bf16": Program(layer_norm, _norm_arguments(bf16), 2e-2, torch_layer_norm),
     "softmax": Program(softmax, lambda: [normal(4096, WIDTH)], 1e-4, torch_softmax),
@@ -314,6 +316,7 @@ PROGRAMS = {
         torch=torch_embedding_gradient,
     ),
     "LSTM": Program(lstm, weights(4, 64, 32, 128, 256), 1e-3, torch_layer("LSTM")),
+    "LSTM bf16": Program(lstm, _in_bf16(weights(4, 64, 32, 128, 256)), 4e-2, torch_layer("LSTM")),
     "LSTM of one sequence": Program(lstm, weights(4, 128, 1, 256, 256), 1e-3, torch_layer("LSTM")),
     "LSTM wide": Program(lstm, weights(4, 64, 16, 512, 1024), 1e-3, torch_layer("LSTM")),
     "LSTM gradient": Program(lstm_gradient, weights(4, 64, 32, 128, 256), 1e-3, torch_lstm_gradient),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -60,6 +61,24 @@ def test_weights_are_transposed_before_the_loop(kind: str, weights: str, number:
     np.testing.assert_allclose(np.asarray(CPU.compile(text)(*given)), before, rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [8, 13, 32])
+def test_bf16(rows: int) -> None:
+    """Weights with one element that is not zero in each row give exact results."""
+    random, dtype = np.random.default_rng(0), ml_dtypes.bfloat16
+    hidden, inputs = (random.integers(-1, 2, (rows, 72)).astype(dtype) for _ in range(2))
+    weights = np.eye(72)[random.permutation(72)] * random.choice([-1, 1], 72)
+    given = hidden, weights.astype(dtype), inputs
+    text = program(rows=rows, kind="bf16")
+    module = xla.parse_hlo(text)
+    assert TransposeLoopWeights().run(module)
+    verify(module)
+    expected, inputs = hidden.astype(float), inputs.astype(float)
+    for _ in range(16):
+        expected = expected @ weights.T + inputs
+    for client, program_ in ((INTERPRETER, module), (CPU, text)):
+        assert np.asarray(client.compile(program_)(*given)).astype(float).tolist() == expected.tolist()
+
+
 def test_dots_that_share_weights_share_the_transpose() -> None:
     text = program().replace(
         "x = f32[8,72] get-tuple-element(s), index=3 y",
@@ -85,7 +104,8 @@ def test_dots_that_share_weights_share_the_transpose() -> None:
         program(number=0),  # the columns are contiguous
         program(weights="t", number=1),  # of the transpose, too
         program(extra="n"),  # the weights change
-        program(kind="bf16"),  # dot instructions multiply neighboring terms
+        program(kind="bf16", rows=33),  # products of so many rows pack
+        program(kind="f16"),  # not measured
     ],
 )
 def test_others_stay(text: str) -> None:

@@ -34,6 +34,10 @@ take 0.9x the time of columns, with 8 rows 1.25x (a loop of such dots on a Zen 5
 MAX_ROWS: Final = 64
 """The largest number of rows for which weights are transposed; products of more rows pack them (`emitters/matmul`)."""
 
+MAX_BF16_ROWS: Final = 32
+"""The same in bf16. A layer of LSTM with 256 by 1,024 weights takes 0.59x the time with 32 rows, 1.09x with 64
+(benchmarks/recurrent_programs.py)."""
+
 MIN_WEIGHTS: Final = 1 << 12
 """The smallest number of weights that are transposed; smaller products are limited by the loop around them."""
 
@@ -41,8 +45,12 @@ MIN_TRIP_COUNT: Final = 16
 """The smallest trip count of a loop whose weights are transposed. Per iteration of 8 rows, columns save a tenth of the
 time that the transpose takes; of 32 rows, a quarter."""
 
-_TYPES: Final = frozenset({PrimitiveType.F32, PrimitiveType.F64})
-"""The element types whose products have no dot instructions, which multiply neighboring terms."""
+_MAX_ROWS: Final = {
+    PrimitiveType.F32: MAX_ROWS,
+    PrimitiveType.F64: MAX_ROWS,
+    PrimitiveType.BF16: MAX_BF16_ROWS,
+}
+"""The element types of dots whose weights are transposed, with the largest number of rows."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +93,12 @@ def _has_few_rows(dot: Instruction) -> bool:
     left, right = (operand.shape for operand in dot.operands)
     if attrs.lhs_batch_dims or len(attrs.rhs_contracting_dims) != 1 or right.rank != 2:
         return False
-    if {left.element_type, right.element_type, dot.shape.element_type} - _TYPES or dot.shape.is_dynamic:
+    most = min(_MAX_ROWS.get(shape.element_type, 0) for shape in (left, right, dot.shape))
+    if not most or dot.shape.is_dynamic:
         return False
     terms = right.dimensions[attrs.rhs_contracting_dims[0]]
     rows = left.size // terms if terms else 0
-    return MIN_ROWS <= rows <= MAX_ROWS and right.size >= MIN_WEIGHTS
+    return MIN_ROWS <= rows <= most and right.size >= MIN_WEIGHTS
 
 
 def _weights(view: TupleLoop, dot: Instruction) -> Instruction | None:
