@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.loops import F32, I1, I64, AxisKind, Builder
 from xlapy.loops.ir import Affine
 from xlapy.loops.operations import kernel_operations
+from xlapy.lower.core import delinear
 
 
 def test_operations_are_multiplied_by_trip_counts():
@@ -16,6 +18,30 @@ def test_operations_are_multiplied_by_trip_counts():
         builder.store(target, place, builder.fma(x, x, builder.mul(x, builder.constant(F32, 3.0))))
     found = kernel_operations(builder.kernel)
     assert found.counts == {"f32": 2400.0} and found.is_known
+
+
+def test_extents_at_edges_count_as_they_are():
+    """Blocks of 16 x 4 of 35 x 9 elements, in which every element counts once."""
+    builder = Builder("k")
+    source, target = builder.buffer("a", F32, 315), builder.buffer("b", F32, 315, written=True)
+    with builder.loop(3 * 3, AxisKind.PARALLEL) as task:
+        row, column = delinear(builder, task, (3, 3))
+        rows, columns = block_extent(builder, row * 16, 35, 16), block_extent(builder, column * 4, 9, 4)
+        with builder.loop(rows) as i, builder.loop(columns) as j:
+            place = (row * 16 + i) * 9 + column * 4 + j
+            builder.store(target, place, builder.op("neg", F32, builder.load(source, place)))
+    assert kernel_operations(builder.kernel).counts["f32"] == 35 * 9
+
+
+def test_an_extent_without_known_positions_counts_as_the_mean_of_its_bounds():
+    builder = Builder("k")
+    source, target = builder.buffer("n", I64, 1), builder.buffer("out", I64, 5, written=True)
+    extent = builder.clamped(builder.load(source, Affine()), 5)
+    with builder.loop(builder.value_of(extent)) as i:
+        builder.store(target, i, builder.add(builder.value_of(i), builder.constant(I64, 1)))
+    found = kernel_operations(builder.kernel)
+    assert found.is_known
+    assert found.counts == {"i64": 2 + 2.5}
 
 
 def test_data_dependent_trip_counts_are_unknown():

@@ -6,14 +6,27 @@ address arithmetic do not count. Branches count as taken, cold paths as never ta
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from xlapy.loops.ir import Block, For, If, Kernel, Scan, Statement, Value, While
+import numpy as np
+from numpy.typing import NDArray
+
+from xlapy.loops.ir import Affine, Block, For, If, Kernel, Scan, Statement, Value, While
 
 _FLOATS = "add sub mul neg abs min max fma div copysign sqrt floor ceil rint trunc ldexp round_bf16"
 _INTEGERS = "sdiv udiv srem urem smin smax umin umax and or xor shl lshr ashr ctlz ctpop"
 _ARITHMETIC: Final = frozenset(f"{_FLOATS} {_INTEGERS} compare select convert".split())
+
+_MAX_POSITIONS: Final = 1 << 16
+"""The largest number of positions of the loops around an extent at which it is evaluated."""
+
+_EXTENT_OPERATIONS: Final[Mapping[str, Any]] = {"smin": np.minimum, "smax": np.maximum}
+"""The operations, besides affine functions and their quotients, of which extents at the edges of blocks consist."""
+
+_POSITION_DIVISIONS: Final[Mapping[str, Any]] = {"div": np.floor_divide, "mod": np.mod}
 
 
 @dataclass(slots=True)
@@ -31,16 +44,20 @@ class Operations:
 def kernel_operations(kernel: Kernel) -> Operations:
     """The operations of one execution of a kernel."""
     found = Operations()
-    _count(found, kernel.body, 1.0)
+    _count(found, kernel.body, 1.0, {})
     return found
 
 
-def _count(found: Operations, block: Block, times: float) -> None:
+_Axes = Mapping[Value, int]
+"""The axes of the loops around a statement whose extents are numbers, with their extents."""
+
+
+def _count(found: Operations, block: Block, times: float, axes: _Axes) -> None:
     for statement in block.statements:
-        _count_statement(found, statement, times)
+        _count_statement(found, statement, times, axes)
 
 
-def _count_statement(found: Operations, statement: Statement, times: float) -> None:
+def _count_statement(found: Operations, statement: Statement, times: float, axes: _Axes) -> None:
     if isinstance(statement, Value):
         if statement.op == "dot":
             found._add("f32", 2 * times)
@@ -48,16 +65,17 @@ def _count_statement(found: Operations, statement: Statement, times: float) -> N
             type = statement.args[0].type if statement.op == "compare" else statement.type
             found._add(type.name, 2 * times if statement.op == "fma" else times)
     elif isinstance(statement, For):
-        _count(found, statement.body, times * _extent(found, statement.extent))
+        inner = {**axes, statement.axis: statement.extent} if isinstance(statement.extent, int) else axes
+        _count(found, statement.body, times * _extent(found, statement.extent, axes), inner)
     elif isinstance(statement, While):
-        _count(found, statement.test, times)
+        _count(found, statement.test, times, axes)
         if not statement.body.is_cold:
             found.is_known = False
-            _count(found, statement.body, times)
+            _count(found, statement.body, times, axes)
     elif isinstance(statement, If):
-        _count(found, statement.then, times)
+        _count(found, statement.then, times, axes)
     elif isinstance(statement, Scan):
-        _count(found, statement.combine.block, times)
+        _count(found, statement.combine.block, times, axes)
 
 
 def _is_address_arithmetic(value: Value) -> bool:
@@ -65,11 +83,56 @@ def _is_address_arithmetic(value: Value) -> bool:
     return (value.op == "div" and value.attribute is not None) or value.attribute == "bitcast"
 
 
-def _extent(found: Operations, extent: int | Value) -> float:
-    """Iterations of a loop; if they vary at an edge, the mean of the fewest and the most."""
+def _extent(found: Operations, extent: int | Value, axes: _Axes) -> float:
+    """Iterations of a loop; their mean if they vary with the positions of the loops around it.
+
+    If they depend on anything else, the mean of the fewest and the most.
+    """
     if isinstance(extent, int):
         return float(extent)
+    used = [axis for axis in axes if _depends_on(extent, axis)]
+    if math.prod(axes[axis] for axis in used) <= _MAX_POSITIONS:
+        grid = np.ogrid[tuple([slice(axes[axis]) for axis in used])] if used else ()
+        values = _evaluate(extent, dict(zip(used, grid, strict=True)))
+        if values is not None and np.size(values):
+            return float(np.mean(np.maximum(values, 0)))
     if extent.range is None:
         found.is_known = False
         return 1.0
     return sum(extent.range) / 2
+
+
+def _depends_on(value: Value, axis: Value) -> bool:
+    return value is axis or any(_depends_on(argument, axis) for argument in value.args)
+
+
+_Integers = NDArray[np.int64]
+
+
+def _evaluate(value: Value, positions: Mapping[Value, _Integers]) -> _Integers | None:
+    """The values at all positions of some axes; None if the value depends on anything but these."""
+    if value in positions:
+        return positions[value]
+    if value.op == "const":
+        return np.array(value.attribute, np.int64)
+    if value.op == "affine":
+        return _evaluate_affine(value.attribute, positions)
+    if value.op in _POSITION_DIVISIONS and value.attribute is not None:
+        dividend, divisor = value.attribute
+        divided = _evaluate_affine(dividend, positions)
+        return None if divided is None else _POSITION_DIVISIONS[value.op](divided, divisor)
+    if value.op not in _EXTENT_OPERATIONS:
+        return None
+    arguments = [_evaluate(argument, positions) for argument in value.args]
+    known = [argument for argument in arguments if argument is not None]
+    return _EXTENT_OPERATIONS[value.op](*known) if len(known) == len(arguments) else None
+
+
+def _evaluate_affine(position: Affine, positions: Mapping[Value, _Integers]) -> _Integers | None:
+    total: _Integers = np.array(position.constant, np.int64)
+    for value, coefficient in position.terms:
+        term = _evaluate(value, positions)
+        if term is None:
+            return None
+        total = total + coefficient * term
+    return total
