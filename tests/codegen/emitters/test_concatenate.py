@@ -44,6 +44,7 @@ def concatenation(t: str, parts: Sequence[Sequence[int]], dimension: int) -> str
         ([(40, 70), (3, 70), (60, 70)], 0),
         ([(3, 9000), (3, 300)], 1),
         ([(50, 100), (0, 100), (7, 100)], 0),
+        ([(300,)] * 30, 0),
     ],
     ids=str,
 )
@@ -85,7 +86,7 @@ def test_operands_of_rows_that_are_computed():
     [
         ([(40,), (30,)], 0),  # a small result
         ([(3000, 3), (3000, 40)], 1),  # short runs
-        ([(1000,)] * 20, 0),  # too many operands
+        ([(1000,)] * 129, 0),  # too many operands
     ],
     ids=["small", "short rows", "many"],
 )
