@@ -28,7 +28,7 @@ from xlapy.lower import Element, Lowering, Source, store_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.element_types import load_element
 
-CONTRACTIONS = frozenset({opcodes.DOT, opcodes.CONVOLUTION})
+CONTRACTIONS = frozenset({opcodes.DOT, opcodes.CONVOLUTION, opcodes.RAGGED_DOT})
 """The opcodes whose kernels take an epilogue."""
 
 MIN_RUN_ELEMENTS = 16

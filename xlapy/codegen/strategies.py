@@ -31,6 +31,7 @@ from xlapy.codegen.emitters.matmul.dot import (
     SkinnyGemmStrategy,
     SkinnyInnerProductStrategy,
 )
+from xlapy.codegen.emitters.matmul.ragged_gemm import RaggedGemmStrategy
 from xlapy.codegen.emitters.pooling import PoolingStrategy
 from xlapy.codegen.emitters.row_strategies import RowReductionStrategy, UnrolledRowStrategy
 from xlapy.codegen.emitters.scan import ScanStrategy
@@ -58,6 +59,7 @@ STRATEGIES: tuple[Strategy[Any], ...] = (
     InnerProductStrategy(),
     SkinnyInnerProductStrategy(),
     PackedGemmStrategy(),
+    RaggedGemmStrategy(),
     GroupedConvolutionStrategy(),
     KernelGradientStrategy(),
     DepthwiseGradientStrategy(),
@@ -137,7 +139,7 @@ def _answers(region: Region) -> tuple[list[tuple[str, float]], tuple[tuple[str, 
 def _answer(strategy: Strategy[Any], region: Region) -> Candidate | Rejection:
     if strategy.computes_elements:
         for instruction in region.instructions:
-            if instruction.op is opcodes.SELECT_AND_SCATTER:
+            if instruction.op in (opcodes.SELECT_AND_SCATTER, opcodes.RAGGED_DOT):
                 return Rejection(f"{instruction.name} ({instruction.op.name}) is not computed element by element")
     return strategy.candidate(region)
 

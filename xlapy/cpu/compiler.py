@@ -13,6 +13,7 @@ from xlapy.analysis.cost.duration import is_long_running
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.emitters.attention.strategy import has_attention_kernel
+from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.emitters.select_and_scatter.strategies import gathers_sources
 from xlapy.codegen.fusion.attention import FuseAttention
 from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
@@ -58,6 +59,7 @@ from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
 from xlapy.cpu.transforms.gather_sorted_operands import GatherSortedOperands
 from xlapy.cpu.transforms.hoist_sliced_dots import HoistSlicedDots
 from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
+from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
 from xlapy.cpu.transforms.sort_top_k import SortTopK
 from xlapy.cpu.transforms.split_dots import SplitDots
@@ -117,6 +119,7 @@ def passes(
         CanonicalizeConvolutions(),
         GatherSortedOperands(),
         Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
+        PrepareRaggedDots(has_ragged_problem),
         Expand(runs=native_opcodes()),
         FoldTransposeIntoDot(),
         HoistSlicedDots(),

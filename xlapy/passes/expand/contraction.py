@@ -106,21 +106,28 @@ def ragged_dot(write: Writer, instruction: Instruction) -> Instruction:
 
 def _owners(write: Writer, group_sizes: Instruction, size: int) -> Instruction:
     """Returns s32[..., size], the group of each index of the ragged dimension; the group count for an index in none."""
+    ends = ends_of_groups(write, group_sizes)
+    *leading, count = ends.shape.dimensions
+    rank = len(leading)
+    table = Shape.array(S64, (*leading, size, count))
+    spread = write.broadcast(ends, table, (*range(rank), rank + 1))
+    passed = compare(write, spread, iota(write, table, rank), ComparisonDirection.LE)
+    return reduce_dimensions(write, opcodes.ADD, write.convert(passed, S32), [rank + 1])
+
+
+def ends_of_groups(write: Writer, group_sizes: Instruction) -> Instruction:
+    """Writes s64[..., groups], the sums of the sizes of the groups up to each one."""
     sizes = write.convert(group_sizes, S64)
     *leading, count = sizes.shape.dimensions
     rank = len(leading)
     window = Window.make([1] * rank + [count], padding=[(0, 0)] * rank + [(count - 1, 0)])
-    ends = write.add(
+    return write.add(
         opcodes.REDUCE_WINDOW,
         sizes,
         write.scalar(0, S64),
         attributes=WindowAttributes.make(window=window),
         computations=[reducer_computation(write, opcodes.ADD, S64)],
     )
-    table = Shape.array(S64, (*leading, size, count))
-    spread = write.broadcast(ends, table, (*range(rank), rank + 1))
-    passed = compare(write, spread, iota(write, table, rank), ComparisonDirection.LE)
-    return reduce_dimensions(write, opcodes.ADD, write.convert(passed, S32), [rank + 1])
 
 
 def _compare_owner(

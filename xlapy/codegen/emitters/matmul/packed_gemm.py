@@ -72,8 +72,14 @@ class PackedGemmParameters:
     """Whether the right operand is loaded in vectors of terms, and transposed."""
 
 
-def packed_gemm_parameters(problem: MatmulProblem) -> PackedGemmParameters:
-    """The preferred tiles and blocks of a problem."""
+def packed_gemm_parameters(
+    problem: MatmulProblem, batches: int | None = None, tasks_per_processor: int = 1
+) -> PackedGemmParameters:
+    """The preferred tiles and blocks of a problem.
+
+    batches: the elements of the batch that share the processors; None for all. tasks_per_processor: a larger number
+    makes smaller blocks.
+    """
     rows, left_terms = problem.left_strides()
     columns, right_terms = problem.right_strides()
     packs_rows = rows == 1 and left_terms != 1
@@ -83,8 +89,9 @@ def packed_gemm_parameters(problem: MatmulProblem) -> PackedGemmParameters:
     registers = tile_shape(target.vector_bytes, register_type(t).byte_size)
     transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
     plain = PackedGemmParameters(tile.rows, tile.vectors, 1, 1, 1, kc_outer, kc_inner, packs_rows, transposes)
-    sizes, shape = _BlockSizes(problem, plain), (problem.batches, problem.rows, problem.columns)
+    sizes, shape = _BlockSizes(problem, plain), (batches or problem.batches, problem.rows, problem.columns)
     row_bytes = sizes.tile_size // tile.rows * sizes.element_bytes
+    target = replace(target, processors=tasks_per_processor * target.processors)
     found = choose_blocking(target, tile, sizes.element_bytes, shape, row_bytes, in_scratch=sizes.sums > 0)
     return replace(plain, mc_tiles=found.mc_tiles, nc_tiles=found.nc_tiles, column_blocks=found.column_blocks)
 
@@ -113,7 +120,7 @@ def check_packed_gemm(problem: MatmulProblem, parameters: PackedGemmParameters) 
 
 def packed_gemm_kernel(problem: MatmulProblem, parameters: PackedGemmParameters) -> Kernel:
     """Returns the kernel."""
-    return _PackedGemm(problem, parameters).kernel()
+    return PackedGemm(problem, parameters).kernel()
 
 
 class _BlockSizes:
@@ -144,7 +151,7 @@ class _BlockSizes:
         self.scratch_bytes += (self.sums + self.width) * max(size, register_type(problem.type).byte_size)
 
 
-class _PackedGemm:
+class PackedGemm:
     """The sizes of all blocks, and the scratch memory that they are packed into."""
 
     def __init__(self, problem: MatmulProblem, parameters: PackedGemmParameters) -> None:
@@ -177,29 +184,36 @@ class _PackedGemm:
         column_blocks = -(-problem.columns // self.width)
         row_tasks, column_tasks = -(-row_tiles // blocking.mc_tiles), -(-column_blocks // blocking.column_blocks)
         with builder.loop(problem.batches * row_tasks * column_tasks, AxisKind.PARALLEL) as task:
-            batch, task_row, task_column = delinear(builder, task, (problem.batches, row_tasks, column_tasks))
-            block = _ResultBlock(
-                self,
-                batch,
-                task_row * (blocking.mc_tiles * tile.rows),
-                task_column * (blocking.column_blocks * self.width),
-                block_extent(builder, task_row * blocking.mc_tiles, row_tiles, blocking.mc_tiles),
-                block_extent(builder, task_column * blocking.column_blocks, column_blocks, blocking.column_blocks),
-            )
-            rows = block.row, blocking.mc_tiles * tile.rows
-            condition = problem.fast_path_condition(batch, rows, (block.column, self.width * blocking.column_blocks))
-            if condition is None:
-                block.compute()
-            else:
-                with builder.branch(condition):
-                    block.compute()
-                with builder.branch(builder.logical_not(condition)):
-                    block.compute_by_definition()
+            self.compute_task(*delinear(builder, task, (problem.batches, row_tasks, column_tasks)))
         return builder.kernel
+
+    def compute_task(self, batch: Affine, task_row: Affine, task_column: Affine) -> None:
+        """Computes the block of a task, given its batch element and its number along rows and columns."""
+        problem, builder, blocking = self.problem, self.builder, self.blocking
+        row_tiles = -(-problem.rows // self.tile.rows)
+        row = task_row * (blocking.mc_tiles * self.tile.rows)
+        tiles = block_extent(builder, task_row * blocking.mc_tiles, row_tiles, blocking.mc_tiles)
+        column, column_blocks = self.columns_of_task(task_column)
+        block = ResultBlock(self, batch, row, column, tiles, column_blocks)
+        rows = block.row, blocking.mc_tiles * self.tile.rows
+        condition = problem.fast_path_condition(batch, rows, (block.column, self.width * blocking.column_blocks))
+        if condition is None:
+            block.compute()
+        else:
+            with builder.branch(condition):
+                block.compute()
+            with builder.branch(builder.logical_not(condition)):
+                block.compute_by_definition()
+
+    def columns_of_task(self, task_column: Affine) -> tuple[Affine, int | Value]:
+        """The first column of a task, and how many blocks of columns it has."""
+        first = task_column * self.blocking.column_blocks
+        blocks = -(-self.problem.columns // self.width)
+        return first * self.width, block_extent(self.builder, first, blocks, self.blocking.column_blocks)
 
 
 @dataclass(frozen=True, slots=True)
-class _TermBlock:
+class TermBlock:
     """A block of terms: where it begins in the outer and the inner loop over terms, and its extents in both."""
 
     outer: Affine
@@ -217,10 +231,10 @@ class _ColumnBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class _ResultBlock:
+class ResultBlock:
     """A block of the result: where it begins, how many tiles it has along rows and blocks along columns."""
 
-    gemm: _PackedGemm
+    gemm: PackedGemm
     batch: Affine
     row: Affine
     column: Affine
@@ -231,7 +245,7 @@ class _ResultBlock:
         """Computes and stores the block, one block of terms after the other."""
         gemm, problem = self.gemm, self.gemm.problem
         if gemm.blocks == (1, 1):
-            self.add(_TermBlock(Affine(), Affine(), problem.outer, problem.inner), None)
+            self.add(TermBlock(Affine(), Affine(), problem.outer, problem.inner), None)
             return
         if gemm.sums is not None:
             self.clear()
@@ -242,7 +256,7 @@ class _ResultBlock:
                 block_extent(gemm.builder, inner, problem.inner, gemm.kc_inner),
             )
             number = gemm.builder.value_of(at_outer * gemm.blocks[1] + at_inner)
-            self.add(_TermBlock(outer, inner, *counts), number)
+            self.add(TermBlock(outer, inner, *counts), number)
         if gemm.sums is not None:
             self.store_sums()
 
@@ -262,7 +276,7 @@ class _ResultBlock:
         with builder.loop(rows) as row, builder.loop(columns, AxisKind.VECTOR, width=gemm.tile.lanes) as column:
             yield self.row + row, self.column + column
 
-    def add(self, terms: _TermBlock, number: Value | None) -> None:
+    def add(self, terms: TermBlock, number: Value | None) -> None:
         """Packs one block of terms and adds their products to the tiles. number: of the block; None of a single one."""
         gemm, builder = self.gemm, self.gemm.builder
         self.pack_left(terms)
@@ -281,7 +295,7 @@ class _ResultBlock:
 
     # -- prefetching
 
-    def block_after(self, position: Affine, column: Affine, terms: _TermBlock) -> tuple[Affine, Affine] | None:
+    def block_after(self, position: Affine, column: Affine, terms: TermBlock) -> tuple[Affine, Affine] | None:
         """The first term and column of the block of the right operand that is packed next; None without prefetching.
 
         position: of the current block among those of the task. column: its first column.
@@ -314,7 +328,7 @@ class _ResultBlock:
             for begin in range(0, gemm.width, line):
                 builder.prefetch(Location(location.buffer, location.offset + begin))
 
-    def pack_left(self, terms: _TermBlock) -> None:
+    def pack_left(self, terms: TermBlock) -> None:
         """Packs a block of terms of all rows."""
         gemm, builder = self.gemm, self.gemm.builder
         if not gemm.rows_are_contiguous:
@@ -326,7 +340,7 @@ class _ResultBlock:
             with builder.loop(self.mc_tiles) as tile_row:
                 self.pack_left_term(tile_row, source, outer * gemm.kc_inner + inner)
 
-    def pack_right(self, block: _ColumnBlock, terms: _TermBlock) -> None:
+    def pack_right(self, block: _ColumnBlock, terms: TermBlock) -> None:
         """Packs a block of terms of a block of columns."""
         gemm, builder = self.gemm, self.gemm.builder
         if gemm.loaded_columns is not None:
@@ -353,7 +367,7 @@ class _ResultBlock:
                 gemm.right.store(panel * gemm.panel_size + target * tile.columns + column, element)
 
     def pack_panel_by_transposition(
-        self, loaded_columns: ScratchArray, panel: Affine, block: _ColumnBlock, terms: _TermBlock
+        self, loaded_columns: ScratchArray, panel: Affine, block: _ColumnBlock, terms: TermBlock
     ) -> None:
         """Packs all terms of a panel of the right operand, by transposition."""
         gemm, tile, problem = self.gemm, self.gemm.tile, self.gemm.problem
@@ -368,7 +382,7 @@ class _ResultBlock:
             Affine(), gemm.column_pitch, gemm.right, panel * gemm.panel_size, tile.columns, extents
         )
 
-    def term_vectors(self, terms: _TermBlock) -> Iterator[tuple[Affine, Affine]]:
+    def term_vectors(self, terms: TermBlock) -> Iterator[tuple[Affine, Affine]]:
         """Emits loops over a block of terms in vectors; yields the term and its position in packed memory."""
         gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
         width = min(builder.lanes(register_type(problem.factor_type)), 1 << (gemm.kc_inner - 1).bit_length())
@@ -389,7 +403,7 @@ class _ResultBlock:
             element = problem.left_element(self.batch, row, source, mask)
             gemm.left.store(tile_row * gemm.tile_size + target * tile.rows + lane, element)
 
-    def pack_left_rows(self, tile_row: Affine, terms: _TermBlock) -> None:
+    def pack_left_rows(self, tile_row: Affine, terms: TermBlock) -> None:
         """Packs all terms of the rows of a tile."""
         gemm, tile, problem = self.gemm, self.gemm.tile, self.gemm.problem
         with gemm.builder.loop(tile.rows) as number:
@@ -401,7 +415,7 @@ class _ResultBlock:
     # -- multiplying
 
     def compute_tile(
-        self, tile_row: Affine, panel: Affine, block: _ColumnBlock, terms: _TermBlock, number: Value | None
+        self, tile_row: Affine, panel: Affine, block: _ColumnBlock, terms: TermBlock, number: Value | None
     ) -> None:
         """Runs the micro-kernel on a block of terms; adds the tile to the sums, or stores it if there is one block."""
         gemm, builder, tile = self.gemm, self.gemm.builder, self.gemm.tile
@@ -445,7 +459,7 @@ class _ResultBlock:
                 with builder.branch(is_last):
                     problem.store_tile(*place, accumulate=True)
 
-    def term_count(self, terms: _TermBlock) -> int | Value:
+    def term_count(self, terms: TermBlock) -> int | Value:
         """The number of terms of a block, which are contiguous in packed memory."""
         if isinstance(terms.outer_count, int):
             if isinstance(terms.inner_count, int):

@@ -49,7 +49,7 @@ class MatmulProblem(ABC):
         contraction = contraction_of(region)
         assert contraction is not None, region.name
         self.root = contraction
-        lhs, rhs = (operand.shape.element_type for operand in self.root.operands)
+        lhs, rhs = (operand.shape.element_type for operand in self.root.operands[:2])
         self.type: PrimitiveType = sum_type([lhs, rhs], self.root.shape.element_type)
         """The type of the sums."""
         self.factor_type = self.type

@@ -1,0 +1,154 @@
+"""Ragged dots agree with the interpreter: every mode, group sizes of every kind, element types."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+
+CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
+RNG = np.random.default_rng(5)
+DTYPES = {
+    "f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "c64": np.complex64,
+    "s8": np.int8, "u8": np.uint8, "s32": np.int32, "pred": np.bool_,
+}  # fmt: skip
+
+FREE = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
+CONTRACTING = "lhs_contracting_dims={0}, rhs_contracting_dims={0}, lhs_ragged_dims={0}"
+BATCH = (
+    "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}, lhs_ragged_dims={0}"
+)
+
+
+def integers(shape: str) -> np.ndarray:
+    """Small integers, whose sums are the same in any order."""
+    parsed = xla.Shape.parse(shape)
+    dtype = DTYPES[str(parsed.element_type)]
+    low = 0 if dtype in (np.uint8, np.bool_) else -2
+    return RNG.integers(low, 2 if dtype is np.bool_ else 3, parsed.dimensions).astype(dtype)
+
+
+def text(left: str, right: str, sizes: str, result: str, dimensions: str) -> str:
+    return (
+        f"ENTRY e {{ a = {left} parameter(0)\n b = {right} parameter(1)\n g = {sizes} parameter(2)\n"
+        f"ROOT r = {result} ragged-dot(a, b, g), {dimensions} }}"
+    )
+
+
+def assert_equal(program: str, *arguments: np.ndarray) -> None:
+    result = np.asarray(CPU.compile(program)(*arguments))
+    np.testing.assert_array_equal(result, np.asarray(INTERPRETER.compile(program)(*arguments)))
+
+
+SIZES = [
+    [3, 5, 0, 9], [0, 0, 0, 0], [37, 0, 0, 0], [0, 0, 0, 37], [1, 1, 1, 1], [20, 17, 0, 0], [30, 30, 30, 30],
+    [100, 0, 0, 0], [5, -3, 8, 2], [-4, 4, 3, 3], [2**31 - 1, 2**31 - 1, 1, 1],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_groups_may_be_empty_small_or_out_of_range(sizes):
+    groups = np.array(sizes, np.int32)
+    rows = text("f32[37,21]", "f32[4,21,19]", "s32[4]", "f32[37,19]", FREE)
+    assert_equal(rows, integers("f32[37,21]"), integers("f32[4,21,19]"), groups)
+    terms = text("f32[37,21]", "f32[37,19]", "s32[4]", "f32[4,21,19]", CONTRACTING)
+    assert_equal(terms, integers("f32[37,21]"), integers("f32[37,19]"), groups)
+    batch = text("f32[37,3,5]", "f32[37,5,4]", "s32[4]", "f32[37,3,4]", BATCH)
+    assert_equal(batch, integers("f32[37,3,5]"), integers("f32[37,5,4]"), groups)
+
+
+TYPES = [
+    ("f32", "f32", "f32"), ("f64", "f64", "f64"), ("bf16", "bf16", "bf16"), ("bf16", "bf16", "f32"),
+    ("f16", "f16", "f16"), ("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s8", "s8", "s8"), ("s32", "s32", "s32"),
+    ("c64", "c64", "c64"), ("pred", "pred", "pred"), ("bf16", "f32", "f32"), ("s8", "f32", "f32"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_element_types(types):
+    left, right, result = types
+    groups = np.array([7, 0, 26, 3], np.int64)
+    rows = text(f"{left}[41,23]", f"{right}[4,23,37]", "s64[4]", f"{result}[41,37]", FREE)
+    assert_equal(rows, integers(f"{left}[41,23]"), integers(f"{right}[4,23,37]"), groups)
+    terms = text(f"{left}[41,23]", f"{right}[41,37]", "s64[4]", f"{result}[4,23,37]", CONTRACTING)
+    assert_equal(terms, integers(f"{left}[41,23]"), integers(f"{right}[41,37]"), groups)
+
+
+DIMENSIONS = [
+    (  # a list of groups for each element of the batch
+        "f32[3,20,8]", "f32[2,3,8,5]", "s32[3,2]", "f32[3,20,5]",
+        "lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_contracting_dims={2}, "
+        "lhs_ragged_dims={1}, rhs_group_dims={0}",
+    ),
+    (  # the group dimension is not the first one; rows, columns and terms of two dimensions each
+        "f32[4,12,3,2]", "f32[3,5,2,4,6]", "s32[6]", "f32[12,2,5,2]",
+        "lhs_contracting_dims={0,2}, rhs_contracting_dims={3,0}, lhs_ragged_dims={1}, rhs_group_dims={4}",
+    ),
+    (  # a list of groups for each row before the ragged dimension
+        "f32[3,10,6]", "f32[4,6,7]", "s32[3,4]", "f32[3,10,7]",
+        "lhs_contracting_dims={2}, rhs_contracting_dims={1}, lhs_ragged_dims={1}, rhs_group_dims={0}",
+    ),
+    (  # the ragged dimension is the second one of two contracting dimensions
+        "f32[6,10,5]", "f32[10,6,7]", "s32[3]", "f32[3,5,7]",
+        "lhs_contracting_dims={0,1}, rhs_contracting_dims={1,0}, lhs_ragged_dims={1}",
+    ),
+    (  # a list of groups for each index of the contracting dimension before it
+        "f32[6,10,5]", "f32[10,6,7]", "s32[6,3]", "f32[3,5,7]",
+        "lhs_contracting_dims={0,1}, rhs_contracting_dims={1,0}, lhs_ragged_dims={1}",
+    ),
+    (
+        "f32[2,30,5]", "f32[2,30,7]", "s32[2,3]", "f32[3,2,5,7]",
+        "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
+        "lhs_ragged_dims={1}",
+    ),
+    (  # the second dimension of the batch
+        "f32[3,11,4,5]", "f32[3,11,5,6]", "s32[3,2]", "f32[3,11,4,6]",
+        "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2}, "
+        "lhs_ragged_dims={1}",
+    ),
+    ("f32[9,0]", "f32[2,0,3]", "s32[2]", "f32[9,3]", FREE),
+    ("f32[0,4]", "f32[2,4,3]", "s32[2]", "f32[0,3]", FREE),
+    ("f32[9,4]", "f32[0,4,3]", "s32[0]", "f32[9,3]", FREE),
+    ("f32[0,4]", "f32[0,3]", "s32[2]", "f32[2,4,3]", CONTRACTING),
+    ("f32[11,4]", "f32[2,4,1]", "s32[2]", "f32[11,1]", FREE),
+    ("f32[1,4]", "f32[2,4,9]", "s32[2]", "f32[1,9]", FREE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DIMENSIONS, ids=str)
+def test_dimensions(case):
+    left, right, sizes, result, dimensions = case
+    groups = RNG.integers(0, 6, xla.Shape.parse(sizes).dimensions).astype(np.int32)
+    assert_equal(text(left, right, sizes, result, dimensions), integers(left), integers(right), groups)
+
+
+@pytest.mark.parametrize("types", [("f32", "f32"), ("bf16", "f32"), ("s8", "s8")], ids="-".join)
+def test_many_terms_and_tasks(types):
+    t, result = types
+    groups = np.array([300, 0, 1, 690], np.int32)
+    rows = text(f"{t}[1100,801]", f"{t}[4,801,150]", "s32[4]", f"{result}[1100,150]", FREE)
+    assert_equal(rows, integers(f"{t}[1100,801]"), integers(f"{t}[4,801,150]"), groups)
+    terms = text(f"{t}[1100,70]", f"{t}[1100,150]", "s32[4]", f"{result}[4,70,150]", CONTRACTING)
+    assert_equal(terms, integers(f"{t}[1100,70]"), integers(f"{t}[1100,150]"), groups)
+
+
+def test_values_of_other_groups_have_no_influence():
+    """Neither an infinity nor NaN reaches the results of another group or of rows without a group."""
+    groups, left, right = np.array([3, 4], np.int32), integers("f32[9,5]"), integers("f32[2,5,6]")
+    left[2], right[1, 0, 0], left[8, 1] = np.inf, np.nan, np.nan
+    with np.errstate(invalid="ignore"):
+        assert_equal(text("f32[9,5]", "f32[2,5,6]", "s32[2]", "f32[9,6]", FREE), left, right, groups)
+        terms = text("f32[9,5]", "f32[9,6]", "s32[2]", "f32[2,5,6]", CONTRACTING)
+        assert_equal(terms, left, integers("f32[9,6]"), groups)
+        narrow = terms.replace("f32[9", "bf16[9")
+        assert_equal(narrow, left.astype(ml_dtypes.bfloat16), integers("bf16[9,6]"), groups)
+
+
+def test_a_kernel_computes_ragged_dots():
+    program = text("f32[64,8]", "f32[4,8,32]", "s32[4]", "f32[64,32]", FREE)
+    compiled = compile_module(xla.parse_hlo(program))
+    assert "ragged-gemm mc_tiles=" in compiled.plans().replace("column_blocks=1 kc_inner=8 kc_outer=1 ", "")
+    assert "dot(" not in compiled.module.to_text().replace("ragged-dot(", "")

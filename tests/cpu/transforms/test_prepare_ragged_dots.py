@@ -1,0 +1,119 @@
+"""Ragged dots among masked dots: which dots become ragged dots, and that the values are those of the dots."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
+from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
+from xlapy.hlo.verify import verify
+
+CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
+RNG = np.random.default_rng(3)
+
+MASK = """
+  g = s32[4] parameter(2)
+  z = s32[] constant(0)
+  ends = s32[4] reduce-window(g, z), window={size=4 pad=3_0}, to_apply=add
+  most = s32[3] slice(ends), slice={[0:3]}
+  zeros = s32[1] constant({0})
+  starts = s32[4] concatenate(zeros, most), dimensions={0}
+  zero = f32[] constant(0)
+"""
+
+
+def masked(name: str, array: str, columns: int) -> str:
+    """The text of f32[4,30,columns], an array f32[30,columns] that is masked by groups."""
+    shape = f"[4,30,{columns}]"
+    return f"""
+  {name}i = s32{shape} iota(), iota_dimension=1
+  {name}s = s32{shape} broadcast(starts), dimensions={{0}}
+  {name}e = s32{shape} broadcast(ends), dimensions={{0}}
+  {name}l = pred{shape} compare({name}s, {name}i), direction=LE
+  {name}r = pred{shape} compare({name}i, {name}e), direction=LT
+  {name}m = pred{shape} and({name}l, {name}r)
+  {name}b = f32{shape} broadcast({array}), dimensions={{1,2}}
+  {name}z = f32{shape} broadcast(zero), dimensions={{}}
+  {name} = f32{shape} select({name}m, {name}b, {name}z)
+"""
+
+
+def program(right: str, body: str) -> str:
+    return (
+        "HloModule m\nadd { x = s32[] parameter(0)\n y = s32[] parameter(1)\n ROOT s = s32[] add(x, y) }\n"
+        f"ENTRY e {{ a = f32[30,8] parameter(0)\n b = {right} parameter(1)\n{MASK}{body} }}"
+    )
+
+
+ROWS = program(
+    "f32[4,8,12]",
+    masked("x", "a", 8) + "ROOT d = f32[30,12] dot(x, b), lhs_contracting_dims={2,0}, rhs_contracting_dims={1,0}",
+)
+TERMS = program(
+    "f32[30,12]",
+    masked("x", "a", 8)
+    + masked("y", "b", 12)
+    + "ROOT d = f32[4,8,12] dot(x, y), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, "
+    "rhs_contracting_dims={1}",
+)
+
+
+def integers(*shape: int) -> np.ndarray:
+    return RNG.integers(-2, 3, shape).astype(np.float32)
+
+
+def changes(text: str) -> bool:
+    module = xla.parse_hlo(text)
+    changed = PrepareRaggedDots(has_ragged_problem).run(module)
+    verify(module)
+    assert changed == ("ragged-dot(" in module.to_text())
+    return changed
+
+
+def assert_equal(text: str, *arguments: np.ndarray) -> None:
+    with np.errstate(invalid="ignore"):
+        expected = np.asarray(INTERPRETER.compile(text)(*arguments))
+    np.testing.assert_array_equal(np.asarray(CPU.compile(text)(*arguments)), expected)
+
+
+@pytest.mark.parametrize("sizes", [[7, 0, 12, 3], [0, 0, 0, 0], [30, 0, 0, 0], [20, 20, 1, 1], [9, -4, 9, 9]], ids=str)
+def test_masked_dots_are_ragged_dots(sizes):
+    assert changes(ROWS)
+    assert changes(TERMS)
+    groups = np.array(sizes, np.int32)
+    assert_equal(ROWS, integers(30, 8), integers(4, 8, 12), groups)
+    assert_equal(TERMS, integers(30, 8), integers(30, 12), groups)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_infinite_weights_of_other_groups_are_nan(value):
+    weights, groups = integers(4, 8, 12), np.array([7, 0, 12, 3], np.int32)
+    weights[1, 2, 3] = value
+    assert_equal(ROWS, integers(30, 8), weights, groups)
+    rows = integers(30, 8)
+    rows[3, 3] = value
+    assert_equal(ROWS, rows, integers(4, 8, 12), groups)
+    assert_equal(TERMS, rows, integers(30, 12), groups)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("iota_dimension=1", "iota_dimension=2"),  # the mask is along the terms
+        ("slice={[0:3]}", "slice={[1:4]}"),  # other starts
+        ("constant({0})", "constant({1})"),
+        ("direction=LE", "direction=LT"),
+        ("zero = f32[] constant(0)", "zero = f32[] constant(1)"),
+        (
+            "lhs_contracting_dims={2,0}, rhs_contracting_dims={1,0}",
+            "lhs_contracting_dims={2}, rhs_contracting_dims={1}",
+        ),
+    ],
+)
+def test_other_masks_are_not_groups(old, new):
+    text = ROWS.replace(old, new)
+    text = text.replace("f32[30,12] dot", "f32[4,30,4,12] dot") if "contracting" in old else text
+    assert text != ROWS
+    assert not changes(text)
