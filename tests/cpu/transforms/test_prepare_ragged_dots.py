@@ -87,6 +87,41 @@ def test_masked_dots_are_ragged_dots(sizes):
     assert_equal(TERMS, integers(30, 8), integers(30, 12), groups)
 
 
+BATCH = """HloModule m
+add { x = s32[] parameter(0)
+ y = s32[] parameter(1)
+ ROOT s = s32[] add(x, y) }
+ENTRY e {
+  a = f32[3,30,8] parameter(0)
+  b = f32[3,4,8,12] parameter(1)
+  g = s32[3,4] parameter(2)
+  z = s32[] constant(0)
+  ends = s32[3,4] reduce-window(g, z), window={size=1x4 pad=0_0x3_0}, to_apply=add
+  most = s32[3,3] slice(ends), slice={[0:3],[0:3]}
+  zeros = s32[3,1] broadcast(z), dimensions={}
+  starts = s32[3,4] concatenate(zeros, most), dimensions={1}
+  zero = f32[] constant(0)
+  i = s32[3,4,30,8] iota(), iota_dimension=2
+  s = s32[3,4,30,8] broadcast(starts), dimensions={0,1}
+  f = s32[3,4,30,8] broadcast(ends), dimensions={0,1}
+  l = pred[3,4,30,8] compare(s, i), direction=LE
+  r = pred[3,4,30,8] compare(f, i), direction=GT
+  m = pred[3,4,30,8] and(r, l)
+  w = f32[3,4,30,8] broadcast(a), dimensions={0,2,3}
+  o = f32[3,4,30,8] broadcast(zero), dimensions={}
+  x = f32[3,4,30,8] select(m, w, o)
+  t = f32[4,3,30,8] transpose(x), dimensions={1,0,2,3}
+  ROOT d = f32[3,30,12] dot(t, b), lhs_batch_dims={1}, lhs_contracting_dims={3,0}, rhs_batch_dims={0},
+    rhs_contracting_dims={2,1}
+}"""
+
+
+def test_each_element_of_a_batch_has_groups_of_its_own():
+    assert changes(BATCH)
+    groups = np.array([[7, 0, 12, 3], [0, 30, 0, 0], [1, 2, 3, 4]], np.int32)
+    assert_equal(BATCH, integers(3, 30, 8), integers(3, 4, 8, 12), groups)
+
+
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_infinite_weights_of_other_groups_are_nan(value):
     weights, groups = integers(4, 8, 12), np.array([7, 0, 12, 3], np.int32)

@@ -44,61 +44,86 @@ class MaskedDot:
 def masked_dot(dot: Instruction) -> MaskedDot | None:
     """Describes a dot as a ragged dot; None if it is not one."""
     attrs: DotAttributes = dot.attributes_as(DotAttributes)
-    left, right = map(_masked, dot.operands)
-    if left is None or dot.shape.is_dynamic or dot.shape.element_type.is_complex:
+    if attrs.algorithm is not Algorithm.UNSET or dot.shape.is_dynamic or dot.shape.element_type.is_complex:
         return None
-    if attrs.algorithm is not Algorithm.UNSET or any(o.shape.element_type.is_complex for o in dot.operands):
+    sides = (
+        _without_transpose(dot.operands[0], attrs.lhs_batch_dims, attrs.lhs_contracting_dims),
+        _without_transpose(dot.operands[1], attrs.rhs_batch_dims, attrs.rhs_contracting_dims),
+    )
+    left, right = (_masked(side.operand) for side in sides)
+    if left is None or any(o.shape.element_type.is_complex for o in dot.operands):
         return None
-    found = _ragged_rows(dot, attrs, left)
-    if found is None and right is not None:
-        found = _ragged_terms(dot, attrs, left, right)
-    return found
+    found = _ragged_rows(dot, sides, left)
+    return _ragged_terms(dot, sides, left, right) if found is None and right is not None else found
 
 
-def _ragged_rows(dot: Instruction, attrs: DotAttributes, left: _Masked) -> MaskedDot | None:
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An operand of a dot, and its paired dimensions."""
+
+    operand: Instruction
+    batch: tuple[int, ...]
+    contracting: tuple[int, ...]
+
+    @property
+    def free(self) -> list[int]:
+        return [d for d in range(self.operand.shape.rank) if d not in (*self.batch, *self.contracting)]
+
+
+def _without_transpose(operand: Instruction, batch: tuple[int, ...], contracting: tuple[int, ...]) -> _Side:
+    """The operand, or what it transposes if the free dimensions keep their order."""
+    side = _Side(operand, batch, contracting)
+    if operand.op is not opcodes.TRANSPOSE:
+        return side
+    order = operand.dimensions
+    inner = _Side(operand.operands[0], tuple(order[d] for d in batch), tuple(order[d] for d in contracting))
+    return inner if [order[d] for d in side.free] == inner.free else side
+
+
+def _ragged_rows(dot: Instruction, sides: tuple[_Side, _Side], left: _Masked) -> MaskedDot | None:
     """The ragged dot if the groups are contracted with those of the right operand."""
-    if left.group not in attrs.lhs_contracting_dims or left.ragged not in attrs.lhs_free_dims(left.rank):
+    lhs, rhs = sides
+    if left.group not in lhs.contracting or left.prefix not in ((), lhs.batch) or lhs.free[:1] != [left.ragged]:
         return None
-    position = attrs.lhs_contracting_dims.index(left.group)
-    rest = [d for number, d in enumerate(attrs.rhs_contracting_dims) if number != position]
-    if left.prefix not in ((), attrs.lhs_batch_dims) or attrs.lhs_free_dims(left.rank)[0] != left.ragged:
-        return None
+    position = lhs.contracting.index(left.group)
+    rest = [d for number, d in enumerate(rhs.contracting) if number != position]
     ragged = RaggedDotAttributes.make(
-        lhs_batch_dims=left.inner(attrs.lhs_batch_dims),
-        lhs_contracting_dims=left.inner(attrs.lhs_contracting_dims),
-        rhs_batch_dims=attrs.rhs_batch_dims,
+        lhs_batch_dims=left.inner(lhs.batch),
+        lhs_contracting_dims=left.inner(lhs.contracting),
+        rhs_batch_dims=rhs.batch,
         rhs_contracting_dims=tuple(rest),
         lhs_ragged_dims=left.inner((left.ragged,)),
-        rhs_group_dims=(attrs.rhs_contracting_dims[position],),
-        operand_precision=attrs.operand_precision,
+        rhs_group_dims=(rhs.contracting[position],),
+        operand_precision=dot.attributes_as(DotAttributes).operand_precision,
     )
-    weights = dot.operands[1]
+    weights = rhs.operand
     tested = weights if weights.shape.element_type.is_floating else None
     order = tuple(range(dot.shape.rank))
     return MaskedDot(left.array, weights, left.ends, ragged, left.limit, order, tested)
 
 
-def _ragged_terms(dot: Instruction, attrs: DotAttributes, left: _Masked, right: _Masked) -> MaskedDot | None:
+def _ragged_terms(dot: Instruction, sides: tuple[_Side, _Side], left: _Masked, right: _Masked) -> MaskedDot | None:
     """The ragged dot if both operands are masked by the same groups, which are a batch dimension."""
-    batches = list(zip(attrs.lhs_batch_dims, attrs.rhs_batch_dims, strict=True))
-    terms = list(zip(attrs.lhs_contracting_dims, attrs.rhs_contracting_dims, strict=True))
+    lhs, rhs = sides
+    batches = list(zip(lhs.batch, rhs.batch, strict=True))
+    terms = list(zip(lhs.contracting, rhs.contracting, strict=True))
     if left.ends is not right.ends or (left.group, right.group) not in batches:
         return None
     others = [pair for pair in batches if pair != (left.group, right.group)]
-    if terms[0] != (left.ragged, right.ragged):
+    if terms[:1] != [(left.ragged, right.ragged)]:
         return None
     prefixes = tuple(a for a, _ in others), tuple(b for _, b in others)
     if (left.prefix, right.prefix) not in (((), ()), prefixes):
         return None
     ragged = RaggedDotAttributes.make(
         lhs_batch_dims=left.inner(prefixes[0]),
-        lhs_contracting_dims=left.inner(attrs.lhs_contracting_dims),
+        lhs_contracting_dims=left.inner(lhs.contracting),
         rhs_batch_dims=right.inner(prefixes[1]),
-        rhs_contracting_dims=right.inner(attrs.rhs_contracting_dims),
+        rhs_contracting_dims=right.inner(rhs.contracting),
         lhs_ragged_dims=left.inner((left.ragged,)),
-        operand_precision=attrs.operand_precision,
+        operand_precision=dot.attributes_as(DotAttributes).operand_precision,
     )
-    position = attrs.lhs_batch_dims.index(left.group)
+    position = lhs.batch.index(left.group)
     order = (*range(1, position + 1), 0, *range(position + 1, dot.shape.rank))
     return MaskedDot(left.array, right.array, left.ends, ragged, left.limit, order, None)
 
@@ -115,7 +140,6 @@ class _Masked:
     """The dimension of the masked array along which the groups are."""
     ragged: int
     """The dimension that the groups divide."""
-    rank: int
     limit: int
     """The size of the ragged dimension."""
 
@@ -149,7 +173,6 @@ def _masked(operand: Instruction) -> _Masked | None:
         tuple(prefix),
         group,
         ragged,
-        operand.shape.rank,
         operand.shape.dimensions[ragged],
     )
 
