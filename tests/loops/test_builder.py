@@ -7,6 +7,7 @@ import pytest
 
 from xlapy.loops import F32, F64, I1, I8, I32, I64, Affine, AxisKind, Builder, evaluate, print_kernel
 from xlapy.loops.ir import For, Value
+from xlapy.loops.positions import is_equal_in_lanes
 
 
 def axpy() -> Builder:
@@ -93,6 +94,18 @@ def test_a_reduction_carries_its_values():
     memory = {"x": np.array([3, -7, 9, 1, 2], np.int32), "out": np.zeros(2, np.int32)}
     evaluate(b.kernel, memory)
     assert memory["out"].tolist() == [8, 9]
+
+
+def test_quotients_that_are_equal_in_all_lanes():
+    """i div 128 is the same in 16 lanes, which begin at a multiple of 16; i div 20, or (i + 8) div 128, is not."""
+    b = Builder("k")
+    with b.loop(1024, AxisKind.VECTOR, width=16) as i, b.loop(8) as j:
+        (axis, _), *_ = i.terms
+        whole = [b.quotient(i + j * 64, 128), b.quotient(i * 2, 32), b.quotient(i + 48, 16)]
+        other = [b.quotient(i, 20), b.quotient(i + 8, 128), b.quotient(i + j * 8, 128), b.quotient(i * 3, 128)]
+    quotients = [[v for v, _ in found.terms if v.op == "div"] for found in (*whole, *other)]
+    equal = [all(is_equal_in_lanes(v, axis, 16) for v in found) for found in quotients]
+    assert equal == [True] * len(whole) + [False] * len(other)
 
 
 def test_a_loop_without_iterations_is_omitted():

@@ -24,6 +24,7 @@ from xlapy.codegen.iteration_space import Condition, IterationSpace
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Value
+from xlapy.loops.positions import is_equal_in_lanes
 from xlapy.lower.core import Index, linear
 
 
@@ -114,6 +115,16 @@ def stride(position: Affine, axis: Value) -> int | None:
     if any(value is not axis and depends_on_axis(value, (axis,)) for value, _ in position.terms):
         return None
     return position.coefficient(axis)
+
+
+def stride_in_vectors(position: Affine, axis: Value, lanes: int) -> int | None:
+    """The stride of a position along an axis inside of vectors of so many lanes, which begin at multiples of it.
+
+    As `stride`, but quotients that are the same in all lanes of such a vector count as constants. Example: with 16
+    lanes, the stride of i div 128 along i is 0.
+    """
+    kept = [(v, c) for v, c in position.terms if not is_equal_in_lanes(v, axis, lanes)]
+    return stride(Affine(tuple(kept), position.constant), axis)
 
 
 def depends_on_axis(value: Value, axes: Collection[Value]) -> bool:

@@ -25,6 +25,7 @@ from xlapy.loops.ir import (
     While,
     inner_blocks,
 )
+from xlapy.loops.positions import is_equal_in_lanes
 
 CYCLES_PER_MICROSECOND: Final = 2500
 """The clock of a processor under load."""
@@ -147,7 +148,10 @@ class KernelCost:
         is_gathered = False
         if vector is not None:
             coefficient = abs(place.offset.coefficient(vector.axis))
-            varies = any(v is not vector.axis and v.block is vector.body for v, _ in place.offset.terms)
+            varies = any(
+                v.block is vector.body and v is not vector.axis and not is_equal_in_lanes(v, vector.axis, vector.width)
+                for v, _ in place.offset.terms
+            )
             if not coefficient and not varies:
                 return 0.0  # a scalar for all lanes is an operand in memory of the operation that uses it
             lanes = vector.width

@@ -57,3 +57,16 @@ def _split(dividend: Affine, divisor: int) -> tuple[Affine, Affine]:
     rest = [(v, c) for v, c in dividend.terms if c % divisor]
     constant, remainder = divmod(dividend.constant, divisor)
     return Affine(tuple(whole), constant), Affine(tuple(rest), remainder)
+
+
+def is_equal_in_lanes(quotient: Value, axis: Value, width: int) -> bool:
+    """Whether a quotient is the same in all lanes of a vector axis, if no other term of its dividend differs in them.
+
+    A vector begins at a multiple of its width. Example: i div 128 is the same in the lanes i to i + 15 of 16.
+    """
+    if quotient.op != "div" or quotient.attribute is None:
+        return False
+    dividend, divisor = quotient.attribute
+    span = dividend.coefficient(axis) * width
+    parts = [dividend.constant, divisor, *(factor for value, factor in dividend.terms if value is not axis)]
+    return span > 0 and all(part % span == 0 for part in parts)

@@ -13,6 +13,7 @@ from xlapy import opcodes
 from xlapy.analysis.cost import MAX_RECOMPUTED_COST, element_cost
 from xlapy.codegen.epilogue import CONTRACTIONS, keeps_rows
 from xlapy.codegen.fusion.epilogues import contraction_that_stores, reason_against_epilogue
+from xlapy.codegen.fusion.prologues import reason_against_prologue
 from xlapy.codegen.iteration_domain import (
     AccessPattern,
     IterationDomain,
@@ -35,8 +36,8 @@ ALWAYS_DUPLICATED = frozenset({opcodes.BROADCAST, opcodes.IOTA, opcodes.CONSTANT
 """Opcodes that every consumer recomputes, because computing an element costs no more than loading it."""
 
 NON_FUSIBLE_PRODUCERS = frozenset({opcodes.DOT, opcodes.CONVOLUTION, opcodes.REDUCE_WINDOW, opcodes.CONCATENATE})
-"""Opcodes that always get a kernel of their own. Only cheap producers (reshapes, converts) are fused into them, and
-epilogues into those of `CONTRACTIONS`."""
+"""Opcodes that always get a kernel of their own. Only cheap producers (reshapes, converts) are fused into them, prologues
+into dots (`prologues`), and epilogues into those of `CONTRACTIONS`."""
 
 MAX_RESULTS = 8
 """The largest number of results of one kernel; each is a separate stream of stores."""
@@ -135,7 +136,12 @@ class FusionGroup:
             return f"{instruction.op.name} would be computed again for every element of {self.root.name}"
         non_fusible = next((m for m in self.members if _needs_own_kernel(m) and cumulative(m) is None), None)
         if non_fusible is not None and self._feeds(instruction, non_fusible):
-            if not _is_cheap_producer(non_fusible, instruction):
+            is_cheap = _is_cheap_producer(non_fusible, instruction)
+            if non_fusible.op is opcodes.DOT and (not is_cheap or instruction.op is opcodes.TRANSPOSE):
+                reason = reason_against_prologue(non_fusible, self.members, instruction)
+                if reason or not is_cheap:
+                    return reason
+            elif not is_cheap:
                 return f"{non_fusible.name} ({non_fusible.op.name}) reads its elements more than once"
             if contraction := contraction_that_stores(instruction):
                 return f"{contraction.name} ({contraction.op.name}) stores its elements in this order"

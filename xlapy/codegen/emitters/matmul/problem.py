@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from typing import TypeAlias
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.codegen.access_maps import Access, accesses, stride
+from xlapy.codegen.access_maps import Access, accesses, stride_in_vectors
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, add_elements, in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue, contraction_of
@@ -261,14 +261,14 @@ class MatmulProblem(ABC):
         factor = index_of(space, batch, free, outer * self.inner + inner)
         found = accesses(space, [factor], self.region.operands)
         (along_free, _), (along_inner, _) = (position.terms[0] for position in (free, inner))
-        return _largest_stride(found, along_free), _largest_stride(found, along_inner)
+        return _largest_stride(found, along_free, self.lanes), _largest_stride(found, along_inner, self.lanes)
 
 
-def _largest_stride(found: Sequence[Access], axis: Value) -> int | None:
-    """The largest stride of any access along an axis; None if one depends on the axis in another way."""
+def _largest_stride(found: Sequence[Access], axis: Value, lanes: int) -> int | None:
+    """The largest stride of any access along an axis in vectors; None if one depends on the axis in another way."""
     largest = 0
     for access in found:
-        along = stride(access.offset, axis)
+        along = stride_in_vectors(access.offset, axis, lanes)
         if along is None:
             return None
         largest = max(largest, abs(along))
