@@ -50,3 +50,38 @@ def test_lanes_without_an_element_divide_by_something(op: str, count: int):
     x, y = (np.arange(count) % 11).astype(np.int8), (np.arange(count) % 3 + 1).astype(np.int8)
     expected = (x // y if op == "divide" else x % y).sum(dtype=np.int8)
     assert np.asarray(Client("cpu").compile(text)(x, y)) == expected
+
+
+@pytest.mark.parametrize("repeats", [16, 32])
+def test_quotients_that_are_equal_in_all_lanes(repeats: int):
+    size = 4 * repeats
+    state = f"(s32[], f32[4], f32[{size}])"
+    text = f"""HloModule m
+      body {{
+        s = {state} parameter(0)
+        i = s32[] get-tuple-element(s), index=0
+        x = f32[4] get-tuple-element(s), index=1
+        y = f32[{size}] get-tuple-element(s), index=2
+        b = f32[4,{repeats}] broadcast(x), dimensions={{0}}
+        r = f32[{size}] reshape(b)
+        z = f32[{size}] add(r, y)
+        one = s32[] constant(1)
+        n = s32[] add(i, one)
+        ROOT t = {state} tuple(n, x, z)
+      }}
+      less {{
+        s = {state} parameter(0)
+        i = s32[] get-tuple-element(s), index=0
+        three = s32[] constant(3)
+        ROOT c = pred[] compare(i, three), direction=LT
+      }}
+      ENTRY e {{
+        x = f32[4] parameter(0)
+        y = f32[{size}] parameter(1)
+        zero = s32[] constant(0)
+        s = {state} tuple(zero, x, y)
+        w = {state} while(s), condition=less, body=body
+        ROOT r = f32[{size}] get-tuple-element(w), index=2
+      }}"""
+    x, y = np.arange(4, dtype=np.float32), np.arange(size, dtype=np.float32)
+    np.testing.assert_array_equal(np.asarray(Client("cpu").compile(text)(x, y)), 3 * np.repeat(x, repeats) + y)

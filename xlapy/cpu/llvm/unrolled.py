@@ -101,7 +101,8 @@ class _UnrolledEmitter(Emitter):
             numbers = (value.attribute,) if value.op == "const" else self.known.get(value)
             if numbers is None:
                 return None
-            spread = numbers if len(numbers) == lanes else numbers * lanes
+            # a quotient that is equal in all lanes is known from the first one
+            spread = numbers * lanes if len(numbers) == 1 else numbers[:lanes]
             total = [sum_ + coefficient * number for sum_, number in zip(total, spread, strict=True)]
         return tuple(total)
 
