@@ -6,6 +6,7 @@ does so in `xlapy.cpu.target`. Does not depend on any back end or on LLVM.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from xlapy.analysis.cost import Rates
@@ -31,6 +32,9 @@ class Target:
     """The size in bytes of a cache line."""
     l1_bytes: int = 1 << 15
     """The size in bytes of the level-1 data cache of a processor core."""
+    l1_way_bytes: int = 1 << 12
+    """The distance in bytes of addresses that share a set of the level-1 data cache: the size of a page, because the
+    processor looks a set up before it has translated an address. A set holds `l1_bytes` / `l1_way_bytes` lines."""
     l2_bytes: int = 1 << 18
     """The size in bytes of the level-2 cache of a processor core."""
     l3_bytes: int = 1 << 25
@@ -38,6 +42,15 @@ class Target:
     processors: int = 8
     """The number of processor cores for which work is divided. Neither it nor a cache size may affect the bits of a
     result."""
+
+    def lines_in_l1(self, distance_bytes: int) -> int:
+        """The number of cache lines at equal distances that stay in the level-1 data cache beside a stream of others.
+
+        One line of each set is left to the stream. Example: of lines at distances of 8 KiB, which share a set of eight
+        lines, seven.
+        """
+        sets = self.l1_way_bytes // math.gcd(self.l1_way_bytes, max(distance_bytes, self.cache_line_bytes))
+        return max(1, self.l1_bytes // self.l1_way_bytes - 1) * sets
 
     @property
     def rates(self) -> Rates:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from xlapy.codegen.emitters.convolution.direct import choose_tile
 from xlapy.codegen.emitters.convolution.geometry import SpatialDimension
+from xlapy.codegen.emitters.convolution.register_tiles import choose_tile
 from xlapy.codegen.emitters.convolution.row_tiles import row_tiles
+from xlapy.codegen.target import Target
 from xlapy.cpu.compiler import compile_module
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 
@@ -34,6 +35,10 @@ _CASES = """
         f32[2,15,23,6] f32[3,2,6,33] f32[2,8,12,33] {size=3x2 pad=2_2x2_2 stride=2x2 rhs_dilate=2x4} b01f_01io->b01f
     many inputs:
         f32[2,5,9,700] f32[3,3,700,20] f32[2,5,9,20] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+    many inputs and features:
+        f32[1,4,5,300] f32[3,3,300,70] f32[1,4,5,70] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+    many inputs and features, bf16:
+        bf16[1,4,5,300] bf16[3,3,300,70] bf16[1,4,5,70] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
     many inputs, holes:
         f32[1,5,9,900] f32[4,4,900,20] f32[1,9,17,20] {size=4x4 pad=1_2x1_2 lhs_dilate=2x2} b01f_01io->b01f
     holes, uneven padding:
@@ -90,6 +95,12 @@ def test_results(name: str):
     arrays = arguments(given)
     expected = np.asarray(INTERPRETER.compile(given)(*arrays))
     np.testing.assert_array_equal(np.asarray(CPU.compile(given)(*arrays)), expected)
+
+
+def test_a_large_filter_that_is_packed_once_is_prefetched():
+    assert "prefetch in1[" in compile_module(module("many inputs and features")).loops()
+    for name in ("rows of odd length", "a long row, many inputs"):  # a small filter, and one that several tasks pack
+        assert "prefetch" not in compile_module(module(name)).loops()
 
 
 @pytest.mark.parametrize(
@@ -156,10 +167,16 @@ def test_phases_meet_each_element_of_the_window_once(base: int, low: int):
     assert found == expected
 
 
+def test_lines_that_share_sets_of_the_cache_are_few():
+    """A set holds eight lines, one of which is left to others."""
+    target = Target(64, 32, l1_bytes=1 << 15, l1_way_bytes=1 << 12)
+    assert [target.lines_in_l1(distance) for distance in (4, 64, 1024, 4096, 6144, 8192)] == [448, 448, 28, 7, 14, 7]
+
+
 @pytest.mark.parametrize("registers", [16, 32])
 @pytest.mark.parametrize("positions", [1, 7, 14, 55, 224])
 @pytest.mark.parametrize("features", [4, 16, 20, 64, 512])
 def test_tiles_fit_into_the_registers(registers: int, positions: int, features: int):
-    tile = choose_tile(registers, 16, positions, features)
+    tile = choose_tile(registers, 16, positions, features, most_positions=9)
     assert tile.positions * tile.vectors + tile.vectors + 1 <= registers
-    assert tile.positions <= positions and tile.features < features + tile.vectors * tile.lanes
+    assert tile.positions <= min(positions, 9) and tile.features < features + tile.vectors * tile.lanes

@@ -22,24 +22,23 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.emitters.convolution.factors import ConvolutionFactors
+from xlapy.codegen.emitters.convolution.filter_prefetch import FilterBlock, FilterPrefetch
 from xlapy.codegen.emitters.convolution.geometry import (
     ConvolutionGeometry,
     scalar_values,
 )
+from xlapy.codegen.emitters.convolution.register_tiles import TileShape
 from xlapy.codegen.emitters.convolution.rows import ConvolutionRows, OffsetSegment, Tile, result_position
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
-from xlapy.codegen.target import Target
-from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
-from xlapy.lower.contraction import rounded_sum, sum_type, zero_element
+from xlapy.lower.contraction import rounded_sum, zero_element
 from xlapy.lower.core import delinear, linear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
@@ -66,61 +65,6 @@ TASKS_PER_PROCESSOR = 8
 
 MAX_SEGMENTS = 8
 """The largest number of segments of the tiles of a row, each of which has code of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class TileShape:
-    """A register tile: `positions` along a row times `vectors` vectors of `lanes` features."""
-
-    positions: int
-    vectors: int
-    lanes: int
-
-    @property
-    def features(self) -> int:
-        return self.vectors * self.lanes
-
-
-def choose_tile(registers: int, widest: int, positions: int, features: int) -> TileShape:
-    """Chooses the tile with the least time for a row, counted in cycles of two multiply-adds and two loads.
-
-    The sums, the vectors of a term and one position's number fit into the registers.
-    """
-    lanes = min(widest, 1 << (features - 1).bit_length())
-    vectors = -(-features // lanes)
-
-    def cycles(tile: TileShape) -> float:
-        products = tile.positions * tile.vectors
-        term = max(products / 2, (tile.positions + tile.vectors) / 2, _LATENCY) + _LOOP_OVERHEAD
-        return -(-positions // tile.positions) * -(-vectors // tile.vectors) * term
-
-    candidates = [
-        TileShape(p, v, lanes)
-        for v in range(1, min(vectors, _MAX_TILE_VECTORS) + 1)
-        for p in range(1, min(positions, (registers - 1 - v) // v) + 1)
-    ]
-    return min(candidates, key=lambda tile: (cycles(tile), -tile.vectors))
-
-
-_LATENCY = 4
-"""The latency of a multiply-add in cycles: a tile with fewer sums waits for it."""
-
-_LOOP_OVERHEAD = 0.5
-"""Cycles of loop control for each term."""
-
-_MAX_TILE_VECTORS = 4
-
-
-def convolution_type(root: Instruction) -> PrimitiveType:
-    """The type of the sums of a convolution."""
-    return sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
-
-
-def preferred_tile(target: Target, geometry: ConvolutionGeometry) -> TileShape:
-    """The tile with the least time for a row of the phase with the fewest positions."""
-    last = geometry.dimensions[-1]
-    lanes = max(1, target.vector_bytes // register_type(convolution_type(geometry.root)).byte_size)
-    return choose_tile(target.vector_registers, lanes, last.positions(last.phases - 1), geometry.outputs)
 
 
 def chunks_of_row(geometry: ConvolutionGeometry) -> int:
@@ -164,6 +108,13 @@ class DirectConvolution:
         self.panels_per_task = balanced_size(
             self.panels, max(1, tasks // (TASKS_PER_PROCESSOR * region.target.processors))
         )
+        self.processors = region.target.processors
+        prefetch = FilterPrefetch(region.target, factors, tile.features)
+        is_packed_once = self.row_blocks == self.chunks == geometry.groups == 1
+        self.prefetch: FilterPrefetch | None = None
+        """Prefetches the blocks of the filter, if each is packed once; then a task has one panel."""
+        if is_packed_once and prefetch.is_worthwhile:
+            self.prefetch, self.panels_per_task = prefetch, 1
         size = math.prod(self.window) * self.input_block * tile.features
         self.panel = ScratchArray(builder, "panel", factors.type, size)
         self.sums: ScratchArray | None = None
@@ -181,17 +132,17 @@ class DirectConvolution:
             rows = block_extent(builder, first_row, self.rows.count, self.rows_per_task)
             panels = block_extent(builder, first_panel, self.panels, self.panels_per_task)
             with builder.loop(panels) as panel:
-                feature = (first_panel + panel) * self.tile.features
-                _Panel(self, group, feature, first_row, rows, chunk).compute()
+                _Panel(self, group, first_panel + panel, first_row, rows, chunk).compute()
         return builder.kernel
 
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """A block of input features."""
+    """A block of input features. next: the block of the filter that is packed next, if it is prefetched."""
 
     first: Affine
     count: int | Value
+    next: FilterBlock | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,26 +151,42 @@ class _Panel:
 
     plan: DirectConvolution
     group: Affine
-    feature: Affine
+    number: Affine
     first_row: Affine
     row_count: int | Value
     chunk: Affine
 
+    @property
+    def feature(self) -> Affine:
+        """The first feature of the panel."""
+        return self.number * self.plan.tile.features
+
     def compute(self) -> None:
         plan, builder, inputs = self.plan, self.plan.builder, self.plan.factors.inputs
         if plan.sums is None:
-            self.pack(_Inputs(Affine(), inputs))
-            self.add(_Inputs(Affine(), inputs))
+            block_of_inputs = _Inputs(Affine(), inputs, self.block_after(Affine()))
+            self.pack(block_of_inputs)
+            self.add(block_of_inputs)
             return
         zero = zero_element(builder, plan.type)
         with builder.loop(plan.rows_per_task * plan.sums_of_row, AxisKind.VECTOR, width=plan.tile.lanes) as position:
             plan.sums.store(position, zero)
         with builder.loop(plan.input_blocks) as block:
             first = block * plan.input_block
-            block_of_inputs = _Inputs(first, block_extent(builder, first, inputs, plan.input_block))
+            count = block_extent(builder, first, inputs, plan.input_block)
+            block_of_inputs = _Inputs(first, count, self.block_after(block))
             self.pack(block_of_inputs)
             self.add(block_of_inputs)
         self.store_sums(plan.sums)
+
+    def block_after(self, block: Affine) -> FilterBlock | None:
+        """The block of the filter that this thread probably packs after a block of input features of the panel."""
+        plan, builder = self.plan, self.plan.builder
+        if plan.prefetch is None:
+            return None
+        panels, following = delinear(builder, block + 1, (2, plan.input_blocks))
+        # tasks of one panel are taken in turn by all threads
+        return FilterBlock((self.number + panels * plan.processors) * plan.tile.features, following * plan.input_block)
 
     def pack(self, inputs: _Inputs) -> None:
         """Packs the part of the kernel that a block of input features needs, in the order of the window."""
@@ -316,8 +283,11 @@ class _Panel:
         spatial = [r.start + k * d.step for r, k, d in zip(tile.row.ranges, offsets, plan.outer, strict=True)]
         outer = [r.rest + k * d.phases for r, k, d in zip(tile.row.ranges, offsets, plan.outer, strict=True)]
 
-        def step(last: Affine, window: Affine, number: Affine, carried: Sequence[Value]) -> list[Value]:
+        def step(last: Affine, offset: Affine, window: Affine, number: Affine, carried: Sequence[Value]) -> list[Value]:
             """The products of one term. window: its number in the packed panel, but for the outer offsets."""
+            if plan.prefetch is not None and inputs.next is not None:
+                tiles = tile.row.number * plan.rows.joined_tiles_per_chunk + tile.number
+                plan.prefetch.prefetch(inputs.next, plan.geometry.in_kernel_order([*outer, offset]), number, tiles)
             term = linear((*outer, Affine()), plan.window) * plan.input_block + window
             columns = [
                 plan.panel.load(term * plan.tile.features + lane + vector * plan.tile.lanes)
@@ -338,7 +308,8 @@ class _Panel:
 
             def in_run(term: Affine, carried: Sequence[Value]) -> list[Value]:
                 offset, number = delinear(builder, term, (segment.most, factors.inputs))
-                return step(offset + segment.first, term + segment.first * factors.inputs, number, carried)
+                offset += segment.first
+                return step(offset, offset, term + segment.first * factors.inputs, number, carried)
 
             if not isinstance(count, int):
                 count = builder.value_of(Affine.of(count) * factors.inputs)
@@ -347,12 +318,12 @@ class _Panel:
             return builder.reduce(count * factors.inputs, sums, in_run)
 
         def at_offset(k: Affine, carried: Sequence[Value]) -> list[Value]:
-            offset = k + segment.first
-            window = (offset * plan.last.phases + rest) * plan.input_block
+            last = (k + segment.first) * plan.last.step
+            offset = (k + segment.first) * plan.last.phases + rest
             return builder.reduce(
                 inputs.count,
                 carried,
-                lambda number, values: step(offset * plan.last.step, window + number, number, values),
+                lambda number, values: step(last, offset, offset * plan.input_block + number, number, values),
             )
 
         return builder.reduce(segment.count, sums, at_offset)

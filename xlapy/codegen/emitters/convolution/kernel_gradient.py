@@ -23,13 +23,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
-from xlapy.codegen.emitters.convolution.direct import TileShape, choose_tile
 from xlapy.codegen.emitters.convolution.geometry import (
     ConvolutionGeometry,
     minimum,
     offset_range,
     scalar_values,
 )
+from xlapy.codegen.emitters.convolution.register_tiles import TileShape, choose_tile
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
@@ -122,7 +122,9 @@ class _KernelGradient:
         kind = register_type(self.type)
         *self.outer, self.last = geometry.dimensions
         self.target, rows = region.target, geometry.batch
-        self.tile: TileShape = choose_tile(region.target.vector_registers, builder.lanes(kind), rows, geometry.outputs)
+        self.tile: TileShape = choose_tile(
+            region.target.vector_registers, builder.lanes(kind), rows, geometry.outputs, most_positions=rows
+        )
         self.tiles = -(-rows // self.tile.positions)
         self.panels = -(-geometry.outputs // self.tile.features)
         self.sums_of_tile = self.tile.positions * self.tile.features

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from xlapy import opcodes
 from xlapy.codegen.emitters.convolution import depthwise_gradient, direct, grouped, im2col, kernel_gradient
-from xlapy.codegen.emitters.convolution.direct import DirectConvolution, TileShape, convolution_type, preferred_tile
+from xlapy.codegen.emitters.convolution.direct import DirectConvolution
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, plain_convolution
 from xlapy.codegen.emitters.convolution.grouped import GroupedConvolution
 from xlapy.codegen.emitters.convolution.im2col import ConvolutionProblem
+from xlapy.codegen.emitters.convolution.register_tiles import TileShape, convolution_type, preferred_tile
 from xlapy.codegen.emitters.convolution.row_tiles import row_tiles
 from xlapy.codegen.emitters.convolution.rows import MAX_RUNS
 from xlapy.codegen.emitters.matmul.packed_gemm import (

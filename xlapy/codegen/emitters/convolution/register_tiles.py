@@ -1,0 +1,85 @@
+"""Chooses the register tile of a convolution: how many positions and vectors of features are added up at once.
+
+Does not depend on the loops around a tile.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xlapy.base.element_types import PrimitiveType
+from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry
+from xlapy.codegen.target import Target
+from xlapy.hlo.instruction import Instruction
+from xlapy.lower.contraction import sum_type
+from xlapy.lower.element_types import register_type
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """A register tile: `positions` along a row times `vectors` vectors of `lanes` features."""
+
+    positions: int
+    vectors: int
+    lanes: int
+
+    @property
+    def features(self) -> int:
+        return self.vectors * self.lanes
+
+
+def choose_tile(registers: int, widest: int, positions: int, features: int, most_positions: int) -> TileShape:
+    """Chooses the tile with the least time for a row, counted in cycles of two multiply-adds and two loads.
+
+    The sums, the vectors of a term and one position's number fit into the registers. A tile has at most
+    `most_positions` positions.
+    """
+    lanes = min(widest, 1 << (features - 1).bit_length())
+    vectors = -(-features // lanes)
+
+    def cycles(tile: TileShape) -> float:
+        products = tile.positions * tile.vectors
+        term = max(products / 2, (tile.positions + tile.vectors) / 2, _LATENCY) + _LOOP_OVERHEAD
+        return -(-positions // tile.positions) * -(-vectors // tile.vectors) * term
+
+    candidates = [
+        TileShape(p, v, lanes)
+        for v in range(1, min(vectors, _MAX_TILE_VECTORS) + 1)
+        for p in range(1, min(positions, most_positions, (registers - 1 - v) // v) + 1)
+    ]
+    return min(candidates, key=lambda tile: (cycles(tile), -tile.vectors))
+
+
+_LATENCY = 4
+"""The latency of a multiply-add in cycles: a tile with fewer sums waits for it."""
+
+_LOOP_OVERHEAD = 0.5
+"""Cycles of loop control for each term."""
+
+_MAX_TILE_VECTORS = 4
+
+
+def convolution_type(root: Instruction) -> PrimitiveType:
+    """The type of the sums of a convolution."""
+    return sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
+
+
+def preferred_tile(target: Target, geometry: ConvolutionGeometry) -> TileShape:
+    """The tile with the least time for a row of the phase with the fewest positions."""
+    last = geometry.dimensions[-1]
+    lanes = max(1, target.vector_bytes // register_type(convolution_type(geometry.root)).byte_size)
+    positions = last.positions(last.phases - 1)
+    most_positions = target.lines_in_l1(_position_bytes(geometry))
+    return choose_tile(target.vector_registers, lanes, positions, geometry.outputs, most_positions)
+
+
+def _position_bytes(geometry: ConvolutionGeometry) -> int:
+    """The distance in memory between the input of neighboring positions.
+
+    A tile that reads more cache lines at such distances than the L1 cache holds loads each of them for every element.
+    """
+    dimension = geometry.numbers.input_spatial_dimensions[-1]
+    shape = geometry.input.shape
+    elements = math.prod(shape.dimensions[dimension + 1 :]) * geometry.dimensions[-1].stride
+    return elements * shape.element_type.byte_size
