@@ -26,7 +26,8 @@ import numpy as np
 from jax import lax
 
 import xlapy as xla
-from benchmarks.convolutions import Call, alternate, summary
+from benchmarks.convolution_peers import Call
+from benchmarks.convolutions import alternate, summary
 from benchmarks.network_models import (
     CLASSES,
     EPSILON,

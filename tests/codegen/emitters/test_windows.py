@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from xlapy.cpu.compiler import compile_module
 from xlapy.testing.comparison import assert_close
 
 SHAPE = (2, 6, 9, 40)
@@ -62,3 +63,9 @@ def test_windows(window: str, t: str, body: str):
     x = np.random.default_rng(0).integers(-4, 5, SHAPE).astype(given.entry_computation.parameters[0].shape.dtype)
     ours, theirs = (np.asarray(xla.Client(name).compile(given)(x)) for name in ("cpu", "interpreter"))
     assert_close(ours, theirs, rule="exact", where=window)
+
+
+def test_overlapping_windows_prefetch_the_next_row():
+    overlapping, disjoint = "size=1x3x3x1 pad=0_0x1_1x1_1x0_0", "size=1x2x3x1 stride=1x2x3x1"
+    loops = [compile_module(module(window, "maximum(a, b)", "f32")).loops() for window in (overlapping, disjoint)]
+    assert "prefetch in0[" in loops[0] and "prefetch" not in loops[1]
