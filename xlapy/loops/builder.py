@@ -49,6 +49,7 @@ from xlapy.loops.ir import (
     TransposeStatement,
     Value,
     While,
+    runs_at_most_once,
 )
 from xlapy.loops.positions import PositionArithmetic
 from xlapy.loops.reduction_order import accumulators_for_body
@@ -392,7 +393,8 @@ class Builder(PositionArithmetic):
         return combiner
 
     def _open(self, extent: int | Value, kind: AxisKind, width: int, accumulators: int) -> For:
-        body = Block(self.block, in_vector=kind is AxisKind.VECTOR)
+        is_branch = not isinstance(extent, int) and runs_at_most_once(extent)
+        body = Block(self.block, is_conditional=is_branch, in_vector=kind is AxisKind.VECTOR)
         axis = self._fresh("axis", I64, body)
         if isinstance(extent, int):
             axis.range = (0, max(extent - 1, 0))

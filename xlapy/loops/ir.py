@@ -328,6 +328,11 @@ class For:
     combine: Combiner | None = None
 
 
+def runs_at_most_once(extent: Value) -> bool:
+    """Whether a loop with this extent is a branch: it has one iteration or none, as its range says."""
+    return extent.range is not None and extent.range[1] <= 1
+
+
 @dataclass(eq=False, slots=True)
 class While:
     """Repeats as long as `condition`, computed in `test` from the carries' variables, is true."""

@@ -240,6 +240,26 @@ def test_loops_of_unknown_length_and_branches():
     assert_same(b.kernel)
 
 
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_loop_of_one_iteration_or_none_is_a_branch(width: int):
+    """A load in such a loop is not moved before it: here it would be far outside of its buffer."""
+    size = 12
+    b = Builder("optional")
+    x, y = b.buffer("x", I64, size), b.buffer("y", I64, 4)
+    out = b.buffer("out", I64, size, written=True)
+    with b.loop(3) as row:
+        is_first = b.select(
+            b.compare("slt", b.value_of(row), b.constant(I64, 1)), b.constant(I64, 1), b.constant(I64, 0)
+        )
+        is_first.range = (0, 1)
+        with b.loop(4, AxisKind.VECTOR, width=width) as i:
+            total = b.load(x, row * 4 + i)
+            (total,) = b.reduce(is_first, [total], lambda n, c: [b.add(c[0], b.load(y, row * (1 << 40) + i))])
+            b.store(out, row * 4 + i, total)
+    assert "once" in module_text(b.kernel)
+    assert_same(b.kernel)
+
+
 @pytest.mark.parametrize("columns", [5, 16, 37])
 def test_scratch_memory_holds_a_row(columns):
     rows = 6

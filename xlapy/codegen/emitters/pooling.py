@@ -158,7 +158,7 @@ class _ChannelsLast(_Pooling):
                         self.compute(tile, channel)
         return builder.kernel
 
-    def compute(self, tile: Tile[Segment], channel: Affine) -> None:
+    def compute(self, tile: Tile[tuple[Segment, ...]], channel: Affine) -> None:
         builder, ranges = self.builder, tile.row.ranges
         initial = flatten_elements([self.lowering.element(self.initial, ())])
 
@@ -177,7 +177,12 @@ class _ChannelsLast(_Pooling):
             self.store((*before, *result_position(tile, self.rows.last, number), channel), total)
 
     def segment(
-        self, tile: Tile[Segment], segment: Segment, offsets: Sequence[Affine], channel: Affine, totals: Sequence[Value]
+        self,
+        tile: Tile[tuple[Segment, ...]],
+        segment: Segment,
+        offsets: Sequence[Affine],
+        channel: Affine,
+        totals: Sequence[Value],
     ) -> list[Value]:
         """Combines the elements at the offsets of a segment along the last dimension of the windows."""
         last, after = self.rows.last, list(totals)

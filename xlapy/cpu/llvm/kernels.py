@@ -24,7 +24,7 @@ from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.cpu.llvm.vectors.lane_dependence import combiner_values, varying_values
 from xlapy.cpu.llvm.vectors.register_pressure import fills_registers, float_constants, hidden_number
 from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Prefetch, Scan, Store, TransposeStatement, Value, While
-from xlapy.loops.ir import Block, Carry, Combiner, Statement
+from xlapy.loops.ir import Block, Carry, Combiner, Statement, runs_at_most_once
 from xlapy.loops.reduction_order import combine_halves
 
 
@@ -119,6 +119,8 @@ class Emitter(MemoryEmitter):
             self.vector_loop(statement)
         elif statement.kind is AxisKind.UNROLL or statement.extent == 1:
             self.unrolled_loop(statement)
+        elif not isinstance(statement.extent, int) and runs_at_most_once(statement.extent):
+            self.optional_iteration(statement, self.scalar(statement.extent))
         else:
             extent = statement.extent
             end = str(extent) if isinstance(extent, int) else self.scalar(extent)
@@ -236,6 +238,25 @@ class Emitter(MemoryEmitter):
             self.set_result(
                 carry, register if runs_at_least_once else self._either(carry, start, before, register, last)
             )
+
+    def optional_iteration(self, loop: For, extent: str) -> None:
+        """Emits a loop with one iteration or none as a branch."""
+        taken, after = self.ir.new_label("once"), self.ir.new_label("endonce")
+        initial = [self.operand(c.initial, self.lanes_of(c.variable)) for c in loop.carries]
+        before = self.ir.label
+        self.ir.cond_br(self.ir.assign(f"icmp sgt i64 {extent}, 0"), taken, after)
+        with self.address_cse.inside(loop.body):
+            self.ir.start_block(taken)
+            self.set_axis(loop, 0)
+            for carry, register in zip(loop.carries, initial, strict=True):
+                self.names[carry.variable] = register
+            self.statements(loop.body)
+            nexts = [self.next_value(carry) for carry in loop.carries]
+            last = self.ir.label
+            self.ir.br(after)
+        self.ir.start_block(after)
+        for carry, start, register in zip(loop.carries, initial, nexts, strict=True):
+            self.set_result(carry, self._either(carry, start, before, register, last))
 
     def _either(self, carry: Carry, start: str, before: str, register: str, last: str) -> str:
         type = llvm_type(carry.variable.type, self.lanes_of(carry.variable))

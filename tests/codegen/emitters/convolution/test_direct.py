@@ -33,6 +33,16 @@ _CASES = """
         f32[2,15,23,6] f32[3,3,6,33] f32[2,15,23,33] {size=3x3 pad=2_2x3_3 rhs_dilate=2x3} b01f_01io->b01f
     dilated kernel and strides:
         f32[2,15,23,6] f32[3,2,6,33] f32[2,8,12,33] {size=3x2 pad=2_2x2_2 stride=2x2 rhs_dilate=2x4} b01f_01io->b01f
+    segments in a loop:
+        f32[2,7,29,16] f32[3,3,16,20] f32[2,7,29,20] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+    segments in a loop, a wide window on a short row:
+        f32[1,3,5,16] f32[1,5,16,20] f32[1,3,5,20] {size=1x5 pad=0_0x2_2} b01f_01io->b01f
+    segments in a loop, a dilated kernel:
+        f32[1,5,23,17] f32[3,3,17,20] f32[1,5,23,20] {size=3x3 pad=2_2x3_3 rhs_dilate=2x3} b01f_01io->b01f
+    segments in a loop, strides and uneven padding:
+        f32[1,9,23,18] f32[4,5,18,20] f32[1,3,8,20] {size=4x5 pad=2_0x0_5 stride=3x3} b01f_01io->b01f
+    segments in a loop, holes:
+        f32[1,5,7,16] f32[3,3,16,20] f32[1,10,20,20] {size=3x3 pad=1_2x0_3 lhs_dilate=2x3} b01f_01io->b01f
     many inputs:
         f32[2,5,9,700] f32[3,3,700,20] f32[2,5,9,20] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
     many inputs and features:
@@ -104,7 +114,8 @@ def test_a_large_filter_that_is_packed_once_is_prefetched():
 
 
 @pytest.mark.parametrize(
-    "name", ["rows of odd length", "more padding than input", "holes, uneven padding", "a long row"]
+    "name",
+    ["rows of odd length", "more padding than input", "holes, uneven padding", "a long row", "segments in a loop"],
 )
 @pytest.mark.parametrize("special", [np.inf, np.nan])
 @pytest.mark.parametrize("operand", [0, 1])
@@ -143,6 +154,11 @@ def test_joined_segments_have_the_offsets_of_each_run_in_order(size: int, low: i
     for number, run in enumerate(tiles.runs):
         own = [(j.spans[number], j.positions) for j in joined if j.spans[number][1]]
         assert own == [((s.first, s.count), s.positions) for s in run.segments]
+
+
+def test_positions_of_a_group_are_in_the_same_segments():
+    d = SpatialDimension(window(3, padding_low=1, padding_high=1), 56, 56)
+    assert row_tiles(d, 0, 14).position_groups() == ((0,), tuple(range(1, 13)), (13,))
 
 
 @pytest.mark.parametrize("base", [1, 2, 3])

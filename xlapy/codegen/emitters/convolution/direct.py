@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xlapy.codegen.emitters.convolution.factors import ConvolutionFactors
 from xlapy.codegen.emitters.convolution.filter_prefetch import FilterBlock, FilterPrefetch
@@ -29,7 +30,13 @@ from xlapy.codegen.emitters.convolution.geometry import (
     scalar_values,
 )
 from xlapy.codegen.emitters.convolution.register_tiles import TileShape
-from xlapy.codegen.emitters.convolution.rows import ConvolutionRows, OffsetSegment, Tile, result_position
+from xlapy.codegen.emitters.convolution.rows import (
+    ConvolutionRows,
+    OffsetSegment,
+    Tile,
+    TileSegments,
+    result_position,
+)
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
@@ -65,6 +72,12 @@ TASKS_PER_PROCESSOR = 8
 
 MAX_SEGMENTS = 8
 """The largest number of segments of the tiles of a row, each of which has code of its own."""
+
+
+MIN_SHARED_INPUTS = 16
+"""The number of input features from which on all segments of a tile share their code, in which positions that do not
+meet the input are left out by branches: a third less to compile. With fewer features, loops are so short that the
+branches would take 2% to 6% of the time (`benchmarks.convolutions`, "vgg 3x3 3-64 @224")."""
 
 
 def chunks_of_row(geometry: ConvolutionGeometry) -> int:
@@ -202,12 +215,12 @@ class _Panel:
                     factor = plan.factors.from_filter(self.group, inputs.first + feature, output, offsets, mask)
                     plan.panel.store(at + column, factor)
 
-    def each_tile(self) -> Iterator[Tile[OffsetSegment]]:
+    def each_tile(self) -> Iterator[Tile[TileSegments]]:
         """Emits loops over the tiles of all rows of the task; yields a tile of each phase."""
         for row in self.plan.rows.each_row(self.first_row, self.row_count):
             yield from self.plan.rows.each_joined_tile(row, self.chunk)
 
-    def sums_offset(self, tile: Tile[OffsetSegment]) -> Affine:
+    def sums_offset(self, tile: Tile[TileSegments]) -> Affine:
         """Where the sums of a tile wait in scratch memory."""
         shape = self.plan.tile
         return tile.row.number * self.plan.sums_of_row + tile.number * (shape.positions * shape.features)
@@ -242,7 +255,7 @@ class _Panel:
                 total = sums.load(self.sums_offset(tile) + position * shape.features + column)
                 self.store(tile, position, column, total)
 
-    def store(self, tile: Tile[OffsetSegment], position: Affine, column: Affine, total: Element) -> None:
+    def store(self, tile: Tile[TileSegments], position: Affine, column: Affine, total: Element) -> None:
         """Stores the sum of one position and feature of a tile."""
         plan, builder, g = self.plan, self.plan.builder, self.plan.geometry
         assert isinstance(total, Value)
@@ -253,15 +266,13 @@ class _Panel:
         index = g.result_index(self.group, tile.row.batch, feature, spatial)
         plan.epilogue.store(index, element, in_bounds(plan.lowering, feature, g.outputs, plan.tile.features))
 
-    def products(self, tile: Tile[OffsetSegment], inputs: _Inputs, lane: Affine, sums: Sequence[Value]) -> list[Value]:
+    def products(self, tile: Tile[TileSegments], inputs: _Inputs, lane: Affine, sums: Sequence[Value]) -> list[Value]:
         """Adds the products of all offsets and a block of input features to the sums of a tile."""
         builder, ranges = self.plan.builder, tile.row.ranges
 
         def at_offsets(offsets: tuple[Affine, ...], carried: Sequence[Value]) -> list[Value]:
             if len(offsets) == len(ranges):
-                for segment in tile.segments:
-                    carried = self.segment(tile, segment, offsets, inputs, lane, carried)
-                return list(carried)
+                return self.segments(tile, offsets, inputs, lane, carried)
             found = ranges[len(offsets)]
             return builder.reduce(
                 found.count, carried, lambda k, values: at_offsets((*offsets, found.first + k), values)
@@ -269,9 +280,33 @@ class _Panel:
 
         return at_offsets((), sums)
 
+    def segments(
+        self,
+        tile: Tile[TileSegments],
+        offsets: tuple[Affine, ...],
+        inputs: _Inputs,
+        lane: Affine,
+        sums: Sequence[Value],
+    ) -> list[Value]:
+        """Adds the products of all offsets along the last dimension, one segment after the other."""
+        segments = tile.segments
+
+        def add(segment: OffsetSegment, carried: Sequence[Value]) -> list[Value]:
+            return self.segment(tile, segment, offsets, inputs, lane, carried)
+
+        if self.plan.factors.inputs < MIN_SHARED_INPUTS:
+            for segment in segments.one_by_one():
+                sums = add(segment, sums)
+            return list(sums)
+        if segments.most == 1:
+            return add(segments.segment(Affine()), sums)
+        return self.plan.builder.reduce(
+            segments.count(), sums, lambda number, carried: add(segments.segment(number), carried)
+        )
+
     def segment(
         self,
-        tile: Tile[OffsetSegment],
+        tile: Tile[TileSegments],
         segment: OffsetSegment,
         offsets: tuple[Affine, ...],
         inputs: _Inputs,
@@ -293,13 +328,26 @@ class _Panel:
                 plan.panel.load(term * plan.tile.features + lane + vector * plan.tile.lanes)
                 for vector in range(plan.tile.vectors)
             ]
-            after = list(carried)
-            for position in segment.positions:
-                at = (tile.start + position) * plan.last.stride + last + plan.last.start(tile.phase)
-                factor = factors.from_input(self.group, tile.row.batch, inputs.first + number, (*spatial, at))
-                for vector, column in enumerate(columns):
-                    n = position * plan.tile.vectors + vector
-                    (after[n],) = scalar_values([factors.multiply_add(factor, column, after[n])])
+            vectors, after = plan.tile.vectors, list(carried)
+
+            def add(positions: Sequence[int], _: Affine, totals: Sequence[Value]) -> list[Value]:
+                found: list[Element] = []
+                for n, position in enumerate(positions):
+                    at = (tile.start + position) * plan.last.stride + last + plan.last.start(tile.phase)
+                    factor = factors.from_input(self.group, tile.row.batch, inputs.first + number, (*spatial, at))
+                    pairs = zip(columns, totals[n * vectors : (n + 1) * vectors], strict=True)
+                    found += [factors.multiply_add(factor, column, total) for column, total in pairs]
+                return scalar_values(found)
+
+            for group in segment.groups:
+                places = [p * vectors + vector for p in group.positions for vector in range(vectors)]
+                totals = [carried[place] for place in places]
+                if group.is_inside is None:
+                    totals = add(group.positions, Affine(), totals)
+                else:  # at most one iteration, which is a branch
+                    totals = builder.reduce(group.is_inside, totals, partial(add, group.positions))
+                for place, total in zip(places, totals, strict=True):
+                    after[place] = total
             return after
 
         rest = plan.last.rest(tile.phase)

@@ -109,7 +109,7 @@ class GroupedConvolution:
                 element = convert_element(builder, element, g.filter.shape.element_type, self.type)
                 self.packed.store((number * self.features + feature) * g.groups + group, element)
 
-    def compute(self, tile: Tile[Segment], group: Affine) -> None:
+    def compute(self, tile: Tile[tuple[Segment, ...]], group: Affine) -> None:
         """Computes a tile for a vector of groups."""
         builder, g, ranges = self.builder, self.geometry, tile.row.ranges
         zero = zero_element(builder, self.type)
@@ -134,7 +134,12 @@ class GroupedConvolution:
             self.epilogue.store(index, element, None)
 
     def segment(
-        self, tile: Tile[Segment], segment: Segment, offsets: Sequence[Affine], group: Affine, sums: Sequence[Value]
+        self,
+        tile: Tile[tuple[Segment, ...]],
+        segment: Segment,
+        offsets: Sequence[Affine],
+        group: Affine,
+        sums: Sequence[Value],
     ) -> list[Value]:
         """Adds the products of the offsets of a segment along the last dimension."""
         builder, g, last = self.builder, self.geometry, self.rows.last

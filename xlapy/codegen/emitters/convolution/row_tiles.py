@@ -89,6 +89,18 @@ class RowTiles:
         middle = JoinedSegment(tuple(range(self.runs[0].width)), tuple(whole))
         return (*before, *([middle] if any(count for _, count in whole) else []), *after)
 
+    def position_groups(self) -> tuple[tuple[int, ...], ...]:
+        """The positions of a tile in groups. The positions of a group are in the same segments of all runs.
+
+        Example, tiles of 14 at the left end, in the middle and at the right end of a row, and a window of 3 with
+        padding 1: the first position, the last one, and the other 12.
+        """
+        groups: dict[tuple[bool, ...], list[int]] = {}
+        for position in range(self.runs[0].width):
+            key = tuple(position in segment.positions for run in self.runs for segment in run.segments)
+            groups.setdefault(key, []).append(position)
+        return tuple(map(tuple, groups.values()))
+
 
 def row_tiles(d: SpatialDimension, phase: int, width: int, chunks: int = 1) -> RowTiles:
     """Splits the positions of a phase into tiles of `width`, which is at most their number."""

@@ -8,9 +8,10 @@ tile computes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from xlapy.codegen.emitters.convolution.geometry import (
@@ -20,7 +21,7 @@ from xlapy.codegen.emitters.convolution.geometry import (
     minimum,
     offset_range,
 )
-from xlapy.codegen.emitters.convolution.row_tiles import JoinedSegment, RowTiles, Segment, TileRun, row_tiles
+from xlapy.codegen.emitters.convolution.row_tiles import RowTiles, Segment, TileRun, row_tiles
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.loops import I64, Affine, Builder, Value
 from xlapy.lower import Lowering
@@ -52,19 +53,90 @@ class Tile(Generic[S]):
     row: Row
     phase: int
     start: Affine
-    segments: tuple[S, ...]
+    segments: S
     number: Affine
 
 
 @dataclass(frozen=True, slots=True)
+class PositionGroup:
+    """Positions of a tile that meet the input at the same offsets.
+
+    is_inside: 1 in a segment in which they do, else 0; None if they do in all segments.
+    """
+
+    positions: tuple[int, ...]
+    is_inside: Value | None
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetSegment:
-    """Offsets, `count` from `first` on, at which some positions of a tile meet the input."""
+    """Offsets, `count` from `first` on, at which the same groups of positions of a tile meet the input."""
 
     first: Affine
     count: int | Value
     most: int
     """The largest number of offsets."""
-    positions: tuple[int, ...]
+    groups: tuple[PositionGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileSegments:
+    """The segments of a tile of any run, in the order of their offsets.
+
+    by_run: emits the one of several numbers, one per run, that belongs to the run of the tile.
+    """
+
+    builder: Builder
+    tiles: RowTiles
+    by_run: Callable[[Sequence[int]], Value]
+
+    def one_by_one(self) -> list[OffsetSegment]:
+        """The segments of all runs. Those of other runs than the tile's have no offsets."""
+        found: list[OffsetSegment] = []
+        for joined in self.tiles.joined_segments():
+            first = self.by_run([begin for begin, _ in joined.spans])
+            count = self.by_run([count for _, count in joined.spans])
+            groups = (PositionGroup(joined.positions, None),)
+            found.append(OffsetSegment(Affine.of(first), _known(count), max(c for _, c in joined.spans), groups))
+        return found
+
+    @property
+    def most(self) -> int:
+        """The largest number of segments of a tile."""
+        return max(len(run.segments) for run in self.tiles.runs)
+
+    def count(self) -> int | Value:
+        """Emits the number of segments of the tile."""
+        return _known(self.by_run([len(run.segments) for run in self.tiles.runs]))
+
+    def segment(self, number: Affine) -> OffsetSegment:
+        """Emits the look-up of a segment by its number."""
+        groups: list[PositionGroup] = []
+        for group in self.tiles.position_groups():
+            inside = _known(self._looked_up(number, partial(_has_position, group[0])))
+            if inside != 0:
+                groups.append(PositionGroup(group, inside if isinstance(inside, Value) else None))
+        first = self._looked_up(number, lambda segment: segment.first)
+        count = self._looked_up(number, lambda segment: segment.count)
+        most = max(segment.count for run in self.tiles.runs for segment in run.segments)
+        return OffsetSegment(Affine.of(first), _known(count), most, tuple(groups))
+
+    def _looked_up(self, number: Affine, read: Callable[[Segment], int]) -> Value:
+        """Emits the look-up of a number that belongs to a segment."""
+        builder, missing = self.builder, Segment(0, 0, ())
+        columns = [
+            [read(run.segments[n] if n < len(run.segments) else missing) for run in self.tiles.runs]
+            for n in range(self.most)
+        ]
+        values = [self.by_run(column) for column in columns]
+        found = values[0]
+        for n, value in enumerate(values[1:], 1):
+            if value is not found:
+                is_later = builder.compare("sge", builder.value_of(number), builder.constant(I64, n))
+                found = builder.select(is_later, value, found)
+        if found.op != "const":
+            found.range = min(map(min, columns)), max(map(max, columns))
+        return found
 
 
 class ConvolutionRows:
@@ -91,10 +163,6 @@ class ConvolutionRows:
     def runs(self) -> int:
         return sum(len(tiles.runs) for tiles in self.tiles)
 
-    @property
-    def joined_segments(self) -> int:
-        return sum(len(tiles.joined_segments()) for tiles in self.tiles)
-
     def each_row(self, first: Affine, count: int | Value) -> Iterator[Row]:
         """Emits a loop over `count` rows; yields each."""
         builder = self.builder
@@ -111,7 +179,7 @@ class ConvolutionRows:
             with nullcontext() if exists is None else builder.branch(exists):
                 yield Row(number, batch, tuple(positions), tuple(ranges))
 
-    def each_tile(self, row: Row, chunk: Affine) -> Iterator[Tile[Segment]]:
+    def each_tile(self, row: Row, chunk: Affine) -> Iterator[Tile[tuple[Segment, ...]]]:
         """Emits loops over the tiles of a chunk of a row; yields a tile of each run, whose segments are constant."""
         first = 0
         for tiles in self.tiles:
@@ -121,7 +189,7 @@ class ConvolutionRows:
                     yield Tile(row, tiles.phase, start, run.segments, local + (first + run.number))
             first += tiles.count
 
-    def each_joined_tile(self, row: Row, chunk: Affine) -> Iterator[Tile[OffsetSegment]]:
+    def each_joined_tile(self, row: Row, chunk: Affine) -> Iterator[Tile[TileSegments]]:
         """Emits a loop over the tiles of a chunk of a row for each phase; yields a tile of each, for all runs."""
         builder, first = self.builder, 0
         for tiles in self.tiles:
@@ -129,19 +197,11 @@ class ConvolutionRows:
             with builder.loop(block_extent(builder, chunk * per_chunk, tiles.tiles, per_chunk)) as local:
                 number = chunk * per_chunk + local
                 start = minimum(builder, number * tiles.runs[0].width, tiles.runs[0].last_start)
-                segments = tuple(self._segment(tiles, joined, number) for joined in tiles.joined_segments())
+                segments = TileSegments(builder, tiles, partial(self._by_run, tiles, number))
                 yield Tile(row, tiles.phase, start, segments, local + first)
             first += per_chunk
 
-    def _segment(self, tiles: RowTiles, joined: JoinedSegment, number: Affine) -> OffsetSegment:
-        """The offsets of a segment in tile `number` of a row."""
-        most = max(count for _, count in joined.spans)
-        first = self._by_run(tiles, [begin for begin, _ in joined.spans], number)
-        count = self._by_run(tiles, [count for _, count in joined.spans], number)
-        constant = count.attribute if count.op == "const" else count
-        return OffsetSegment(Affine.of(first), constant, most, joined.positions)
-
-    def _by_run(self, tiles: RowTiles, values: Sequence[int], number: Affine) -> Value:
+    def _by_run(self, tiles: RowTiles, number: Affine, values: Sequence[int]) -> Value:
         """The value that belongs to the run of a tile."""
         builder = self.builder
         found, begin = builder.constant(I64, values[0]), 0
@@ -174,3 +234,12 @@ class ConvolutionRows:
 def result_position(tile: Tile[S], last: SpatialDimension, position: Affine | int) -> tuple[Affine, ...]:
     """The spatial index in the result of a position of a tile."""
     return (*tile.row.positions, (tile.start + position) * last.phases + tile.phase)
+
+
+def _has_position(position: int, segment: Segment) -> int:
+    return int(position in segment.positions)
+
+
+def _known(value: Value) -> int | Value:
+    """The number that a constant is, or another value itself."""
+    return int(value.attribute) if value.op == "const" else value

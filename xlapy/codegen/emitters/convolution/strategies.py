@@ -177,7 +177,7 @@ def _kinds_of_tiles(geometry: ConvolutionGeometry, positions: int) -> int:
 
 
 def _segments(geometry: ConvolutionGeometry, positions: int) -> int:
-    """The segments of the tiles of a row that share their code, each of which has code of its own."""
+    """The kinds of segments of the tiles of a row."""
     last, chunks = geometry.dimensions[-1], direct.chunks_of_row(geometry)
     tiles = (row_tiles(last, phase, positions, chunks) for phase in range(last.phases))
     return sum(len(each.joined_segments()) for each in tiles)
