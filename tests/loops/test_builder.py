@@ -144,3 +144,15 @@ def test_zeros_of_both_signs_are_two_constants():
     b = Builder("k")
     assert b.constant(F64, 0.0) is not b.constant(F64, -0.0)
     assert b.constant(F64, 0.0) is b.constant(F64, 0.0)
+
+
+def test_what_cannot_change_a_quotient_is_left_out():
+    """The terms 8 i + 0 to 8 i + 7 are in one block of 128 terms, so that one quotient serves all of them."""
+    b = Builder("k")
+    with b.loop(64) as i:
+        quotients = {b.quotient(i * 8 + n, 128) for n in range(8)}
+        remainders = [b.remainder(i * 8 + n, 128) for n in range(8)]
+    assert len(quotients) == 1
+    assert [remainder - remainders[0] for remainder in remainders] == [Affine((), n) for n in range(8)]
+    assert remainders[5].bounds() is not None and remainders[5].bounds()[1] < 128
+    assert b.quotient(i * 8 + 5, 128) * 128 + remainders[5] == i * 8 + 5

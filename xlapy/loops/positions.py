@@ -9,6 +9,7 @@ Does not depend on what computes a division that remains.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 from xlapy.loops.ir import Affine, Value
@@ -30,7 +31,10 @@ class PositionArithmetic(ABC):
         limits = rest.bounds()
         if limits is None or limits[0] < 0:
             return self._div(dividend, divisor)
-        return whole if limits[1] < divisor else whole + self._div(rest, divisor)
+        if limits[1] < divisor:
+            return whole
+        # (8 i + 5) div 128 is 8 i div 128
+        return whole + self._div(rest - rest.constant % _common_factor(rest, divisor), divisor)
 
     def remainder(self, dividend: Affine, divisor: int) -> Affine:
         """dividend mod divisor; the dividend must not be negative."""
@@ -40,8 +44,11 @@ class PositionArithmetic(ABC):
         limits = rest.bounds()
         if limits is not None and limits[0] >= 0 and limits[1] < divisor:
             return rest
-        known = rest if limits is not None and limits[0] >= 0 else dividend
-        return Affine.of(self.divided("mod", known, divisor, (0, divisor - 1)))
+        if limits is None or limits[0] < 0:
+            return Affine.of(self.divided("mod", dividend, divisor, (0, divisor - 1)))
+        step = _common_factor(rest, divisor)
+        excess = rest.constant % step
+        return Affine.of(self.divided("mod", rest - excess, divisor, (0, divisor - step))) + excess
 
     def _div(self, dividend: Affine, divisor: int) -> Affine:
         if divisor == 1:
@@ -49,6 +56,11 @@ class PositionArithmetic(ABC):
         limits = dividend.bounds()
         ends = None if limits is None else (limits[0] // divisor, limits[1] // divisor)
         return Affine.of(self.divided("div", dividend, divisor, ends))
+
+
+def _common_factor(dividend: Affine, divisor: int) -> int:
+    """The largest number that divides the divisor and all factors of a dividend."""
+    return math.gcd(divisor, *(factor for _, factor in dividend.terms))
 
 
 def _split(dividend: Affine, divisor: int) -> tuple[Affine, Affine]:
