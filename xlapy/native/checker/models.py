@@ -38,6 +38,7 @@ def _set_memory(execution: Any, arguments: Sequence[Any]) -> Any:
 MODELS: Mapping[str, Model] = {
     "malloc": lambda execution, arguments: execution.allocate(arguments[0]),
     "aligned_alloc": lambda execution, arguments: execution.allocate(arguments[1]),
+    "madvise": lambda execution, arguments: 0,
     "free": lambda execution, arguments: execution.free(arguments[0]),
     "memcpy": _copy_memory,
     "memset": _set_memory,

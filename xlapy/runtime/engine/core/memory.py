@@ -13,9 +13,9 @@ from __future__ import annotations
 from xlapy.native.function import Function, Static, external, free, native, native_holding
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE
 from xlapy.native.records import Atomic, Final, Lock, Owned, Record, Trailing
-from xlapy.native.values import Address, Bool, Nullable, Word
+from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 from xlapy.runtime.engine.core.events import Error, Event, complete_event, release_event, retain_event
-from xlapy.runtime.engine.size_classes import CLASS_BITS, MIN_CACHED_BYTES, MIN_STEP_BITS
+from xlapy.runtime.engine.size_classes import CLASS_BITS, HUGE_PAGE_BYTES, MIN_CACHED_BYTES, MIN_STEP_BITS
 
 STORAGE_BYTES = 64
 """Bytes of the header, which precedes the elements."""
@@ -26,6 +26,9 @@ QUEUED = 1 << 32
 _MIN_CACHED_BITS = MIN_CACHED_BYTES.bit_length() - 1
 _SLOTS_PER_POWER = 16
 """Free lists per power of two: the bits below the leading one of a size class, twice as many as needed."""
+
+_ADVISE_HUGE_PAGES = 14
+"""MADV_HUGEPAGE of Linux."""
 
 _FREE_LISTS = (64 - _MIN_CACHED_BITS) * _SLOTS_PER_POWER
 
@@ -70,6 +73,11 @@ def aligned_alloc(f: Function, alignment: Word, size: Word) -> Nullable[Address]
     """Allocates aligned memory; null if memory is exhausted. The size is a multiple of the alignment."""
 
 
+@external
+def madvise(f: Function, start: Address, size: Word, advice: Int32) -> Int32:  # type: ignore[empty-body]
+    """Advises the system on the use of pages; returns 0, or -1 if it does not take the advice."""
+
+
 # --- size classes
 
 
@@ -108,6 +116,19 @@ def pop_cached_block(f: Function, rounded: Word) -> Nullable[Storage]:
 
 
 @native
+def allocate_block(f: Function, bytes: Word) -> Nullable[Address]:
+    """New memory, in huge pages if it fills one; null if memory is exhausted."""
+    is_huge = bytes >= HUGE_PAGE_BYTES
+    alignment = f.select(is_huge, f.constant(Word, HUGE_PAGE_BYTES), f.constant(Word, STORAGE_BYTES))
+    made = aligned_alloc(f, alignment, bytes)
+    with f.when(made.is_null()):
+        f.ret(None)
+    with f.when(is_huge):
+        madvise(f, made.value, bytes, f.constant(Int32, _ADVISE_HUGE_PAGES))
+    return made
+
+
+@native
 def allocate(f: Function, size: Word) -> Nullable[Storage]:
     """A storage for a number of bytes, with one owner; null if memory is exhausted."""
     whole = size + STORAGE_BYTES
@@ -119,7 +140,7 @@ def allocate(f: Function, size: Word) -> Nullable[Storage]:
         bytes.set(round_to_size_class(f, whole))
         found.set(pop_cached_block(f, bytes.get()))
     with f.when(found.get().is_null()):
-        found.set(aligned_alloc(f, f.constant(Word, STORAGE_BYTES), bytes.get()).cast(Storage))
+        found.set(allocate_block(f, bytes.get()).cast(Storage))
     made = found.get()
     with f.when(made.is_null()):
         f.ret(None)
