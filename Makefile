@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-all test-jax fuzz stress bench lint types check docs clean
+.PHONY: demo test test-all test-jax fuzz stress bench peers lint types check docs clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -46,10 +46,16 @@ fuzz: $(VENV)/.dev
 stress: $(VENV)/.dev
 	$(BIN)/python -m tests.stress $(NAMES) $(FLAGS)
 
-# Compares with XLA:CPU: prints a table, and writes bench-output/cpu.md and cpu.svg. Takes some minutes, in which nothing
-# else may run on the machine.
+# Runs all benchmarks beside XLA:CPU, and beside torch and ONNX Runtime if they are installed, as by `make peers`: prints
+# tables, and writes them to bench-output. NAMES selects some. Takes some twenty minutes, in which nothing else may run on
+# the machine.
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks.cpu --output bench-output
+	$(BIN)/python -m benchmarks $(NAMES) --output bench-output
+
+# Installs torch and ONNX Runtime for `make bench`. The registry's torch brings libraries for GPUs, of some gigabytes; a
+# torch that is installed before stays.
+peers: $(VENV)/.bench
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
