@@ -58,6 +58,29 @@ def test_data_dependent_trip_counts_are_unknown():
     assert found.counts == {"i64": 2.0} and not found.is_known
 
 
+def test_values_that_are_equal_in_all_lanes_are_computed_once():
+    builder = Builder("k")
+    source, target = builder.buffer("a", F32, 100), builder.buffer("b", F32, 3200, written=True)
+    with builder.loop(3200, AxisKind.VECTOR, width=16) as place:
+        row, _ = delinear(builder, place, (100, 32))
+        x = builder.op("floor", F32, builder.load(source, row))
+        builder.store(target, place, builder.fma(x, builder.load(target, place), x))
+    assert kernel_operations(builder.kernel).counts["f32"] == 3200 / 16 + 2 * 3200
+
+
+def test_cold_branches_do_not_count():
+    builder = Builder("k")
+    source, target = builder.buffer("a", F32, 8), builder.buffer("out", F32, 8, written=True)
+    with builder.loop(8) as i:
+        x = builder.load(source, i)
+        is_usual = builder.compare("olt", x, builder.constant(F32, 100.0))
+        with builder.branch(is_usual):
+            builder.store(target, i, builder.op("floor", F32, x))
+        with builder.branch(builder.logical_not(is_usual), is_cold=True):
+            builder.store(target, i, builder.op("sqrt", F32, builder.op("ceil", F32, x)))
+    assert kernel_operations(builder.kernel).counts["f32"] == 8 * 2  # the comparison and `floor`
+
+
 def test_cold_paths_do_not_count():
     builder = Builder("k")
     source, target = builder.buffer("a", F32, 1), builder.buffer("out", F32, 1, written=True)

@@ -334,10 +334,14 @@ class Builder(PositionArithmetic):
         return self._results(statement.carries)
 
     @contextmanager
-    def branch(self, condition: Value) -> Iterator[None]:
-        """Opens a branch: the statements of the context are executed only if the condition is true."""
+    def branch(self, condition: Value, *, is_cold: bool = False) -> Iterator[None]:
+        """Opens a branch: the statements of the context are executed only if the condition is true.
+
+        is_cold: whether it seldom is. Estimates do not count a cold branch, and no value is moved out of it.
+        """
         outer = self.block
         self.block = Block(outer, is_conditional=True)
+        self.block.is_cold = is_cold
         yield
         outer.statements.append(If(condition, self.block))
         self.block = outer

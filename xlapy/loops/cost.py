@@ -2,7 +2,7 @@
 
 A vector operation counts once for each register that its lanes fill. The estimate is the longer of arithmetic and
 memory: arithmetic is the cycles of all statements, memory the bytes that the kernel touches at the rate of a level-2
-cache. Branches count as taken, cold paths as never taken. Does not depend on how kernels were built or are compiled.
+cache. Branches count as taken, cold ones as never taken. Does not depend on how kernels were built or are compiled.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ class KernelCost:
         if isinstance(statement, For | While):
             return self._loop(statement, times, unknown_extent)
         if isinstance(statement, If):
-            return _OPERATION_CYCLES + self._block(statement.then, times, unknown_extent)
+            taken = 0.0 if statement.then.is_cold else self._block(statement.then, times, unknown_extent)
+            return _OPERATION_CYCLES + taken
         if isinstance(statement, Scan):
             return self._block(statement.combine.block, times, unknown_extent) * _scan_steps(self._vector)
         if isinstance(statement, TransposeStatement):

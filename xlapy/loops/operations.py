@@ -1,20 +1,23 @@
 """Counts the arithmetic operations of a kernel: each operation times the iterations of the loops around it.
 
-A fused multiply-add counts as two operations, and so does a dot instruction, which takes as long. Loads, stores and
-address arithmetic do not count. Branches count as taken, cold paths as never taken.
+An operation on a vector counts once for each lane, and once in all if its value is the same in all lanes. A fused
+multiply-add counts as two operations, and so does a dot instruction, which takes as long. Loads, stores and
+address arithmetic do not count. Branches count as taken, cold ones as never taken.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xlapy.loops.evaluate import operate
 from xlapy.loops.ir import Affine, Block, For, If, Kernel, Scan, Statement, Value, While
+from xlapy.loops.lane_dependence import varying_values
 
 _FLOATS = "add sub mul neg abs min max fma div copysign sqrt floor ceil rint trunc ldexp round_bf16"
 _INTEGERS = "sdiv udiv srem urem smin smax umin umax and or xor shl lshr ashr ctlz ctpop"
@@ -23,7 +26,7 @@ _ARITHMETIC: Final = frozenset(f"{_FLOATS} {_INTEGERS} compare select convert".s
 _MAX_POSITIONS: Final = 1 << 16
 """The largest number of positions of the loops around an extent at which it is evaluated."""
 
-_EXTENT_OPERATIONS: Final[Mapping[str, Any]] = {"smin": np.minimum, "smax": np.maximum}
+_EXTENT_OPERATIONS: Final = frozenset({"smin", "smax", "select", "compare"})
 """The operations, besides affine functions and their quotients, of which extents at the edges of blocks consist."""
 
 _POSITION_DIVISIONS: Final[Mapping[str, Any]] = {"div": np.floor_divide, "mod": np.mod}
@@ -44,38 +47,58 @@ class Operations:
 def kernel_operations(kernel: Kernel) -> Operations:
     """The operations of one execution of a kernel."""
     found = Operations()
-    _count(found, kernel.body, 1.0, {})
+    _count(found, kernel.body, 1.0, _Surroundings())
     return found
 
 
-_Axes = Mapping[Value, int]
-"""The axes of the loops around a statement whose extents are numbers, with their extents."""
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """The loops around a statement."""
+
+    axes: Mapping[Value, int] = field(default_factory=dict[Value, int])
+    """The axes of the loops whose extents are numbers, with their extents."""
+    width: int = 1
+    """The lanes of the vector axis around the statement; 1 if there is none."""
+    varying: frozenset[Value] = frozenset()
+    """The values that differ between these lanes. All others are computed once for a vector."""
+
+    def inside(self, loop: For) -> _Surroundings:
+        """What is around the body of a loop."""
+        found = self
+        if isinstance(loop.extent, int):
+            found = replace(found, axes={**self.axes, loop.axis: loop.extent})
+        return replace(found, width=loop.width, varying=varying_values(loop)) if loop.width > 1 else found
 
 
-def _count(found: Operations, block: Block, times: float, axes: _Axes) -> None:
+def _count(found: Operations, block: Block, times: float, around: _Surroundings) -> None:
     for statement in block.statements:
-        _count_statement(found, statement, times, axes)
+        _count_statement(found, statement, times, around)
 
 
-def _count_statement(found: Operations, statement: Statement, times: float, axes: _Axes) -> None:
+def _count_statement(found: Operations, statement: Statement, times: float, around: _Surroundings) -> None:
     if isinstance(statement, Value):
-        if statement.op == "dot":
-            found._add("f32", 2 * times)
-        elif statement.op in _ARITHMETIC and not _is_address_arithmetic(statement):
-            type = statement.args[0].type if statement.op == "compare" else statement.type
-            found._add(type.name, 2 * times if statement.op == "fma" else times)
+        _count_value(found, statement, times if statement in around.varying else times / around.width)
     elif isinstance(statement, For):
-        inner = {**axes, statement.axis: statement.extent} if isinstance(statement.extent, int) else axes
-        _count(found, statement.body, times * _extent(found, statement.extent, axes), inner)
+        extent = _extent(found, statement.extent, around.axes)
+        _count(found, statement.body, times * extent, around.inside(statement))
     elif isinstance(statement, While):
-        _count(found, statement.test, times, axes)
+        _count(found, statement.test, times, around)
         if not statement.body.is_cold:
             found.is_known = False
-            _count(found, statement.body, times, axes)
+            _count(found, statement.body, times, around)
     elif isinstance(statement, If):
-        _count(found, statement.then, times, axes)
+        if not statement.then.is_cold:
+            _count(found, statement.then, times, around)
     elif isinstance(statement, Scan):
-        _count(found, statement.combine.block, times, axes)
+        _count(found, statement.combine.block, times, replace(around, width=1))
+
+
+def _count_value(found: Operations, value: Value, times: float) -> None:
+    if value.op == "dot":
+        found._add("f32", 2 * times)
+    elif value.op in _ARITHMETIC and not _is_address_arithmetic(value):
+        type = value.args[0].type if value.op == "compare" else value.type
+        found._add(type.name, 2 * times if value.op == "fma" else times)
 
 
 def _is_address_arithmetic(value: Value) -> bool:
@@ -83,7 +106,7 @@ def _is_address_arithmetic(value: Value) -> bool:
     return (value.op == "div" and value.attribute is not None) or value.attribute == "bitcast"
 
 
-def _extent(found: Operations, extent: int | Value, axes: _Axes) -> float:
+def _extent(found: Operations, extent: int | Value, axes: Mapping[Value, int]) -> float:
     """Iterations of a loop; their mean if they vary with the positions of the loops around it.
 
     If they depend on anything else, the mean of the fewest and the most.
@@ -125,7 +148,7 @@ def _evaluate(value: Value, positions: Mapping[Value, _Integers]) -> _Integers |
         return None
     arguments = [_evaluate(argument, positions) for argument in value.args]
     known = [argument for argument in arguments if argument is not None]
-    return _EXTENT_OPERATIONS[value.op](*known) if len(known) == len(arguments) else None
+    return np.asarray(operate(value, known)) if len(known) == len(arguments) else None
 
 
 def _evaluate_affine(position: Affine, positions: Mapping[Value, _Integers]) -> _Integers | None:

@@ -20,11 +20,11 @@ from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
 from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.operations import emit_operation
 from xlapy.cpu.llvm.safepoint_loops import LEAVE, PollEntries, emit_poll, loops_with_polls
-from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
-from xlapy.cpu.llvm.vectors.lane_dependence import combiner_values, varying_values
+from xlapy.cpu.llvm.text import IrBuilder, lane_mask, literal, llvm_type, suffix
 from xlapy.cpu.llvm.vectors.register_pressure import fills_registers, float_constants, hidden_number
 from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Prefetch, Scan, Store, TransposeStatement, Value, While
 from xlapy.loops.ir import Block, Carry, Combiner, Statement, runs_at_most_once
+from xlapy.loops.lane_dependence import combiner_values, varying_values
 from xlapy.loops.reduction_order import combine_halves
 
 
@@ -309,7 +309,7 @@ class Emitter(MemoryEmitter):
             state[number] = self.iteration(loop, str(done + number * loop.width), state[number])
         if tail:
             self.lanes = self.tail_lanes(loop, tail)
-            self.mask, self.tail = _tail_mask(self.lanes, tail), tail
+            self.mask, self.tail = lane_mask(self.lanes, tail), tail
             which = left if left < loop.accumulators else 0
             state[which] = self.masked_iteration(loop, str(done + left * loop.width), state[which])
             self.mask = self.tail = None
@@ -328,7 +328,7 @@ class Emitter(MemoryEmitter):
         if iterations:
             carried = self.scan_vectors(loop, iterations, carried)
         if tail:
-            self.mask, self.tail = _tail_mask(loop.width, tail), tail
+            self.mask, self.tail = lane_mask(loop.width, tail), tail
             self.iteration(loop, str(iterations * loop.width), carried)
             self.mask = self.tail = None
 
@@ -496,7 +496,3 @@ class Emitter(MemoryEmitter):
 def _identity(carry: Carry) -> Value:
     assert carry.identity is not None
     return carry.identity
-
-
-def _tail_mask(width: int, tail: int) -> str:
-    return f"<{', '.join('i1 true' if lane < tail else 'i1 false' for lane in range(width))}>"

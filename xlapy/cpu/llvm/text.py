@@ -35,6 +35,11 @@ def literal(type: ScalarType, value: float, lanes: int = 1) -> str:
     return text if lanes == 1 else f"splat ({llvm_type(type)} {text})"
 
 
+def lane_mask(lanes: int, active: int) -> str:
+    """A vector of conditions of which the first `active` are true."""
+    return f"<{', '.join('i1 true' if lane < active else 'i1 false' for lane in range(lanes))}>"
+
+
 class IrBuilder:
     """Builds the instructions of one function, with fresh names for registers and labels."""
 

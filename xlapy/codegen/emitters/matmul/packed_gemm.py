@@ -202,7 +202,7 @@ class PackedGemm:
         else:
             with builder.branch(condition):
                 block.compute()
-            with builder.branch(builder.logical_not(condition)):
+            with builder.branch(builder.logical_not(condition), is_cold=True):
                 block.compute_by_definition()
 
     def columns_of_task(self, task_column: Affine) -> tuple[Affine, int | Value]:
