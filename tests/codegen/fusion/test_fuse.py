@@ -37,7 +37,7 @@ def test_decisions_name_their_instructions():
         (DecisionKind.KERNEL, ("a",)),
         (DecisionKind.KERNEL, ("b",)),
         (DecisionKind.FUSED, ("z",)),
-        (DecisionKind.KERNEL, ("y",)),
+        (DecisionKind.KERNEL, ("y", "a")),
         (DecisionKind.ALWAYS_DUPLICATED, ("many",)),
         (DecisionKind.ALWAYS_DUPLICATED, ("one",)),
         (DecisionKind.SEPARATE, ("y", "a")),

@@ -143,6 +143,12 @@ def test_reasons_against_prologues():
     assert "arrays in different orders of elements" in reason(mixed, "u")
 
 
+def test_decisions_on_an_operand_are_decisions_on_the_dot():
+    compiled = compile_module(xla.parse_hlo(elementwise("t = SHAPE exponential(w)", 4)))
+    (found,) = [d for d in compiled.record.decisions if d.text.startswith("t (exponential) gets a kernel")]
+    assert found.subjects == ("t", "o")
+
+
 def test_an_operand_that_follows_the_dot_too_is_stored():
     text = """ENTRY e {
   x = f32[300,300] parameter(0)

@@ -9,11 +9,12 @@ Does not depend on kernels. What one kernel can compute is decided in `groups`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.codegen.epilogue import CONTRACTIONS
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain, ignore_decision
 from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup, is_profitable_to_duplicate
 from xlapy.codegen.fusion.multi_output import fuse_multi_output
@@ -111,7 +112,8 @@ class _Fuser:
         """Adds an instruction to the groups of its users, or to a new group."""
         groups, reason = self.groups_of_users(instruction)
         if not groups and instruction.op not in ALWAYS_DUPLICATED:
-            self.decide(instruction, DecisionKind.KERNEL, f"gets a kernel: {reason}")
+            contractions = [user for user in instruction.users if user.op in CONTRACTIONS]
+            self.decide(instruction, DecisionKind.KERNEL, f"gets a kernel: {reason}", contractions)
             group = FusionGroup.of(instruction)
             self.groups[instruction] = [group]
             return
@@ -129,9 +131,14 @@ class _Fuser:
         else:
             self.decide(instruction, DecisionKind.FUSED, f"is fused into {names}, which alone needs it")
 
-    def decide(self, instruction: Instruction, kind: DecisionKind, text: str) -> None:
+    def decide(
+        self, instruction: Instruction, kind: DecisionKind, text: str, others: Sequence[Instruction] = ()
+    ) -> None:
+        """Reports a decision. others: further instructions that the decision is about, such as a dot that reads an
+        operand from memory."""
         what = f"{instruction.name} ({instruction.op.name})"
-        self.explain(Decision((instruction.name,), kind, f"{what} {text}"))
+        subjects = (instruction.name, *(other.name for other in others))
+        self.explain(Decision(subjects, kind, f"{what} {text}"))
 
     def groups_of_users(self, instruction: Instruction) -> tuple[list[FusionGroup], str]:
         """The groups that can compute an instruction for all of its users; or no groups, and the reason."""

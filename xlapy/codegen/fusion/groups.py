@@ -133,7 +133,8 @@ class FusionGroup:
         if instruction.op in CONTRACTIONS:
             return self._reason_against_epilogue(instruction)
         if instruction.op in NON_FUSIBLE_PRODUCERS or not instruction.shape.is_array:
-            return f"{instruction.op.name} would be computed again for every element of {self.root.name}"
+            name = f"{instruction.name} ({instruction.op.name})"
+            return f"{self.root.name} would compute an element of {name} wherever it reads it, which is slow"
         non_fusible = next((m for m in self.members if _needs_own_kernel(m) and cumulative(m) is None), None)
         if non_fusible is not None and self._feeds(instruction, non_fusible):
             is_cheap = _is_cheap_producer(non_fusible, instruction)
@@ -179,8 +180,10 @@ class FusionGroup:
 
     def _reason_against_epilogue(self, contraction: Instruction) -> str:
         """Why the members cannot be the epilogue of a dot or convolution; "" if they can."""
-        if self.is_non_fusible:
-            return f"{contraction.name} ({contraction.op.name}) needs a kernel of its own"
+        other = next(filter(_needs_own_kernel, self.members), None)
+        if other is not None:
+            name = f"{contraction.name} ({contraction.op.name})"
+            return f"the kernel of {self.root.name} computes {other.name} ({other.op.name}), and {name} needs another"
         return reason_against_epilogue(self.results, [*self.members, contraction])
 
     def _reason_against_reduction(self, reduction: Instruction) -> str:
