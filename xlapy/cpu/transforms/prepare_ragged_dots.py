@@ -79,17 +79,23 @@ def _normalized_sizes(write: Writer, dot: Instruction) -> Instruction:
     attrs: RaggedDotAttributes = dot.attributes_as(RaggedDotAttributes)
     limit = dot.operands[0].shape.dimensions[attrs.lhs_ragged_dims[0]]
     ends = ends_of_groups(write, dot.operands[2])
+    if ends.shape.dimensions[-1] > 1:
+        ends = _sorted(write, ends)
+    return _differences(write, _clamped(write, ends, limit))
+
+
+def _sorted(write: Writer, numbers: Instruction) -> Instruction:
+    """Writes the sorted rows of an array of s64."""
 
     def precedes(into: Writer, given: list[Instruction]) -> Instruction:
         return compare(into, given[0], given[1], ComparisonDirection.LT)
 
-    ordered = write.add(
+    return write.add(
         opcodes.SORT,
-        ends,
-        attributes=SortAttributes.make(dimension=ends.shape.rank - 1),
+        numbers,
+        attributes=SortAttributes.make(dimension=numbers.shape.rank - 1),
         computations=[new_computation(write, "precedes", [Shape.scalar(S64)] * 2, precedes)],
     )
-    return _differences(write, _clamped(write, ordered, limit))
 
 
 def _clamped(write: Writer, positions: Instruction, limit: int) -> Instruction:
