@@ -12,6 +12,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.codegen.emitters.attention.gradient_strategy import AttentionGradientStrategy
 from xlapy.codegen.emitters.attention.strategy import AttentionStrategy
 from xlapy.codegen.emitters.column_reduction import ColumnReductionStrategy
 from xlapy.codegen.emitters.concatenate import ConcatenateStrategy
@@ -54,6 +55,7 @@ from xlapy.loops import Kernel
 
 STRATEGIES: tuple[Strategy[Any], ...] = (
     AttentionStrategy(),
+    AttentionGradientStrategy(),
     DirectGemmStrategy(),
     SkinnyGemmStrategy(),
     InnerProductStrategy(),

@@ -12,10 +12,12 @@ from enum import Enum
 from xlapy.analysis.cost.duration import is_long_running
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.codegen.emitters.attention.gradient_strategy import reason_against_gradient
 from xlapy.codegen.emitters.attention.strategy import has_attention_kernel
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.emitters.select_and_scatter.strategies import gathers_sources
 from xlapy.codegen.fusion.attention import FuseAttention
+from xlapy.codegen.fusion.attention_gradients import FuseAttentionGradients
 from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
 from xlapy.codegen.fusion.fuse_instructions import Fuse, Unfuse
 from xlapy.codegen.fusion.pooling_gradients import FusePoolingGradients
@@ -129,6 +131,7 @@ def passes(
         SplitDots(),
         SplitReductions(),
         FusePoolingGradients(lambda fusion: gathers_sources(region_of(fusion, host_target())), explain),
+        FuseAttentionGradients(lambda fusion: reason_against_gradient(region_of(fusion, host_target())), explain),
         Fuse(explain=explain, on_copy=copied),
         FuseAttention(lambda fusion: has_attention_kernel(region_of(fusion, host_target())), explain),
         RematerializeSplats(),

@@ -12,7 +12,7 @@ need no rules. Does not depend on how the kernel computes them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xlapy import opcodes
@@ -188,7 +188,7 @@ def attention_problem(region: Region) -> AttentionProblem | None:
     weight_side, values = sides if weighted == [0] else sides[::-1]
     weights, weight_path = _without_moves(weight_side.operand)
     row_source, score_path = _moved_scores(scores)
-    members = _between(row_source, weights, region.instructions)
+    members = between({row_source}, [weights], region.instructions)
     plan = plan_row_reduction([weights], members) if weights in dependent else None
     if plan is None or not all(map(keeps_rows, (*score_path, *weight_path))):
         return None
@@ -260,12 +260,14 @@ def _moved_scores(scores: Instruction) -> tuple[Instruction, Path]:
     return found
 
 
-def _between(source: Instruction, result: Instruction, instructions: Sequence[Instruction]) -> list[Instruction]:
-    """The instructions that compute a result from a source, and all else that it needs."""
-    found, stack = {result}, [result]
+def between(
+    sources: Collection[Instruction], results: Sequence[Instruction], instructions: Sequence[Instruction]
+) -> list[Instruction]:
+    """The instructions that compute results from sources, and all else that they need."""
+    found, stack = {*results}, [*results]
     while stack:
         for operand in stack.pop().operands:
-            if operand is not source and operand not in found and operand.op is not opcodes.PARAMETER:
+            if operand not in sources and operand not in found and operand.op is not opcodes.PARAMETER:
                 found.add(operand)
                 stack.append(operand)
     return [i for i in instructions if i in found]
@@ -273,6 +275,16 @@ def _between(source: Instruction, result: Instruction, instructions: Sequence[In
 
 def _mask(source: Instruction, members: Sequence[Instruction], plan: RowPlan) -> Mask | None:
     """The selection through which alone the scores are read."""
+    found = selection_of(source, members)
+    if found is None:
+        return None
+    selection, step = found
+    is_kept = selection.operands[1] is step
+    return Mask(selection.operands[0], is_kept, _is_uniform(selection, step, members, plan))
+
+
+def selection_of(source: Instruction, members: Sequence[Instruction]) -> tuple[Instruction, Instruction] | None:
+    """The selection through which alone a source is read, and the operand of it that follows from the source."""
     step = source
     while len(step.users) == 1:
         (user,) = step.users
@@ -280,9 +292,7 @@ def _mask(source: Instruction, members: Sequence[Instruction], plan: RowPlan) ->
             return None
         if user.op is opcodes.SELECT and user.operands[0] is not step:
             is_array = user.operands[0].shape.dimensions == user.shape.dimensions
-            if not is_array:
-                return None
-            return Mask(user.operands[0], user.operands[1] is step, _is_uniform(user, step, members, plan))
+            return (user, step) if is_array else None
         step = user
     return None
 

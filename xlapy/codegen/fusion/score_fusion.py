@@ -1,0 +1,344 @@
+"""Writes the fusion of a gradient of attention, whose arrays all have their dimensions in one order.
+
+    scores      batch, queries, keys       products over keys      batch, queries, columns
+    operands    batch, queries, terms      products over queries   batch, keys, columns
+                batch, keys, terms
+
+Operands are transposed in the fusion, which costs nothing: a kernel reads each of their elements where it lies.
+Dimensions of size 1 are left out. Does not depend on which values form a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from xlapy import opcodes
+from xlapy.analysis.cost import MAX_RECOMPUTED_COST, element_cost
+from xlapy.base.element_types import F32, PrimitiveType
+from xlapy.base.shape import Shape
+from xlapy.codegen.fusion.score_space import TERMS, DotLabels, Labels
+from xlapy.hlo import edit
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.lower.contraction import sum_type
+from xlapy.lower.element_types import register_type
+from xlapy.opcodes.attributes.codecs import Attributes
+from xlapy.opcodes.contraction import DotAttributes
+from xlapy.opcodes.control import FusionAttributes, FusionKind
+from xlapy.opcodes.movement import BroadcastAttributes, DimensionsAttributes
+from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.sources import ParameterAttributes
+from xlapy.opcodes.tuples import GetTupleElementAttributes
+from xlapy.passes.rewrite import remove_if_dead
+
+MAX_OPERAND_INSTRUCTIONS = 16
+"""The largest number of instructions that compute an element of an operand, such as a mask, in the fusion. Operands
+that take more, such as random bits, are computed before, and read from memory."""
+
+_MOVES = frozenset({opcodes.BROADCAST, opcodes.RESHAPE, opcodes.TRANSPOSE})
+
+
+class ScoreFusion:
+    """A fusion of two dots of scores, of values between dots, and of products with them."""
+
+    def __init__(
+        self,
+        module: Module,
+        scores: Mapping[Instruction, DotLabels],
+        labels: Mapping[Instruction, Labels],
+        order: Sequence[int],
+    ) -> None:
+        """scores: the dots. labels: of all values between dots. order: of the labels, from the first dimension to the
+        last, which is the one of the keys."""
+        self._scores, self._labels, self._order = scores, labels, order
+        self._fused = edit.add_computation(module, "fused_computation")
+        self._operands: dict[Instruction, Instruction] = {}
+        self._values: dict[Instruction, Instruction] = {}
+        self._outer: dict[Instruction, Instruction] = {}
+        self._in_place: dict[tuple[Instruction, Labels], Instruction] = {}
+        self._results: list[tuple[Instruction, Instruction]] = []
+        """The instructions that results replace, and the results."""
+        first = next(iter(scores))
+        parent = first.parent
+        assert parent is not None
+        self._parent, self._metadata = parent, first.metadata
+        self._fusion: Instruction | None = None
+
+    def add_product(self, dot: Instruction, weights: Instruction, labels: DotLabels, *, is_of_rows: bool) -> None:
+        """Adds a dot of values with another operand to the fusion, with the moves and conversions that follow it."""
+        rank = len(self._order)
+        batch = tuple(range(self._batches()))
+        other, of_other = (
+            (dot.operands[1], labels.right) if labels.left is self._labels[weights] else (dot.operands[0], labels.left)
+        )
+        *before, key = self._order
+        order = (*self._order[: len(batch)], key, TERMS) if is_of_rows else (*before, TERMS)
+        operand = self._moved(self._operand(other, _MOVES), of_other, order)
+        along = (rank - 1,) if is_of_rows else tuple(range(len(batch), rank - 1))
+        attributes: Attributes = dot.attributes_as(DotAttributes).replace(
+            lhs_batch_dims=batch,
+            rhs_batch_dims=batch,
+            lhs_contracting_dims=along,
+            rhs_contracting_dims=(len(batch),) if is_of_rows else along,
+            operand_precision=(),
+        )
+        t = dot.shape.element_type if is_of_rows else _type_of_sums(dot)
+        found = self._value(weights)
+        kept = (*before, TERMS) if is_of_rows else (*self._order[: len(batch)], key, TERMS)
+        size = operand.shape.dimensions[-1]
+        shape = Shape.array(t, [*self._sizes(kept[:-1]), size])
+        product = self._create(opcodes.DOT, (found, operand), attributes, shape)
+        self._add_result(dot, self._restored(product, kept, labels.result, dot.shape), is_of_rows=is_of_rows)
+
+    def finish(self) -> Instruction:
+        """Writes the root of the fusion, and the fusion itself."""
+        results = [result for _, result in self._results]
+        root = results[0] if len(results) == 1 else self._create(opcodes.TUPLE, results, None, None)
+        edit.set_root(self._fused, root)
+        kind = FusionAttributes.make(kind=FusionKind.LOOP)
+        self._fusion = edit.create(
+            self._parent,
+            opcodes.FUSION,
+            tuple(self._operands),
+            kind,
+            [self._fused],
+            shape=root.shape,
+            name="attention_gradient.fusion",
+            metadata=self._metadata,
+        )
+        return self._fusion
+
+    def discard(self) -> None:
+        """Removes the fusion."""
+        assert self._fusion is not None
+        edit.remove(self._fusion)
+        edit.remove_computation(self._fused)
+
+    def replace_results(self) -> None:
+        """Replaces the dots, and what followed them, by the results of the fusion."""
+        fusion = self._fusion
+        assert fusion is not None
+        for number, (replaced, result) in enumerate(self._results):
+            taken = fusion
+            if len(self._results) > 1:
+                attributes = GetTupleElementAttributes.make(index=number)
+                taken = edit.create(
+                    self._parent,
+                    opcodes.GET_TUPLE_ELEMENT,
+                    (fusion,),
+                    attributes,
+                    shape=result.shape,
+                    name=replaced.name,
+                )
+            if taken.shape.element_type is not replaced.shape.element_type:
+                shape = taken.shape.with_element_type(replaced.shape.element_type)
+                taken = edit.create(self._parent, opcodes.CONVERT, (taken,), None, shape=shape, name=replaced.name)
+            edit.replace_uses(replaced, taken)
+            remove_if_dead(replaced)
+
+    # -- results
+
+    def _add_result(self, dot: Instruction, result: Instruction, *, is_of_rows: bool) -> None:
+        """Adds a result, with the transposes, reshapes and conversions of it that have no other user."""
+        step = dot
+        while step.user_count == 1 and not step.is_root:
+            (user,) = step.users
+            is_move = user.op in (opcodes.RESHAPE, opcodes.TRANSPOSE)
+            if user.has_control_edges or not (is_move or (is_of_rows and user.op is opcodes.CONVERT)):
+                break
+            t = user.shape.element_type if is_of_rows else result.shape.element_type
+            result = self._create(user.op, (result,), user.attributes, user.shape.with_element_type(t))
+            step = user
+        self._results.append((step, result))
+
+    def _restored(self, product: Instruction, order: Sequence[int], labels: Labels, shape: Shape) -> Instruction:
+        """A product with the dimensions of the dot that it replaces."""
+        wanted = [label for label in labels if label is not None]
+        moved = self._transposed(product, [order.index(label) for label in wanted])
+        return self._reshaped(moved, shape.dimensions)
+
+    # -- values between the dots
+
+    def _value(self, value: Instruction) -> Instruction:
+        """The value in the fusion, with its dimensions in order."""
+        if value not in self._values:
+            self._values[value] = self._written(value)
+        return self._values[value]
+
+    def _written(self, value: Instruction) -> Instruction:
+        if value in self._scores:
+            return self._written_scores(value)
+        labels = self._in_order(self._labels[value])
+        if value.op in (opcodes.RESHAPE, opcodes.TRANSPOSE):
+            return self._value(value.operands[0])
+        shape = Shape.array(value.shape.element_type, self._sizes(labels))
+        if value.op is opcodes.BROADCAST:
+            (operand,) = value.operands
+            places = [labels.index(label) for label in self._in_order(self._labels[operand])]
+            attributes: Attributes = BroadcastAttributes.make(dimensions=tuple(places))
+            return self._create(opcodes.BROADCAST, (self._value(operand),), attributes, shape)
+        if value.op is opcodes.REDUCE:
+            operand, initial = value.operands
+            inner = self._value(operand)
+            attributes = value.attributes.replace(dimensions=(inner.shape.rank - 1,))
+            made = (inner, self._operand(initial))
+            return edit.create(self._fused, value.op, made, attributes, value.computations, shape=shape)
+        operands = [
+            self._value(operand)
+            if operand in self._labels
+            else self._adapted(operand, self._labels[value])
+            if operand.shape.rank
+            else self._operand(operand)
+            for operand in value.operands
+        ]
+        return self._create(value.op, operands, value.attributes, shape)
+
+    def _written_scores(self, dot: Instruction) -> Instruction:
+        labels, batches = self._scores[dot], self._batches()
+        *before, key = self._order
+        sides = list(zip(dot.operands, (labels.left, labels.right), strict=True))
+        if key in labels.left:
+            sides.reverse()
+        orders = ((*before, TERMS), (*self._order[:batches], key, TERMS))
+        queries, keys = (
+            self._moved(self._operand(operand, _MOVES), of_operand, order)
+            for (operand, of_operand), order in zip(sides, orders, strict=True)
+        )
+        batch = tuple(range(batches))
+        attributes: Attributes = dot.attributes_as(DotAttributes).replace(
+            lhs_batch_dims=batch,
+            rhs_batch_dims=batch,
+            lhs_contracting_dims=(queries.shape.rank - 1,),
+            rhs_contracting_dims=(keys.shape.rank - 1,),
+            operand_precision=(),
+        )
+        shape = Shape.array(dot.shape.element_type, self._sizes(self._order))
+        return self._create(opcodes.DOT, (queries, keys), attributes, shape)
+
+    def _batches(self) -> int:
+        """The number of batch dimensions: those that the keys of a score have, too."""
+        labels = next(iter(self._scores.values()))
+        keys = labels.left if self._order[-1] in labels.left else labels.right
+        return sum(label in keys for label in self._order[:-1])
+
+    def _in_order(self, labels: Labels) -> list[int]:
+        return [label for label in self._order if label in labels]
+
+    def _sizes(self, labels: Sequence[int]) -> list[int]:
+        sizes = next(iter(self._scores)).shape.dimensions
+        return [sizes[label] for label in labels]
+
+    # -- operands
+
+    def _operand(self, operand: Instruction, ops: Collection[OpDef] | None = None) -> Instruction:
+        """An operand in the fusion: a parameter, or a few instructions that compute it from parameters.
+
+        ops: the opcodes of these instructions; by default, all cheap ones.
+        """
+        if operand not in self._outer:
+            inner = _instructions_of(operand, ops)
+            for instruction in inner or [operand]:
+                if instruction not in self._outer:
+                    self._outer[instruction] = (
+                        edit.clone_instruction(
+                            instruction, self._fused, [self._source(o) for o in instruction.operands]
+                        )
+                        if inner
+                        else self._source(instruction)
+                    )
+        return self._outer[operand]
+
+    def _source(self, operand: Instruction) -> Instruction:
+        """The instruction in the fusion, or a parameter."""
+        if operand in self._outer:
+            return self._outer[operand]
+        if operand not in self._operands:
+            attributes = ParameterAttributes.make(number=len(self._operands))
+            self._operands[operand] = edit.create(
+                self._fused, opcodes.PARAMETER, (), attributes, shape=operand.shape, name="param"
+            )
+        return self._operands[operand]
+
+    def _adapted(self, operand: Instruction, labels: Labels) -> Instruction:
+        """An operand of a value between the dots, given its labels, with its dimensions in order.
+
+        What repeats or moves elements is written anew for the dimensions of the fusion, so that a broadcast stays one.
+        """
+        if (operand, labels) not in self._in_place:
+            self._in_place[operand, labels] = self._written_operand(operand, labels)
+        return self._in_place[operand, labels]
+
+    def _written_operand(self, operand: Instruction, labels: Labels) -> Instruction:
+        order = self._in_order(labels)
+        if operand.op is opcodes.TRANSPOSE:
+            places = sorted(range(len(labels)), key=lambda d: operand.dimensions[d])
+            return self._adapted(operand.operands[0], tuple(labels[d] for d in places))
+        if operand.op is opcodes.RESHAPE and _without_units(operand) == _without_units(operand.operands[0]):
+            kept = iter([label for label in labels if label is not None])
+            sizes = operand.operands[0].shape.dimensions
+            return self._adapted(operand.operands[0], tuple(next(kept) if size > 1 else None for size in sizes))
+        if operand.op is opcodes.BROADCAST:
+            of_inner = tuple(labels[d] for d in operand.dimensions)
+            inner = self._adapted(operand.operands[0], of_inner)
+            attributes = BroadcastAttributes.make(dimensions=tuple(map(order.index, self._in_order(of_inner))))
+            shape = Shape.array(operand.shape.element_type, self._sizes(order))
+            return inner if inner.shape == shape else self._create(opcodes.BROADCAST, (inner,), attributes, shape)
+        return self._moved(self._operand(operand), labels, order)
+
+    def _moved(self, operand: Instruction, labels: Labels, order: Sequence[int]) -> Instruction:
+        """An operand without dimensions of size 1, and with the others in an order of labels."""
+        kept = [label for label in labels if label is not None]
+        sizes = [size for size, label in zip(operand.shape.dimensions, labels, strict=True) if label is not None]
+        return self._transposed(self._reshaped(operand, sizes), [kept.index(label) for label in order])
+
+    def _reshaped(self, operand: Instruction, sizes: Sequence[int]) -> Instruction:
+        if tuple(sizes) == tuple(operand.shape.dimensions):
+            return operand
+        return self._create(opcodes.RESHAPE, (operand,), None, operand.shape.with_dimensions(sizes))
+
+    def _transposed(self, operand: Instruction, order: Sequence[int]) -> Instruction:
+        if list(order) == sorted(order):
+            return operand
+        attributes = DimensionsAttributes.make(dimensions=tuple(order))
+        return self._create(opcodes.TRANSPOSE, (operand,), attributes, None)
+
+    def _create(
+        self, op: OpDef, operands: Sequence[Instruction], attributes: Attributes | None, shape: Shape | None
+    ) -> Instruction:
+        return edit.create(self._fused, op, operands, attributes, shape=shape)
+
+
+def _instructions_of(operand: Instruction, ops: Collection[OpDef] | None) -> list[Instruction]:
+    """The instructions with some opcodes that compute an operand, operands before users; empty if memory holds it.
+
+    ops: by default, moves and cheap functions of constants, of positions and of broadcasts, such as masks.
+    """
+    found: dict[Instruction, None] = {}
+
+    def is_computed(instruction: Instruction) -> bool:
+        if ops is not None:
+            return instruction.op in ops
+        if instruction.op is opcodes.CONSTANT:
+            return not instruction.shape.rank
+        is_cheap = instruction.op.elementwise and element_cost(instruction) <= MAX_RECOMPUTED_COST
+        return instruction.op is opcodes.IOTA or instruction.op in _MOVES or is_cheap
+
+    def visit(instruction: Instruction) -> bool:
+        if instruction in found or not is_computed(instruction):
+            return True
+        if len(found) >= MAX_OPERAND_INSTRUCTIONS or not all(map(visit, instruction.operands)):
+            return False
+        found[instruction] = None
+        return True
+
+    return list(found) if visit(operand) else []
+
+
+def _without_units(instruction: Instruction) -> list[int]:
+    return [size for size in instruction.shape.dimensions if size > 1]
+
+
+def _type_of_sums(dot: Instruction) -> PrimitiveType:
+    """The type of the result of a dot in the fusion, so that sums over blocks can be added up in memory."""
+    t = sum_type([operand.shape.element_type for operand in dot.operands], dot.shape.element_type)
+    return F32 if register_type(t) is register_type(F32) else t
