@@ -145,11 +145,18 @@ def attention_gradient(q: Any, k: Any, v: Any) -> Any:
     return jax.grad(lambda *given: causal_attention(*given).sum(), (0, 1, 2))(q, k, v)
 
 
-def torch_attention_gradient(torch: Any, given: Any) -> Callable[[], Any]:
+def unmasked_attention_gradient(q: Any, k: Any, v: Any) -> Any:
+    return jax.grad(lambda *given: attention(*given).sum(), (0, 1, 2))(q, k, v)
+
+
+def torch_attention_gradient(torch: Any, given: Any, is_causal: bool = True) -> Callable[[], Any]:
+    attend = torch.nn.functional.scaled_dot_product_attention
+
     def gradient() -> Any:
         leaves = [x.detach().requires_grad_() for x in given]
         query, key, value = (x.transpose(1, 2) for x in leaves)
-        torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True).sum().backward()
+        is_grouped = key.shape[1] != query.shape[1]
+        attend(query, key, value, is_causal=is_causal, enable_gqa=is_grouped).sum().backward()
         return [leaf.grad for leaf in leaves]
 
     return gradient
@@ -295,6 +302,23 @@ PROGRAMS = {
     "attention bf16": Program(causal_attention, attention_arguments(bf16, 12, 12), 4e-2, torch_attention(True)),
     "attention gradient": Program(
         attention_gradient, attention_arguments(normal, 12, 12, 512), 1e-3, torch_attention_gradient
+    ),
+    **{
+        f"attention gradient {name}": Program(
+            attention_gradient, attention_arguments(make, heads, key_heads, length), tolerance, torch_attention_gradient
+        )
+        for name, make, heads, key_heads, length, tolerance in (
+            ("1024", normal, 12, 12, 1024, 1e-3),
+            ("2048", normal, 12, 12, 2048, 1e-3),
+            ("grouped", normal, 16, 4, 1024, 1e-3),
+            ("bf16", bf16, 12, 12, 1024, 4e-2),
+        )
+    },
+    "attention gradient unmasked": Program(
+        unmasked_attention_gradient,
+        attention_arguments(normal, 12, 12),
+        1e-3,
+        lambda torch, given: torch_attention_gradient(torch, given, is_causal=False),
     ),
     "decode": Program(decode_tokens, decode_arguments, 1e-3, torch_decode),
     "decode bf16": Program(decode_tokens, _in_bf16(decode_arguments), 4e-2, torch_decode),
