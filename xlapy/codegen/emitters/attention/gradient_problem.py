@@ -141,11 +141,12 @@ def gradient_problem(region: Region) -> GradientProblem | str:
         return "it does not have two dots of scores, and dots with what is computed from them"
     if not all(i.shape.element_type.is_floating and _sums_in_f32(i) for i in dots):
         return "a dot does not sum floats in f32"
-    first, second, *products = dots
-    scores = [_score_dot(dot, region) for dot in (first, second)]
-    if None in scores or first.shape.dimensions != second.shape.dimensions:
-        return f"{first.name} and {second.name} are not dots of queries and keys in the same order"
-    found = [_product(dot, first.shape.dimensions, scores[0], region.results) for dot in products]
+    scores = [score for dot in dots if (score := _score_dot(dot, region)) is not None]
+    if len(scores) != 2 or scores[0].dot.shape.dimensions != scores[1].dot.shape.dimensions:
+        return "it does not have two dots of queries and keys in the same order"
+    first, second = (score.dot for score in scores)
+    products = [dot for dot in dots if dot not in (first, second)]
+    found = [_product(dot, scores[0], region.results) for dot in products]
     if None in found or len({p.result for p in found if p}) != len(region.results):
         return "a result is not a dot over the queries or the keys"
     rank = first.shape.rank
@@ -163,10 +164,8 @@ def gradient_problem(region: Region) -> GradientProblem | str:
     reason = _reason_against(weights, plan, (first, second))
     if reason:
         return reason
-    pair = (scores[0], scores[1])
-    assert pair[0] is not None and pair[1] is not None
     hidden = hidden_keys((first, second), weights, plan, members)
-    return GradientProblem(region, (pair[0], pair[1]), plan, weights, of_rows, of_keys, hidden)
+    return GradientProblem(region, (scores[0], scores[1]), plan, weights, of_rows, of_keys, hidden)
 
 
 def type_of_sums(dot: Instruction) -> PrimitiveType:
@@ -196,20 +195,18 @@ def _score_dot(dot: Instruction, region: Region) -> ScoreDot | None:
     return ScoreDot(dot, rows, keys, FactorForm(t, group))
 
 
-def _product(
-    dot: Instruction, dimensions: Sequence[int], score: ScoreDot | None, results: Sequence[Instruction]
-) -> ProductDot | None:
+def _product(dot: Instruction, score: ScoreDot, results: Sequence[Instruction]) -> ProductDot | None:
     """A product with weights, if its dimensions are in order."""
     attributes: DotAttributes = dot.attributes_as(DotAttributes)
     weights, other = dot.operands
-    assert score is not None
+    dimensions = score.dot.shape.dimensions
     batches, rank = score.keys.shape.rank - 2, len(dimensions)
     batch, rows = tuple(range(batches)), tuple(range(batches, rank - 1))
     along = attributes.lhs_contracting_dims, attributes.rhs_contracting_dims
     is_of_rows = along == ((rank - 1,), (batches,)) and other.shape.rank == batches + 2
     is_of_keys = along == (rows, rows) and other.shape.rank == rank and dot.shape.element_type is F32
     result = next((r for r in results if _source(r) is dot), None)
-    if result is None or weights.shape.dimensions != tuple(dimensions) or not (is_of_rows or is_of_keys):
+    if result is None or weights.shape.dimensions != dimensions or not (is_of_rows or is_of_keys):
         return None
     is_fitting = attributes.lhs_batch_dims == attributes.rhs_batch_dims == batch
     return ProductDot(dot, weights, other, result) if is_fitting else None
