@@ -11,6 +11,7 @@ Runs before `Fuse`. Does not depend on what stands between the dots, or on the k
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -32,6 +33,14 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.contraction import DotAttributes
 from xlapy.passes.rewrite import editable_computations, update_schedule
+
+MIN_TASKS = 8
+"""The smallest preferred number of tasks, which compute a batch element each. With fewer elements, the queries of each
+are divided into segments, for which each product over queries takes as much memory as for all of them."""
+
+MIN_SEGMENT_QUERIES = 128
+"""The smallest number of queries of a segment: adding up the products of smaller ones costs more than 0.05 of the time
+of their dots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,14 @@ class Gradient:
     def order(self) -> tuple[int, ...]:
         """The order of the dimensions of scores in the fusion."""
         return (*self.batch, *self.rows, self.keys)
+
+    @property
+    def segments(self) -> int:
+        """The number of segments of the queries that tasks compute: the smallest for enough tasks."""
+        sizes = next(iter(self.scores)).shape.dimensions
+        batch, queries = math.prod(sizes[label] for label in self.batch), sizes[self.rows[-1]]
+        possible = [n for n in range(1, max(queries // MIN_SEGMENT_QUERIES, 1) + 1) if queries % n == 0]
+        return next((n for n in possible if batch * n >= MIN_TASKS), possible[-1])
 
 
 @dataclass(frozen=True)
@@ -96,7 +113,10 @@ class FuseAttentionGradients:
         """Replaces the dots by a fusion; returns the reason against it, or ""."""
         written = ScoreFusion(module, gradient.scores, gradient.labels, gradient.order)
         for product in gradient.products:
-            written.add_product(product.dot, product.weights, product.labels, is_of_rows=product.is_of_rows)
+            if product.is_of_rows:
+                written.add_product_of_rows(product.dot, product.weights, product.labels)
+            else:
+                written.add_product_of_keys(product.dot, product.weights, product.labels, gradient.segments)
         fusion = written.finish()
         dots = {product.dot for product in gradient.products}
         reason = "an operand depends on a result" if _depends(fusion.operands, dots) else self.reason_against(fusion)

@@ -28,14 +28,18 @@ from xlapy.opcodes.control import FusionAttributes, FusionKind
 from xlapy.opcodes.movement import BroadcastAttributes, DimensionsAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.sources import ParameterAttributes
-from xlapy.opcodes.tuples import GetTupleElementAttributes
-from xlapy.passes.rewrite import remove_if_dead
+from xlapy.passes.expand.blocks import reduce_dimensions
+from xlapy.passes.rewrite import Writer, remove_if_dead
 
 MAX_OPERAND_INSTRUCTIONS = 16
 """The largest number of instructions that compute an element of an operand, such as a mask, in the fusion. Operands
 that take more, such as random bits, are computed before, and read from memory."""
 
 _MOVES = frozenset({opcodes.BROADCAST, opcodes.RESHAPE, opcodes.TRANSPOSE})
+
+
+_SEGMENT = TERMS - 1
+"""The label of the dimension of segments of queries."""
 
 
 class ScoreFusion:
@@ -56,43 +60,74 @@ class ScoreFusion:
         self._values: dict[Instruction, Instruction] = {}
         self._outer: dict[Instruction, Instruction] = {}
         self._in_place: dict[tuple[Instruction, Labels], Instruction] = {}
-        self._results: list[tuple[Instruction, Instruction]] = []
-        """The instructions that results replace, and the results."""
+        self._results: list[tuple[Instruction, Instruction, int]] = []
+        """The instructions that results replace, the results, and their segments, which are to be added up."""
         first = next(iter(scores))
         parent = first.parent
         assert parent is not None
         self._parent, self._metadata = parent, first.metadata
         self._fusion: Instruction | None = None
 
-    def add_product(self, dot: Instruction, weights: Instruction, labels: DotLabels, *, is_of_rows: bool) -> None:
-        """Adds a dot of values with another operand to the fusion, with the moves and conversions that follow it."""
-        rank = len(self._order)
-        batch = tuple(range(self._batches()))
-        other, of_other = (
-            (dot.operands[1], labels.right) if labels.left is self._labels[weights] else (dot.operands[0], labels.left)
-        )
+    def add_product_of_rows(self, dot: Instruction, weights: Instruction, labels: DotLabels) -> None:
+        """Adds a dot of values with an array over the keys, with the moves and conversions that follow it."""
         *before, key = self._order
-        order = (*self._order[: len(batch)], key, TERMS) if is_of_rows else (*before, TERMS)
-        operand = self._moved(self._operand(other, _MOVES), of_other, order)
-        along = (rank - 1,) if is_of_rows else tuple(range(len(batch), rank - 1))
-        attributes: Attributes = dot.attributes_as(DotAttributes).replace(
+        batch = self._order[: self._batches()]
+        other, of_other = _other(dot, weights, labels)
+        operand = self._moved(self._operand(other, _MOVES), of_other, (*batch, key, TERMS))
+        along = (len(self._order) - 1,), (len(batch),)
+        product = self._dot(dot, (self._value(weights), operand), len(batch), along, dot.shape.element_type)
+        restored = self._restored(product, (*before, TERMS), labels.result, dot.shape.dimensions)
+        self._add_result(dot, restored, converts=True)
+
+    def add_product_of_keys(self, dot: Instruction, weights: Instruction, labels: DotLabels, segments: int) -> None:
+        """Adds a dot of values with an array over the queries, with the moves that follow it.
+
+        segments: the number of parts of the queries, each of which has a result; their sum replaces the dot.
+        """
+        *before, key = self._order
+        batches, queries = self._batches(), len(self._order) - 2
+        other, of_other = _other(dot, weights, labels)
+        values = self._value(weights), self._moved(self._operand(other, _MOVES), of_other, (*before, TERMS))
+        kept, wanted, dimensions = [*self._order[:batches], key, TERMS], labels.result, dot.shape.dimensions
+        along, batch = tuple(range(batches, queries + 1)), tuple(range(batches))
+        if segments > 1:
+            values = self._in_segments(values[0], segments), self._in_segments(values[1], segments)
+            along, batch = (*range(batches, queries), queries + 1), (*batch, queries)
+            kept.insert(batches, _SEGMENT)
+            wanted, dimensions = (_SEGMENT, *wanted), (segments, *dimensions)
+        product = self._dot(dot, values, batch, (along, along), _type_of_sums(dot))
+        self._add_result(dot, self._restored(product, kept, wanted, dimensions), segments=segments)
+
+    def _in_segments(self, value: Instruction, segments: int) -> Instruction:
+        """A value with its queries divided into segments, which are a dimension before the other queries."""
+        *outer, queries, columns = value.shape.dimensions
+        return self._reshaped(value, (*outer, segments, queries // segments, columns))
+
+    def _dot(
+        self,
+        source: Instruction,
+        operands: Sequence[Instruction],
+        batch: int | tuple[int, ...],
+        along: tuple[tuple[int, ...], tuple[int, ...]],
+        t: PrimitiveType,
+    ) -> Instruction:
+        """Writes a dot with the algorithm of another one. batch: the dimensions of both operands, or how many."""
+        batch = tuple(range(batch)) if isinstance(batch, int) else batch
+        attributes: Attributes = source.attributes_as(DotAttributes).replace(
             lhs_batch_dims=batch,
             rhs_batch_dims=batch,
-            lhs_contracting_dims=along,
-            rhs_contracting_dims=(len(batch),) if is_of_rows else along,
+            lhs_contracting_dims=along[0],
+            rhs_contracting_dims=along[1],
             operand_precision=(),
         )
-        t = dot.shape.element_type if is_of_rows else _type_of_sums(dot)
-        found = self._value(weights)
-        kept = (*before, TERMS) if is_of_rows else (*self._order[: len(batch)], key, TERMS)
-        size = operand.shape.dimensions[-1]
-        shape = Shape.array(t, [*self._sizes(kept[:-1]), size])
-        product = self._create(opcodes.DOT, (found, operand), attributes, shape)
-        self._add_result(dot, self._restored(product, kept, labels.result, dot.shape), is_of_rows=is_of_rows)
+        sizes = [operands[0].shape.dimensions[d] for d in batch]
+        for operand, contracted in zip(operands, along, strict=True):
+            sizes += [size for d, size in enumerate(operand.shape.dimensions) if d not in (*batch, *contracted)]
+        return self._create(opcodes.DOT, operands, attributes, Shape.array(t, sizes))
 
     def finish(self) -> Instruction:
         """Writes the root of the fusion, and the fusion itself."""
-        results = [result for _, result in self._results]
+        results = [result for _, result, _ in self._results]
         root = results[0] if len(results) == 1 else self._create(opcodes.TUPLE, results, None, None)
         edit.set_root(self._fused, root)
         kind = FusionAttributes.make(kind=FusionKind.LOOP)
@@ -118,44 +153,43 @@ class ScoreFusion:
         """Replaces the dots, and what followed them, by the results of the fusion."""
         fusion = self._fusion
         assert fusion is not None
-        for number, (replaced, result) in enumerate(self._results):
-            taken = fusion
-            if len(self._results) > 1:
-                attributes = GetTupleElementAttributes.make(index=number)
-                taken = edit.create(
-                    self._parent,
-                    opcodes.GET_TUPLE_ELEMENT,
-                    (fusion,),
-                    attributes,
-                    shape=result.shape,
-                    name=replaced.name,
-                )
-            if taken.shape.element_type is not replaced.shape.element_type:
-                shape = taken.shape.with_element_type(replaced.shape.element_type)
-                taken = edit.create(self._parent, opcodes.CONVERT, (taken,), None, shape=shape, name=replaced.name)
-            edit.replace_uses(replaced, taken)
+        for number, (replaced, _, segments) in enumerate(self._results):
+            write = Writer(replaced)
+            taken = write.get_tuple_element(fusion, number) if len(self._results) > 1 else fusion
+            if segments > 1:
+                taken = reduce_dimensions(write, opcodes.ADD, taken, [0])
+            edit.replace_uses(replaced, write.convert(taken, replaced.shape.element_type))
             remove_if_dead(replaced)
 
     # -- results
 
-    def _add_result(self, dot: Instruction, result: Instruction, *, is_of_rows: bool) -> None:
-        """Adds a result, with the transposes, reshapes and conversions of it that have no other user."""
-        step = dot
+    def _add_result(self, dot: Instruction, result: Instruction, *, segments: int = 1, converts: bool = False) -> None:
+        """Adds a result, with the transposes, reshapes and perhaps conversions of it that have no other user."""
+        step, lead = dot, (segments,) if segments > 1 else ()
         while step.user_count == 1 and not step.is_root:
             (user,) = step.users
-            is_move = user.op in (opcodes.RESHAPE, opcodes.TRANSPOSE)
-            if user.has_control_edges or not (is_move or (is_of_rows and user.op is opcodes.CONVERT)):
+            if user.has_control_edges:
                 break
-            t = user.shape.element_type if is_of_rows else result.shape.element_type
-            result = self._create(user.op, (result,), user.attributes, user.shape.with_element_type(t))
+            if user.op is opcodes.TRANSPOSE:
+                order = [d + len(lead) for d in user.dimensions]
+                result = self._transposed(result, [*range(len(lead)), *order])
+            elif user.op is opcodes.RESHAPE:
+                result = self._reshaped(result, (*lead, *user.shape.dimensions))
+            elif user.op is opcodes.CONVERT and converts:
+                shape = Shape.array(user.shape.element_type, user.shape.dimensions)
+                result = self._create(user.op, (result,), user.attributes, shape)
+            else:
+                break
             step = user
-        self._results.append((step, result))
+        self._results.append((step, result, segments))
 
-    def _restored(self, product: Instruction, order: Sequence[int], labels: Labels, shape: Shape) -> Instruction:
+    def _restored(
+        self, product: Instruction, order: Sequence[int], labels: Labels, dimensions: Sequence[int]
+    ) -> Instruction:
         """A product with the dimensions of the dot that it replaces."""
         wanted = [label for label in labels if label is not None]
         moved = self._transposed(product, [order.index(label) for label in wanted])
-        return self._reshaped(moved, shape.dimensions)
+        return self._reshaped(moved, dimensions)
 
     # -- values between the dots
 
@@ -204,16 +238,8 @@ class ScoreFusion:
             self._moved(self._operand(operand, _MOVES), of_operand, order)
             for (operand, of_operand), order in zip(sides, orders, strict=True)
         )
-        batch = tuple(range(batches))
-        attributes: Attributes = dot.attributes_as(DotAttributes).replace(
-            lhs_batch_dims=batch,
-            rhs_batch_dims=batch,
-            lhs_contracting_dims=(queries.shape.rank - 1,),
-            rhs_contracting_dims=(keys.shape.rank - 1,),
-            operand_precision=(),
-        )
-        shape = Shape.array(dot.shape.element_type, self._sizes(self._order))
-        return self._create(opcodes.DOT, (queries, keys), attributes, shape)
+        along = (queries.shape.rank - 1,), (keys.shape.rank - 1,)
+        return self._dot(dot, (queries, keys), batches, along, dot.shape.element_type)
 
     def _batches(self) -> int:
         """The number of batch dimensions: those that the keys of a score have, too."""
@@ -294,13 +320,14 @@ class ScoreFusion:
     def _reshaped(self, operand: Instruction, sizes: Sequence[int]) -> Instruction:
         if tuple(sizes) == tuple(operand.shape.dimensions):
             return operand
-        return self._create(opcodes.RESHAPE, (operand,), None, operand.shape.with_dimensions(sizes))
+        return self._create(opcodes.RESHAPE, (operand,), None, Shape.array(operand.shape.element_type, sizes))
 
     def _transposed(self, operand: Instruction, order: Sequence[int]) -> Instruction:
         if list(order) == sorted(order):
             return operand
         attributes = DimensionsAttributes.make(dimensions=tuple(order))
-        return self._create(opcodes.TRANSPOSE, (operand,), attributes, None)
+        shape = Shape.array(operand.shape.element_type, [operand.shape.dimensions[d] for d in order])
+        return self._create(opcodes.TRANSPOSE, (operand,), attributes, shape)
 
     def _create(
         self, op: OpDef, operands: Sequence[Instruction], attributes: Attributes | None, shape: Shape | None
@@ -332,6 +359,11 @@ def _instructions_of(operand: Instruction, ops: Collection[OpDef] | None) -> lis
         return True
 
     return list(found) if visit(operand) else []
+
+
+def _other(dot: Instruction, weights: Instruction, labels: DotLabels) -> tuple[Instruction, Labels]:
+    """The operand of a product that is not the weights, and its labels."""
+    return (dot.operands[1], labels.right) if dot.operands[0] is weights else (dot.operands[0], labels.left)
 
 
 def _without_units(instruction: Instruction) -> list[int]:

@@ -26,7 +26,7 @@ Function = Callable[..., Any]
 def _any_size() -> Iterator[None]:
     """Gradients become one kernel whatever their size."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("MIN_BATCH", "MIN_SCORES", "MIN_KEYS", "MIN_MASKED_KEYS"):
+        for name in ("MIN_TASKS", "MIN_SCORES", "MIN_KEYS", "MIN_MASKED_KEYS"):
             patch.setattr(gradient_strategy, name, 0)
         yield
 
@@ -102,6 +102,13 @@ def test_several_batch_dimensions_of_f16():
     shapes = (2, 1, 3, 20, 8), (2, 1, 3, 35, 8), (2, 1, 3, 35, 9)
     given = (normal(*shape, seed=n, dtype=np.float16) for n, shape in enumerate(shapes))
     assert_gradient(gradient(hand_written), *given)
+
+
+def test_segments_of_queries():
+    """With few heads, tasks compute a part of the queries each; what they add to keys and values is added up."""
+    given = inputs(1, 256, 140, 4, 2, 5)
+    assert_gradient(gradient(causal), *given)
+    assert "f32[2,1,140,2,5]{4,3,2,1,0}" in CPU.compile(lowered(gradient(causal), given)).as_hlo_text(optimized=True)
 
 
 def test_no_batch_dimension():

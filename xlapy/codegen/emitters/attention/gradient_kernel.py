@@ -1,6 +1,6 @@
 """Emits the gradient of attention: blocks of queries, whose scores and weights stay in the cache.
 
-    for each batch element, a task
+    for each batch element and segment of the queries, a task
       clear the products over queries
       for each block of queries
         for each key: the scores of all queries of the block, in both dots
@@ -104,17 +104,20 @@ class _GradientKernel:
     def kernel(self) -> Kernel:
         builder, problem, block = self.builder, self.problem, self.sizes.block
         batch, outer = problem.dimensions[: problem.batches], problem.dimensions[problem.batches : -2]
-        blocks = -(-problem.row_count // block)
-        with builder.loop(math.prod(batch), AxisKind.PARALLEL) as task:
-            self.at_batch = delinear(builder, task, batch)
+        size = problem.row_count // problem.segments
+        tasks, blocks = (*batch, problem.segments), -(-size // block)
+        with builder.loop(math.prod(tasks), AxisKind.PARALLEL) as task:
+            *at_batch, segment = delinear(builder, task, tasks)
+            self.at_batch = tuple(at_batch)
+            self.at_part = tuple(at_batch) if problem.segments == 1 else (*at_batch, segment)
             for product in problem.of_keys:
                 self.clear(product)
             if self.mask is not None:
                 self.mask.measure_keys(self.at_batch)
             with builder.loop(math.prod((*outer, blocks))) as number:
                 *at_outer, at_block = delinear(builder, number, (*outer, blocks))
-                self.first = at_block * block
-                self.count = block_extent(builder, self.first, problem.row_count, block)
+                self.first = segment * size + at_block * block
+                self.count = block_extent(builder, at_block * block, size, block)
                 self.at_rows = (*self.at_batch, *at_outer)
                 self.compute_block()
         return builder.kernel
@@ -255,14 +258,14 @@ class _GradientKernel:
             self.epilogues[product.dot].store((*self.at_rows, query, column), element, None)
 
     def clear(self, product: ProductDot) -> None:
-        """Clears the product over queries of a batch element."""
+        """Clears the product over queries of a task."""
         builder, epilogue = self.builder, self.epilogues[product.dot]
         zero = zero_element(builder, product.type)
         with (
             builder.loop(self.problem.length) as key,
             builder.loop(product.width, AxisKind.VECTOR, width=self.sizes.key_tile(product).lanes) as column,
         ):
-            epilogue.store_sum((*self.at_batch, key, column), zero, None)
+            epilogue.store_sum((*self.at_part, key, column), zero, None)
 
     def multiply_rows(self, product: ProductDot) -> None:
         """Adds the product of the weights of the block and an array over the queries."""
@@ -288,7 +291,7 @@ class _GradientKernel:
                     in_bounds(self.lowering, column, product.width, tile.columns),
                 ]
                 mask = _all(builder, bounds)
-                index = (*self.at_batch, key, column)
+                index = (*self.at_part, key, column)
                 before = epilogue.load_sum(index, mask)
                 epilogue.store_sum(index, add_elements(builder, before, total), mask)
 

@@ -53,6 +53,10 @@ class ProductDot:
     other: Instruction
     result: Instruction
     """The result of the region that follows from it."""
+    is_of_rows: bool
+    """Whether it is over the keys."""
+    segments: int = 1
+    """The parts of the queries that have products over queries of their own: a dimension of the dot, after b."""
 
     @property
     def width(self) -> int:
@@ -129,6 +133,11 @@ class GradientProblem:
         return self.dimensions[-2]
 
     @property
+    def segments(self) -> int:
+        """The number of parts of the queries along that dimension, each of which is a task."""
+        return max([product.segments for product in self.of_keys], default=1)
+
+    @property
     def rows(self) -> int:
         """The number of all queries of a batch element."""
         return math.prod(self.dimensions[self.batches : -1])
@@ -149,13 +158,9 @@ def gradient_problem(region: Region) -> GradientProblem | str:
     found = [_product(dot, scores[0], region.results) for dot in products]
     if None in found or len({p.result for p in found if p}) != len(region.results):
         return "a result is not a dot over the queries or the keys"
-    rank = first.shape.rank
-    of_rows, of_keys = [
-        tuple(
-            p for p in found if p and (p.dot.attributes_as(DotAttributes).lhs_contracting_dims == (rank - 1,)) is along
-        )
-        for along in (True, False)
-    ]
+    if len({p.segments for p in found if p and not p.is_of_rows}) > 1:
+        return "its dots over the queries have different segments"
+    of_rows, of_keys = [tuple(p for p in found if p and p.is_of_rows is along) for along in (True, False)]
     weights = tuple(dict.fromkeys(p.weights for p in (*of_rows, *of_keys)))
     members = between({first, second}, weights, region.instructions)
     plan = plan_row_reduction(weights, members)
@@ -202,14 +207,27 @@ def _product(dot: Instruction, score: ScoreDot, results: Sequence[Instruction]) 
     dimensions = score.dot.shape.dimensions
     batches, rank = score.keys.shape.rank - 2, len(dimensions)
     batch, rows = tuple(range(batches)), tuple(range(batches, rank - 1))
+    segments = 1
+    if weights.op is other.op is opcodes.RESHAPE and weights.shape.rank == rank + 1:
+        segments = weights.shape.dimensions[rank - 2]
+        batch, rows = (*batch, rank - 2), (*rows[:-1], rank - 1)
+        if not (_is_divided(weights, segments) and _is_divided(other, segments)):
+            return None
+        weights, other = weights.operands[0], other.operands[0]
     along = attributes.lhs_contracting_dims, attributes.rhs_contracting_dims
-    is_of_rows = along == ((rank - 1,), (batches,)) and other.shape.rank == batches + 2
+    is_of_rows = segments == 1 and along == ((rank - 1,), (batches,)) and other.shape.rank == batches + 2
     is_of_keys = along == (rows, rows) and other.shape.rank == rank and dot.shape.element_type is F32
     result = next((r for r in results if _source(r) is dot), None)
     if result is None or weights.shape.dimensions != dimensions or not (is_of_rows or is_of_keys):
         return None
     is_fitting = attributes.lhs_batch_dims == attributes.rhs_batch_dims == batch
-    return ProductDot(dot, weights, other, result) if is_fitting else None
+    return ProductDot(dot, weights, other, result, is_of_rows, segments) if is_fitting else None
+
+
+def _is_divided(reshape: Instruction, segments: int) -> bool:
+    """Whether a reshape divides the queries of an array [b,q,n] into segments."""
+    *outer, queries, columns = reshape.operands[0].shape.dimensions
+    return reshape.shape.dimensions == (*outer, segments, queries // segments, columns)
 
 
 def _source(result: Instruction) -> Instruction:

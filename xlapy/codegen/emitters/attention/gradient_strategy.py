@@ -17,8 +17,8 @@ from xlapy.codegen.plan import Candidate, Rejection, Strategy
 from xlapy.codegen.region import Region
 from xlapy.loops import Kernel
 
-MIN_BATCH = 8
-"""The smallest number of batch elements, each of which is a task: with fewer, processors would idle."""
+MIN_TASKS = 8
+"""The smallest number of tasks: with fewer, processors would idle."""
 
 MIN_SCORES = 3 << 19
 """The smallest number of scores of all batch elements. Fewer stay in the cache from one kernel to the next one, and the
@@ -45,9 +45,9 @@ def _rejection(region: Region) -> Rejection | None:
         return Rejection(problem)
     if preferred_block(problem) is None:
         return Rejection(f"the scores of {BLOCK_QUERIES[-1]} queries and {problem.length} keys are too large")
-    batch = math.prod(problem.dimensions[: problem.batches])
-    if batch < MIN_BATCH:
-        return Rejection(f"{batch} batch elements are less than {MIN_BATCH} tasks", is_possible=True)
+    tasks = math.prod(problem.dimensions[: problem.batches]) * problem.segments
+    if tasks < MIN_TASKS:
+        return Rejection(f"{tasks} tasks are less than {MIN_TASKS}", is_possible=True)
     if problem.hidden is not None:
         if problem.length >= MIN_MASKED_KEYS:
             return None
