@@ -17,12 +17,7 @@ from dataclasses import dataclass
 
 from xlapy import opcodes
 from xlapy.codegen.emitters.matmul.dot_problem import DotProblem
-from xlapy.codegen.emitters.matmul.gemv import (
-    SkinnyGemmParameters,
-    check_skinny_gemm,
-    skinny_gemm_kernel,
-    skinny_gemm_parameters,
-)
+from xlapy.codegen.emitters.matmul.gemv import skinny_gemm_kernel
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
 from xlapy.codegen.emitters.matmul.packed_gemm import (
     MAX_TILE_SUMS,
@@ -37,6 +32,11 @@ from xlapy.codegen.emitters.matmul.skinny_inner_products import (
     check_skinny_inner_products,
     skinny_inner_product_kernel,
     skinny_inner_product_parameters,
+)
+from xlapy.codegen.emitters.matmul.skinny_sizes import (
+    SkinnyGemmParameters,
+    check_skinny_gemm,
+    skinny_gemm_parameters,
 )
 from xlapy.codegen.emitters.matmul.term_groups import grouped_problem
 from xlapy.codegen.emitters.matmul.unpacked import DirectGemm, InnerProductParameters, InnerProducts
@@ -111,7 +111,7 @@ class DotForm:
 
     @property
     def right_bytes(self) -> int:
-        return self.problem.terms * self.problem.columns * register_type(self.problem.type).byte_size
+        return self.problem.right_bytes
 
     @property
     def cached_bytes(self) -> int:

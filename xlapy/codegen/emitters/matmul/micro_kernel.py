@@ -79,12 +79,12 @@ def emit_micro_kernel(
 ) -> list[list[Element]]:
     """Emits the sums of a tile, as rows of vectors; adds the terms in the order of their indices.
 
-    `left(term, row)` and `right(term, vector)` return the factors. initial: the first total of each vector; zero by
+    `left(term, row)` and `right(term, vector)` return the factors. initial: the first totals, row by row; zero by
     default. The builder must be in a vector axis over the lanes.
     """
     builder, zero = factors.builder, zero_element(factors.builder, factors.type)
     like = [zero] * tile.rows * tile.vectors
-    start = like if initial is None else [*initial] * tile.rows
+    start = like if initial is None else initial
 
     def step(term: Index, carried: Sequence[Value]) -> list[Value]:
         before = iter(unflatten_elements(carried, like))

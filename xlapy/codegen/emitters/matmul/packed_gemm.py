@@ -433,7 +433,7 @@ class ResultBlock:
 
             term_count = self.term_count(terms)
             totals = gemm.corrections.first_totals(panel, lane)
-            sums = emit_micro_kernel(problem, tile, [term_count], left, right, totals)
+            sums = emit_micro_kernel(problem, tile, [term_count], left, right, totals and totals * tile.rows)
             if gemm.sums is not None:
                 self.accumulate(tile_row, columns, sums)
                 return

@@ -81,6 +81,11 @@ class MatmulProblem(ABC):
         return self.rows * self.columns * self.terms
 
     @property
+    def right_bytes(self) -> int:
+        """The size of the right operand of one element of the batch."""
+        return self.terms * self.columns * register_type(self.type).byte_size
+
+    @property
     def cycles(self) -> float:
         """The cycles of all multiplications on one core, at two vectors per cycle."""
         lanes = min(self.lanes, 1 << max(self.columns - 1, 0).bit_length())
@@ -120,6 +125,12 @@ class MatmulProblem(ABC):
     def right_location(self, batch: Affine, term: Affine, column: Affine) -> Location | None:
         """Where the factor of a term from the right operand lies in memory as it is; None if it is computed."""
         return None
+
+    def right_locations(self, batch: Affine, term: Affine, column: Affine) -> list[Location]:
+        """Where the elements of a factor from the right operand lie in memory as they are; none of them if one is
+        computed."""
+        location = self.right_location(batch, term, column)
+        return [] if location is None else [location]
 
     def multiply_add(self, left: Element, right: Element, total: Element) -> Element:
         """The sum of a total and the product of two factors."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from xlapy.base.element_types import S32
 from xlapy.codegen.emitters.matmul.group_formats import GroupFormat, add_products, group_format
 from xlapy.codegen.emitters.matmul.group_loads import GroupLoads
+from xlapy.codegen.emitters.matmul.micro_kernel import clamped_position
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I32, Affine, PositionArithmetic, Value
+from xlapy.loops import I32, Affine, Location, PositionArithmetic, Value
 from xlapy.lower import Element
 from xlapy.lower.core import Index
 
@@ -102,6 +103,14 @@ class GroupedProblem(MatmulProblem):
         )
         offset = self.left_offset()
         return self.builder.binary("xor", group, offset) if isinstance(offset, Value) else group
+
+    def right_locations(self, batch: Affine, term: Affine, column: Affine) -> list[Location]:
+        terms = self._ungrouped
+        positions = [term * self._size + number for number in range(self._size)]
+        inside = [clamped_position(self.builder, position, terms.terms) for position in positions]
+        found = [terms.right_location(batch, position, column) for position in inside]
+        places = [place for place in found if place is not None]
+        return places if len(places) == len(found) else []
 
     def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
         terms = self._ungrouped
