@@ -172,3 +172,19 @@ def test_an_operand_that_is_an_epilogue_is_stored():
 }"""
     assert "where the kernel of h (dot) stores it" in reason(text, "a")
     assert_equal(text, *arguments(text))
+
+
+def test_an_operand_of_inner_products_is_stored():
+    """Sums along contiguous terms, of 32 columns, would compute each element of the left operand for every few of them."""
+    text = """ENTRY e {
+      x = f32[64,40] parameter(0)
+      y = f32[64,50] parameter(1)
+      w = f32[32,50,40] parameter(2)
+      a = f32[64,50,40] broadcast(x), dimensions={0,2}
+      b = f32[64,50,40] broadcast(y), dimensions={0,1}
+      p = f32[64,50,40] multiply(a, b)
+      m = f32[64,50,40] maximum(p, a)
+      ROOT d = f32[64,32] dot(m, w), lhs_contracting_dims={1,2}, rhs_contracting_dims={1,2}
+    }"""
+    assert kernels(text) == 2
+    assert_equal(text, *arguments(text))

@@ -39,6 +39,10 @@ MAX_ROWS_OF_ONE_PASS = 64
 """The largest number of rows that share each load of a large operand whose columns are contiguous
 (`emitters.matmul.dot.MAX_SKINNY_ROWS`)."""
 
+MAX_INNER_PRODUCT_ROWS = 32
+"""The largest number of rows or columns of operands with contiguous terms that are not packed
+(`emitters.matmul.dot.MAX_INNER_PRODUCT_ROWS`)."""
+
 ROWS_OF_TASK = 128
 """The rows or columns that at least share an element of an operand that is packed."""
 
@@ -169,15 +173,18 @@ def evaluations(dot: Instruction, number: int) -> int:
     own, other = (columns, rows) if number else (rows, columns)
     if own * terms * dot.shape.element_type.byte_size <= MIN_PACKED_BYTES:
         return -(-other // ROWS_OF_TILE)
+    if min(rows, columns) <= MAX_INNER_PRODUCT_ROWS and all(_has_contiguous_terms(dot, n) for n in (0, 1)):
+        return -(-other // ROWS_OF_TILE)
     is_right = number == 1 or columns == 1
     if is_right and other <= MAX_ROWS_OF_ONE_PASS:
-        return -(-other // ROWS_OF_TILE) if _has_contiguous_terms(dot.operands[number], dot, number) else 1
+        return -(-other // ROWS_OF_TILE) if _has_contiguous_terms(dot, number) else 1
     return -(-other // ROWS_OF_TASK)
 
 
-def _has_contiguous_terms(operand: Instruction, dot: Instruction, number: int) -> bool:
+def _has_contiguous_terms(dot: Instruction, number: int) -> bool:
     """Whether the last dimension of an operand, or of what it transposes, is contracted."""
     attrs: DotAttributes = dot.attributes_as(DotAttributes)
+    operand = dot.operands[number]
     last = operand.shape.rank - 1
     if operand.op is opcodes.TRANSPOSE:
         last = operand.dimensions.index(last)
