@@ -175,7 +175,7 @@ def test_an_operand_that_is_an_epilogue_is_stored():
 
 
 def test_an_operand_of_inner_products_is_stored():
-    """Sums along contiguous terms, of 32 columns, would compute each element of the left operand for every few of them."""
+    """Sums along contiguous terms would compute each element of the left operand for every few of 32 columns."""
     text = """ENTRY e {
       x = f32[64,40] parameter(0)
       y = f32[64,50] parameter(1)
