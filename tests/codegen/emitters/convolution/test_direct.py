@@ -73,6 +73,20 @@ _CASES = """
         f32[1,5,6,7,8] f32[3,2,3,8,16] f32[1,3,6,7,16] {size=3x2x3 pad=1_1x1_0x1_1 stride=2x1x1} b012f_012io->b012f
     features first in the input:
         f32[2,6,9,11] f32[3,3,6,33] f32[2,9,11,33] {size=3x3 pad=1_1x1_1} bf01_01io->b01f
+    filter with outputs first, many inputs:
+        f32[2,9,11,700] f32[33,700,3,3] f32[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_oi01->b01f
+    filter with outputs first, one element:
+        f32[2,9,11,70] f32[35,70,1,1] f32[2,5,4,35] {size=1x1 stride=2x3} b01f_oi01->b01f
+    filter with outputs first, one block:
+        f32[2,9,11,20] f32[40,20,3,3] f32[2,9,11,40] {size=3x3 pad=1_1x1_1} b01f_oi01->b01f
+    filter with outputs first, dilated:
+        f32[2,9,11,30] f32[40,30,2,3] f32[2,7,7,40] {size=2x3 rhs_dilate=2x2} b01f_oi01->b01f
+    filter with outputs first, holes:
+        f32[1,5,9,90] f32[40,90,4,3] f32[1,9,17,40] {size=4x3 pad=1_2x1_1 lhs_dilate=2x2} b01f_oi01->b01f
+    filter with outputs first, many inputs and features:
+        f32[1,7,9,300] f32[70,300,3,3] f32[1,7,9,70] {size=3x3 pad=1_1x1_1} b01f_oi01->b01f
+    filter with outputs first, many inputs, f64:
+        f64[2,9,11,300] f64[33,300,3,3] f64[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_oi01->b01f
     bf16:
         bf16[2,9,11,6] bf16[3,3,6,33] bf16[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
     s8:
@@ -105,6 +119,13 @@ def test_results(name: str):
     arrays = arguments(given)
     expected = np.asarray(INTERPRETER.compile(given)(*arrays))
     np.testing.assert_array_equal(np.asarray(CPU.compile(given)(*arrays)), expected)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "outputs first" in name])
+def test_a_filter_with_outputs_first_is_packed_by_transposition(name: str):
+    loops = compile_module(module(name)).loops()
+    assert re.search(r"transpose .* from in0\[.* to (terms|panel)\[0\]", loops)
+    assert ("prefetch in0[" in loops) == ("many" in name)
 
 
 def test_a_large_filter_that_is_packed_once_is_prefetched():

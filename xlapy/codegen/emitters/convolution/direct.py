@@ -37,6 +37,11 @@ from xlapy.codegen.emitters.convolution.rows import (
     TileSegments,
     result_position,
 )
+from xlapy.codegen.emitters.convolution.transposed_filter import (
+    TransposedFilter,
+    packed_room,
+    transposed_filter,
+)
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
@@ -65,6 +70,10 @@ PANEL_BYTES = 1 << 17
 
 SUMS_BYTES = 1 << 16
 """The largest size of the sums that wait in scratch memory."""
+
+TRANSPOSED_INPUTS = 16
+"""The number of input features of a filter with outputs first that are transposed at a time: with the offsets of a
+window, they stay in the L1 cache until they are copied to their places in the packed panel."""
 
 TASKS_PER_PROCESSOR = 8
 """With fewer blocks of rows than this, the features are split into tasks, too."""
@@ -122,18 +131,34 @@ class DirectConvolution:
             self.panels, max(1, tasks // (TASKS_PER_PROCESSOR * region.target.processors))
         )
         self.processors = region.target.processors
-        prefetch = FilterPrefetch(region.target, factors, tile.features)
+        self.transposed = transposed_filter(factors, tile.features)
+        """The filter, if it is packed by transposition."""
+        prefetch = FilterPrefetch(region.target, factors, self.transposed, tile.features, self.input_block)
         is_packed_once = self.row_blocks == self.chunks == geometry.groups == 1
         self.prefetch: FilterPrefetch | None = None
         """Prefetches the blocks of the filter, if each is packed once; then a task has one panel."""
         if is_packed_once and prefetch.is_worthwhile:
             self.prefetch, self.panels_per_task = prefetch, 1
         size = math.prod(self.window) * self.input_block * tile.features
+        if self.transposed is not None:
+            window, room = self.transposed.window, packed_room(factors, tile.features)
+            size += room
+            transposed_size = TRANSPOSED_INPUTS * window * tile.features + room
+            self.transposed_terms = ScratchArray(builder, "terms", factors.type, transposed_size)
         self.panel = ScratchArray(builder, "panel", factors.type, size)
         self.sums: ScratchArray | None = None
         """The sums of a panel, if there are several blocks of input features, or a long epilogue."""
         if keeps_sums:
             self.sums = ScratchArray(builder, "sums", self.type, self.rows_per_task * self.sums_of_row)
+
+    @property
+    def is_one_run(self) -> bool:
+        """Whether the input of neighboring offsets along the last dimension is contiguous through all features."""
+        g = self.geometry
+        n, rank = g.numbers, g.input.shape.rank
+        is_last = n.input_feature_dimension == rank - 1 and n.input_spatial_dimensions[-1] == rank - 2
+        plain = self.last.phases == self.last.step == 1
+        return is_last and plain and self.input_blocks == 1 and g.attrs.feature_group_count == 1
 
     def kernel(self) -> Kernel:
         builder, g = self.builder, self.geometry
@@ -204,6 +229,9 @@ class _Panel:
     def pack(self, inputs: _Inputs) -> None:
         """Packs the part of the kernel that a block of input features needs, in the order of the window."""
         plan, builder, tile, g = self.plan, self.plan.builder, self.plan.tile, self.plan.geometry
+        if plan.transposed is not None:
+            self.pack_by_transposition(plan.transposed, inputs)
+            return
         with builder.loop(math.prod(plan.window)) as number, builder.loop(inputs.count) as feature:
             offsets = g.offsets_in_order(builder, number)
             at = (number * plan.input_block + feature) * tile.features
@@ -214,6 +242,31 @@ class _Panel:
                     output = self.feature + column
                     factor = plan.factors.from_filter(self.group, inputs.first + feature, output, offsets, mask)
                     plan.panel.store(at + column, factor)
+
+    def pack_by_transposition(self, filter: TransposedFilter, inputs: _Inputs) -> None:
+        """Packs the same part of a filter with outputs first: some input features at a time."""
+        plan, builder, features = self.plan, self.plan.builder, self.plan.tile.features
+        rows = block_extent(builder, self.feature, plan.geometry.outputs, features)
+        if filter.window == 1:
+            source, target = (filter.buffer, filter.offset(self.feature, inputs.first)), (plan.panel.buffer, Affine())
+            builder.transpose(source, filter.pitch, target, features, (rows, inputs.count))
+            return
+        total = Affine((), inputs.count) if isinstance(inputs.count, int) else Affine.of(inputs.count)
+        with builder.loop(-(-plan.input_block // TRANSPOSED_INPUTS)) as chunk:
+            first = chunk * TRANSPOSED_INPUTS
+            left = builder.clamped(builder.value_of(total - first), TRANSPOSED_INPUTS)
+            count, columns = builder.value_of(left), builder.value_of(left * filter.window)
+            source = filter.buffer, filter.offset(self.feature, inputs.first + first)
+            target = plan.transposed_terms.buffer, Affine()
+            builder.transpose(source, filter.pitch, target, features, (rows, columns))
+            with (
+                builder.loop(count) as feature,
+                builder.loop(filter.window) as offset,
+                builder.loop(features, AxisKind.VECTOR, width=plan.tile.lanes) as lane,
+            ):
+                term = plan.transposed_terms.load((feature * filter.window + offset) * features + lane)
+                place = (offset * plan.input_block + first + feature) * features + lane
+                plan.panel.store(place, term)
 
     def each_tile(self) -> Iterator[Tile[TileSegments]]:
         """Emits loops over the tiles of all rows of the task; yields a tile of each phase."""
@@ -351,7 +404,7 @@ class _Panel:
             return after
 
         rest = plan.last.rest(tile.phase)
-        if self.is_one_run(inputs):
+        if plan.is_one_run:
             count = segment.count
 
             def in_run(term: Affine, carried: Sequence[Value]) -> list[Value]:
@@ -375,11 +428,3 @@ class _Panel:
             )
 
         return builder.reduce(segment.count, sums, at_offset)
-
-    def is_one_run(self, inputs: _Inputs) -> bool:
-        """Whether the input of neighboring offsets along the last dimension is contiguous through all features."""
-        plan, g = self.plan, self.plan.geometry
-        n, rank = g.numbers, g.input.shape.rank
-        is_last = n.input_feature_dimension == rank - 1 and n.input_spatial_dimensions[-1] == rank - 2
-        plain = plan.last.phases == plan.last.step == 1
-        return is_last and plain and plan.input_blocks == 1 and g.attrs.feature_group_count == 1
