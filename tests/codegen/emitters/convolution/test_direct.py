@@ -87,6 +87,8 @@ _CASES = """
         f32[1,7,9,300] f32[70,300,3,3] f32[1,7,9,70] {size=3x3 pad=1_1x1_1} b01f_oi01->b01f
     filter with outputs first, many inputs, f64:
         f64[2,9,11,300] f64[33,300,3,3] f64[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_oi01->b01f
+    a result that exceeds the caches:
+        f32[1,1030,128,3] f32[2,1,3,32] f32[1,1029,128,32] {size=2x1} b01f_01io->b01f
     bf16:
         bf16[2,9,11,6] bf16[3,3,6,33] bf16[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
     s8:

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.convolution.factors import ConvolutionFactors
 from xlapy.codegen.emitters.convolution.filter_prefetch import FilterBlock, FilterPrefetch
 from xlapy.codegen.emitters.convolution.geometry import (
@@ -47,6 +48,7 @@ from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
+from xlapy.codegen.target import Target
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
@@ -104,6 +106,8 @@ class DirectConvolution:
         outputs = [result_buffer(builder, result.shape, f"out{n}") for n, result in enumerate(region.results)]
         self.epilogue = Epilogue(region, self.root, builder, sources, outputs)
         builder.kernel.stores_repeatedly = True  # the last tile of a run may overlap the one before
+        for result, buffer in zip(region.results, outputs, strict=True):
+            buffer.nontemporal = self._is_nontemporal(result.shape, region.target)
         self.lowering = Lowering(builder, sources)
         self.factors = factors = ConvolutionFactors(region.target, geometry, self.lowering)
         self.type = factors.sum
@@ -150,6 +154,13 @@ class DirectConvolution:
         """The sums of a panel, if there are several blocks of input features, or a long epilogue."""
         if keeps_sums:
             self.sums = ScratchArray(builder, "sums", self.type, self.rows_per_task * self.sums_of_row)
+
+    def _is_nontemporal(self, shape: Shape, target: Target) -> bool:
+        """Whether a result is too large for the caches, and every vector stored to it is a whole cache line."""
+        size, features = shape.element_type.byte_size, self.geometry.outputs
+        is_line = size * self.tile.lanes == target.vector_bytes == target.cache_line_bytes
+        is_whole = features % self.tile.features == 0 and shape.dimensions[-1] % self.tile.lanes == 0
+        return is_line and is_whole and shape.size * size >= target.l3_bytes // 2
 
     @property
     def is_one_run(self) -> bool:
