@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import xlapy as xla
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
+from xlapy.hlo import edit
 from xlapy.hlo.verify import verify
 
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
@@ -120,6 +123,32 @@ def test_each_element_of_a_batch_has_groups_of_its_own():
     assert changes(BATCH)
     groups = np.array([[7, 0, 12, 3], [0, 30, 0, 0], [1, 2, 3, 4]], np.int32)
     assert_equal(BATCH, integers(3, 30, 8), integers(3, 4, 8, 12), groups)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "weight", "holds"),
+    [
+        ([7, 0, 12, 3], 1, True),
+        ([0, 0, 0, 0], 1, True),
+        ([30, 9, 9, 9], 1, True),
+        ([9, -4, 9, 9], 1, False),
+        ([-1, 9, 9, 9], 1, False),
+        ([7, 0, 12, 3], np.inf, False),
+        ([7, 0, 12, 3], np.nan, False),
+    ],
+    ids=str,
+)
+def test_the_condition_of_a_ragged_dot(sizes, weight, holds):
+    """The condition of the conditional, as the result of the program."""
+    module = xla.parse_hlo(ROWS)
+    PrepareRaggedDots(has_ragged_problem).run(module)
+    entry = module.entry_computation
+    edit.set_root(entry, entry.root_instruction.operands[0])
+    weights = integers(4, 8, 12)
+    weights[3, 7, 11] = weight
+    text = re.sub(r", entry_computation_layout=.*", "", module.to_text(print_large_constants=True))
+    found = INTERPRETER.compile(text)
+    assert bool(found(integers(30, 8), weights, np.array(sizes, np.int32))) == holds
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
