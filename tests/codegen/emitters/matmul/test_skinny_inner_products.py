@@ -32,9 +32,9 @@ def test_odd_sizes_in_all_types(shape, types):
     assert_product(*shape, "nt", types)
 
 
-@pytest.mark.parametrize(("rows", "expected"), [(2, False), (8, True), (64, True), (65, False)])
+@pytest.mark.parametrize(("rows", "expected"), [(2, False), (9, True), (32, True), (129, False)])
 def test_few_rows_by_large_transposed_weights(rows, expected):
-    text = compile_module(xla.parse_hlo(product(rows, 1024, 256, "nt"))).module.to_text()
+    text = compile_module(xla.parse_hlo(product(rows, 2048, 2048, "nt"))).module.to_text()
     assert ('"strategy":"skinny-inner-products"' in text) is expected
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlapy import opcodes
+from xlapy.codegen.emitters.matmul.cost import MatmulCost
 from xlapy.codegen.emitters.matmul.dot_problem import DotProblem
 from xlapy.codegen.emitters.matmul.gemv import skinny_gemm_kernel
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
@@ -53,35 +54,13 @@ from xlapy.loops import Kernel
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower.element_types import register_type
 
-MAX_CACHED_OPERAND_BYTES = 1 << 17
-"""The largest size in bytes of a right operand that stays in the cache, so that every tile loads it without packing."""
-
-MAX_CACHED_SKINNY_BYTES = 1 << 18
-"""The same with at most `MAX_SKINNY_ROWS` rows. Tiles of 4 to 64 rows by 256 KiB of weights take 0.77 to 0.93x the time
-of a skinny GEMM; with 1 MiB, they take 1.05 to 1.6x (in loops on a Zen 5 processor)."""
-
-MAX_SKINNY_ROWS = 64
-"""The largest number of rows for which a right operand larger than the cache is not packed, if its columns are
-contiguous. With 96 rows, packing is as fast (benchmarks/products.py)."""
-
-MAX_INNER_PRODUCT_ROWS = 32
-"""The largest number of rows or columns for which operands with contiguous terms are not packed."""
-
-MIN_SKINNY_INNER_PRODUCT_ROWS = 8
-"""The smallest number of rows for which the blocks of skinny inner products are faster than inner products: 4 x 1024 x
-1024 with transposed weights takes as long, 2 x 1024 x 1024 1.25 times as long (benchmarks/products.py)."""
-
-MIN_OFFSET_ROWS = 16
-"""The same if the left factors contain an offset, whose products count as those of another row: 8 x 2048 x 2048 in s8
-takes 1.1 times as long (benchmarks/products.py)."""
+MAX_SKINNY_ROWS = 128
+"""The largest number of rows of a skinny GEMM and of skinny inner products, which have sums of all rows in scratch
+memory."""
 
 MIN_VECTORS_OF_TERMS = 16
 """The smallest number of vectors of terms of skinny inner products. With fewer, the sums across lanes are a large part
 of the time."""
-
-MIN_TILE_SIDE = 2
-"""The smallest number of rows and of columns of a small result that is computed in tiles. Below it, a tile would use
-each loaded number only once."""
 
 MIN_PACKED_PRODUCTS = 1 << 12
 """The smallest number of products (rows x columns x terms) of a packed GEMM. Below it, packing costs more than
@@ -97,53 +76,13 @@ class DotForm:
 
     problem: MatmulProblem
     """The dot, with its terms in groups if a dot instruction multiplies them."""
+    cost: MatmulCost
     products: int
     """The products of single terms."""
     has_contiguous_columns: bool
     """Whether neighboring columns of the right operand are neighbors in memory, or the same, and numbers are real."""
     has_contiguous_terms: bool
     """Whether both operands are contiguous along the terms, numbers are real and the terms fill a vector."""
-
-    @property
-    def loads_columns(self) -> bool:
-        """Whether vectors run along columns that are loaded where they lie."""
-        return self.has_contiguous_columns and not (self.has_contiguous_terms and self.problem.columns == 1)
-
-    @property
-    def right_bytes(self) -> int:
-        return self.problem.right_bytes
-
-    @property
-    def cached_bytes(self) -> int:
-        """The largest size of a right operand that every tile loads where it lies."""
-        return MAX_CACHED_SKINNY_BYTES if self.problem.rows <= MAX_SKINNY_ROWS else MAX_CACHED_OPERAND_BYTES
-
-    @property
-    def reason_against_skinny_inner_products(self) -> str:
-        """Why skinny inner products do not compute a dot with contiguous terms at best; "" if they do."""
-        problem = self.problem
-        size = register_type(problem.type).byte_size
-        if problem.outer > 1 or size not in (4, 8) or problem.lanes * size != problem.region.target.vector_bytes:
-            return "its terms are not one loop over numbers of 4 or 8 bytes"
-        fewest = MIN_SKINNY_INNER_PRODUCT_ROWS if problem.left_offset() is None else MIN_OFFSET_ROWS
-        if not fewest <= problem.rows <= MAX_SKINNY_ROWS:
-            return f"{problem.rows} rows are not from {fewest} to {MAX_SKINNY_ROWS}"
-        if self.right_bytes <= MAX_CACHED_OPERAND_BYTES:
-            return f"a right operand of {self.right_bytes} bytes stays in the cache ({MAX_CACHED_OPERAND_BYTES})"
-        if problem.terms < MIN_VECTORS_OF_TERMS * problem.lanes:
-            return f"{problem.terms} terms are fewer than {MIN_VECTORS_OF_TERMS} vectors of {problem.lanes}"
-        return ""
-
-    @property
-    def uses_skinny_inner_products(self) -> bool:
-        """Whether skinny inner products compute the dot."""
-        is_candidate = self.has_contiguous_terms and not self.loads_columns
-        return is_candidate and not self.reason_against_skinny_inner_products
-
-    @property
-    def fewest(self) -> int:
-        """The smaller one of the numbers of rows and columns."""
-        return min(self.problem.rows, self.problem.columns)
 
 
 def dot_form(region: Region) -> DotForm | None:
@@ -155,11 +94,13 @@ def dot_form(region: Region) -> DotForm | None:
     if not plain.products:
         return None
     dot = grouped_problem(plain)
-    columns, terms = dot.right_strides()
-    _, left_terms = dot.left_strides()
+    left, right = dot.left_strides(), dot.right_strides()
+    columns, terms = right
+    _, left_terms = left
     is_real = not dot.type.is_complex
     return DotForm(
         dot,
+        MatmulCost(dot, left, right),
         plain.products,
         is_real and columns is not None and columns < 2,
         is_real and terms == 1 and left_terms == 1 and dot.terms >= dot.lanes,
@@ -175,20 +116,11 @@ def _problem(region: Region) -> MatmulProblem:
 _NO_DOT = "it is not a dot with terms and an epilogue"
 
 
-def _reason_against_packing(form: DotForm) -> str:
-    """Why a dot does not pack its operands; "" if it does."""
-    rows, size = form.problem.rows, form.right_bytes
-    if form.problem.products < MIN_PACKED_PRODUCTS:
-        return f"{form.problem.products} products are fewer than {MIN_PACKED_PRODUCTS}"
-    if form.loads_columns and size <= form.cached_bytes:
-        return f"a right operand of {size} bytes stays in the cache ({form.cached_bytes})"
-    if form.loads_columns and rows <= MAX_SKINNY_ROWS:
-        return f"{rows} rows are not more than {MAX_SKINNY_ROWS}"
-    if form.uses_skinny_inner_products:
-        return f"{rows} rows are not more than {MAX_SKINNY_ROWS}, and vectors run along the terms"
-    if form.has_contiguous_terms and form.fewest <= MAX_INNER_PRODUCT_ROWS:
-        return f"{form.fewest} rows or columns are not more than {MAX_INNER_PRODUCT_ROWS}"
-    return ""
+def _few_products(form: DotForm) -> Rejection | None:
+    """The rejection of a dot that is too small for a strategy of its own; None if it is not."""
+    if form.products < MIN_PRODUCTS:
+        return Rejection(f"{form.products} products are fewer than {MIN_PRODUCTS}", is_possible=True)
+    return None
 
 
 class PackedGemmStrategy(Strategy[PackedGemmParameters]):
@@ -201,8 +133,10 @@ class PackedGemmStrategy(Strategy[PackedGemmParameters]):
         form = region.derived(dot_form)
         if form is None:
             return Rejection(_NO_DOT)
-        reason = _reason_against_packing(form)
-        return Rejection(reason, is_possible=True) if reason else Candidate(form.problem.cycles)
+        if form.problem.products < MIN_PACKED_PRODUCTS:
+            reason = f"{form.problem.products} products are fewer than {MIN_PACKED_PRODUCTS}"
+            return Rejection(reason, is_possible=True)
+        return Candidate(form.cost.packed())
 
     def parameters(self, region: Region) -> PackedGemmParameters:
         return packed_gemm_parameters(_problem(region))
@@ -226,18 +160,9 @@ class SkinnyGemmStrategy(Strategy[SkinnyGemmParameters]):
             return Rejection(_NO_DOT)
         if not form.has_contiguous_columns:
             return Rejection("the columns of its right operand are not contiguous real numbers")
-        if form.products < MIN_PRODUCTS:
-            return Rejection(f"{form.products} products are fewer than {MIN_PRODUCTS}", is_possible=True)
-        if not form.loads_columns:
-            return Rejection("a single column runs in vectors along the terms", is_possible=True)
-        if form.right_bytes <= form.cached_bytes:
-            return Rejection(
-                f"a right operand of {form.right_bytes} bytes stays in the cache ({form.cached_bytes})",
-                is_possible=True,
-            )
         if form.problem.rows > MAX_SKINNY_ROWS:
-            return Rejection(f"{form.problem.rows} rows pay for packing ({MAX_SKINNY_ROWS})", is_possible=True)
-        return Candidate(2 * form.problem.cycles)
+            return Rejection(f"{form.problem.rows} rows are more than {MAX_SKINNY_ROWS}", is_possible=True)
+        return _few_products(form) or Candidate(form.cost.skinny())
 
     def parameters(self, region: Region) -> SkinnyGemmParameters:
         return skinny_gemm_parameters(_problem(region))
@@ -272,28 +197,8 @@ class DirectGemmStrategy(Strategy[DirectGemmParameters]):
         form = region.derived(dot_form)
         if form is None:
             return Rejection(_NO_DOT)
-        dot = form.problem
-        reason = self._reason_against(form)
-        return Rejection(reason, is_possible=True) if reason else Candidate(2 * dot.cycles)
-
-    def _reason_against(self, form: DotForm) -> str:
-        dot, size = form.problem, form.right_bytes
-        if form.products < MIN_PRODUCTS:
-            return f"{form.products} products are fewer than {MIN_PRODUCTS}"
-        if form.loads_columns:
-            is_cached = size <= form.cached_bytes
-            return "" if is_cached else f"a right operand of {size} bytes is larger than {form.cached_bytes}"
-        if form.uses_skinny_inner_products or (form.has_contiguous_terms and form.fewest <= MAX_INNER_PRODUCT_ROWS):
-            return "both operands are contiguous along the terms"
-        if dot.products >= MIN_PACKED_PRODUCTS:
-            return (
-                f"the columns are not contiguous, and {dot.products} products pay for packing ({MIN_PACKED_PRODUCTS})"
-            )
-        return (
-            ""
-            if form.fewest >= MIN_TILE_SIDE
-            else f"a tile would use each number once (of {form.fewest} rows or columns)"
-        )
+        parameters = self.parameters(region)
+        return _few_products(form) or Candidate(form.cost.direct(_direct_tile(form.problem, parameters)))
 
     def parameters(self, region: Region) -> DirectGemmParameters:
         dot = _problem(region)
@@ -307,8 +212,12 @@ class DirectGemmStrategy(Strategy[DirectGemmParameters]):
 
     def emit(self, region: Region, parameters: DirectGemmParameters) -> list[Kernel]:
         dot = _problem(region)
-        lanes = min(dot.lanes, 1 << (dot.columns - 1).bit_length())
-        return [DirectGemm(dot, Tile(parameters.tile_rows, parameters.tile_vectors, lanes)).kernel()]
+        return [DirectGemm(dot, _direct_tile(dot, parameters)).kernel()]
+
+
+def _direct_tile(dot: MatmulProblem, parameters: DirectGemmParameters) -> Tile:
+    lanes = min(dot.lanes, 1 << (dot.columns - 1).bit_length())
+    return Tile(parameters.tile_rows, parameters.tile_vectors, lanes)
 
 
 # -- inner products
@@ -326,18 +235,8 @@ class InnerProductStrategy(Strategy[InnerProductParameters]):
             return Rejection(_NO_DOT)
         if not form.has_contiguous_terms:
             return Rejection("its operands are not contiguous along real terms that fill a vector")
-        dot = form.problem
-        if form.products < MIN_PRODUCTS:
-            return Rejection(f"{form.products} products are fewer than {MIN_PRODUCTS}", is_possible=True)
-        if form.loads_columns and (form.right_bytes <= form.cached_bytes or dot.rows <= MAX_SKINNY_ROWS):
-            return Rejection("vectors along the columns need no sums across lanes", is_possible=True)
-        if form.uses_skinny_inner_products:
-            return Rejection("an operand larger than the cache meets several rows", is_possible=True)
-        if form.fewest > MAX_INNER_PRODUCT_ROWS:
-            return Rejection(
-                f"{form.fewest} rows and columns pay for packing ({MAX_INNER_PRODUCT_ROWS})", is_possible=True
-            )
-        return Candidate(2 * dot.cycles)
+        tile = self.parameters(region)
+        return _few_products(form) or Candidate(form.cost.inner_products(tile.tile_rows, tile.tile_columns))
 
     def parameters(self, region: Region) -> InnerProductParameters:
         dot = _problem(region)
@@ -345,6 +244,18 @@ class InnerProductStrategy(Strategy[InnerProductParameters]):
 
     def emit(self, region: Region, parameters: InnerProductParameters) -> list[Kernel]:
         return [InnerProducts(_problem(region), parameters).kernel()]
+
+
+def _reason_against_skinny_inner_products(problem: MatmulProblem) -> str:
+    """Why skinny inner products cannot compute a dot with contiguous terms; "" if they can."""
+    size = register_type(problem.type).byte_size
+    if problem.outer > 1 or size not in (4, 8) or problem.lanes * size != problem.region.target.vector_bytes:
+        return "its terms are not one loop over numbers of 4 or 8 bytes"
+    if problem.rows > MAX_SKINNY_ROWS:
+        return f"{problem.rows} rows are more than {MAX_SKINNY_ROWS}"
+    if problem.terms < MIN_VECTORS_OF_TERMS * problem.lanes:
+        return f"{problem.terms} terms are fewer than {MIN_VECTORS_OF_TERMS} vectors of {problem.lanes}"
+    return ""
 
 
 class SkinnyInnerProductStrategy(Strategy[SkinnyInnerProductParameters]):
@@ -359,12 +270,10 @@ class SkinnyInnerProductStrategy(Strategy[SkinnyInnerProductParameters]):
             return Rejection(_NO_DOT)
         if not form.has_contiguous_terms:
             return Rejection("its operands are not contiguous along real terms that fill a vector")
-        reason = form.reason_against_skinny_inner_products
+        reason = _reason_against_skinny_inner_products(form.problem)
         if reason:
             return Rejection(reason)
-        if form.loads_columns:
-            return Rejection("vectors along the columns need no sums across lanes", is_possible=True)
-        return Candidate(form.problem.cycles)
+        return Candidate(form.cost.skinny_inner_products())
 
     def parameters(self, region: Region) -> SkinnyInnerProductParameters:
         return skinny_inner_product_parameters(_problem(region))

@@ -67,7 +67,7 @@ def skinny_gemm_parameters(problem: MatmulProblem) -> SkinnyGemmParameters:
     target = problem.region.target
     sum_rows = _sum_rows(problem)
     is_cached = problem.right_bytes <= target.l3_bytes // 2  # other data use the other half
-    tile = _tile(problem)
+    tile = skinny_tile(problem)
     if problem.rows == 1:
         terms, ahead = ROW_STRIP_TERMS, 0 if is_cached else ROW_STRIP_TERMS
     else:
@@ -86,7 +86,7 @@ def _lanes(problem: MatmulProblem) -> int:
     return min(problem.lanes, 1 << (problem.columns - 1).bit_length())
 
 
-def _tile(problem: MatmulProblem) -> Tile:
+def skinny_tile(problem: MatmulProblem) -> Tile:
     """The preferred tile: as many vectors of columns as registers and columns allow, a power of two, for few rows."""
     sums, lanes = problem.region.target.vector_registers * 3 // 4, _lanes(problem)
     rows = balanced_size(_sum_rows(problem), sums // 2)

@@ -1,0 +1,220 @@
+"""Estimates the cycles of a dot by each strategy, from the sizes of the problem and how its operands lie in memory.
+
+An estimate counts what one core executes: multiply-adds of tiles with their unused lanes and rows, loads of both
+operands by the cache that they come from, packing, sums across lanes and the start of tiles and tasks. The unit of the
+constants is a vector operation, of which a core executes `OPERATIONS_PER_CYCLE`.
+
+The strategy decides the order of additions, so estimates depend on the width and the number of vector registers, but
+not on the caches and the processors of the machine: the sizes of caches are those of a common machine.
+
+The constants were fitted to the times of 349 products on a Zen 4 processor with AVX-512 (`python -m benchmarks.products
+--choices`: its rows, and `--random 50 --seed 1` to 5). 327 choices take at most 1.1 times as long as the best one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
+from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.emitters.matmul.skinny_sizes import skinny_tile
+from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
+from xlapy.lower.element_types import register_type
+
+OPERATIONS_PER_CYCLE = 2
+"""Vector operations that a core executes in a cycle, as in `loops.cost`."""
+
+CACHE_BYTES = ((1 << 16, 0.0), (1 << 19, 1.5), (13 << 20, 3.5))
+"""For each cache of a common machine: the bytes of an operand that stay in it while another one is read, and the
+operations that a load of a vector from it takes beyond one from the level-1 cache."""
+
+MEMORY_LOAD = 10.0
+"""The same for memory."""
+
+STRIDED_LOAD = 2.6
+"""How many times as long such loads take if a tile reads a few vectors of each term, not runs of memory."""
+
+GATHERED_LANE = 1.4
+"""Operations that load a lane of a vector whose elements are not contiguous."""
+
+JOINED_TERM = 1.1
+"""Operations that move an element to its place in a factor of several terms which are not contiguous, for a vector of
+factors."""
+
+PACKED_VECTOR = 8.5
+"""Operations that pack a vector of an operand, which is loaded, stored and loaded again."""
+
+TRANSPOSED_VECTOR = 9.5
+"""The same if whole panels are transposed."""
+
+LANES_SUM = 1.7
+"""Operations that add up the lanes of a vector of a tile of sums."""
+
+TRANSPOSED_LANES_SUM = 3.5
+"""The same for the tiles of skinny inner products."""
+
+TILE_START = 33.0
+"""Operations that begin and end the loop over the terms of a tile."""
+
+TASK_TILE_START = 89.0
+"""The same if a tile of columns is a task."""
+
+TASK_SUMS_START = 19.0
+"""The same if a tile of sums in vectors along the terms is a task."""
+
+STORED_SUM = 6.6
+"""Operations that add a vector of sums to others in memory, and store it at the end."""
+
+TASK_STORED_SUM = 6.0
+"""Operations that store a vector of sums of a tile that is a task."""
+
+BLOCK_SIDE = 512
+"""The rows and columns of a block of a common packed GEMM, and the columns of a block of a skinny GEMM."""
+
+MIN_BLOCK_COLUMNS = 128
+"""The columns of the narrowest task of a GEMM with blocks, about."""
+
+MIN_PARALLEL_CYCLES = 20_000
+"""The cycles from which on a dot runs on all threads: one task then takes twice as long as two."""
+
+
+def _load(size: float) -> float:
+    """The operations of a load of a vector from an operand of `size` bytes that is read again and again."""
+    return next((cost for limit, cost in CACHE_BYTES if size <= limit), MEMORY_LOAD)
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulCost:
+    """The costs of a problem by strategy, in cycles."""
+
+    problem: MatmulProblem
+    left_strides: tuple[int | None, int | None]
+    """The strides of the left operand between rows and between terms, as in `MatmulProblem.left_strides`."""
+    right_strides: tuple[int | None, int | None]
+    """The strides of the right operand between columns and between terms."""
+
+    # -- operands
+
+    @property
+    def _lanes(self) -> int:
+        """The lanes of vectors of columns."""
+        return min(self.problem.lanes, 1 << (self.problem.columns - 1).bit_length())
+
+    @property
+    def _element_bytes(self) -> int:
+        return register_type(self.problem.factor_type).byte_size
+
+    @property
+    def _left_bytes(self) -> int:
+        return self.problem.rows * self.problem.terms * self._element_bytes
+
+    @property
+    def _right_bytes(self) -> int:
+        return self.problem.terms * self.problem.columns * self._element_bytes
+
+    def _joining(self, stride_of_terms: int | None) -> float:
+        """The operations that join the terms of a vector of factors."""
+        terms = self.problem.terms_per_factor
+        return 0.0 if terms == 1 or stride_of_terms == 1 else JOINED_TERM * terms
+
+    @property
+    def _right_vector(self) -> float:
+        """The operations that load a vector of columns where it lies."""
+        columns, terms = self.right_strides
+        if columns in (0, 1):
+            return 1.0 + self._joining(terms)
+        each = GATHERED_LANE if terms == 1 else 2 * GATHERED_LANE
+        return each * self._lanes + self._joining(terms)
+
+    @property
+    def _left_scalar(self) -> float:
+        """The operations that load a factor of a row for all lanes."""
+        _, terms = self.left_strides
+        return 0.5 + self._joining(terms)
+
+    # -- strategies
+
+    def direct(self, tile: Tile) -> float:
+        """The cost of tiles that load both operands where they lie."""
+        p = self.problem
+        tiles = -(-p.rows // tile.rows) * -(-p.columns // tile.columns)
+        far = _load(self._right_bytes) * (STRIDED_LOAD if tile.columns < p.columns else 1.0)
+        loads = tile.vectors * (self._right_vector + far) + tile.rows * self._left_scalar
+        sums = tile.rows * tile.vectors
+        return self._cycles(tiles * (p.terms * (sums + loads / 2) + TASK_TILE_START + TASK_STORED_SUM * sums), tiles)
+
+    def skinny(self) -> float:
+        """The cost of a skinny GEMM."""
+        p, tile = self.problem, skinny_tile(self.problem)
+        vectors, row_tiles = -(-p.columns // self._lanes), -(-p.rows // tile.rows)
+        column_tiles, strips = -(-vectors // tile.vectors), -(-p.terms // 32)
+        load = self._right_vector + _load(self._right_bytes)
+        products = p.terms * column_tiles * row_tiles * tile.rows * tile.vectors
+        loads = p.terms * vectors * (load + (row_tiles - 1) * self._right_vector) / 2
+        sums = p.rows * vectors * STORED_SUM * (strips + 2 * -(-p.terms // CONTRACTION_BLOCK_TERMS) + 1)
+        packing = -(-p.columns // BLOCK_SIDE) * p.rows * p.terms / p.lanes * PACKED_VECTOR
+        tiles = strips * column_tiles * row_tiles * TILE_START
+        return self._cycles(products + loads + sums + packing + tiles, -(-p.columns // MIN_BLOCK_COLUMNS))
+
+    def packed(self) -> float:
+        """The cost of a packed GEMM."""
+        p = self.problem
+        tile = choose_tile(p.region.target, p.builder, p.type, p.rows, p.columns)
+        row_tiles, column_tiles = -(-p.rows // tile.rows), -(-p.columns // tile.columns)
+        blocks = -(-p.terms // CONTRACTION_BLOCK_TERMS)
+        sums = tile.rows * tile.vectors
+        tiles = row_tiles * column_tiles * (p.terms * sums + blocks * (TILE_START + STORED_SUM * sums))
+        row_tasks, column_tasks = -(-p.rows // BLOCK_SIDE), -(-p.columns // BLOCK_SIDE)
+        packing = column_tasks * self._packing_left(tile) + row_tasks * self._packing_right(tile)
+        return self._cycles(tiles + packing, row_tiles * -(-p.columns // MIN_BLOCK_COLUMNS))
+
+    def _packing_left(self, tile: Tile) -> float:
+        """The operations that pack the left operand once."""
+        p = self.problem
+        rows, terms = self.left_strides
+        load = PACKED_VECTOR + _load(self._left_bytes) + self._joining(terms)
+        if terms in (0, 1):
+            return p.rows * -(-p.terms // p.lanes) * load
+        if rows == 1:
+            return -(-p.rows // tile.rows) * p.terms * load
+        return p.rows * p.terms * 2 * GATHERED_LANE
+
+    def _packing_right(self, tile: Tile) -> float:
+        """The operations that pack the right operand once."""
+        p = self.problem
+        columns, terms = self.right_strides
+        level, padded = _load(self._right_bytes), -(-p.columns // tile.columns) * tile.columns
+        if columns in (0, 1):
+            return p.terms * padded / self._lanes * (PACKED_VECTOR + level + self._joining(terms))
+        if terms == 1:
+            return padded * -(-p.terms // p.lanes) * (TRANSPOSED_VECTOR + level)
+        return p.terms * padded * 2 * GATHERED_LANE
+
+    def inner_products(self, tile_rows: int, tile_columns: int) -> float:
+        """The cost of tiles of sums in vectors along the terms."""
+        p = self.problem
+        sums = tile_rows * tile_columns
+        tiles = -(-p.rows // tile_rows) * -(-p.columns // tile_columns)
+        level = _load(min(self._left_bytes, self._right_bytes))
+        larger = _load(max(self._left_bytes, self._right_bytes)) * max(tile_rows, tile_columns)
+        vector = sums + (tile_rows + tile_columns) * (1 + level) / 2
+        vector += larger / 2 / max(1, -(-min(p.rows, p.columns) // 4))
+        return self._cycles(tiles * (-(-p.terms // p.lanes) * vector + TASK_SUMS_START + LANES_SUM * sums), tiles)
+
+    def skinny_inner_products(self) -> float:
+        """The cost of skinny inner products, with tiles of four rows."""
+        p = self.problem
+        tile_rows = balanced_size(p.rows, 4)
+        tile_columns = max(1, min(p.columns, p.region.target.vector_registers * 3 // 4 // tile_rows))
+        row_tiles, column_tiles = -(-p.rows // tile_rows), -(-p.columns // tile_columns)
+        sums, blocks = tile_rows * tile_columns, -(-p.terms // (64 * p.lanes))
+        vector = row_tiles * (sums + (tile_rows + tile_columns) / 2)
+        vector += tile_columns * _load(self._right_bytes) / 2
+        tiles = column_tiles * (-(-p.terms // p.lanes) * vector + row_tiles * blocks * (TILE_START + STORED_SUM * sums))
+        return self._cycles(tiles + p.rows * p.columns * TRANSPOSED_LANES_SUM, -(-column_tiles // 8))
+
+    def _cycles(self, operations: float, tasks: int) -> float:
+        """The cycles of operations for each element of the batch, which are divided in tasks."""
+        each = operations * (4 if self.problem.type.is_complex else 1) / OPERATIONS_PER_CYCLE
+        cycles = self.problem.batches * each
+        return 2 * cycles if self.problem.batches * tasks == 1 and cycles >= MIN_PARALLEL_CYCLES else cycles
