@@ -1,0 +1,106 @@
+"""Gradients of attention are recognized by their structure: labels of dimensions, and the dots with what follows."""
+
+from __future__ import annotations
+
+from xlapy import opcodes
+from xlapy.codegen.fusion.attention_gradients import FuseAttentionGradients, find_gradient
+from xlapy.codegen.fusion.score_space import TERMS, labels_of_product, labels_of_scores, score_space
+from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.module import Module
+from xlapy.text import parse_hlo
+
+REDUCER = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
+
+HEADS = """
+  q = f32[2,20,3,8] parameter(0)  k = f32[2,30,3,8] parameter(1)  v = f32[2,30,3,9] parameter(2)
+  u = f32[2,20,3,9] parameter(3)  z = f32[] constant(0)
+  s = f32[2,3,20,30] dot(q, k), lhs_batch_dims={0,2}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={3}
+  e = f32[2,3,20,30] exponential(s)
+  l = f32[2,3,20] reduce(e, z), dimensions={3}, to_apply=add
+  b = f32[2,3,20,30] broadcast(l), dimensions={0,1,2}
+  p = f32[2,3,20,30] divide(e, b)
+  w = f32[2,3,30,20] dot(v, u), lhs_batch_dims={0,2}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={3}
+  t = f32[2,3,20,30] transpose(w), dimensions={0,1,3,2}
+  m = f32[2,3,20,30] multiply(t, p)
+  d = f32[2,3,20] reduce(m, z), dimensions={3}, to_apply=add
+  f = f32[2,3,20,30] broadcast(d), dimensions={0,1,2}
+  g = f32[2,3,20,30] subtract(t, f)
+  h = f32[2,3,20,30] multiply(g, p)
+  dq = f32[2,3,20,8] dot(h, k), lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={1}
+  dk = f32[2,3,8,30] dot(q, h), lhs_batch_dims={0,2}, rhs_batch_dims={0,1}, lhs_contracting_dims={1}, rhs_contracting_dims={2}
+  dv = f32[2,3,30,9] dot(p, u), lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+"""  # noqa: E501
+"""The gradient of attention with heads: `s` and `w` are the dots of scores, of which one is transposed."""
+
+
+def module(results: str, body: str = HEADS) -> Module:
+    shapes = {"dq": "f32[2,3,20,8]", "dk": "f32[2,3,8,30]", "dv": "f32[2,3,30,9]", "h": "f32[2,3,20,30]"}
+    names = results.split()
+    root = f"ROOT r = ({', '.join(shapes[n] for n in names)}) tuple({', '.join(names)})"
+    return parse_hlo(f"HloModule m\n{REDUCER}ENTRY e {{{body}  {root} }}")
+
+
+def named(parsed: Module, name: str) -> Instruction:
+    return next(i for i in parsed.entry_computation if i.name == name)
+
+
+def test_labels_follow_the_dimensions_of_the_dot():
+    parsed = module("dq dk dv")
+    space = score_space(named(parsed, "w"))
+    assert {v.name: space.labels[v] for v in space.labels} == {
+        "w": (0, 1, 2, 3), "t": (0, 1, 3, 2), "m": (0, 1, 3, 2), "d": (0, 1, 3), "f": (0, 1, 3, 2), "g": (0, 1, 3, 2),
+        "h": (0, 1, 3, 2),
+    }  # fmt: skip
+    assert space.reduced == {2}
+
+
+def test_labels_of_dots():
+    parsed = module("dq dk dv")
+    scores = labels_of_scores(named(parsed, "w"), (0, 1, 2, 3))
+    assert scores is not None
+    assert (scores.left, scores.right) == ((0, 2, 1, TERMS), (0, 3, 1, TERMS))
+    product = labels_of_product(named(parsed, "dk"), 1, (0, 1, 2, 3))
+    assert product is not None
+    assert (product.left, product.result) == ((0, 2, 1, TERMS), (0, 1, TERMS, 3))
+
+
+def test_the_parts_of_a_gradient():
+    parsed = module("dq dk dv")
+    found = find_gradient(score_space(named(parsed, "s")), score_space(named(parsed, "w")))
+    assert found is not None and not isinstance(found, str)
+    assert found.order == (0, 1, 2, 3)
+    assert {p.dot.name: p.is_of_rows for p in found.products} == {"dq": True, "dk": False, "dv": False}
+
+
+def test_scores_that_are_a_result():
+    parsed = module("dq dk h")
+    found = find_gradient(score_space(named(parsed, "s")), score_space(named(parsed, "w")))
+    assert found == "r (tuple) needs h in memory"
+
+
+def test_dots_that_depend_on_each_other():
+    """A fusion would need its own result: the gradient that enters depends on what it computes."""
+    body = HEADS.replace("u = f32[2,20,3,9] parameter(3)", "u0 = f32[2,20,3,9] parameter(3)")
+    lines = body.splitlines()
+    dv = next(line for line in lines if line.strip().startswith("dv ="))
+    lines.remove(dv)
+    at = next(n for n, line in enumerate(lines) if line.strip().startswith("w ="))
+    lines[at:at] = [
+        dv.replace("u)", "u0)"),
+        "  n = f32[2,3,30,9] sine(dv)  o = f32[2,3,9] reduce(n, z), dimensions={2}, to_apply=add",
+        "  u = f32[2,20,3,9] broadcast(o), dimensions={0,2,3}",
+    ]
+    parsed = module("dq dk dv", "\n".join(lines))
+    decided: list[str] = []
+    fuse = FuseAttentionGradients(lambda _: "", lambda decision: decided.append(str(decision)))
+    assert not fuse.run(parsed)
+    assert "an operand depends on a result" in decided[0]
+
+
+def test_the_fusion_has_its_dimensions_in_order():
+    parsed = module("dq dk dv")
+    assert FuseAttentionGradients(lambda _: "").run(parsed)
+    (fusion,) = [i for i in parsed.entry_computation if i.op is opcodes.FUSION]
+    dots = [i.shape.dimensions for i in fusion.computations[0] if i.op is opcodes.DOT]
+    assert sorted(dots) == sorted([(2, 3, 20, 30), (2, 3, 20, 30), (2, 3, 20, 8), (2, 3, 30, 8), (2, 3, 30, 9)])
+    assert [i.op.name for i in parsed.entry_computation if i.op is opcodes.DOT] == []
