@@ -11,7 +11,6 @@ several dimensions, and b none. Does not depend on how the kernel computes them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -136,11 +135,6 @@ class GradientProblem:
     def segments(self) -> int:
         """The number of parts of the queries along that dimension, each of which is a task."""
         return max([product.segments for product in self.of_keys], default=1)
-
-    @property
-    def rows(self) -> int:
-        """The number of all queries of a batch element."""
-        return math.prod(self.dimensions[self.batches : -1])
 
 
 def gradient_problem(region: Region) -> GradientProblem | str:

@@ -23,14 +23,15 @@ MIN_TASKS = 8
 MIN_SCORES = 3 << 19
 """The smallest number of scores of all batch elements. Fewer stay in the cache from one kernel to the next one, and the
 scores that the gradient computes again cost more than it saves: without a mask, it takes 1.1 times as long for 12 heads
-of 256 queries and keys, and 0.94 times as long for 24 (benchmarks.transformers)."""
+of 256 queries and keys, and 0.9 to 1.0 times as long for 24 (`attention gradient unmasked` of benchmarks.transformers
+with these sizes)."""
 
 MIN_KEYS = 256
 """The smallest number of keys of a gradient without a mask: with 128 keys, it takes 1.05 times as long."""
 
 MIN_MASKED_KEYS = 128
 """The smallest number of keys if a mask hides some, which need not be computed: a causal gradient of 128 queries and
-keys takes as long as without this kernel, of 256 queries and keys 0.7 times as long."""
+keys takes as long as without this kernel, of 256 queries and keys 0.6 to 0.8 times as long."""
 
 
 def reason_against_gradient(region: Region) -> str:
