@@ -20,18 +20,18 @@ from xlapy.loops import Kernel
 MIN_TASKS = 8
 """The smallest number of tasks: with fewer, processors would idle."""
 
-MIN_SCORES = 3 << 19
+MIN_SCORES = 3 << 20
 """The smallest number of scores of all batch elements. Fewer stay in the cache from one kernel to the next one, and the
 scores that the gradient computes again cost more than it saves: without a mask, it takes 1.1 times as long for 12 heads
-of 256 queries and keys, and 0.9 to 1.0 times as long for 24 (`attention gradient unmasked` of benchmarks.transformers
-with these sizes)."""
+of 256 queries and keys in f32, 1.15 times for 384 in bf16, and 0.9 times for 512 in both (`attention gradient unmasked`
+of benchmarks.transformers with these sizes)."""
 
 MIN_KEYS = 256
 """The smallest number of keys of a gradient without a mask: with 128 keys, it takes 1.05 times as long."""
 
-MIN_MASKED_KEYS = 128
+MIN_MASKED_KEYS = 192
 """The smallest number of keys if a mask hides some, which need not be computed: a causal gradient of 128 queries and
-keys takes as long as without this kernel, of 256 queries and keys 0.6 to 0.8 times as long."""
+keys takes as long as without this kernel, in bf16 1.05 times as long; of 192 queries and keys, 0.9 times as long."""
 
 
 def reason_against_gradient(region: Region) -> str:
