@@ -9,7 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from xlapy.base.arguments.expected_types import expected_text, find_mismatch, given_text, plain_types
+from xlapy.base.arguments import checking
+from xlapy.base.arguments.expected_types import expected_text, find_mismatch, given_text, hints_of, plain_types
+from xlapy.base.errors import ArgumentTypeError
+from xlapy.hlo.module import Module
 
 
 @dataclass
@@ -63,3 +66,21 @@ def test_values_in_words():
     assert given_text(None) == "None"
     assert given_text("x" * 100) == f"str '{'x' * 59}..."
     assert given_text(Broken()) == "Broken without text"
+
+
+def test_scalars_are_accepted_before_annotations_are_evaluated(monkeypatch: pytest.MonkeyPatch):
+    """So that the first compilation of a text does not import the builder, whose classes are alternatives of it."""
+    evaluated: list[str] = []
+    monkeypatch.setattr(checking, "hints_of", lambda function: evaluated.append("hints") or hints_of(function))
+
+    @checking.eager_arguments
+    def compiled(program: Module | str, count: int = 1) -> object:
+        return program
+
+    assert compiled("text", count=2) == "text"
+    assert not evaluated
+    with pytest.raises(ArgumentTypeError, match="count"):
+        compiled("text", True)
+    with pytest.raises(ArgumentTypeError, match="program"):
+        compiled(5)
+    assert evaluated

@@ -17,7 +17,14 @@ from collections.abc import Callable
 from dataclasses import is_dataclass
 from typing import Any, ParamSpec, TypeVar, cast
 
-from xlapy.base.arguments.expected_types import find_array, find_mismatch, given_text, hints_of, plain_types
+from xlapy.base.arguments.expected_types import (
+    find_array,
+    find_mismatch,
+    given_text,
+    hints_of,
+    plain_types,
+    scalar_alternatives,
+)
 from xlapy.base.errors import ArgumentTypeError, XlaError
 
 P = ParamSpec("P")
@@ -59,15 +66,19 @@ def eager_arguments(
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return _overloaded(function, make_error)
     names = [name for name, parameter in inspect.signature(function).parameters.items() if parameter.kind in _NAMED]
+    annotations = function.__annotations__
+    scalars = {name: scalar_alternatives(annotations[name]) for name in names if name in annotations}
     accepted: dict[str, tuple[tuple[type, ...], Any]] = {}
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not accepted:
-            hints = hints_of(function)
-            accepted.update((name, (plain_types(hints.get(name, Any)), hints.get(name, Any))) for name in names)
         for name, value in (*zip(names, args, strict=False), *kwargs.items()):
-            types, hint = accepted.get(name, ((object,), Any))
+            if name not in scalars or type(value) in scalars[name]:
+                continue
+            if not accepted:
+                hints = hints_of(function)
+                accepted.update((name, (plain_types(hints.get(name, Any)), hints.get(name, Any))) for name in scalars)
+            types, hint = accepted[name]
             if not isinstance(value, types):
                 found = find_mismatch(value, hint)
                 if found is not None:

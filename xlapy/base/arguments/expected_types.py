@@ -130,6 +130,15 @@ def _field_mismatch(value: Any, path: str) -> Mismatch | None:
 # -- annotations
 
 
+def scalar_alternatives(annotation: Any) -> frozenset[type]:
+    """The built-in scalar types that the text of an annotation names, such as `str` in "Module | str". Their values are
+    accepted without an evaluation of the annotation, which may import the modules of other alternatives."""
+    if not isinstance(annotation, str):
+        return frozenset()
+    parts = {part.strip() for part in annotation.split("|")}
+    return frozenset(kind for kind in (bool, int, float, str, bytes) if kind.__name__ in parts)
+
+
 def plain_types(hint: Any) -> tuple[type, ...]:
     """The types whose values an annotation accepts whatever they hold: a quick check before `find_mismatch`."""
     if get_origin(hint) in _UNIONS:
