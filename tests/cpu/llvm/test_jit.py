@@ -9,7 +9,7 @@ import pytest
 
 from tests.threads import run_in_threads
 from xlapy.cpu.llvm import jit
-from xlapy.cpu.llvm.jit import Code, compile_text
+from xlapy.cpu.llvm.jit import Code, compile_text, listings
 
 
 def constant(value: int) -> Code:
@@ -66,3 +66,23 @@ def test_short_threads_take_no_memory(monkeypatch: pytest.MonkeyPatch):
     for value in range(8):
         assert run_in_threads(1, lambda _, value=value: called(constant(value))) == [value]
     assert len(made) <= 1
+
+
+def test_instructions_are_combined_where_positions_are_clamped():
+    negated = "%n = mul i64 %x, -1\n  %d = add i64 %y, %n"
+    text = f"""
+declare i64 @llvm.smax.i64(i64, i64)
+define i64 @plain(i64 %x, i64 %y) {{
+  {negated}
+  ret i64 %d
+}}
+define i64 @clamped(i64 %x, i64 %y) {{
+  {negated}
+  %r = call i64 @llvm.smax.i64(i64 %d, i64 0)
+  ret i64 %r
+}}
+"""
+    optimized, _ = listings(text)
+    plain, clamped = optimized.split("define ")[1:]
+    assert "mul i64" in plain
+    assert "mul i64" not in clamped and "sub i64" in clamped

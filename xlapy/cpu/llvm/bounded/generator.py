@@ -10,6 +10,7 @@ Responsible for optimization and code generation. Does not depend on linking or 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,16 +53,12 @@ class Generator:
         self._lock = fork_safe_lock()  # forks wait for the end of a call
         self._context = llvm.create_context()
         self._machine = target_machine(processor, level)
-        self._passes: Any = None
-        if level == OPTIMIZED:
-            # A few light passes. Vectorization and loop order are decided already, so LLVM only cleans up.
+        self._is_optimizing = level == OPTIMIZED
+        if self._is_optimizing:
             options = llvm.create_pipeline_tuning_options(speed_level=1)
             self._builder = llvm.create_pass_builder(self._machine, options)
-            self._passes = llvm.create_new_function_pass_manager()
-            self._passes.add_sroa_pass()  # promotes stack slots to registers
-            self._passes.add_instruction_combine_pass()
-            self._passes.add_simplify_cfg_pass()
-            self._passes.add_loop_strength_reduce_pass()
+            self._passes = _function_passes(combines=True)
+            self._fewer_passes = _function_passes(combines=False)
 
     def object_file(self, text: str, trace: CompileTrace, escape: Escape | None, limits: Limits) -> bytes:
         """Returns the object file of a module; LLVM's `RuntimeError` for malformed text, `StageLimitExceededError` if
@@ -70,21 +67,21 @@ class Generator:
             module = llvm.parse_assembly(text, self._context)
         if escape is None:
             with trace.span("optimize", "LLVM"):
-                self._optimize(module)
+                self._optimize(module, text)
             with trace.span("generate code", "LLVM"):
                 return bytes(self._machine.emit_object(module))
         with escape.limited(limits, self._lock) as calls:
             try:
-                return self._limited_object_file(module, trace, calls)
+                return self._limited_object_file(module, text, trace, calls)
             except StageLimitExceededError:
                 _abandoned.append((module, self))
                 raise
 
-    def _limited_object_file(self, module: Any, trace: CompileTrace, calls: GuardedCalls) -> bytes:
+    def _limited_object_file(self, module: Any, text: str, trace: CompileTrace, calls: GuardedCalls) -> bytes:
         with trace.span("optimize", "LLVM"):
-            for function in self._optimized_functions(module):
+            for function, passes in self._optimized_functions(module, text):
                 with _stage(f"the optimization of {function.name}"):
-                    calls.run_passes(self._passes, function, self._builder)
+                    calls.run_passes(passes, function, self._builder)
         with trace.span("generate code", "LLVM"), _stage("code generation"):
             return self._emit(module, calls)
 
@@ -103,18 +100,44 @@ class Generator:
     def listings(self, text: str) -> tuple[str, str]:
         """Returns a module's text after the passes, and its assembly."""
         module = llvm.parse_assembly(text, self._context)
-        self._optimize(module)
+        self._optimize(module, text)
         return str(module), str(self._machine.emit_assembly(module))
 
-    def _optimized_functions(self, module: Any) -> list[Any]:
-        """Returns the functions on which passes run. LLVM would print a line for each pass on one with `optnone`."""
-        if self._passes is None:
+    def _optimized_functions(self, module: Any, text: str) -> list[tuple[Any, Any]]:
+        """Returns the functions that are optimized, with their passes. LLVM would print a line for each pass on one
+        with `optnone`."""
+        if not self._is_optimizing:
             return []
-        return [one for one in module.functions if not one.is_declaration and not _is_unoptimized(one)]
+        combined = {found[1] for found in _FUNCTION.finditer(text) if _COMBINED.search(found[0])}
+        return [
+            (one, self._passes if one.name in combined else self._fewer_passes)
+            for one in module.functions
+            if not one.is_declaration and not _is_unoptimized(one)
+        ]
 
-    def _optimize(self, module: Any) -> None:
-        for function in self._optimized_functions(module):
-            self._passes.run(function, self._builder)
+    def _optimize(self, module: Any, text: str) -> None:
+        for function, passes in self._optimized_functions(module, text):
+            passes.run(function, self._builder)
+
+
+_FUNCTION = re.compile(r"^define [^@]*@([\w.]+)\(.*?^}", re.MULTILINE | re.DOTALL)
+"""The functions of a module, by name."""
+
+_COMBINED = re.compile(r"@llvm\.(?:masked|[su](?:min|max))\.|getelementptr[^\n]*, <")
+"""Where combining instructions makes code faster: accesses under masks, in vectors of addresses, or at positions that
+are clamped. The pass takes up to a tenth of LLVM's time, and changes hardly an instruction of other functions, whose
+run time stays the same (all rows of `benchmarks.cpu`, `benchmarks.products` and `benchmarks.convolutions`)."""
+
+
+def _function_passes(*, combines: bool) -> Any:
+    """Returns a few light passes. Vectorization and loop order are decided already, so LLVM only cleans up."""
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()  # promotes stack slots to registers
+    if combines:
+        passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_loop_strength_reduce_pass()
+    return passes
 
 
 def _is_unoptimized(function: Any) -> bool:
