@@ -13,6 +13,7 @@ from tests.codegen.emitters.matmul.test_dot import product
 from tests.cpu.instruction_sets import compile_for
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program import builder
+from xlapy.cpu.target import host_target
 
 CHOICES = [
     ((8, 2048, 2048), "nn", "skinny-gemm"),
@@ -42,7 +43,7 @@ def test_caches_and_processors_do_not_change_the_choice(shape, form, expected):
     """The strategy decides the order of additions."""
     text = product(*shape, form)
     chosen = compile_module(xla.parse_hlo(text)).module.to_text()
-    given = builder.host_target()
+    given = host_target()
     other = replace(given, l1_bytes=1 << 17, l2_bytes=1 << 24, l3_bytes=1 << 28, processors=given.processors + 61)
     with mock.patch.object(builder, "host_target", lambda: other):
         found = compile_module(xla.parse_hlo(text)).module.to_text()
