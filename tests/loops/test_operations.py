@@ -33,6 +33,15 @@ def test_extents_at_edges_count_as_they_are():
     assert kernel_operations(builder.kernel).counts["f32"] == 35 * 9
 
 
+def test_extents_may_depend_on_loops_of_varying_extent():
+    """The triangle j <= i of 10 x 10 elements, and its 220 triples k <= j <= i."""
+    builder = Builder("k")
+    target = builder.buffer("b", I64, 10, written=True)
+    with builder.loop(10) as i, builder.loop(builder.value_of(i + 1)) as j, builder.loop(builder.value_of(j + 1)) as k:
+        builder.store(target, k, builder.add(builder.value_of(k), builder.constant(I64, 1)))
+    assert kernel_operations(builder.kernel).counts == {"i64": 220}
+
+
 def test_an_extent_without_known_positions_counts_as_the_mean_of_its_bounds():
     builder = Builder("k")
     source, target = builder.buffer("n", I64, 1), builder.buffer("out", I64, 5, written=True)

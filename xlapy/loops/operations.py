@@ -55,8 +55,8 @@ def kernel_operations(kernel: Kernel) -> Operations:
 class _Surroundings:
     """The loops around a statement."""
 
-    axes: Mapping[Value, int] = field(default_factory=dict[Value, int])
-    """The axes of the loops whose extents are numbers, with their extents."""
+    axes: Mapping[Value, int | Value] = field(default_factory=dict[Value, int | Value])
+    """The axes of the loops with their extents."""
     width: int = 1
     """The lanes of the vector axis around the statement; 1 if there is none."""
     varying: frozenset[Value] = frozenset()
@@ -64,9 +64,7 @@ class _Surroundings:
 
     def inside(self, loop: For) -> _Surroundings:
         """What is around the body of a loop."""
-        found = self
-        if isinstance(loop.extent, int):
-            found = replace(found, axes={**self.axes, loop.axis: loop.extent})
+        found = replace(self, axes={**self.axes, loop.axis: loop.extent})
         return replace(found, width=loop.width, varying=varying_values(loop)) if loop.width > 1 else found
 
 
@@ -106,55 +104,94 @@ def _is_address_arithmetic(value: Value) -> bool:
     return (value.op == "div" and value.attribute is not None) or value.attribute == "bitcast"
 
 
-def _extent(found: Operations, extent: int | Value, axes: Mapping[Value, int]) -> float:
+def _extent(found: Operations, extent: int | Value, axes: Mapping[Value, int | Value]) -> float:
     """Iterations of a loop; their mean if they vary with the positions of the loops around it.
 
     If they depend on anything else, the mean of the fewest and the most.
     """
     if isinstance(extent, int):
         return float(extent)
-    used = [axis for axis in axes if _depends_on(extent, axis)]
-    if math.prod(axes[axis] for axis in used) <= _MAX_POSITIONS:
-        grid = np.ogrid[tuple([slice(axes[axis]) for axis in used])] if used else ()
-        values = _evaluate(extent, dict(zip(used, grid, strict=True)))
-        if values is not None and np.size(values):
-            return float(np.mean(np.maximum(values, 0)))
+    mean = _mean_extent(extent, axes)
+    if mean is not None:
+        return mean
     if extent.range is None:
         found.is_known = False
         return 1.0
     return sum(extent.range) / 2
 
 
-def _depends_on(value: Value, axis: Value) -> bool:
-    return value is axis or any(_depends_on(argument, axis) for argument in value.args)
+def _mean_extent(extent: Value, axes: Mapping[Value, int | Value]) -> float | None:
+    """The mean of an extent over all positions of the loops around it; None if it depends on anything else."""
+    used = _used_axes(extent, axes)
+    sizes = [size for axis in used if (size := _largest(axes[axis])) is not None]
+    if len(sizes) < len(used) or math.prod(sizes) > _MAX_POSITIONS:
+        return None
+    known: _Known = dict(zip(used, np.ix_(*map(np.arange, sizes)), strict=True))
+    values, is_iteration = _evaluate(extent, known), np.array(True)
+    for axis in used:
+        limit, positions = axes[axis], known[axis]
+        end = np.array(limit) if isinstance(limit, int) else _evaluate(limit, known)
+        if end is None or positions is None:
+            return None
+        is_iteration = is_iteration & (positions < end)
+    if values is None or not is_iteration.any():
+        return None
+    counts, weights = np.broadcast_arrays(np.maximum(values, 0), is_iteration)
+    return float(np.average(counts, weights=weights))
+
+
+def _used_axes(value: Value, axes: Mapping[Value, int | Value]) -> list[Value]:
+    """The axes on which a value depends, also through the extents of their loops."""
+    found, stack = dict[Value, None](), [value]
+    while stack:
+        current = stack.pop()
+        if current not in found:
+            found[current] = None
+            limit = axes.get(current)
+            stack += [*current.args, *([limit] if isinstance(limit, Value) else [])]
+    return [value for value in found if value in axes]
+
+
+def _largest(extent: int | Value) -> int | None:
+    """The largest number of iterations of a loop; None if it is unknown."""
+    if isinstance(extent, int):
+        return extent
+    return None if extent.range is None else extent.range[1]
 
 
 _Integers = NDArray[np.int64]
 
+_Known = dict[Value, _Integers | None]
+"""Values at all positions of some axes; None for a value that depends on anything but these."""
 
-def _evaluate(value: Value, positions: Mapping[Value, _Integers]) -> _Integers | None:
-    """The values at all positions of some axes; None if the value depends on anything but these."""
-    if value in positions:
-        return positions[value]
+
+def _evaluate(value: Value, known: _Known) -> _Integers | None:
+    """The value at all positions of the axes that are known, to which it is added."""
+    if value not in known:
+        known[value] = _evaluate_operation(value, known)
+    return known[value]
+
+
+def _evaluate_operation(value: Value, known: _Known) -> _Integers | None:
     if value.op == "const":
         return np.array(value.attribute, np.int64)
     if value.op == "affine":
-        return _evaluate_affine(value.attribute, positions)
+        return _evaluate_affine(value.attribute, known)
     if value.op in _POSITION_DIVISIONS and value.attribute is not None:
         dividend, divisor = value.attribute
-        divided = _evaluate_affine(dividend, positions)
+        divided = _evaluate_affine(dividend, known)
         return None if divided is None else _POSITION_DIVISIONS[value.op](divided, divisor)
     if value.op not in _EXTENT_OPERATIONS:
         return None
-    arguments = [_evaluate(argument, positions) for argument in value.args]
-    known = [argument for argument in arguments if argument is not None]
-    return np.asarray(operate(value, known)) if len(known) == len(arguments) else None
+    arguments = [_evaluate(argument, known) for argument in value.args]
+    present = [argument for argument in arguments if argument is not None]
+    return np.asarray(operate(value, present)) if len(present) == len(arguments) else None
 
 
-def _evaluate_affine(position: Affine, positions: Mapping[Value, _Integers]) -> _Integers | None:
+def _evaluate_affine(position: Affine, known: _Known) -> _Integers | None:
     total: _Integers = np.array(position.constant, np.int64)
     for value, coefficient in position.terms:
-        term = _evaluate(value, positions)
+        term = _evaluate(value, known)
         if term is None:
             return None
         total = total + coefficient * term

@@ -43,6 +43,12 @@ _CASES = """
         f32[1,9,23,18] f32[4,5,18,20] f32[1,3,8,20] {size=4x5 pad=2_0x0_5 stride=3x3} b01f_01io->b01f
     segments in a loop, holes:
         f32[1,5,7,16] f32[3,3,16,20] f32[1,10,20,20] {size=3x3 pad=1_2x0_3 lhs_dilate=2x3} b01f_01io->b01f
+    many segments in a loop, all padding in front:
+        f32[2,61,37] f32[11,37,41] f32[2,61,41] {size=11 pad=10_0} b0f_0io->b0f
+    many segments in a loop, bf16:
+        bf16[1,40,40] bf16[31,40,20] bf16[1,40,20] {size=31 pad=15_15} b0f_0io->b0f
+    many segments in a loop, dilated:
+        f32[1,3,40,33] f32[2,12,33,20] f32[1,4,36,20] {size=2x12 pad=1_1x9_9 rhs_dilate=1x2} b01f_01io->b01f
     many inputs:
         f32[2,5,9,700] f32[3,3,700,20] f32[2,5,9,20] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
     many inputs and features:

@@ -65,8 +65,9 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
             return Rejection(reason)
         tile = preferred_tile(region.target, geometry)
         segments = _segments(geometry, tile.positions)
-        if segments > direct.MAX_SEGMENTS:
-            return Rejection(f"the tiles of a row have {segments} segments, more than {direct.MAX_SEGMENTS}")
+        most = direct.max_segments(geometry)
+        if segments > most:
+            return Rejection(f"the tiles of a row have {segments} segments, more than {most}")
         if geometry.products < direct.MIN_PRODUCTS:
             return Rejection(f"{geometry.products} products are fewer than {direct.MIN_PRODUCTS}", is_possible=True)
         if geometry.outputs < direct.MIN_FEATURES:
@@ -82,7 +83,7 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
         geometry = _plain_geometry(region)
         _check_positions(geometry, parameters.tile_positions)
         segments = _segments(geometry, parameters.tile_positions)
-        if segments > direct.MAX_SEGMENTS:
+        if segments > direct.max_segments(geometry):
             raise ImpossibleParameterError("tile_positions", f"the tiles of a row would have {segments} segments")
         tile = _tile(region, geometry, parameters)
         if tile.positions * tile.vectors > MAX_TILE_SUMS:
