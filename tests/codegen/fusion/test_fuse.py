@@ -206,3 +206,13 @@ def test_a_concatenation_reads_slices_where_they_lie():
     )
     assert names == [["slice", "slice", "concatenate"]]
     assert "low (slice) is fused into rolled, which alone needs it" in why
+
+
+def test_a_reduction_that_a_dot_depends_on_is_complete_before_it():
+    _, why = fused(
+        "x = f32[64,256] parameter(0)\n v = f32[256,32] parameter(1)\n zero = f32[] constant(0)\n"
+        "m = f32[64] reduce(x, zero), dimensions={1}, to_apply=add\n"
+        "b = f32[64,256] broadcast(m), dimensions={0}\n n = f32[64,256] subtract(x, b)\n"
+        "ROOT g = f32[64,32] dot(n, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    assert "n and g stay separate kernels: m (reduce) must be complete before g (dot) begins" in why

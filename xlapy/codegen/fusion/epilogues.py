@@ -33,7 +33,10 @@ def reason_against_epilogue(results: Sequence[Instruction], members: Sequence[In
     name = f"{contraction.name} ({contraction.op.name})"
     if len(contractions) > 1:
         return f"{name} and {contractions[1].name} need a kernel each"
-    if any(member.op is opcodes.REDUCE for member in members):
+    reduction = next((member for member in members if member.op is opcodes.REDUCE), None)
+    if reduction is not None and results[0] is contraction:
+        return f"{reduction.name} (reduce) must be complete before {name} begins"
+    if reduction is not None:
         return f"{root} needs more than one element of {name} at a time"
     paths = epilogue_paths(contraction, members[::-1])
     if paths is None or any(result not in paths for result in results):
