@@ -11,6 +11,8 @@ import xlapy as xla
 from xlapy.codegen.emitters.convolution.geometry import SpatialDimension
 from xlapy.codegen.emitters.convolution.register_tiles import choose_tile
 from xlapy.codegen.emitters.convolution.row_tiles import row_tiles
+from xlapy.codegen.region import region_of
+from xlapy.codegen.strategies import choose_plan
 from xlapy.codegen.target import Target
 from xlapy.cpu.compiler import compile_module
 from xlapy.opcodes.attributes.dimensions import WindowDimension
@@ -216,6 +218,21 @@ def test_lines_that_share_sets_of_the_cache_are_few():
     """A set holds eight lines, one of which is left to others."""
     target = Target(64, 32, l1_bytes=1 << 15, l1_way_bytes=1 << 12)
     assert [target.lines_in_l1(distance) for distance in (4, 64, 1024, 4096, 6144, 8192)] == [448, 448, 28, 7, 14, 7]
+
+
+def test_caches_decide_positions_of_tiles_only():
+    """Blocks of input features follow from the features of a tile, and the order of additions from these blocks."""
+    text = """ENTRY e {
+      x = f32[1,9,9,1024] parameter(0)
+      k = f32[3,3,1024,64] parameter(1)
+      ROOT c = f32[1,9,9,64] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+    }"""
+    (root,) = [i for i in xla.parse_hlo(text).instructions() if i.op is xla.opcodes.CONVOLUTION]
+    targets = [Target(64, 32, l1_bytes=size, l1_way_bytes=1 << 12) for size in (1 << 15, 3 << 14, 1 << 20)]
+    plans = [choose_plan(region_of(root, target)).plan for target in targets]
+    assert {plan.strategy for plan in plans} == {"direct-convolution"}
+    assert len({plan.parameters.tile_vectors for plan in plans}) == 1
+    assert len({plan.parameters.tile_positions for plan in plans}) > 1
 
 
 @pytest.mark.parametrize("registers", [16, 32])

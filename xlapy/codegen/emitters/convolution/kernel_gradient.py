@@ -122,9 +122,7 @@ class _KernelGradient:
         kind = register_type(self.type)
         *self.outer, self.last = geometry.dimensions
         self.target, rows = region.target, geometry.batch
-        self.tile: TileShape = choose_tile(
-            region.target.vector_registers, builder.lanes(kind), rows, geometry.outputs, most_positions=rows
-        )
+        self.tile: TileShape = choose_tile(region.target.vector_registers, builder.lanes(kind), rows, geometry.outputs)
         self.tiles = -(-rows // self.tile.positions)
         self.panels = -(-geometry.outputs // self.tile.features)
         self.sums_of_tile = self.tile.positions * self.tile.features

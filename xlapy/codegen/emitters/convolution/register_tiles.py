@@ -29,11 +29,13 @@ class TileShape:
         return self.vectors * self.lanes
 
 
-def choose_tile(registers: int, widest: int, positions: int, features: int, most_positions: int) -> TileShape:
+def choose_tile(
+    registers: int, widest: int, positions: int, features: int, most_positions: int | None = None
+) -> TileShape:
     """Chooses the tile with the least time for a row, counted in cycles of two multiply-adds and two loads.
 
     The sums, the vectors of a term and one position's number fit into the registers. A tile has at most
-    `most_positions` positions.
+    `most_positions` positions, on which its number of vectors does not depend.
     """
     lanes = min(widest, 1 << (features - 1).bit_length())
     vectors = -(-features // lanes)
@@ -46,9 +48,13 @@ def choose_tile(registers: int, widest: int, positions: int, features: int, most
     candidates = [
         TileShape(p, v, lanes)
         for v in range(1, min(vectors, _MAX_TILE_VECTORS) + 1)
-        for p in range(1, min(positions, most_positions, (registers - 1 - v) // v) + 1)
+        for p in range(1, min(positions, (registers - 1 - v) // v) + 1)
     ]
-    return min(candidates, key=lambda tile: (cycles(tile), -tile.vectors))
+    fastest = min(candidates, key=lambda tile: (cycles(tile), -tile.vectors))
+    if most_positions is None or fastest.positions <= most_positions:
+        return fastest
+    as_wide = [c for c in candidates if c.vectors == fastest.vectors and c.positions <= most_positions]
+    return min(as_wide, key=cycles)
 
 
 _LATENCY = 4
@@ -66,11 +72,23 @@ def convolution_type(root: Instruction) -> PrimitiveType:
 
 
 def preferred_tile(target: Target, geometry: ConvolutionGeometry) -> TileShape:
-    """The tile with the least time for a row of the phase with the fewest positions."""
+    """The tile with the least time for a row of the phase with the fewest positions.
+
+    Only its positions depend on the caches. Its features decide the blocks of input features, and so the order of
+    additions.
+    """
+    return _tile(target, geometry, target.lines_in_l1(_position_bytes(geometry)))
+
+
+def widest_tile(target: Target, geometry: ConvolutionGeometry) -> TileShape:
+    """The tile with the least time on a machine whose caches hold all that it reads."""
+    return _tile(target, geometry, None)
+
+
+def _tile(target: Target, geometry: ConvolutionGeometry, most_positions: int | None) -> TileShape:
     last = geometry.dimensions[-1]
     lanes = max(1, target.vector_bytes // register_type(convolution_type(geometry.root)).byte_size)
     positions = last.positions(last.phases - 1)
-    most_positions = target.lines_in_l1(_position_bytes(geometry))
     return choose_tile(target.vector_registers, lanes, positions, geometry.outputs, most_positions)
 
 

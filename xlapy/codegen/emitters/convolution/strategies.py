@@ -11,7 +11,12 @@ from xlapy.codegen.emitters.convolution.direct import DirectConvolution
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, plain_convolution
 from xlapy.codegen.emitters.convolution.grouped import GroupedConvolution
 from xlapy.codegen.emitters.convolution.im2col import ConvolutionProblem
-from xlapy.codegen.emitters.convolution.register_tiles import TileShape, convolution_type, preferred_tile
+from xlapy.codegen.emitters.convolution.register_tiles import (
+    TileShape,
+    convolution_type,
+    preferred_tile,
+    widest_tile,
+)
 from xlapy.codegen.emitters.convolution.row_tiles import row_tiles
 from xlapy.codegen.emitters.convolution.rows import MAX_RUNS
 from xlapy.codegen.emitters.matmul.packed_gemm import (
@@ -63,7 +68,7 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
         reason = _reason_against_type_and_phases(region, geometry)
         if reason:
             return Rejection(reason)
-        tile = preferred_tile(region.target, geometry)
+        tile = widest_tile(region.target, geometry)  # the choice decides the order of additions, the caches must not
         segments = _segments(geometry, tile.positions)
         most = direct.max_segments(geometry)
         if segments > most:
