@@ -96,5 +96,8 @@ def print_choices(products: Iterator[Product], runs: int) -> None:
         ratios.append(times[chosen] / times[best])
         others = "  ".join(f"{name} {seconds * 1e6:.0f}" for name, seconds in sorted(times.items(), key=lambda t: t[1]))
         print(f"{product.name:34}{ratios[-1]:6.2f}  {chosen:22} us: {others}", flush=True)
+    if not ratios:
+        print("no product can be computed by two strategies")
+        return
     good = sum(ratio <= 1.1 for ratio in ratios)
     print(f"{good} of {len(ratios)} choices take at most 1.1 times as long as the best strategy")

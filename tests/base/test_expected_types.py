@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from xlapy.base.arguments import checking
-from xlapy.base.arguments.expected_types import expected_text, find_mismatch, given_text, hints_of, plain_types
+from xlapy.base.arguments.expected_types import (
+    expected_text,
+    find_mismatch,
+    given_text,
+    hints_of,
+    plain_types,
+    scalar_alternatives,
+)
 from xlapy.base.errors import ArgumentTypeError
 from xlapy.hlo.module import Module
 
@@ -84,3 +91,9 @@ def test_scalars_are_accepted_before_annotations_are_evaluated(monkeypatch: pyte
     with pytest.raises(ArgumentTypeError, match="program"):
         compiled(5)
     assert evaluated
+
+
+def test_scalar_alternatives_are_outside_of_brackets():
+    assert scalar_alternatives("Module | str") == {str}
+    assert scalar_alternatives("Sequence[int | str | bytes]") == set()
+    assert scalar_alternatives("Mapping[str, list[int | str]] | float") == {float}

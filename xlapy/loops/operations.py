@@ -47,12 +47,12 @@ class Operations:
 def kernel_operations(kernel: Kernel) -> Operations:
     """The operations of one execution of a kernel."""
     found = Operations()
-    _count(found, kernel.body, 1.0, _Surroundings())
+    _count(found, kernel.body, 1.0, _LoopContext())
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Surroundings:
+class _LoopContext:
     """The loops around a statement."""
 
     axes: Mapping[Value, int | Value] = field(default_factory=dict[Value, int | Value])
@@ -62,18 +62,18 @@ class _Surroundings:
     varying: frozenset[Value] = frozenset()
     """The values that differ between these lanes. All others are computed once for a vector."""
 
-    def inside(self, loop: For) -> _Surroundings:
+    def inside(self, loop: For) -> _LoopContext:
         """What is around the body of a loop."""
         found = replace(self, axes={**self.axes, loop.axis: loop.extent})
         return replace(found, width=loop.width, varying=varying_values(loop)) if loop.width > 1 else found
 
 
-def _count(found: Operations, block: Block, times: float, around: _Surroundings) -> None:
+def _count(found: Operations, block: Block, times: float, around: _LoopContext) -> None:
     for statement in block.statements:
         _count_statement(found, statement, times, around)
 
 
-def _count_statement(found: Operations, statement: Statement, times: float, around: _Surroundings) -> None:
+def _count_statement(found: Operations, statement: Statement, times: float, around: _LoopContext) -> None:
     if isinstance(statement, Value):
         _count_value(found, statement, times if statement in around.varying else times / around.width)
     elif isinstance(statement, For):

@@ -128,7 +128,7 @@ def test_reasons_against_prologues():
     expensive = elementwise("t = SHAPE exponential(w)", 4)
     assert "would take 16 operations, more than 15" in reason(expensive, "t")
     repeated = elementwise("t = SHAPE multiply(w, w)", 64, 64, 128)
-    assert "would be computed 16 times, which takes 15 operations more than 6" in reason(repeated, "t")
+    assert "would be computed 16 times: 15 repeated operations, of at most 6" in reason(repeated, "t")
     shared = elementwise("t = SHAPE multiply(w, w)", 4, extra="ROOT r = (f32[4,700], f32[1024,700]) tuple(o, t)")
     assert "needs it in memory" in reason(shared, "t")
     normalized = elementwise(

@@ -8,6 +8,7 @@ the values are for.
 from __future__ import annotations
 
 import builtins
+import re
 import sys
 import types
 import typing
@@ -130,11 +131,17 @@ def _field_mismatch(value: Any, path: str) -> Mismatch | None:
 # -- annotations
 
 
+_BRACKETS = re.compile(r"\[[^][]*\]")
+"""The innermost brackets of the text of an annotation, with what they contain."""
+
+
 def scalar_alternatives(annotation: Any) -> frozenset[type]:
     """The built-in scalar types that the text of an annotation names, such as `str` in "Module | str". Their values are
     accepted without an evaluation of the annotation, which may import the modules of other alternatives."""
     if not isinstance(annotation, str):
         return frozenset()
+    while (shorter := _BRACKETS.sub("", annotation)) != annotation:
+        annotation = shorter
     parts = {part.strip() for part in annotation.split("|")}
     return frozenset(kind for kind in (bool, int, float, str, bytes) if kind.__name__ in parts)
 

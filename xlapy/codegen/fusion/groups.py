@@ -134,7 +134,7 @@ class FusionGroup:
             return self._reason_against_epilogue(instruction)
         if instruction.op in NON_FUSIBLE_PRODUCERS or not instruction.shape.is_array:
             name = f"{instruction.name} ({instruction.op.name})"
-            return f"{self.root.name} would compute an element of {name} wherever it reads it, which is slow"
+            return f"{self.root.name} would recompute {name} for each of its elements"
         non_fusible = next((m for m in self.members if _needs_own_kernel(m) and cumulative(m) is None), None)
         if non_fusible is not None and self._feeds(instruction, non_fusible):
             is_cheap = _is_cheap_producer(non_fusible, instruction)

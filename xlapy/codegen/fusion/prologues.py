@@ -20,8 +20,8 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.contraction import DotAttributes
 
 MAX_PROLOGUE_COST = 15
-"""The largest cost of an element of an operand, as of `element_cost`. A transcendental function costs more: where its
-values have other users, such as the sum of a softmax, it would be computed there again."""
+"""The largest cost of an element of an operand, as of `element_cost`. A transcendental function costs more, and is
+stored once."""
 
 MAX_REPEATED_COST = 6
 """The largest cost of the repeated evaluations of an element of an operand that stays in the caches. Storing an element
@@ -37,11 +37,10 @@ element in one."""
 
 MAX_ROWS_OF_ONE_PASS = 64
 """The largest number of rows that share each load of a large operand whose columns are contiguous
-(`emitters.matmul.dot.MAX_SKINNY_ROWS`)."""
+in estimates. The strategy of a dot is chosen by cost, later; with more rows, it often packs."""
 
 MAX_INNER_PRODUCT_ROWS = 32
-"""The largest number of rows or columns of operands with contiguous terms that are not packed
-(`emitters.matmul.dot.MAX_INNER_PRODUCT_ROWS`)."""
+"""The largest number of rows or columns of operands with contiguous terms that are not packed, in estimates."""
 
 ROWS_OF_TASK = 128
 """The rows or columns that at least share an element of an operand that is packed."""
@@ -50,7 +49,7 @@ ROWS_OF_TILE = 4
 """The rows or columns that at least share an element of an operand that is not packed."""
 
 MIN_PACKED_BYTES = 1 << 17
-"""The size in bytes from which on operands are packed. Tiles load smaller ones where they lie."""
+"""The size in bytes from which on operands count as packed. Tiles often load smaller ones where they lie."""
 
 MAX_STEPS_BACK = 32
 """The largest number of instructions that are searched for a reduction or a contraction, which bounds compile time."""
@@ -122,7 +121,7 @@ def _reason_against_operand(dot: Instruction, number: int, operand: Instruction,
     size = operand.shape.size * operand.shape.element_type.byte_size
     most = MAX_REPEATED_COST if size < LARGE_OPERAND_BYTES else MAX_REPEATED_COST_OF_LARGE_OPERAND
     if (times - 1) * cost > most:
-        return f"{what} would be computed {times} times, which takes {(times - 1) * cost} operations more than {most}"
+        return f"{what} would be computed {times} times: {(times - 1) * cost} repeated operations, of at most {most}"
     reduction = _reduction_of_same_size(operand, cone)
     if reduction is not None:
         return f"{what} is computed from {reduction.name}, whose kernel reads the same rows"

@@ -30,10 +30,11 @@ CACHE_BYTES = ((1 << 16, 0.0), (1 << 19, 1.5), (13 << 20, 3.5))
 operations that a load of a vector from it takes beyond one from the level-1 cache."""
 
 MEMORY_LOAD = 10.0
-"""The same for memory."""
+"""Operations that a load of a vector from main memory takes beyond one from the level-1 cache."""
 
 STRIDED_LOAD = 2.6
-"""How many times as long such loads take if a tile reads a few vectors of each term, not runs of memory."""
+"""How many times as long loads from beyond the level-1 cache take if a tile reads a few vectors of each term instead of
+long runs of memory."""
 
 GATHERED_LANE = 1.4
 """Operations that load a lane of a vector whose elements are not contiguous."""
@@ -46,22 +47,22 @@ PACKED_VECTOR = 8.5
 """Operations that pack a vector of an operand, which is loaded, stored and loaded again."""
 
 TRANSPOSED_VECTOR = 9.5
-"""The same if whole panels are transposed."""
+"""Operations that pack a vector of an operand by transposing whole panels."""
 
 LANES_SUM = 1.7
 """Operations that add up the lanes of a vector of a tile of sums."""
 
 TRANSPOSED_LANES_SUM = 3.5
-"""The same for the tiles of skinny inner products."""
+"""Operations that add up the lanes of a vector of a tile of skinny inner products."""
 
 TILE_START = 33.0
 """Operations that begin and end the loop over the terms of a tile."""
 
 TASK_TILE_START = 89.0
-"""The same if a tile of columns is a task."""
+"""Operations that begin and end the loop over the terms of a tile of columns that is a task."""
 
 TASK_SUMS_START = 19.0
-"""The same if a tile of sums in vectors along the terms is a task."""
+"""Operations that begin and end the loop over the terms of a tile of inner products that is a task."""
 
 STORED_SUM = 6.6
 """Operations that add a vector of sums to others in memory, and store it at the end."""

@@ -2,11 +2,13 @@
 
 | form | vectors run along | used for |
 |---|---|---|
-| direct | columns, loaded from the operand | an operand that fits into the cache, columns contiguous or few |
-| skinny GEMM | columns, loaded from the operand, a few terms at a time | few rows, an operand larger than the cache |
+| direct | columns, loaded from the operand | an operand that tiles load from the cache, columns contiguous or few |
+| skinny GEMM | columns, loaded from the operand, a few terms at a time | few rows: the operand is read once |
 | inner products | terms | matrix times vector; few rows or columns of operands that are contiguous along the terms |
-| skinny inner products | terms | few rows, an operand larger than the cache, contiguous along the terms |
+| skinny inner products | terms | few rows, contiguous along the terms: the operand is read once |
 | packed GEMM | columns, packed block by block | everything larger |
+
+The cheapest one by `cost` is chosen.
 
 A block of the result is a task. The order of its additions follows from the shapes alone (`loops.reduction_order`).
 """
@@ -149,7 +151,7 @@ class PackedGemmStrategy(Strategy[PackedGemmParameters]):
 
 
 class SkinnyGemmStrategy(Strategy[SkinnyGemmParameters]):
-    """Reads an operand that is larger than the cache once, for a few rows."""
+    """Reads the right operand once, for all of a few rows."""
 
     name = "skinny-gemm"
     required_opcodes = frozenset({opcodes.DOT})
@@ -259,7 +261,7 @@ def _reason_against_skinny_inner_products(problem: MatmulProblem) -> str:
 
 
 class SkinnyInnerProductStrategy(Strategy[SkinnyInnerProductParameters]):
-    """Runs in vectors along the terms, and reads an operand that is larger than the cache once, for a few rows."""
+    """Runs in vectors along the terms, and reads the right operand once, for all of a few rows."""
 
     name = "skinny-inner-products"
     required_opcodes = frozenset({opcodes.DOT})

@@ -15,7 +15,8 @@ from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower.element_types import register_type
 
 BLOCK_MULTIPLE = 8
-"""The number of terms of which the terms of a block are a multiple, so that strips of 8 or 4 terms divide it."""
+"""The number of terms of which the terms of a block are a multiple. It is part of the order of additions, and does not
+depend on the strips that a machine prefers."""
 
 MIN_COLUMN_RUN_BYTES = 512
 """The smallest number of contiguous bytes that a task reads of each term; shorter runs use memory bandwidth badly."""
@@ -40,8 +41,8 @@ strips of 16 terms, 32 rows 0.92x with 32 (benchmarks/products.py)."""
 
 ROW_STRIP_TERMS = 8
 """The terms of a strip of one row, whose time is that of reading; as many terms ahead are prefetched if the right
-operand comes from memory. 1 x 4096 times 4096 x 4096 takes 0.66x the time as with 4 terms, 16 ahead
-(benchmarks/products.py)."""
+operand comes from memory. 1 x 4096 times 4096 x 4096 takes 0.66 of the time with 4 terms and a prefetch distance
+of 16 (benchmarks/products.py)."""
 
 _MAX_TILE_VECTORS = 4
 

@@ -70,7 +70,8 @@ USAGE = Static("memory_usage_record", Usage)
 
 @external
 def aligned_alloc(f: Function, alignment: Word, size: Word) -> Nullable[Address]:  # type: ignore[empty-body]
-    """Allocates aligned memory; null if memory is exhausted. The size is a multiple of the alignment."""
+    """Allocates aligned memory; null if memory is exhausted. The size is a multiple of the alignment, as some C
+    libraries demand."""
 
 
 @external
@@ -120,7 +121,8 @@ def allocate_block(f: Function, bytes: Word) -> Nullable[Address]:
     """New memory, in huge pages if it fills one; null if memory is exhausted."""
     is_huge = bytes >= HUGE_PAGE_BYTES
     alignment = f.select(is_huge, f.constant(Word, HUGE_PAGE_BYTES), f.constant(Word, STORAGE_BYTES))
-    made = aligned_alloc(f, alignment, bytes)
+    whole = (bytes + alignment - 1) & (f.constant(Word, 0) - alignment)
+    made = aligned_alloc(f, alignment, whole)
     with f.when(made.is_null()):
         f.ret(None)
     with f.when(is_huge):
