@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+from tests.cpu.instruction_sets import stages_for
 from tests.cpu.kernel_runner import run_kernel
 from xlapy.base.element_types import ARRAY_TYPES, BF16, F8E8M0FNU, PrimitiveType
 from xlapy.loops import F32, F64, I8, AxisKind, Builder
@@ -90,3 +93,22 @@ def test_f64_converts_to_f16_without_a_library_call():
 
 def _is_nan(array: np.ndarray) -> np.ndarray:
     return np.isnan(array.astype(np.float32))
+
+
+@pytest.mark.parametrize("columns", [1025, 33])
+def test_stores_under_masks_that_llvm_knows_write_whole_elements_only(columns: int):
+    """LLVM 22 stores four bytes of a truncated number under a constant mask of one lane, so no mask may become one."""
+    text = f"""ENTRY e {{
+      a = bf16[7,7,1000] parameter(0)
+      b = bf16[1000,7,{columns}] parameter(1)
+      d = bf16[7,7,{columns}] dot(a, b), lhs_batch_dims={{0}}, rhs_batch_dims={{1}}, lhs_contracting_dims={{2}},
+        rhs_contracting_dims={{0}}
+      z = bf16[] constant(0)
+      zeros = bf16[7,7,{columns}] broadcast(z), dimensions={{}}
+      ROOT m = bf16[7,7,{columns}] maximum(d, zeros)
+    }}"""
+    optimized = stages_for("AVX512", text)["optimized.ll"]
+    stores = re.findall(r"@llvm\.masked\.store\.v\d+i16\.p0\(.*", optimized)
+    masks = [re.findall(r"i1 true", store) for store in stores if "i1 true" in store]
+    assert stores
+    assert all(len(mask) != 1 for mask in masks)

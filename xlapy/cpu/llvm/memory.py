@@ -307,12 +307,14 @@ class MemoryEmitter:
             if mask is None:
                 self.store_vector(place, 0, f"{vector} {value}, ptr {address}")
                 return
+            # LLVM 22 stores too many bytes of a truncated number under a constant mask of one lane
             if store.mask is None and self.tail == 1:
-                # LLVM 22 stores too many bytes of a truncated number under a mask of one lane
                 self.check("stores", place)
                 first = self.ir.assign(f"extractelement {vector} {value}, i64 0")
                 self.ir.emit(f"store {llvm_type(type)} {first}, ptr {address}, align {type.byte_size}")
                 return
+            if type.bits < 32 and (store.mask is not None or self.tail is None):
+                mask = self.ir.assign(f"and {llvm_type(I1, self.lanes)} {mask}, {unknown_mask(self.ir, self.lanes)}")
             self.check_lanes("stores", place, mask)
             name = f"llvm.masked.store.{suffix(type, self.lanes)}.p0"
             pointer = (f"ptr align {type.byte_size}", address)
@@ -456,3 +458,12 @@ def _store_runs(block: Block) -> Iterator[list[Store]]:
             yield run
             run = []
     yield run
+
+
+def unknown_mask(ir: IrBuilder, lanes: int) -> str:
+    """Emits conditions that are all true, which LLVM does not know; returns their register."""
+    integer = "i32" if lanes <= 32 else "i64"
+    bits = ir.assign(f'call {integer} asm "", "=r,0"({integer} -1)')
+    if integer != f"i{lanes}":
+        bits = ir.assign(f"trunc {integer} {bits} to i{lanes}")
+    return ir.assign(f"bitcast i{lanes} {bits} to {llvm_type(I1, lanes)}")
