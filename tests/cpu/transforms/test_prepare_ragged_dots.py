@@ -90,6 +90,49 @@ def test_masked_dots_are_ragged_dots(sizes):
     assert_equal(TERMS, integers(30, 8), integers(30, 12), groups)
 
 
+ENDS = [
+    ("u32", [10, 3, 20, 24]), ("u32", [4, 9, 2**32 - 1, 2**32 - 1]), ("s32", [2**31 - 1, -(2**31), 5, 9]),
+    ("s8", [100, -56, 3, 7]), ("s8", [-128, 127, 127, 127]), ("u8", [3, 9, 250, 255]), ("u16", [3, 2, 9, 65535]),
+    ("s64", [2**63 - 1, -(2**63), 1, 2]), ("u64", [5, 2**63, 2**64 - 1, 2**64 - 1]),
+]  # fmt: skip
+
+
+def with_ends(text: str, t: str) -> str:
+    """A program whose parameter is the ends of groups, of an integer type, not their sizes."""
+    ends = "ends = s32[4] reduce-window(g, z), window={size=4 pad=3_0}, to_apply=add"
+    parameter = "g = s32[4] parameter(2)"
+    return text.replace(ends, "").replace(parameter, "ends = s32[4] parameter(2)").replace("s32[", f"{t}[")
+
+
+@pytest.mark.parametrize(("t", "ends"), ENDS, ids=str)
+def test_ends_may_be_any_integers(t, ends):
+    """Groups may overlap, begin after they end, and end where no difference of two ends has the type of the ends."""
+    array = np.array(ends, xla.Shape.parse(f"{t}[]").dtype)
+    for program_text, right in ((ROWS, integers(4, 8, 12)), (TERMS, integers(30, 12))):
+        text = with_ends(program_text, t)
+        assert changes(text)
+        assert_equal(text, integers(30, 8), right, array)
+
+
+@pytest.mark.parametrize(("t", "size", "holds"), [("s8", 128, True), ("s8", 129, False), ("u8", 256, True)], ids=str)
+def test_the_type_of_the_ends_holds_all_positions(t, size, holds):
+    """Positions beyond the largest number of the type of a mask would be negative."""
+    text = with_ends(ROWS, t).replace("[4,30,", f"[4,{size},").replace("[30,", f"[{size},")
+    assert changes(text) == holds
+    ends = np.array([50, 100, 110, 127], xla.Shape.parse(f"{t}[]").dtype)
+    assert_equal(text, integers(size, 8), integers(4, 8, 12), ends)
+
+
+def test_starts_are_neighboring_ends():
+    """A slice with a stride has as many ends, but other ones."""
+    text = with_ends(ROWS, "s32").replace("s32[3] slice(ends), slice={[0:3]}", "s32[2] slice(ends), slice={[0:2]}")
+    text = text.replace("[4", "[3")
+    assert changes(text)
+    text = text.replace("[0:2]", "[0:3:2]")
+    assert not changes(text)
+    assert_equal(text, integers(30, 8), integers(3, 8, 12), np.array([5, 9, 20], np.int32))
+
+
 BATCH = """HloModule m
 add { x = s32[] parameter(0)
  y = s32[] parameter(1)

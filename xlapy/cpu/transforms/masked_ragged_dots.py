@@ -26,12 +26,12 @@ from xlapy.opcodes.sources import IotaAttributes
 
 @dataclass(frozen=True, slots=True)
 class MaskedDot:
-    """A dot that equals a ragged dot if no group has a negative size and the tested operand is finite."""
+    """A dot that equals a ragged dot if no group ends before it starts and the tested operand is finite."""
 
     lhs: Instruction
     rhs: Instruction
     ends: Instruction
-    """The position after the last one of each group, along the last dimension."""
+    """The position after the last one of each group, along the last dimension; integers of any type."""
     attributes: RaggedDotAttributes
     limit: int
     """The size of the ragged dimension."""
@@ -167,13 +167,16 @@ def _masked(operand: Instruction) -> _Masked | None:
     rest = tuple(d for d in range(operand.shape.rank) if d != group)
     if ragged is None or ragged != other_ragged or tuple(taken.dimensions) != rest or ragged in ends.dimensions:
         return None
+    limit, counted = operand.shape.dimensions[ragged], ends.shape.element_type
+    if limit > 1 << (counted.bits - counted.is_signed):  # the positions would wrap
+        return None
     return _Masked(
         taken.operands[0],
         ends.operands[0],
         tuple(prefix),
         group,
         ragged,
-        operand.shape.dimensions[ragged],
+        limit,
     )
 
 
@@ -210,8 +213,9 @@ def _are_starts(starts: Instruction, ends: Instruction) -> bool:
     zero, others = joined.operands
     if others.op is not opcodes.SLICE or others.operands[0] is not all_ends or not _is_zero(zero):
         return False
-    starts_of_slice = others.attributes_as(SliceAttributes).ranges.starts
-    return zero.shape.dimensions[last] == 1 and not any(starts_of_slice)
+    ranges = others.attributes_as(SliceAttributes).ranges
+    is_leading = not any(ranges.starts) and all(stride == 1 for stride in ranges.strides)
+    return zero.shape.dimensions[last] == 1 and is_leading
 
 
 def _is_zero(array: Instruction) -> bool:

@@ -5,9 +5,11 @@
 2. A dot of operands that are masked by groups (`masked_ragged_dots`) becomes a ragged dot if both have the same value:
 
     f32[m,n] dot(masked, f32[g,k,n] w)
-    -> conditional(no group has a negative size and all of w is finite, ragged-dot(x, w, sizes), the dot)
+    -> conditional(no group ends before it starts and all of w is finite, ragged-dot(x, w, sizes), the dot)
 
-   An infinite weight times the zeros of the other groups is NaN in the dot, but not in the ragged dot.
+   An infinite weight times the zeros of the other groups is NaN in the dot, but not in the ragged dot. The ends of the
+   groups have any integer type, in which differences of them would wrap; s64 holds both. As s64, ends from 2^63 on are
+   negative, so that their group ends before it starts.
 
 Does not depend on kernels.
 """
@@ -105,11 +107,15 @@ def _clamped(write: Writer, positions: Instruction, limit: int) -> Instruction:
 
 def _differences(write: Writer, ends: Instruction) -> Instruction:
     """Writes the differences of neighbors along the last dimension; the first one is the first element."""
+    return write.add(opcodes.SUBTRACT, ends, _starts(write, ends))
+
+
+def _starts(write: Writer, ends: Instruction) -> Instruction:
+    """Writes where each group starts: 0, and the ends of all groups but the last one."""
     last = ends.shape.rank - 1
     *leading, count = ends.shape.dimensions
     first = write.splat(0, ends.shape.with_dimensions((*leading, 1)))
-    starts = concatenate(write, [first, slice_dimension(write, ends, last, 0, count - 1)], last)
-    return write.add(opcodes.SUBTRACT, ends, starts)
+    return concatenate(write, [first, slice_dimension(write, ends, last, 0, count - 1)], last)
 
 
 # -- masked dots
@@ -123,7 +129,7 @@ def _replace_masked_dot(dot: Instruction, masked: MaskedDot) -> None:
 
     def ragged_dot(into: Writer, given: list[Instruction]) -> Instruction:
         lhs, rhs, ends = _elements(into, given, len(parts))
-        sizes = _differences(into, _clamped(into, ends, masked.limit))
+        sizes = _differences(into, _clamped(into, into.convert(ends, S64), masked.limit))
         shape = dot.shape.with_dimensions([dot.shape.dimensions[masked.order.index(d)] for d in range(dot.shape.rank)])
         product = into.add(opcodes.RAGGED_DOT, lhs, rhs, sizes, attributes=masked.attributes, shape=shape)
         return into.transpose(product, masked.order) if shape != dot.shape else product
@@ -148,9 +154,9 @@ def _elements(into: Writer, given: list[Instruction], count: int) -> list[Instru
 
 
 def _condition(write: Writer, masked: MaskedDot) -> Instruction:
-    """Writes whether no group has a negative size, and the tested operand has no infinity or NaN."""
-    sizes = _differences(write, masked.ends)
-    tests = [compare(write, sizes, write.splat(0, sizes.shape), ComparisonDirection.GE)]
+    """Writes whether no group ends before it starts, and the tested operand has no infinity or NaN."""
+    ends = write.convert(masked.ends, S64)
+    tests = [compare(write, _starts(write, ends), ends, ComparisonDirection.LE)]
     if masked.tested is not None:
         tests.append(write.add(opcodes.IS_FINITE, masked.tested))
     found = [reduce_dimensions(write, opcodes.AND, test, range(test.shape.rank), True) for test in tests]
