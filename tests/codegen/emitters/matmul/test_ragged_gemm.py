@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from xlapy.codegen.region import region_of
+from xlapy.codegen.strategies import choose_plan, emit_kernels
+from xlapy.codegen.target import Target
 from xlapy.cpu.compiler import compile_module
+from xlapy.loops import evaluate
 
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 RNG = np.random.default_rng(5)
@@ -153,3 +157,37 @@ def test_a_kernel_computes_ragged_dots():
     compiled = compile_module(xla.parse_hlo(program))
     assert "ragged-gemm mc_tiles=" in compiled.plans().replace("column_blocks=1 kc_inner=8 kc_outer=1 ", "")
     assert "dot(" not in compiled.module.to_text().replace("ragged-dot(", "")
+
+
+HUGE_SIZES = [
+    ("s8", [-128, 127, 5, 9]), ("u8", [255, 255, 3, 0]), ("s16", [5, -3, 32767, 32767]), ("u16", [3, 65535, 2, 1]),
+    ("s32", [2**31 - 1, 2**31 - 1, -(2**31), 4]), ("u32", [4, 2**32 - 9, 2**32 - 1, 20]), ("s32", [-9, 4, -2, 7]),
+    ("s64", [2**63 - 1, 2**63 - 1, 1, 1]), ("s64", [-(2**63), -1, 9, 2**62]), ("u64", [2**64 - 5, 9, 2**63, 7]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("t", "sizes"), HUGE_SIZES, ids=str)
+def test_kernels_store_inside_whatever_the_sizes_are(t, sizes):
+    """Without the pass that normalizes sizes, kernels clamp each size, as s64, and their sums."""
+    groups = np.array(sizes, xla.Shape.parse(f"{t}[]").dtype)
+    ends = np.minimum(np.cumsum([min(max(int(size), 0), 11) for size in groups.astype(np.int64)]), 11)
+    owners = np.searchsorted(ends, np.arange(11), side="right")
+    for dimensions, left, right, result in (
+        (FREE, "f32[11,2]", "f32[4,2,3]", "f32[11,3]"),
+        (CONTRACTING, "f32[11,2]", "f32[11,3]", "f32[4,2,3]"),
+        (BATCH, "f32[11,2,2]", "f32[11,2,3]", "f32[11,2,3]"),
+    ):
+        a, b = integers(left), integers(right)
+        dot = xla.parse_hlo(text(left, right, f"{t}[4]", result, dimensions)).entry_computation.root_instruction
+        region = region_of(dot, Target(vector_bytes=32, vector_registers=16))
+        (kernel,) = emit_kernels(choose_plan(region).plan, region)
+        found = np.full(xla.Shape.parse(result).dimensions, np.nan, np.float32)
+        given = zip(kernel.buffers, (a, b, groups, found), strict=True)
+        evaluate(kernel, {buffer.name: array.reshape(-1).view(buffer.type.dtype) for buffer, array in given})
+        expected = np.zeros_like(found)
+        for at, owner in enumerate(owners[: ends[-1]]):
+            if dimensions is CONTRACTING:
+                expected[owner] += np.outer(a[at], b[at])
+            else:
+                expected[at] = a[at] @ b[owner if dimensions is FREE else at]
+        np.testing.assert_array_equal(found, expected)

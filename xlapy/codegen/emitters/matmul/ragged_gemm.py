@@ -96,7 +96,7 @@ class _RaggedGemm(PackedGemm):
         computes = {
             RaggedMode.FREE: self.compute_rows,
             RaggedMode.CONTRACTING: self.compute_terms,
-            RaggedMode.BATCH: self.compute_element,
+            RaggedMode.BATCH: self.compute_batch_block,
         }
         computes[self.ragged.mode](batch, task_row, task_column)
 
@@ -108,18 +108,17 @@ class _RaggedGemm(PackedGemm):
         start, end = ragged.group_range(batch)
         ragged.end_row = builder.value_of(Affine.of(end) * ragged.unit)
         row = Affine.of(start) * ragged.unit + task_row * (most * self.tile.rows)
-        rows = self._positive_part(Affine.of(ragged.end_row) - row, ragged.rows)
-        tiles = builder.value_of(builder.quotient(Affine.of(rows) + (self.tile.rows - 1), self.tile.rows))
-        limited = self._at_most(tiles, most)
+        rows = self._clamped(Affine.of(ragged.end_row) - row, ragged.rows)
+        tiles = self._clamped(builder.quotient(Affine.of(rows) + (self.tile.rows - 1), self.tile.rows), most)
         column, column_blocks = self.columns_of_task(task_column)
-        block = ResultBlock(self, batch, row, column, limited, column_blocks)
+        block = ResultBlock(self, batch, row, column, tiles, column_blocks)
         group, _ = ragged.batch_index(builder, batch)
         is_group = builder.compare("slt", builder.value_of(group), builder.constant(I64, ragged.groups))
         has_rows = builder.compare("sgt", rows, builder.zero(I64))
         with builder.branch(builder.binary("and", has_rows, is_group)):
             block.compute()
         with builder.branch(builder.binary("and", has_rows, builder.logical_not(is_group))):
-            self.store_zeros(block, self._at_most(rows, most * self.tile.rows))
+            self.store_zeros(block, self._clamped(Affine.of(rows), most * self.tile.rows))
 
     # -- ragged terms
 
@@ -128,14 +127,14 @@ class _RaggedGemm(PackedGemm):
         builder, ragged = self.builder, self.ragged
         start, end = ragged.group_range(batch)
         ragged.first_term = Affine.of(start) * ragged.unit
-        count = self._positive_part((Affine.of(end) - Affine.of(start)) * ragged.unit, ragged.inner)
+        count = self._clamped((Affine.of(end) - Affine.of(start)) * ragged.unit, ragged.inner)
         size = self.problem.terms_per_factor
         ragged.term_count = count if size > 1 else None
         block = self._whole_block(batch, task_row, task_column)
         has_terms = builder.compare("sgt", count, builder.zero(I64))
         with builder.branch(has_terms):
-            factors = builder.value_of(builder.quotient(Affine.of(count) + (size - 1), size))
-            self._add_terms(block, self._at_most(factors, self.problem.inner))
+            factors = builder.quotient(Affine.of(count) + (size - 1), size)
+            self._add_terms(block, self._clamped(factors, self.problem.inner))
         with builder.branch(builder.logical_not(has_terms)):
             self.store_zeros(block, self._rows_of(block))
 
@@ -150,15 +149,15 @@ class _RaggedGemm(PackedGemm):
         pieces = builder.value_of(builder.quotient(Affine.of(count) + (most - 1), most))
         with builder.loop(pieces) as number:
             first = number * most
-            left = self._at_most(builder.value_of(Affine.of(count) - first), most)
+            left = self._clamped(Affine.of(count) - first, most)
             block.add(TermBlock(Affine(), first, 1, left), builder.value_of(number))
         if self.sums is not None:
             block.store_sums()
 
     # -- ragged batches
 
-    def compute_element(self, batch: Affine, task_row: Affine, task_column: Affine) -> None:
-        """Computes a block of the result if a group owns its batch element."""
+    def compute_batch_block(self, batch: Affine, task_row: Affine, task_column: Affine) -> None:
+        """Computes a block of a batch element if a group owns this element; otherwise stores zeros."""
         builder, ragged = self.builder, self.ragged
         _, end = ragged.group_range(batch)
         _, index = ragged.batch_index(builder, batch)
@@ -188,16 +187,6 @@ class _RaggedGemm(PackedGemm):
         with builder.loop(rows) as row, builder.loop(columns, AxisKind.VECTOR, width=self.tile.lanes) as column:
             problem.store(block.batch, block.row + row, block.column + column, zero)
 
-    def _positive_part(self, position: Affine, high: int) -> Value:
-        """A number that is not larger than `high`, or 0 if it is negative."""
-        builder = self.builder
-        found = builder.binary("smax", builder.value_of(position), builder.zero(I64))
-        found.range = (0, high)
-        return found
-
-    def _at_most(self, value: Value, high: int) -> Value:
-        """The smaller one of a positive value and a constant."""
-        builder = self.builder
-        found = builder.binary("smin", value, builder.constant(I64, high))
-        found.range = (1, high)
-        return found
+    def _clamped(self, number: Affine, high: int) -> Value:
+        """A number, or the nearer one of 0 and `high` if it is outside of these."""
+        return self.builder.value_of(self.builder.clamped(self.builder.value_of(number), high))

@@ -6,8 +6,9 @@
 | contracting | groups and batch | the terms of the group |
 | batch | batch | all of it, if a group owns it |
 
-If the dimension is free, one more group owns the rows that belong to no group; their results are zero. The group sizes
-must not be negative, and their sum must not exceed the ragged dimension. Does not depend on tiles or blocks.
+If the dimension is free, one more group owns the rows that belong to no group; their results are zero. Group sizes that
+are negative, or whose sum exceeds the ragged dimension, must be normalized first. If they are not, all ranges are still
+inside the ragged dimension, but the results may be other ones. Does not depend on tiles or blocks.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ class RaggedDotProblem(MatmulProblem):
     def group_range(self, batch: Affine) -> tuple[Value, Value]:
         """Emits the first index of a batch element's group in the ragged dimension, and the index after the last one.
 
-        If the ragged dimension is a batch dimension, the range is that of all groups.
+        If the ragged dimension is a batch dimension, the range is that of all groups. Both indices are from 0 to the
+        size of the ragged dimension, whatever the group sizes are.
         """
         builder = self.builder
         group, shared = self.batch_index(builder, batch)
@@ -105,18 +107,22 @@ class RaggedDotProblem(MatmulProblem):
             end = builder.add(carried[1], size if is_whole else builder.select(is_included, size, zero))
             return [start, end]
 
-        start, end = builder.reduce(self.groups, [zero, zero], step)
+        start, end = (self._in_ragged_dimension(found) for found in builder.reduce(self.groups, [zero, zero], step))
         if self.mode is RaggedMode.FREE:
             is_last = builder.compare("eq", number, builder.constant(I64, self.groups))
             end = builder.select(is_last, builder.constant(I64, self.ragged_size), end)
-        start.range = end.range = (0, self.ragged_size)
+            end.range = (0, self.ragged_size)
         return start, end
 
+    def _in_ragged_dimension(self, position: Value) -> Value:
+        return self.builder.value_of(self.builder.clamped(position, self.ragged_size))
+
     def _size(self, index: Index) -> Value:
+        """The size of a group, clamped, so that sums of sizes neither overflow nor decrease."""
         element = self.lowering.element(self.sizes, index)
         size = convert_element(self.builder, element, self.sizes.shape.element_type, S64)
         assert isinstance(size, Value)
-        return size
+        return self._in_ragged_dimension(size)
 
     # -- factors
 
