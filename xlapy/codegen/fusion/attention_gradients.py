@@ -12,7 +12,7 @@ Runs before `Fuse`. Does not depend on what stands between the dots, or on the k
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,8 +35,13 @@ from xlapy.opcodes.contraction import DotAttributes
 from xlapy.passes.rewrite import editable_computations, update_schedule
 
 MIN_TASKS = 8
-"""The smallest preferred number of tasks, which compute a batch element each. With fewer elements, the queries of each
-are divided into segments, for which each product over queries takes as much memory as for all of them."""
+"""The smallest number of tasks, which compute a batch element each: with fewer, processors would idle. With fewer
+elements, the queries of each are divided into segments, for which each product over queries takes as much memory as for
+all of them."""
+
+MAX_VALUES = 64
+"""The largest number of values that depend on a dot of scores. A kernel computes them without storing them, one after
+the other in code; a softmax and its gradient with a mask, dropout and conversions are about 45."""
 
 MIN_SEGMENT_QUERIES = 128
 """The smallest number of queries of a segment: adding up the products of smaller ones costs more than 0.05 of the time
@@ -93,8 +98,8 @@ class FuseAttentionGradients:
     def run(self, module: Module) -> bool:
         changed = False
         for computation in editable_computations(module):
-            for pair in _pairs(computation):
-                changed |= self._fuse(module, *pair)
+            for first, second in _pairs(computation):
+                changed |= self._fuse(module, _renewed(first), _renewed(second))
         return update_schedule(module, changed)
 
     def _fuse(self, module: Module, first: ScoreSpace, second: ScoreSpace) -> bool:
@@ -127,18 +132,29 @@ class FuseAttentionGradients:
         return ""
 
 
-def _pairs(computation: Computation) -> Iterator[tuple[ScoreSpace, ScoreSpace]]:
-    """The pairs of dots of which some values depend on both, in the order of the computation."""
-    spaces = [score_space(i) for i in computation.instructions if _may_be_scores(i)]
+def _pairs(computation: Computation) -> list[tuple[ScoreSpace, ScoreSpace]]:
+    """The pairs of dots of which some values depend on both, in the order of the computation.
+
+    A third dot is not searched for values that depend on two, so that a sum of many dots does not take quadratic time.
+    """
     of_value: dict[Instruction, list[ScoreSpace]] = {}
-    for space in spaces:
-        for value in space.labels:
-            of_value.setdefault(value, []).append(space)
+    full = set[Instruction]()
+    for space in (score_space(i, full) for i in computation.instructions if _may_be_scores(i)):
+        for value in (*space.labels, *space.mixed):
+            found = of_value.setdefault(value, [])
+            found.append(space)
+            if len(found) == 2:
+                full.add(value)
     pairs: dict[tuple[Instruction, Instruction], tuple[ScoreSpace, ScoreSpace]] = {}
-    for found in of_value.values():
-        if len(found) == 2 and all(space.reduced for space in found):
+    for value, found in of_value.items():
+        if len(found) == 2 and all(space.reduced and value in space.labels for space in found):
             pairs.setdefault((found[0].dot, found[1].dot), (found[0], found[1]))
-    yield from pairs.values()
+    return list(pairs.values())
+
+
+def _renewed(space: ScoreSpace) -> ScoreSpace:
+    """A space as it is after a fusion has replaced some of its values; just the dot if it has replaced the dot."""
+    return score_space(space.dot) if any(value.parent is None for value in space.labels) else space
 
 
 def _may_be_scores(instruction: Instruction) -> bool:
@@ -164,6 +180,9 @@ def _depends(instructions: Iterable[Instruction], on: set[Instruction]) -> bool:
 
 def find_gradient(first: ScoreSpace, second: ScoreSpace) -> Gradient | str | None:
     """The parts of a gradient of attention; why it has no kernel; or None if it is nothing like one."""
+    for space in (first, second):
+        if len(space.labels) > MAX_VALUES:
+            return f"{len(space.labels)} values depend on {space.dot.name}, which are more than {MAX_VALUES}"
     labels = _joined_labels(first, second)
     if labels is None:
         return None

@@ -285,27 +285,31 @@ class ScoreFusion:
             )
         return self._operands[operand]
 
-    def _adapted(self, operand: Instruction, labels: Labels) -> Instruction:
+    def _adapted(self, operand: Instruction, labels: Labels, moves: int = MAX_OPERAND_INSTRUCTIONS) -> Instruction:
         """An operand of a value between the dots, given its labels, with its dimensions in order.
 
         What repeats or moves elements is written anew for the dimensions of the fusion, so that a broadcast stays one.
+        moves: the largest number of such instructions.
         """
         if (operand, labels) not in self._in_place:
-            self._in_place[operand, labels] = self._written_operand(operand, labels)
+            self._in_place[operand, labels] = self._written_operand(operand, labels, moves)
         return self._in_place[operand, labels]
 
-    def _written_operand(self, operand: Instruction, labels: Labels) -> Instruction:
+    def _written_operand(self, operand: Instruction, labels: Labels, moves: int) -> Instruction:
         order = self._in_order(labels)
+        if not moves:
+            return self._moved(self._operand(operand), labels, order)
         if operand.op is opcodes.TRANSPOSE:
             places = sorted(range(len(labels)), key=lambda d: operand.dimensions[d])
-            return self._adapted(operand.operands[0], tuple(labels[d] for d in places))
+            return self._adapted(operand.operands[0], tuple(labels[d] for d in places), moves - 1)
         if operand.op is opcodes.RESHAPE and _without_units(operand) == _without_units(operand.operands[0]):
             kept = iter([label for label in labels if label is not None])
             sizes = operand.operands[0].shape.dimensions
-            return self._adapted(operand.operands[0], tuple(next(kept) if size > 1 else None for size in sizes))
+            of_inner = tuple(next(kept) if size > 1 else None for size in sizes)
+            return self._adapted(operand.operands[0], of_inner, moves - 1)
         if operand.op is opcodes.BROADCAST:
             of_inner = tuple(labels[d] for d in operand.dimensions)
-            inner = self._adapted(operand.operands[0], of_inner)
+            inner = self._adapted(operand.operands[0], of_inner, moves - 1)
             attributes = BroadcastAttributes.make(dimensions=tuple(map(order.index, self._in_order(of_inner))))
             shape = Shape.array(operand.shape.element_type, self._sizes(order))
             return inner if inner.shape == shape else self._create(opcodes.BROADCAST, (inner,), attributes, shape)
@@ -340,7 +344,6 @@ def _instructions_of(operand: Instruction, ops: Collection[OpDef] | None) -> lis
 
     ops: by default, moves and cheap functions of constants, of positions and of broadcasts, such as masks.
     """
-    found: dict[Instruction, None] = {}
 
     def is_computed(instruction: Instruction) -> bool:
         if ops is not None:
@@ -350,15 +353,18 @@ def _instructions_of(operand: Instruction, ops: Collection[OpDef] | None) -> lis
         is_cheap = instruction.op.elementwise and element_cost(instruction) <= MAX_RECOMPUTED_COST
         return instruction.op is opcodes.IOTA or instruction.op in _MOVES or is_cheap
 
-    def visit(instruction: Instruction) -> bool:
-        if instruction in found or not is_computed(instruction):
-            return True
-        if len(found) >= MAX_OPERAND_INSTRUCTIONS or not all(map(visit, instruction.operands)):
-            return False
-        found[instruction] = None
-        return True
-
-    return list(found) if visit(operand) else []
+    found, seen = list[Instruction](), set[Instruction]()
+    pending = [(operand, False)]
+    while pending:
+        instruction, is_after_operands = pending.pop()
+        if is_after_operands:
+            found.append(instruction)
+        elif instruction not in seen and is_computed(instruction):
+            if len(seen) == MAX_OPERAND_INSTRUCTIONS:
+                return []
+            seen.add(instruction)
+            pending += ((instruction, True), *((inner, False) for inner in instruction.operands))
+    return found
 
 
 def _other(dot: Instruction, weights: Instruction, labels: DotLabels) -> tuple[Instruction, Labels]:

@@ -11,7 +11,7 @@ Does not depend on what is done with the values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xlapy import opcodes
@@ -30,28 +30,51 @@ class ScoreSpace:
     labels: dict[Instruction, Labels] = field(default_factory=dict[Instruction, Labels])
     reduced: set[int] = field(default_factory=set[int])
     """The labels of the dimensions that reductions reduce."""
+    mixed: set[Instruction] = field(default_factory=set[Instruction])
+    """Values whose operands give them different labels, such as the sum of scores and of their transpose, and what
+    depends on these. They have no labels."""
 
 
-def score_space(dot: Instruction) -> ScoreSpace:
+def score_space(dot: Instruction, excluded: Container[Instruction] = ()) -> ScoreSpace:
     """The values that depend on a dot: elementwise operations, reductions of one dimension, broadcasts of their
-    results, transposes, and reshapes that add or remove dimensions of size 1."""
+    results, transposes, and reshapes that add or remove dimensions of size 1.
+
+    excluded: values that are not searched.
+    """
     sizes = dot.shape.dimensions
     space = ScoreSpace(dot, {dot: tuple(d if size > 1 else None for d, size in enumerate(sizes))})
-    pending = [dot]
+    pending, mixed = [dot], list[Instruction]()
     while pending:
         operand = pending.pop()
         for user in operand.users:
-            if user in space.labels:
+            if user in excluded:
                 continue
             labels = result_labels(user, operand, space.labels[operand], sizes)
-            if labels is not None:
+            if user in space.labels:
+                if labels != space.labels[user]:
+                    mixed.append(user)
+            elif labels is not None:
                 space.labels[user] = labels
                 pending.append(user)
-                if user.op is opcodes.REDUCE:
-                    space.reduced |= {
-                        label for label in space.labels[operand] if label is not None and label not in labels
-                    }
+    _drop(mixed, space)
+    space.reduced = {
+        label
+        for value, labels in space.labels.items()
+        if value.op is opcodes.REDUCE
+        for label in space.labels[value.operands[0]]
+        if label is not None and label not in labels
+    }
     return space
+
+
+def _drop(values: Iterable[Instruction], space: ScoreSpace) -> None:
+    """Drops the labels of mixed values, and of all that depends on them."""
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        if space.labels.pop(value, None) is not None:
+            space.mixed.add(value)
+            pending += value.users
 
 
 def result_labels(user: Instruction, operand: Instruction, labels: Labels, sizes: Sequence[int]) -> Labels | None:

@@ -111,6 +111,13 @@ def test_segments_of_queries():
     assert "f32[2,1,140,2,5]{4,3,2,1,0}" in CPU.compile(lowered(gradient(causal), given)).as_hlo_text(optimized=True)
 
 
+@pytest.mark.parametrize("keys", [1, 2, 3, 5, 9])
+def test_few_keys_and_many_columns(keys: int):
+    """Tiles of keys have few rows, but the columns of those of queries."""
+    given = normal(2, 70, 8), normal(2, keys, 8, seed=1), normal(2, keys, 83, seed=2)
+    assert_gradient(gradient(hand_written), *given, fused=keys > 1)
+
+
 def test_no_batch_dimension():
     assert_gradient(gradient(hand_written), normal(70, 8), normal(35, 8, seed=1), normal(35, 9, seed=2))
 
@@ -206,6 +213,24 @@ def test_numbers_that_are_not_finite(where: str):
     assert_gradient(gradient(masked), q, k, v[:200], mask)
 
 
+def gradient_of_causal(q: Any, k: Any, v: Any, g: Any) -> Any:
+    """Multiplies the gradient of the weights by the weights before anything else."""
+    mask = jnp.tril(jnp.ones((q.shape[1], k.shape[1]), bool))
+    weights = jax.nn.softmax(jnp.where(mask, q @ k.mT, -jnp.inf))
+    by_weight = g @ v.mT
+    by_score = jnp.where(mask, weights * (by_weight - (by_weight * weights).sum(-1, keepdims=True)), 0)
+    return by_score @ k, by_score.mT @ q, weights.mT @ g
+
+
+@pytest.mark.parametrize("large", [1, 300])
+def test_a_dot_of_f16_that_overflows_at_a_hidden_key(large: int):
+    """Its element is infinite and its weight zero, so that their product is NaN."""
+    q, k, v, g = (normal(2, 130, 8, seed=n, dtype=np.float16) for n in range(4))
+    g[:, 0] = v[:, 129] = large
+    found = assert_gradient(gradient_of_causal, q, k, v, g)
+    assert np.isnan(found[0][:, 0]).any() == (large == 300)
+
+
 def test_a_mask_of_lengths_and_a_bias():
     def attend(q: Any, k: Any, v: Any, bias: Any, lengths: Any) -> Any:
         return jax.nn.dot_product_attention(q, k, v, bias=bias, key_value_seq_lengths=lengths)
@@ -223,7 +248,38 @@ def test_dropout_reads_its_mask():
     assert_gradient(gradient(attend), normal(2, 40, 8), normal(2, 50, 8, seed=1), normal(2, 50, 9, seed=2), kept)
 
 
+@pytest.mark.parametrize("count", [30, 300])
+def test_a_bias_of_many_instructions_is_read_from_memory(count: int):
+    def attend(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        for _ in range(count // 2):
+            bias = bias * 0.99 - 0.01
+        return jax.nn.softmax(q @ k.T + bias) @ v
+
+    assert_gradient(gradient(attend), normal(40, 8), normal(50, 8, seed=1), normal(50, 9, seed=2), normal(50, seed=3))
+
+
 # -- what stays as it is
+
+
+@pytest.mark.parametrize("what", ["transpose", "statistic of keys"])
+def test_scores_that_meet_their_transpose(what: str):
+    def attend(q: Any, v: Any) -> Any:
+        scores = q @ q.mT / 4
+        other = scores.mT if what == "transpose" else jax.lax.stop_gradient(scores.max(-1))[:, None, :]
+        return jax.nn.softmax(scores + other) @ v
+
+    assert_gradient(gradient(attend, 2), normal(3, 70, 8), normal(3, 70, 9, seed=1), fused=False)
+
+
+def test_many_values_between_the_dots():
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.T
+        for _ in range(200):
+            scores = scores * 0.99 - 0.01
+        return jax.nn.softmax(scores) @ v
+
+    given = normal(20, 8), normal(30, 8, seed=1), normal(30, 9, seed=2)
+    assert_gradient(gradient(attend), *given, fused=False)
 
 
 def test_the_gradient_of_a_bias_stores_the_scores():

@@ -115,11 +115,13 @@ class GradientMask:
         self._measure(self._keys, self.scores.keys, others, lambda key: (*at, key), self.problem.length)
 
     def bound(self) -> Value:
-        """A bound of the magnitudes of the elements of the dot without the mask, in F32."""
-        builder = self.builder
+        """A bound of the magnitudes of the elements of the dot without the mask: infinity if its type may overflow."""
+        builder, t = self.builder, self.hidden.other.shape.element_type
         factors = [builder.bitcast(builder.load(found, Affine()), F32) for found in (self._keys, self._rows)]
         terms = builder.constant(F32, 2 * self.scores.terms)  # twice as many, for what rounding adds
-        return builder.mul(builder.mul(*factors), terms)
+        bound = convert_element(builder, builder.mul(builder.mul(*factors), terms), F32_ELEMENT, t)
+        assert isinstance(bound, Value)
+        return bound
 
     def _is_finite(self) -> Value:
         """Whether all factors of products are finite."""

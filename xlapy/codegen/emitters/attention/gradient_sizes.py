@@ -42,8 +42,8 @@ class GradientSizes:
         self._target = problem.region.target
         self._builder = kernel_builder(problem.region.name, self._target)
         self.block, length = parameters.block_queries, problem.length
-        self.score_tile = choose_tile(self._target, self._builder, F32, length, self.block)
         self._length = length
+        self.score_tile = self._tile_of_keys(choose_tile(self._target, self._builder, F32, self.block, self.block))
         self.key_block = balanced_size(length, KEYS_PER_BLOCK)
         self.padded_keys = length + max(self.score_tile.rows, *(self.key_tile(p).rows for p in problem.of_keys), 0)
         """The keys of which scratch memory holds scores: a tile may end beyond the last one."""
@@ -91,7 +91,11 @@ class GradientSizes:
 
     def key_tile(self, product: ProductDot) -> Tile:
         """The tile of a product: keys and columns."""
-        return choose_tile(self._target, self._builder, product.type, self._length, product.width)
+        return self._tile_of_keys(self.row_tile(product))
+
+    def _tile_of_keys(self, tile: Tile) -> Tile:
+        """A tile of keys with the columns of a tile of queries, which divide the queries of a block, and the pitch."""
+        return Tile(balanced_size(self._length, tile.rows), tile.vectors, tile.lanes)
 
     def pitch(self, product: ProductDot) -> int:
         """The columns of a product, rounded up to whole tiles."""

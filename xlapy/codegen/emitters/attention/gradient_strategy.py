@@ -13,12 +13,10 @@ from xlapy.codegen.emitters.attention.gradient_sizes import (
     check_parameters,
     preferred_block,
 )
+from xlapy.codegen.fusion.attention_gradients import MIN_TASKS
 from xlapy.codegen.plan import Candidate, Rejection, Strategy
 from xlapy.codegen.region import Region
 from xlapy.loops import Kernel
-
-MIN_TASKS = 8
-"""The smallest number of tasks: with fewer, processors would idle."""
 
 MIN_SCORES = 3 << 20
 """The smallest number of scores of all batch elements. Fewer stay in the cache from one kernel to the next one, and the
