@@ -107,17 +107,15 @@ def _is_address_arithmetic(value: Value) -> bool:
 def _extent(found: Operations, extent: int | Value, axes: Mapping[Value, int | Value]) -> float:
     """Iterations of a loop; their mean if they vary with the positions of the loops around it.
 
-    If they depend on anything else, the mean of the fewest and the most.
+    If they depend on anything else, such as data, they are not known, and count as the mean of the fewest and the most.
     """
     if isinstance(extent, int):
         return float(extent)
     mean = _mean_extent(extent, axes)
     if mean is not None:
         return mean
-    if extent.range is None:
-        found.is_known = False
-        return 1.0
-    return sum(extent.range) / 2
+    found.is_known = False
+    return 1.0 if extent.range is None else sum(extent.range) / 2
 
 
 def _mean_extent(extent: Value, axes: Mapping[Value, int | Value]) -> float | None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
 from xlapy.hlo import edit
@@ -224,3 +225,25 @@ def test_other_masks_are_not_groups(old, new):
     text = text.replace("f32[30,12] dot", "f32[4,30,4,12] dot") if "contracting" in old else text
     assert text != ROWS
     assert not changes(text)
+
+
+@pytest.mark.parametrize(("strategy", "is_possible"), [("ragged-gemm", True), ("nonsense", False)])
+def test_a_plan_for_a_ragged_dot_is_followed_or_refused(strategy: str, is_possible: bool):
+    text = f"""ENTRY e {{
+      a = f32[30,16] parameter(0)
+      b = f32[4,16,20] parameter(1)
+      g = s32[4] parameter(2)
+      ROOT d = f32[30,20] ragged-dot(a, b, g), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}},
+        lhs_ragged_dims={{0}}, rhs_group_dims={{0}}, backend_config={{"kernel_plan":{{"strategy":"{strategy}"}}}}
+    }}"""
+    if is_possible:
+        assert_equal(text, integers(30, 16), integers(4, 16, 20), np.array([7, 0, 13, 10], np.int32))
+        return
+    with pytest.raises(InvalidArgumentError, match="'nonsense' of its kernel plan is unknown"):
+        CPU.compile(text)
+
+
+def test_a_masked_dot_with_a_plan_stays_a_dot():
+    planned = re.sub(r"(ROOT .* dot\(.*) }", r'\1, backend_config={"kernel_plan":{"strategy":"loops"}} }', ROWS)
+    assert "kernel_plan" in planned
+    assert changes(ROWS) and not changes(planned)

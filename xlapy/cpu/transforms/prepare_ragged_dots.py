@@ -23,6 +23,7 @@ from typing import ClassVar
 from xlapy import opcodes
 from xlapy.base.element_types import F8E8M0FNU, S64
 from xlapy.base.shape import Shape
+from xlapy.codegen.plan import has_plan
 from xlapy.cpu.transforms.masked_ragged_dots import MaskedDot, masked_dot
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
@@ -50,7 +51,7 @@ class PrepareRaggedDots:
             for instruction in computation.instructions:
                 if instruction.op is opcodes.RAGGED_DOT:
                     changed |= self._prepare(instruction)
-                elif instruction.op is opcodes.DOT and not instruction.has_control_edges:
+                elif instruction.op is opcodes.DOT and not (instruction.has_control_edges or has_plan(instruction)):
                     masked = masked_dot(instruction)
                     if masked is not None:
                         _replace_masked_dot(instruction, masked)
@@ -67,6 +68,7 @@ class PrepareRaggedDots:
             prepared = write.add(
                 opcodes.RAGGED_DOT, *dot.operands[:2], sizes, attributes=dot.attributes, shape=dot.shape
             )
+            prepared.backend_config = dot.backend_config  # which may demand a kernel plan
             replace_with_new(dot, prepared)
         else:
             replace_with_new(dot, EXPANSIONS.find(opcodes.RAGGED_DOT)(write, dot))
