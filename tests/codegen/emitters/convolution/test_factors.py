@@ -9,7 +9,7 @@ import pytest
 import xlapy as xla
 from tests.cpu.instruction_sets import stages_for
 
-CPU = xla.Client("cpu")
+CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 RNG = np.random.default_rng(2)
 DTYPES = {"bf16": ml_dtypes.bfloat16, "u8": np.uint8, "s8": np.int8, "s16": np.int16}
 
@@ -39,15 +39,63 @@ def expected(x: np.ndarray, kernel: np.ndarray, groups: int) -> np.ndarray:
     return found
 
 
+def any_numbers(kind: str, *shape: int) -> np.ndarray:
+    """Numbers of a type: all integers of it, or floats of which sums are exact."""
+    dtype = DTYPES[kind]
+    lowest, highest = (-4, 4) if kind == "bf16" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return RNG.integers(lowest, highest + 1, shape).astype(dtype)
+
+
 @pytest.mark.parametrize("inputs, groups", [(32, 1), (24, 2), (7, 1), (600, 1)])
 @pytest.mark.parametrize(
-    "types", [("bf16", "bf16", "f32"), ("u8", "s8", "s32"), ("s8", "s8", "s32"), ("s16", "s8", "s32")], ids="-".join
+    "types",
+    [
+        ("bf16", "bf16", "f32"),
+        ("u8", "s8", "s32"),
+        ("s8", "u8", "s32"),
+        ("s8", "s8", "s32"),
+        ("u8", "u8", "s32"),
+        ("u8", "u8", "u32"),
+        ("s8", "s8", "f32"),
+        ("s16", "s8", "s32"),
+    ],
+    ids="-".join,
 )
 def test_convolutions_are_exact(types, inputs, groups):
-    x = RNG.integers(0 if types[0] == "u8" else -4, 5, (2, 9, 11, inputs)).astype(DTYPES[types[0]])
-    kernel = RNG.integers(-4, 5, (3, 3, inputs // groups, 20)).astype(DTYPES[types[1]])
+    x, kernel = any_numbers(types[0], 2, 9, 11, inputs), any_numbers(types[1], 3, 3, inputs // groups, 20)
     found = np.asarray(CPU.compile(convolution(types, inputs, groups))(x, kernel))
-    np.testing.assert_array_equal(found.astype(np.int64), expected(x, kernel, groups))
+    exact = expected(x, kernel, groups)
+    if types[2] == "f32" and types[0] != "bf16":
+        np.testing.assert_allclose(found, exact, rtol=2e-7)
+    else:
+        np.testing.assert_array_equal(found, exact.astype(found.dtype))  # sums wrap
+
+
+_OFFSET_WINDOWS = """
+    strides:       s8[2,15,23,8] s8[4,5,8,33] s32[2,5,8,33] {size=4x5 pad=2_0x0_5 stride=3x3} b01f_01io->b01f
+    dilated:       s8[1,9,13,8] s8[3,3,8,20] s32[1,9,13,20] {size=3x3 pad=2_2x3_3 rhs_dilate=2x3} b01f_01io->b01f
+    holes:         s8[1,5,7,64] s8[3,5,64,20] s32[1,9,13,20] {size=3x5 pad=1_1x2_2 lhs_dilate=2x2} b01f_01io->b01f
+    reversed:      s8[1,9,11,8] s8[3,3,8,20] s32[1,9,11,20] {size=3x3 pad=1_1x1_1 rhs_reversal=1x0} b01f_01io->b01f
+    many tiles:    s8[1,40,40] s8[31,40,20] s32[1,40,20] {size=31 pad=15_15} b0f_0io->b0f
+    many inputs:   s8[1,4,5,900] s8[3,3,900,70] s32[1,4,5,70] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
+    padding only:  s8[2,4,6,8] s8[2,2,8,20] s32[2,9,11,20] {size=2x2 pad=3_3x4_2} b01f_01io->b01f
+"""
+
+
+@pytest.mark.parametrize("case", _OFFSET_WINDOWS.strip().splitlines(), ids=lambda c: c.split(":")[0].strip())
+def test_offsets_leave_the_sums_of_windows_of_any_kind(case):
+    left, right, result, *window, labels = case.split(":")[1].split()
+    text = f"""HloModule m
+ENTRY e {{
+  x = {left} parameter(0)
+  k = {right} parameter(1)
+  ROOT c = {result} convolution(x, k), window={" ".join(window)}, dim_labels={labels}
+}}"""
+    shapes = [[int(n) for n in operand[3:-1].split(",")] for operand in (left, right)]
+    arguments = [any_numbers("s8", *shape) for shape in shapes]
+    assert "corrections" in stages_for("AVX512_VNNI", text)["loops.txt"]
+    found, wanted = (np.asarray(client.compile(text)(*arguments)) for client in (CPU, INTERPRETER))
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +105,9 @@ def test_convolutions_are_exact(types, inputs, groups):
         ("AVX512_BF16", ("bf16", "bf16", "f32"), 33, None),
         ("AVX512", ("bf16", "bf16", "f32"), 32, None),
         ("AVX512_VNNI", ("u8", "s8", "s32"), 32, "dot u8s8"),
-        ("AVX512_VNNI", ("s8", "s8", "s32"), 32, None),
+        ("AVX512_VNNI", ("s8", "s8", "s32"), 32, "dot u8s8"),
+        ("AVX512_VNNI", ("u8", "u8", "s32"), 32, "dot u8s8"),
+        ("AVX2", ("s8", "s8", "s32"), 32, None),
         ("AVX2", ("s16", "s16", "s32"), 32, "dot s16"),
     ],
 )

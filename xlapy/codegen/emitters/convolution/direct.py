@@ -19,7 +19,7 @@ scratch memory. The order of the additions follows from the shapes alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,7 +44,9 @@ from xlapy.codegen.emitters.convolution.transposed_filter import (
     transposed_filter,
 )
 from xlapy.codegen.emitters.loop_nest import block_extent
-from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
+from xlapy.codegen.emitters.matmul.left_offset import PackedCorrections
+from xlapy.codegen.emitters.matmul.micro_kernel import Tile as MicroTile
+from xlapy.codegen.emitters.matmul.micro_kernel import add_elements, in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
@@ -94,7 +96,7 @@ branches would take 2% to 6% of the time (`benchmarks.convolutions`, "vgg 3x3 3-
 
 
 def max_segments(geometry: ConvolutionGeometry) -> int:
-    """The largest number of segments of the tiles of a row. A factor holds at most two inputs (`MIN_SHARED_INPUTS`)."""
+    """The largest number of segments of the tiles of a row."""
     return MAX_SHARED_SEGMENTS if geometry.inputs >= 2 * MIN_SHARED_INPUTS else MAX_SEGMENTS
 
 
@@ -117,7 +119,7 @@ class DirectConvolution:
             buffer.nontemporal = self._is_nontemporal(result.shape, region.target)
         self.lowering = Lowering(builder, sources)
         self.factors = factors = ConvolutionFactors(region.target, geometry, self.lowering)
-        self.type = factors.sum
+        self.type = factors.type
         kind = register_type(self.type)
         *self.outer, self.last = geometry.dimensions
         self.panels = -(-geometry.outputs // tile.features)
@@ -155,8 +157,11 @@ class DirectConvolution:
             window, room = self.transposed.window, packed_room(factors, tile.features)
             size += room
             transposed_size = TRANSPOSED_INPUTS * window * tile.features + room
-            self.transposed_terms = ScratchArray(builder, "terms", factors.type, transposed_size)
-        self.panel = ScratchArray(builder, "panel", factors.type, size)
+            self.transposed_terms = ScratchArray(builder, "terms", factors.factor_type, transposed_size)
+        self.panel = ScratchArray(builder, "panel", factors.factor_type, size)
+        micro_tile = MicroTile(tile.positions, tile.vectors, tile.lanes)
+        self.corrections = PackedCorrections(factors, micro_tile, math.prod(self.window))
+        """What to add to sums for each offset in the window, if the factors from the input contain a constant."""
         self.sums: ScratchArray | None = None
         """The sums of a panel, if there are several blocks of input features, or a long epilogue."""
         if keeps_sums:
@@ -250,7 +255,8 @@ class _Panel:
         if plan.transposed is not None:
             self.pack_by_transposition(plan.transposed, inputs)
             return
-        with builder.loop(math.prod(plan.window)) as number, builder.loop(inputs.count) as feature:
+        window = math.prod(plan.window)
+        with builder.loop(window) as number, builder.loop(inputs.count) as feature:
             offsets = g.offsets_in_order(builder, number)
             at = (number * plan.input_block + feature) * tile.features
             with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
@@ -260,6 +266,7 @@ class _Panel:
                     output = self.feature + column
                     factor = plan.factors.from_filter(self.group, inputs.first + feature, output, offsets, mask)
                     plan.panel.store(at + column, factor)
+        plan.corrections.compute(window, inputs.count, plan.panel, plan.input_block * tile.features)
 
     def pack_by_transposition(self, filter: TransposedFilter, inputs: _Inputs) -> None:
         """Packs the same part of a filter with outputs first: some input features at a time."""
@@ -366,9 +373,11 @@ class _Panel:
             return self.segment(tile, segment, offsets, inputs, lane, carried)
 
         if self.plan.factors.inputs < MIN_SHARED_INPUTS:
-            for segment in segments.one_by_one():
-                sums = add(segment, sums)
-            return list(sums)
+            separate = segments.one_by_one()
+            if len(separate) <= MAX_SEGMENTS:
+                for segment in separate:
+                    sums = add(segment, sums)
+                return list(sums)
         if segments.most == 1:
             return add(segments.segment(Affine()), sums)
         return self.plan.builder.reduce(
@@ -399,9 +408,9 @@ class _Panel:
                 plan.panel.load(term * plan.tile.features + lane + vector * plan.tile.lanes)
                 for vector in range(plan.tile.vectors)
             ]
-            vectors, after = plan.tile.vectors, list(carried)
+            vectors = plan.tile.vectors
 
-            def add(positions: Sequence[int], _: Affine, totals: Sequence[Value]) -> list[Value]:
+            def add(positions: Sequence[int], totals: Sequence[Value]) -> list[Value]:
                 found: list[Element] = []
                 for n, position in enumerate(positions):
                     at = (tile.start + position) * plan.last.stride + last + plan.last.start(tile.phase)
@@ -410,18 +419,10 @@ class _Panel:
                     found += [factors.multiply_add(factor, column, total) for column, total in pairs]
                 return scalar_values(found)
 
-            for group in segment.groups:
-                places = [p * vectors + vector for p in group.positions for vector in range(vectors)]
-                totals = [carried[place] for place in places]
-                if group.is_inside is None:
-                    totals = add(group.positions, Affine(), totals)
-                else:  # at most one iteration, which is a branch
-                    totals = builder.reduce(group.is_inside, totals, partial(add, group.positions))
-                for place, total in zip(places, totals, strict=True):
-                    after[place] = total
-            return after
+            return self.in_groups(segment, carried, add)
 
         rest = plan.last.rest(tile.phase)
+        sums = self.corrected(segment, (*outer, Affine() + rest), lane, sums)
         if plan.is_one_run:
             count = segment.count
 
@@ -446,3 +447,50 @@ class _Panel:
             )
 
         return builder.reduce(segment.count, sums, at_offset)
+
+    def corrected(
+        self, segment: OffsetSegment, first: Sequence[Affine], lane: Affine, sums: Sequence[Value]
+    ) -> list[Value]:
+        """Adds what the constant in the factors from the input makes necessary for the offsets of a segment.
+
+        first: the position in the window of the first offset of a tile.
+        """
+        plan, builder = self.plan, self.plan.builder
+        if plan.factors.left_offset() is None:
+            return list(sums)
+
+        def at_offset(k: Affine, carried: Sequence[Value]) -> list[Value]:
+            number = linear((*first[:-1], first[-1] + (k + segment.first) * plan.last.phases), plan.window)
+            totals = plan.corrections.first_totals(number, lane) or []
+            return scalar_values([add_elements(builder, a, b) for a, b in zip(carried, totals, strict=True)])
+
+        zeros = scalar_values([zero_element(builder, plan.type)] * plan.tile.vectors)
+        excess = builder.reduce(segment.count, zeros, at_offset)
+
+        def add(positions: Sequence[int], totals: Sequence[Value]) -> list[Value]:
+            return [builder.add(a, b) for a, b in zip(totals, excess * len(positions), strict=True)]
+
+        return self.in_groups(segment, sums, add)
+
+    def in_groups(
+        self,
+        segment: OffsetSegment,
+        sums: Sequence[Value],
+        add: Callable[[Sequence[int], Sequence[Value]], list[Value]],
+    ) -> list[Value]:
+        """Returns the sums of a tile after `add`, for groups of positions that meet the input in a segment."""
+        builder, vectors, after = self.plan.builder, self.plan.tile.vectors, list(sums)
+
+        def add_to(positions: Sequence[int], _: Affine, totals: Sequence[Value]) -> list[Value]:
+            return add(positions, totals)
+
+        for group in segment.groups:
+            places = [p * vectors + vector for p in group.positions for vector in range(vectors)]
+            totals = [sums[place] for place in places]
+            if group.is_inside is None:
+                totals = add(group.positions, totals)
+            else:  # at most one iteration, which is a branch
+                totals = builder.reduce(group.is_inside, totals, partial(add_to, group.positions))
+            for place, total in zip(places, totals, strict=True):
+                after[place] = total
+        return after

@@ -2,7 +2,7 @@
 
 A group holds two or four neighboring input features (`matmul.group_formats`). A convolution uses groups if the input
 lies in memory with its features last, so that a group is one load, and if the features of a group of the convolution
-fill whole groups.
+fill whole groups. If the format has an offset, the factors from the input contain it (`matmul.left_offset`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from xlapy.codegen.emitters.matmul.group_formats import (
     element_in_group,
     group_format,
     joined,
+    left_offset,
+    with_left_offset,
 )
 from xlapy.codegen.target import Target
 from xlapy.loops import I32, Affine, Value
@@ -34,7 +36,7 @@ class ConvolutionFactors:
     def __init__(self, target: Target, geometry: ConvolutionGeometry, lowering: Lowering) -> None:
         self.geometry, self.lowering, self.builder = geometry, lowering, lowering.builder
         types = [operand.shape.element_type for operand in geometry.root.operands]
-        self.sum = self.type = self._element = sum_type(types, geometry.root.shape.element_type)
+        self.type = self.factor_type = self._element = sum_type(types, geometry.root.shape.element_type)
         """The types of sums and of factors."""
         self.form = self._group_format(target)
         self.terms = 1 if self.form is None else self.form.instruction.terms
@@ -42,14 +44,14 @@ class ConvolutionFactors:
         self.inputs = geometry.inputs // self.terms
         """The number of factors for each offset in the window."""
         if self.form is not None:
-            self.sum, self.type, self._element = self.form.sum, S32, self.form.element
+            self.type, self.factor_type, self._element = self.form.sum, S32, self.form.element
 
     def _group_format(self, target: Target) -> GroupFormat | None:
         g = self.geometry
         t, last = g.input.shape.element_type, g.input.shape.rank - 1
-        types = t, g.filter.shape.element_type, self.sum
+        types = t, g.filter.shape.element_type, self.type
         form = group_format(target, *types, g.filter.shape.size // max(1, g.outputs))
-        if form is None or form.has_left_offset or g.inputs % form.instruction.terms:
+        if form is None or g.inputs % form.instruction.terms:
             return None
         is_loaded = g.numbers.input_feature_dimension == last and self.lowering.source(g.input) is not None
         fits = t.bits * form.instruction.terms == I32.bits and storage_type(t).bits == t.bits
@@ -64,7 +66,11 @@ class ConvolutionFactors:
             return convert_element(self.builder, element, g.input.shape.element_type, self.type)
         place = element_location(self.lowering, g.input, index)
         assert place is not None
-        return self.builder.load_wide(I32, place, None)
+        return with_left_offset(self.builder, self.form, self.builder.load_wide(I32, place, None))
+
+    def left_offset(self) -> Element | None:
+        """What every factor from the input contains besides its value, as `MatmulProblem.left_offset`."""
+        return None if self.form is None else left_offset(self.builder, self.form)
 
     def from_filter(
         self, group: Affine, factor: Affine, output: Affine, offsets: Sequence[Affine], mask: Value | None

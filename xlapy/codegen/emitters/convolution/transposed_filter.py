@@ -37,7 +37,7 @@ def transposed_filter(factors: ConvolutionFactors, features: int) -> TransposedF
     if filter.op is not opcodes.TRANSPOSE or factors.terms > 1 or g.groups > 1:
         return None
     source = factors.lowering.source(filter.operands[0])
-    kind = register_type(factors.type)
+    kind = register_type(factors.factor_type)
     if source is None or source.buffer.type is not kind or any(d.window.window_reversal for d in g.dimensions):
         return None
     order = n.kernel_output_feature_dimension, n.kernel_input_feature_dimension, *n.kernel_spatial_dimensions
@@ -51,4 +51,4 @@ def transposed_filter(factors: ConvolutionFactors, features: int) -> TransposedF
 
 def packed_room(factors: ConvolutionFactors, features: int) -> int:
     """The elements behind a packed block that its last transposed tile may overwrite."""
-    return tile_shape(factors.builder.kernel.vector_bytes, register_type(factors.type).byte_size)[1] * features
+    return tile_shape(factors.builder.kernel.vector_bytes, register_type(factors.factor_type).byte_size)[1] * features

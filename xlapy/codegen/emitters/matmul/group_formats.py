@@ -27,6 +27,9 @@ from xlapy.lower.element_types import register_type
 
 _MAX_S32 = (1 << 31) - 1
 
+_HIGHEST_BITS = 0x80808080
+"""The highest bit of each byte of a group."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupFormat:
@@ -112,3 +115,14 @@ def add_products(builder: Builder, form: GroupFormat, left: Element, right: Elem
     assert isinstance(left, Value) and isinstance(right, Value) and isinstance(total, Value)
     factors = (right, left) if form.swaps else (left, right)
     return builder.op("dot", form.instruction.sum, *factors, total, attribute=form.instruction)
+
+
+def left_offset(builder: Builder, form: GroupFormat) -> Value | None:
+    """The constant that every left factor contains besides its value; None if there is none."""
+    return builder.constant(I32, _HIGHEST_BITS) if form.has_left_offset else None
+
+
+def with_left_offset(builder: Builder, form: GroupFormat, group: Value) -> Value:
+    """The left factor of a group of elements, which contains the offset if there is one."""
+    offset = left_offset(builder, form)
+    return group if offset is None else builder.binary("xor", group, offset)

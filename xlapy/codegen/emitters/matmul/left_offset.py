@@ -9,9 +9,9 @@ Does not depend on the types of the factors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from xlapy.codegen.emitters.matmul.micro_kernel import Left, Right, Tile, emit_micro_kernel
-from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.emitters.matmul.micro_kernel import Factors, Left, Right, Tile, emit_micro_kernel
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.lower import Element
@@ -19,8 +19,14 @@ from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index
 
 
+class OffsetFactors(Factors, Protocol):
+    """Factors of which the left ones may contain a constant."""
+
+    def left_offset(self) -> Element | None: ...
+
+
 def emit_corrected_micro_kernel(
-    problem: MatmulProblem, tile: Tile, extents: Sequence[int | Value], left: Left, right: Right
+    problem: OffsetFactors, tile: Tile, extents: Sequence[int | Value], left: Left, right: Right
 ) -> list[list[Element]]:
     """Emits a micro-kernel with one more row if the left factors contain a constant; its sums are subtracted."""
     offset = problem.left_offset()
@@ -43,7 +49,7 @@ def subtracted(builder: Builder, left: Element, right: Element) -> Value:
 class PackedCorrections:
     """The first totals of the columns of a packed block of the right operand."""
 
-    def __init__(self, problem: MatmulProblem, tile: Tile, panels: int) -> None:
+    def __init__(self, problem: OffsetFactors, tile: Tile, panels: int) -> None:
         self.problem, self.tile = problem, tile
         self._totals: ScratchArray | None = None
         if problem.left_offset() is not None:

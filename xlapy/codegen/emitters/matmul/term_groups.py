@@ -8,20 +8,23 @@ problem as it solves any other.
 from __future__ import annotations
 
 from xlapy.base.element_types import S32
-from xlapy.codegen.emitters.matmul.group_formats import GroupFormat, add_products, group_format
+from xlapy.codegen.emitters.matmul.group_formats import (
+    GroupFormat,
+    add_products,
+    group_format,
+    left_offset,
+    with_left_offset,
+)
 from xlapy.codegen.emitters.matmul.group_loads import GroupLoads
 from xlapy.codegen.emitters.matmul.micro_kernel import clamped_position
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I32, Affine, Location, PositionArithmetic, Value
+from xlapy.loops import Affine, Location, PositionArithmetic, Value
 from xlapy.lower import Element
 from xlapy.lower.core import Index
 
 MIN_GROUPS = 4
 """The smallest number of groups of terms for which packing groups is worth it."""
-
-_HIGHEST_BITS = 0x80808080
-"""The highest bit of each byte of a group."""
 
 
 def grouped_problem(problem: MatmulProblem) -> MatmulProblem:
@@ -89,7 +92,7 @@ class GroupedProblem(MatmulProblem):
         return add_products(self.builder, self.format, left, right, total)
 
     def left_offset(self) -> Element | None:
-        return self.builder.constant(I32, _HIGHEST_BITS) if self.format.has_left_offset else None
+        return left_offset(self.builder, self.format)
 
     # -- factors
 
@@ -101,8 +104,7 @@ class GroupedProblem(MatmulProblem):
             lambda position: terms.left_location(batch, row, position),
             mask,
         )
-        offset = self.left_offset()
-        return self.builder.binary("xor", group, offset) if isinstance(offset, Value) else group
+        return with_left_offset(self.builder, self.format, group)
 
     def right_locations(self, batch: Affine, term: Affine, column: Affine) -> list[Location]:
         terms = self._ungrouped
