@@ -98,12 +98,18 @@ def torch_inference(
 
 
 def torch_training(
-    network: Network, arrays: Mapping[str, Array], images: Array, labels: Array, rate: float, is_channels_last: bool
+    network: Network,
+    arrays: Mapping[str, Array],
+    images: Array,
+    labels: Array,
+    rate: float,
+    is_channels_last: bool,
+    is_bf16: bool,
 ) -> Call:
     """A call of torch for one step of gradient descent."""
     import torch
 
-    tensors, x = _torch_tensors(arrays, images, is_channels_last, is_bf16=False)
+    tensors, x = _torch_tensors(arrays, images, is_channels_last, is_bf16)
     learned = [t.requires_grad_() for k, t in tensors.items() if not k.endswith((".mean", ".variance"))]
     wanted = torch.from_numpy(labels).long()
 

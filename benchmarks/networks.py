@@ -65,6 +65,7 @@ ROWS: Mapping[str, Row] = {
     "resnet50, 1 image, bf16": Row(resnet50, 1, is_bf16=True),
     "resnet50, 8 images, bf16": Row(resnet50, 8, is_bf16=True),
     "resnet50, training step, 8 images": Row(resnet50, 8, trains=True),
+    "resnet50, training step, 8 images, bf16": Row(resnet50, 8, is_bf16=True, trains=True),
     "mobilenet v2, 1 image": Row(mobilenet_v2, 1),
     "mobilenet v2, 8 images": Row(mobilenet_v2, 8),
 }
@@ -196,7 +197,9 @@ def implementations(row: Row, peers: Sequence[str]) -> tuple[dict[str, Call], di
     is_last = row.is_channels_last
     if row.trains:
         if "torch" in peers:
-            calls["torch"] = network_peers.torch_training(row.network, arrays, images, labels, LEARNING_RATE, is_last)
+            calls["torch"] = network_peers.torch_training(
+                row.network, arrays, images, labels, LEARNING_RATE, is_last, row.is_bf16
+            )
         return calls, compile_seconds
     for name in ("torch", "compiled"):
         if name in peers:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.cpu.instruction_sets import stages_for
 from xlapy.cpu.compiler import compile_module
 
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
@@ -52,6 +53,32 @@ _CASES = """
         f32[3,17,19,5] f32[3,9,10,5] f32[5,5,1,5] {size=9x10 stride=2x3 pad=0_0x1_2} f01b_i01o->01bf, batch_group_count=5
     bf16:
         bf16[2,5,6,9] bf16[2,5,6,40] bf16[3,3,9,40] {size=5x6 pad=1_1x1_1} f01b_i01o->01bf
+    bf16, an odd number of images:
+        bf16[5,7,9,67] bf16[5,7,9,70] f32[1,1,67,70] {size=7x9} f01b_i01o->01bf
+    bf16, strides:
+        bf16[3,17,19,5] bf16[3,9,10,40] f32[5,5,5,40] {size=9x10 pad=2_2x2_2 rhs_dilate=2x2} f01b_i01o->01bf
+    bf16, strides in the result:
+        bf16[3,17,19,5] bf16[3,9,10,40] bf16[5,5,5,40] {size=9x10 stride=2x3 pad=0_0x1_2} f01b_i01o->01bf
+    bf16, reversed:
+        bf16[3,9,10,9] bf16[3,8,9,17] f32[2,2,9,17] {size=8x9 rhs_reversal=1x1} f01b_i01o->01bf
+    bf16, windows entirely in the padding:
+        bf16[3,4,5,9] bf16[3,6,7,17] f32[5,5,9,17] {size=6x7 pad=3_3x3_3} f01b_i01o->01bf
+    bf16, rows in parts:
+        bf16[3,3000,9] bf16[3,3001,17] f32[4,9,17] {size=3001 pad=3_1} f0b_i0o->0bf
+    bf16, rows in parts, strides:
+        bf16[2,2,3000,20] bf16[2,2,1500,17] f32[1,3,20,17] {size=2x1500 pad=0_0x0_1 rhs_dilate=1x2} f01b_i01o->01bf
+    bf16, many positions:
+        bf16[2,1000,5] bf16[2,745,17] f32[256,5,17] {size=745} f0b_i0o->0bf
+    bf16, too many positions to pack:
+        bf16[2,1100,3] bf16[2,820,4] f32[281,3,4] {size=820} f0b_i0o->0bf
+    bf16, one image:
+        bf16[1,9,11,20] bf16[1,9,11,24] bf16[3,3,20,24] {size=9x11 pad=1_1x1_1} f01b_i01o->01bf
+    bf16, features first:
+        bf16[4,20,9,11] bf16[4,24,9,11] bf16[24,20,3,3] {size=9x11 pad=1_1x1_1} fb01_io01->fb01
+    u8 with s8:
+        u8[7,9,11,20] s8[7,9,11,24] s32[3,3,20,24] {size=9x11 pad=1_1x1_1} f01b_i01o->01bf
+    s8:
+        s8[7,9,11,20] s8[7,9,11,24] s32[3,3,20,24] {size=9x11 pad=1_1x1_1} f01b_i01o->01bf
 """  # noqa: E501
 CASES = dict(re.findall(r"(\S.*):\n +(.*)\n", _CASES))
 
@@ -69,6 +96,46 @@ def test_results(name: str, special: float):
     assert "scratch sums" in loops and "scratch panel" not in loops
     shapes = [p.shape for p in given.entry_computation.parameters]
     arrays = [RNG.integers(-2, 3, shape.dimensions).astype(shape.element_type.dtype) for shape in shapes]
-    arrays[1].flat[0] = special
+    if shapes[1].element_type.is_floating:
+        arrays[1].flat[0] = special
     ours, expected = (np.asarray(client.compile(given)(*arrays)).astype(np.float64) for client in (CPU, INTERPRETER))
     np.testing.assert_array_equal(ours, expected)
+
+
+def test_more_positions_than_sums_in_scratch_memory_have_another_kernel():
+    loops = stages_for(
+        "AVX512",
+        """HloModule m
+ENTRY e {
+  a = f32[2,1400,37] parameter(0)
+  b = f32[2,801,40] parameter(1)
+  ROOT r = f32[600,37,40] convolution(a, b), window={size=801}, dim_labels=f0b_i0o->0bf
+}""",
+    )["plans.txt"]
+    assert "kernel-gradient: rejected: 600 positions along its last dimension are more than 512" in loops
+
+
+@pytest.mark.parametrize(
+    "level, types, images, instruction",
+    [
+        ("AVX512_BF16", ("bf16", "bf16", "f32"), 3, "dot bf16"),
+        ("AVX512_BF16", ("bf16", "bf16", "f32"), 1, None),
+        ("AVX512", ("bf16", "bf16", "f32"), 4, None),
+        ("AVX512_VNNI", ("u8", "s8", "s32"), 5, "dot u8s8"),
+        ("AVX512_VNNI", ("s8", "s8", "s32"), 5, None),
+        ("AVX2", ("s8", "s16", "s32"), 2, "dot s16"),
+    ],
+)
+def test_factors_of_several_images_on_each_machine(level, types, images, instruction):
+    left, right, result = types
+    loops = stages_for(
+        level,
+        f"""HloModule m
+ENTRY e {{
+  a = {left}[{images},9,11,20] parameter(0)
+  b = {right}[{images},9,11,24] parameter(1)
+  ROOT r = {result}[3,3,20,24] convolution(a, b), window={{size=9x11 pad=1_1x1_1}}, dim_labels=f01b_i01o->01bf
+}}""",
+    )["loops.txt"]
+    assert ("dot " in loops) == (instruction is not None)
+    assert instruction is None or instruction in loops

@@ -1,8 +1,9 @@
-"""The factors of a direct convolution: elements of its operands, or groups of them for dot instructions.
+"""The factors of a convolution: elements of its operands, or groups of them for dot instructions.
 
-A group holds two or four neighboring input features (`matmul.group_formats`). A convolution uses groups if the input
-lies in memory with its features last, so that a group is one load, and if the features of a group of the convolution
-fill whole groups. If the format has an offset, the factors from the input contain it (`matmul.left_offset`).
+A group holds two or four neighboring input features (`matmul.group_formats`). A kernel that reads the input where it
+lies uses groups if the input lies in memory with its features last, so that a group is one load, and if the features of
+a group of the convolution fill whole groups. A kernel that packs the input forms groups of any features, and completes
+the last one by zeros. If the format has an offset, the factors from the input contain it (`matmul.left_offset`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry
 from xlapy.codegen.emitters.matmul.group_formats import (
     GroupFormat,
     add_products,
-    element_in_group,
     group_format,
-    joined,
     left_offset,
     with_left_offset,
 )
+from xlapy.codegen.emitters.matmul.group_loads import GroupLoads
 from xlapy.codegen.target import Target
 from xlapy.loops import I32, Affine, Value
 from xlapy.lower import Element, Lowering, storage_type
@@ -33,25 +33,30 @@ from xlapy.lower.elementwise import convert_element
 class ConvolutionFactors:
     """Loads and multiplies the factors of a convolution in a kernel under construction."""
 
-    def __init__(self, target: Target, geometry: ConvolutionGeometry, lowering: Lowering) -> None:
+    def __init__(
+        self, target: Target, geometry: ConvolutionGeometry, lowering: Lowering, *, packs_input: bool = False
+    ) -> None:
         self.geometry, self.lowering, self.builder = geometry, lowering, lowering.builder
         types = [operand.shape.element_type for operand in geometry.root.operands]
         self.type = self.factor_type = self._element = sum_type(types, geometry.root.shape.element_type)
         """The types of sums and of factors."""
-        self.form = self._group_format(target)
+        self.form = self._group_format(target, packs_input)
         self.terms = 1 if self.form is None else self.form.instruction.terms
         """The number of elements that a factor holds."""
-        self.inputs = geometry.inputs // self.terms
+        self._loads = GroupLoads(self.builder, self.terms, geometry.inputs)
+        self.inputs = self._loads.count
         """The number of factors for each offset in the window."""
         if self.form is not None:
             self.type, self.factor_type, self._element = self.form.sum, S32, self.form.element
 
-    def _group_format(self, target: Target) -> GroupFormat | None:
+    def _group_format(self, target: Target, packs_input: bool) -> GroupFormat | None:
         g = self.geometry
         t, last = g.input.shape.element_type, g.input.shape.rank - 1
         types = t, g.filter.shape.element_type, self.type
         form = group_format(target, *types, g.filter.shape.size // max(1, g.outputs))
-        if form is None or g.inputs % form.instruction.terms:
+        if form is None or packs_input:
+            return form if form and not form.has_left_offset and g.inputs >= form.instruction.terms else None
+        if g.inputs % form.instruction.terms:
             return None
         is_loaded = g.numbers.input_feature_dimension == last and self.lowering.source(g.input) is not None
         fits = t.bits * form.instruction.terms == I32.bits and storage_type(t).bits == t.bits
@@ -60,13 +65,18 @@ class ConvolutionFactors:
     def from_input(self, group: Affine, batch: Affine, factor: Affine, spatial: Sequence[Affine]) -> Element:
         """The factor with a number from the input, at a position."""
         g = self.geometry
-        index = g.input_index(group, batch, factor * self.terms, spatial)
+
+        def index(feature: Affine) -> Index:
+            return g.input_index(group, batch, feature, spatial)
+
+        def element(feature: Affine) -> Element:
+            found = self.lowering.element(g.input, index(feature))
+            return convert_element(self.builder, found, g.input.shape.element_type, self._element)
+
         if self.form is None:
-            element = self.lowering.element(g.input, index)
-            return convert_element(self.builder, element, g.input.shape.element_type, self.type)
-        place = element_location(self.lowering, g.input, index)
-        assert place is not None
-        return with_left_offset(self.builder, self.form, self.builder.load_wide(I32, place, None))
+            return element(factor)
+        loaded = self._loads.load(factor, element, lambda f: element_location(self.lowering, g.input, index(f)))
+        return with_left_offset(self.builder, self.form, loaded)
 
     def left_offset(self) -> Element | None:
         """What every factor from the input contains besides its value, as `MatmulProblem.left_offset`."""
@@ -76,18 +86,19 @@ class ConvolutionFactors:
         self, group: Affine, factor: Affine, output: Affine, offsets: Sequence[Affine], mask: Value | None
     ) -> Element:
         """The factor with a number from the filter, where the mask is true."""
-        features = [factor * self.terms + number for number in range(self.terms)]
-        elements = [self._filter_element(self.geometry.filter_index(group, f, output, offsets), mask) for f in features]
-        if self.form is None:
-            return elements[0]
-        parts = [element_in_group(self.builder, self.terms, element, n) for n, element in enumerate(elements)]
-        return joined(self.builder, parts)
-
-    def _filter_element(self, index: Index, mask: Value | None) -> Element:
         filter = self.geometry.filter
-        with nullcontext() if mask is None else self.lowering.where(mask):
-            element = self.lowering.element(filter, index)
-        return convert_element(self.builder, element, filter.shape.element_type, self._element)
+
+        def index(feature: Affine) -> Index:
+            return self.geometry.filter_index(group, feature, output, offsets)
+
+        def element(feature: Affine) -> Element:
+            with nullcontext() if mask is None else self.lowering.where(mask):
+                found = self.lowering.element(filter, index(feature))
+            return convert_element(self.builder, found, filter.shape.element_type, self._element)
+
+        if self.form is None:
+            return element(factor)
+        return self._loads.load(factor, element, lambda f: element_location(self.lowering, filter, index(f)), mask)
 
     def multiply_add(self, left: Element, right: Element, total: Element) -> Element:
         """The sum of a total and the product of a factor from the input and one from the filter."""

@@ -4,10 +4,13 @@ Such a convolution is a product of few rows and columns and very many terms: the
 of 56 x 56 has 64 rows (the "batch" of the convolution, contiguous in the input), 96 columns (output features, in lanes)
 and 8 x 56 x 56 terms, for each of 3 x 3 positions. The operands are read where they lie, a block of lines at a time.
 What a tile reads of a block fills half of the L1 cache, so that the tiles of a panel find its columns there. Meanwhile,
-the processor prefetches what the tile will read of the next block, if the rows of channels are long:
+the processor prefetches what the tile will read of the next block, if the rows of channels are long. Of narrow types, a
+task first packs each block as factors for dot instructions, which hold the same position of several images
+(`packed_lines`). The loops are:
 
     for each position but the last component, block of rows and block of features, a task
       for each block of lines (an image, and the window offsets but the last one)
+        pack the block, if factors hold several images
         for each panel of features, position along the last dimension, tile of rows
           for each line that meets the input, for each offset at which it does
             sums += input[line, position + offset, rows] * kernel[line, offset, features]
@@ -19,16 +22,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
+from xlapy.codegen.emitters.convolution.factors import ConvolutionFactors
 from xlapy.codegen.emitters.convolution.geometry import (
     ConvolutionGeometry,
+    OffsetRange,
     minimum,
     offset_range,
     scalar_values,
 )
+from xlapy.codegen.emitters.convolution.packed_lines import PACKED_BYTES, Line, LineShape, PackedLines, line_shape
 from xlapy.codegen.emitters.convolution.register_tiles import TileShape, choose_tile
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
@@ -38,7 +43,7 @@ from xlapy.codegen.region import Region, kernel_builder, operand_source, result_
 from xlapy.loops import I64, Affine, AxisKind, Kernel, Location, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
-from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
+from xlapy.lower.contraction import rounded_sum, sum_type, zero_element
 from xlapy.lower.core import delinear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
@@ -58,6 +63,14 @@ MIN_PREFETCHED_ROW_BYTES = 1 << 10
 where several rows share a page. The gradient of a 1 x 1 kernel of 256 x 64 takes 0.7x the time, one of 24 x 144, whose
 rows are shorter, would take 1.5x (`benchmarks.convolutions`)."""
 
+MAX_POSITIONS = 512
+"""The largest number of positions along the last dimension. The sums of a tile at all of them wait in scratch memory,
+up to 1920 bytes for a position."""
+
+MAX_PACKED_SPAN = 256
+"""The largest distance along the last dimension in the input between the first and the last position for which lines
+are packed. The sums of a tile and one packed offset then fit into scratch memory."""
+
 MAX_PIECES = 32
 """The largest number of blocks of tiles, and of panels, that are tried."""
 
@@ -72,6 +85,8 @@ def reason_against(geometry: ConvolutionGeometry) -> str:
     positions = math.prod(d.output for d in geometry.dimensions)
     if math.prod(d.window.size for d in geometry.dimensions) <= positions:
         return f"its window is not larger than its result of {positions} positions"
+    if geometry.dimensions[-1].output > MAX_POSITIONS:
+        return f"{geometry.dimensions[-1].output} positions along its last dimension are more than {MAX_POSITIONS}"
     n, last = geometry.numbers, root.shape.rank - 1
     orders = n.input_batch_dimension, n.kernel_output_feature_dimension, n.output_feature_dimension
     t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
@@ -96,6 +111,8 @@ class _Task:
     tiles: int | Value
     first_panel: Affine
     panels: int | Value
+    first_row: Affine
+    """The first row that is packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +135,11 @@ class _KernelGradient:
         self.epilogue = Epilogue(region, self.root, builder, sources, outputs)
         builder.kernel.stores_repeatedly = True  # the last tile may overlap the one before
         self.lowering = Lowering(builder, sources)
-        self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
-        kind = register_type(self.type)
         *self.outer, self.last = geometry.dimensions
+        packs = (self.last.output - 1) * self.last.stride < MAX_PACKED_SPAN
+        self.factors = factors = ConvolutionFactors(region.target, geometry, self.lowering, packs_input=packs)
+        self.type = factors.type
+        kind = register_type(self.type)
         self.target, rows = region.target, geometry.batch
         self.tile: TileShape = choose_tile(region.target.vector_registers, builder.lanes(kind), rows, geometry.outputs)
         self.tiles = -(-rows // self.tile.positions)
@@ -128,14 +147,29 @@ class _KernelGradient:
         self.sums_of_tile = self.tile.positions * self.tile.features
         self.tiles_per_task, self.panels_per_task = self._task_shape(kind.byte_size)
         self.tiles_of_position = self.tiles_per_task * self.panels_per_task
-        # a line: an image, and the offsets along each dimension but the last
-        self.line_sizes = [geometry.inputs, *(d.window.size for d in self.outer)]
+        self.rows_per_task = min(rows, self.tiles_per_task * self.tile.positions)
+        self.shape = self._line_shape()
+        # a line: the images of a factor, the offsets along each dimension but the last, and a part of the last one
+        parts = -(-self.last.window.size // self.shape.offsets)
+        self.line_sizes = [factors.inputs, *(d.window.size for d in self.outer), parts]
         self.lines = math.prod(self.line_sizes)
         row_bytes = region.target.cache_line_bytes + self.tile.features * kind.byte_size
-        line_bytes = self.last.window.size * row_bytes
-        self.lines_per_block = balanced_size(self.lines, max(1, region.target.l1_bytes // 2 // line_bytes))
+        lines = max(1, region.target.l1_bytes // 2 // (self.shape.offsets * row_bytes))
+        self.packed: PackedLines | None = None
+        """The packed lines of a block, if factors hold several images."""
+        if factors.terms > 1:
+            lines = min(lines, max(1, PACKED_BYTES // (self.shape.factors * kind.byte_size)))
+        self.lines_per_block = balanced_size(self.lines, lines)
+        if factors.terms > 1:
+            self.packed = PackedLines(factors, self.shape, self.lines_per_block, self.tile.lanes)
         self.sums_size = self.last.output * self.tiles_of_position * self.sums_of_tile
         self.sums = ScratchArray(builder, "sums", self.type, self.sums_size)
+
+    def _line_shape(self) -> LineShape:
+        features = self.panels_per_task * self.tile.features
+        if self.factors.terms > 1:
+            return line_shape(self.factors, self.rows_per_task, features)
+        return LineShape(self.last.window.size, self.last.input, self.rows_per_task, features)
 
     def _task_shape(self, element_bytes: int) -> tuple[int, int]:
         """The tiles and panels of a task that read the operands least often, with enough tasks and few enough sums."""
@@ -167,7 +201,8 @@ class _KernelGradient:
             first, panel = row_block * self.tiles_per_task, panel_block * self.panels_per_task
             tiles = block_extent(builder, first, self.tiles, self.tiles_per_task)
             panels = block_extent(builder, panel, self.panels, self.panels_per_task)
-            task = _Task(tuple(delinear(builder, outer, sizes)), first, tiles, panel, panels)
+            row = minimum(builder, first * self.tile.positions, self.geometry.batch - self.rows_per_task)
+            task = _Task(tuple(delinear(builder, outer, sizes)), first, tiles, panel, panels, row)
             (zero,) = scalar_values([zero_element(builder, self.type)])
             with builder.loop(self.sums_size, AxisKind.VECTOR, width=self.tile.lanes) as position:
                 self.sums.store(position, zero)
@@ -193,60 +228,99 @@ class _KernelGradient:
         """Adds the products of a block of lines to the sums of all tiles."""
         builder, shape = self.builder, self.tile
         lines = block_extent(builder, first_line, self.lines, self.lines_per_block)
+        if self.packed is not None:
+            with builder.loop(lines) as number:
+                feature = task.first_panel * shape.features
+                self.packed.pack(number, self.line(task, first_line + number), task.first_row, feature)
         for tile in self.each_tile(task):
             with builder.loop(shape.lanes, AxisKind.VECTOR, width=shape.lanes) as lane:
                 places = [tile.sums + n * shape.lanes + lane for n in range(shape.positions * shape.vectors)]
-                step = partial(self.line, task, tile, first_line, lane)
+                step = partial(self.add_line, task, tile, first_line, lane)
                 sums = builder.reduce(lines, scalar_values([self.sums.load(at) for at in places]), step)
                 for at, total in zip(places, sums, strict=True):
                     self.sums.store(at, total)
 
-    def line(
-        self, task: _Task, tile: _Tile, first_line: Affine, lane: Affine, number: Affine, sums: Sequence[Value]
-    ) -> list[Value]:
-        """Adds the products of one line to the sums of a tile."""
-        builder, g, shape = self.builder, self.geometry, self.tile
-        image, *window = delinear(builder, first_line + number, self.line_sizes)
-        offsets = offset_range(builder, self.last, tile.position, Affine())
+    def line(self, task: _Task, number: Affine) -> Line:
+        """The line with a number, as a task reads it."""
+        builder = self.builder
+        image, *offsets, part = delinear(builder, number, self.line_sizes)
         spatial: list[Affine] = []
         exists: Value | None = None
-        for d, position, offset in zip(self.outer, task.outer, window, strict=True):
+        for d, position, offset in zip(self.outer, task.outer, offsets, strict=True):
             at = position * d.stride + offset * d.step - d.window.padding_low
             spatial.append(at)
             exists = conjunction(builder, exists, self.lowering.in_bounds((at,), [(0, d.input)]))
-        count: int | Value = offsets.count
-        if exists is not None:
-            some = builder.value_of(Affine() + count if isinstance(count, int) else Affine.of(count))
-            count = builder.select(exists, some, builder.constant(I64, 0))
-            count.range = (0, self.last.window.size)
+        return Line(image, tuple(offsets), part * self.shape.offsets, tuple(spatial), exists)
 
+    def offsets(self, tile: _Tile, line: Line) -> OffsetRange:
+        """The offsets of a line at which the position of a tile meets the input."""
+        builder, size = self.builder, self.shape.offsets
+        found = offset_range(builder, self.last, tile.position, Affine())
+        first, count = found.first, found.count
+        if self.line_sizes[-1] > 1:
+            end = first + (count if isinstance(count, int) else Affine.of(count))
+            limit = builder.value_of(line.first_offset + size)
+            first = Affine.of(builder.binary("smax", builder.value_of(first), builder.value_of(line.first_offset)))
+            end = Affine.of(builder.binary("smin", builder.value_of(end), limit))
+            count = builder.value_of(builder.clamped(builder.value_of(end - first), size))
+        if line.exists is not None:
+            some = builder.value_of(Affine() + count if isinstance(count, int) else Affine.of(count))
+            count = builder.select(line.exists, some, builder.constant(I64, 0))
+            count.range = (0, size)
+        return OffsetRange(found.start, found.rest, first, count)
+
+    def add_line(
+        self, task: _Task, tile: _Tile, first_line: Affine, lane: Affine, number: Affine, sums: Sequence[Value]
+    ) -> list[Value]:
+        """Adds the products of one line to the sums of a tile."""
+        builder, shape, line = self.builder, self.tile, self.line(task, first_line + number)
+        offsets = self.offsets(tile, line)
         ahead = minimum(builder, first_line + number + self.lines_per_block, self.lines - 1)
 
         def at_offset(k: Affine, carried: Sequence[Value]) -> list[Value]:
             offset = offsets.first + k
-            self.prefetch_line(task, tile, ahead, offset, offsets.start + offset * self.last.step)
-            kernel_at = g.in_kernel_order([*window, offset])
-            features = [tile.feature + lane + v * shape.lanes for v in range(shape.vectors)]
-            columns = [self.column(image, kernel_at, feature) for feature in features]
+            if self.packed is None:
+                at = offsets.start + offset * self.last.step
+                self.prefetch_line(task, tile, ahead, offset, at)
+                rows, columns = self.loaded_factors(tile, line, offset, at, lane)
+            else:
+                first = tile.row - task.first_row, tile.feature - task.first_panel * shape.features + lane
+                rows = self.packed.rows(number, line, tile.position, offset, self.rows_of_tile(first[0]))
+                columns = self.packed.features(number, line, offset, self.columns_of_tile(first[1]))
             after = list(carried)
-            where = (*spatial, offsets.start + offset * self.last.step)
-            for row in range(shape.positions):
-                element = self.lowering.element(g.input, g.input_index(Affine(), tile.row + row, image, where))
-                factor = convert_element(builder, element, g.input.shape.element_type, self.type)
-                for vector, column in enumerate(columns):
-                    n = row * shape.vectors + vector
-                    (after[n],) = scalar_values([multiply_add(builder, self.type, factor, column, after[n])])
+            for n, (row, column) in enumerate((r, c) for r in rows for c in columns):
+                (after[n],) = scalar_values([self.factors.multiply_add(row, column, after[n])])
             return after
 
-        return builder.reduce(count, sums, at_offset)
+        return builder.reduce(offsets.count, sums, at_offset)
 
-    def prefetch_line(self, task: _Task, tile: _Tile, line: Affine, offset: Affine, position: Affine) -> None:
+    def rows_of_tile(self, first: Affine) -> list[Affine]:
+        return [first + row for row in range(self.tile.positions)]
+
+    def columns_of_tile(self, first: Affine) -> list[Affine]:
+        return [first + vector * self.tile.lanes for vector in range(self.tile.vectors)]
+
+    def loaded_factors(
+        self, tile: _Tile, line: Line, offset: Affine, at: Affine, lane: Affine
+    ) -> tuple[list[Element], list[Element]]:
+        """The factors of the rows and of the vectors of features of a tile, where they lie."""
+        factors, g = self.factors, self.geometry
+        columns: list[Element] = []
+        for feature in self.columns_of_tile(tile.feature + lane):
+            mask = in_bounds(self.lowering, feature, g.outputs, self.tile.features)
+            kernel_at = g.in_kernel_order([*line.offsets, offset])
+            columns.append(factors.from_filter(Affine(), line.image, feature, kernel_at, mask))
+        where = (*line.spatial, at)
+        rows = [factors.from_input(Affine(), row, line.image, where) for row in self.rows_of_tile(tile.row)]
+        return rows, columns
+
+    def prefetch_line(self, task: _Task, tile: _Tile, number: Affine, offset: Affine, position: Affine) -> None:
         """Prefetches what the tile will read of a line of the next block, at an offset that meets a position.
 
         The columns of a panel are read by all tiles; each tile prefetches one vector of them.
         """
         builder, g = self.builder, self.geometry
-        image, *window = delinear(builder, line, self.line_sizes)
+        image, *window, _ = delinear(builder, number, self.line_sizes)
         spatial = [position]
         for d, at, k in reversed(list(zip(self.outer, task.outer, window, strict=True))):
             place = at * d.stride + k * d.step - d.window.padding_low
@@ -261,14 +335,6 @@ class _KernelGradient:
             row_bytes = operand.shape.dimensions[-1] * operand.shape.element_type.byte_size
             if source is not None and row_bytes >= MIN_PREFETCHED_ROW_BYTES:
                 builder.prefetch(Location(source.buffer, source.offset(index)))
-
-    def column(self, image: Affine, offsets: Sequence[Affine], feature: Affine) -> Element:
-        """The kernel's elements for a vector of features."""
-        g = self.geometry
-        mask = in_bounds(self.lowering, feature, g.outputs, self.tile.features)
-        with nullcontext() if mask is None else self.lowering.where(mask):
-            element = self.lowering.element(g.filter, g.filter_index(Affine(), image, feature, offsets))
-        return convert_element(self.builder, element, g.filter.shape.element_type, self.type)
 
     def store(self, task: _Task) -> None:
         """Stores the sums of all tiles."""
