@@ -113,6 +113,8 @@ DIMENSIONS = [
         "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2}, "
         "lhs_ragged_dims={1}",
     ),
+    ("f32[70,4]", "f32[19,4,3]", "s32[19]", "f32[70,3]", FREE),  # more groups than fit into a vector
+    ("f32[70,4]", "f32[70,3]", "s32[19]", "f32[19,4,3]", CONTRACTING),
     ("f32[9,4]", "f32[1,4,3]", "s32[1]", "f32[9,3]", FREE),
     ("f32[9,0]", "f32[2,0,3]", "s32[2]", "f32[9,3]", FREE),
     ("f32[0,4]", "f32[2,4,3]", "s32[2]", "f32[0,3]", FREE),

@@ -22,7 +22,7 @@ from xlapy.codegen.emitters.matmul.dot_problem import Side
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I64, Affine, Location, PositionArithmetic, Value
+from xlapy.loops import I64, Affine, AxisKind, Location, PositionArithmetic, Value
 from xlapy.lower import Element
 from xlapy.lower.contraction import assemble_index
 from xlapy.lower.core import Index, delinear
@@ -107,7 +107,19 @@ class RaggedDotProblem(MatmulProblem):
             end = builder.add(carried[1], size if is_whole else builder.select(is_included, size, zero))
             return [start, end]
 
-        start, end = (self._in_ragged_dimension(found) for found in builder.reduce(self.groups, [zero, zero], step))
+        def added(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+            return [builder.add(one, other) for one, other in zip(left, right, strict=True)]
+
+        sums = builder.reduce(
+            self.groups,
+            [zero, zero],
+            step,
+            kind=AxisKind.VECTOR,
+            width=min(builder.lanes(I64), 1 << (self.groups - 1).bit_length()),
+            identities=[zero, zero],
+            combine=added,
+        )
+        start, end = map(self._in_ragged_dimension, sums)
         if self.mode is RaggedMode.FREE:
             is_last = builder.compare("eq", number, builder.constant(I64, self.groups))
             end = builder.select(is_last, builder.constant(I64, self.ragged_size), end)
