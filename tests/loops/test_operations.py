@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlapy.codegen.emitters.loop_nest import block_extent
-from xlapy.loops import F32, I1, I64, AxisKind, Builder
+from xlapy.loops import F32, I1, I16, I32, I64, AxisKind, Builder
 from xlapy.loops.ir import Affine
 from xlapy.loops.operations import kernel_operations
 from xlapy.lower.core import delinear
@@ -75,6 +75,28 @@ def test_values_that_are_equal_in_all_lanes_are_computed_once():
         x = builder.op("floor", F32, builder.load(source, row))
         builder.store(target, place, builder.fma(x, builder.load(target, place), x))
     assert kernel_operations(builder.kernel).counts["f32"] == 3200 / 16 + 2 * 3200
+
+
+def test_a_maximum_is_one_operation_however_it_is_written():
+    """A comparison with two selections: a maximum, which is one instruction, and another one, which is two."""
+    builder = Builder("k")
+    source, target = builder.buffer("a", F32, 8), builder.buffer("out", F32, 8, written=True)
+    with builder.loop(8) as i:
+        x, zero = builder.load(source, i), builder.constant(F32, 0.0)
+        is_negative = builder.compare("olt", x, zero)
+        raised = builder.select(is_negative, zero, x)
+        builder.store(target, i, builder.select(is_negative, raised, x))
+    assert kernel_operations(builder.kernel).counts == {"f32": 2 * 8}
+
+
+def test_rounding_to_bf16_includes_the_move_of_its_bits():
+    builder = Builder("k")
+    source, target = builder.buffer("a", F32, 8), builder.buffer("out", I16, 8, written=True)
+    with builder.loop(8) as i:
+        rounded = builder.bitcast(builder.unary("round_bf16", builder.load(source, i)), I32)
+        upper = builder.binary("lshr", rounded, builder.constant(I32, 16))
+        builder.store(target, i, builder.convert("trunc", upper, I16))
+    assert kernel_operations(builder.kernel).counts == {"f32": 8}
 
 
 def test_cold_branches_do_not_count():

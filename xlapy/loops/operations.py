@@ -1,8 +1,10 @@
 """Counts the arithmetic operations of a kernel: each operation times the iterations of the loops around it.
 
 An operation on a vector counts once for each lane, and once in all if its value is the same in all lanes. A fused
-multiply-add counts as two operations, and so does a dot instruction, which takes as long. Loads, stores and
-address arithmetic do not count. Branches count as taken, cold ones as never taken.
+multiply-add counts as two operations, and so does a dot instruction, which takes as long. A comparison and the
+selection of one of the values compared are one operation, a minimum or maximum. A rounding to bf16 includes moving its
+bits to those of a 16-bit number. Loads, stores and address arithmetic do not count. Branches count as taken, cold ones
+as never taken.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ def _count_statement(found: Operations, statement: Statement, times: float, arou
 def _count_value(found: Operations, value: Value, times: float) -> None:
     if value.op == "dot":
         found._add("f32", 2 * times)
-    elif value.op in _ARITHMETIC and not _is_address_arithmetic(value):
+    elif value.op in _ARITHMETIC and not (_is_address_arithmetic(value) or _is_part_of_another(value)):
         type = value.args[0].type if value.op == "compare" else value.type
         found._add(type.name, 2 * times if value.op == "fma" else times)
 
@@ -102,6 +104,17 @@ def _count_value(found: Operations, value: Value, times: float) -> None:
 def _is_address_arithmetic(value: Value) -> bool:
     """Whether a value is the quotient of a position, or only reinterprets bits."""
     return (value.op == "div" and value.attribute is not None) or value.attribute == "bitcast"
+
+
+def _is_part_of_another(value: Value) -> bool:
+    """Whether the instruction of an argument, a comparison or a rounding to bf16, computes a value."""
+    if value.op == "select":
+        condition, *chosen = value.args
+        return condition.op == "compare" and set(condition.args) == set(chosen)
+    rounded = value
+    while rounded.op == "lshr" or rounded.attribute in ("trunc", "bitcast"):
+        rounded = rounded.args[0]
+    return rounded.op == "round_bf16" and rounded is not value
 
 
 def _extent(found: Operations, extent: int | Value, axes: Mapping[Value, int | Value]) -> float:
