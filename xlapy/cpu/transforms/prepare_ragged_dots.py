@@ -64,12 +64,7 @@ class PrepareRaggedDots:
             return False
         write = Writer(dot)
         if self.has_kernel(dot):
-            sizes = _normalized_sizes(write, dot)
-            prepared = write.add(
-                opcodes.RAGGED_DOT, *dot.operands[:2], sizes, attributes=dot.attributes, shape=dot.shape
-            )
-            prepared.backend_config = dot.backend_config  # which may demand a kernel plan
-            replace_with_new(dot, prepared)
+            edit.replace_operand(dot, 2, _normalized_sizes(write, dot))  # errors about its plan name the dot itself
         else:
             replace_with_new(dot, EXPANSIONS.find(opcodes.RAGGED_DOT)(write, dot))
         return True
