@@ -5,6 +5,7 @@ Responsible for the operands and results of these thunks. Does not depend on wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def _lower_dynamic_update_slice(context: LoweringContext, instruction: Instructi
     """Updates the operand in place."""
     operand, update, *_ = instruction.operands
     target = context.reuse_or_copy(instruction, operand)
-    context.define(instruction, [target])
+    _define_in_place(context, instruction, [target], changes=bool(update.shape.size))
     if update.shape.size:
         kernel = buffer_reuse.update_kernel(instruction)
         slices = [context.slice_of(o) for o in instruction.operands[1:]]
@@ -56,11 +57,21 @@ def _lower_scatter(context: LoweringContext, instruction: Instruction) -> None:
     """Updates the operands in place."""
     count = len(instruction.operands) // 2
     targets = [context.reuse_or_copy(instruction, operand) for operand in instruction.operands[:count]]
-    context.define(instruction, targets)
-    if instruction.operands[-1].shape.size:
+    changes = bool(instruction.operands[-1].shape.size)
+    _define_in_place(context, instruction, targets, changes=changes)
+    if changes:
         kernel = scatter.scatter_kernel(instruction, host_target())
         slices = [context.slice_of(o) for o in instruction.operands[count:]]
         context.thunks.append(KernelThunk(kernel, [*slices, *targets], instruction.name))
+
+
+def _define_in_place(
+    context: LoweringContext, instruction: Instruction, slices: Sequence[BufferSlice], *, changes: bool
+) -> None:
+    """Records the slices of results, which replace the first operands. changes: whether a thunk writes them; otherwise
+    the results are the operands."""
+    operands = [context.alias_analysis.value(operand) for operand in instruction.operands[: len(slices)]]
+    context.define(instruction, slices, numbers=None if changes else [context.numbers[value] for value in operands])
 
 
 @THUNK_RULES.rule(opcodes.SELECT_AND_SCATTER)
@@ -82,9 +93,10 @@ def _lower_ragged_dot(context: LoweringContext, instruction: Instruction) -> Non
 def _lower_sort(context: LoweringContext, instruction: Instruction) -> None:
     """Sorts the operands in place, or copies of them, with temporaries of the same size to merge into."""
     results = [context.reuse_or_copy(instruction, operand) for operand in instruction.operands]
-    context.define(instruction, results)
     shape = instruction.operands[0].shape
-    if shape.size and shape.dimensions[instruction.dimension] > 1:
+    changes = shape.size > 0 and shape.dimensions[instruction.dimension] > 1
+    _define_in_place(context, instruction, results, changes=changes)
+    if changes:
         scratch = [BufferSlice(slice_.shape, name=instruction.name) for slice_ in results]
         kernel = sort.sort_kernel(instruction, host_target())
         context.thunks.append(KernelThunk(kernel, [*results, *scratch], instruction.name))
