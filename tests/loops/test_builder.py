@@ -32,6 +32,32 @@ def test_the_text_of_a_kernel():
     )
 
 
+@pytest.mark.parametrize(("extent", "is_legal"), [(16, True), (32, True), (0, False), (8, False), (20, False)])
+def test_evaluation_checks_the_extents_of_sums_in_vectors(extent: int, is_legal: bool):
+    """An extent that is known at run time is a positive multiple of the elements of an iteration, here 16."""
+    b = Builder("sum")
+    count, x, out = b.buffer("n", I64, 1), b.buffer("x", I64, 32), b.buffer("out", I64, 1, written=True)
+    zero = b.zero(I64)
+    (total,) = b.reduce(
+        b.load(count, Affine()),
+        [zero],
+        lambda position, before: [b.add(before[0], b.load(x, position))],
+        kind=AxisKind.VECTOR,
+        width=8,
+        accumulators=2,
+        identities=[zero],
+        combine=lambda left, right: [b.add(left[0], right[0])],
+    )
+    b.store(out, Affine(), total)
+    memory = {"n": np.array([extent]), "x": np.arange(32), "out": np.zeros(1, np.int64)}
+    if is_legal:
+        evaluate(b.kernel, memory)
+        assert memory["out"].item() == sum(range(extent))
+        return
+    with pytest.raises(AssertionError, match=f"ends at {extent}, "):
+        evaluate(b.kernel, memory)
+
+
 def test_evaluation_of_a_kernel():
     memory = {"a": np.array([2], np.float32), "x": np.arange(24, dtype=np.float32), "out": np.zeros(24, np.float32)}
     evaluate(axpy().kernel, memory)

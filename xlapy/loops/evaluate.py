@@ -14,7 +14,20 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.loops.dot_instructions import evaluate_dot
-from xlapy.loops.ir import Affine, Block, Carry, For, Kernel, Prefetch, Scan, Store, TransposeStatement, Value, While
+from xlapy.loops.ir import (
+    Affine,
+    AxisKind,
+    Block,
+    Carry,
+    For,
+    Kernel,
+    Prefetch,
+    Scan,
+    Store,
+    TransposeStatement,
+    Value,
+    While,
+)
 from xlapy.loops.types import I1, ScalarType
 
 Scalar = Any
@@ -99,6 +112,9 @@ class _Evaluator:
 
     def loop(self, loop: For) -> None:
         extent = self.extent(loop.extent)
+        if loop.kind is AxisKind.VECTOR and loop.carries and not isinstance(loop.extent, int):
+            step = loop.width * loop.accumulators
+            assert extent > 0 and extent % step == 0, f"a vector loop with carries ends at {extent}, not {step} * n"
         self.begin(loop.carries)
         for position in range(extent):
             self.values[loop.axis] = np.int64(position)

@@ -14,7 +14,11 @@ import pytest
 
 import xlapy as xla
 from tests.cpu.instruction_sets import ISAS, limited_to
+from xlapy.codegen.region import region_of
+from xlapy.codegen.strategies import choose_plan, emit_kernels
+from xlapy.codegen.target import Target
 from xlapy.cpu.compiler import compile_module
+from xlapy.loops import evaluate
 from xlapy.testing.program_tolerance import program_tolerance
 
 CPU = xla.Client("cpu")
@@ -158,6 +162,20 @@ def test_rows_of_which_the_last_keys_are_hidden(lowest: str, isa: str):
         result = assert_attention(attend, *given, mask)
     nan = [7, 130] if lowest == "-inf" else []
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(result).any(1)), nan)
+
+
+def test_sweeps_end_at_a_multiple_of_an_iteration():
+    """The evaluation of loops checks it: vector loops that carry sums have no mask for the rest of a vector."""
+    given = normal(16, 2), normal(48, 2, seed=1), normal(48, 3, seed=2), np.tile(np.arange(48) < 17, (16, 1))
+    entry = compile_module(xla.parse_hlo(lowered(masked, list(given)))).module.entry_computation
+    region = region_of(entry.root_instruction, Target(vector_bytes=16, vector_registers=16))
+    (kernel,) = emit_kernels(choose_plan(region).plan, region)
+    result = np.zeros((16, 3), np.float32)
+    names = [operand.name.partition(".")[0] for operand in entry.root_instruction.operands]
+    ordered = [dict(zip("qkvm", given, strict=True))[name[0]] for name in names]
+    arrays = zip(kernel.buffers, (*ordered, result), strict=True)
+    evaluate(kernel, {buffer.name: array.reshape(-1).view(buffer.type.dtype) for buffer, array in arrays})
+    np.testing.assert_allclose(result, CPU.compile(lowered(masked, list(given)))(*given), rtol=1e-5)
 
 
 @pytest.mark.parametrize("hidden", ["bias", "weights"])
