@@ -138,6 +138,23 @@ def test_scan_and_ragged_dot() -> None:
     np.testing.assert_array_equal(product, [a[0] @ b[0], a[1] @ b[1], a[2] @ b[1]])
 
 
+def test_a_ragged_dot_of_a_portable_artifact() -> None:
+    """A composite, whose attributes list the dimension numbers in order."""
+    numbers = ", ".join(["dense<> : tensor<0xi64>"] * 2 + [f"dense<{n}> : tensor<1xi64>" for n in (1, 2, 0, 1)])
+    text = function(
+        "%a: tensor<3x2xf32>, %b: tensor<4x2x2xf32>, %g: tensor<2xi32>",
+        "tensor<3x4xf32>",
+        f"""%0 = stablehlo.composite "chlo.ragged_dot" %a, %b, %g {{composite_attributes = {{
+          precision_config = ["HIGHEST", "DEFAULT"], ragged_dot_dimension_numbers = [{numbers}]}},
+          decomposition = @chlo.ragged_dot.impl, version = 1 : i32}}
+          : (tensor<3x2xf32>, tensor<4x2x2xf32>, tensor<2xi32>) -> tensor<3x4xf32>
+        return %0 : tensor<3x4xf32>""",
+    )
+    a, b = np.arange(6, dtype=np.float32).reshape(3, 2), np.arange(16, dtype=np.float32).reshape(4, 2, 2)
+    result = run(text, a, b, np.array([1, 2], np.int32))
+    np.testing.assert_array_equal(result, [a[0] @ b[:, 0].T, a[1] @ b[:, 1].T, a[2] @ b[:, 1].T])
+
+
 @pytest.mark.parametrize("name", ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan"])
 def test_elementwise_custom_call_targets(name: str) -> None:
     call = f"stablehlo.custom_call @mhlo.{name}(%x) : (tensor<2xf32>) -> tensor<2xf32>"

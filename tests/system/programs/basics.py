@@ -32,6 +32,12 @@ same(lambda x: x.at[jnp.array([0, 2])].add(1.5), x)
 same(lambda x: jnp.fft.rfft(x, axis=1), x)
 same(lambda x: jax.image.resize(x, (9, 4), "bilinear"), x)
 same(lambda key: jax.random.normal(key, (20,)), jax.random.key_data(jax.random.key(3)) * 0 + 1)
+sizes, weights = np.array([1, 0, 3], np.int32), rng.standard_normal((3, 7, 4)).astype(np.float32)
+same(lambda x, w: jax.lax.ragged_dot(x, w, sizes), x, weights)
+same(jax.grad(lambda x, w: (jax.lax.ragged_dot(x, w, sizes) ** 2).sum(), (0, 1)), x, weights)
+assert "chlo.ragged_dot" in jax.jit(jax.lax.ragged_dot).lower(x, weights, sizes).as_text()
+of_batch = jax.lax.RaggedDotDimensionNumbers((([2], [1]), ([0], [0])), [0], [])
+same(lambda x, w: jax.lax.ragged_dot_general(x, w, sizes[:2], of_batch), x[:3, None], weights)
 same(lambda x: jax.lax.conv(x[None, None], x[None, None, :2, :3], (1, 1), "SAME"), x)
 
 # Types, empty and scalar arrays, host layouts.

@@ -18,7 +18,9 @@ import jax.interpreters.mlir
 from jax._src import buffer_callback, callback, debugging
 from jax._src.export import _export
 from jax._src.interpreters import mlir
+from jax._src.lax import lax
 from jax._src.lax.control_flow import conditionals
+from jax._src.sharding_impls import ShardingContext
 from jaxlib import xla_client
 
 from xlapy.pjrt.compile.inspect_sharding import lowering_with_number
@@ -59,7 +61,27 @@ def _patched_rules() -> dict[Any, mlir.LoweringRuleEntry]:
     rules[debugging.inspect_sharding_p] = dataclasses.replace(entry, rule=lowering_with_number(entry.rule))
     entry = mlir._lowerings[buffer_callback.buffer_callback_p]
     rules[buffer_callback.buffer_callback_p] = dataclasses.replace(entry, rule=lower_buffer_callback)
+    entry = mlir._lowerings[lax.ragged_dot_general_p]
+    rules[lax.ragged_dot_general_p] = dataclasses.replace(entry, rule=_lowering_of_ragged_dot(entry.rule))
     return rules
+
+
+def _lowering_of_ragged_dot(expand: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule of ragged dots: one instruction, as on TPU, where `expand`, the rule of CPU, masks both operands.
+
+    Over several devices, the partitioner divides masked dots, but not ragged dots. Groups of a batch dimension have no
+    influence on what JAX computes, so that ragged dots of that mode are dots.
+    """
+
+    def lower(ctx: mlir.LoweringRuleContext, *operands: Any, **parameters: Any) -> Any:
+        around = ctx.module_context.axis_context
+        is_partitioned = isinstance(around, ShardingContext) and around.num_devices > 1
+        mode = lax._ragged_dot_mode(ctx.avals_in[0].ndim, parameters["ragged_dot_dimension_numbers"])
+        if is_partitioned or mode is lax.RaggedDotMode.RAGGED_BATCH:
+            return expand(ctx, *operands, **parameters)
+        return lax._ragged_dot_general_lower(ctx, *operands, **parameters, platform="cpu")
+
+    return lower
 
 
 def _with_changed_parameters(

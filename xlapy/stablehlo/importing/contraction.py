@@ -15,12 +15,13 @@ from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
 from xlapy.opcodes.reduction import ReduceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.stablehlo import ir
-from xlapy.stablehlo.importing.core.attributes import as_integer, describe, fields, text, texts
+from xlapy.stablehlo.importing.core.attributes import Fields, as_integer, describe, fields, text, texts
 from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import rule
 from xlapy.stablehlo.importing.core.scalar_computations import scalar_binary_computation
 from xlapy.stablehlo.importing.core.types import element_type
 from xlapy.stablehlo.importing.sources import emit_iota
+from xlapy.stablehlo.text.structs import FIELDS
 
 _ALGORITHMS = {
     (BF16, BF16, F32, 1): Algorithm.DOT_BF16_BF16_F32,
@@ -133,7 +134,7 @@ def _precision_type(given: Any) -> PrimitiveType | None:
 
 @rule("chlo.ragged_dot", operands=3)
 def ragged_dot(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
-    numbers = fields(operation, "ragged_dot_dimension_numbers")
+    numbers = _ragged_dot_dimensions(operation)
     attributes = RaggedDotAttributes.make(
         lhs_batch_dims=numbers.integers("lhs_batching_dimensions"),
         lhs_contracting_dims=numbers.integers("lhs_contracting_dimensions"),
@@ -144,6 +145,16 @@ def ragged_dot(builder: ComputationBuilder, operation: ir.Operation) -> Instruct
         operand_precision=precision(operation),
     )
     return _emit_with_declared_type(builder, operation, opcodes.RAGGED_DOT, builder.operands(operation), attributes)
+
+
+def _ragged_dot_dimensions(operation: ir.Operation) -> Fields:
+    """Reads the dimension numbers. A composite, to which portable artifacts convert the operation, lists them in order
+    of the fields."""
+    name, order = "ragged_dot_dimension_numbers", FIELDS["ragged_dot"]
+    given = operation.attributes.get(name)
+    if isinstance(given, tuple) and len(given) == len(order):
+        return Fields(name, dict(zip(order, given, strict=True)))
+    return fields(operation, name)
 
 
 # -- einsum
