@@ -71,10 +71,6 @@ RUN_LINES = 2
 """The cache lines that a block stores at a time of each row of the result. The columns of a block, which it reads, are
 the longer for it: f32[4,112,112,96] to f32[4,96,112,112] takes 0.6x the time of square blocks, f32[4096,4096] 0.94x."""
 
-PREFETCHED_SHARE_OF_L3 = 4
-"""Operands of at least one part in so many of the L3 cache are prefetched. Transposes of 16 MiB and more reach 0.7 to
-1.0x of the rate of a copy, and 0.6 to 0.7x without; those of 2 MiB would be 0.9x as fast as without."""
-
 
 @dataclass(frozen=True, slots=True)
 class TransposeParameters:
@@ -277,7 +273,7 @@ class _TransposeEmitter:
         ((axis, _),) = column.terms
         for tile in lowering.tiles.values():
             buffer, size = tile.source.buffer, tile.source.buffer.type.byte_size
-            if buffer.size * size < target.l3_bytes // PREFETCHED_SHARE_OF_L3:
+            if buffer.size * size < target.prefetched_bytes:
                 continue
             parts = components(tile.source.shape.element_type)
             with builder.hoisted([axis]):
