@@ -23,7 +23,7 @@ from xlapy.analysis.cost import element_cost
 from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import Affine, Buffer, Builder, Value
+from xlapy.loops import Affine, Buffer, Builder, Location, Value
 from xlapy.lower import Element, Lowering, Source, store_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.element_types import load_element
@@ -183,6 +183,16 @@ class Epilogue:
         """Loads what `store_sum` has stored."""
         result, t = self._result_for_sums()
         return load_element(self._builder, result.buffer, self._offset(result, index), t, mask)
+
+    def locations(self, index: Index) -> list[tuple[Location, int]]:
+        """Where the elements of all results are that depend on the contraction's element at an index; of each, also
+        the number of elements between two rows."""
+        found = []
+        for result in self._results:
+            parts = 2 if result.instruction.shape.element_type.is_complex else 1
+            pitch = result.shape_dimensions[-1] if result.shape_dimensions else 1
+            found.append((Location(result.buffer, self._offset(result, index) * parts), pitch * parts))
+        return found
 
     def _result_for_sums(self) -> tuple[_Result, PrimitiveType]:
         t = self._contraction.shape.element_type

@@ -107,9 +107,9 @@ class Builder(PositionArithmetic):
         """Stores an element, where the mask is true if there is one."""
         self.block.statements.append(Store(Location(buffer, offset), value, mask))
 
-    def prefetch(self, location: Location) -> None:
-        """Starts to load the cache line of a location, which must be inside its buffer."""
-        self.block.statements.append(Prefetch(location))
+    def prefetch(self, location: Location, *, for_write: bool = False) -> None:
+        """Starts to load the cache line of a location, which may be outside of its buffer: see `Prefetch`."""
+        self.block.statements.append(Prefetch(location, for_write))
 
     def transpose(
         self,

@@ -247,10 +247,13 @@ class Store:
 
 @dataclass(eq=False, slots=True)
 class Prefetch:
-    """Starts to load the cache line of a location, which is inside its buffer, into the level-2 cache. It changes no
-    value."""
+    """Starts to load the cache line of a location, which may be outside of its buffer. It changes no value.
+
+    for_write: the line is loaded into the level-1 cache, to be written; otherwise into the level-2 cache, to be read.
+    """
 
     location: Location
+    for_write: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -45,7 +45,7 @@ def _statement(statement: Statement) -> Iterator[str]:
         mask = f" where {statement.mask}" if statement.mask is not None else ""
         yield f"store {statement.location}, {statement.value}{mask}"
     elif isinstance(statement, Prefetch):
-        yield f"prefetch {statement.location}"
+        yield f"prefetch {statement.location}{' to write' if statement.for_write else ''}"
     elif isinstance(statement, TransposeStatement):
         yield _transpose(statement)
     elif isinstance(statement, If):

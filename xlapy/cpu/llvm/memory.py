@@ -399,7 +399,8 @@ class MemoryEmitter:
     def prefetch(self, statement: Prefetch) -> None:
         self.ir.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         address = self.address(statement.location)
-        self.ir.emit(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
+        writes, locality = (1, 3) if statement.for_write else (0, 2)
+        self.ir.emit(f"call void @llvm.prefetch.p0(ptr {address}, i32 {writes}, i32 {locality}, i32 1)")
 
     def transpose(self, statement: TransposeStatement) -> None:
         """Emits a call of the transpose function for elements of this size, which all kernels share."""

@@ -155,7 +155,21 @@ def test_each_line_of_the_next_block_of_a_large_right_operand_is_prefetched_once
     kernel = compile_for("AVX512", product(700, 600, 704, "nn", ("f32", t, "f32"))).loops()
     prefetches = re.findall(r"prefetch in1\[(.*)\]", kernel)
     assert len(set(prefetches)) == len(prefetches) and len(prefetches) % lines == 0, kernel
-    assert "prefetch" not in compile_for("AVX512", product(700, 600, 700, "nt", ("f32", t, "f32"))).loops()
+    assert "prefetch in1" not in compile_for("AVX512", product(700, 600, 700, "nt", ("f32", t, "f32"))).loops()
+
+
+def test_each_factor_of_a_group_is_prefetched_in_a_large_right_operand():
+    """A block of 128 columns of bf16 has four lines for each of the two terms of a group."""
+    kernel = compile_for("AVX512_BF16", product(700, 600, 704, "nn", ("bf16", "bf16", "f32"))).loops()
+    assert kernel.count("prefetch in1[") == 8, kernel
+
+
+@pytest.mark.parametrize(("columns", "t", "lines"), [(704, "f32", 2), (699, "f32", 3), (704, "f64", 2)])
+def test_the_lines_of_a_row_of_a_tile_are_prefetched_before_they_are_written(columns, t, lines):
+    """A row has two vectors, whose lines are three if the rows of the result begin within lines."""
+    kernel = compile_for("AVX512", product(150, 300, columns, "nn", (t, t, t))).loops()
+    found = re.findall(r"prefetch out0\[(.*)\] to write", kernel)
+    assert "scratch right" in kernel and len(found) == lines, kernel
 
 
 def test_the_next_terms_of_the_weights_of_few_rows_are_prefetched():

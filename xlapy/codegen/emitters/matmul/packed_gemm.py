@@ -30,9 +30,10 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
     in_bounds,
 )
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.emitters.matmul.right_prefetch import RightPrefetch
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.plan import ImpossibleParameterError, parameter
-from xlapy.loops import Affine, AxisKind, Kernel, Location, Value
+from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.ir import tile_shape
 from xlapy.loops.reduction_order import contraction_block
@@ -40,9 +41,6 @@ from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
-
-MAX_PREFETCHED_TERMS = 4
-"""The largest number of terms that are prefetched with a tile; with more, tiles are too few to hide them."""
 
 MAX_TILE_SUMS = 64
 """The largest number of vectors of sums of a tile that a plan may demand, because its code is unrolled."""
@@ -175,8 +173,7 @@ class PackedGemm:
             self.sums = ScratchArray(builder, "sums", problem.type, sizes.sums)
         self.corrections = PackedCorrections(problem, self.tile, parameters.nc_tiles)
         terms, tiles = parameters.kc_inner * parameters.kc_outer, parameters.mc_tiles * parameters.nc_tiles
-        self.prefetched_terms = -(-terms // tiles)
-        """The terms of the next block of the right operand that are prefetched with every tile."""
+        self.prefetch = RightPrefetch(problem, sizes.width, parameters.kc_inner, -(-terms // tiles))
 
     def kernel(self) -> Kernel:
         problem, builder, tile, blocking = self.problem, self.builder, self.tile, self.blocking
@@ -287,46 +284,13 @@ class ResultBlock:
             block = _ColumnBlock(column, block_extent(builder, first_tile, tiles, gemm.blocking.nc_tiles))
             self.pack_right(block, terms)
             gemm.corrections.compute(block.panels, self.term_count(terms), gemm.right, gemm.panel_size)
-            following = self.block_after(position, column, terms)
+            following = gemm.prefetch.block_after(self.batch, position, self.column_blocks, self.column, terms.inner)
             with builder.loop(block.panels) as panel, builder.loop(self.mc_tiles) as tile_row:
                 if following is not None:
-                    self.prefetch(following, panel * gemm.blocking.mc_tiles + tile_row)
+                    gemm.prefetch.prefetch(self.batch, following, panel * gemm.blocking.mc_tiles + tile_row)
                 self.compute_tile(tile_row, panel, block, terms, number)
 
-    # -- prefetching
-
-    def block_after(self, position: Affine, column: Affine, terms: TermBlock) -> tuple[Affine, Affine] | None:
-        """The first term and column of the block of the right operand that is packed next; None without prefetching.
-
-        position: of the current block among those of the task. column: its first column.
-        """
-        gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
-        columns, _ = problem.right_strides()
-        is_contiguous = columns == 1 and problem.outer == 1 and problem.columns >= gemm.width
-        if not is_contiguous or gemm.prefetched_terms > MAX_PREFETCHED_TERMS:
-            return None
-        if problem.right_location(self.batch, terms.inner, column) is None:
-            return None
-        blocks = self.column_blocks
-        last = builder.value_of((Affine((), blocks) if isinstance(blocks, int) else Affine.of(blocks)) - 1)
-        is_last = builder.compare("eq", builder.value_of(position), last)
-        next_column = builder.select(is_last, builder.value_of(self.column), builder.value_of(column + gemm.width))
-        next_term = builder.select(
-            is_last, builder.value_of(terms.inner + gemm.kc_inner), builder.value_of(terms.inner)
-        )
-        return Affine.of(next_term), builder.clamped(next_column, problem.columns - gemm.width)
-
-    def prefetch(self, following: tuple[Affine, Affine], number: Affine) -> None:
-        """Prefetches some terms of a block while a tile is computed. number: of the tile in the current block."""
-        gemm, builder, problem = self.gemm, self.gemm.builder, self.gemm.problem
-        for offset in range(gemm.prefetched_terms):
-            position = builder.value_of(following[0] + number * gemm.prefetched_terms + offset)
-            term = builder.clamped(position, problem.inner - 1)
-            location = problem.right_location(self.batch, term, following[1])
-            assert location is not None
-            line = problem.region.target.cache_line_bytes // location.buffer.type.byte_size
-            for begin in range(0, gemm.width, line):
-                builder.prefetch(Location(location.buffer, location.offset + begin))
+    # -- packing
 
     def pack_left(self, terms: TermBlock) -> None:
         """Packs a block of terms of all rows."""
@@ -351,8 +315,6 @@ class ResultBlock:
             source = (terms.outer + outer) * gemm.problem.inner + terms.inner + inner
             with builder.loop(block.panels) as panel:
                 self.pack_right_term(panel, block, source, outer * gemm.kc_inner + inner)
-
-    # -- packing
 
     def pack_right_term(self, panel: Affine, block: _ColumnBlock, source: Affine, target: Affine) -> None:
         """Packs one term of a panel of the right operand."""
@@ -421,6 +383,9 @@ class ResultBlock:
         gemm, builder, tile = self.gemm, self.gemm.builder, self.gemm.tile
         problem = gemm.problem
         first = tile_row * gemm.tile_size
+        corner = self.row + tile_row * tile.rows, block.column + panel * tile.columns
+        if gemm.sums is None:
+            problem.prefetch_tile(tile, self.batch, *corner)
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             columns = [panel * tile.columns + lane + vector * tile.lanes for vector in range(tile.vectors)]
 
@@ -437,27 +402,21 @@ class ResultBlock:
             if gemm.sums is not None:
                 self.accumulate(tile_row, columns, sums)
                 return
-            rows = [self.row + tile_row * tile.rows + number for number in range(tile.rows)]
-            positions = [block.column + column for column in columns]
-            masks = [in_bounds(problem.lowering, p, problem.columns, tile.columns) for p in positions]
-            place = (tile, lane, sums, self.batch, rows, positions, masks)
+            place = (tile, lane, sums, self.batch, corner)
             if number is None:
-                problem.store_tile(*place)
+                problem.store_tile(*place, in_loops=True)
                 return
-            last = gemm.blocks[0] * gemm.blocks[1] - 1
-            is_first = builder.compare("eq", number, builder.zero(number.type))
-            is_last = builder.compare("eq", number, builder.constant(number.type, last))
-            with builder.branch(is_first):
-                problem.store_tile(*place, is_partial=True)
-            if last > 1 or problem.epilogue.is_trivial:
-                is_between = builder.logical_not(is_first)
-                if not problem.epilogue.is_trivial:
-                    is_between = builder.binary("and", is_between, builder.logical_not(is_last))
-                with builder.branch(is_between):
-                    problem.store_tile(*place, accumulate=True, is_partial=True)
-            if not problem.epilogue.is_trivial:
-                with builder.branch(is_last):
-                    problem.store_tile(*place, accumulate=True)
+            zero, is_trivial = builder.zero(number.type), problem.epilogue.is_trivial
+            is_later = builder.compare("ne", number, zero)
+            if is_trivial:
+                problem.store_tile(*place, in_loops=True, accumulates=is_later, is_partial=True)
+                return
+            last = builder.constant(number.type, gemm.blocks[0] * gemm.blocks[1] - 1)
+            is_last = builder.compare("eq", number, last)
+            with builder.branch(builder.logical_not(is_last)):
+                problem.store_tile(*place, in_loops=True, accumulates=is_later, is_partial=True)
+            with builder.branch(is_last):
+                problem.store_tile(*place, in_loops=True, accumulates=is_later)
 
     def term_count(self, terms: TermBlock) -> int | Value:
         """The number of terms of a block, which are contiguous in packed memory."""

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.access_maps import Access, accesses, stride_in_vectors
+from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, add_elements, in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue, contraction_of
@@ -25,10 +26,11 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Location, PositionArithmetic, Value
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type
-from xlapy.lower.core import Index
+from xlapy.lower.core import Index, flatten_elements
 from xlapy.lower.element_types import register_type, storage_type
 from xlapy.lower.elementwise import convert_element
 from xlapy.lower.movement import conjunction
+from xlapy.lower.reduction import unflatten_elements
 
 FactorIndex: TypeAlias = Callable[[PositionArithmetic, Affine, Affine, Affine], tuple[Instruction, Index]]
 """Returns the operand and the index of a factor, given the batch element, the row or column, and the term."""
@@ -183,40 +185,66 @@ class MatmulProblem(ABC):
         lane: Affine,
         sums: Sequence[Sequence[Element]],
         batch: Affine,
-        rows: Sequence[Affine],
-        columns: Sequence[Affine],
-        masks: Sequence[Value | None],
+        first: tuple[Affine, Affine],
         *,
-        accumulate: bool = False,
+        in_loops: bool = False,
+        accumulates: Value | None = None,
         is_partial: bool = False,
     ) -> None:
         """Stores the part of a tile that is inside the result.
 
-        masks: which columns are. accumulate: adds the tile to the sums of earlier terms that the result holds.
-        is_partial: stores sums to which later terms are added, without the epilogue.
+        first: the row and the column of the tile's first element. in_loops: writes the tile to scratch memory first, so
+        that the code for an element is there once; tiles with a long epilogue are always written so. accumulates: if
+        given and true, adds the tile to the sums of earlier terms that the result holds. is_partial: stores sums to
+        which later terms are added, without the epilogue.
         """
-        if accumulate:
-            sums = [
-                [
-                    add_elements(self.builder, self.stored(batch, row, column, self._inside(row, mask, tile)), total)
-                    for column, mask, total in zip(columns, masks, totals, strict=True)
-                ]
-                for row, totals in zip(rows, sums, strict=True)
-            ]
-        if not is_partial and self.epilogue.cost * tile.rows * tile.vectors > MAX_UNROLLED_EPILOGUE_COST:
-            self._store_tile_in_loops(tile, lane, sums, batch, (rows[0], columns[0]))
-            return
-        for row, totals in zip(rows, sums, strict=True):
-            for column, mask, total in zip(columns, masks, totals, strict=True):
-                inside = self._inside(row, mask, tile)
-                if is_partial:
-                    self.store_partial(batch, row, column, total, inside)
-                else:
-                    self.store(batch, row, column, total, inside)
 
-    def _inside(self, row: Affine, column_mask: Value | None, tile: Tile) -> Value | None:
-        """The condition that an element of a tile is inside the result."""
-        return conjunction(self.builder, in_bounds(self.lowering, row, self.rows, tile.rows), column_mask)
+        def store(row: Affine, columns: Affine, total: Element, inside: Value | None) -> None:
+            column = columns + lane
+            mask = conjunction(self.builder, inside, in_bounds(self.lowering, column, self.columns, tile.columns))
+            if accumulates is not None:
+                total = self._accumulated(batch, (row, column), total, accumulates, mask)
+            (self.store_partial if is_partial else self.store)(batch, row, column, total, mask)
+
+        first_row, first_column = first
+        is_long = not is_partial and self.epilogue.cost * tile.rows * tile.vectors > MAX_UNROLLED_EPILOGUE_COST
+        if not in_loops and not is_long:
+            for number, totals in enumerate(sums):
+                row = first_row + number
+                inside = in_bounds(self.lowering, row, self.rows, tile.rows)
+                for vector, total in enumerate(totals):
+                    store(row, first_column + vector * tile.lanes, total, inside)
+            return
+        saved = self._saved(tile, lane, sums)
+        rows = block_extent(self.builder, first_row, self.rows, tile.rows)
+        with self.builder.loop(rows) as at:
+            for vector in range(tile.vectors):
+                total = saved.load(lane + at * tile.columns + vector * tile.lanes)
+                store(first_row + at, first_column + vector * tile.lanes, total, None)
+
+    def _saved(self, tile: Tile, lane: Affine, sums: Sequence[Sequence[Element]]) -> ScratchArray:
+        """The scratch memory of a tile, with its sums row by row."""
+        if self._tile is None:
+            self._tile = ScratchArray(self.builder, "tile", self.type, tile.rows * tile.columns)
+        for number, totals in enumerate(sums):
+            for vector, total in enumerate(totals):
+                self._tile.store(lane + (number * tile.columns + vector * tile.lanes), total)
+        return self._tile
+
+    def prefetch_tile(self, tile: Tile, batch: Affine, row: Affine, column: Affine) -> None:
+        """Prefetches the lines of the results that a tile writes, which begins at a row and a column.
+
+        A store to a line beyond the level-2 cache takes some 60 cycles, and few of them overlap.
+        """
+        line_bytes = self.region.target.cache_line_bytes
+        with self.builder.loop(tile.rows) as number:
+            for place, pitch in self.epilogue.locations(self.index(batch, row + number, column)):
+                size = place.buffer.type.byte_size
+                begins = list(range(0, tile.columns, max(1, line_bytes // size)))
+                if pitch * size % line_bytes:  # rows begin within a line
+                    begins.append(tile.columns - 1)
+                for begin in begins:
+                    self.builder.prefetch(Location(place.buffer, place.offset + begin), for_write=True)
 
     @property
     def accumulates_in_result(self) -> bool:
@@ -224,6 +252,15 @@ class MatmulProblem(ABC):
         t = self.root.shape.element_type
         is_exact = t is self.type and storage_type(t) is register_type(t)
         return is_exact and self.epilogue.result_of_type(t) is not None
+
+    def _accumulated(
+        self, batch: Affine, place: tuple[Affine, Affine], total: Element, accumulates: Value, mask: Value | None
+    ) -> Element:
+        """The total of an element, and the sum of earlier terms if `accumulates` is true."""
+        before = self.stored(batch, *place, conjunction(self.builder, accumulates, mask))
+        after = flatten_elements([add_elements(self.builder, before, total)])
+        pairs = zip(after, flatten_elements([total]), strict=True)
+        return unflatten_elements([self.builder.select(accumulates, new, old) for new, old in pairs], [total])[0]
 
     def stored(self, batch: Affine, row: Affine, column: Affine, mask: Value | None) -> Element:
         """Loads the sum that `store_partial` has stored, where the mask is true."""
@@ -235,23 +272,6 @@ class MatmulProblem(ABC):
         mask = conjunction(self.builder, mask, self.element_exists(batch, row, column))
         self.builder.kernel.stores_repeatedly = True
         self.epilogue.store_sum(self.index(batch, row, column), total, mask)
-
-    def _store_tile_in_loops(
-        self, tile: Tile, lane: Affine, sums: Sequence[Sequence[Element]], batch: Affine, first: tuple[Affine, Affine]
-    ) -> None:
-        """Stores a tile through scratch memory, so that the code of a long epilogue is there once."""
-        builder = self.builder
-        if self._tile is None:
-            self._tile = ScratchArray(builder, "tile", self.type, tile.rows * tile.columns)
-        for number, totals in enumerate(sums):
-            for vector, total in enumerate(totals):
-                self._tile.store(lane + (number * tile.columns + vector * tile.lanes), total)
-        with builder.loop(tile.rows) as row, builder.loop(tile.vectors) as vectors:
-            total = self._tile.load(lane + row * tile.columns + vectors * tile.lanes)
-            at_row, at_column = first[0] + row, first[1] + vectors * tile.lanes
-            row_mask = in_bounds(self.lowering, at_row, self.rows, tile.rows)
-            column_mask = in_bounds(self.lowering, at_column, self.columns, tile.columns)
-            self.store(batch, at_row, at_column, total, conjunction(builder, row_mask, column_mask))
 
     # -- memory
 

@@ -60,7 +60,7 @@ class DirectGemm:
                 return dot.left_element(batch, rows[row], linear(term, sizes))
 
             sums = emit_corrected_micro_kernel(dot, tile, sizes, left, right)
-            dot.store_tile(tile, lane, sums, batch, [first_row + row for row in range(tile.rows)], columns, masks)
+            dot.store_tile(tile, lane, sums, batch, (first_row, first_column))
 
 
 @dataclass(frozen=True, slots=True)
