@@ -18,7 +18,9 @@ cache lines of each row, so that reading several arrays in tiles takes longer th
 
 MAX_EPILOGUE_ARRAY_BYTES = 1 << 21
 """The largest size in bytes of such an array. A larger one is read from memory, where the order matters most
-(`benchmarks.transformers`, "block training step": 0.97x if products are added to momenta of 2 to 9 MB)."""
+(`benchmarks.transformers`, "block training step": 0.97x if products are added to momenta of 2 to 9 MB). There is no
+limit for an array that is smaller than the sums: a residual in s8 takes less memory than sums in s32, which another
+kernel would read."""
 
 
 def reason_against_epilogue(results: Sequence[Instruction], members: Sequence[Instruction]) -> str:
@@ -42,10 +44,10 @@ def reason_against_epilogue(results: Sequence[Instruction], members: Sequence[In
     if paths is None or any(result not in paths for result in results):
         return f"{root} needs other elements of {name} than it computes at a time"
     arrays = _large_arrays(contraction, results, members, paths)
-    if arrays > MAX_EPILOGUE_ARRAYS:
-        return f"tiles of {name} would go through {arrays} more arrays of its size, out of order"
-    size = contraction.shape.size * contraction.shape.element_type.byte_size
-    if arrays and size > MAX_EPILOGUE_ARRAY_BYTES:
+    if len(arrays) > MAX_EPILOGUE_ARRAYS:
+        return f"tiles of {name} would go through {len(arrays)} more arrays of its size, out of order"
+    size = max((_bytes(array) for array in arrays), default=0)
+    if size > MAX_EPILOGUE_ARRAY_BYTES and size >= _bytes(contraction):
         return f"tiles of {name} would go through one more array of {size} bytes, out of order"
     return next(filter(None, (reason_against_path(result, paths[result]) for result in results)), "")
 
@@ -55,15 +57,19 @@ def _large_arrays(
     results: Sequence[Instruction],
     members: Sequence[Instruction],
     paths: Collection[Instruction],
-) -> int:
-    """How many arrays of at least the size of a contraction its epilogue reads and writes besides one result."""
+) -> list[Instruction]:
+    """The arrays that an epilogue reads and writes besides one result, with the elements of its contraction or more."""
     epilogue = {member for member in paths if member is not contraction}
     for member in members:  # users before their operands
         if member is not contraction and any(user in epilogue for user in member.users):
             epilogue.add(member)
     inside = {*members, contraction}
     read = {o for member in epilogue for o in member.operands if o not in inside}
-    return sum(o.shape.is_array and o.shape.size >= contraction.shape.size for o in read) + len(results) - 1
+    return [o for o in read if o.shape.is_array and o.shape.size >= contraction.shape.size] + [*results[1:]]
+
+
+def _bytes(array: Instruction) -> int:
+    return array.shape.size * array.shape.element_type.byte_size
 
 
 def contraction_that_stores(transpose: Instruction) -> Instruction | None:

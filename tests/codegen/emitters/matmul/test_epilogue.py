@@ -158,6 +158,23 @@ def test_a_reduction_of_the_sums_is_another_kernel():
     assert_same(text)
 
 
+@pytest.mark.parametrize("residual, count", [("s8", 1), ("s32", 2)])
+def test_a_large_residual_is_read_in_tiles_if_it_is_smaller_than_the_sums(residual, count):
+    shape = "[4,56,56,64]"
+    body = f"""c = s32{shape} convolution(p0, p1), window={{size=1x1}}, dim_labels=b01f_01io->b01f
+f = f32{shape} convert(c)
+s = f32{shape} broadcast(p2), dimensions={{3}}
+scaled = f32{shape} multiply(f, s)
+before = f32{shape} convert(p3)
+sum = f32{shape} add(scaled, before)
+n = f32{shape} round-nearest-even(sum)
+ROOT r = s8{shape} convert(n)"""
+    text = module(f"s8{shape} s8[1,1,64,64] f32[64] {residual}{shape}", body)
+    found = kernels(text)
+    assert len(found) == count and found[0][0] == "convolution"
+    assert_same(text)
+
+
 def test_one_of_two_dots_has_the_epilogue():
     text = module(
         "f32[33,60] f32[60,47] f32[60,47]",
