@@ -93,7 +93,11 @@ class Strategy(ABC, Generic[P]):
 
     @abstractmethod
     def emit(self, region: Region, parameters: P) -> list[Kernel]:
-        """Returns the kernels that together compute the region. Their buffers are those that `region` describes."""
+        """Returns the kernels that together compute the region, in order.
+
+        Their buffers are those that `region` describes. Further buffers are temporaries: of the same sizes in all
+        kernels, so that one kernel may read what an earlier one wrote.
+        """
 
 
 @dataclass(frozen=True, slots=True)

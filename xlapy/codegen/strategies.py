@@ -22,6 +22,7 @@ from xlapy.codegen.emitters.convolution.strategies import (
     GroupedConvolutionStrategy,
     Im2colStrategy,
     KernelGradientStrategy,
+    WinogradStrategy,
 )
 from xlapy.codegen.emitters.elementwise import LoopStrategy
 from xlapy.codegen.emitters.interleaved import InterleavedStrategy
@@ -66,6 +67,7 @@ STRATEGIES: tuple[Strategy[Any], ...] = (
     KernelGradientStrategy(),
     DepthwiseGradientStrategy(),
     DirectConvolutionStrategy(),
+    WinogradStrategy(),
     Im2colStrategy(),
     ConcatenateStrategy(),
     ScanStrategy(),

@@ -20,6 +20,7 @@ from xlapy import opcodes
 from xlapy.analysis.aliasing import OPERAND_FORWARDING_OPS, AliasAnalysis, ArrayValue, array_leaves, is_alias
 from xlapy.analysis.effects import draws_random_numbers
 from xlapy.analysis.structural_numbering import StructuralNumbering
+from xlapy.base.element_types import U8
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.base.shape import Shape
@@ -385,12 +386,15 @@ class LoweringContext:
         is_fusion = instruction.op is opcodes.FUSION
         operands = instruction.operands if is_fusion else list(dict.fromkeys(instruction.operands))
         slices = [self.slice_of(operand) for operand in operands]
-        # If there are several kernels, each computes a part of the result: a later one may read what an earlier one
-        # would have overwritten.
+        # If there are several kernels, each computes a part of the result, or what a later one needs: a later one may
+        # read what an earlier one would have overwritten.
         is_single = len(found) == 1
         results = self.kernel_results(instruction, operands, found[0]) if is_single else self.allocate(instruction)
+        further = found[0].buffers[len(slices) + len(results) :]
+        sizes = [buffer.size * buffer.type.byte_size for buffer in further]
+        temporaries = [BufferSlice(Shape.array(U8, (size,)), name=instruction.name) for size in sizes]
         for kernel in found:
-            self.thunks.append(KernelThunk(kernel, [*slices, *results], instruction.name))
+            self.thunks.append(KernelThunk(kernel, [*slices, *results, *temporaries], instruction.name))
 
     # -- buffer reuse
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.convolution import depthwise_gradient, direct, grouped, im2col, kernel_gradient
+from xlapy.codegen.emitters.convolution import (
+    depthwise_gradient,
+    direct,
+    grouped,
+    im2col,
+    kernel_gradient,
+    winograd_blocks,
+)
 from xlapy.codegen.emitters.convolution.direct import DirectConvolution
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, plain_convolution
 from xlapy.codegen.emitters.convolution.grouped import GroupedConvolution
@@ -19,6 +26,8 @@ from xlapy.codegen.emitters.convolution.register_tiles import (
 )
 from xlapy.codegen.emitters.convolution.row_tiles import row_tiles
 from xlapy.codegen.emitters.convolution.rows import MAX_RUNS
+from xlapy.codegen.emitters.convolution.winograd import WinogradConvolution, filter_kernel
+from xlapy.codegen.emitters.convolution.winograd_blocks import WinogradBlocks
 from xlapy.codegen.emitters.matmul.packed_gemm import (
     MAX_TILE_SUMS,
     PackedGemmParameters,
@@ -103,6 +112,68 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
     def emit(self, region: Region, parameters: DirectConvolutionParameters) -> list[Kernel]:
         geometry = _plain_geometry(region)
         return [DirectConvolution(region, geometry, _tile(region, geometry, parameters)).kernel()]
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradParameters:
+    """The sizes of the blocks of a convolution by Winograd's algorithm. No value changes the bits of the result."""
+
+    tile_rows: int = parameter(1, 32)
+    """The tiles of 2 x 2 results whose sums are added up in registers at once."""
+    tile_vectors: int = parameter(1, 16)
+    """The vectors of output features whose sums are added up in registers at once: a panel."""
+    block_tiles: int = parameter(1)
+    """The tiles of a task."""
+    panels_per_task: int = parameter(1)
+    """The panels of a task."""
+
+
+class WinogradStrategy(Strategy[WinogradParameters]):
+    """Computes windows of 3 x 3 with 16 instead of 36 products for 2 x 2 results."""
+
+    name = "winograd"
+    required_opcodes = frozenset({opcodes.CONVOLUTION})
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        geometry = region.derived(_geometry)
+        if geometry is None:
+            return Rejection(_NOT_PLAIN)
+        lanes = region.target.vector_bytes // winograd_blocks.ELEMENT_BYTES
+        reason = winograd_blocks.reason_against(geometry, lanes)
+        if reason:
+            return Rejection(reason)
+        cycles = winograd_blocks.estimated_cycles(geometry, lanes)
+        share = cycles / (geometry.products / (2 * lanes))
+        if geometry.inputs < winograd_blocks.MIN_INPUTS:
+            return Rejection(f"{geometry.inputs} input features are fewer than {winograd_blocks.MIN_INPUTS}", True)
+        if geometry.products < winograd_blocks.MIN_PRODUCTS:
+            return Rejection(f"{geometry.products} products are fewer than {winograd_blocks.MIN_PRODUCTS}", True)
+        if share > winograd_blocks.MAX_SHARE:
+            limit = f"more than {winograd_blocks.MAX_SHARE:.0%}"
+            return Rejection(f"it would take {share:.0%} of the time of a direct convolution, {limit}", True)
+        return Candidate(cycles)
+
+    def parameters(self, region: Region) -> WinogradParameters:
+        blocks = winograd_blocks.preferred_blocks(region.target, _plain_geometry(region))
+        return WinogradParameters(blocks.tile_rows, blocks.tile_vectors, blocks.block_tiles, blocks.panels_per_task)
+
+    def check(self, region: Region, parameters: WinogradParameters) -> None:
+        blocks = _winograd_blocks(region, parameters)
+        sums = blocks.tile_rows * blocks.tile_vectors
+        if sums > MAX_TILE_SUMS:
+            raise ImpossibleParameterError("tile_rows", f"a tile of {sums} vectors is larger than {MAX_TILE_SUMS}")
+        if blocks.scratch_bytes > MAX_SCRATCH_BYTES:
+            reason = f"a block of {blocks.scratch_bytes} bytes exceeds {MAX_SCRATCH_BYTES}"
+            raise ImpossibleParameterError("block_tiles", reason)
+
+    def emit(self, region: Region, parameters: WinogradParameters) -> list[Kernel]:
+        geometry, blocks = _plain_geometry(region), _winograd_blocks(region, parameters)
+        return [filter_kernel(region, geometry, blocks), WinogradConvolution(region, geometry, blocks).kernel()]
+
+
+def _winograd_blocks(region: Region, parameters: WinogradParameters) -> WinogradBlocks:
+    preferred = winograd_blocks.preferred_blocks(region.target, _plain_geometry(region))
+    return replace(preferred, **asdict(parameters))
 
 
 @dataclass(frozen=True, slots=True)
