@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import choose_plan
 from xlapy.codegen.target import Target
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.program import builder
+from xlapy.cpu.target import host_target
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 
 CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
@@ -97,6 +101,12 @@ _CASES = """
         f64[2,9,11,300] f64[33,300,3,3] f64[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_oi01->b01f
     a result that exceeds the caches:
         f32[1,1030,128,3] f32[2,1,3,32] f32[1,1029,128,32] {size=2x1} b01f_01io->b01f
+    single elements:
+        f32[2,9,11,20] f32[1,1,20,33] f32[2,9,11,33] {size=1x1} b01f_01io->b01f
+    single elements, bf16:
+        bf16[2,9,11,40] bf16[1,1,40,33] bf16[2,9,11,33] {size=1x1} b01f_01io->b01f
+    single elements, f64:
+        f64[3,35,21] f64[1,21,5] f64[3,35,5] {size=1} b0f_0io->b0f
     bf16:
         bf16[2,9,11,6] bf16[3,3,6,33] bf16[2,9,11,33] {size=3x3 pad=1_1x1_1} b01f_01io->b01f
     s8:
@@ -136,6 +146,29 @@ def test_a_filter_with_outputs_first_is_packed_by_transposition(name: str):
     loops = compile_module(module(name)).loops()
     assert re.search(r"transpose .* from in0\[.* to (terms|panel)\[0\]", loops)
     assert ("prefetch in0[" in loops) == ("many" in name)
+
+
+@pytest.mark.parametrize("name", ["single elements", "single elements, bf16", "single elements, f64"])
+def test_the_input_of_single_elements_is_prefetched_if_it_is_not_in_l2(name: str):
+    given = module(name)
+    small = dataclasses.replace(host_target(), l2_bytes=1 << 10)
+    with mock.patch.object(builder, "host_target", lambda: small):
+        loops = compile_module(given).loops()
+        program = xla.Client("cpu").compile(given)
+    assert "prefetch in0[" in loops and "prefetch in0[" not in compile_module(given).loops()
+    arrays = arguments(given)
+    expected = np.asarray(CPU.compile(given)(*arrays))
+    np.testing.assert_array_equal(np.asarray(program(*arrays)), expected)
+
+
+@pytest.mark.parametrize("name", ["rows of odd length", "filter with outputs first, one element", "groups"])
+def test_the_input_of_other_windows_is_not_prefetched(name: str):
+    given = module(name)
+    small = dataclasses.replace(host_target(), l2_bytes=1 << 10)
+    with mock.patch.object(builder, "host_target", lambda: small):
+        lines = compile_module(given).loops().splitlines()
+    filter_buffer = "in0" if "outputs first" in name else "in1"
+    assert all(f"prefetch {filter_buffer}[" in line for line in lines if "prefetch" in line)
 
 
 def test_a_large_filter_that_is_packed_once_is_prefetched():

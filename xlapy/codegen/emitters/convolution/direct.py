@@ -30,6 +30,7 @@ from xlapy.codegen.emitters.convolution.geometry import (
     ConvolutionGeometry,
     scalar_values,
 )
+from xlapy.codegen.emitters.convolution.input_prefetch import InputPrefetch
 from xlapy.codegen.emitters.convolution.register_tiles import TileShape
 from xlapy.codegen.emitters.convolution.rows import (
     ConvolutionRows,
@@ -152,6 +153,9 @@ class DirectConvolution:
         """Prefetches the blocks of the filter, if each is packed once; then a task has one panel."""
         if is_packed_once and prefetch.is_worthwhile:
             self.prefetch, self.panels_per_task = prefetch, 1
+        input_prefetch = InputPrefetch(region.target, factors, tile.positions)
+        self.input_prefetch = input_prefetch if self.input_blocks == 1 and input_prefetch.is_worthwhile else None
+        """Prefetches the input behind a tile, if it is worthwhile."""
         size = math.prod(self.window) * self.input_block * tile.features
         if self.transposed is not None:
             window, room = self.transposed.window, packed_room(factors, tile.features)
@@ -400,6 +404,8 @@ class _Panel:
 
         def step(last: Affine, offset: Affine, window: Affine, number: Affine, carried: Sequence[Value]) -> list[Value]:
             """The products of one term. window: its number in the packed panel, but for the outer offsets."""
+            if plan.input_prefetch is not None:
+                plan.input_prefetch.prefetch(tile.row.batch, (*spatial, tile.start), number)
             if plan.prefetch is not None and inputs.next is not None:
                 tiles = tile.row.number * plan.rows.joined_tiles_per_chunk + tile.number
                 plan.prefetch.prefetch(inputs.next, plan.geometry.in_kernel_order([*outer, offset]), number, tiles)
