@@ -249,3 +249,17 @@ def test_a_masked_dot_with_a_plan_stays_a_dot():
     planned = re.sub(r"(ROOT .* dot\(.*) }", r'\1, backend_config={"kernel_plan":{"strategy":"loops"}} }', ROWS)
     assert "kernel_plan" in planned
     assert changes(ROWS) and not changes(planned)
+
+
+def test_ragged_dots_share_normalized_sizes():
+    numbers = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
+    module = xla.parse_hlo(f"""ENTRY e {{
+      a = f32[30,16] parameter(0)
+      b = f32[4,16,16] parameter(1)
+      g = s32[4] parameter(2)
+      c = f32[30,16] ragged-dot(a, b, g), {numbers}
+      ROOT d = f32[30,16] ragged-dot(c, b, g), {numbers}
+    }}""")
+    assert PrepareRaggedDots(has_ragged_problem).run(module)
+    verify(module)
+    assert module.to_text().count("sort(") == 1

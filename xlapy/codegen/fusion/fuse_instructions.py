@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.epilogue import CONTRACTIONS
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain, ignore_decision
 from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup, is_profitable_to_duplicate
@@ -244,11 +245,10 @@ def _runs_on_arrays(computation: Computation) -> bool:
 
 
 def _can_fuse(instruction: Instruction) -> bool:
-    if (
-        instruction.op not in LOWERINGS
-        or instruction.op in _NEVER_FUSED
-        or applies_unlowerable_computation(instruction)
-    ):
+    has_kernel = (
+        has_ragged_problem(instruction) if instruction.op is opcodes.RAGGED_DOT else instruction.op in LOWERINGS
+    )
+    if not has_kernel or instruction.op in _NEVER_FUSED or applies_unlowerable_computation(instruction):
         return False
     if instruction.has_control_edges:
         return False

@@ -35,7 +35,7 @@ from xlapy.opcodes.indexing import GatherAttributes
 ALWAYS_DUPLICATED = frozenset({opcodes.BROADCAST, opcodes.IOTA, opcodes.CONSTANT})
 """Opcodes that every consumer recomputes, because computing an element costs no more than loading it."""
 
-NON_FUSIBLE_PRODUCERS = frozenset({opcodes.DOT, opcodes.CONVOLUTION, opcodes.REDUCE_WINDOW, opcodes.CONCATENATE})
+NON_FUSIBLE_PRODUCERS = frozenset({*CONTRACTIONS, opcodes.REDUCE_WINDOW, opcodes.CONCATENATE})
 """Opcodes that always get a kernel of their own. Only cheap producers (reshapes, converts) are fused into them,
 prologues into dots (`prologues`), and epilogues into those of `CONTRACTIONS`."""
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
-from xlapy.base.element_types import F8E8M0FNU
 from xlapy.codegen.emitters import random_state, scatter
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.emitters.sort import sort, top_k
@@ -82,11 +81,10 @@ def _lower_select_and_scatter(context: LoweringContext, instruction: Instruction
 @THUNK_RULES.rule(opcodes.RAGGED_DOT)
 def _lower_ragged_dot(context: LoweringContext, instruction: Instruction) -> None:
     """Calls the host for a form that has neither a kernel nor an expansion."""
-    types = {shape.element_type for shape in (instruction.shape, *instruction.operand_shapes)}
-    if F8E8M0FNU in types or not has_ragged_problem(instruction):
-        context.add_host_callback(instruction)
-    else:
+    if has_ragged_problem(instruction):
         context.add_kernels(instruction)
+    else:
+        context.add_host_callback(instruction)
 
 
 @THUNK_RULES.rule(opcodes.SORT)

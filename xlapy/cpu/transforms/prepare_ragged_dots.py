@@ -48,9 +48,10 @@ class PrepareRaggedDots:
     def run(self, module: Module) -> bool:
         changed = False
         for computation in editable_computations(module):
+            normalized: dict[tuple[Instruction, int], Instruction] = {}
             for instruction in computation.instructions:
                 if instruction.op is opcodes.RAGGED_DOT:
-                    changed |= self._prepare(instruction)
+                    changed |= self._prepare(instruction, normalized)
                 elif instruction.op is opcodes.DOT and not (instruction.has_control_edges or has_plan(instruction)):
                     masked = masked_dot(instruction)
                     if masked is not None:
@@ -58,26 +59,29 @@ class PrepareRaggedDots:
                         changed = True
         return update_schedule(module, changed)
 
-    def _prepare(self, dot: Instruction) -> bool:
+    def _prepare(self, dot: Instruction, normalized: dict[tuple[Instruction, int], Instruction]) -> bool:
+        """normalized: the group sizes that ragged dots of the computation share, by the given sizes and their limit."""
         shapes = dot.shape, *dot.operand_shapes
         if any(shape.is_dynamic or shape.element_type is F8E8M0FNU for shape in shapes):
             return False
         write = Writer(dot)
         if self.has_kernel(dot):
-            edit.replace_operand(dot, 2, _normalized_sizes(write, dot))  # errors about its plan name the dot itself
+            attrs: RaggedDotAttributes = dot.attributes_as(RaggedDotAttributes)
+            sizes = dot.operands[2], dot.operands[0].shape.dimensions[attrs.lhs_ragged_dims[0]]
+            if sizes not in normalized:
+                normalized[sizes] = _normalized_sizes(write, *sizes)
+            edit.replace_operand(dot, 2, normalized[sizes])  # errors about its plan name the dot itself
         else:
             replace_with_new(dot, EXPANSIONS.find(opcodes.RAGGED_DOT)(write, dot))
         return True
 
 
-def _normalized_sizes(write: Writer, dot: Instruction) -> Instruction:
-    """Writes the sizes of the groups as far as they are inside the ragged dimension.
+def _normalized_sizes(write: Writer, sizes: Instruction, limit: int) -> Instruction:
+    """Writes the sizes of the groups as far as they are inside the ragged dimension, which has `limit` indices.
 
     The group of an index is the number of groups that end at or before it, so that the ends count in ascending order.
     """
-    attrs: RaggedDotAttributes = dot.attributes_as(RaggedDotAttributes)
-    limit = dot.operands[0].shape.dimensions[attrs.lhs_ragged_dims[0]]
-    ends = ends_of_groups(write, dot.operands[2])
+    ends = ends_of_groups(write, sizes)
     if ends.shape.dimensions[-1] > 1:
         ends = _sorted(write, ends)
     return _differences(write, _clamped(write, ends, limit))

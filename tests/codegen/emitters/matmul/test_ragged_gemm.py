@@ -161,6 +161,51 @@ def test_a_kernel_computes_ragged_dots():
     assert "dot(" not in compiled.module.to_text().replace("ragged-dot(", "")
 
 
+EPILOGUES = {
+    "bias": ("u = {t}[{n}] parameter(3)\n v = {t}[{d}] broadcast(u), dimensions={{{last}}}\n"
+             "w = {t}[{d}] add(r, v)\n ROOT s = {t}[{d}] maximum(w, r)", "bias"),
+    "narrowed": ("v = {t}[{d}] multiply(r, r)\n ROOT s = bf16[{d}] convert(v)", ""),
+    "group": ("u = s32[{m},1] parameter(3)\n v = {t}[4,{n}] parameter(4)\n w = {t}[{m},{n}] gather(v, u), "
+              "offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, "
+              "slice_sizes={{1,{n}}}\n ROOT s = {t}[{d}] subtract(r, w)", "group"),
+}  # fmt: skip
+"""The instructions after a ragged dot `r`, and their further operands."""
+
+FUSED = [
+    *((FREE, t, k, epilogue) for t in ("f32", "s32") for k in (21, 700) for epilogue in EPILOGUES),
+    *((CONTRACTING, t, k, epilogue) for t in ("f32", "f16") for k in (40, 900) for epilogue in ("bias", "narrowed")),
+]
+
+
+@pytest.mark.parametrize("case", FUSED, ids=str)
+def test_epilogues(case: tuple[str, str, int, str]):
+    """Rows and groups without products get the epilogue of zeros; sums of several blocks of terms get it once."""
+    dimensions, t, k, epilogue = case
+    is_free = dimensions is FREE
+    shapes = (f"{t}[37,{k}]", f"{t}[4,{k},19]") if is_free else (f"{t}[{k},21]", f"{t}[{k},19]")
+    result = f"{t}[37,19]" if is_free else f"{t}[4,21,19]"
+    body, extra = EPILOGUES[epilogue]
+    sizes = result.partition("[")[2][:-1]
+    after = body.format(t=t, n=19, m=37, d=sizes, last=sizes.count(","))
+    program = text(*shapes, "s32[4]", result, dimensions).replace("ROOT r", "r").replace(" }", f"\n{after} }}")
+    if epilogue == "narrowed" and t == "s32":
+        program = program.replace("bf16", "s8")
+    owners = np.repeat([0, 2, 3, 1], [3, 10, 9, 15]).astype(np.int32).reshape(37, 1)
+    more = {"": [], "bias": [integers(f"{t}[19]")], "group": [owners, integers(f"{t}[4,19]")]}[extra]
+    groups = np.array([3, 0, 19, 4] if is_free else [k // 2, 0, 3, k // 3], np.int32)
+    entry = compile_module(xla.parse_hlo(program)).module.entry_computation
+    assert entry.root_instruction.op is xla.opcodes.FUSION and "ragged-dot(" not in str(list(entry))
+    assert_equal(program, integers(shapes[0]), integers(shapes[1]), groups, *more)
+
+
+def test_operands_are_converted_while_they_are_packed():
+    program = text("f32[37,21]", "f32[4,21,19]", "s32[4]", "f32[37,19]", FREE)
+    program = program.replace("a = f32[37,21] parameter(0)", "n = s8[37,21] parameter(0)\n a = f32[37,21] convert(n)")
+    entry = compile_module(xla.parse_hlo(program)).module.entry_computation
+    assert entry.root_instruction.op is xla.opcodes.FUSION and entry.root_instruction.operands[0].name == "n"
+    assert_equal(program, integers("s8[37,21]"), integers("f32[4,21,19]"), np.array([9, 0, 20, 3], np.int32))
+
+
 HUGE_SIZES = [
     ("s8", [-128, 127, 5, 9]), ("u8", [255, 255, 3, 0]), ("s16", [5, -3, 32767, 32767]), ("u16", [3, 65535, 2, 1]),
     ("s32", [2**31 - 1, 2**31 - 1, -(2**31), 4]), ("u32", [4, 2**32 - 9, 2**32 - 1, 20]), ("s32", [-9, 4, -2, 7]),

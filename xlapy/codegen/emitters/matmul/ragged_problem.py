@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlapy.base.element_types import S64
+from xlapy.base.element_types import F8E8M0FNU, S64
 from xlapy.codegen.element_locations import element_location
 from xlapy.codegen.emitters.matmul.dot_problem import Side
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
@@ -32,11 +32,12 @@ from xlapy.opcodes.contraction import RaggedDotAttributes, RaggedMode, ragged_mo
 
 
 def has_ragged_problem(instruction: Instruction) -> bool:
-    """Whether a ragged dot with static dimensions is such a problem: it has elements and terms, and the groups of a
-    contracting dimension do not differ between the contracting dimensions before it."""
+    """Whether a ragged dot with static dimensions is such a problem: it has elements and terms of a type that kernels
+    compute, and the groups of a contracting dimension do not differ between the contracting dimensions before it."""
     attrs: RaggedDotAttributes = instruction.attributes_as(RaggedDotAttributes)
     lhs, rhs, sizes = instruction.operand_shapes
-    if not (lhs.size and rhs.size and sizes.size and instruction.shape.size):
+    shapes = (lhs, rhs, sizes, instruction.shape)
+    if not all(shape.size and shape.element_type is not F8E8M0FNU for shape in shapes):
         return False
     is_contracting = ragged_mode(attrs) is RaggedMode.CONTRACTING
     return not is_contracting or sizes.rank <= 1 + len(attrs.lhs_batch_dims)
