@@ -11,6 +11,7 @@ from xlapy.codegen.emitters.matmul.blocking import MAX_LEFT_BYTES, Blocking, cho
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile
 from xlapy.codegen.target import Target
 from xlapy.cpu.target import cache_bytes
+from xlapy.loops.builder import MAX_SCRATCH_BYTES
 
 TARGET = Target(vector_bytes=64, vector_registers=32, l2_bytes=1 << 20, processors=2)
 TILE = Tile(rows=8, vectors=2, lanes=16)
@@ -39,7 +40,19 @@ def test_there_are_tasks_for_all_processors(processors: int) -> None:
 
 def test_sums_in_scratch_memory_are_those_of_one_block_of_columns() -> None:
     chosen = blocking(1024, 1024, in_scratch=True)
-    assert chosen.column_blocks == 1 and chosen.mc_tiles * TILE.rows <= 128
+    assert chosen == Blocking(mc_tiles=32, nc_tiles=8, column_blocks=1)
+    narrow = blocking(1024, 1024, replace(TARGET, l2_bytes=1 << 19), in_scratch=True)
+    assert narrow == Blocking(mc_tiles=32, nc_tiles=4, column_blocks=1)
+
+
+@pytest.mark.parametrize("element_bytes", [4, 8, 16])
+@pytest.mark.parametrize("l2_bytes", [1 << 18, 1 << 20, 1 << 24])
+def test_both_packed_blocks_and_sums_fit_into_scratch_memory(element_bytes: int, l2_bytes: int) -> None:
+    tile, terms = replace(TILE, lanes=64 // element_bytes), 256
+    target, row_bytes = replace(TARGET, l2_bytes=l2_bytes), terms * element_bytes + 64
+    chosen = choose_blocking(target, tile, element_bytes, (1, 4096, 4096), row_bytes, in_scratch=True)
+    rows, columns = chosen.mc_tiles * tile.rows, chosen.nc_tiles * tile.columns
+    assert rows * row_bytes + (terms + rows) * columns * element_bytes <= MAX_SCRATCH_BYTES * 31 // 32
 
 
 def test_cache_sizes_are_those_of_data_and_unified_caches(tmp_path: Path) -> None:

@@ -23,13 +23,21 @@ from xlapy.loops.reduction_order import balanced_size
 NC_BYTES = 512
 """The largest width in bytes of a block of the right operand (NC): one row of a packed block."""
 
-MAX_ACCUMULATED_ROWS = 128
+MAX_ACCUMULATED_ROWS = 256
 """The largest number of rows of a block (MC) whose sums are accumulated in scratch memory. Such a block has NC
 columns."""
 
+MIN_L2_BYTES_OF_WIDE_BLOCKS = 1 << 20
+"""The smallest level-2 cache with which a block whose sums are accumulated in scratch memory may have twice `NC_BYTES`:
+256 rows and columns then take three quarters of it. Blocks of 128 rows and columns pack both operands twice as often:
+1024 x 1024 times 1024 x 1024 of bf16 takes 1.03 times as long (benchmarks/products.py)."""
+
 MAX_LEFT_BYTES = MAX_SCRATCH_BYTES // 2
 """The largest size in bytes of a packed block of the left operand. The other half of the scratch memory is for the
-right operand and the sums."""
+right operand."""
+
+MAX_LEFT_BYTES_BESIDE_SUMS = MAX_SCRATCH_BYTES * 3 // 8
+"""The largest size in bytes of a packed block of the left operand if there are sums in scratch memory, too."""
 
 PACKING_COST = 40
 """The cost of packing an element, in multiply-adds of one element. A core with vectors of 64 bytes executes 40 of f32
@@ -63,11 +71,12 @@ def choose_blocking(
     """
     batches, rows, columns = size
     row_tiles, column_tiles = -(-rows // tile.rows), -(-columns // tile.columns)
-    nc_tiles = balanced_size(column_tiles, max(1, NC_BYTES // element_bytes // tile.columns))
-    most_rows = min(target.l2_bytes // 2, MAX_LEFT_BYTES) // row_bytes
+    widths = [balanced_size(column_tiles, max(1, NC_BYTES // element_bytes // tile.columns))]
+    most_rows = min(target.l2_bytes // 2, MAX_LEFT_BYTES_BESIDE_SUMS if in_scratch else MAX_LEFT_BYTES) // row_bytes
     if in_scratch:
-        most = max(1, min(most_rows, MAX_ACCUMULATED_ROWS) // tile.rows)
-        return Blocking(balanced_size(row_tiles, most), nc_tiles, 1)
+        most_rows = min(most_rows, MAX_ACCUMULATED_ROWS)
+        if target.l2_bytes >= MIN_L2_BYTES_OF_WIDE_BLOCKS:
+            widths.append(balanced_size(column_tiles, max(1, 2 * NC_BYTES // element_bytes // tile.columns)))
 
     def cost(blocking: Blocking) -> float:
         """The multiply-adds of the busiest processor, where packing an element counts as `PACKING_COST`."""
@@ -79,8 +88,9 @@ def choose_blocking(
 
     candidates = (
         Blocking(mc_tiles, nc_tiles, column_blocks)
+        for nc_tiles in widths
         for mc_tiles in _pieces(row_tiles, max(1, most_rows // tile.rows))
-        for column_blocks in _pieces(-(-column_tiles // nc_tiles), column_tiles)
+        for column_blocks in ([1] if in_scratch else _pieces(-(-column_tiles // nc_tiles), column_tiles))
     )
     return min(candidates, key=cost)
 
