@@ -120,3 +120,37 @@ def test_groups_of_each_machine(level, types, inputs, instruction):
 def test_a_group_of_the_input_is_one_load():
     loops = stages_for("AVX512_BF16", convolution(("bf16", "bf16", "f32"), 32))["loops.txt"]
     assert "load i32 in0[" in loops and "load in0[" not in loops
+
+
+@pytest.mark.parametrize("kind, inputs, level", [("bf16", 32, "AVX512_BF16"), ("s8", 32, "AVX512_VNNI")])
+@pytest.mark.parametrize(
+    "given, steps, labels",
+    [
+        ("{t}[2,{i},9,11] k[20,{i},3,3]", "", "bf01_oi01->b01f"),
+        (
+            "{t}[9,11,{i},2] k[3,3,{i},20]",
+            "y = {t}[2,9,11,{i}] transpose(x), dimensions={{3,0,1,2}}",
+            "b01f_01io->b01f",
+        ),
+        ("{t}[2,99,{i}] k[3,3,{i},20]", "y = {t}[2,9,11,{i}] reshape(x)", "b01f_01io->b01f"),
+        ("s4[2,9,11,{i}] k[3,3,{i},20]", "y = {t}[2,9,11,{i}] convert(x)", "b01f_01io->b01f"),
+    ],
+    ids=["channels first", "transposed", "reshaped", "converted"],
+)
+def test_groups_of_inputs_in_other_orders_and_types(given, steps, labels, kind, inputs, level):
+    left, right = given.format(t=kind, i=inputs).split(" k")
+    result, window = "f32" if kind == "bf16" else "s32", "{size=3x3 pad=1_1x1_1}"
+    text = f"""HloModule m
+ENTRY e {{
+  x = {left} parameter(0)
+  k = {kind}{right} parameter(1)
+  {steps.format(t=kind, i=inputs)}
+  ROOT c = {result}[2,9,11,20] convolution({"y" if steps else "x"}, k), window={window}, dim_labels={labels}
+}}"""
+    assert "dot " in stages_for(level, text)["loops.txt"]
+    arguments = [
+        RNG.integers(-4, 5, parameter.shape.dimensions).astype(parameter.shape.element_type.dtype)
+        for parameter in xla.parse_hlo(text).entry_computation.parameters
+    ]
+    found, wanted = (np.asarray(client.compile(text)(*arguments)) for client in (CPU, INTERPRETER))
+    np.testing.assert_array_equal(found, wanted)

@@ -1,8 +1,8 @@
 """The factors of a convolution: elements of its operands, or groups of them for dot instructions.
 
 A group holds two or four neighboring input features (`matmul.group_formats`). A kernel that reads the input where it
-lies uses groups if the input lies in memory with its features last, so that a group is one load, and if the features of
-a group of the convolution fill whole groups. A kernel that packs the input forms groups of any features, and completes
+lies uses groups if neighboring features are contiguous in memory, so that a group is one load, and if the features of a
+group of the convolution fill whole groups. A kernel that packs the input forms groups of any features, and completes
 the last one by zeros. If the format has an offset, the factors from the input contain it (`matmul.left_offset`).
 """
 
@@ -21,10 +21,10 @@ from xlapy.codegen.emitters.matmul.group_formats import (
     left_offset,
     with_left_offset,
 )
-from xlapy.codegen.emitters.matmul.group_loads import GroupLoads
+from xlapy.codegen.emitters.matmul.group_loads import GroupLoads, is_group
 from xlapy.codegen.target import Target
-from xlapy.loops import I32, Affine, Value
-from xlapy.lower import Element, Lowering, storage_type
+from xlapy.loops import Affine, Value
+from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, sum_type
 from xlapy.lower.core import Index
 from xlapy.lower.elementwise import convert_element
@@ -51,16 +51,14 @@ class ConvolutionFactors:
 
     def _group_format(self, target: Target, packs_input: bool) -> GroupFormat | None:
         g = self.geometry
-        t, last = g.input.shape.element_type, g.input.shape.rank - 1
-        types = t, g.filter.shape.element_type, self.type
+        types = g.input.shape.element_type, g.filter.shape.element_type, self.type
         form = group_format(target, *types, g.filter.shape.size // max(1, g.outputs))
         if form is None or packs_input:
             return form if form and not form.has_left_offset and g.inputs >= form.instruction.terms else None
-        if g.inputs % form.instruction.terms:
-            return None
-        is_loaded = g.numbers.input_feature_dimension == last and self.lowering.source(g.input) is not None
-        fits = t.bits * form.instruction.terms == I32.bits and storage_type(t).bits == t.bits
-        return form if is_loaded and fits else None
+        terms, origin = form.instruction.terms, [Affine()] * len(g.dimensions)
+        first = [g.input_index(Affine(), Affine(), Affine((), number), origin) for number in range(terms)]
+        is_loaded = is_group([element_location(self.lowering, g.input, index) for index in first])
+        return form if is_loaded and g.inputs % terms == 0 else None
 
     def from_input(self, group: Affine, batch: Affine, factor: Affine, spatial: Sequence[Affine]) -> Element:
         """The factor with a number from the input, at a position."""

@@ -12,6 +12,17 @@ from xlapy.lower import Element
 from xlapy.lower.movement import conjunction
 
 
+def is_group(places: Sequence[Location | None]) -> bool:
+    """Whether elements are contiguous in memory, and fill an I32 together."""
+    first = places[0]
+    if first is None or first.buffer.type.bits * len(places) != I32.bits:
+        return False
+    return all(
+        place is not None and place.buffer is first.buffer and place.offset - first.offset == Affine((), number)
+        for number, place in enumerate(places)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class GroupLoads:
     """Groups of `size` consecutive terms of `terms`. The missing terms of the last group are zero."""
@@ -60,11 +71,8 @@ class GroupLoads:
     def _loaded_at_once(self, group: Affine, places: Sequence[Location | None], mask: Value | None) -> Value | None:
         """Loads the elements of a group at once if they are contiguous in memory; None otherwise."""
         builder, first, partial = self.builder, places[0], self._partial
-        if first is None or first.buffer.type.bits * self.size != I32.bits:
+        if first is None or not is_group(places):
             return None
-        for number, place in enumerate(places):
-            if place is None or place.buffer is not first.buffer or place.offset - first.offset != Affine((), number):
-                return None
         if not partial:
             return builder.load_wide(I32, first, mask)
         # The last group reaches into the next row. Only the one in the last row ends outside of the buffer.
