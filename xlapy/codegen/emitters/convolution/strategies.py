@@ -146,8 +146,6 @@ class WinogradStrategy(Strategy[WinogradParameters]):
         share = cycles / (geometry.products / (2 * lanes))
         if geometry.inputs < winograd_blocks.MIN_INPUTS:
             return Rejection(f"{geometry.inputs} input features are fewer than {winograd_blocks.MIN_INPUTS}", True)
-        if geometry.products < winograd_blocks.MIN_PRODUCTS:
-            return Rejection(f"{geometry.products} products are fewer than {winograd_blocks.MIN_PRODUCTS}", True)
         if share > winograd_blocks.MAX_SHARE:
             limit = f"more than {winograd_blocks.MAX_SHARE:.0%}"
             return Rejection(f"it would take {share:.0%} of the time of a direct convolution, {limit}", True)

@@ -28,14 +28,20 @@ _TRANSFORM_CYCLES = 45
 """The cycles to transform a vector of the input of a tile, or of its sums, where two multiply-adds take one cycle
 (`benchmarks.convolutions`, "resnet 3x3 64 @56")."""
 
-_FILTER_CYCLES = 75
-"""The cycles to transform a vector of the filter ("resnet 3x3 256 @14")."""
+_FILTER_CYCLES = 180
+"""The cycles to transform a vector of the filter ("resnet 3x3 256 @14", one image and eight)."""
+
+_KERNEL_CYCLES = 30_000
+"""The cycles that a kernel more takes, with all threads waiting for its end (64 features at 14 to 28 positions)."""
 
 _STREAM_CYCLES = 2.5
 """The cycles to load a vector of the transformed filter from the L3 cache, for each block of tiles."""
 
 _COMMON_BLOCK_BYTES = 1 << 19
 """The size of a block's transformed input and sums that estimates assume."""
+
+_IDLE_TASKS = 0.5
+"""The part of a task for which a thread waits for others, on average, because they began later or were interrupted."""
 
 _MAX_TILE_VECTORS = 2
 """The largest number of vectors of features in a register tile. Four take 5% to 8% longer than two
@@ -45,9 +51,6 @@ _MAX_TILE_VECTORS = 2
 MIN_INPUTS = 32
 """The smallest number of input features. The transforms round each element a few times; with fewer features, this error
 exceeds that of the sums (`reason_against`)."""
-
-MIN_PRODUCTS = 1 << 22
-"""The smallest number of products of a direct convolution. Below it, the second kernel costs more than it saves."""
 
 MAX_SHARE = 0.85
 """The largest share of the time of a direct convolution that the estimate may be."""
@@ -202,7 +205,7 @@ def preferred_blocks(target: Target, geometry: ConvolutionGeometry) -> WinogradB
     panels = -(-outputs // (vectors * lanes))
     choices = {(count, balanced_size(panels, most)) for count in range(1, groups + 1) for most in range(1, panels + 1)}
     found = [blocks(*choice) for choice in sorted(choices, reverse=True)]
-    return min(found, key=lambda b: -(-b.tasks // target.processors) * _task_cycles(b))
+    return min(found, key=lambda b: (-(-b.tasks // target.processors) + _IDLE_TASKS) * _task_cycles(b))
 
 
 def _tiles_in(room: int, inputs: int, features: int) -> int:
@@ -227,4 +230,5 @@ def estimated_cycles(geometry: ConvolutionGeometry, lanes: int) -> float:
     streams = -(-tiles // block) * PRODUCTS * filter
     transformed = tiles * (-(-inputs // lanes) + outputs)
     products = PRODUCTS * tiles * filter / 2
-    return products + _TRANSFORM_CYCLES * transformed + _FILTER_CYCLES * filter + _STREAM_CYCLES * streams
+    cycles = products + _TRANSFORM_CYCLES * transformed + _FILTER_CYCLES * filter + _STREAM_CYCLES * streams
+    return cycles + _KERNEL_CYCLES
