@@ -105,7 +105,7 @@ def test_sizes_of_blocks_do_not_change_the_bits(
 ])  # fmt: skip
 def test_filters_in_other_orders(labels: str, filter: str, window: str):
     """Those of other frameworks, and those of gradients with respect to the input."""
-    text = convolution(f"f32[1,19,21,40] f32[{filter}] f32[1,19,21,48]", window, "", labels)
+    text = convolution(f"f32[1,29,35,40] f32[{filter}] f32[1,29,35,48]", window, "", labels)
     assert '"strategy":"winograd"' in compile_module(xla.parse_hlo(text)).module.to_text()
     assert_same_as_interpreter(text)
 
