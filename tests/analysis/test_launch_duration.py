@@ -41,7 +41,7 @@ ENTRY e {{
     [
         ("f32[64,64] add(x, x)", False),
         ("f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}", False),
-        ("f32[64,64,900] broadcast(x), dimensions={0,1}", True),
+        ("f32[64,64,3600] broadcast(x), dimensions={0,1}", True),
         ('(f32[64,64], s32[64]) custom-call(x), custom_call_target="f"', True),
         ("c64[64,33] fft(x), fft_type=RFFT, fft_length={64}", False),
         ("f32[64,64] sort(x), dimensions={1}, to_apply=less", True),
@@ -75,13 +75,13 @@ def test_loops(most, expected):
 def test_devices_that_run_one_after_the_other_take_longer():
     module = parse_hlo("ENTRY e { x = f32[1024,512] parameter(0)  ROOT r = f32[1024,512] add(x, x) }")
     assert not is_long_running(module)
-    assert not is_long_running(module, devices=0) and is_long_running(module, devices=4)
+    assert not is_long_running(module, devices=0) and is_long_running(module, devices=16)
 
 
 def test_products_of_matrices_and_cached_data_take_less_time():
     shapes = "x = f32[8,1024] parameter(0)  w = f32[1024,{n}] parameter(1)  ROOT r = f32[8,{n}] dot(x, w)"
     dimensions = ", lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    small, large = (parse_hlo(f"ENTRY e {{ {shapes.replace('{n}', str(n))}{dimensions} }}") for n in (1024, 16384))
+    small, large = (parse_hlo(f"ENTRY e {{ {shapes.replace('{n}', str(n))}{dimensions} }}") for n in (4096, 65536))
     rates = Rates(cache_bytes=1 << 25)
     assert not is_long_running(small, rates=rates) and is_long_running(large, rates=rates)
     assert is_long_running(small, rates=replace(rates, cache_bytes=1 << 20))  # the weights lie in memory

@@ -20,10 +20,12 @@ from xlapy.hlo.traverse import computation_post_order
 
 DEFAULT_RATES: Final = Rates()
 
-MAX_SYNCHRONOUS_MICROSECONDS: Final = 250.0
-"""A launch that is expected to take more microseconds runs asynchronously. Waking a stream takes up to ten microseconds
-if a processor is idle. If the caller, the stream and the threads of the pool share the processors, a caller that waits
-for the result gets it 30 to 100 microseconds later (benchmarks/products.py, 1 x 1024 x 1024 on two processors)."""
+MAX_SYNCHRONOUS_MICROSECONDS: Final = 1000.0
+"""A launch that is expected to take more microseconds runs asynchronously. If the caller, the stream and the threads of
+the pool share the processors, a caller that waits for the result gets it 20 to 100 microseconds later: launches of 450
+and 900 microseconds take 1.03x and 1.07x the time. A caller that does not wait gains its few microseconds between two
+calls, but results of queued launches do not reuse each other's memory: the same launches, each with the result of the
+one before, take 1.5x the time because 20 results of 2 and 4 MB leave the caches (two processors)."""
 
 _MIN_PARALLEL_MICROSECONDS = 8.0
 """A kernel that takes fewer microseconds runs on one thread."""
