@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from xlapy.analysis.cost import Rates
 from xlapy.loops.cost import CYCLES_PER_MICROSECOND
@@ -82,3 +83,8 @@ class Target:
             self.l3_bytes,
             min(self.processors, _MAX_THREADS_WITH_BANDWIDTH),
         )
+
+
+REFERENCE_TARGET: Final = Target(vector_bytes=64, vector_registers=32, l2_bytes=1 << 20, processors=2)
+"""The machine whose caches estimates assume where a choice decides the bits of results. Such a choice does not depend
+on the caches of the machine itself, so that all machines with the same vector registers choose alike."""

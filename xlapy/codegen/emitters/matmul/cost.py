@@ -5,11 +5,11 @@ operands by the cache that they come from, packing, sums across lanes and the st
 constants is a vector operation, of which a core executes `OPERATIONS_PER_CYCLE`.
 
 The strategy decides the order of additions, so estimates depend on the width and the number of vector registers, but
-not on the caches and the processors of the machine: the sizes of caches are those of a common machine.
+not on the caches and the processors of the machine: the sizes of caches are those of `REFERENCE_TARGET`.
 
-The constants were fitted to the times of 349 products on a Zen 4 processor with AVX-512 (`python -m benchmarks.products
---choices`: its rows, and `--random 50 --seed 1` to 5). Of 1,065 other products (`--random 400`, seeds 11, 21 and 31),
-901 choices take at most 1.1 times as long as the best strategy, and 1.06 times on geometric average.
+The constants were fitted to the times of 957 products on a Zen 4 processor with AVX-512 (`python -m benchmarks.products
+--choices`: its rows of f32, and most of `--random 400` with the seeds 11, 21 and 31). 822 choices take at most 1.1
+times as long as the best strategy, and 1.04 times on geometric average.
 """
 
 from __future__ import annotations
@@ -18,16 +18,23 @@ from dataclasses import dataclass
 
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
-from xlapy.codegen.emitters.matmul.skinny_sizes import skinny_tile
+from xlapy.codegen.emitters.matmul.skinny_inner_products import MAX_BLOCK_VECTORS, MAX_ROWS
+from xlapy.codegen.emitters.matmul.skinny_sizes import STRIP_TERMS, skinny_tile
+from xlapy.codegen.emitters.matmul.unpacked import INNER_PRODUCT_TILE_SIDE
+from xlapy.codegen.target import REFERENCE_TARGET
 from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower.element_types import register_type
 
 OPERATIONS_PER_CYCLE = 2
 """Vector operations that a core executes in a cycle, as in `loops.cost`."""
 
-CACHE_BYTES = ((1 << 16, 0.0), (1 << 19, 1.5), (13 << 20, 3.5))
-"""For each cache of a common machine: the bytes of an operand that stay in it while another one is read, and the
+CACHE_LOADS = ((REFERENCE_TARGET.l2_bytes // 2, 0.0), (REFERENCE_TARGET.l3_bytes * 3 // 8, 3.5))
+"""For a level-2 and a level-3 cache: the bytes of an operand that stay in it while another one is read, and the
 operations that a load of a vector from it takes beyond one from the level-1 cache."""
+
+L2_LOAD_OF_TERMS = 1.5
+"""Operations that a load of a vector of terms from the level-2 cache takes beyond one from the level-1 cache. A tile of
+inner products loads a vector for each one to two of its sums, a tile along columns for each eight, which hide it."""
 
 MEMORY_LOAD = 10.0
 """Operations that a load of a vector from main memory takes beyond one from the level-1 cache."""
@@ -36,14 +43,14 @@ STRIDED_LOAD = 2.6
 """How many times as long loads from beyond the level-1 cache take if a tile reads a few vectors of each term instead of
 long runs of memory."""
 
-GATHERED_LANE = 1.4
+GATHERED_LANE = 2.0
 """Operations that load a lane of a vector whose elements are not contiguous."""
 
 JOINED_TERM = 1.1
 """Operations that move an element to its place in a factor of several terms which are not contiguous, for a vector of
 factors."""
 
-PACKED_VECTOR = 8.5
+PACKED_VECTOR = 10.5
 """Operations that pack a vector of an operand, which is loaded, stored and loaded again."""
 
 TRANSPOSED_VECTOR = 9.5
@@ -55,7 +62,7 @@ LANES_SUM = 1.7
 TRANSPOSED_LANES_SUM = 3.5
 """Operations that add up the lanes of a vector of a tile of skinny inner products."""
 
-TILE_START = 33.0
+TILE_START = 40.0
 """Operations that begin and end the loop over the terms of a tile."""
 
 TASK_TILE_START = 89.0
@@ -64,8 +71,12 @@ TASK_TILE_START = 89.0
 TASK_SUMS_START = 19.0
 """Operations that begin and end the loop over the terms of a tile of inner products that is a task."""
 
-STORED_SUM = 6.6
+STORED_SUM = 7.5
 """Operations that add a vector of sums to others in memory, and store it at the end."""
+
+FAR_SUM = 6.0
+"""Operations that this takes beyond `STORED_SUM` in a packed GEMM, if the result is larger than half of a level-2
+cache."""
 
 TASK_STORED_SUM = 6.0
 """Operations that store a vector of sums of a tile that is a task."""
@@ -82,7 +93,13 @@ MIN_PARALLEL_CYCLES = 20_000
 
 def _load(size: float) -> float:
     """The operations of a load of a vector from an operand of `size` bytes that is read again and again."""
-    return next((cost for limit, cost in CACHE_BYTES if size <= limit), MEMORY_LOAD)
+    return next((cost for limit, cost in CACHE_LOADS if size <= limit), MEMORY_LOAD)
+
+
+def _load_of_terms(size: float) -> float:
+    """As `_load`, of a vector of terms."""
+    is_in_l2 = 2 * REFERENCE_TARGET.l1_bytes < size <= REFERENCE_TARGET.l2_bytes // 2
+    return L2_LOAD_OF_TERMS if is_in_l2 else _load(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +130,10 @@ class MatmulCost:
     @property
     def _right_bytes(self) -> int:
         return self.problem.terms * self.problem.columns * self._element_bytes
+
+    @property
+    def _result_bytes(self) -> int:
+        return self.problem.batches * self.problem.rows * self.problem.columns * self._element_bytes
 
     def _joining(self, stride_of_terms: int | None) -> float:
         """The operations that join the terms of a vector of factors."""
@@ -149,7 +170,7 @@ class MatmulCost:
         """The cost of a skinny GEMM."""
         p, tile = self.problem, skinny_tile(self.problem)
         vectors, row_tiles = -(-p.columns // self._lanes), -(-p.rows // tile.rows)
-        column_tiles, strips = -(-vectors // tile.vectors), -(-p.terms // 32)
+        column_tiles, strips = -(-vectors // tile.vectors), -(-p.terms // STRIP_TERMS)
         load = self._right_vector + _load(self._right_bytes)
         products = p.terms * column_tiles * row_tiles * tile.rows * tile.vectors
         loads = p.terms * vectors * (load + (row_tiles - 1) * self._right_vector) / 2
@@ -165,7 +186,8 @@ class MatmulCost:
         row_tiles, column_tiles = -(-p.rows // tile.rows), -(-p.columns // tile.columns)
         blocks = -(-p.terms // CONTRACTION_BLOCK_TERMS)
         sums = tile.rows * tile.vectors
-        tiles = row_tiles * column_tiles * (p.terms * sums + blocks * (TILE_START + STORED_SUM * sums))
+        stored = STORED_SUM + (FAR_SUM if self._result_bytes > REFERENCE_TARGET.l2_bytes // 2 else 0.0)
+        tiles = row_tiles * column_tiles * (p.terms * sums + blocks * (TILE_START + stored * sums))
         row_tasks, column_tasks = -(-p.rows // BLOCK_SIDE), -(-p.columns // BLOCK_SIDE)
         packing = column_tasks * self._packing_left(tile) + row_tasks * self._packing_right(tile)
         return self._cycles(tiles + packing, row_tiles * -(-p.columns // MIN_BLOCK_COLUMNS))
@@ -197,21 +219,21 @@ class MatmulCost:
         p = self.problem
         sums = tile_rows * tile_columns
         tiles = -(-p.rows // tile_rows) * -(-p.columns // tile_columns)
-        level = _load(min(self._left_bytes, self._right_bytes))
-        larger = _load(max(self._left_bytes, self._right_bytes)) * max(tile_rows, tile_columns)
+        level = _load_of_terms(min(self._left_bytes, self._right_bytes))
+        larger = _load_of_terms(max(self._left_bytes, self._right_bytes)) * max(tile_rows, tile_columns)
         vector = sums + (tile_rows + tile_columns) * (1 + level) / 2
-        vector += larger / 2 / max(1, -(-min(p.rows, p.columns) // 4))
+        vector += larger / 2 / max(1, -(-min(p.rows, p.columns) // INNER_PRODUCT_TILE_SIDE))
         return self._cycles(tiles * (-(-p.terms // p.lanes) * vector + TASK_SUMS_START + LANES_SUM * sums), tiles)
 
     def skinny_inner_products(self) -> float:
         """The cost of skinny inner products, with tiles of four rows."""
         p = self.problem
-        tile_rows = balanced_size(p.rows, 4)
+        tile_rows = balanced_size(p.rows, MAX_ROWS)
         tile_columns = max(1, min(p.columns, p.region.target.vector_registers * 3 // 4 // tile_rows))
         row_tiles, column_tiles = -(-p.rows // tile_rows), -(-p.columns // tile_columns)
-        sums, blocks = tile_rows * tile_columns, -(-p.terms // (64 * p.lanes))
+        sums, blocks = tile_rows * tile_columns, -(-p.terms // (MAX_BLOCK_VECTORS * p.lanes))
         vector = row_tiles * (sums + (tile_rows + tile_columns) / 2)
-        vector += tile_columns * _load(self._right_bytes) / 2
+        vector += tile_columns * _load_of_terms(self._right_bytes) / 2
         tiles = column_tiles * (-(-p.terms // p.lanes) * vector + row_tiles * blocks * (TILE_START + STORED_SUM * sums))
         return self._cycles(tiles + p.rows * p.columns * TRANSPOSED_LANES_SUM, -(-column_tiles // 8))
 

@@ -42,7 +42,12 @@ from xlapy.codegen.emitters.matmul.skinny_sizes import (
     skinny_gemm_parameters,
 )
 from xlapy.codegen.emitters.matmul.term_groups import grouped_problem
-from xlapy.codegen.emitters.matmul.unpacked import DirectGemm, InnerProductParameters, InnerProducts
+from xlapy.codegen.emitters.matmul.unpacked import (
+    INNER_PRODUCT_TILE_SIDE,
+    DirectGemm,
+    InnerProductParameters,
+    InnerProducts,
+)
 from xlapy.codegen.epilogue import contraction_of
 from xlapy.codegen.plan import (
     Candidate,
@@ -242,7 +247,9 @@ class InnerProductStrategy(Strategy[InnerProductParameters]):
 
     def parameters(self, region: Region) -> InnerProductParameters:
         dot = _problem(region)
-        return InnerProductParameters(balanced_size(dot.rows, 4), balanced_size(dot.columns, 4))
+        return InnerProductParameters(
+            *(balanced_size(size, INNER_PRODUCT_TILE_SIDE) for size in (dot.rows, dot.columns))
+        )
 
     def emit(self, region: Region, parameters: InnerProductParameters) -> list[Kernel]:
         return [InnerProducts(_problem(region), parameters).kernel()]

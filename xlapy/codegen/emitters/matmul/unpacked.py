@@ -19,6 +19,9 @@ from xlapy.lower.contraction import sums_in_lanes, zero_element
 from xlapy.lower.core import Index, delinear, linear
 from xlapy.lower.movement import conjunction
 
+INNER_PRODUCT_TILE_SIDE = 4
+"""The largest number of rows and of columns of a tile of inner products: sixteen sums."""
+
 
 @dataclass(frozen=True, slots=True)
 class InnerProductParameters:
