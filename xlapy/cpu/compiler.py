@@ -14,6 +14,7 @@ from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.emitters.attention.gradient_strategy import reason_against_gradient
 from xlapy.codegen.emitters.attention.strategy import has_attention_kernel
+from xlapy.codegen.emitters.convolution.factors import group_size
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.emitters.select_and_scatter.strategies import gathers_sources
 from xlapy.codegen.fusion.attention import FuseAttention
@@ -61,6 +62,7 @@ from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
 from xlapy.cpu.transforms.gather_sorted_operands import GatherSortedOperands
 from xlapy.cpu.transforms.hoist_sliced_dots import HoistSlicedDots
 from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
+from xlapy.cpu.transforms.pad_convolution_features import PadConvolutionFeatures
 from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
 from xlapy.cpu.transforms.sort_top_k import SortTopK
@@ -119,6 +121,7 @@ def passes(
         InlineCalls(composites=True, max_shared_size=MAX_INLINED_SHARED_INSTRUCTIONS),
         FlattenTuples(),
         CanonicalizeConvolutions(),
+        PadConvolutionFeatures(lambda convolution: group_size(host_target(), convolution)),
         GatherSortedOperands(),
         Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
         PrepareRaggedDots(has_ragged_problem),

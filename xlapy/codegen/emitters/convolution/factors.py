@@ -23,11 +23,22 @@ from xlapy.codegen.emitters.matmul.group_formats import (
 )
 from xlapy.codegen.emitters.matmul.group_loads import GroupLoads, is_group
 from xlapy.codegen.target import Target
-from xlapy.loops import Affine, Value
+from xlapy.hlo.instruction import Instruction
+from xlapy.loops import I32, Affine, Value
 from xlapy.lower import Element, Lowering
 from xlapy.lower.contraction import multiply_add, sum_type
 from xlapy.lower.core import Index
 from xlapy.lower.elementwise import convert_element
+
+
+def group_size(target: Target, convolution: Instruction) -> int:
+    """The number of input features that a dot instruction multiplies at once, if the features fill whole groups; 1 if
+    the machine has no dot instruction that loads the operands of a convolution where they lie."""
+    input, filter = (operand.shape.element_type for operand in convolution.operands)
+    total = sum_type([input, filter], convolution.shape.element_type)
+    form = group_format(target, input, filter, total, convolution.operands[1].shape.size)
+    is_loaded = form is not None and input.bits * form.instruction.terms == I32.bits
+    return form.instruction.terms if form is not None and is_loaded else 1
 
 
 class ConvolutionFactors:
