@@ -10,12 +10,14 @@ import numpy as np
 
 from xlapy.cpu.llvm.jit import compile_text
 from xlapy.cpu.llvm.kernels import emit_kernel
+from xlapy.cpu.llvm.shared_code import declared_functions, shared_function
 from xlapy.loops import Kernel
 
 
 def run_kernel(kernel: Kernel, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
     """Runs the kernel on these arrays, one per buffer in order; buffers that it writes are changed."""
-    code = compile_text(module_text(kernel), ["main"], {})
+    text = module_text(kernel)
+    code = compile_text(text, ["main"], {name: shared_function(name) for name in declared_functions(text.split("\n"))})
     block = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.addresses["main"])(ctypes.addressof(block))
 

@@ -68,7 +68,7 @@ def test_short_threads_take_no_memory(monkeypatch: pytest.MonkeyPatch):
     assert len(made) <= 1
 
 
-def test_instructions_are_combined_where_positions_are_clamped():
+def test_instructions_are_combined_where_positions_are_clamped_but_not_in_register_tiles():
     negated = "%n = mul i64 %x, -1\n  %d = add i64 %y, %n"
     text = f"""
 declare i64 @llvm.smax.i64(i64, i64)
@@ -82,7 +82,22 @@ define i64 @clamped(i64 %x, i64 %y) {{
   ret i64 %r
 }}
 """
-    optimized, _ = listings(text)
-    plain, clamped = optimized.split("define ")[1:]
+    carried = "\n".join(f"  %v{n} = phi <4 x i64> [ splat (i64 1), %entry ], [ %v{n}, %loop ]" for n in range(8))
+    tile = f"""
+define i64 @tile(i64 %x, i64 %y, i1 %c) {{
+entry:
+  {negated}
+  %r = call i64 @llvm.smax.i64(i64 %d, i64 0)
+  br label %loop
+loop:
+{carried}
+  br i1 %c, label %loop, label %end
+end:
+  ret i64 %r
+}}
+"""
+    optimized, _ = listings(text + tile)
+    plain, clamped, tile = optimized.split("define ")[1:]
     assert "mul i64" in plain
     assert "mul i64" not in clamped and "sub i64" in clamped
+    assert "mul i64" in tile

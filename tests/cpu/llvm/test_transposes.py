@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from tests.cpu.kernel_runner import run_kernel
+from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.llvm.jit import listings
 from xlapy.cpu.llvm.processor import vector_bytes
-from xlapy.cpu.llvm.vectors.transposes import emit_transpose
+from xlapy.cpu.llvm.shared_code import shared_function
+from xlapy.cpu.llvm.vectors.transposes import emit_transpose, transpose_declaration, transpose_name
 from xlapy.loops import F32, F64, I8, I16, I64, Affine, Builder, Kernel, evaluate, print_kernel
 from xlapy.loops.ir import tile_shape
+from xlapy.text.parser import parse_hlo
 
 
 def through_scratch(type, rows: int, columns: int, parts: int, *, dynamic: bool = False) -> Kernel:
@@ -67,5 +70,19 @@ def test_short_rows_overwrite_the_tail_of_the_previous_row():
 @pytest.mark.parametrize(("bits", "parts"), [(8, 1), (16, 1), (32, 1), (64, 1), (64, 2)])
 def test_it_compiles_for_registers_of_any_width(bits, parts, width):
     text, declarations = emit_transpose(bits, parts, width)
-    exported = text.replace("internal ", "")
-    assert "ret" in listings("\n".join([*declarations, exported, "attributes #0 = { nounwind }"]))[1]
+    assert "ret" in listings("\n".join([*declarations, text, "attributes #0 = { nounwind }"]))[1]
+
+
+def test_programs_share_the_function():
+    """Two programs call one function, which neither of them contains."""
+    name = transpose_name(32, 1, vector_bytes())
+    texts = [
+        compile_module(
+            parse_hlo(
+                f"ENTRY e {{ x = f32[{size}] parameter(0) ROOT t = f32[{turned}] transpose(x), dimensions={{1,0}} }}"
+            )
+        ).llvm
+        for size, turned in (("64,96", "96,64"), ("96,80", "80,96"))
+    ]
+    assert all(transpose_declaration(name) in text and "shufflevector" not in text for text in texts)
+    assert shared_function(name).owner is shared_function(name).owner

@@ -130,18 +130,32 @@ def test_a_loaded_program_has_the_properties_of_a_compiled_one(folder):
     assert second.serialize() == first.serialize()
 
 
-def test_a_loaded_program_includes_the_shared_functions(folder, compiled, monkeypatch):
-    loop = """HloModule looping
+LOOP = """HloModule looping
     body { v = f32[] parameter(0) ROOT r = f32[] add(v, v) }
     condition { v = f32[] parameter(0) most = f32[] constant(100) ROOT go = pred[] compare(v, most), direction=LT }
     ENTRY main { x = f32[] parameter(0) ROOT w = f32[] while(x), condition=condition, body=body }"""
-    xla.Client("cpu").compile(loop)
+
+TRANSPOSE = """HloModule transposing
+    ENTRY main { x = f32[64,96] parameter(0) ROOT t = f32[96,64] transpose(x), dimensions={1,0} }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "expected", "shared"),
+    [
+        (LOOP, np.float32(1), np.float32(128), "host"),
+        (TRANSPOSE, np.arange(6144, dtype=np.float32).reshape(64, 96), None, "xlapy_transpose_32_1_"),
+    ],
+    ids=["polls", "transpose"],
+)
+def test_a_loaded_program_includes_the_shared_functions(folder, compiled, monkeypatch, text, given, expected, shared):
+    xla.Client("cpu").compile(text)
+    assert any(name.startswith(shared) for name in shared_code._objects)
     monkeypatch.setattr(shared_code, "_objects", {})
     monkeypatch.setattr(shared_code, "compile_text", lambda *_: pytest.fail("it is compiled"))
     monkeypatch.setattr(shared_code, "_code", functools.cache(shared_code._code.__wrapped__))
-    loaded = xla.Client("cpu").compile(loop)
-    assert np.asarray(loaded(np.float32(1))) == 128
-    assert compiled == ["looping"]
+    loaded = xla.Client("cpu").compile(text)
+    np.testing.assert_array_equal(np.asarray(loaded(given)), given.T if expected is None else expected)
+    assert compiled == [text.split()[1]]
 
 
 def test_donation_is_part_of_the_key(folder, compiled):

@@ -15,7 +15,7 @@ from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
 from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.cpu.llvm.vectors.shuffles import deinterleave, interleave
-from xlapy.cpu.llvm.vectors.transposes import emit_transpose, transpose_name
+from xlapy.cpu.llvm.vectors.transposes import transpose_declaration, transpose_name
 from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, Prefetch, ScalarType, Store, TransposeStatement, Value
 from xlapy.loops.ir import Block, tile_shape
 
@@ -403,15 +403,14 @@ class MemoryEmitter:
         self.ir.emit(f"call void @llvm.prefetch.p0(ptr {address}, i32 {writes}, i32 {locality}, i32 1)")
 
     def transpose(self, statement: TransposeStatement) -> None:
-        """Emits a call of the transpose function for elements of this size, which all kernels share."""
-        bits, parts = statement.source.buffer.type.bits, statement.parts
-        text, declarations = emit_transpose(bits, parts, vector_bytes())
-        self.ir.declarations |= {text, *declarations}
+        """Emits a call of the transpose function for elements of this size, which all programs share."""
+        name = transpose_name(statement.source.buffer.type.bits, statement.parts, vector_bytes())
+        self.ir.declarations.add(transpose_declaration(name))
         self.check_transpose(statement)
         source, target = self.address(statement.source), self.address(statement.target)
         rows, columns = (str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.columns))
         given = f"ptr {source}, i64 {statement.source_pitch}, ptr {target}, i64 {statement.target_pitch}"
-        self.ir.emit(f"call void @{transpose_name(bits, parts)}({given}, i64 {rows}, i64 {columns})")
+        self.ir.emit(f"call void @{name}({given}, i64 {rows}, i64 {columns})")
 
     def check_transpose(self, statement: TransposeStatement) -> None:
         """Checks all that a transposition reads, and the whole tiles that it writes, if accesses are checked."""

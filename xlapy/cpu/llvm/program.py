@@ -26,7 +26,7 @@ from xlapy.cpu.llvm.instrumentation.counters import (
 )
 from xlapy.cpu.llvm.program_kernels import KernelCallEmitter
 from xlapy.cpu.llvm.program_memory import FunctionState
-from xlapy.cpu.llvm.shared_code import FLUSH_DENORMALS_BITS, MXCSR_DECLARATIONS
+from xlapy.cpu.llvm.shared_code import FLUSH_DENORMALS_BITS, MXCSR_DECLARATIONS, declared_functions
 from xlapy.cpu.program.buffer_slices import StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.native_program import NativeProgram
@@ -62,7 +62,8 @@ def emit_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramTex
     functions = "\n".join(emitter.functions)
     declarations = "\n".join(sorted(emitter.declarations))
     text = f"{declarations}\n\n{functions}\n{_ATTRIBUTES}\n"
-    return ProgramText(text, frozenset(emitter.imports), emitter.kernel_functions)
+    imports = frozenset(emitter.imports | declared_functions(emitter.declarations))
+    return ProgramText(text, imports, emitter.kernel_functions)
 
 
 class _ProgramEmitter(KernelCallEmitter):

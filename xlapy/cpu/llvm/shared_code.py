@@ -4,11 +4,12 @@
     i32 @xlapy_poll(ptr table, i64 shared, i64 poll)
     i32 @xlapy_python_callback(i64 number, ptr place, ptr table)
     void @xlapy_taskN(ptr block, i64 begin, i64 end)
+    void @xlapy_transpose_BITS_PARTS_BYTES(ptr source, i64 source_pitch, ptr target, i64 target_pitch, i64, i64)
 
 The first calls the host function at an entry of the address table, in the default floating-point mode. The second is
 described in `safepoints`. The third is such a host function: it calls a Python function, whose address is in the next
-entry, and returns the status that this function stores in the entry after it. The last calls a kernel with N buffers,
-whose addresses it loads from a block.
+entry, and returns the status that this function stores in the entry after it. The fourth calls a kernel with N buffers,
+whose addresses it loads from a block. The last is described in `transposes`.
 
 Serialized programs contain the object files, so that a process that loads one need not compile them.
 
@@ -18,11 +19,13 @@ Responsible for these functions and their object files. Does not depend on progr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm import safepoints
+from xlapy.cpu.llvm.bounded.generator import REDUCES_STRENGTH
 from xlapy.cpu.llvm.jit import Code, Symbol, compile_text, link_object
+from xlapy.cpu.llvm.vectors.transposes import emit_transpose
 
 HOST_CALLBACK, POLL, PYTHON_CALLBACK = "xlapy_host_callback", "xlapy_poll", "xlapy_python_callback"
 
@@ -33,6 +36,8 @@ DECLARATIONS: Mapping[str, str] = {
 }
 
 _TASK = re.compile(r"xlapy_task([1-9][0-9]{0,4})")
+_TRANSPOSE = re.compile(r"xlapy_transpose_(8|16|32|64)_([12])_(16|32|64)")
+_DECLARED = re.compile(r"declare \w+ @(\w+)\(")
 
 _HOST = "host"
 """The name of the object file with the functions that call the host."""
@@ -50,7 +55,13 @@ def object_name(function: str) -> str | None:
     """Returns the object file with a shared function; None if the function is not one of this module."""
     if function in DECLARATIONS:
         return _HOST
-    return function if _TASK.fullmatch(function) else None
+    return function if _TASK.fullmatch(function) or _TRANSPOSE.fullmatch(function) else None
+
+
+def declared_functions(declarations: Iterable[str]) -> set[str]:
+    """Returns the shared functions among declared ones."""
+    found = (_DECLARED.match(line) for line in declarations)
+    return {match[1] for match in found if match is not None and object_name(match[1]) is not None}
 
 
 def shared_function(function: str) -> Symbol:
@@ -74,6 +85,11 @@ def _code(name: str) -> Code:
             ),
             list(DECLARATIONS),
         )
+    transpose = _TRANSPOSE.fullmatch(name)
+    if transpose is not None:
+        text, declarations = emit_transpose(*map(int, transpose.groups()))
+        attributes = f'attributes #0 = {{ nounwind "no-builtins" "{REDUCES_STRENGTH}" }}'
+        return compile_shared_object(name, "\n".join([*sorted(declarations), text, attributes]), [name])
     task = _TASK.fullmatch(name)
     assert task is not None, f"there is no shared object file {name}"
     return compile_shared_object(name, _task_text(int(task[1])), [name])

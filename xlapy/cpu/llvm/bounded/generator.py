@@ -57,8 +57,11 @@ class Generator:
         if self._is_optimizing:
             options = llvm.create_pipeline_tuning_options(speed_level=1)
             self._builder = llvm.create_pass_builder(self._machine, options)
-            self._passes = _function_passes(combines=True)
-            self._fewer_passes = _function_passes(combines=False)
+            self._passes = {
+                (combines, reduces): _function_passes(combines=combines, reduces_strength=reduces)
+                for combines in (False, True)
+                for reduces in (False, True)
+            }
 
     def object_file(self, text: str, trace: CompileTrace, escape: Escape | None, limits: Limits) -> bytes:
         """Returns the object file of a module; LLVM's `RuntimeError` for malformed text, `StageLimitExceededError` if
@@ -108,40 +111,61 @@ class Generator:
         with `optnone`."""
         if not self._is_optimizing:
             return []
-        combined = {found[1] for found in _FUNCTION.finditer(text) if _COMBINED.search(found[0])}
-        return [
-            (one, self._passes if one.name in combined else self._fewer_passes)
-            for one in module.functions
-            if not one.is_declaration and not _is_unoptimized(one)
-        ]
+        combined = _combined_functions(text)
+        found: list[tuple[Any, Any]] = []
+        for one in module.functions:
+            attributes = b"" if one.is_declaration else b" ".join(one.attributes)
+            if not one.is_declaration and b"optnone" not in attributes:
+                found.append((one, self._passes[one.name in combined, REDUCES_STRENGTH.encode() in attributes]))
+        return found
 
     def _optimize(self, module: Any, text: str) -> None:
         for function, passes in self._optimized_functions(module, text):
             passes.run(function, self._builder)
 
 
-_FUNCTION = re.compile(r"^define [^@]*@([\w.]+)\(.*?^}", re.MULTILINE | re.DOTALL)
-"""The functions of a module, by name."""
+def _combined_functions(text: str) -> set[str]:
+    """The names of the functions of a module whose instructions are combined."""
+    found: set[str] = set()
+    for piece in text.split("\n}"):
+        head = _HEAD.search(piece)
+        if head is not None and _is_combined(piece[head.start() :]):
+            found.add(head[1])
+    return found
+
+
+_HEAD = re.compile(r"^define [^@]*@([\w.]+)\(", re.MULTILINE)
+
+
+def _is_combined(function: str) -> bool:
+    return _COMBINED.search(function) is not None and function.count("= phi <") < MIN_TILE_CARRIES
+
 
 _COMBINED = re.compile(r"@llvm\.(?:masked|[su](?:min|max))\.|getelementptr[^\n]*, <")
 """Where combining instructions makes code faster: accesses under masks, in vectors of addresses, or at positions that
 are clamped. The pass takes up to a tenth of LLVM's time, and changes hardly an instruction of other functions, whose
 run time stays the same (22 rows of `benchmarks.cpu`, 39 of `benchmarks.products`)."""
 
+MIN_TILE_CARRIES = 8
+"""The number of vectors carried by loops from which on a function computes register tiles. Its instructions are not
+combined: of the loops of a convolution, that changes 2 instructions of 297, and takes a seventh of LLVM's time."""
 
-def _function_passes(*, combines: bool) -> Any:
+
+REDUCES_STRENGTH = "xlapy-reduces-strength"
+"""An attribute of functions: strength reduction of loops also runs before code generation, of which it is a part. That
+makes transpositions 3% to 8% faster, and takes a tenth of LLVM's time of functions where it changes nothing."""
+
+
+def _function_passes(*, combines: bool, reduces_strength: bool) -> Any:
     """Returns a few light passes. Vectorization and loop order are decided already, so LLVM only cleans up."""
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()  # promotes stack slots to registers
     if combines:
         passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    passes.add_loop_strength_reduce_pass()
+    if reduces_strength:
+        passes.add_loop_strength_reduce_pass()
     return passes
-
-
-def _is_unoptimized(function: Any) -> bool:
-    return any(b"optnone" in group for group in function.attributes)
 
 
 _abandoned: list[Any] = []

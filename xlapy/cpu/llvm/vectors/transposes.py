@@ -1,11 +1,12 @@
 """Emits the function that transposes a matrix in memory, in tiles of vector registers, for one element size.
 
-    void @xlapy_transpose_BITS_PARTS(ptr %source, i64 %source_pitch, ptr %target, i64 %target_pitch,
-                                     i64 %rows, i64 %columns)
+    void @xlapy_transpose_BITS_PARTS_BYTES(ptr %source, i64 %source_pitch, ptr %target, i64 %target_pitch,
+                                           i64 %rows, i64 %columns)
 
-Pitches are in values. A register consists of lanes of 16 bytes. With e elements per lane, e rows become e registers:
-lane q of register j holds column q * e + j of these rows. The lanes of several such groups of rows, side by side, are
-one row of the result. For 8 x 8 elements of 4 bytes in registers of two lanes (rows a to h, e = 4):
+BYTES is the size of a register. Pitches are in values. A register consists of lanes of 16 bytes. With e elements per
+lane, e rows become e registers: lane q of register j holds column q * e + j of these rows. The lanes of several such
+groups of rows, side by side, are one row of the result. For 8 x 8 elements of 4 bytes in registers of two lanes (rows a
+to h, e = 4):
 
     a0 a1 a2 a3 | a4 a5 a6 a7      a0 b0 c0 d0 | a4 b4 c4 d4      a0 b0 c0 d0 | e0 f0 g0 h0
     b0 b1 b2 b3 | b4 b5 b6 b7  ->  a1 b1 c1 d1 | a5 b5 c5 d5  ->  a1 b1 c1 d1 | e1 f1 g1 h1
@@ -20,12 +21,17 @@ from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.loops.ir import tile_shape
 
 
-def transpose_name(bits: int, parts: int) -> str:
-    return f"xlapy_transpose_{bits}_{parts}"
+def transpose_name(bits: int, parts: int, vector_bytes: int) -> str:
+    """Returns the name of the function for elements of `parts` values of `bits` bits."""
+    return f"xlapy_transpose_{bits}_{parts}_{vector_bytes}"
+
+
+def transpose_declaration(name: str) -> str:
+    return f"declare void @{name}(ptr, i64, ptr, i64, i64, i64)"
 
 
 def emit_transpose(bits: int, parts: int, vector_bytes: int) -> tuple[str, set[str]]:
-    """Returns the transpose function for elements of `parts` values of `bits` bits, and its declarations."""
+    """Returns the transpose function and its declarations."""
     return _Transpose(bits, parts, vector_bytes).text()
 
 
@@ -33,6 +39,7 @@ class _Transpose:
     def __init__(self, bits: int, parts: int, vector_bytes: int) -> None:
         self.ir = IrBuilder()
         self.bits, self.parts = bits, parts
+        self.name = transpose_name(bits, parts, vector_bytes)
         element_bytes = bits // 8 * parts
         self.rows, self.columns = tile_shape(vector_bytes, element_bytes)
         self.inner = 16 // element_bytes
@@ -52,7 +59,7 @@ class _Transpose:
         with_rows.close()
         ir.emit("ret void")
         parameters = "ptr %source, i64 %source_pitch, ptr %target, i64 %target_pitch, i64 %rows, i64 %columns"
-        head = f"define internal void @{transpose_name(self.bits, self.parts)}({parameters}) #0 {{\nentry:\n"
+        head = f"define void @{self.name}({parameters}) #0 {{\nentry:\n"
         return head + "\n".join(ir.lines) + "\n}\n", ir.declarations
 
     # -- memory
