@@ -1,7 +1,8 @@
 """Estimates the cycles that one core needs for the kernels of a region, to compare strategies.
 
-The estimates count vector operations: one cycle each, whether they compute, load or store. They are coarse, and only
-their order for one region matters. Does not depend on a strategy.
+The figures are those of the reference machine (`analysis.cost.reference_machine`). An element costs what its operations
+do (`element_cost`), and a load or a store. The estimates are coarse, and only their order for one region matters; those
+of dots count the loads of each level of memory (`emitters.matmul.cost`). Does not depend on a strategy.
 """
 
 from __future__ import annotations
@@ -11,19 +12,11 @@ from typing import Final
 
 from xlapy import opcodes
 from xlapy.analysis.cost import element_cost
+from xlapy.analysis.cost.reference_machine import OPERATION_CYCLES, TRANSPOSED_BYTES_PER_CYCLE
 from xlapy.codegen.iteration_domain import first_array_shape
 from xlapy.codegen.region import Region
 from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.reduction import WindowAttributes
-
-IRREGULAR_LOAD_CYCLES: Final = 1.25
-"""The cycles of a load of one element that a vector cannot load together with its neighbors."""
-
-INTERLEAVED_LOAD_OPERATIONS: Final = 1
-"""The vector operations per vector that is loaded contiguously and (de)interleaved."""
-
-TRANSPOSED_LOAD_OPERATIONS: Final = 2
-"""The vector operations per vector that is transposed into scratch memory and loaded from there."""
 
 SCAN_OPERATIONS: Final = 2
 """The times that a scan in vectors combines each element, compared to a loop that knows the value before it."""
@@ -41,7 +34,17 @@ def operations_per_element(region: Region) -> int:
 
 def vector_cycles(region: Region, elements: int, lanes: int) -> float:
     """The cycles of the computation of all instructions for some elements, in vectors."""
-    return elements * operations_per_element(region) / lanes
+    return operation_cycles(elements * operations_per_element(region), lanes)
+
+
+def operation_cycles(operations: float, lanes: int) -> float:
+    """The cycles of operations on single elements, such as multiply-adds, in vectors."""
+    return operations / lanes * OPERATION_CYCLES
+
+
+def transposition_cycles(element_bytes: int, elements: int) -> float:
+    """The cycles of transposing elements into scratch memory."""
+    return elements * element_bytes / TRANSPOSED_BYTES_PER_CYCLE
 
 
 def terms_of_largest_sum(region: Region) -> int:

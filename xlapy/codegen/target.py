@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from xlapy.analysis.cost import Rates
-from xlapy.loops.cost import CYCLES_PER_MICROSECOND
+from xlapy.analysis.cost.reference_machine import (
+    CYCLES_PER_MICROSECOND,
+    MEMORY_BYTES_PER_CYCLE,
+    SHARED_CACHE_BYTES_PER_CYCLE,
+)
 from xlapy.loops.dot_instructions import DotInstruction
 
 _MAX_THREADS_WITH_BANDWIDTH = 8
@@ -44,6 +48,10 @@ class Target:
     """The number of processor cores for which work is divided. Neither it nor a cache size may affect the bits of a
     result."""
 
+    def lanes(self, element_bytes: int) -> int:
+        """The lanes of a vector register of elements."""
+        return max(1, self.vector_bytes // element_bytes)
+
     def lines_in_l1(self, distance_bytes: int) -> int:
         """The number of cache lines at equal distances that stay in the level-1 data cache beside a stream of others.
 
@@ -70,16 +78,16 @@ class Target:
 
         Elementwise kernels of f32 run at about eight operations a cycle of 64-byte vectors, half as many as the vector
         has lanes, and at a fifth of a transcendental function; products of matrices at half of the peak of two fused
-        multiply-adds a cycle. One thread reads or writes four bytes a cycle of memory, and sixteen of a shared cache.
+        multiply-adds a cycle.
         """
         lanes = self.vector_bytes // 4
         flops, transcendentals = lanes / 2 * CYCLES_PER_MICROSECOND, lanes / 80 * CYCLES_PER_MICROSECOND
         return Rates(
             flops,
             transcendentals,
-            4.0 * CYCLES_PER_MICROSECOND,
+            float(MEMORY_BYTES_PER_CYCLE * CYCLES_PER_MICROSECOND),
             4 * flops,
-            16.0 * CYCLES_PER_MICROSECOND,
+            float(SHARED_CACHE_BYTES_PER_CYCLE * CYCLES_PER_MICROSECOND),
             self.l3_bytes,
             min(self.processors, _MAX_THREADS_WITH_BANDWIDTH),
         )

@@ -2,13 +2,24 @@
 
 A vector operation counts once for each register that its lanes fill. The estimate is the longer of arithmetic and
 memory: arithmetic is the cycles of all statements, memory the bytes that the kernel touches at the rate of a level-2
-cache. Branches count as taken, cold ones as never taken. Does not depend on how kernels were built or are compiled.
+cache. Branches count as taken, cold ones as never taken. The figures are those of
+`analysis.cost.reference_machine`. Does not depend on how kernels were built or are compiled.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from xlapy.analysis.cost.reference_machine import (
+    CACHED_BYTES_PER_CYCLE,
+    INTEGER_DIVISION_CYCLES,
+    ITERATION_CYCLES,
+    LANE_CYCLES,
+    LONG_OPERATION_CYCLES,
+    OPERATION_CYCLES,
+    STORE_CYCLES,
+    TRANSPOSED_BYTES_PER_CYCLE,
+)
 from xlapy.loops.ir import (
     AxisKind,
     Block,
@@ -27,33 +38,10 @@ from xlapy.loops.ir import (
 )
 from xlapy.loops.positions import is_equal_in_lanes
 
-CYCLES_PER_MICROSECOND: Final = 2500
-"""The clock of a processor under load."""
-
-_OPERATION_CYCLES: Final = 0.5
-"""The cycles of most vector operations and of a load: a core starts two of each in a cycle."""
-
-_STORE_CYCLES: Final = 1.0
-_ELEMENT_CYCLES: Final = 1.0
-"""The cycles of an access of one lane, where lanes access elements that are not contiguous."""
-
 _MAX_SHUFFLED_STRIDE: Final = 4
 """The largest stride of lanes that are loaded as contiguous vectors and shuffled."""
 
-_LONG_CYCLES: Final = {"div": 5.0, "sqrt": 6.0, "any": 2.0}
-"""The cycles of operations on a register that are not fully pipelined."""
-
 _INTEGER_DIVISIONS: Final = frozenset({"sdiv", "udiv", "srem", "urem"})
-_INTEGER_DIVISION_CYCLES: Final = 4.0
-"""The cycles of a division of integers, which vectors compute lane by lane."""
-
-_BYTES_PER_CYCLE: Final = 32
-"""The bytes that one core loads and stores in a cycle, of arrays in its level-2 cache."""
-
-_ITERATION_CYCLES: Final = 1.0
-"""The cycles of the end of an iteration: the next position, a comparison and a jump."""
-
-_TRANSPOSED_BYTES_PER_CYCLE: Final = 16
 
 
 class KernelCost:
@@ -81,7 +69,7 @@ class KernelCost:
             for buffer, size in self._touched.items()
             if buffer not in scratch
         )
-        self.cycles = max(arithmetic, sum(touched) / _BYTES_PER_CYCLE)
+        self.cycles = max(arithmetic, sum(touched) / CACHED_BYTES_PER_CYCLE)
         """The cycles of one execution of the kernel on one core."""
 
     def _block(self, block: Block, times: float, unknown_extent: int) -> float:
@@ -92,17 +80,17 @@ class KernelCost:
         if isinstance(statement, Value):
             return self._value(statement, times)
         if isinstance(statement, Store):
-            return self._access(statement.location, times, statement.location.buffer.type.byte_size, _STORE_CYCLES)
+            return self._access(statement.location, times, statement.location.buffer.type.byte_size, STORE_CYCLES)
         if isinstance(statement, For | While):
             return self._loop(statement, times, unknown_extent)
         if isinstance(statement, If):
             taken = 0.0 if statement.then.is_cold else self._block(statement.then, times, unknown_extent)
-            return _OPERATION_CYCLES + taken
+            return OPERATION_CYCLES + taken
         if isinstance(statement, Scan):
             return self._block(statement.combine.block, times, unknown_extent) * _scan_steps(self._vector)
         if isinstance(statement, TransposeStatement):
             return self._transpose(statement, times, unknown_extent)
-        return _OPERATION_CYCLES  # a prefetch
+        return OPERATION_CYCLES  # a prefetch
 
     def _loop(self, loop: For | While, times: float, unknown_extent: int) -> float:
         """The cycles of all iterations. Nested loops of unknown extent divide the same elements among them."""
@@ -123,7 +111,7 @@ class KernelCost:
         once = sum(self._block(block, times * iterations, inner) for block in inner_blocks(loop))
         self._vector = outer
         if not (isinstance(loop, For) and loop.kind is AxisKind.UNROLL):
-            once += _ITERATION_CYCLES
+            once += ITERATION_CYCLES
         self.loops[loop] = iterations, once
         return iterations * once
 
@@ -133,14 +121,14 @@ class KernelCost:
 
     def _value(self, value: Value, times: float) -> float:
         if value.op == "load":
-            return self._access(value.attribute[0], times, value.type.byte_size, _OPERATION_CYCLES)
+            return self._access(value.attribute[0], times, value.type.byte_size, OPERATION_CYCLES)
         if value.op == "affine":
             return 0.0
         if value.op in ("div", "mod") and value.attribute is not None:  # of a position, by a constant
-            return 0.0 if self._vector is None else _OPERATION_CYCLES
+            return 0.0 if self._vector is None else OPERATION_CYCLES
         if value.op in _INTEGER_DIVISIONS:
-            return _INTEGER_DIVISION_CYCLES * (1 if self._vector is None else self._vector.width)
-        return _LONG_CYCLES.get(value.op, _OPERATION_CYCLES) * self._registers(value.type.byte_size)
+            return INTEGER_DIVISION_CYCLES * (1 if self._vector is None else self._vector.width)
+        return LONG_OPERATION_CYCLES.get(value.op, OPERATION_CYCLES) * self._registers(value.type.byte_size)
 
     def _access(self, place: Location, times: float, byte_size: int, cycles: float) -> float:
         """The cycles of a load or store of `byte_size` bytes in each lane."""
@@ -160,7 +148,7 @@ class KernelCost:
             is_gathered = varies or stride > _MAX_SHUFFLED_STRIDE
         self._touched[buffer] = self._touched.get(buffer, 0.0) + times * lanes * byte_size
         if is_gathered:
-            return _ELEMENT_CYCLES * lanes
+            return LANE_CYCLES * lanes
         return cycles * stride * self._registers(byte_size)
 
     def _transpose(self, statement: TransposeStatement, times: float, unknown_extent: int) -> float:
@@ -168,7 +156,7 @@ class KernelCost:
         size = elements * statement.parts * statement.source.buffer.type.byte_size
         for buffer in (statement.source.buffer, statement.target.buffer):
             self._touched[buffer] = self._touched.get(buffer, 0.0) + times * size
-        return max(1.0, size / _TRANSPOSED_BYTES_PER_CYCLE)
+        return max(1.0, size / TRANSPOSED_BYTES_PER_CYCLE)
 
 
 def _scan_steps(vector: For | None) -> int:

@@ -12,6 +12,7 @@ from xlapy import opcodes
 from xlapy.analysis.cost.elements import element_count
 from xlapy.analysis.cost.instructions import instruction_costs
 from xlapy.analysis.cost.model import Cost, Rates
+from xlapy.analysis.cost.reference_machine import CYCLES_PER_MICROSECOND, MIN_PARALLEL_CYCLES
 from xlapy.analysis.counted_loops import estimated_trip_count
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -27,7 +28,7 @@ and 900 microseconds take 1.03x and 1.07x the time. A caller that does not wait 
 calls, but results of queued launches do not reuse each other's memory: the same launches, each with the result of the
 one before, take 1.5x the time because 20 results of 2 and 4 MB leave the caches (two processors)."""
 
-_MIN_PARALLEL_MICROSECONDS = 8.0
+_MIN_PARALLEL_MICROSECONDS = MIN_PARALLEL_CYCLES / CYCLES_PER_MICROSECOND
 """A kernel that takes fewer microseconds runs on one thread."""
 
 _ITERATION_MICROSECONDS = 0.02

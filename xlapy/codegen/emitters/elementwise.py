@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlapy.analysis.cost.reference_machine import ITERATION_CYCLES, LANE_CYCLES, LATENCY_CYCLES
 from xlapy.base.shape import Shape
 from xlapy.codegen.access_analysis import SUMMING_OPCODES, irregular_accesses
 from xlapy.codegen.emitters.horizontal_reductions import horizontally_fused_reductions
@@ -18,7 +19,7 @@ from xlapy.codegen.emitters.loop_nest import (
 )
 from xlapy.codegen.emitters.row_reduction import region_row_plan
 from xlapy.codegen.epilogue import CONTRACTIONS
-from xlapy.codegen.kernel_cost import IRREGULAR_LOAD_CYCLES, result_size, terms_of_largest_sum, vector_cycles
+from xlapy.codegen.kernel_cost import result_size, terms_of_largest_sum, vector_cycles
 from xlapy.codegen.plan import (
     Candidate,
     ImpossibleParameterError,
@@ -61,9 +62,10 @@ class LoopStrategy(Strategy[LoopParameters]):
         terms = result_size(region) * terms_of_largest_sum(region)
         cycles = vector_cycles(region, terms, nest.lanes)
         if any(i.op in CONTRACTIONS for i in region.instructions):
-            cycles += IRREGULAR_LOAD_CYCLES * terms  # each lane loads a factor of its own
+            # each lane loads factors of its own, and each term waits for the sum of those before it
+            cycles += terms * (2 * LANE_CYCLES + (LATENCY_CYCLES + ITERATION_CYCLES) / nest.lanes)
         elif not any(i.op in SUMMING_OPCODES for i in region.instructions):
-            cycles += IRREGULAR_LOAD_CYCLES * result_size(region) * region.derived(irregular_accesses)
+            cycles += LANE_CYCLES * result_size(region) * region.derived(irregular_accesses)
         return Candidate(cycles)
 
     def parameters(self, region: Region) -> LoopParameters:

@@ -32,7 +32,7 @@ from xlapy.codegen.access_analysis import (
 )
 from xlapy.codegen.emitters.loop_nest import preferred_lanes, row_loops
 from xlapy.codegen.emitters.transpose import MIN_TILE_COLUMNS
-from xlapy.codegen.kernel_cost import INTERLEAVED_LOAD_OPERATIONS, vector_cycles
+from xlapy.codegen.kernel_cost import operation_cycles, vector_cycles
 from xlapy.codegen.plan import (
     Candidate,
     ImpossibleParameterError,
@@ -83,8 +83,8 @@ class InterleavedStrategy(Strategy[InterleavedParameters]):
             return Rejection(
                 f"{code} unrolled instructions are more than {MAX_UNROLLED_INSTRUCTIONS}", is_possible=True
             )
-        interleaved = region.derived(irregular_accesses) * INTERLEAVED_LOAD_OPERATIONS
-        return Candidate(vector_cycles(region, shapes[0].size, lanes) + interleaved * shapes[0].size / lanes)
+        shuffles = region.derived(irregular_accesses) * shapes[0].size
+        return Candidate(vector_cycles(region, shapes[0].size, lanes) + operation_cycles(shuffles, lanes))
 
     def parameters(self, region: Region) -> InterleavedParameters:
         plan = region.derived(_plan)

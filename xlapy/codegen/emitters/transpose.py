@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from xlapy.analysis.cost.reference_machine import LANE_CYCLES
 from xlapy.base.shape import Shape
 from xlapy.codegen.access_analysis import (
     PERMUTING_OPCODES,
@@ -35,9 +36,8 @@ from xlapy.codegen.access_maps import Access
 from xlapy.codegen.emitters.loop_nest import limit_range, preferred_lanes
 from xlapy.codegen.iteration_domain import first_array_shape
 from xlapy.codegen.kernel_cost import (
-    IRREGULAR_LOAD_CYCLES,
-    TRANSPOSED_LOAD_OPERATIONS,
     result_size,
+    transposition_cycles,
     vector_cycles,
 )
 from xlapy.codegen.plan import (
@@ -113,8 +113,8 @@ class TransposeStrategy(Strategy[TransposeParameters]):
         if plan.sizes[plan.columns] < MIN_TILE_COLUMNS:
             return Rejection(f"{plan.sizes[plan.columns]} columns are fewer than {MIN_TILE_COLUMNS}", is_possible=True)
         others = max(0, region.derived(irregular_accesses) - len(plan.element_bytes))
-        cycles = vector_cycles(region, size, lanes) + IRREGULAR_LOAD_CYCLES * size * others
-        return Candidate(cycles + TRANSPOSED_LOAD_OPERATIONS * size * len(plan.element_bytes) / lanes)
+        cycles = vector_cycles(region, size, lanes) + LANE_CYCLES * size * others
+        return Candidate(cycles + sum(transposition_cycles(each, size) for each in plan.element_bytes))
 
     def parameters(self, region: Region) -> TransposeParameters:
         blocks = region.derived(_blocks)

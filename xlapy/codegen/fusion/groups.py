@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xlapy import opcodes
-from xlapy.analysis.cost import MAX_RECOMPUTED_COST, element_cost
+from xlapy.analysis.cost import MAX_RECOMPUTED_COST, STORED_ELEMENT_COST, element_cost
 from xlapy.base.element_types import BF16, S8, S16, U8
 from xlapy.codegen.epilogue import CONTRACTIONS, keeps_rows
 from xlapy.codegen.fusion.epilogues import contraction_that_stores, reason_against_epilogue
@@ -53,10 +53,6 @@ level-2 cache, of which threads take one or two to start and to wait for each ot
 MAX_REPEATED_COST = 1 << 10
 """The largest cost of all repeated evaluations in a kernel that is always acceptable, because another kernel would take
 longer to start."""
-
-MAX_REPEATED_COST_PER_ELEMENT = 6
-"""The largest acceptable cost of repeated evaluations per element of a kernel: storing an element to memory and loading
-it costs as much."""
 
 GROUPED_TYPES = frozenset({BF16, S8, S16, U8})
 """Element types of which dot instructions take groups of 32 bits as they lie in memory."""
@@ -363,7 +359,7 @@ def _repetition(root: Instruction, instruction: Instruction, count: float) -> st
 
 def _is_acceptable_repetition(cost: float, elements: int) -> bool:
     """Whether a kernel over `elements` elements may spend this cost on repeated evaluations."""
-    return cost <= max(MAX_REPEATED_COST, MAX_REPEATED_COST_PER_ELEMENT * elements)
+    return cost <= max(MAX_REPEATED_COST, STORED_ELEMENT_COST * elements)
 
 
 def _size(instruction: Instruction) -> int:

@@ -14,7 +14,9 @@ import math
 from collections.abc import Collection
 
 from xlapy import opcodes
-from xlapy.analysis.cost import element_cost
+from xlapy.analysis.cost import LANES, STORED_ELEMENT_COST, element_cost
+from xlapy.analysis.cost.reference_machine import MEMORY_BYTES_PER_CYCLE, OPERATION_CYCLES
+from xlapy.base.element_types import F32
 from xlapy.codegen.epilogue import CONTRACTIONS
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.contraction import DotAttributes
@@ -23,17 +25,12 @@ MAX_PROLOGUE_COST = 15
 """The largest cost of an element of an operand, as of `element_cost`. A transcendental function costs more, and is
 stored once."""
 
-MAX_REPEATED_COST = 6
-"""The largest cost of the repeated evaluations of an element of an operand that stays in the caches. Storing an element
-and loading it costs as much."""
-
 LARGE_OPERAND_BYTES = 1 << 20
 """The size in bytes from which on storing an operand takes the bandwidth of memory beyond the caches of a core."""
 
-MAX_REPEATED_COST_OF_LARGE_OPERAND = 32
-"""The largest cost of the repeated evaluations of an element of such an operand. One thread stores or loads four bytes
-in a cycle there, so that an element of four bytes takes two cycles; vectors of 16 lanes compute 32 operations for an
-element in one."""
+MAX_REPEATED_COST_OF_LARGE_OPERAND = round(F32.byte_size / MEMORY_BYTES_PER_CYCLE * LANES / OPERATION_CYCLES)
+"""The largest cost of the repeated evaluations of an element of such an operand: 32 additions, which vectors compute in
+the cycle that loading an element of four bytes from main memory takes."""
 
 MAX_ROWS_OF_ONE_PASS = 64
 """The largest number of rows that share each load of a large operand whose columns are contiguous
@@ -119,7 +116,7 @@ def _reason_against_operand(dot: Instruction, number: int, operand: Instruction,
         return f"{what} would take {cost} operations, more than {MAX_PROLOGUE_COST}"
     times = evaluations(dot, number)
     size = operand.shape.size * operand.shape.element_type.byte_size
-    most = MAX_REPEATED_COST if size < LARGE_OPERAND_BYTES else MAX_REPEATED_COST_OF_LARGE_OPERAND
+    most = STORED_ELEMENT_COST if size < LARGE_OPERAND_BYTES else MAX_REPEATED_COST_OF_LARGE_OPERAND
     if (times - 1) * cost > most:
         return f"{what} would be computed {times} times: {(times - 1) * cost} repeated operations, of at most {most}"
     reduction = _reduction_of_same_size(operand, cone)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from xlapy.analysis.aliasing import array_leaves
+from xlapy.analysis.cost.reference_machine import MIN_PARALLEL_CYCLES
 from xlapy.base.element_types import U8
 from xlapy.base.shape import Shape
 from xlapy.cpu.lapack.arguments import IN_PLACE, UNWRITTEN, ArrayArgument, arguments_of
@@ -21,16 +22,12 @@ from xlapy.cpu.program.builder import LoweringContext
 from xlapy.cpu.program.thunks import KernelThunk, LibraryArray, LibraryCallThunk
 from xlapy.custom_calls.lapack import FINITE_ONLY, LapackCall, lapack_call
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops.cost import CYCLES_PER_MICROSECOND
 
 MAX_TASKS = 64
 """The largest number of tasks of a batch, because each task has workspace of its own."""
 
 MAX_SCRATCH_BYTES = 1 << 26
 """The largest workspace in bytes of all tasks together, unless a single task needs more."""
-
-MIN_TASK_CYCLES = 8 * CYCLES_PER_MICROSECOND
-"""The shortest task, because it takes about a microsecond to hand out."""
 
 _OPERATIONS_PER_CYCLE = 4
 """The operations that LAPACK does in a cycle, on matrices of ten to a hundred rows."""
@@ -143,4 +140,4 @@ def _call_cost(call: LapackCall) -> int:
 def _grain(call: LapackCall, count: int, scratch_size: int) -> int:
     """Returns the number of matrices per task, which depends only on the shapes."""
     tasks = min(MAX_TASKS, count, max(1, MAX_SCRATCH_BYTES // max(1, scratch_size)))
-    return max(-(-count // tasks), min(count, MIN_TASK_CYCLES // _call_cost(call)), 1)
+    return max(-(-count // tasks), min(count, MIN_PARALLEL_CYCLES // _call_cost(call)), 1)

@@ -6,6 +6,7 @@ loops inside kernels or on control flow between them.
 
 from __future__ import annotations
 
+from xlapy.analysis.cost.reference_machine import MIN_PARALLEL_CYCLES
 from xlapy.cpu.llvm import safepoints
 from xlapy.cpu.llvm.instrumentation.bounds import LEAVE_KERNEL, LEAVE_PROGRAM, KernelBounds
 from xlapy.cpu.llvm.instrumentation.counters import timed_task_lines
@@ -20,11 +21,6 @@ from xlapy.cpu.llvm.unrolled import emit_unrolled_kernel
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import KernelThunk, LibraryCallThunk, Thunk
 from xlapy.loops import Kernel
-from xlapy.loops.cost import CYCLES_PER_MICROSECOND
-
-MIN_PARALLEL_CYCLES = 8 * CYCLES_PER_MICROSECOND
-"""Shorter loops run on one thread. Chunks of longer loops take about this long: eight microseconds, while handing out a
-chunk and waiting for the last one takes about one."""
 
 
 class KernelCallEmitter(CallEmitter):

@@ -14,11 +14,11 @@ Responsible for when programs poll, and for the poll function. Does not depend o
 
 from __future__ import annotations
 
+from xlapy.analysis.cost.reference_machine import CYCLES_PER_MICROSECOND
 from xlapy.cpu.llvm.communication.waits import CancellationWord
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import WhileThunk
-from xlapy.loops.cost import CYCLES_PER_MICROSECOND
 from xlapy.native.function import Function, external, native
 from xlapy.native.ir import RELAXED
 from xlapy.native.llvm import function_text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from xlapy import opcodes
+from xlapy.base.element_types import F32
 from xlapy.codegen.emitters.attention.gradient_kernel import gradient_kernel
 from xlapy.codegen.emitters.attention.gradient_problem import GradientProblem, gradient_problem
 from xlapy.codegen.emitters.attention.gradient_sizes import (
@@ -14,6 +15,7 @@ from xlapy.codegen.emitters.attention.gradient_sizes import (
     preferred_block,
 )
 from xlapy.codegen.fusion.attention_gradients import MIN_TASKS
+from xlapy.codegen.kernel_cost import operation_cycles, vector_cycles
 from xlapy.codegen.plan import Candidate, Rejection, Strategy
 from xlapy.codegen.region import Region
 from xlapy.loops import Kernel
@@ -70,9 +72,11 @@ class AttentionGradientStrategy(Strategy[GradientParameters]):
         if rejection is not None:
             return rejection
         problem = _problem(region)
-        lanes = region.target.vector_bytes // 4
+        scores, lanes = math.prod(problem.dimensions), region.target.lanes(F32.byte_size)
+        terms = sum(dot.terms for dot in problem.scores)
         columns = sum(product.width for product in (*problem.of_rows, *problem.of_keys))
-        return Candidate(math.prod(problem.dimensions) * columns / (2 * lanes))
+        products = scores * (terms + columns)
+        return Candidate(operation_cycles(products, lanes) + vector_cycles(region, scores, lanes))
 
     def parameters(self, region: Region) -> GradientParameters:
         block = preferred_block(_problem(region))

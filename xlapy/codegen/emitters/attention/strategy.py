@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from xlapy import opcodes
+from xlapy.base.element_types import F32
 from xlapy.codegen.emitters.attention.kernel import attention_kernel
 from xlapy.codegen.emitters.attention.problem import AttentionProblem, attention_problem
 from xlapy.codegen.emitters.attention.sizes import (
@@ -14,6 +15,7 @@ from xlapy.codegen.emitters.attention.sizes import (
     most_queries,
     preferred_parameters,
 )
+from xlapy.codegen.kernel_cost import operation_cycles, vector_cycles
 from xlapy.codegen.plan import Candidate, Rejection, Strategy
 from xlapy.codegen.region import Region
 from xlapy.loops import Kernel
@@ -37,10 +39,9 @@ class AttentionStrategy(Strategy[AttentionParameters]):
             return Rejection("it is not two dots with reductions of rows between them")
         if most_queries(problem) < MIN_BLOCK_QUERIES:
             return Rejection(f"the scores of {MIN_BLOCK_QUERIES} queries and {problem.length} keys are too large")
-        lanes = region.target.vector_bytes // 4
-        rows = math.prod(problem.scores.shape.dimensions) // problem.length
-        # only the second dot: other strategies count the products of the longest sum only, too
-        return Candidate(rows * problem.length * problem.width / (2 * lanes))
+        scores, lanes = math.prod(problem.scores.shape.dimensions), region.target.lanes(F32.byte_size)
+        products = scores * (problem.terms + problem.width)
+        return Candidate(operation_cycles(products, lanes) + vector_cycles(region, scores, lanes))
 
     def parameters(self, region: Region) -> AttentionParameters:
         return preferred_parameters(_problem(region))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from xlapy.analysis.cost.reference_machine import LATENCY_CYCLES, OPERATION_CYCLES
 from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry
 from xlapy.codegen.target import Target
@@ -32,7 +33,7 @@ class TileShape:
 def choose_tile(
     registers: int, widest: int, positions: int, features: int, most_positions: int | None = None
 ) -> TileShape:
-    """Chooses the tile with the least time for a row, counted in cycles of two multiply-adds and two loads.
+    """Chooses the tile with the least time for a row, counted in cycles of the reference machine.
 
     The sums, the vectors of a term and one position's number fit into the registers. A tile has at most
     `most_positions` positions, on which its number of vectors does not depend.
@@ -42,7 +43,8 @@ def choose_tile(
 
     def cycles(tile: TileShape) -> float:
         products = tile.positions * tile.vectors
-        term = max(products / 2, (tile.positions + tile.vectors) / 2, _LATENCY) + _LOOP_OVERHEAD
+        loads = tile.positions + tile.vectors
+        term = max(products * OPERATION_CYCLES, loads * OPERATION_CYCLES, LATENCY_CYCLES) + _LOOP_OVERHEAD
         return -(-positions // tile.positions) * -(-vectors // tile.vectors) * term
 
     candidates = [
@@ -56,9 +58,6 @@ def choose_tile(
     as_wide = [c for c in candidates if c.vectors == fastest.vectors and c.positions <= most_positions]
     return min(as_wide, key=cycles)
 
-
-_LATENCY = 4
-"""The latency of a multiply-add in cycles: a tile with fewer sums waits for it."""
 
 _LOOP_OVERHEAD = 0.5
 """Cycles of loop control for each term."""

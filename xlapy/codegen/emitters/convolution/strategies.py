@@ -28,6 +28,7 @@ from xlapy.codegen.emitters.convolution.row_tiles import row_tiles
 from xlapy.codegen.emitters.convolution.rows import MAX_RUNS
 from xlapy.codegen.emitters.convolution.winograd import WinogradConvolution, filter_kernel
 from xlapy.codegen.emitters.convolution.winograd_blocks import WinogradBlocks
+from xlapy.codegen.emitters.matmul.cost import MatmulCost
 from xlapy.codegen.emitters.matmul.packed_gemm import (
     MAX_TILE_SUMS,
     PackedGemmParameters,
@@ -36,6 +37,7 @@ from xlapy.codegen.emitters.matmul.packed_gemm import (
     packed_gemm_parameters,
 )
 from xlapy.codegen.epilogue import contraction_of
+from xlapy.codegen.kernel_cost import operation_cycles
 from xlapy.codegen.plan import (
     Candidate,
     ImpossibleParameterError,
@@ -86,7 +88,7 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
             return Rejection(f"{geometry.products} products are fewer than {direct.MIN_PRODUCTS}", is_possible=True)
         if geometry.outputs < direct.MIN_FEATURES:
             return Rejection(f"{geometry.outputs} features are fewer than {direct.MIN_FEATURES}", is_possible=True)
-        return Candidate(geometry.products / (2 * tile.lanes))
+        return Candidate(operation_cycles(geometry.products, tile.lanes))
 
     def parameters(self, region: Region) -> DirectConvolutionParameters:
         geometry = _plain_geometry(region)
@@ -143,7 +145,7 @@ class WinogradStrategy(Strategy[WinogradParameters]):
         if reason:
             return Rejection(reason)
         cycles = winograd_blocks.estimated_cycles(geometry, lanes)
-        share = cycles / (geometry.products / (2 * lanes))
+        share = cycles / operation_cycles(geometry.products, lanes)
         if geometry.inputs < winograd_blocks.MIN_INPUTS:
             return Rejection(f"{geometry.inputs} input features are fewer than {winograd_blocks.MIN_INPUTS}", True)
         if share > winograd_blocks.MAX_SHARE:
@@ -213,7 +215,7 @@ class GroupedConvolutionStrategy(Strategy[GroupedConvolutionParameters]):
         kinds = _kinds_of_tiles(geometry, grouped.preferred_positions(geometry))
         if kinds > MAX_RUNS:
             return Rejection(f"a row has {kinds} kinds of tiles, more than {MAX_RUNS}")
-        return Candidate(geometry.products / (2 * max(1, region.target.vector_bytes // kind.byte_size)))
+        return Candidate(operation_cycles(geometry.products, region.target.lanes(kind.byte_size)))
 
     def parameters(self, region: Region) -> GroupedConvolutionParameters:
         geometry = _plain_geometry(region)
@@ -295,8 +297,7 @@ class Im2colStrategy(Strategy[PackedGemmParameters]):
             return Rejection(f"{problem.columns} columns are fewer than {im2col.MIN_COLUMNS}", is_possible=True)
         if problem.products < im2col.MIN_PRODUCTS:
             return Rejection(f"{problem.products} products are fewer than {im2col.MIN_PRODUCTS}", is_possible=True)
-        packed = problem.batches * problem.rows * problem.terms / problem.lanes
-        return Candidate(problem.cycles + packed)
+        return Candidate(MatmulCost(problem, problem.left_strides(), problem.right_strides()).packed())
 
     def parameters(self, region: Region) -> PackedGemmParameters:
         problem = _matmul_problem(region)
@@ -325,7 +326,7 @@ class KernelGradientStrategy(Strategy[NoParameters]):
         if reason:
             return Rejection(reason)
         size = register_type(convolution_type(geometry.root)).byte_size
-        return Candidate(geometry.products / (2 * max(1, region.target.vector_bytes // size)))
+        return Candidate(operation_cycles(geometry.products, region.target.lanes(size)))
 
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
@@ -349,8 +350,8 @@ class DepthwiseGradientStrategy(Strategy[NoParameters]):
         if reason:
             return Rejection(reason)
         size = register_type(convolution_type(geometry.root)).byte_size
-        loads = 1 + 1 / geometry.dimensions[-1].output
-        return Candidate(loads * geometry.products / (2 * max(1, region.target.vector_bytes // size)))
+        loads = geometry.products / geometry.dimensions[-1].output
+        return Candidate(operation_cycles(geometry.products + loads, region.target.lanes(size)))
 
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()

@@ -87,12 +87,6 @@ class MatmulProblem(ABC):
         """The size of the right operand of one element of the batch."""
         return self.terms * self.columns * register_type(self.type).byte_size
 
-    @property
-    def cycles(self) -> float:
-        """The cycles of all multiplications on one core, at two vectors per cycle."""
-        lanes = min(self.lanes, 1 << max(self.columns - 1, 0).bit_length())
-        return self.batches * self.products / (2 * lanes) * (4 if self.type.is_complex else 1)
-
     @abstractmethod
     def left_index(
         self, arithmetic: PositionArithmetic, batch: Affine, row: Affine, term: Affine

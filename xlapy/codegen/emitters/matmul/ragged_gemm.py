@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from xlapy import opcodes
 from xlapy.codegen.emitters.loop_nest import block_extent
+from xlapy.codegen.emitters.matmul.cost import MatmulCost
 from xlapy.codegen.emitters.matmul.packed_gemm import (
     PackedGemm,
     PackedGemmParameters,
@@ -58,7 +59,9 @@ class RaggedGemmStrategy(Strategy[PackedGemmParameters]):
         form = region.derived(_ragged_form)
         if form is None:
             return Rejection("it is not a ragged dot of static dimensions with an epilogue")
-        return Candidate(form.problem.cycles / form.ragged.group_numbers)
+        problem = form.problem
+        whole = MatmulCost(problem, problem.left_strides(), problem.right_strides()).packed()
+        return Candidate(whole / form.ragged.group_numbers)  # groups share rows or terms
 
     def parameters(self, region: Region) -> PackedGemmParameters:
         form = region.derived(_ragged_form)

@@ -8,6 +8,7 @@ from xlapy import opcodes
 from xlapy.codegen.emitters.select_and_scatter.gathering import gathering_kernel
 from xlapy.codegen.emitters.select_and_scatter.gathering_geometry import pooled_gradient
 from xlapy.codegen.emitters.select_and_scatter.scattering import scattering_kernel
+from xlapy.codegen.kernel_cost import operation_cycles
 from xlapy.codegen.plan import Candidate, NoParameters, Rejection, Strategy
 from xlapy.codegen.region import Region
 from xlapy.loops import Kernel
@@ -29,7 +30,7 @@ class GatherSourcesStrategy(Strategy[NoParameters]):
         if problem.selected_bytes(1) > MAX_SCRATCH_BYTES // 2:
             return Rejection(f"the windows of a row take {problem.selected_bytes(1)} bytes")
         windows = problem.scatter.operands[1].shape.size * problem.area
-        return Candidate((2 * windows + 3 * region.root.shape.size) / problem.lanes)
+        return Candidate(operation_cycles(2 * windows + 3 * region.root.shape.size, problem.lanes))
 
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
@@ -57,8 +58,8 @@ class ScatterSourcesStrategy(Strategy[NoParameters]):
         if root.op is not opcodes.SELECT_AND_SCATTER or len(region.instructions) > 1:
             return Rejection("it is not a select-and-scatter alone")
         window = math.prod(root.attributes_as(WindowAttributes).window.sizes)
-        lanes = max(1, region.target.vector_bytes // root.shape.element_type.byte_size)
-        return Candidate((root.shape.size + 6 * window * root.operands[1].shape.size) / lanes)
+        operations = root.shape.size + 6 * window * root.operands[1].shape.size
+        return Candidate(operation_cycles(operations, region.target.lanes(root.shape.element_type.byte_size)))
 
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()

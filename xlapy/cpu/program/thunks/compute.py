@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from xlapy.analysis.cost.reference_machine import CACHED_BYTES_PER_CYCLE
 from xlapy.cpu.program.buffer_slices import (
     AccessedRange,
     BufferSlice,
@@ -34,9 +35,6 @@ MAX_SHORT_COPY_BYTES = 256
 
 _COPY_BYTES_PER_STATEMENT = 64
 """The bytes that a copy moves in the time of a statement: the widest vector."""
-
-_COPY_BYTES_PER_CYCLE = 32
-"""The bytes that a copy moves in a cycle, in a cache."""
 
 
 @dataclass(eq=False, slots=True)
@@ -159,7 +157,7 @@ class CopyThunk(Thunk):
 
     @property
     def cost(self) -> int:
-        return self.source.size // _COPY_BYTES_PER_CYCLE
+        return self.source.size // CACHED_BYTES_PER_CYCLE
 
     @property
     def statements(self) -> int:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from xlapy.analysis.cost.reference_machine import CYCLES_PER_MICROSECOND
 from xlapy.cpu.program.buffer_slices import BufferSlice, Replacements, join_slices, replaced
 from xlapy.cpu.program.shared_records import QUEUE_BYTES, QUEUE_SENT_OFFSET
 from xlapy.cpu.program.thunks.emitter import ThunkEmitter
 from xlapy.cpu.program.thunks.thunk import Thunk
-from xlapy.loops.cost import CYCLES_PER_MICROSECOND
 
 ReadWord = Callable[[int], int]
 """Returns the word of 32 bits at an offset of the memory that devices share, while native code may change it."""
