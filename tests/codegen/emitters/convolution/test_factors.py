@@ -102,7 +102,7 @@ ENTRY e {{
     "level, types, inputs, instruction",
     [
         ("AVX512_BF16", ("bf16", "bf16", "f32"), 32, "dot bf16"),
-        ("AVX512_BF16", ("bf16", "bf16", "f32"), 33, None),
+        ("AVX512_BF16", ("bf16", "bf16", "f32"), 33, "dot bf16"),  # 33 features are padded to 34
         ("AVX512", ("bf16", "bf16", "f32"), 32, None),
         ("AVX512_VNNI", ("u8", "s8", "s32"), 32, "dot u8s8"),
         ("AVX512_VNNI", ("s8", "s8", "s32"), 32, "dot u8s8"),
