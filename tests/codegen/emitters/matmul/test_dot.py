@@ -170,9 +170,15 @@ def test_each_factor_of_a_group_is_prefetched_in_a_large_right_operand():
 @pytest.mark.parametrize(("columns", "t", "lines"), [(704, "f32", 2), (699, "f32", 3), (704, "f64", 2)])
 def test_the_lines_of_a_row_of_a_tile_are_prefetched_before_they_are_written(columns, t, lines):
     """A row has two vectors, whose lines are three if the rows of the result begin within lines."""
-    kernel = compile_for("AVX512", product(150, 300, columns, "nn", (t, t, t))).loops()
+    kernel = compile_for("AVX512", product(250, 300, columns, "nn", (t, t, t))).loops()
     found = re.findall(r"prefetch out0\[(.*)\] to write", kernel)
     assert "scratch right" in kernel and len(found) == lines, kernel
+
+
+@pytest.mark.parametrize(("rows", "terms", "expected"), [(3000, 64, True), (3000, 32, False), (30, 64, False)])
+def test_a_tile_that_reads_operands_directly_prefetches_a_large_result(rows, terms, expected):
+    kernel = compile_for("AVX512", product(rows, terms, 64, "nn")).loops()
+    assert "scratch" not in kernel and ("to write" in kernel) is expected, kernel
 
 
 def test_the_next_terms_of_the_weights_of_few_rows_are_prefetched():

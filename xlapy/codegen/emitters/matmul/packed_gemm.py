@@ -385,7 +385,7 @@ class ResultBlock:
         first = tile_row * gemm.tile_size
         corner = self.row + tile_row * tile.rows, block.column + panel * tile.columns
         if gemm.sums is None:
-            problem.prefetch_tile(tile, self.batch, *corner)
+            problem.prefetch_tile(tile, self.batch, *corner, gemm.kc_outer * gemm.kc_inner)
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             columns = [panel * tile.columns + lane + vector * tile.lanes for vector in range(tile.vectors)]
 

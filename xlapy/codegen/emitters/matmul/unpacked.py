@@ -52,6 +52,7 @@ class DirectGemm:
         dot, builder = self.dot, self.dot.builder
         sizes = [dot.outer, dot.inner] if dot.outer > 1 else [dot.inner]
         rows = [clamped_position(builder, first_row + row, dot.rows) for row in range(tile.rows)]
+        dot.prefetch_tile(tile, batch, first_row, first_column, dot.terms)
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             columns = [first_column + lane + vector * tile.lanes for vector in range(tile.vectors)]
             masks = [in_bounds(dot.lowering, column, dot.columns, tile.columns) for column in columns]
