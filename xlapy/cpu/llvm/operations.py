@@ -10,13 +10,14 @@ from typing import Final
 from xlapy.cpu.llvm.conversions.bfloat16 import emit_bfloat16_rounding
 from xlapy.cpu.llvm.conversions.float16 import emit_extension, emit_truncation, has_float16_instructions
 from xlapy.cpu.llvm.dot_instructions import emit_dot
+from xlapy.cpu.llvm.extrema import emit_extremum
 from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
 from xlapy.loops import F16, F32, F64, I1, ScalarType, Value
 
 _FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_INTRINSICS: Final = {
-    "abs": "fabs", "min": "minimum", "max": "maximum", "fma": "fma", "copysign": "copysign", "sqrt": "sqrt",
+    "abs": "fabs", "fma": "fma", "copysign": "copysign", "sqrt": "sqrt",
     "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc",
 }  # fmt: skip
 _INTEGER: Final = frozenset(
@@ -51,6 +52,8 @@ def _float(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
         return ir.assign(f"fneg {type} {args[0]}")
     if value.op == "round_bf16":
         return emit_bfloat16_rounding(ir, args[0], lanes)
+    if value.op in ("min", "max"):
+        return emit_extremum(ir, value, args, lanes)
     if value.op == "ldexp":
         return _ldexp(ir, value, args, lanes)
     name = f"llvm.{_FLOAT_INTRINSICS[value.op]}.{suffix(value.type, lanes)}"
