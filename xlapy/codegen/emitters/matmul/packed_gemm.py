@@ -29,7 +29,7 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
     emit_micro_kernel,
     in_bounds,
 )
-from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.emitters.matmul.problem import MIN_TERMS_OF_LONG_TILES, MatmulProblem
 from xlapy.codegen.emitters.matmul.right_prefetch import RightPrefetch
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.plan import ImpossibleParameterError, parameter
@@ -383,9 +383,11 @@ class ResultBlock:
         gemm, builder, tile = self.gemm, self.gemm.builder, self.gemm.tile
         problem = gemm.problem
         first = tile_row * gemm.tile_size
+        most_terms = gemm.kc_outer * gemm.kc_inner
+        in_loops = most_terms >= MIN_TERMS_OF_LONG_TILES
         corner = self.row + tile_row * tile.rows, block.column + panel * tile.columns
         if gemm.sums is None:
-            problem.prefetch_tile(tile, self.batch, *corner, gemm.kc_outer * gemm.kc_inner)
+            problem.prefetch_tile(tile, self.batch, *corner, most_terms)
         with builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
             columns = [panel * tile.columns + lane + vector * tile.lanes for vector in range(tile.vectors)]
 
@@ -404,19 +406,19 @@ class ResultBlock:
                 return
             place = (tile, lane, sums, self.batch, corner)
             if number is None:
-                problem.store_tile(*place, in_loops=True)
+                problem.store_tile(*place, in_loops=in_loops)
                 return
             zero, is_trivial = builder.zero(number.type), problem.epilogue.is_trivial
             is_later = builder.compare("ne", number, zero)
             if is_trivial:
-                problem.store_tile(*place, in_loops=True, accumulates=is_later, is_partial=True)
+                problem.store_tile(*place, in_loops=in_loops, accumulates=is_later, is_partial=True)
                 return
             last = builder.constant(number.type, gemm.blocks[0] * gemm.blocks[1] - 1)
             is_last = builder.compare("eq", number, last)
             with builder.branch(builder.logical_not(is_last)):
-                problem.store_tile(*place, in_loops=True, accumulates=is_later, is_partial=True)
+                problem.store_tile(*place, in_loops=in_loops, accumulates=is_later, is_partial=True)
             with builder.branch(is_last):
-                problem.store_tile(*place, in_loops=True, accumulates=is_later)
+                problem.store_tile(*place, in_loops=in_loops, accumulates=is_later)
 
     def term_count(self, terms: TermBlock) -> int | Value:
         """The number of terms of a block, which are contiguous in packed memory."""

@@ -32,9 +32,10 @@ from xlapy.lower.elementwise import convert_element
 from xlapy.lower.movement import conjunction
 from xlapy.lower.reduction import unflatten_elements
 
-MIN_TERMS_OF_PREFETCH = 48
-"""The smallest number of terms of a tile whose part of the result is prefetched. Batches of 64 x 64 x 64 take 0.9 of
-the time with the prefetch, of 32 x 32 x 32 1.04 times as long (benchmarks/products.py)."""
+MIN_TERMS_OF_LONG_TILES = 48
+"""The smallest number of terms of a tile whose part of the result is prefetched, or stored by a loop. Batches of
+64 x 64 x 64 take 0.9 of the time with the prefetch, of 32 x 32 x 32 1.04 times as long; 28 x 8 x 2173 takes 1.1 times
+as long with the loop (benchmarks/products.py)."""
 
 FactorIndex: TypeAlias = Callable[[PositionArithmetic, Affine, Affine, Affine], tuple[Instruction, Index]]
 """Returns the operand and the index of a factor, given the batch element, the row or column, and the term."""
@@ -197,28 +198,30 @@ class MatmulProblem(ABC):
         which later terms are added, without the epilogue.
         """
 
-        def store(row: Affine, columns: Affine, total: Element, inside: Value | None) -> None:
-            column = columns + lane
-            mask = conjunction(self.builder, inside, in_bounds(self.lowering, column, self.columns, tile.columns))
-            if accumulates is not None:
-                total = self._accumulated(batch, (row, column), total, accumulates, mask)
-            (self.store_partial if is_partial else self.store)(batch, row, column, total, mask)
+        builder, (first_row, first_column) = self.builder, first
+        columns = [first_column + lane + vector * tile.lanes for vector in range(tile.vectors)]
+        masks = [in_bounds(self.lowering, column, self.columns, tile.columns) for column in columns]
+        loaded = [] if accumulates is None else [conjunction(builder, accumulates, mask) for mask in masks]
 
-        first_row, first_column = first
+        def store(row: Affine, totals: Sequence[Element], inside: Value | None) -> None:
+            for vector, (column, total) in enumerate(zip(columns, totals, strict=True)):
+                if accumulates is not None:
+                    is_read = conjunction(builder, loaded[vector], inside)
+                    total = self._accumulated(batch, (row, column), total, accumulates, is_read)
+                mask = conjunction(builder, masks[vector], inside)
+                (self.store_partial if is_partial else self.store)(batch, row, column, total, mask)
+
         is_long = not is_partial and self.epilogue.cost * tile.rows * tile.vectors > MAX_UNROLLED_EPILOGUE_COST
         if not in_loops and not is_long:
             for number, totals in enumerate(sums):
                 row = first_row + number
-                inside = in_bounds(self.lowering, row, self.rows, tile.rows)
-                for vector, total in enumerate(totals):
-                    store(row, first_column + vector * tile.lanes, total, inside)
+                store(row, totals, in_bounds(self.lowering, row, self.rows, tile.rows))
             return
         saved = self._saved(tile, lane, sums)
-        rows = block_extent(self.builder, first_row, self.rows, tile.rows)
-        with self.builder.loop(rows) as at:
-            for vector in range(tile.vectors):
-                total = saved.load(lane + at * tile.columns + vector * tile.lanes)
-                store(first_row + at, first_column + vector * tile.lanes, total, None)
+        rows = block_extent(builder, first_row, self.rows, tile.rows)
+        with builder.loop(rows) as at:
+            offset = lane + at * tile.columns
+            store(first_row + at, [saved.load(offset + v * tile.lanes) for v in range(tile.vectors)], None)
 
     def _saved(self, tile: Tile, lane: Affine, sums: Sequence[Sequence[Element]]) -> ScratchArray:
         """The scratch memory of a tile, with its sums row by row."""
@@ -236,7 +239,7 @@ class MatmulProblem(ABC):
         A store to a line beyond the level-2 cache takes some 60 cycles, and few of them overlap.
         """
         result_bytes = self.batches * self.rows * self.columns * register_type(self.type).byte_size
-        if terms < MIN_TERMS_OF_PREFETCH or result_bytes <= self.region.target.l2_bytes // 2:
+        if terms < MIN_TERMS_OF_LONG_TILES or result_bytes <= self.region.target.l2_bytes // 2:
             return
         line_bytes = self.region.target.cache_line_bytes
         with self.builder.loop(tile.rows) as number:
