@@ -58,3 +58,15 @@ def test_caches_and_processors_do_not_change_the_choice(shape, form, expected):
 def test_the_unit_is_that_of_the_reference_machine():
     assert cost.OPERATIONS_PER_CYCLE * reference_machine.OPERATION_CYCLES == 1
     assert cost.MIN_PARALLEL_CYCLES == reference_machine.MIN_PARALLEL_CYCLES
+
+
+@pytest.mark.parametrize(
+    ("t", "terms", "expected"),
+    [("f32", 1023, 4), ("f32", 1024, 1), ("bf16", 2048, 1), ("s8", 4095, 1), ("s8", 4092, 4)],
+)
+def test_one_row_of_many_contiguous_terms_reads_them_in_order(t, terms, expected):
+    """One sum at a time, from 64 vectors of terms on; a vector of groups has 32 terms of bf16 and 64 of s8."""
+    text = product(1, terms, 512, "nt", (t, t, "s32" if t == "s8" else "f32"))
+    chosen = compile_for("AVX512_BF16", text).module.to_text()
+    assert strategy(chosen) == "inner-products"
+    assert f'"tile_columns":{expected},' in chosen

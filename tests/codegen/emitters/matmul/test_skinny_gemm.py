@@ -7,6 +7,7 @@ import pytest
 
 import xlapy as xla
 from tests.codegen.emitters.matmul.test_dot import assert_product, kernel_text, product
+from tests.cpu.instruction_sets import compile_for, limited_to
 
 CPU = xla.Client("cpu")
 
@@ -24,6 +25,49 @@ def with_plan(text: str, parameters: str) -> str:
 def test_odd_sizes(shape, t):
     """Strips, blocks of terms, tiles of rows and of columns, and vectors are incomplete."""
     assert_product(*shape, "nn", (t, t, "s32" if t == "s8" else t if t == "f32" else "f32"))
+
+
+@pytest.mark.parametrize(("rows", "terms"), [(1, 79), (6, 261)])
+@pytest.mark.parametrize(
+    "types", [("u8", "u8", "u32"), ("u8", "s8", "s32"), ("s16", "s8", "s32"), ("s16", "s16", "s32")]
+)
+@pytest.mark.parametrize("isa", ["AVX2", "AVX512_BF16"])
+def test_groups_of_neighboring_columns_loaded_together(isa, types, rows, terms):
+    """The columns are two tiles and a part of one; the last group of terms is incomplete."""
+    draw = np.random.default_rng(5)
+    limits = {"u8": (np.uint8, 0, 256), "s8": (np.int8, -128, 128), "s16": (np.int16, -300, 300)}
+    shapes = zip(types, ((rows, terms), (terms, 2 * 64 + 37)), strict=False)
+    left, right = (draw.integers(low, high, shape).astype(t) for (t, low, high), shape in
+                   ((limits[name], shape) for name, shape in shapes))  # fmt: skip
+    with limited_to(isa):
+        found = CPU.compile(with_plan(product(rows, terms, right.shape[1], "nn", types), ""))(left, right)
+    np.testing.assert_array_equal(np.asarray(found).astype(np.int64), left.astype(np.int64) @ right.astype(np.int64))
+
+
+@pytest.mark.parametrize(("t", "vectors"), [("bf16", 2), ("s8", 4)])
+def test_rows_of_narrow_elements_are_loaded_as_whole_vectors(t, vectors):
+    """No element is loaded alone where a tile has as many vectors as a group has terms."""
+    text = product(1, 512, 1024, "nn", (t, t, "f32" if t == "bf16" else "s32"))
+    whole, single = (
+        compile_for("AVX512_BF16", with_plan(text, f',"tile_vectors":{count}')).loops() for count in (vectors, 1)
+    )
+    assert "load i32 in1[" in whole and "= load in1[" not in whole
+    assert "= load in1[" in single
+
+
+def test_computed_narrow_elements_are_joined_one_by_one():
+    """A reversed operand is read where it lies, but its neighboring columns do not follow each other in memory."""
+    text = """
+ENTRY e {
+  a = s8[2,60] parameter(0)
+  b = s8[60,200] parameter(1)
+  c = s8[60,200] reverse(b), dimensions={1}
+  ROOT d = s32[2,200] dot(a, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}"""
+    draw = np.random.default_rng(6)
+    left, right = (draw.integers(-128, 128, shape).astype(np.int8) for shape in ((2, 60), (60, 200)))
+    found = np.asarray(CPU.compile(text)(left, right))
+    np.testing.assert_array_equal(found, left.astype(np.int32) @ right[:, ::-1].astype(np.int32))
 
 
 @pytest.mark.parametrize(

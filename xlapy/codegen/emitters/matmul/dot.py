@@ -69,6 +69,12 @@ MIN_VECTORS_OF_TERMS = 16
 """The smallest number of vectors of terms of skinny inner products. With fewer, the sums across lanes are a large part
 of the time."""
 
+MIN_VECTORS_OF_SINGLE_SUM = 64
+"""The smallest number of vectors of terms for which inner products of one row compute one sum at a time, which reads
+the right operand in the order of memory. 1 x 4096 times the transpose of 4096 x 4096 in s8 takes 0.65 of the time with
+one sum instead of four, 1 x 2048 times that of 2048 x 2048 in f32 0.82 of it, 1 x 1024 times that of 1024 x 1024 as
+long (benchmarks/products.py)."""
+
 MIN_PACKED_PRODUCTS = 1 << 12
 """The smallest number of products (rows x columns x terms) of a packed GEMM. Below it, packing costs more than
 it saves."""
@@ -247,6 +253,8 @@ class InnerProductStrategy(Strategy[InnerProductParameters]):
 
     def parameters(self, region: Region) -> InnerProductParameters:
         dot = _problem(region)
+        if dot.rows == 1 and dot.terms >= MIN_VECTORS_OF_SINGLE_SUM * dot.lanes:
+            return InnerProductParameters(1, 1)
         return InnerProductParameters(
             *(balanced_size(size, INNER_PRODUCT_TILE_SIDE) for size in (dot.rows, dot.columns))
         )
@@ -282,6 +290,8 @@ class SkinnyInnerProductStrategy(Strategy[SkinnyInnerProductParameters]):
         reason = _reason_against_skinny_inner_products(form.problem)
         if reason:
             return Rejection(reason)
+        if form.problem.rows == 1:
+            return Rejection("inner products read the operand of one row in order", is_possible=True)
         return Candidate(form.cost.skinny_inner_products())
 
     def parameters(self, region: Region) -> SkinnyInnerProductParameters:

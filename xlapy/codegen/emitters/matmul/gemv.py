@@ -8,6 +8,9 @@
         add the sums to those of the blocks before
       store the sums
 
+The columns of a tile may alternate between vectors (`SkinnySizes.columns_per_load`). The sums in scratch memory then
+have the order of the tiles; they are stored by way of a row in the order of the columns.
+
 KC is a multiple of `BLOCK_MULTIPLE`; the terms that remain are a block of their own. No other size affects the bits of
 a result.
 """
@@ -53,6 +56,10 @@ class _SkinnyGemm:
         """The sums of all blocks of terms so far, if there are several blocks."""
         if sizes.totals:
             self.totals = ScratchArray(builder, "totals", t, sizes.totals)
+        self.ordered: ScratchArray | None = None
+        """A row of sums in the order of the columns, if they have another order in `sums` and `totals`."""
+        if sizes.columns_per_load > 1:
+            self.ordered = ScratchArray(builder, "ordered", t, sizes.pitch)
 
     def kernel(self) -> Kernel:
         problem, builder = self.problem, self.builder
@@ -100,12 +107,37 @@ class _ColumnBlock:
         if sizes.rest:
             self.add_block(Affine((), sizes.whole_terms), sizes.rest)
             self.add_sums()
-        for row, column in self.elements():
-            if gemm.totals is None:
-                total = self.sum(row, column)
-            else:
-                total = gemm.totals.load(row * sizes.pitch + column)
-            gemm.problem.store(self.batch, row, self.first + column, total)
+        if gemm.ordered is None:
+            for row, column in self.elements():
+                gemm.problem.store(self.batch, row, self.first + column, self.total(row, column))
+            return
+        with builder.loop(gemm.problem.rows) as row:
+            self.order_columns(row, gemm.ordered)
+            with builder.loop(self.columns, AxisKind.VECTOR, width=gemm.tile.lanes) as column:
+                gemm.problem.store(self.batch, row, self.first + column, gemm.ordered.load(column))
+
+    def order_columns(self, row: Affine, ordered: ScratchArray) -> None:
+        """Stores the sums of a row in the order of the columns."""
+        builder, tile, together = self.gemm.builder, self.gemm.tile, self.gemm.sizes.columns_per_load
+        whole, end, rest = self.pieces()
+        with builder.loop(whole) as piece, builder.loop(tile.lanes, AxisKind.VECTOR, width=tile.lanes) as lane:
+            for first in range(0, tile.vectors, together):
+                begin = piece * tile.columns + first * tile.lanes
+                totals = [self.total(row, begin + vector * tile.lanes + lane) for vector in range(together)]
+                for vector, total in enumerate(totals):
+                    ordered.store(begin + lane * together + vector, total)
+        if self.gemm.problem.columns % tile.columns:
+            with builder.loop(rest, AxisKind.VECTOR, width=tile.lanes) as column:
+                ordered.store(end + column, self.total(row, end + column))
+
+    def pieces(self) -> tuple[int | Value, Affine, int | Value]:
+        """The number of whole tiles in the columns of the block, the first column after them, and how many follow."""
+        builder, wide = self.gemm.builder, self.gemm.tile.columns
+        if isinstance(self.columns, int):
+            whole, rest = divmod(self.columns, wide)
+            return whole, Affine((), whole * wide), rest
+        pieces = builder.quotient(Affine.of(self.columns), wide)
+        return builder.value_of(pieces), pieces * wide, builder.value_of(Affine.of(self.columns) - pieces * wide)
 
     def elements(self) -> Iterator[tuple[Affine, Affine]]:
         """Emits loops over the elements of the block, columns in vectors; yields the row and the column in it."""
@@ -162,13 +194,7 @@ class _ColumnBlock:
     def add_strip(self, source: Affine, packed: Affine, count: int | Value) -> None:
         """Adds the products of a strip to the sums of all rows and columns."""
         gemm, builder = self.gemm, self.gemm.builder
-        wide = gemm.tile.columns
-        if isinstance(self.columns, int):
-            whole: int | Value = self.columns // wide
-            rest: int | Value = self.columns % wide
-        else:
-            pieces = builder.quotient(Affine.of(self.columns), wide)
-            whole, rest = builder.value_of(pieces), builder.value_of(Affine.of(self.columns) - pieces * wide)
+        wide, (whole, end, rest) = gemm.tile.columns, self.pieces()
         factors: list[list[Element]] | None = None
         is_one_tile = gemm.sum_rows <= gemm.tile.rows
         if is_one_tile and isinstance(count, int) and gemm.sum_rows * count <= MAX_SHARED_FACTORS:
@@ -177,11 +203,12 @@ class _ColumnBlock:
         strip = _Strip(source, packed, count, factors)
         lanes = gemm.tile.lanes
         with builder.loop(whole) as piece, builder.loop(lanes, AxisKind.VECTOR, width=lanes) as lane:
-            self.add_rows(strip, [piece * wide + vector * lanes + lane for vector in range(gemm.tile.vectors)])
+            places = [piece * wide + vector * lanes + lane for vector in range(gemm.tile.vectors)]
+            together = gemm.sizes.columns_per_load
+            self.add_rows(strip, places, [place + lane * (together - 1) for place in places[::together]])
         if gemm.problem.columns % wide:
-            begin = Affine((), whole * wide) if isinstance(whole, int) else Affine.of(whole) * wide
             with builder.loop(rest, AxisKind.VECTOR, width=lanes) as column:
-                self.add_rows(strip, [begin + column])
+                self.add_rows(strip, [end + column], [end + column])
 
     # -- products
 
@@ -193,21 +220,31 @@ class _ColumnBlock:
             for location in problem.right_locations(self.batch, later, self.first + column):
                 builder.prefetch(location)
 
-    def add_rows(self, strip: _Strip, columns: Sequence[Affine]) -> None:
-        """Adds the products of a strip in some vectors of columns to the sums of all rows, a tile of rows at a time."""
+    def add_rows(self, strip: _Strip, places: Sequence[Affine], columns: Sequence[Affine]) -> None:
+        """Adds the products of a strip in some vectors of columns to the sums of all rows, a tile of rows at a time.
+
+        places: those of the vectors in a row of sums. columns: the first of the neighboring columns whose vectors are
+        loaded together.
+        """
         gemm, builder, rows = self.gemm, self.gemm.builder, self.gemm.tile.rows
+        together = len(places) // len(columns)
+        loaded: list[Element] = []
 
         def right(term: Index, vector: int) -> Element:
+            source = strip.source + term[0]
             if vector == 0 and gemm.parameters.prefetch_terms:
-                self.prefetch(strip.source + term[0], columns)
-            return gemm.problem.right_element(self.batch, strip.source + term[0], self.first + columns[vector])
+                self.prefetch(source, places)
+            if vector % together == 0:
+                first = self.first + columns[vector // together]
+                loaded[:] = gemm.problem.right_elements(self.batch, source, first, together)
+            return loaded[vector % together]
 
         whole, rest = divmod(gemm.sum_rows, rows)
         if whole:
             with builder.loop(whole) as number:
-                self.add_tile(strip, number * rows, rows, columns, right)
+                self.add_tile(strip, number * rows, rows, places, right)
         if rest:
-            self.add_tile(strip, Affine((), whole * rows), rest, columns, right)
+            self.add_tile(strip, Affine((), whole * rows), rest, places, right)
 
     def add_tile(
         self,
@@ -217,7 +254,7 @@ class _ColumnBlock:
         columns: Sequence[Affine],
         right: Callable[[Index, int], Element],
     ) -> None:
-        """Adds the products of a strip to a tile of sums."""
+        """Adds the products of a strip to a tile of sums, which are at `columns` in their rows."""
         gemm, sizes = self.gemm, self.gemm.sizes
         tile = Tile(rows, len(columns), gemm.tile.lanes)
         places = [(row + number) * sizes.pitch + column for number in range(rows) for column in columns]
@@ -247,6 +284,12 @@ class _ColumnBlock:
         for row, column in self.elements():
             place = row * gemm.sizes.pitch + column
             gemm.totals.store(place, add_elements(gemm.builder, gemm.totals.load(place), self.sum(row, column)))
+
+    def total(self, row: Affine, column: Affine) -> Element:
+        """The sum of all blocks of terms."""
+        if self.gemm.totals is None:
+            return self.sum(row, column)
+        return self.gemm.totals.load(row * self.gemm.sizes.pitch + column)
 
     def sum(self, row: Affine, column: Affine) -> Element:
         """The sum of a block of terms."""

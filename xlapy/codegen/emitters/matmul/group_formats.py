@@ -110,6 +110,33 @@ def joined(builder: Builder, parts: Sequence[Value]) -> Value:
     return reduce(lambda left, right: builder.binary("or", left, right), parts)
 
 
+def interleaved(builder: Builder, rows: Sequence[Value]) -> list[Value]:
+    """The groups of neighboring columns, given the elements of each row of a group in these columns as one I32.
+
+    There are as many rows as columns, two or four. Group n holds element n of each row: in each lane, the rows are a
+    matrix that is transposed. Example: the bytes a0 a1 a2 a3, b0 ..., c0 ... and d0 ... become a0 b0 c0 d0, a1 ...
+    """
+    found, bits = list(rows), I32.bits // 2
+    while bits >= I32.bits // len(rows):
+        distance = bits * len(rows) // I32.bits
+        for first in (n for n in range(len(rows)) if not n & distance):
+            found[first], found[first + distance] = _exchanged(builder, found[first], found[first + distance], bits)
+        bits //= 2
+    return found
+
+
+def _exchanged(builder: Builder, first: Value, second: Value, bits: int) -> tuple[Value, Value]:
+    """Exchanges the upper halves of all fields of 2 * `bits` bits of a number with the lower halves of another one."""
+    pattern = sum((1 << bits) - 1 << start for start in range(0, I32.bits, 2 * bits))
+    lower, upper = builder.constant(I32, pattern), builder.constant(I32, pattern << bits)
+    amount = builder.constant(I32, bits)
+    moved = builder.binary("shl", second, amount), builder.binary("lshr", first, amount)
+    if 2 * bits < I32.bits:
+        moved = builder.binary("and", moved[0], upper), builder.binary("and", moved[1], lower)
+    kept = builder.binary("and", first, lower), builder.binary("and", second, upper)
+    return builder.binary("or", kept[0], moved[0]), builder.binary("or", kept[1], moved[1])
+
+
 def add_products(builder: Builder, form: GroupFormat, left: Element, right: Element, total: Element) -> Value:
     """The sum of a total and the products of the elements of two factors."""
     assert isinstance(left, Value) and isinstance(right, Value) and isinstance(total, Value)

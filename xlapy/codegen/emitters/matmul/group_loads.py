@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlapy.codegen.emitters.matmul.group_formats import element_in_group, joined
+from xlapy.codegen.emitters.matmul.group_formats import element_in_group, interleaved, joined
 from xlapy.codegen.emitters.matmul.micro_kernel import clamped_position
 from xlapy.loops import I32, I64, Affine, Builder, Location, Value
 from xlapy.lower import Element
@@ -67,6 +67,26 @@ class GroupLoads:
             else:
                 parts.append(element_in_group(builder, self.size, element(position), number))
         return joined(builder, parts)
+
+    def load_columns(self, group: Affine, location: Callable[[Affine, int], Location | None]) -> list[Value] | None:
+        """Returns a group of each of `size` neighboring columns; None if the elements of a term in these columns are
+        not contiguous in memory.
+
+        location: returns where the element of a term in a column, counted from the first one, lies as it is; None if
+        it is computed.
+        """
+        builder, rows = self.builder, list[Value]()
+        for number in range(self.size):
+            term = group * self.size + number
+            is_missing = self._partial and number >= self._partial
+            inside = clamped_position(builder, term, self.terms) if is_missing else term
+            places = [location(inside, column) for column in range(self.size)]
+            first = places[0]
+            if first is None or not is_group(places):
+                return None
+            row = builder.load_wide(I32, first, None)
+            rows.append(builder.select(self._is_last(group), builder.zero(I32), row) if is_missing else row)
+        return interleaved(builder, rows)
 
     def _loaded_at_once(self, group: Affine, places: Sequence[Location | None], mask: Value | None) -> Value | None:
         """Loads the elements of a group at once if they are contiguous in memory; None otherwise."""

@@ -74,6 +74,11 @@ class MatmulProblem(ABC):
         return 1
 
     @property
+    def columns_per_load(self) -> int:
+        """The number of neighboring columns whose right factors are loaded together (`right_elements`)."""
+        return 1
+
+    @property
     def terms(self) -> int:
         return self.outer * self.inner
 
@@ -114,6 +119,10 @@ class MatmulProblem(ABC):
     @abstractmethod
     def right_element(self, batch: Affine, term: Affine, column: Affine, mask: Value | None = None) -> Element:
         """The factor of a term from the right operand, as `left_element`."""
+
+    def right_elements(self, batch: Affine, term: Affine, column: Affine, count: int) -> list[Element]:
+        """The factors of a term in `count` neighboring columns, the first of which is `column`."""
+        return [self.right_element(batch, term, column + number) for number in range(count)]
 
     @abstractmethod
     def index(self, batch: Affine, row: Affine, column: Affine) -> Index:

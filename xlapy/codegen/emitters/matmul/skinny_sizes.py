@@ -44,6 +44,11 @@ ROW_STRIP_TERMS = 8
 operand comes from memory. 1 x 4096 times 4096 x 4096 takes 0.66 of the time with 4 terms and a prefetch distance
 of 16 (benchmarks/products.py)."""
 
+MIN_ROW_STRIP_FACTORS = 4
+"""The smallest number of factors of a strip of one row whose factors are groups of terms: sums are loaded and stored
+once for them. 1 x 1024 times 1024 x 1024 in s8 takes 0.91 of the time with strips of 4 instead of 2 groups, and as long
+with 8; 1 x 8192 times 8192 x 8192 in s8 takes 0.67 of the time with 4 instead of 8 (benchmarks/products.py)."""
+
 _MAX_TILE_VECTORS = 4
 
 
@@ -70,7 +75,8 @@ def skinny_gemm_parameters(problem: MatmulProblem) -> SkinnyGemmParameters:
     is_cached = problem.right_bytes <= target.l3_bytes // 2  # other data use the other half
     tile = skinny_tile(problem)
     if problem.rows == 1:
-        terms, ahead = ROW_STRIP_TERMS, 0 if is_cached else ROW_STRIP_TERMS
+        terms = max(MIN_ROW_STRIP_FACTORS, ROW_STRIP_TERMS // problem.terms_per_factor)
+        ahead = 0 if is_cached else ROW_STRIP_TERMS
     else:
         few = max(SHORT_STRIP_TERMS, 1 << (sum_rows - 1).bit_length())
         terms = STRIP_TERMS if is_cached else min(STRIP_TERMS, few)
@@ -90,7 +96,7 @@ def _lanes(problem: MatmulProblem) -> int:
 def skinny_tile(problem: MatmulProblem) -> Tile:
     """The preferred tile: as many vectors of columns as registers and columns allow, a power of two, for few rows."""
     sums, lanes = problem.region.target.vector_registers * 3 // 4, _lanes(problem)
-    rows = balanced_size(_sum_rows(problem), sums // 2)
+    rows = balanced_size(_sum_rows(problem), sums // max(2, problem.columns_per_load))
     vectors = max(1, min(_MAX_TILE_VECTORS, sums // rows, problem.columns // lanes))
     return Tile(rows, 1 << (vectors.bit_length() - 1), lanes)
 
@@ -115,6 +121,10 @@ class SkinnySizes:
         line = max(1, problem.region.target.cache_line_bytes // size)
         self.tile = Tile(parameters.tile_rows, parameters.tile_vectors, _lanes(problem))
         self.sum_rows = _sum_rows(problem)
+        wanted = problem.columns_per_load
+        self.columns_per_load = wanted if self.tile.vectors % wanted == 0 else 1
+        """The number of vectors of sums of a tile whose columns alternate, because their factors are loaded together:
+        with two, the first vector has every even column, and the second one every odd column."""
         self.rest = problem.terms % BLOCK_MULTIPLE
         self.whole_terms = problem.terms - self.rest
         units = self.whole_terms // BLOCK_MULTIPLE
@@ -127,7 +137,8 @@ class SkinnySizes:
         self.pitch = parameters.block_columns + line
         self.sums = self.sum_rows * self.pitch
         self.totals = problem.rows * self.pitch if self.blocks + bool(self.rest) > 1 else 0
-        self.scratch_bytes = (self.sums + self.totals + self.left) * size
+        ordered = self.pitch if self.columns_per_load > 1 else 0
+        self.scratch_bytes = (self.sums + self.totals + self.left + ordered) * size
 
 
 def check_skinny_gemm(problem: MatmulProblem, parameters: SkinnyGemmParameters) -> None:

@@ -15,7 +15,7 @@ from xlapy.codegen.emitters.matmul.group_formats import (
     left_offset,
     with_left_offset,
 )
-from xlapy.codegen.emitters.matmul.group_loads import GroupLoads
+from xlapy.codegen.emitters.matmul.group_loads import GroupLoads, is_group
 from xlapy.codegen.emitters.matmul.micro_kernel import clamped_position
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.hlo.instruction import Instruction
@@ -58,6 +58,15 @@ class GroupedProblem(MatmulProblem):
     @property
     def terms_per_factor(self) -> int:
         return self._size
+
+    @property
+    def columns_per_load(self) -> int:
+        """As many as a group has terms, if the elements of a term in these columns are one I32 in memory."""
+        origin, size, (columns, terms) = Affine(), self._size, self.right_strides()
+        if self.columns < size * self.lanes or columns != 1 or terms == 1:
+            return 1
+        places = [self._ungrouped.right_location(origin, origin, Affine((), number)) for number in range(size)]
+        return size if is_group(places) else 1
 
     def left_index(
         self, arithmetic: PositionArithmetic, batch: Affine, row: Affine, term: Affine
@@ -122,3 +131,12 @@ class GroupedProblem(MatmulProblem):
             lambda position: terms.right_location(batch, position, column),
             mask,
         )
+
+    def right_elements(self, batch: Affine, term: Affine, column: Affine, count: int) -> list[Element]:
+        terms = self._ungrouped
+        found: list[Value] | None = None
+        if count == self._size:
+            found = self._loads.load_columns(
+                term, lambda position, number: terms.right_location(batch, position, column + number)
+            )
+        return super().right_elements(batch, term, column, count) if found is None else [*found]
