@@ -155,6 +155,37 @@ def terms_of_part(rows: int, columns: int, terms: int, element_bytes: int, *, al
     return divisor if divisor or along_terms else terms // -(-terms // most)
 
 
+_MIN_ROW_BYTES: Final = 1 << 22
+"""The smallest size in bytes of a matrix [K, N] that a row is multiplied by in parts. 1 x 1024 times 1024 x 1024 in f32
+takes 0.85 of the time in four parts, 1 x 512 times 512 x 512 1.1 times as long (benchmarks/products.py)."""
+
+_ROW_PART_BYTES: Final = 1 << 21
+"""The size in bytes, about, of the part of the matrix that a part of such a product reads, if there are enough parts
+and not too many."""
+
+_ROW_PARTS: Final = 4, 8
+"""The smallest and the largest number of parts of such a product: with more, adding their sums takes longer."""
+
+_MIN_ROW_PART_TERMS: Final = 256
+"""The smallest number of terms of a part of such a product, so that storing and adding the sums of the parts takes a
+few percent of the time. 1 x 256 times 256 x 4096 takes 1.2 times as long in parts of 64 terms."""
+
+
+def terms_of_row_part(columns: int, terms: int, element_bytes: int) -> int | None:
+    """Returns how many terms each part of a row times a matrix [terms, columns] has, so that a part reads memory in
+    order; None if the product is not split. Terms that fill no part, fewer than there are parts, are added last.
+
+    Example: 1 x 1024 times f32[1024,1024] has parts of 256 terms, which are 1 MB of the matrix each.
+    """
+    least, most = _ROW_PARTS
+    size = columns * terms * element_bytes
+    parts = min(most, max(least, size // _ROW_PART_BYTES), terms // _MIN_ROW_PART_TERMS)
+    if size < _MIN_ROW_BYTES or parts < least:
+        return None
+    whole = next((count for count in range(parts, least - 1, -1) if terms % count == 0), parts)
+    return terms // whole
+
+
 # -- two steps
 
 MIN_SPLIT_ELEMENTS: Final = 1 << 17

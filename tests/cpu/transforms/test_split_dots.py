@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.cpu.instruction_sets import compile_for
 from xlapy.cpu.transforms.split_dots import SplitDots
 from xlapy.hlo.verify import verify
 
@@ -41,6 +42,15 @@ SPLIT = [
     (("f64[65536,3]", "f64[65536,2,8]", "f64[3,2,8]", "0", "0"), ["f64[32,2048,3] f64[32,2048,2,8] f64[32,3,2,8]"]),
     (("bf16[65536,8]", "bf16[65536,16]", "bf16[8,16]", "0", "0"), ["bf16[16,4096,8] bf16[16,4096,16] f32[16,8,16]"]),
     (("s8[65536,8]", "s8[65536,16]", "s32[8,16]", "0", "0"), ["s8[16,4096,8] s8[16,4096,16] s32[16,8,16]"]),
+    # a row times a matrix
+    (("f32[1,1024]", "f32[1024,1024]", "f32[1,1024]", "1", "0"), ["f32[1,4,256] f32[4,256,1024] f32[4,1,1024]"]),
+    (
+        ("f32[1027]", "f32[1027,1033]", "f32[1033]", "0", "0"),
+        ["f32[4,256] f32[4,256,1033] f32[4,1033]", "f32[3] f32[3,1033] f32[1033]"],
+    ),
+    (("s8[4100,1100]", "s8[4100]", "s32[1100]", "0", "0"), ["s8[4,1025,1100] s8[4,1025] s32[4,1100]"]),
+    (("bf16[1,4096]", "bf16[4096,2048]", "bf16[1,2048]", "1", "0"), ["bf16[1,8,512] bf16[8,512,2048] f32[8,1,2048]"]),
+    (("f64[2,600]", "f64[2,600,3,150]", "f64[3,150]", "0,1", "0,1"), ["f64[4,300] f64[4,300,3,150] f64[4,3,150]"]),
 ]
 
 
@@ -58,7 +68,11 @@ def test_dots_of_many_terms_are_split(operands, expected):
         ("f32[4096,16]", "f32[4096,16]", "f32[16,16]", "0", "0"),  # too few terms
         ("f32[65536,65]", "f32[65536,64]", "f32[65,64]", "0", "0"),  # enough results for all threads
         ("f32[65536,129]", "f32[65536,4]", "f32[129,4]", "0", "0"),  # enough rows
-        ("f32[262144]", "f32[262144,16]", "f32[16]", "0", "0"),  # a vector
+        ("f32[65536]", "f32[65536,15]", "f32[15]", "0", "0"),  # a row and a matrix of less than 4 MiB
+        ("f32[1023]", "f32[1023,1100]", "f32[1100]", "0", "0"),  # a row with too few terms
+        ("f32[2048]", "f32[2048,2048]", "f32[2048]", "0", "1"),  # a row along contiguous terms
+        ("f32[1048576]", "f32[1048576]", "f32[]", "0", "0"),  # two vectors
+        ("f32[2,1024]", "f32[1024,1024]", "f32[2,1024]", "1", "0"),  # two rows
         ("f32[4,262144]", "f32[4,262144]", "f32[4,4]", "1", "1"),  # few results along contiguous terms
         ("f32[8,65537]", "f32[9,65537]", "f32[8,9]", "1", "1"),  # contiguous terms of a prime number
         ("c64[65536,8]", "c64[65536,8]", "c64[8,8]", "0", "0"),  # complex
@@ -113,3 +127,28 @@ def test_infinities_and_nans_of_any_part_reach_the_result():
     result = np.asarray(xla.Client("cpu").compile(given)(left, right))
     assert np.all(result[3] == np.inf) and np.all(result[4] == -np.inf) and np.all(np.isnan(result[5]))
     assert np.all(np.delete(result, [3, 4, 5], axis=0) == 50021)
+
+
+def test_a_matrix_that_is_computed_is_not_split():
+    """The kernel of the dot computes its elements, which a reshape would prevent."""
+    text = """
+ENTRY e {
+  a = f32[1,2048] parameter(0)
+  b = s8[2048,1024] parameter(1)
+  w = f32[2048,1024] convert(b)
+  ROOT d = f32[1,1024] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}"""
+    assert not SplitDots().run(xla.parse_hlo(text))
+
+
+def test_a_dot_with_a_plan_is_not_split():
+    plan = ', backend_config={"kernel_plan":{"strategy":"direct-gemm"}}'
+    assert not SplitDots().run(module("f32[131072,16]", "f32[131072,16]", "f32[16,16]", "0", "0", plan))
+
+
+def test_the_kernel_of_a_row_times_a_matrix_reads_it_where_it_lies():
+    """Neither the parts nor the terms after them are copied."""
+    text = module("bf16[1,4099]", "bf16[4099,1030]", "bf16[1,1030]", "1", "0").to_text()
+    program = compile_for("AVX512_BF16", text)
+    assert "copy" not in program.stages()["thunks.txt"]
+    assert "in1: i16[4221970]" in program.loops()

@@ -1,9 +1,14 @@
-"""Splits dots of many terms with few results, so that there is work for every thread.
+"""Splits dots of many terms with few results, so that there is work for every thread, and a row times a large matrix.
 
 The terms are split in parts whose factors stay in the cache; each part is a dot of its own, and the sums of the parts
 are added. How depends on the shape alone. For example, f32[16,16] dot(f32[131072,16], f32[131072,16]), which contracts
 the first dimensions, becomes f32[32,16,16] dot(f32[32,4096,16], f32[32,4096,16]), followed by a sum over the first
 dimension. Terms that fill no part make a dot of their own.
+
+A row times a matrix [K, N] is split so that each thread reads whole rows of the matrix, which follow each other in
+memory, and not a part of every row: f32[2048] dot(f32[2048], f32[2048,2048]) becomes f32[8,2048] dot(f32[8,256],
+f32[8,256,2048]) and a sum over the first dimension. A matrix that is computed from others stays as it is, because its
+elements are computed in the kernel of the dot.
 
 Does not depend on kernels or threads.
 """
@@ -18,9 +23,10 @@ from typing import ClassVar
 from xlapy import opcodes
 from xlapy.base.element_types import F32, PrimitiveType
 from xlapy.base.shape import Shape
+from xlapy.codegen.plan import has_plan
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.loops.reduction_order import terms_of_part
+from xlapy.loops.reduction_order import terms_of_part, terms_of_row_part
 from xlapy.opcodes.contraction import Algorithm, DotAttributes
 from xlapy.passes.expand.blocks import reduce_dimensions, slice_dimension
 from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
@@ -74,7 +80,7 @@ def _split(dot: Instruction) -> bool:
     if partial_type is None or sides is None:
         return False
     left, right = sides
-    size = terms_of_part(
+    size = _terms_of_row_part(left, right) or terms_of_part(
         left.results,
         right.results,
         left.terms,
@@ -101,11 +107,25 @@ def _split(dot: Instruction) -> bool:
     return True
 
 
+def _terms_of_row_part(left: _Side, right: _Side) -> int | None:
+    """Returns how many terms each part of a row times a matrix has whose terms are its first dimensions; None if the
+    dot is another one or is not split."""
+    row, matrix = (left, right) if left.results == 1 else (right, left)
+    if row.results > 1 or matrix.first or matrix.has_contiguous_terms or matrix.operand.op.elementwise:
+        return None
+    return terms_of_row_part(matrix.results, matrix.terms, matrix.operand.shape.element_type.byte_size)
+
+
 def _type_of_parts(dot: Instruction) -> PrimitiveType | None:
     """The type in which parts are added: what a dot adds its terms in. None if the dot cannot be split."""
     given = dot.shape.element_type
     shapes = [operand.shape for operand in dot.operands]
-    if len(shapes) != 2 or dot.has_control_edges or any(shape.is_dynamic or not shape.size for shape in shapes):
+    if (
+        len(shapes) != 2
+        or dot.has_control_edges
+        or has_plan(dot)
+        or any(shape.is_dynamic or not shape.size for shape in shapes)
+    ):
         return None
     if given.is_complex:
         return None

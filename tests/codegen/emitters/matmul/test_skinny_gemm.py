@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest import mock
+
 import numpy as np
 import pytest
 
 import xlapy as xla
 from tests.codegen.emitters.matmul.test_dot import assert_product, kernel_text, product
 from tests.cpu.instruction_sets import compile_for, limited_to
+from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.program import builder
+from xlapy.cpu.target import host_target
 
 CPU = xla.Client("cpu")
 
@@ -102,3 +108,26 @@ def test_narrow_elements_are_prefetched_where_they_lie():
     """Of each term of a group, a line is prefetched."""
     text = kernel_text(with_plan(product(4, 512, 1024, "nn", ("s8", "s8", "s32")), ',"prefetch_terms":8'))
     assert text.count("prefetch in1[") == 4
+
+
+@pytest.mark.parametrize(
+    ("t", "columns", "vectors"), [("f32", 250, 15), ("f32", 256, 16), ("f32", 257, 16), ("f32", 288, 4)]
+)
+def test_a_row_with_few_columns_has_one_tile_for_all(t, columns, vectors):
+    """The sums of all whole vectors of columns stay in registers, if each task has all columns."""
+    text = product(1, 20000, columns, "nn", (t, t, t))
+    target = replace(host_target(), vector_bytes=64, vector_registers=32, processors=2)
+    with mock.patch.object(builder, "host_target", lambda: target):
+        found = compile_module(xla.parse_hlo(text)).module.to_text()
+    assert f'"tile_vectors":{vectors}}}' in found
+    assert ('"step_terms":256,' in found) == (vectors > 4)
+
+
+@pytest.mark.parametrize("columns", [250, 256])
+def test_tiles_of_all_columns_do_not_change_bits(columns):
+    text = product(1, 5003, columns, "nn")
+    draw = np.random.default_rng(4)
+    operands = [draw.standard_normal(shape, dtype=np.float32) for shape in ((1, 5003), (5003, columns))]
+    few = f',"tile_vectors":{columns // 16},"step_terms":256,"block_columns":{columns // 16 * 32}'
+    found, expected = (np.asarray(CPU.compile(with_plan(text, parameters))(*operands)) for parameters in (few, ""))
+    np.testing.assert_array_equal(found, expected)
