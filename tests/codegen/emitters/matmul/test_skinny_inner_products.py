@@ -3,12 +3,17 @@ numbers."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest import mock
+
 import numpy as np
 import pytest
 
 import xlapy as xla
 from tests.codegen.emitters.matmul.test_dot import assert_product, product
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.program import builder
+from xlapy.cpu.target import host_target
 
 CPU = xla.Client("cpu")
 
@@ -32,7 +37,7 @@ def test_odd_sizes_in_all_types(shape, types):
     assert_product(*shape, "nt", types)
 
 
-@pytest.mark.parametrize(("rows", "expected"), [(2, False), (9, True), (32, True), (129, False)])
+@pytest.mark.parametrize(("rows", "expected"), [(1, False), (2, True), (9, True), (32, True), (129, False)])
 def test_few_rows_by_large_transposed_weights(rows, expected):
     text = compile_module(xla.parse_hlo(product(rows, 2048, 2048, "nt"))).module.to_text()
     assert ('"strategy":"skinny-inner-products"' in text) is expected
@@ -47,7 +52,7 @@ def test_values_that_are_not_numbers_stay_in_their_rows_and_columns():
     np.testing.assert_array_equal(np.asarray(CPU.compile(product(9, 515, 133, "nt"))(left, right)), expected)
 
 
-@pytest.mark.parametrize("plan", ["", ',"tile_rows":3,"tile_columns":5,"block_columns":35'])
+@pytest.mark.parametrize("plan", ["", ',"tile_rows":3,"tile_columns":5,"block_columns":35', ',"prefetches":true'])
 def test_tiles_do_not_change_bits(plan):
     text = product(21, 2100, 147, "nt")
     config = f'{{"kernel_plan":{{"strategy":"skinny-inner-products"{plan}}}}}'
@@ -59,3 +64,17 @@ def test_tiles_do_not_change_bits(plan):
     found, expected = (np.asarray(CPU.compile(each)(*operands)) for each in (demanded, text))
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_allclose(found, operands[0] @ operands[1].T, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("t", "rows", "expected"), [("f32", 4, 6), ("f32", 16, 6), ("f32", 17, 0), ("s8", 4, 6)])
+def test_the_columns_of_the_next_tile_are_prefetched(t, rows, expected):
+    """Once for each vector of terms, if few tiles of rows repeat it; not for the last terms, which fill no vector."""
+    text = product(rows, 4100, 1030, "nt", (t, t, "s32" if t == "s8" else t))
+    config = '{"kernel_plan":{"strategy":"skinny-inner-products"}}'
+    target = replace(host_target(), vector_bytes=64, vector_registers=32, l2_bytes=1 << 20)
+    with mock.patch.object(builder, "host_target", lambda: target):
+        module = xla.parse_hlo(
+            text.replace("contracting_dims={1}\n", f"contracting_dims={{1}}, backend_config={config}\n")
+        )
+        loops = compile_module(module).loops()
+    assert loops.count("prefetch in1[") == expected

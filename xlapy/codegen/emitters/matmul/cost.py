@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
-from xlapy.codegen.emitters.matmul.skinny_inner_products import MAX_BLOCK_VECTORS, MAX_ROWS
+from xlapy.codegen.emitters.matmul.skinny_inner_products import MAX_BLOCK_VECTORS, MAX_PREFETCHING_ROW_TILES, MAX_ROWS
 from xlapy.codegen.emitters.matmul.skinny_sizes import STRIP_TERMS, skinny_tile
 from xlapy.codegen.emitters.matmul.unpacked import INNER_PRODUCT_TILE_SIDE
 from xlapy.codegen.target import REFERENCE_TARGET
@@ -42,6 +42,9 @@ MEMORY_LOAD = 10.0
 STRIDED_LOAD = 2.6
 """How many times as long loads from beyond the level-1 cache take if a tile reads a few vectors of each term instead of
 long runs of memory."""
+
+PREFETCHED_LOAD = 0.5
+"""The part of the time of a load from beyond the level-1 cache that remains if skinny inner products prefetch it."""
 
 GATHERED_LANE = 2.0
 """Operations that load a lane of a vector whose elements are not contiguous."""
@@ -233,7 +236,9 @@ class MatmulCost:
         row_tiles, column_tiles = -(-p.rows // tile_rows), -(-p.columns // tile_columns)
         sums, blocks = tile_rows * tile_columns, -(-p.terms // (MAX_BLOCK_VECTORS * p.lanes))
         vector = row_tiles * (sums + (tile_rows + tile_columns) / 2)
-        vector += tile_columns * _load_of_terms(self._right_bytes) / 2
+        prefetches = self._right_bytes > REFERENCE_TARGET.l2_bytes and row_tiles <= MAX_PREFETCHING_ROW_TILES
+        load = _load_of_terms(self._right_bytes) * (PREFETCHED_LOAD if prefetches else 1.0)
+        vector += tile_columns * load / 2
         tiles = column_tiles * (-(-p.terms // p.lanes) * vector + row_tiles * blocks * (TILE_START + STORED_SUM * sums))
         return self._cycles(tiles + p.rows * p.columns * TRANSPOSED_LANES_SUM, -(-column_tiles // 8))
 

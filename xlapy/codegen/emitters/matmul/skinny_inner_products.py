@@ -52,6 +52,12 @@ MAX_ROWS = 4
 the level-1 cache, and more of them share each vector of the left operand."""
 
 
+MAX_PREFETCHING_ROW_TILES = 4
+"""The largest number of tiles of rows if the columns of the next tile are prefetched, which each tile of rows repeats.
+8 x 4096 times the transpose of 4096 x 4096 takes 0.78 of the time with prefetches, 16 x 4096 0.91 of it
+(benchmarks/products.py)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SkinnyInnerProductParameters:
     """The tiles and blocks of skinny inner products."""
@@ -64,6 +70,8 @@ class SkinnyInnerProductParameters:
     """The columns of one task."""
     block_vectors: int = parameter(1, CONTRACTION_BLOCK_TERMS)
     """The vectors of terms of a block (KC / lanes)."""
+    prefetches: bool = False
+    """Whether the columns of the next tile are prefetched while those of a tile are multiplied."""
 
 
 def skinny_inner_product_parameters(problem: MatmulProblem) -> SkinnyInnerProductParameters:
@@ -77,7 +85,8 @@ def skinny_inner_product_parameters(problem: MatmulProblem) -> SkinnyInnerProduc
     vectors = balanced_size(max(1, problem.terms // problem.lanes), MAX_BLOCK_VECTORS)
     group, _ = tile_shape(target.vector_bytes, register_type(problem.type).byte_size)
     width = min(math.lcm(columns, group), -(-problem.columns // columns) * columns)
-    return SkinnyInnerProductParameters(rows, columns, width, vectors)
+    prefetches = problem.right_bytes > target.l2_bytes and problem.rows <= MAX_PREFETCHING_ROW_TILES * rows
+    return SkinnyInnerProductParameters(rows, columns, width, vectors, prefetches)
 
 
 def check_skinny_inner_products(problem: MatmulProblem, parameters: SkinnyInnerProductParameters) -> None:
@@ -190,6 +199,7 @@ class _SkinnyInnerProducts:
         offset = problem.left_offset()
         tile = Tile(1 if row is None else self.parameters.tile_rows, self.parameters.tile_columns, self.lanes)
         columns = [clamped_position(builder, first + column + c, problem.columns) for c in range(tile.vectors)]
+        later = [clamped_position(builder, at + tile.vectors, problem.columns) for at in columns]
         rows = [] if row is None else [clamped_position(builder, row + r, problem.rows) for r in range(tile.rows)]
         with builder.loop(self.lanes, AxisKind.VECTOR, width=self.lanes) as lane:
             mask = problem.lowering.in_bounds((start + lane,), [(0, problem.terms)]) if count is None else None
@@ -207,7 +217,10 @@ class _SkinnyInnerProducts:
                 return kept(problem.left_element(batch, rows[number], start + term[0] * self.lanes + lane, mask))
 
             def right(term: Index, vector: int) -> Element:
-                return kept(problem.right_element(batch, start + term[0] * self.lanes + lane, columns[vector], mask))
+                position = start + term[0] * self.lanes + lane
+                if self.parameters.prefetches and row is not None and mask is None:
+                    self.prefetch(batch, position, later[vector])
+                return kept(problem.right_element(batch, position, columns[vector], mask))
 
             found = emit_micro_kernel(problem, tile, [1 if count is None else count], left, right)
             first_row = Affine((), self.sizes.rows) if row is None else row
@@ -218,6 +231,11 @@ class _SkinnyInnerProducts:
                     if not self.is_single_step:
                         total = add_elements(builder, self.sums.load(place), total)
                     self.sums.store(place, total)
+
+    def prefetch(self, batch: Affine, term: Affine, column: Affine) -> None:
+        """Prefetches the line of a vector of terms, unless its elements are computed."""
+        for location in self.problem.right_locations(batch, term, column)[:1]:
+            self.builder.prefetch(location)
 
     # -- results
 
