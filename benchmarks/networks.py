@@ -43,6 +43,9 @@ from benchmarks.network_models import (
 
 LEARNING_RATE = 1e-3
 
+ACTIVATION_STEP = 2.0**-4
+"""The difference of neighboring activations in s8."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -53,6 +56,9 @@ class Row:
     is_channels_last: bool = True
     is_bf16: bool = False
     is_folded: bool = False
+    is_s8: bool = False
+    """Whether kernels and what convolutions read are integers of 8 bits. XLA:CPU has the same program; the other peers
+    compute with f32."""
     trains: bool = False
 
 
@@ -64,6 +70,8 @@ ROWS: Mapping[str, Row] = {
     "resnet50, 8 images, channels first": Row(resnet50, 8, is_channels_last=False),
     "resnet50, 1 image, bf16": Row(resnet50, 1, is_bf16=True),
     "resnet50, 8 images, bf16": Row(resnet50, 8, is_bf16=True),
+    "resnet50, 1 image, s8": Row(resnet50, 1, is_folded=True, is_s8=True),
+    "resnet50, 8 images, s8": Row(resnet50, 8, is_folded=True, is_s8=True),
     "resnet50, training step, 8 images": Row(resnet50, 8, trains=True),
     "resnet50, training step, 8 images, bf16": Row(resnet50, 8, is_bf16=True, trains=True),
     "mobilenet v2, 1 image": Row(mobilenet_v2, 1),
@@ -134,6 +142,51 @@ class JaxOperations:
         return x @ self.parameters["classes.weights"] + self.parameters["classes.bias"]
 
 
+@dataclass
+class QuantizedOperations(JaxOperations):
+    """Operations on kernels and images in s8, whose scales are powers of two. Sums of products are s32."""
+
+    def convolve(self, x: Any, layer: ConvolutionLayer) -> Any:
+        sums = lax.conv_general_dilated(
+            self._quantized(x), self.parameters[f"{layer.name}.kernel"], [layer.stride] * 2,
+            [(layer.padding, layer.padding)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            preferred_element_type=jnp.int32,
+        )  # fmt: skip
+        return sums * self.parameters[f"{layer.name}.step"] + self.parameters[f"{layer.name}.offset"]
+
+    def _quantized(self, x: Any) -> Any:
+        if x.dtype == jnp.int8:
+            return x
+        return jnp.clip(jnp.round(x / ACTIVATION_STEP), -128, 127).astype(jnp.int8)
+
+    def _real(self, x: Any) -> Any:
+        return x * ACTIVATION_STEP if x.dtype == jnp.int8 else x
+
+    def relu(self, x: Any) -> Any:
+        return self._quantized(jnp.maximum(x, 0))
+
+    def add(self, x: Any, y: Any) -> Any:
+        return self._real(x) + self._real(y)
+
+    def max_pool(self, x: Any) -> Any:
+        return lax.reduce_window(
+            x, jnp.int8(-128), lax.max, (1, 3, 3, 1), (1, 2, 2, 1), [(0, 0), (1, 1), (1, 1), (0, 0)]
+        )
+
+    def mean(self, x: Any) -> Any:
+        return self._real(x).mean(self._spatial)
+
+
+def quantized(parameters: Mapping[str, Array]) -> dict[str, Array]:
+    """Kernels in s8, and what the sums of a convolution by them are multiplied by; other parameters as they are."""
+    found = dict(parameters)
+    for key in [key for key in parameters if key.endswith(".kernel")]:
+        step = np.abs(parameters[key]).max((0, 1, 2)) / 127
+        found[key] = np.round(parameters[key] / step).astype(np.int8)
+        found[key.replace(".kernel", ".step")] = (step * ACTIVATION_STEP).astype(np.float32)
+    return found
+
+
 # -- implementations
 
 
@@ -141,7 +194,8 @@ def jax_function(row: Row) -> Callable[..., Any]:
     """The row as a function of the parameters, the images and the labels."""
 
     def inference(parameters: Mapping[str, Any], images: Any, labels: Any) -> Any:
-        return row.network(JaxOperations(parameters, row.is_channels_last), images)
+        operations = QuantizedOperations if row.is_s8 else JaxOperations
+        return row.network(operations(parameters, row.is_channels_last), images)
 
     def loss(parameters: Mapping[str, Any], images: Any, labels: Any) -> Any:
         result = row.network(JaxOperations(parameters, row.is_channels_last, statistics=True), images)
@@ -162,7 +216,7 @@ def jax_and_ours(
 
     def given(array: Array, order: Sequence[int]) -> Any:
         moved = array if row.is_channels_last or array.ndim < 4 else np.ascontiguousarray(array.transpose(order))
-        return moved.astype(kind)
+        return moved if moved.dtype == np.int8 else moved.astype(kind)
 
     skipped = (".mean", ".variance") if row.trains else ()
     parameters = {k: given(a, (3, 2, 0, 1)) for k, a in arrays.items() if not k.endswith(skipped)}
@@ -192,6 +246,7 @@ def implementations(row: Row, peers: Sequence[str]) -> tuple[dict[str, Call], di
     calls: dict[str, Call] = {}
     compile_seconds: dict[str, float] = {}
     ours = folded(arrays) if row.is_folded else arrays
+    ours = quantized(ours) if row.is_s8 else ours
     for name, call, seconds in jax_and_ours(row, ours, images, labels, peers):
         calls[name], compile_seconds[name] = call, seconds
     is_last = row.is_channels_last
@@ -250,7 +305,8 @@ def main() -> None:
     for name, row in chosen.items():
         calls, compiling = implementations(row, peers)
         if options.check:
-            check(name, calls, 0.05 if row.is_bf16 else 1e-3)
+            same = {k: call for k, call in calls.items() if k in ("ours", "xla")} if row.is_s8 else calls
+            check(name, same, 0.05 if row.is_bf16 or row.is_s8 else 1e-3)
         results[name] = times = alternate(calls, options.runs, 0.02)
         ratios = [f"{times[p] / times['ours']:.2f}" if p in times else "" for p in peers]
         compiled = f"{compiling['xla'] / compiling['ours']:.2f}" if "xla" in compiling else ""
