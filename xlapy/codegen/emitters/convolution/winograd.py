@@ -124,7 +124,8 @@ class WinogradConvolution(_WinogradKernel):
     def kernel(self) -> Kernel:
         builder, blocks = self.builder, self.blocks
         with builder.loop(blocks.tasks, AxisKind.PARALLEL) as task:
-            block, part = delinear(builder, task, (blocks.tile_blocks, blocks.panel_parts))
+            # all blocks of tiles in turn with the same part of the filter, which stays in the caches
+            part, block = delinear(builder, task, (blocks.panel_parts, blocks.tile_blocks))
             first_tile, first_panel = block * blocks.block_tiles, part * blocks.panels_per_task
             tiles = block_extent(builder, first_tile, blocks.tiles, blocks.block_tiles)
             panels = block_extent(builder, first_panel, blocks.panels, blocks.panels_per_task)

@@ -23,6 +23,7 @@ PRODUCTS = (TILE + 2) ** 2
 """The products of a tile for each input and output feature."""
 
 ELEMENT_BYTES = 4
+"""The size of an f32."""
 
 _TRANSFORM_CYCLES = 45
 """The cycles to transform a vector of the input of a tile, or of its sums, where two multiply-adds take one cycle
@@ -31,11 +32,17 @@ _TRANSFORM_CYCLES = 45
 _FILTER_CYCLES = 180
 """The cycles to transform a vector of the filter ("resnet 3x3 256 @14", one image and eight)."""
 
+_LARGE_FILTER_CYCLES = 400
+"""The same for a filter that does not stay in the L3 cache ("resnet 3x3 512 @7", 512 features at 14 positions)."""
+
 _KERNEL_CYCLES = 30_000
 """The cycles that a kernel more takes, with all threads waiting for its end (64 features at 14 to 28 positions)."""
 
 _STREAM_CYCLES = 2.5
 """The cycles to load a vector of the transformed filter from the L3 cache, for each block of tiles."""
+
+_COMMON_L3_BYTES = 12 << 20
+"""The largest transformed filter that estimates assume to stay in the L3 cache."""
 
 _COMMON_BLOCK_BYTES = 1 << 19
 """The size of a block's transformed input and sums that estimates assume."""
@@ -49,8 +56,8 @@ _MAX_TILE_VECTORS = 2
 
 
 MIN_INPUTS = 32
-"""The smallest number of input features. The transforms round each element a few times; with fewer features, this error
-exceeds that of the sums (`reason_against`)."""
+"""The smallest number of input features. The largest errors of sums over sparse inputs reach the tolerance of sums of
+products (`testing.comparison`) with 16 features, and a quarter of it with 32."""
 
 MAX_SHARE = 0.85
 """The largest share of the time of a direct convolution that the estimate may be."""
@@ -229,6 +236,7 @@ def estimated_cycles(geometry: ConvolutionGeometry, lanes: int) -> float:
     block = max(1, _tiles_in(_COMMON_BLOCK_BYTES, inputs, _MAX_TILE_VECTORS * lanes))
     streams = -(-tiles // block) * PRODUCTS * filter
     transformed = tiles * (-(-inputs // lanes) + outputs)
-    products = PRODUCTS * tiles * filter / 2
-    cycles = products + _TRANSFORM_CYCLES * transformed + _FILTER_CYCLES * filter + _STREAM_CYCLES * streams
+    stays = PRODUCTS * filter * lanes * ELEMENT_BYTES <= _COMMON_L3_BYTES
+    of_filter = (_FILTER_CYCLES if stays else _LARGE_FILTER_CYCLES) * filter
+    cycles = PRODUCTS * tiles * filter / 2 + _TRANSFORM_CYCLES * transformed + of_filter + _STREAM_CYCLES * streams
     return cycles + _KERNEL_CYCLES
