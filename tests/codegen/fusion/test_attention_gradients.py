@@ -10,7 +10,7 @@ import pytest
 from xlapy import opcodes
 from xlapy.codegen.fusion import attention_gradients
 from xlapy.codegen.fusion.attention_gradients import FuseAttentionGradients, find_gradient
-from xlapy.codegen.fusion.score_space import TERMS, ScoreSpace, labels_of_product, labels_of_scores, score_space
+from xlapy.codegen.fusion.score_values import TERMS, ScoreValues, labels_of_product, labels_of_scores, score_values
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
@@ -56,7 +56,7 @@ def named(parsed: Module, name: str) -> Instruction:
 
 def test_labels_follow_the_dimensions_of_the_dot():
     parsed = module("dq dk dv")
-    space = score_space(named(parsed, "w"))
+    space = score_values(named(parsed, "w"))
     assert {v.name: space.labels[v] for v in space.labels} == {
         "w": (0, 1, 2, 3), "t": (0, 1, 3, 2), "m": (0, 1, 3, 2), "d": (0, 1, 3), "f": (0, 1, 3, 2), "g": (0, 1, 3, 2),
         "h": (0, 1, 3, 2),
@@ -76,10 +76,10 @@ def test_labels_of_dots():
 
 def test_the_parts_of_a_gradient():
     parsed = module("dq dk dv")
-    found = find_gradient(score_space(named(parsed, "s")), score_space(named(parsed, "w")))
+    found = find_gradient(score_values(named(parsed, "s")), score_values(named(parsed, "w")))
     assert found is not None and not isinstance(found, str)
     assert found.order == (0, 1, 2, 3)
-    assert {p.dot.name: p.is_of_rows for p in found.products} == {"dq": True, "dk": False, "dv": False}
+    assert {p.dot.name: p.contracts_keys for p in found.products} == {"dq": True, "dk": False, "dv": False}
 
 
 def test_values_with_two_orders_of_dimensions_have_no_labels():
@@ -97,7 +97,7 @@ def test_values_with_two_orders_of_dimensions_have_no_labels():
   e = f32[2,20,20] multiply(d, n)
   f = f32[2,20,20] add(t, g)
   ROOT x = (f32[2,20,20], f32[2,20,20]) tuple(e, f) }}""")  # noqa: E501
-    space = score_space(named(parsed, "s"))
+    space = score_values(named(parsed, "s"))
     assert {v.name: space.labels[v] for v in space.labels} == {
         "s": (0, 1, 2), "t": (0, 2, 1), "r": (0, 1), "g": (0, 2, 1), "f": (0, 2, 1),
     }  # fmt: skip
@@ -132,13 +132,13 @@ def test_the_search_is_linear(is_mixed: bool):
 {text}  ROOT r = f32[20] reduce(a50, z), dimensions={{1}}, to_apply=add }}""")
     found: list[int] = []
 
-    def search(dot: Instruction, excluded: Container[Instruction]) -> ScoreSpace:
-        space = score_space(dot, excluded)
+    def search(dot: Instruction, excluded: Container[Instruction]) -> ScoreValues:
+        space = score_values(dot, excluded)
         found.append(len(space.labels) + len(space.mixed))
         return space
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention_gradients, "score_space", search)
+        patch.setattr(attention_gradients, "score_values", search)
         FuseAttentionGradients(lambda _: "").run(parsed)
     assert len(found) == 51 and sum(found) < 6 * 51
 
@@ -158,7 +158,7 @@ def test_two_gradients_of_the_same_scores():
 
 def test_scores_that_are_a_result():
     parsed = module("dq dk h")
-    found = find_gradient(score_space(named(parsed, "s")), score_space(named(parsed, "w")))
+    found = find_gradient(score_values(named(parsed, "s")), score_values(named(parsed, "w")))
     assert found == "r (tuple) needs h in memory"
 
 

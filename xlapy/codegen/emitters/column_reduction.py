@@ -79,10 +79,10 @@ class ColumnReductionStrategy(Strategy[ColumnReductionParameters]):
             return Rejection("a result does not have one element per column")
         if any(_depends_on_another(reduction, reductions) for reduction in reductions):
             return Rejection("a reduction depends on another one")
-        return Candidate(vector_cycles(region, size * math.prod(columns.rows), _lanes(region)))
+        return Candidate(vector_cycles(region, size * math.prod(columns.rows), _columns_per_vector(region)))
 
     def parameters(self, region: Region) -> ColumnReductionParameters:
-        reductions, lanes = _reductions(region), _lanes(region)
+        reductions, lanes = _reductions(region), _columns_per_vector(region)
         columns = column_shape(reductions[0])
         assert columns is not None
         widest, count = max(r.shape.element_type.byte_size for r in reductions), math.prod(columns.columns)
@@ -90,7 +90,7 @@ class ColumnReductionStrategy(Strategy[ColumnReductionParameters]):
         return ColumnReductionParameters(width, rows_per_step(len(region.instructions)))
 
     def check(self, region: Region, parameters: ColumnReductionParameters) -> None:
-        lanes = _lanes(region)
+        lanes = _columns_per_vector(region)
         if parameters.block_columns % lanes:
             value = parameters.block_columns
             raise ImpossibleParameterError("block_columns", f"it is {value}, but must be a multiple of {lanes}")
@@ -112,7 +112,7 @@ def _reductions(region: Region) -> list[Instruction]:
     return [i for i in region.instructions if i.op is opcodes.REDUCE]
 
 
-def _lanes(region: Region) -> int:
+def _columns_per_vector(region: Region) -> int:
     return max(preferred_lanes(region), 1)
 
 
@@ -165,7 +165,7 @@ class _ColumnReductionEmitter:
         self.values: dict[Instruction, Element] = {}
         self.lowering = Lowering(self.builder, sources, self.values)
         self.columns = math.prod(shape.columns)
-        self.lanes = _lanes(region)
+        self.lanes = _columns_per_vector(region)
         self.width, self.step_rows = parameters.block_columns, parameters.step_rows
         types = [r.shape.element_type for r in reductions]
         self.partial = [ScratchArray(self.builder, f"partial{n}", t, self.width) for n, t in enumerate(types)]

@@ -1,10 +1,10 @@
 """Fuses the gradient of attention: two dots of scores, what is computed from them, and the dots with the results.
 
-    scores    = dot(queries, keys)                  weights  = softmax(scores)
-    by_weight = dot(gradient, values)               by_score = weights * (by_weight - sum(by_weight * weights))
-    values'   = dot(weights, gradient)              queries', keys' = dot(by_score, keys), dot(by_score, queries)
+    S  = dot(Q, K)                P      = softmax(S)
+    dP = dot(dO, V)               dS     = P * (dP - sum(dP * P))
+    dV = dot(P, dO)               dQ, dK = dot(dS, K), dot(dS, Q)
 
-`gradient` is the gradient of attention's result. One fusion computes the last three dots. It computes the weights
+`dO` is the gradient of attention's result. One fusion computes the last three dots. It computes the weights P
 again, so that the forward pass does not store them. The forward pass keeps its own dots, and can become attention.
 Runs before `Fuse`. Does not depend on what stands between the dots, or on the kernel.
 """
@@ -19,14 +19,14 @@ from typing import ClassVar
 from xlapy import opcodes
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain, ignore_decision
 from xlapy.codegen.fusion.score_fusion import ScoreFusion
-from xlapy.codegen.fusion.score_space import (
+from xlapy.codegen.fusion.score_values import (
     TERMS,
     DotLabels,
     Labels,
-    ScoreSpace,
+    ScoreValues,
     labels_of_product,
     labels_of_scores,
-    score_space,
+    score_values,
 )
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -55,7 +55,7 @@ class Product:
     dot: Instruction
     weights: Instruction
     labels: DotLabels
-    is_of_rows: bool
+    contracts_keys: bool
     """Whether it sums over the keys, and not over the queries."""
 
 
@@ -102,7 +102,7 @@ class FuseAttentionGradients:
                 changed |= self._fuse(module, _renewed(first), _renewed(second))
         return update_schedule(module, changed)
 
-    def _fuse(self, module: Module, first: ScoreSpace, second: ScoreSpace) -> bool:
+    def _fuse(self, module: Module, first: ScoreValues, second: ScoreValues) -> bool:
         found = find_gradient(first, second)
         if found is None:
             return False
@@ -118,7 +118,7 @@ class FuseAttentionGradients:
         """Replaces the dots by a fusion; returns the reason against it, or ""."""
         written = ScoreFusion(module, gradient.scores, gradient.labels, gradient.order)
         for product in gradient.products:
-            if product.is_of_rows:
+            if product.contracts_keys:
                 written.add_product_of_rows(product.dot, product.weights, product.labels)
             else:
                 written.add_product_of_keys(product.dot, product.weights, product.labels, gradient.segments)
@@ -132,29 +132,29 @@ class FuseAttentionGradients:
         return ""
 
 
-def _pairs(computation: Computation) -> list[tuple[ScoreSpace, ScoreSpace]]:
+def _pairs(computation: Computation) -> list[tuple[ScoreValues, ScoreValues]]:
     """The pairs of dots of which some values depend on both, in the order of the computation.
 
     A third dot is not searched for values that depend on two, so that a sum of many dots does not take quadratic time.
     """
-    of_value: dict[Instruction, list[ScoreSpace]] = {}
+    of_value: dict[Instruction, list[ScoreValues]] = {}
     full = set[Instruction]()
-    for space in (score_space(i, full) for i in computation.instructions if _may_be_scores(i)):
+    for space in (score_values(i, full) for i in computation.instructions if _may_be_scores(i)):
         for value in (*space.labels, *space.mixed):
             found = of_value.setdefault(value, [])
             found.append(space)
             if len(found) == 2:
                 full.add(value)
-    pairs: dict[tuple[Instruction, Instruction], tuple[ScoreSpace, ScoreSpace]] = {}
+    pairs: dict[tuple[Instruction, Instruction], tuple[ScoreValues, ScoreValues]] = {}
     for value, found in of_value.items():
         if len(found) == 2 and all(space.reduced and value in space.labels for space in found):
             pairs.setdefault((found[0].dot, found[1].dot), (found[0], found[1]))
     return list(pairs.values())
 
 
-def _renewed(space: ScoreSpace) -> ScoreSpace:
+def _renewed(space: ScoreValues) -> ScoreValues:
     """A space as it is after a fusion has replaced some of its values; just the dot if it has replaced the dot."""
-    return score_space(space.dot) if any(value.parent is None for value in space.labels) else space
+    return score_values(space.dot) if any(value.parent is None for value in space.labels) else space
 
 
 def _may_be_scores(instruction: Instruction) -> bool:
@@ -178,7 +178,7 @@ def _depends(instructions: Iterable[Instruction], on: set[Instruction]) -> bool:
 # -- the parts
 
 
-def find_gradient(first: ScoreSpace, second: ScoreSpace) -> Gradient | str | None:
+def find_gradient(first: ScoreValues, second: ScoreValues) -> Gradient | str | None:
     """The parts of a gradient of attention; why it has no kernel; or None if it is nothing like one."""
     for space in (first, second):
         if len(space.labels) > MAX_VALUES:
@@ -209,7 +209,7 @@ def find_gradient(first: ScoreSpace, second: ScoreSpace) -> Gradient | str | Non
     return Gradient(scores, products, labels, batch, rows, key)
 
 
-def _joined_labels(first: ScoreSpace, second: ScoreSpace) -> dict[Instruction, Labels] | None:
+def _joined_labels(first: ScoreValues, second: ScoreValues) -> dict[Instruction, Labels] | None:
     """The labels of all values in terms of the first dot's dimensions; None if they do not fit."""
     renamed: dict[int | None, int | None] = {None: None}
     for value, labels in first.labels.items():
@@ -252,7 +252,7 @@ def _products(
             product = _product(user, value, labels, batch, rows, key)
             if product is None:
                 reason = reason or f"{user.name} ({user.op.name}) needs {value.name} in memory"
-            elif value in both or not product.is_of_rows:
+            elif value in both or not product.contracts_keys:
                 found.append(product)
     if not any(product.weights in both for product in found):
         return []
@@ -275,5 +275,5 @@ def _product(
     if of_dot is None:
         return None
     result = {label for label in of_dot.result if label is not None}
-    is_of_rows = result == {*batch, *rows, TERMS}
-    return Product(dot, weights, of_dot, is_of_rows) if is_of_rows or result == {*batch, key, TERMS} else None
+    contracts_keys = result == {*batch, *rows, TERMS}
+    return Product(dot, weights, of_dot, contracts_keys) if contracts_keys or result == {*batch, key, TERMS} else None

@@ -96,11 +96,6 @@ class FusionGroup:
         return any(member.op is opcodes.REDUCE for member in self.members)
 
     @property
-    def is_non_fusible(self) -> bool:
-        """Whether a member needs a kernel of its own."""
-        return any(map(_needs_own_kernel, self.members))
-
-    @property
     def can_be_merged(self) -> bool:
         """Whether other groups may be merged with this one: no member has a kernel without epilogues."""
         return all(member.op in CONTRACTIONS for member in self.members if _needs_own_kernel(member))

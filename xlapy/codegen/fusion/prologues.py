@@ -51,7 +51,7 @@ MIN_PACKED_BYTES = 1 << 17
 MAX_STEPS_BACK = 32
 """The largest number of instructions that are searched for a reduction or a contraction, which bounds compile time."""
 
-_MOVEMENT = frozenset({opcodes.REVERSE, opcodes.SLICE, opcodes.TRANSPOSE})
+_PERMUTING_OPCODES = frozenset({opcodes.REVERSE, opcodes.SLICE, opcodes.TRANSPOSE})
 """Opcodes of which an element is an element of their operand, so that only its position is computed."""
 
 
@@ -111,7 +111,7 @@ def _cone(operand: Instruction, inside: Collection[Instruction]) -> set[Instruct
 def _reason_against_operand(dot: Instruction, number: int, operand: Instruction, cone: Collection[Instruction]) -> str:
     """Why the kernel of a dot should not compute all instructions that an operand depends on."""
     what = f"each element of {operand.name}, an operand of {dot.name} (dot),"
-    cost = sum(element_cost(i) for i in cone if i.op not in _MOVEMENT)
+    cost = sum(element_cost(i) for i in cone if i.op not in _PERMUTING_OPCODES)
     if cost > MAX_PROLOGUE_COST:
         return f"{what} would take {cost} operations, more than {MAX_PROLOGUE_COST}"
     times = evaluations(dot, number)

@@ -16,7 +16,7 @@ from xlapy import opcodes
 from xlapy.analysis.cost import MAX_RECOMPUTED_COST, element_cost
 from xlapy.base.element_types import F32, PrimitiveType
 from xlapy.base.shape import Shape
-from xlapy.codegen.fusion.score_space import TERMS, DotLabels, Labels
+from xlapy.codegen.fusion.score_values import TERMS, DotLabels, Labels
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -35,7 +35,7 @@ MAX_OPERAND_INSTRUCTIONS = 16
 """The largest number of instructions that compute an element of an operand, such as a mask, in the fusion. Operands
 that take more, such as random bits, are computed before, and read from memory."""
 
-_MOVES = frozenset({opcodes.BROADCAST, opcodes.RESHAPE, opcodes.TRANSPOSE})
+_REORDERINGS = frozenset({opcodes.BROADCAST, opcodes.RESHAPE, opcodes.TRANSPOSE})
 
 
 _SEGMENT = TERMS - 1
@@ -73,7 +73,7 @@ class ScoreFusion:
         *before, key = self._order
         batch = self._order[: self._batches()]
         other, of_other = _other(dot, weights, labels)
-        operand = self._moved(self._operand(other, _MOVES), of_other, (*batch, key, TERMS))
+        operand = self._moved(self._operand(other, _REORDERINGS), of_other, (*batch, key, TERMS))
         along = (len(self._order) - 1,), (len(batch),)
         product = self._dot(dot, (self._value(weights), operand), len(batch), along, dot.shape.element_type)
         restored = self._restored(product, (*before, TERMS), labels.result, dot.shape.dimensions)
@@ -87,7 +87,10 @@ class ScoreFusion:
         *before, key = self._order
         batches, queries = self._batches(), len(self._order) - 2
         other, of_other = _other(dot, weights, labels)
-        values = self._value(weights), self._moved(self._operand(other, _MOVES), of_other, (*before, TERMS))
+        values = (
+            self._value(weights),
+            self._moved(self._operand(other, _REORDERINGS), of_other, (*before, TERMS)),
+        )
         kept, wanted, dimensions = [*self._order[:batches], key, TERMS], labels.result, dot.shape.dimensions
         along, batch = tuple(range(batches, queries + 1)), tuple(range(batches))
         if segments > 1:
@@ -95,7 +98,7 @@ class ScoreFusion:
             along, batch = (*range(batches, queries), queries + 1), (*batch, queries)
             kept.insert(batches, _SEGMENT)
             wanted, dimensions = (_SEGMENT, *wanted), (segments, *dimensions)
-        product = self._dot(dot, values, batch, (along, along), _type_of_sums(dot))
+        product = self._dot(dot, values, batch, (along, along), _type_of_result(dot))
         self._add_result(dot, self._restored(product, kept, wanted, dimensions), segments=segments)
 
     def _in_segments(self, value: Instruction, segments: int) -> Instruction:
@@ -235,7 +238,7 @@ class ScoreFusion:
             sides.reverse()
         orders = ((*before, TERMS), (*self._order[:batches], key, TERMS))
         queries, keys = (
-            self._moved(self._operand(operand, _MOVES), of_operand, order)
+            self._moved(self._operand(operand, _REORDERINGS), of_operand, order)
             for (operand, of_operand), order in zip(sides, orders, strict=True)
         )
         along = (queries.shape.rank - 1,), (keys.shape.rank - 1,)
@@ -351,7 +354,7 @@ def _instructions_of(operand: Instruction, ops: Collection[OpDef] | None) -> lis
         if instruction.op is opcodes.CONSTANT:
             return not instruction.shape.rank
         is_cheap = instruction.op.elementwise and element_cost(instruction) <= MAX_RECOMPUTED_COST
-        return instruction.op is opcodes.IOTA or instruction.op in _MOVES or is_cheap
+        return instruction.op is opcodes.IOTA or instruction.op in _REORDERINGS or is_cheap
 
     found, seen = list[Instruction](), set[Instruction]()
     pending = [(operand, False)]
@@ -376,7 +379,7 @@ def _without_units(instruction: Instruction) -> list[int]:
     return [size for size in instruction.shape.dimensions if size > 1]
 
 
-def _type_of_sums(dot: Instruction) -> PrimitiveType:
+def _type_of_result(dot: Instruction) -> PrimitiveType:
     """The type of the result of a dot in the fusion, so that sums over blocks can be added up in memory."""
     t = sum_type([operand.shape.element_type for operand in dot.operands], dot.shape.element_type)
     return F32 if register_type(t) is register_type(F32) else t

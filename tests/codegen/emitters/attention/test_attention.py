@@ -147,7 +147,7 @@ LOWEST = {"-inf": -np.inf, "lowest": np.finfo(np.float32).min, "-1e30": -1e30, "
 
 @pytest.mark.parametrize("lowest", LOWEST)
 @pytest.mark.parametrize("isa", ISAS)
-def test_rows_of_which_the_last_keys_are_hidden(lowest: str, isa: str):
+def test_rows_of_which_the_last_keys_are_masked(lowest: str, isa: str):
     """Keys that all queries of a block hide are not swept over, unless their weights are not zero."""
 
     def attend(q: Any, k: Any, v: Any, mask: Any) -> Any:
@@ -178,12 +178,12 @@ def test_sweeps_end_at_a_multiple_of_an_iteration():
     np.testing.assert_allclose(result, CPU.compile(lowered(masked, list(given)))(*given), rtol=1e-5)
 
 
-@pytest.mark.parametrize("hidden", ["bias", "weights"])
-def test_hidden_keys_that_differ(hidden: str):
+@pytest.mark.parametrize("masked", ["bias", "weights"])
+def test_masked_keys_that_differ(masked: str):
     """What the mask selects instead of scores, or what multiplies the weights, may differ from key to key."""
 
     def attend(q: Any, k: Any, v: Any, mask: Any, factors: Any) -> Any:
-        if hidden == "bias":
+        if masked == "bias":
             return jax.nn.softmax(jnp.where(mask, q @ k.T, factors)) @ v
         weights = jnp.exp(jnp.where(mask, q @ k.T, -jnp.inf)) + factors
         return (weights / weights.sum(1, keepdims=True)) @ v
@@ -195,7 +195,7 @@ def test_hidden_keys_that_differ(hidden: str):
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_hidden_values_that_are_not_finite(value: float, dtype: Any):
+def test_masked_values_that_are_not_finite(value: float, dtype: Any):
     """A weight of zero times infinity is NaN, so that blocks of keys without weights may not be left out."""
     q, k, v = (normal(n, width, seed=n, dtype=dtype) for n, width in ((200, 16), (400, 16), (401, 24)))
     v, mask = v[:400], np.zeros((200, 400), bool)
@@ -207,7 +207,7 @@ def test_hidden_values_that_are_not_finite(value: float, dtype: Any):
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_hidden_keys_that_are_not_finite(value: float):
+def test_masked_keys_that_are_not_finite(value: float):
     q, k, v, mask = normal(40, 16), normal(80, 16, seed=1), normal(80, 24, seed=2), np.ones((40, 80), bool)
     mask[:, 64:] = False
     k[70] = value

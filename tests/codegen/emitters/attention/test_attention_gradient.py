@@ -88,9 +88,9 @@ def test_f64_of_numpy():
         weights = np.exp(scores - scores.max(1, keepdims=True))
         weights /= weights.sum(1, keepdims=True)
         upper = 2 * (weights @ v)
-        by_weight = upper @ v.T
-        by_score = weights * (by_weight - (weights * by_weight).sum(1, keepdims=True)) / 4
-        for got, wanted in zip(results, (by_score @ k, by_score.T @ q, weights.T @ upper), strict=True):
+        d_weights = upper @ v.T
+        d_scores = weights * (d_weights - (weights * d_weights).sum(1, keepdims=True)) / 4
+        for got, wanted in zip(results, (d_scores @ k, d_scores.T @ q, weights.T @ upper), strict=True):
             np.testing.assert_allclose(np.asarray(got)[0, :, head], wanted, rtol=2e-5, atol=2e-5)
 
 
@@ -177,7 +177,7 @@ LOWEST = {"-inf": -np.inf, "-1e30": -1e30, "zero": 0.0}
 
 
 @pytest.mark.parametrize("lowest", LOWEST)
-def test_rows_of_which_the_last_keys_are_hidden(lowest: str):
+def test_rows_of_which_the_last_keys_are_masked(lowest: str):
     """Keys that all queries of a block hide are left out, unless their weights are not zero."""
     mask = np.random.default_rng(3).random((150, 301)) < 0.7
     mask[:64, 90:] = mask[64:128, 200:] = False
@@ -188,28 +188,28 @@ def test_rows_of_which_the_last_keys_are_hidden(lowest: str):
     assert np.isnan(found[2]).all() == (lowest == "-inf")
 
 
-def test_leaving_out_hidden_keys_does_not_change_bits():
+def test_leaving_out_masked_keys_does_not_change_bits():
     """A key that products with zero weights make large, but not infinite, makes the kernel compute all keys."""
     q, k, v, mask = normal(150, 16), normal(300, 16, seed=1), normal(300, 16, seed=2), np.zeros((150, 300), bool)
     mask[:, :70] = True
     run = CPU.compile(lowered(masked_gradient(-1e30), [q, k, v, mask]))
     wanted = [np.asarray(x) for x in run(q, k, v, mask)]
-    v[299] = 1e37  # of a hidden key: the bound of the other dot is infinite, but the dot is not
+    v[299] = 1e37  # of a masked key: the bound of the other dot is infinite, but the dot is not
     for got, want in zip(run(q, k, v, mask), wanted, strict=True):
         np.testing.assert_array_equal(np.asarray(got), want)
 
 
-NOT_FINITE = {"query": np.inf, "key": np.nan, "value": np.nan, "hidden key": np.inf, "hidden value": np.inf}
+NOT_FINITE = {"query": np.inf, "key": np.nan, "value": np.nan, "masked key": np.inf, "masked value": np.inf}
 
 
 @pytest.mark.parametrize("where", NOT_FINITE)
 def test_numbers_that_are_not_finite(where: str):
-    value, dtype = NOT_FINITE[where], ml_dtypes.bfloat16 if where == "hidden value" else np.float32
+    value, dtype = NOT_FINITE[where], ml_dtypes.bfloat16 if where == "masked value" else np.float32
     q, k, v = (normal(n, 16, seed=n, dtype=dtype) for n in (100, 200, 201))
     mask = np.zeros((100, 200), bool)
     mask[:, :40] = True
     array = {"query": q, "key": k, "value": v}[where.rsplit(" ", 1)[-1]]
-    array[190 if where.startswith("hidden") else 9, 3] = value
+    array[190 if where.startswith("masked") else 9, 3] = value
     assert_gradient(gradient(masked), q, k, v[:200], mask)
 
 
@@ -217,13 +217,13 @@ def gradient_of_causal(q: Any, k: Any, v: Any, g: Any) -> Any:
     """Multiplies the gradient of the weights by the weights before anything else."""
     mask = jnp.tril(jnp.ones((q.shape[1], k.shape[1]), bool))
     weights = jax.nn.softmax(jnp.where(mask, q @ k.mT, -jnp.inf))
-    by_weight = g @ v.mT
-    by_score = jnp.where(mask, weights * (by_weight - (by_weight * weights).sum(-1, keepdims=True)), 0)
-    return by_score @ k, by_score.mT @ q, weights.mT @ g
+    d_weights = g @ v.mT
+    d_scores = jnp.where(mask, weights * (d_weights - (d_weights * weights).sum(-1, keepdims=True)), 0)
+    return d_scores @ k, d_scores.mT @ q, weights.mT @ g
 
 
 @pytest.mark.parametrize("large", [1, 300])
-def test_a_dot_of_f16_that_overflows_at_a_hidden_key(large: int):
+def test_a_dot_of_f16_that_overflows_at_a_masked_key(large: int):
     """Its element is infinite and its weight zero, so that their product is NaN."""
     q, k, v, g = (normal(2, 130, 8, seed=n, dtype=np.float16) for n in range(4))
     g[:, 0] = v[:, 129] = large

@@ -86,16 +86,16 @@ class _GradientKernel:
             product.dot: Epilogue(
                 _region_of_product(region, product), product.dot, builder, sources, [buffers[product.result]]
             )
-            for product in (*problem.of_rows, *problem.of_keys)
+            for product in (*problem.over_keys, *problem.over_queries)
         }
         self.rows = GradientRows(problem, self.sizes, builder, sources)
-        has_end = problem.hidden is not None and problem.length > KEYS_PER_STEP
+        has_end = problem.masked is not None and problem.length > KEYS_PER_STEP
         self.mask = GradientMask(problem, self.lowering) if has_end else None
         self.loaded = [self._scratch(f"loaded{n}", dot, self.sizes.loaded(dot)) for n, dot in enumerate(problem.scores)]
         self.packed = [self._scratch(f"packed{n}", dot, self.sizes.packed(dot)) for n, dot in enumerate(problem.scores)]
         self.sums = {
             product.dot: ScratchArray(builder, f"sums{n}", product.type, self.sizes.sums(product))
-            for n, product in enumerate(problem.of_rows)
+            for n, product in enumerate(problem.over_keys)
         }
 
     def _scratch(self, name: str, dot: ScoreDot, size: int) -> ScratchArray:
@@ -110,7 +110,7 @@ class _GradientKernel:
             *at_batch, segment = delinear(builder, task, tasks)
             self.at_batch = tuple(at_batch)
             self.at_part = tuple(at_batch) if problem.segments == 1 else (*at_batch, segment)
-            for product in problem.of_keys:
+            for product in problem.over_queries:
                 self.clear(product)
             if self.mask is not None:
                 self.mask.measure_keys(self.at_batch)
@@ -127,9 +127,9 @@ class _GradientKernel:
         for number in range(len(self.problem.scores)):
             self.pack_rows(number)
         self.compute_weights()
-        for product in self.problem.of_rows:
+        for product in self.problem.over_keys:
             self.multiply_keys(product)
-        for product in self.problem.of_keys:
+        for product in self.problem.over_queries:
             self.multiply_rows(product)
 
     def compute_weights(self) -> None:
@@ -141,17 +141,17 @@ class _GradientKernel:
             return
         builder, mask = self.builder, self.mask
         mask.find_end(self.at_rows, self.first, self.count)
-        with builder.loop(2), builder.branch(mask.is_open()):
+        with builder.loop(2), builder.branch(mask.is_pending()):
             self.end = mask.load_end()
             self.compute_scores()
-            mask.close()
+            mask.finish()
             is_whole = builder.compare("eq", self.end, builder.constant(I64, self.problem.length))
             with builder.branch(is_whole):
                 self.rows.compute_weights(self.at_rows, self.first, self.count)
             with builder.branch(builder.logical_not(is_whole)):
                 is_zero = self.rows.compute_weights_until(self.at_rows, self.first, self.count, self.end, mask.bound())
                 with builder.branch(builder.logical_not(is_zero)):
-                    mask.open_all()
+                    mask.retry_with_all_keys()
         self.end = mask.load_end()
 
     # -- scores

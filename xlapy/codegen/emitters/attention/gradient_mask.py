@@ -1,7 +1,7 @@
 """The keys of a block of queries that a mask does not hide, and whether it is safe to leave out the others.
 
 A weight of zero times an infinity is NaN, so that keys are left out only if all factors of products are finite. The
-elements of the dot without the mask are not computed at hidden keys. The largest magnitudes of its factors bound them.
+elements of the dot without the mask are not computed at masked keys. The largest magnitudes of its factors bound them.
 Does not depend on what the weights are.
 """
 
@@ -31,12 +31,12 @@ class GradientMask:
     """The state of a task: magnitudes of its operands, and the end of the keys of its block."""
 
     def __init__(self, problem: GradientProblem, lowering: Lowering) -> None:
-        hidden = problem.hidden
-        assert hidden is not None
-        self.problem, self.hidden, self.lowering, self.builder = problem, hidden, lowering, lowering.builder
-        self.scores = next(dot for dot in problem.scores if dot.dot is hidden.other)
+        masked = problem.masked
+        assert masked is not None
+        self.problem, self.masked, self.lowering, self.builder = problem, masked, lowering, lowering.builder
+        self.scores = next(dot for dot in problem.scores if dot.dot is masked.other)
         self._end = self.builder.scratch("end", I64, 1)
-        self._is_open = self.builder.scratch("is_open", I32, 1)
+        self._is_pending = self.builder.scratch("is_pending", I32, 1)
         """Whether the weights of the block are still to be computed."""
         self._keys = self.builder.scratch("magnitudes_of_keys", I32, 2)
         """The largest magnitudes of the keys of the dot without the mask, and of the factors of products over keys."""
@@ -48,9 +48,9 @@ class GradientMask:
     def find_end(self, at: Index, first: Affine, count: int | Value) -> None:
         """Finds the end of the keys that a block of `count` queries from `first` on needs."""
         builder, length = self.builder, self.problem.length
-        others = [product.other for product in self.problem.of_keys]
+        others = [product.other for product in self.problem.over_queries]
         self._measure(self._rows, self.scores.rows, others, lambda row: (*at, self._query(first + row)), count)
-        builder.store(self._is_open, Affine(), builder.constant(I32, 1))
+        builder.store(self._is_pending, Affine(), builder.constant(I32, 1))
         builder.store(self._end, Affine(), builder.constant(I64, 0))
         steps = -(-length // KEYS_PER_STEP)
         with (
@@ -68,14 +68,14 @@ class GradientMask:
 
     def _is_any_kept(self, at: Index, first: Affine, count: int | Value, begin: Affine) -> Value:
         """Whether the mask keeps any of `KEYS_PER_STEP` keys for any query of the block."""
-        builder, no, predicate = self.builder, self.builder.constant(I1, 0), self.hidden.predicate
+        builder, no, predicate = self.builder, self.builder.constant(I1, 0), self.masked.predicate
 
         def of_key(position: Affine, found: Sequence[Value]) -> list[Value]:
             key = clamped_position(builder, begin + position, self.problem.length)
 
             def of_query(query: Affine, before: Sequence[Value]) -> list[Value]:
                 value = self.lowering.value(predicate, (*at, self._query(first + query), key))
-                kept = value if self.hidden.kept else builder.logical_not(value)
+                kept = value if self.masked.kept else builder.logical_not(value)
                 return [builder.binary("or", before[0], kept)]
 
             return builder.reduce(count, found, of_query)
@@ -94,29 +94,29 @@ class GradientMask:
         end.range = (1, self.problem.length)
         return end
 
-    def is_open(self) -> Value:
+    def is_pending(self) -> Value:
         """Whether the weights of the block are still to be computed."""
-        return self.builder.compare("ne", self.builder.load(self._is_open, Affine()), self.builder.zero(I32))
+        return self.builder.compare("ne", self.builder.load(self._is_pending, Affine()), self.builder.zero(I32))
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Notes that the weights are computed."""
-        self.builder.store(self._is_open, Affine(), self.builder.zero(I32))
+        self.builder.store(self._is_pending, Affine(), self.builder.zero(I32))
 
-    def open_all(self) -> None:
+    def retry_with_all_keys(self) -> None:
         """Notes that the weights of all keys are still to be computed."""
-        self.builder.store(self._is_open, Affine(), self.builder.constant(I32, 1))
+        self.builder.store(self._is_pending, Affine(), self.builder.constant(I32, 1))
         self.builder.store(self._end, Affine(), self.builder.constant(I64, self.problem.length))
 
     # -- magnitudes
 
     def measure_keys(self, at: Index) -> None:
         """Finds the largest magnitudes of the keys of a batch element."""
-        others = [product.other for product in self.problem.of_rows]
+        others = [product.other for product in self.problem.over_keys]
         self._measure(self._keys, self.scores.keys, others, lambda key: (*at, key), self.problem.length)
 
     def bound(self) -> Value:
         """A bound of the magnitudes of the elements of the dot without the mask: infinity if its type may overflow."""
-        builder, t = self.builder, self.hidden.other.shape.element_type
+        builder, t = self.builder, self.masked.other.shape.element_type
         factors = [builder.bitcast(builder.load(found, Affine()), F32) for found in (self._keys, self._rows)]
         terms = builder.constant(F32, 2 * self.scores.terms)  # twice as many, for what rounding adds
         bound = convert_element(builder, builder.mul(builder.mul(*factors), terms), F32_ELEMENT, t)

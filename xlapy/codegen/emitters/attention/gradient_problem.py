@@ -1,9 +1,11 @@
 """Recognizes a gradient of attention: two dots of scores, reductions of their rows, and dots with what follows.
 
-    scores    = f32[b,q,k] dot(queries, keys)           by_weight = f32[b,q,k] dot(gradient, values)
-    weights, by_score = f32[b,q,k] functions of both and of reductions over k
-    of rows   = f32[b,q,d] dot(by_score, keys)          over k
-    of keys   = f32[b,k,d] dot(by_score, queries), dot(weights, gradient)          over q
+    S      = f32[b,q,k] dot(Q, K)               dP     = f32[b,q,k] dot(dO, V)
+    P, dS  = f32[b,q,k] functions of both and of reductions over k
+    dQ     = f32[b,q,d] dot(dS, K)              over keys
+    dK, dV = f32[b,k,d] dot(dS, Q), dot(P, dO)  over queries
+
+S are called scores here, and P and dS weights, because further dots multiply both by arrays.
 
 All arrays have their dimensions in this order, as the pass `fuse-attention-gradients` writes them; b and q may be
 several dimensions, and b none. Does not depend on how the kernel computes them.
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 
 from xlapy import opcodes
 from xlapy.base.element_types import F32, PrimitiveType
-from xlapy.codegen.emitters.attention.hidden_keys import HiddenKeys, hidden_keys
+from xlapy.codegen.emitters.attention.masked_keys import MaskedKeys, masked_keys
 from xlapy.codegen.emitters.attention.problem import FactorForm, between
 from xlapy.codegen.emitters.matmul.group_formats import group_format
 from xlapy.codegen.emitters.row_reduction import RowPlan, can_run_in_vectors, plan_row_reduction
@@ -52,7 +54,7 @@ class ProductDot:
     other: Instruction
     result: Instruction
     """The result of the region that follows from it."""
-    is_of_rows: bool
+    contracts_keys: bool
     """Whether it is over the keys."""
     segments: int = 1
     """The parts of the queries that have products over queries of their own: a dimension of the dot, after b."""
@@ -77,10 +79,10 @@ class GradientProblem:
     plan: RowPlan
     weights: tuple[Instruction, ...]
     """The one or two arrays [b,q,k] that products take."""
-    of_rows: tuple[ProductDot, ...]
-    of_keys: tuple[ProductDot, ...]
-    hidden: HiddenKeys | None
-    """The mask whose hidden keys need not be computed."""
+    over_keys: tuple[ProductDot, ...]
+    over_queries: tuple[ProductDot, ...]
+    masked: MaskedKeys | None
+    """The mask whose masked keys need not be computed."""
 
     @property
     def cached(self) -> dict[Instruction, Instruction | None]:
@@ -134,7 +136,7 @@ class GradientProblem:
     @property
     def segments(self) -> int:
         """The number of parts of the queries along that dimension, each of which is a task."""
-        return max([product.segments for product in self.of_keys], default=1)
+        return max([product.segments for product in self.over_queries], default=1)
 
 
 def gradient_problem(region: Region) -> GradientProblem | str:
@@ -152,10 +154,10 @@ def gradient_problem(region: Region) -> GradientProblem | str:
     found = [_product(dot, scores[0], region.results) for dot in products]
     if None in found or len({p.result for p in found if p}) != len(region.results):
         return "a result is not a dot over the queries or the keys"
-    if len({p.segments for p in found if p and not p.is_of_rows}) > 1:
+    if len({p.segments for p in found if p and not p.contracts_keys}) > 1:
         return "its dots over the queries have different segments"
-    of_rows, of_keys = [tuple(p for p in found if p and p.is_of_rows is along) for along in (True, False)]
-    weights = tuple(dict.fromkeys(p.weights for p in (*of_rows, *of_keys)))
+    over_keys, over_queries = [tuple(p for p in found if p and p.contracts_keys is along) for along in (True, False)]
+    weights = tuple(dict.fromkeys(p.weights for p in (*over_keys, *over_queries)))
     members = between({first, second}, weights, region.instructions)
     plan = plan_row_reduction(weights, members)
     if plan is None or plan.domain.length != first.shape.dimensions[-1]:
@@ -163,8 +165,8 @@ def gradient_problem(region: Region) -> GradientProblem | str:
     reason = _reason_against(weights, plan, (first, second))
     if reason:
         return reason
-    hidden = hidden_keys((first, second), weights, plan, members)
-    return GradientProblem(region, (scores[0], scores[1]), plan, weights, of_rows, of_keys, hidden)
+    masked = masked_keys((first, second), weights, plan, members)
+    return GradientProblem(region, (scores[0], scores[1]), plan, weights, over_keys, over_queries, masked)
 
 
 def type_of_sums(dot: Instruction) -> PrimitiveType:
@@ -209,13 +211,13 @@ def _product(dot: Instruction, score: ScoreDot, results: Sequence[Instruction]) 
             return None
         weights, other = weights.operands[0], other.operands[0]
     along = attributes.lhs_contracting_dims, attributes.rhs_contracting_dims
-    is_of_rows = segments == 1 and along == ((rank - 1,), (batches,)) and other.shape.rank == batches + 2
-    is_of_keys = along == (rows, rows) and other.shape.rank == rank and dot.shape.element_type is F32
+    contracts_keys = segments == 1 and along == ((rank - 1,), (batches,)) and other.shape.rank == batches + 2
+    contracts_queries = along == (rows, rows) and other.shape.rank == rank and dot.shape.element_type is F32
     result = next((r for r in results if _source(r) is dot), None)
-    if result is None or weights.shape.dimensions != dimensions or not (is_of_rows or is_of_keys):
+    if result is None or weights.shape.dimensions != dimensions or not (contracts_keys or contracts_queries):
         return None
     is_fitting = attributes.lhs_batch_dims == attributes.rhs_batch_dims == batch
-    return ProductDot(dot, weights, other, result, is_of_rows, segments) if is_fitting else None
+    return ProductDot(dot, weights, other, result, contracts_keys, segments) if is_fitting else None
 
 
 def _is_divided(reshape: Instruction, segments: int) -> bool:

@@ -56,7 +56,7 @@ class GradientRows:
             )
 
         self.is_zero = builder.scratch("is_zero", I32, sizes.block)
-        """For each query, whether the weights of hidden keys are zeros."""
+        """For each query, whether the weights of masked keys are zeros."""
 
     def compute_weights(self, at: Index, first: Affine, count: int | Value) -> None:
         """Replaces the scores of `count` queries from `first` on by weights."""
@@ -69,22 +69,22 @@ class GradientRows:
     def compute_weights_until(self, at: Index, first: Affine, count: int | Value, end: Value, bound: Value) -> Value:
         """Replaces the scores of the keys before `end`, which a mask does not hide from the block, by weights.
 
-        Elements of the dot without the mask are within -bound and bound at hidden keys. Returns whether the weights of
-        all hidden keys, and their terms of sums, are zeros; otherwise the weights are not valid.
+        Elements of the dot without the mask are within -bound and bound at masked keys. Returns whether the weights of
+        all masked keys, and their terms of sums, are zeros; otherwise the weights are not valid.
         """
-        builder, hidden = self.builder, self.problem.hidden
-        assert hidden is not None
+        builder, masked = self.builder, self.problem.masked
+        assert masked is not None
         with builder.loop(self.sizes.block, AxisKind.VECTOR, width=self._width) as query:
             builder.store(self.is_zero, query, builder.constant(I32, 1))
         with self._queries(at, first, count) as (row, query):
             totals: dict[Instruction, Element] = {}
             is_zero = builder.constant(I1, 1)
 
-            def at_hidden_key(value: Instruction) -> list[Value]:
-                """The values of a hidden key for both bounds."""
+            def at_masked_key(value: Instruction) -> list[Value]:
+                """The values of a masked key for both bounds."""
                 ends = bound, builder.unary("neg", bound)
                 lowerings = [
-                    Lowering(builder, self.sources, {**totals, **self._unused(), hidden.other: end}) for end in ends
+                    Lowering(builder, self.sources, {**totals, **self._unused(), masked.other: end}) for end in ends
                 ]
                 last = (*row, Affine((), self.problem.length - 1))
                 return [lowering.value(value, last) for lowering in lowerings]
@@ -98,7 +98,7 @@ class GradientRows:
             for sweep in self.problem.plan.sweeps:
                 self._sweep(sweep, row, query, totals, end)
                 for reduction in sweep.reductions:
-                    terms = at_hidden_key(reduction.operands[0])
+                    terms = at_masked_key(reduction.operands[0])
                     if monoid(reduction.to_apply) in IDEMPOTENT_OPS:
                         lowering = Lowering(builder, self.sources)
                         (totals[reduction],) = combine_elements(
@@ -107,14 +107,14 @@ class GradientRows:
                     else:
                         is_zero = zero_too(terms)
             for weights in self.weights:
-                is_zero = zero_too(at_hidden_key(weights))
+                is_zero = zero_too(at_masked_key(weights))
             self._store_weights(row, query, totals, end)
             self._clear_after(query, end)
             builder.store(self.is_zero, query, builder.convert("zext", is_zero, I32))
         return self._all_are_zero()
 
     def _unused(self) -> dict[Instruction, Element]:
-        """Scores of the dot with the mask, which selects something else at hidden keys."""
+        """Scores of the dot with the mask, which selects something else at masked keys."""
         return {dot.dot: self.builder.zero(F32) for dot in self.problem.scores}
 
     def _clear_after(self, query: Affine, end: Value) -> None:

@@ -45,7 +45,7 @@ class GradientSizes:
         self._length = length
         self.score_tile = self._tile_of_keys(choose_tile(self._target, self._builder, F32, self.block, self.block))
         self.key_block = balanced_size(length, KEYS_PER_BLOCK)
-        self.padded_keys = length + max(self.score_tile.rows, *(self.key_tile(p).rows for p in problem.of_keys), 0)
+        self.padded_keys = length + max(self.score_tile.rows, *(self.key_tile(p).rows for p in problem.over_queries), 0)
         """The keys of which scratch memory holds scores: a tile may end beyond the last one."""
         self.scores = self.padded_keys * self.block
         self.cached = length * self.block
@@ -54,7 +54,7 @@ class GradientSizes:
         self.scratch_bytes = F32.byte_size * (
             len(problem.scores) * self.scores
             + sum(self.loaded(dot) + self.packed(dot) for dot in problem.scores)
-            + sum(self.sums(product) for product in problem.of_rows)
+            + sum(self.sums(product) for product in problem.over_keys)
         ) + self.cached * sum(register_type(t).byte_size for t in cached)
 
     # -- scores

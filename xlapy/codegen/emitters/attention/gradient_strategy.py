@@ -49,7 +49,7 @@ def _rejection(region: Region) -> Rejection | None:
     tasks = math.prod(problem.dimensions[: problem.batches]) * problem.segments
     if tasks < MIN_TASKS:
         return Rejection(f"{tasks} tasks are less than {MIN_TASKS}", is_possible=True)
-    if problem.hidden is not None:
+    if problem.masked is not None:
         if problem.length >= MIN_MASKED_KEYS:
             return None
         return Rejection(f"{problem.length} keys are less than {MIN_MASKED_KEYS}", is_possible=True)
@@ -74,7 +74,7 @@ class AttentionGradientStrategy(Strategy[GradientParameters]):
         problem = _problem(region)
         scores, lanes = math.prod(problem.dimensions), region.target.lanes(F32.byte_size)
         terms = sum(dot.terms for dot in problem.scores)
-        columns = sum(product.width for product in (*problem.of_rows, *problem.of_keys))
+        columns = sum(product.width for product in (*problem.over_keys, *problem.over_queries))
         products = scores * (terms + columns)
         return Candidate(operation_cycles(products, lanes) + vector_cycles(region, scores, lanes))
 

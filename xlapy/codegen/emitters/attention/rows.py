@@ -4,7 +4,7 @@
       if the mask hides the last keys from the whole block: sweep over the keys before them
       if that is not enough: sweep over all keys
 
-Hidden keys have the same score, so that one of them stands for all. A maximum takes it once; a sum is that of the other
+Masked keys have the same score, so that one of them stands for all. A maximum takes it once; a sum is that of the other
 keys if it is zero. So a causal mask halves the sweeps. No bit of a result depends on the block, because sweeps end at a
 multiple of what an iteration computes, and further terms would be zeros.
 """
@@ -53,7 +53,7 @@ class BlockRows(BlockIndices):
         """The end of the last panel of keys that the mask does not hide from the block."""
         if problem.mask is not None and problem.mask.is_uniform and problem.length >= 2 * self.granularity:
             self.needed_keys = builder.scratch("needed_keys", I64, 1)
-            self.is_row_open = builder.scratch("is_row_open", I32, 1)
+            self.is_row_pending = builder.scratch("is_row_pending", I32, 1)
             """Whether the weights of the current row are still to be computed."""
 
     def compute_weights(self) -> None:
@@ -113,11 +113,11 @@ class BlockRows(BlockIndices):
     def compute_needed_row(self, row: Affine, end: Value) -> None:
         """Computes the weights of a row from the scores of the keys up to `end` if possible, else of all keys."""
         builder = self.builder
-        builder.store(self.is_row_open, Affine(), builder.constant(I32, 1))
+        builder.store(self.is_row_pending, Affine(), builder.constant(I32, 1))
         with builder.branch(builder.compare("slt", end, builder.constant(I64, self.problem.length))):
             self.compute_row_until(row, end)
-        is_open = builder.load(self.is_row_open, Affine())
-        with builder.branch(builder.compare("ne", is_open, builder.zero(I32))):
+        is_pending = builder.load(self.is_row_pending, Affine())
+        with builder.branch(builder.compare("ne", is_pending, builder.zero(I32))):
             self.compute_row(row)
 
     def compute_row_until(self, row: Affine, end: Value) -> None:
@@ -157,7 +157,7 @@ class BlockRows(BlockIndices):
             with builder.loop(left, AxisKind.VECTOR, width=emitter.width) as key:
                 offset = row * self.pitch + Affine.of(end) + key
                 builder.store(self.weights, offset, builder.zero(self.weights.type))
-            builder.store(self.is_row_open, Affine(), builder.zero(I32))
+            builder.store(self.is_row_pending, Affine(), builder.zero(I32))
 
     def store_weight(self, offset: Affine, element: Element) -> None:
         builder, problem = self.builder, self.problem

@@ -24,6 +24,7 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
     emit_micro_kernel,
 )
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.emitters.matmul.skinny_sizes import MAX_TILE_SUMS
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.plan import ImpossibleParameterError, parameter
 from xlapy.loops import Affine, AxisKind, Kernel, Value
@@ -34,9 +35,6 @@ from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
-
-MAX_TILE_SUMS = 32
-"""The largest number of vectors of sums of a tile that a plan may demand, because its code is unrolled."""
 
 MAX_BLOCK_VECTORS = 64
 """The largest number of vectors of terms of a block (KC / lanes). Blocks decide the order of additions, so they do not

@@ -1,6 +1,7 @@
 """The values between the dots of attention and of its gradient: those that depend on the products of a dot.
 
-Each dimension of such a value has a label, which says which dimension of the dot it is. Example, attention with heads:
+Each dimension of such a value has a label, as in an einsum: the number of the dimension of the dot that it is. Example,
+attention with heads:
 
     scores  = f32[2,8,100,70] dot(queries, keys)                 labels 0, 1, 2, 3
     moved   = f32[8,2,100,70] transpose(scores)                  labels 1, 0, 2, 3
@@ -23,7 +24,7 @@ Labels = tuple[int | None, ...]
 
 
 @dataclass(slots=True)
-class ScoreSpace:
+class ScoreValues:
     """A dot, and the values that depend on it through operations that keep its dimensions apart."""
 
     dot: Instruction
@@ -35,14 +36,14 @@ class ScoreSpace:
     depends on these. They have no labels."""
 
 
-def score_space(dot: Instruction, excluded: Container[Instruction] = ()) -> ScoreSpace:
+def score_values(dot: Instruction, excluded: Container[Instruction] = ()) -> ScoreValues:
     """The values that depend on a dot: elementwise operations, reductions of one dimension, broadcasts of their
     results, transposes, and reshapes that add or remove dimensions of size 1.
 
     excluded: values that are not searched.
     """
     sizes = dot.shape.dimensions
-    space = ScoreSpace(dot, {dot: tuple(d if size > 1 else None for d, size in enumerate(sizes))})
+    space = ScoreValues(dot, {dot: tuple(d if size > 1 else None for d, size in enumerate(sizes))})
     pending, mixed = [dot], list[Instruction]()
     while pending:
         operand = pending.pop()
@@ -67,7 +68,7 @@ def score_space(dot: Instruction, excluded: Container[Instruction] = ()) -> Scor
     return space
 
 
-def _drop(values: Iterable[Instruction], space: ScoreSpace) -> None:
+def _drop(values: Iterable[Instruction], space: ScoreValues) -> None:
     """Drops the labels of mixed values, and of all that depends on them."""
     pending = list(values)
     while pending:

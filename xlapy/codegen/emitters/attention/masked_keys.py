@@ -2,11 +2,11 @@
 
 It may if the weights of these keys are zeros, and so are the terms that they add to sums. Example, a causal softmax:
 
-    e      = exp(select(mask, scores, -1e38) - maximum)        0 at hidden keys
+    e      = exp(select(mask, scores, -1e38) - maximum)        0 at masked keys
     weight = e / sum(e)                                        0
-    terms  = (by_weight / sum(e)) * e                          0, if the dot `by_weight` is finite
+    terms  = (dP / sum(e)) * e                                 0, if the dot `dP` is finite
 
-At hidden keys, scores are the same number, and everything else is either the same for all keys of a query, or a
+At masked keys, scores are the same number, and everything else is either the same for all keys of a query, or a
 monotonic function of an element of the other dot. If a monotonic function is zero at both ends of an interval, it is
 zero between. So a kernel evaluates it at two ends that bound the elements of the other dot. Does not depend on the
 kernel.
@@ -26,9 +26,9 @@ from xlapy.hlo.monoids import IDEMPOTENT_OPS, monoid
 
 
 class _Kind(Enum):
-    """How the value of a hidden key depends on the key."""
+    """How the value of a masked key depends on the key."""
 
-    SAME = "all hidden keys of a query have the same value"
+    SAME = "all masked keys of a query have the same value"
     MONOTONIC = "a monotonic function of the element of the other dot"
     OTHER = "any"
 
@@ -41,20 +41,20 @@ _MONOTONIC_OPS = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenKeys:
+class MaskedKeys:
     """A mask of scores, as in the module's docstring."""
 
     predicate: Instruction
     kept: bool
-    """The value of the predicate for keys that are not hidden."""
+    """The value of the predicate for keys that are not masked."""
     other: Instruction
     """The dot that the mask does not select from."""
 
 
-def hidden_keys(
+def masked_keys(
     dots: Sequence[Instruction], weights: Sequence[Instruction], plan: RowPlan, members: Sequence[Instruction]
-) -> HiddenKeys | None:
-    """The mask of one of two dots whose hidden keys can be left out; None if there is none.
+) -> MaskedKeys | None:
+    """The mask of one of two dots whose masked keys can be left out; None if there is none.
 
     members: the instructions between the dots and the weights, operands before users.
     """
@@ -63,26 +63,26 @@ def hidden_keys(
         if found is None:
             continue
         selection, step = found
-        hidden = HiddenKeys(selection.operands[0], selection.operands[1] is step, other)
-        if _has_uniform_values(hidden, selection, weights, plan, members):
-            return hidden
+        mask = MaskedKeys(selection.operands[0], selection.operands[1] is step, other)
+        if _has_uniform_values(mask, selection, weights, plan, members):
+            return mask
     return None
 
 
 def _has_uniform_values(
-    hidden: HiddenKeys,
+    mask: MaskedKeys,
     selection: Instruction,
     weights: Sequence[Instruction],
     plan: RowPlan,
     members: Sequence[Instruction],
 ) -> bool:
     """Whether the weights and the terms of reductions are of a kind that two evaluations bound."""
-    kinds: dict[Instruction, _Kind] = {hidden.predicate: _Kind.SAME, hidden.other: _Kind.MONOTONIC}
+    kinds: dict[Instruction, _Kind] = {mask.predicate: _Kind.SAME, mask.other: _Kind.MONOTONIC}
     for member in members:
         if member is selection:
-            kinds[member] = kinds.get(selection.operands[1 + hidden.kept], _Kind.OTHER)
+            kinds[member] = kinds.get(selection.operands[1 + mask.kept], _Kind.OTHER)
         elif member not in kinds:
-            kinds[member] = _kind(member, kinds, hidden.other.shape.dimensions)
+            kinds[member] = _kind(member, kinds, mask.other.shape.dimensions)
     for sweep in plan.sweeps:
         for reduction in sweep.reductions:
             op, kind = monoid(reduction.to_apply), kinds[reduction.operands[0]]
