@@ -156,6 +156,19 @@ class Epilogue:
         ]
         self.cost = sum(element_cost(i) for i in paths if i is not contraction)
         """The cost of one element, as of `element_cost`."""
+        self._prefetched = [s for s in _arrays_read(contraction, paths, sources) if _bytes(s) > region.target.l2_bytes]
+
+    def prefetch(self, index: Index) -> None:
+        """Prefetches what `store` reads, of arrays beyond the level-2 cache, for the element of the contraction at an
+        index."""
+        for source in self._prefetched:
+            self._builder.prefetch(Location(source.buffer, self._in_buffer(source, source.offset(index))))
+
+    def _in_buffer(self, source: Source, offset: Affine) -> Affine:
+        """The offset itself, or the last one of the buffer if a tile ends behind the array."""
+        bounds, last = offset.bounds(), source.buffer.size - 1
+        is_inside = bounds is not None and bounds[1] <= last
+        return offset if is_inside else self._builder.clamped(self._builder.value_of(offset), last)
 
     def store(self, index: Index, element: Element, mask: Value | None) -> None:
         """Stores the results that depend on the element of the contraction at an index, where the mask is true."""
@@ -215,6 +228,20 @@ class Epilogue:
             with lowering.where(mask):
                 element = lowering.element(result.instruction, at)
         return self._offset(result, index), element
+
+
+def _arrays_read(
+    contraction: Instruction, paths: Mapping[Instruction, Path], sources: Mapping[Instruction, Source]
+) -> list[Source]:
+    """The arrays in memory of which an epilogue reads the element at the index of each sum."""
+    users = [user for user, path in paths.items() if user is not contraction and not path]
+    operands = dict.fromkeys(operand for user in users for operand in user.operands)
+    dimensions = contraction.shape.dimensions
+    return [sources[o] for o in operands if o in sources and o.shape.dimensions == dimensions]
+
+
+def _bytes(source: Source) -> int:
+    return source.buffer.size * source.buffer.type.byte_size
 
 
 def _result(result: Instruction, path: Path, buffer: Buffer) -> _Result:

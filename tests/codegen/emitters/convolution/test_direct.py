@@ -171,6 +171,45 @@ def test_the_input_of_other_windows_is_not_prefetched(name: str):
     assert all(f"prefetch {filter_buffer}[" in line for line in lines if "prefetch" in line)
 
 
+@pytest.mark.parametrize("features", [33, 64])
+def test_a_residual_beyond_l2_is_prefetched(features: int):
+    given = xla.parse_hlo(f"""HloModule m
+      ENTRY e {{
+        a = f32[2,9,11,20] parameter(0)
+        b = f32[3,3,20,{features}] parameter(1)
+        c = f32[2,9,11,{features}] parameter(2)
+        d = f32[2,9,11,{features}] convolution(a, b), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f
+        ROOT r = f32[2,9,11,{features}] add(c, d)
+      }}""")
+    small = dataclasses.replace(host_target(), l2_bytes=1 << 10)
+    with mock.patch.object(builder, "host_target", lambda: small):
+        loops = compile_module(given).loops()
+        program = xla.Client("cpu").compile(given)
+    plain = compile_module(given).loops()
+    assert loops.count("prefetch in2[") and loops.count("kernel ") == plain.count("kernel ") == 1
+    assert "prefetch in2[" not in plain
+    arrays = arguments(given)
+    expected = np.asarray(INTERPRETER.compile(given)(*arrays))
+    np.testing.assert_array_equal(np.asarray(program(*arrays)), expected)
+
+
+@pytest.mark.parametrize(("operation", "kernels"), [("convolution", 1), ("dot", 2)])
+def test_convolutions_read_large_residuals_in_their_epilogue(operation: str, kernels: int):
+    attributes = {
+        "convolution": "window={}, dim_labels=bf_io->bf",
+        "dot": "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    }[operation]
+    given = xla.parse_hlo(f"""HloModule m
+      ENTRY e {{
+        a = f32[8192,32] parameter(0)
+        b = f32[32,128] parameter(1)
+        c = f32[8192,128] parameter(2)
+        d = f32[8192,128] {operation}(a, b), {attributes}
+        ROOT r = f32[8192,128] add(c, d)
+      }}""")
+    assert compile_module(given).loops().count("kernel ") == kernels
+
+
 def test_a_large_filter_that_is_packed_once_is_prefetched():
     assert "prefetch in1[" in compile_module(module("many inputs and features")).loops()
     for name in ("rows of odd length", "a long row, many inputs"):  # a small filter, and one that several tasks pack

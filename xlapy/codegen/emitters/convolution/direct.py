@@ -318,6 +318,7 @@ class _Panel:
                 places = [self.sums_offset(tile) + number * shape.lanes + lane for number in range(count)]
                 if plan.sums is None:
                     (zero,) = scalar_values([zero_element(builder, plan.type)])
+                    self.prefetch_epilogue(tile)
                     sums = self.products(tile, inputs, lane, [zero] * count)
                     for number, total in enumerate(sums):
                         position, vector = divmod(number, shape.vectors)
@@ -326,6 +327,15 @@ class _Panel:
                 before = scalar_values([plan.sums.load(place) for place in places])
                 for place, total in zip(places, self.products(tile, inputs, lane, before), strict=True):
                     plan.sums.store(place, total)
+
+    def prefetch_epilogue(self, tile: Tile[TileSegments]) -> None:
+        """Prefetches what the epilogue of a tile reads, to load it while the sums are computed."""
+        plan, shape = self.plan, self.plan.tile
+        for position in range(shape.positions):
+            spatial = result_position(tile, plan.last, position)
+            for vector in range(shape.vectors):
+                feature = self.feature + vector * shape.lanes
+                plan.epilogue.prefetch(plan.geometry.result_index(self.group, tile.row.batch, feature, spatial))
 
     def store_sums(self, sums: ScratchArray) -> None:
         builder, shape = self.plan.builder, self.plan.tile
