@@ -291,6 +291,17 @@ def test_the_gradient_of_a_bias_stores_the_scores():
     assert "in memory" in decisions(lowered(gradient(attend, 4), list(given)))
 
 
+@pytest.mark.parametrize("is_capped_first", [True, False])
+def test_scores_with_a_soft_cap_and_a_mask(is_capped_first: bool):
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        scores, mask = q @ k.mT / 4, jnp.tril(jnp.ones((q.shape[-2], k.shape[-2]), bool))
+        scores = 30 * jnp.tanh(scores / 30) if is_capped_first else scores
+        scores = jnp.where(mask, scores, -1e30)
+        return jax.nn.softmax(scores if is_capped_first else 30 * jnp.tanh(scores / 30)) @ v
+
+    assert_gradient(gradient(attend), normal(3, 41, 8), normal(3, 70, 8, seed=1), normal(3, 70, 8, seed=2))
+
+
 def test_weights_that_others_need():
     def attend(q: Any, k: Any, v: Any) -> Any:
         weights = jax.nn.softmax(q @ k.T)
