@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from xlapy import opcodes
 from xlapy.codegen.emitters.convolution import (
     depthwise_gradient,
-    direct,
+    direct_plan,
     grouped,
     im2col,
     kernel_gradient,
     winograd_blocks,
 )
-from xlapy.codegen.emitters.convolution.direct import DirectConvolution
+from xlapy.codegen.emitters.convolution.direct import direct_convolution
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, plain_convolution
 from xlapy.codegen.emitters.convolution.grouped import GroupedConvolution
 from xlapy.codegen.emitters.convolution.im2col import ConvolutionProblem
@@ -81,13 +81,15 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
             return Rejection(reason)
         tile = widest_tile(region.target, geometry)  # the choice decides the order of additions, the caches must not
         segments = _segments(geometry, tile.positions)
-        most = direct.max_segments(geometry)
+        most = direct_plan.max_segments(geometry)
         if segments > most:
             return Rejection(f"the tiles of a row have {segments} segments, more than {most}")
-        if geometry.products < direct.MIN_PRODUCTS:
-            return Rejection(f"{geometry.products} products are fewer than {direct.MIN_PRODUCTS}", is_possible=True)
-        if geometry.outputs < direct.MIN_FEATURES:
-            return Rejection(f"{geometry.outputs} features are fewer than {direct.MIN_FEATURES}", is_possible=True)
+        if geometry.products < direct_plan.MIN_PRODUCTS:
+            return Rejection(
+                f"{geometry.products} products are fewer than {direct_plan.MIN_PRODUCTS}", is_possible=True
+            )
+        if geometry.outputs < direct_plan.MIN_FEATURES:
+            return Rejection(f"{geometry.outputs} features are fewer than {direct_plan.MIN_FEATURES}", is_possible=True)
         return Candidate(operation_cycles(geometry.products, tile.lanes))
 
     def parameters(self, region: Region) -> DirectConvolutionParameters:
@@ -99,7 +101,7 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
         geometry = _plain_geometry(region)
         _check_positions(geometry, parameters.tile_positions)
         segments = _segments(geometry, parameters.tile_positions)
-        if segments > direct.max_segments(geometry):
+        if segments > direct_plan.max_segments(geometry):
             raise ImpossibleParameterError("tile_positions", f"the tiles of a row would have {segments} segments")
         tile = _tile(region, geometry, parameters)
         if tile.positions * tile.vectors > MAX_TILE_SUMS:
@@ -108,12 +110,12 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
         size = register_type(convolution_type(geometry.root)).byte_size
         window = math.prod(d.window.size for d in geometry.dimensions)
         panel = window * tile.features * size
-        if max(panel, direct.PANEL_BYTES) + direct.SUMS_BYTES > MAX_SCRATCH_BYTES:
+        if max(panel, direct_plan.PANEL_BYTES) + direct_plan.SUMS_BYTES > MAX_SCRATCH_BYTES:
             raise ImpossibleParameterError("tile_vectors", f"a panel of {panel} bytes exceeds {MAX_SCRATCH_BYTES}")
 
     def emit(self, region: Region, parameters: DirectConvolutionParameters) -> list[Kernel]:
         geometry = _plain_geometry(region)
-        return [DirectConvolution(region, geometry, _tile(region, geometry, parameters)).kernel()]
+        return [direct_convolution(region, geometry, _tile(region, geometry, parameters))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +257,7 @@ def _kinds_of_tiles(geometry: ConvolutionGeometry, positions: int) -> int:
 
 def _segments(geometry: ConvolutionGeometry, positions: int) -> int:
     """The kinds of segments of the tiles of a row."""
-    last, chunks = geometry.dimensions[-1], direct.chunks_of_row(geometry)
+    last, chunks = geometry.dimensions[-1], direct_plan.chunks_of_row(geometry)
     tiles = (row_tiles(last, phase, positions, chunks) for phase in range(last.phases))
     return sum(len(each.joined_segments()) for each in tiles)
 
