@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.cpu.instruction_sets import limited_to
 from xlapy.base.container import pack, unpack
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.cpu.serialization import executable as image_module
@@ -186,6 +187,26 @@ def changed(data: bytes, **header: object) -> bytes:
 def test_processors_without_the_required_features(client, executable):
     with pytest.raises(UnsupportedError, match="shown was compiled for a processor with avx99, which this one lacks"):
         client.deserialize(changed(executable.serialize(), features=["avx99", "sse2"]))
+
+
+def test_fused_multiply_adds_without_an_instruction(client):
+    with limited_to("SSE4_2"):  # whose code calls the C library
+        data = client.compile("ENTRY e { x = f32[100] parameter(0)  ROOT y = f32[100] exponential(x) }").serialize()
+    np.testing.assert_allclose(client.deserialize(data)(X[0, :100]), np.exp(X[0, :100]), rtol=1e-6)
+
+
+def test_programs_for_older_processors_contain_no_shared_code_of_newer_ones(client, executable, monkeypatch):
+    registered, newer = list[str](), executable.serialize()
+    monkeypatch.setattr(image_module, "register_objects", registered.extend)
+    with limited_to("SSE4_2"):
+        older = client.compile(PROGRAM).serialize()
+        client.deserialize(newer)
+        assert not registered, "programs that are compiled and serialized afterwards would contain it"
+        client.deserialize(older)
+    assert registered
+    registered.clear()
+    client.deserialize(older)
+    assert registered, "newer processors execute it"
 
 
 @pytest.mark.parametrize("what", ["xlapy", "sources", "llvm"])

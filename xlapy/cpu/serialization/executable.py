@@ -36,6 +36,7 @@ from xlapy.base.shape import Shape
 from xlapy.base.version import VERSION
 from xlapy.codegen.fusion.decisions import Decision, decisions_text
 from xlapy.cpu.compiler import Compiled, passes
+from xlapy.cpu.llvm.conversions.runtime_functions import NAMES
 from xlapy.cpu.llvm.jit import Code, link_object, llvm_version
 from xlapy.cpu.llvm.processor import host_processor, target_processor
 from xlapy.cpu.llvm.shared_code import register_objects
@@ -113,7 +114,8 @@ def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
     program, code = compiled.program, compiled.code
     if program.bounds_checks is not None:
         raise UnsupportedError(f"{program.name} checks bounds: such programs cannot be serialized")
-    objects = imported_object_files(code.imports)
+    imports = code.imports.keys() - set(NAMES)  # linking finds runtime functions by itself
+    objects = imported_object_files(imports)
     header = {
         "name": program.name,
         "implicit_arguments": program.implicit_arguments,
@@ -124,7 +126,7 @@ def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
         "aliases": sorted(program.aliases.items()),
         "constants": _shapes_and_names(program.constants),
         "temporaries": _shapes_and_names(program.temporaries[:_MAX_NAMED_TEMPORARIES]),
-        "imports": sorted(code.imports),
+        "imports": sorted(imports),
         "objects": list(objects),
         "callbacks": callbacks_to_json(program),
         "features": sorted(target_processor().features),
@@ -148,7 +150,8 @@ def deserialize_program(image: bytes, source: Callable[[], Module]) -> LoadedPro
         _check_origin(container.header)
         callbacks = container.header["callbacks"]
         program = _program(container)
-        register_objects(_objects(container))
+        if target_processor().features.issuperset(container.header["features"]):  # as programs compiled here have them
+            register_objects(_objects(container))
         imports = {name: resolve_symbol(name) for name in container.header["imports"]}
         if callbacks["thunks"]:
             restore_callbacks(program, callbacks, _optimized_module(container))
