@@ -7,15 +7,11 @@ does so in `xlapy.cpu.target`. Does not depend on any back end or on LLVM.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
 
 from xlapy.analysis.cost import Rates
-from xlapy.analysis.cost.reference_machine import (
-    CYCLES_PER_MICROSECOND,
-    MEMORY_BYTES_PER_CYCLE,
-    SHARED_CACHE_BYTES_PER_CYCLE,
-)
+from xlapy.analysis.cost.reference_machine import F32_LANES
+from xlapy.base.element_types import F32
 from xlapy.loops.dot_instructions import DotInstruction
 
 _MAX_THREADS_WITH_BANDWIDTH = 8
@@ -74,25 +70,13 @@ class Target:
 
     @property
     def rates(self) -> Rates:
-        """What one thread does in a microsecond, for estimates of time.
-
-        Elementwise kernels of f32 run at about eight operations a cycle of 64-byte vectors, half as many as the vector
-        has lanes, and at a fifth of a transcendental function; products of matrices at half of the peak of two fused
-        multiply-adds a cycle.
-        """
-        lanes = self.vector_bytes // 4
-        flops, transcendentals = lanes / 2 * CYCLES_PER_MICROSECOND, lanes / 80 * CYCLES_PER_MICROSECOND
-        return Rates(
-            flops,
-            transcendentals,
-            float(MEMORY_BYTES_PER_CYCLE * CYCLES_PER_MICROSECOND),
-            4 * flops,
-            float(SHARED_CACHE_BYTES_PER_CYCLE * CYCLES_PER_MICROSECOND),
-            self.l3_bytes,
-            min(self.processors, _MAX_THREADS_WITH_BANDWIDTH),
+        """What one thread does in a microsecond: the rates of the reference machine, in proportion to vector widths."""
+        reference, scale = Rates(), self.lanes(F32.byte_size) / F32_LANES
+        return replace(
+            reference,
+            flops=scale * reference.flops,
+            transcendentals=scale * reference.transcendentals,
+            products=scale * reference.products,
+            cache_bytes=self.l3_bytes,
+            threads=min(self.processors, _MAX_THREADS_WITH_BANDWIDTH),
         )
-
-
-REFERENCE_TARGET: Final = Target(vector_bytes=64, vector_registers=32, l2_bytes=1 << 20, processors=2)
-"""The machine whose caches estimates assume where a choice decides the bits of results. Such a choice does not depend
-on the caches of the machine itself, so that all machines with the same vector registers choose alike."""

@@ -6,7 +6,6 @@ launch is long, and `evaluation` what the interpreter goes through when a pass e
 """
 
 from xlapy.analysis.cost.elements import (
-    LANES,
     MAX_RECOMPUTED_COST,
     STORED_ELEMENT_COST,
     TRANSCENDENTAL_COST,
@@ -19,7 +18,6 @@ from xlapy.analysis.cost.model import Cost, Rates
 
 __all__ = [
     "COSTS",
-    "LANES",
     "MAX_RECOMPUTED_COST",
     "STORED_ELEMENT_COST",
     "TRANSCENDENTAL_COST",

@@ -23,9 +23,6 @@ STORED_ELEMENT_COST: Final = 6
 """The cost of storing an element and loading it again from a cache: eight bytes of f32 take a quarter of a cycle at
 `CACHED_BYTES_PER_CYCLE`, in which vectors of 16 lanes add 8 elements; part of it overlaps with arithmetic."""
 
-LANES: Final = 16
-"""The lanes of the vectors of f32 whose additions are the unit."""
-
 MAX_RECOMPUTED_COST: Final = 4
 """The largest cost of an element that is computed again rather than stored to memory and loaded."""
 

@@ -8,18 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from xlapy.analysis.cost.reference_machine import (
+    CYCLES_PER_MICROSECOND,
+    F32_LANES,
+    MEMORY_BYTES_PER_CYCLE,
+    SHARED_CACHE_BYTES_PER_CYCLE,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one thread of a machine does in a microsecond: typical of compiled kernels, not peaks."""
+    """What one thread of a machine does in a microsecond: typical of compiled kernels, not peaks.
 
-    flops: float = 20_000.0
-    transcendentals: float = 500.0
-    bytes_accessed: float = 10_000.0
+    The defaults are those of the reference machine.
+    """
+
+    flops: float = F32_LANES / 2 * CYCLES_PER_MICROSECOND
+    """Elementwise operations of f32: about half a vector in a cycle."""
+    transcendentals: float = F32_LANES / 80 * CYCLES_PER_MICROSECOND
+    """Transcendental functions of f32: about a fifth of one in a cycle, with 16 lanes."""
+    bytes_accessed: float = float(MEMORY_BYTES_PER_CYCLE * CYCLES_PER_MICROSECOND)
     """Bytes of memory."""
-    products: float = 80_000.0
-    """Operations of matrix multiplications, convolutions and Fourier transforms."""
-    cached_bytes: float = 40_000.0
+    products: float = F32_LANES * 2 * CYCLES_PER_MICROSECOND
+    """Operations of matrix multiplications, convolutions and Fourier transforms: one fused multiply-add of vectors in a
+    cycle, half of the peak."""
+    cached_bytes: float = float(SHARED_CACHE_BYTES_PER_CYCLE * CYCLES_PER_MICROSECOND)
     """Bytes of data that fit into the last cache."""
     cache_bytes: int = 1 << 24
     """The size of what fits into the last cache."""

@@ -14,8 +14,8 @@ import math
 from collections.abc import Collection
 
 from xlapy import opcodes
-from xlapy.analysis.cost import LANES, STORED_ELEMENT_COST, element_cost
-from xlapy.analysis.cost.reference_machine import MEMORY_BYTES_PER_CYCLE, OPERATION_CYCLES
+from xlapy.analysis.cost import STORED_ELEMENT_COST, element_cost
+from xlapy.analysis.cost.reference_machine import F32_LANES, MEMORY_BYTES_PER_CYCLE, OPERATION_CYCLES
 from xlapy.base.element_types import F32
 from xlapy.codegen.epilogue import CONTRACTIONS
 from xlapy.hlo.instruction import Instruction
@@ -28,12 +28,12 @@ stored once."""
 LARGE_OPERAND_BYTES = 1 << 20
 """The size in bytes from which on storing an operand takes the bandwidth of memory beyond the caches of a core."""
 
-MAX_REPEATED_COST_OF_LARGE_OPERAND = round(F32.byte_size / MEMORY_BYTES_PER_CYCLE * LANES / OPERATION_CYCLES)
+MAX_REPEATED_COST_OF_LARGE_OPERAND = round(F32.byte_size / MEMORY_BYTES_PER_CYCLE * F32_LANES / OPERATION_CYCLES)
 """The largest cost of the repeated evaluations of an element of such an operand: 32 additions, which vectors compute in
 the cycle that loading an element of four bytes from main memory takes."""
 
 MAX_ROWS_OF_ONE_PASS = 64
-"""The largest number of rows that share each load of a large operand whose columns are contiguous
+"""The largest number of rows that share each load of a large operand whose columns are contiguous,
 in estimates. The strategy of a dot is chosen by cost, later; with more rows, it often packs."""
 
 MAX_INNER_PRODUCT_ROWS = 32

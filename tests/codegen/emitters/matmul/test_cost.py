@@ -11,8 +11,6 @@ import pytest
 import xlapy as xla
 from tests.codegen.emitters.matmul.test_dot import product
 from tests.cpu.instruction_sets import compile_for
-from xlapy.analysis.cost import reference_machine
-from xlapy.codegen.emitters.matmul import cost
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program import builder
 from xlapy.cpu.target import host_target
@@ -53,11 +51,6 @@ def test_caches_and_processors_do_not_change_the_choice(shape, form, expected):
     assert strategy(found) == strategy(chosen)
     if strategy(chosen) in ("packed-gemm", "skinny-gemm"):  # whose blocks do depend on them
         assert found != chosen
-
-
-def test_the_unit_is_that_of_the_reference_machine():
-    assert cost.OPERATIONS_PER_CYCLE * reference_machine.OPERATION_CYCLES == 1
-    assert cost.MIN_PARALLEL_CYCLES == reference_machine.MIN_PARALLEL_CYCLES
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 
 from xlapy import opcodes
+from xlapy.base.element_types import F32
 from xlapy.codegen.emitters.convolution import (
     depthwise_gradient,
     direct_plan,
@@ -142,17 +143,20 @@ class WinogradStrategy(Strategy[WinogradParameters]):
         geometry = region.derived(_geometry)
         if geometry is None:
             return Rejection(_NOT_PLAIN)
-        lanes = region.target.vector_bytes // winograd_blocks.ELEMENT_BYTES
+        lanes = region.target.lanes(F32.byte_size)
         reason = winograd_blocks.reason_against(geometry, lanes)
         if reason:
             return Rejection(reason)
         cycles = winograd_blocks.estimated_cycles(geometry, lanes)
         share = cycles / operation_cycles(geometry.products, lanes)
         if geometry.inputs < winograd_blocks.MIN_INPUTS:
-            return Rejection(f"{geometry.inputs} input features are fewer than {winograd_blocks.MIN_INPUTS}", True)
+            return Rejection(
+                f"{geometry.inputs} input features are fewer than {winograd_blocks.MIN_INPUTS}", is_possible=True
+            )
         if share > winograd_blocks.MAX_SHARE:
             limit = f"more than {winograd_blocks.MAX_SHARE:.0%}"
-            return Rejection(f"it would take {share:.0%} of the time of a direct convolution, {limit}", True)
+            reason = f"it would take {share:.0%} of the time of a direct convolution, {limit}"
+            return Rejection(reason, is_possible=True)
         return Candidate(cycles)
 
     def parameters(self, region: Region) -> WinogradParameters:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlapy.analysis.cost.reference_machine import L2_BYTES, L3_BYTES, OPERATION_CYCLES
 from xlapy.base.element_types import F32
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry
 from xlapy.codegen.target import Target
@@ -22,12 +23,9 @@ TILE = 2
 PRODUCTS = (TILE + 2) ** 2
 """The products of a tile for each input and output feature."""
 
-ELEMENT_BYTES = 4
-"""The size of an f32."""
-
 _TRANSFORM_CYCLES = 45
-"""The cycles to transform a vector of the input of a tile, or of its sums, where two multiply-adds take one cycle
-(`benchmarks.convolutions`, "resnet 3x3 64 @56")."""
+"""The cycles to transform a vector of the input of a tile, or of its sums (`benchmarks.convolutions`, "resnet 3x3 64
+@56")."""
 
 _FILTER_CYCLES = 180
 """The cycles to transform a vector of the filter ("resnet 3x3 256 @14", one image and eight)."""
@@ -36,16 +34,17 @@ _LARGE_FILTER_CYCLES = 400
 """The same for a filter that does not stay in the L3 cache ("resnet 3x3 512 @7", 512 features at 14 positions)."""
 
 _KERNEL_CYCLES = 30_000
-"""The cycles that a kernel more takes, with all threads waiting for its end (64 features at 14 to 28 positions)."""
+"""The cycles that the kernel for the filter takes besides, while all threads wait for its end (64 features at 14 to 28
+positions)."""
 
 _STREAM_CYCLES = 2.5
 """The cycles to load a vector of the transformed filter from the L3 cache, for each block of tiles."""
 
-_COMMON_L3_BYTES = 12 << 20
-"""The largest transformed filter that estimates assume to stay in the L3 cache."""
+_CACHED_FILTER_BYTES = L3_BYTES * 3 // 8
+"""The largest transformed filter that stays in the L3 cache of the reference machine."""
 
-_COMMON_BLOCK_BYTES = 1 << 19
-"""The size of a block's transformed input and sums that estimates assume."""
+_REFERENCE_BLOCK_BYTES = L2_BYTES // 2
+"""The size of a block's transformed input and sums on the reference machine."""
 
 _IDLE_TASKS = 0.5
 """The part of a task for which a thread waits for others, on average, because they began later or were interrupted."""
@@ -53,7 +52,6 @@ _IDLE_TASKS = 0.5
 _MAX_TILE_VECTORS = 2
 """The largest number of vectors of features in a register tile. Four take 5% to 8% longer than two
 (`benchmarks.convolutions`, "resnet 3x3")."""
-
 
 MIN_INPUTS = 32
 """The smallest number of input features. The largest errors of sums over sparse inputs reach the tolerance of sums of
@@ -133,7 +131,7 @@ class WinogradBlocks:
         return self.tile_blocks * self.panel_parts
 
     def groups(self, builder: Builder, tiles: int | Value) -> int | Value:
-        """The number of groups of so many tiles."""
+        """The number of groups that `tiles` tiles make."""
         if isinstance(tiles, int):
             return -(-tiles // self.tile_rows)
         return builder.value_of(builder.quotient(Affine.of(tiles) + (self.tile_rows - 1), self.tile_rows))
@@ -182,7 +180,7 @@ class WinogradBlocks:
 def scratch_bytes(rows: int, inputs: int, features: int, lanes: int) -> int:
     """The scratch memory of a task in bytes."""
     products = PRODUCTS * (rows * (inputs + features) + 2 * lanes)
-    return ELEMENT_BYTES * (products + TILE * TILE * features)
+    return F32.byte_size * (products + TILE * TILE * features)
 
 
 def tiles_across(geometry: ConvolutionGeometry) -> tuple[int, int]:
@@ -195,9 +193,9 @@ def preferred_blocks(target: Target, geometry: ConvolutionGeometry) -> WinogradB
     """The blocks with the least estimated time on a machine."""
     grid, inputs, outputs = tiles_across(geometry), geometry.inputs, geometry.outputs
     tiles = geometry.batch * grid[0] * grid[1]
-    lanes = target.vector_bytes // ELEMENT_BYTES
+    lanes = target.lanes(F32.byte_size)
     vectors = min(_MAX_TILE_VECTORS, -(-outputs // lanes))
-    # the sums, the vectors of a feature and one tile's number stay in registers
+    # registers hold the sums, the vectors of the filter for an input feature, and an element of the input
     most_rows = max(1, (target.vector_registers - 1 - vectors) // vectors)
     room = min(target.l2_bytes // 2, MAX_SCRATCH_BYTES)
     most_rows = min(most_rows, max(1, _tiles_in(room, inputs, vectors * lanes)))
@@ -216,27 +214,27 @@ def preferred_blocks(target: Target, geometry: ConvolutionGeometry) -> WinogradB
 
 
 def _tiles_in(room: int, inputs: int, features: int) -> int:
-    """The number of tiles whose transformed input and sums for a panel of features fit in so many bytes."""
-    return room // (PRODUCTS * ELEMENT_BYTES * (inputs + features))
+    """The number of tiles whose transformed input and sums for a panel of `features` features fit in `room` bytes."""
+    return room // (PRODUCTS * F32.byte_size * (inputs + features))
 
 
 def _task_cycles(blocks: WinogradBlocks) -> float:
-    """The estimated time of a task."""
+    """The estimated cycles of a task."""
     b, panels = blocks, blocks.panels_per_task
-    products = PRODUCTS * b.rows * panels * b.tile_vectors * b.inputs / 2
+    products = PRODUCTS * b.rows * panels * b.tile_vectors * b.inputs * OPERATION_CYCLES
     vectors = b.block_tiles * (b.inputs / b.lanes + panels * b.tile_vectors)
     return products + _TRANSFORM_CYCLES * vectors + _STREAM_CYCLES * PRODUCTS * panels * b.tile_vectors * b.inputs
 
 
 def estimated_cycles(geometry: ConvolutionGeometry, lanes: int) -> float:
-    """The estimated time on a machine with common caches, in cycles of one core with two multiply-adds each."""
+    """The estimated cycles of one core of the reference machine, with vectors of `lanes` lanes."""
     down, across = tiles_across(geometry)
     tiles, inputs, outputs = geometry.batch * down * across, geometry.inputs, -(-geometry.outputs // lanes)
     filter = inputs * outputs
-    block = max(1, _tiles_in(_COMMON_BLOCK_BYTES, inputs, _MAX_TILE_VECTORS * lanes))
+    block = max(1, _tiles_in(_REFERENCE_BLOCK_BYTES, inputs, _MAX_TILE_VECTORS * lanes))
     streams = -(-tiles // block) * PRODUCTS * filter
     transformed = tiles * (-(-inputs // lanes) + outputs)
-    stays = PRODUCTS * filter * lanes * ELEMENT_BYTES <= _COMMON_L3_BYTES
+    stays = PRODUCTS * filter * lanes * F32.byte_size <= _CACHED_FILTER_BYTES
     of_filter = (_FILTER_CYCLES if stays else _LARGE_FILTER_CYCLES) * filter
-    cycles = PRODUCTS * tiles * filter / 2 + _TRANSFORM_CYCLES * transformed + of_filter + _STREAM_CYCLES * streams
-    return cycles + _KERNEL_CYCLES
+    products = PRODUCTS * tiles * filter * OPERATION_CYCLES
+    return products + _TRANSFORM_CYCLES * transformed + of_filter + _STREAM_CYCLES * streams + _KERNEL_CYCLES

@@ -2,10 +2,10 @@
 
 An estimate counts what one core executes: multiply-adds of tiles with their unused lanes and rows, loads of both
 operands by the cache that they come from, packing, sums across lanes and the start of tiles and tasks. The unit of the
-constants is a vector operation, of which a core executes `OPERATIONS_PER_CYCLE`.
+constants is a vector operation, which takes `OPERATION_CYCLES`.
 
 The strategy decides the order of additions, so estimates depend on the width and the number of vector registers, but
-not on the caches and the processors of the machine: the sizes of caches are those of `REFERENCE_TARGET`.
+not on the caches and the processors of the machine: the sizes of caches are those of the reference machine.
 
 The constants were fitted to the times of 957 products on a Zen 4 processor with AVX-512 (`python -m benchmarks.products
 --choices`: its rows of f32, and most of `--random 400` with the seeds 11, 21 and 31). 822 choices take at most 1.1
@@ -16,19 +16,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlapy.analysis.cost.reference_machine import L1_BYTES, L2_BYTES, L3_BYTES, MIN_PARALLEL_CYCLES, OPERATION_CYCLES
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.matmul.skinny_inner_products import MAX_BLOCK_VECTORS, MAX_PREFETCHING_ROW_TILES, MAX_ROWS
 from xlapy.codegen.emitters.matmul.skinny_sizes import STRIP_TERMS, skinny_tile
 from xlapy.codegen.emitters.matmul.unpacked import INNER_PRODUCT_TILE_SIDE
-from xlapy.codegen.target import REFERENCE_TARGET
 from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower.element_types import register_type
 
-OPERATIONS_PER_CYCLE = 2
-"""Vector operations that a core executes in a cycle, as in `loops.cost`."""
-
-CACHE_LOADS = ((REFERENCE_TARGET.l2_bytes // 2, 0.0), (REFERENCE_TARGET.l3_bytes * 3 // 8, 3.5))
+CACHE_LOADS = ((L2_BYTES // 2, 0.0), (L3_BYTES * 3 // 8, 3.5))
 """For a level-2 and a level-3 cache: the bytes of an operand that stay in it while another one is read, and the
 operations that a load of a vector from it takes beyond one from the level-1 cache."""
 
@@ -90,9 +87,6 @@ BLOCK_SIDE = 512
 MIN_BLOCK_COLUMNS = 128
 """The columns of the narrowest task of a GEMM with blocks, about."""
 
-MIN_PARALLEL_CYCLES = 20_000
-"""The cycles from which on a dot runs on all threads: one task then takes twice as long as two."""
-
 
 def _load(size: float) -> float:
     """The operations of a load of a vector from an operand of `size` bytes that is read again and again."""
@@ -101,7 +95,7 @@ def _load(size: float) -> float:
 
 def _load_of_terms(size: float) -> float:
     """As `_load`, of a vector of terms."""
-    is_in_l2 = 2 * REFERENCE_TARGET.l1_bytes < size <= REFERENCE_TARGET.l2_bytes // 2
+    is_in_l2 = 2 * L1_BYTES < size <= L2_BYTES // 2
     return L2_LOAD_OF_TERMS if is_in_l2 else _load(size)
 
 
@@ -189,7 +183,7 @@ class MatmulCost:
         row_tiles, column_tiles = -(-p.rows // tile.rows), -(-p.columns // tile.columns)
         blocks = -(-p.terms // CONTRACTION_BLOCK_TERMS)
         sums = tile.rows * tile.vectors
-        stored = STORED_SUM + (FAR_SUM if self._result_bytes > REFERENCE_TARGET.l2_bytes // 2 else 0.0)
+        stored = STORED_SUM + (FAR_SUM if self._result_bytes > L2_BYTES // 2 else 0.0)
         tiles = row_tiles * column_tiles * (p.terms * sums + blocks * (TILE_START + stored * sums))
         row_tasks, column_tasks = -(-p.rows // BLOCK_SIDE), -(-p.columns // BLOCK_SIDE)
         packing = column_tasks * self._packing_left(tile) + row_tasks * self._packing_right(tile)
@@ -229,21 +223,24 @@ class MatmulCost:
         return self._cycles(tiles * (-(-p.terms // p.lanes) * vector + TASK_SUMS_START + LANES_SUM * sums), tiles)
 
     def skinny_inner_products(self) -> float:
-        """The cost of skinny inner products, with tiles of four rows."""
+        """The cost of skinny inner products."""
         p = self.problem
         tile_rows = balanced_size(p.rows, MAX_ROWS)
         tile_columns = max(1, min(p.columns, p.region.target.vector_registers * 3 // 4 // tile_rows))
         row_tiles, column_tiles = -(-p.rows // tile_rows), -(-p.columns // tile_columns)
         sums, blocks = tile_rows * tile_columns, -(-p.terms // (MAX_BLOCK_VECTORS * p.lanes))
         vector = row_tiles * (sums + (tile_rows + tile_columns) / 2)
-        prefetches = self._right_bytes > REFERENCE_TARGET.l2_bytes and row_tiles <= MAX_PREFETCHING_ROW_TILES
+        prefetches = self._right_bytes > L2_BYTES and row_tiles <= MAX_PREFETCHING_ROW_TILES
         load = _load_of_terms(self._right_bytes) * (PREFETCHED_LOAD if prefetches else 1.0)
         vector += tile_columns * load / 2
         tiles = column_tiles * (-(-p.terms // p.lanes) * vector + row_tiles * blocks * (TILE_START + STORED_SUM * sums))
         return self._cycles(tiles + p.rows * p.columns * TRANSPOSED_LANES_SUM, -(-column_tiles // 8))
 
     def _cycles(self, operations: float, tasks: int) -> float:
-        """The cycles of operations for each element of the batch, which are divided in tasks."""
-        each = operations * (4 if self.problem.type.is_complex else 1) / OPERATIONS_PER_CYCLE
+        """The cycles of operations for each element of the batch, which are divided in tasks.
+
+        A dot that is long enough for several threads takes twice as long if it has only one task.
+        """
+        each = operations * (4 if self.problem.type.is_complex else 1) * OPERATION_CYCLES
         cycles = self.problem.batches * each
         return 2 * cycles if self.problem.batches * tasks == 1 and cycles >= MIN_PARALLEL_CYCLES else cycles
