@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xlapy.base.element_types import F32
 from xlapy.codegen.emitters.attention.gradient_problem import GradientProblem, ProductDot, ScoreDot
 from xlapy.codegen.emitters.loop_nest import block_extent
-from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
+from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_micro_tile
 from xlapy.codegen.plan import ImpossibleParameterError, parameter
 from xlapy.codegen.region import kernel_builder
 from xlapy.loops import I64, Affine, Builder, Value
@@ -43,7 +43,9 @@ class GradientSizes:
         self._builder = kernel_builder(problem.region.name, self._target)
         self.block, length = parameters.block_queries, problem.length
         self._length = length
-        self.score_tile = self._tile_of_keys(choose_tile(self._target, self._builder, F32, self.block, self.block))
+        self.score_tile = self._tile_of_keys(
+            choose_micro_tile(self._target, self._builder, F32, self.block, self.block)
+        )
         self.key_block = balanced_size(length, KEYS_PER_BLOCK)
         self.padded_keys = length + max(self.score_tile.rows, *(self.key_tile(p).rows for p in problem.over_queries), 0)
         """The keys of which scratch memory holds scores: a tile may end beyond the last one."""
@@ -87,7 +89,7 @@ class GradientSizes:
 
     def row_tile(self, product: ProductDot) -> Tile:
         """The tile of a product: queries and columns."""
-        return choose_tile(self._target, self._builder, product.type, self.block, product.width)
+        return choose_micro_tile(self._target, self._builder, product.type, self.block, product.width)
 
     def key_tile(self, product: ProductDot) -> Tile:
         """The tile of a product: keys and columns."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xlapy.base.element_types import F32, F64
 from xlapy.codegen.emitters.attention.problem import AttentionProblem
-from xlapy.codegen.emitters.matmul.micro_kernel import choose_tile
+from xlapy.codegen.emitters.matmul.micro_kernel import choose_micro_tile
 from xlapy.codegen.plan import ImpossibleParameterError, parameter
 from xlapy.codegen.region import kernel_builder
 from xlapy.loops import I16, ScalarType
@@ -56,8 +56,8 @@ class AttentionSizes:
     def __init__(self, problem: AttentionProblem, parameters: AttentionParameters) -> None:
         target, builder = problem.region.target, kernel_builder(problem.region.name, problem.region.target)
         length, width, wanted = problem.length, problem.width, parameters.block_queries
-        self.score_tile = choose_tile(target, builder, problem.score_type, wanted, length)
-        self.mixing_tile = choose_tile(target, builder, problem.mixing_type, wanted, width)
+        self.score_tile = choose_micro_tile(target, builder, problem.score_type, wanted, length)
+        self.mixing_tile = choose_micro_tile(target, builder, problem.mixing_type, wanted, width)
         self.rows = max(-(-wanted // tile.rows) * tile.rows for tile in (self.score_tile, self.mixing_tile))
         self.pitch = -(-length // self.score_tile.columns) * self.score_tile.columns + target.cache_line_bytes // 4
         """The elements from one row of scores to the next one."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlapy.analysis.cost.reference_machine import L1_BYTES, L2_BYTES, L3_BYTES, MIN_PARALLEL_CYCLES, OPERATION_CYCLES
-from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
+from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_micro_tile
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.matmul.skinny_inner_products import MAX_BLOCK_VECTORS, MAX_PREFETCHING_ROW_TILES, MAX_ROWS
 from xlapy.codegen.emitters.matmul.skinny_sizes import STRIP_TERMS, skinny_tile
@@ -179,7 +179,7 @@ class MatmulCost:
     def packed(self) -> float:
         """The cost of a packed GEMM."""
         p = self.problem
-        tile = choose_tile(p.region.target, p.builder, p.type, p.rows, p.columns)
+        tile = choose_micro_tile(p.region.target, p.builder, p.type, p.rows, p.columns)
         row_tiles, column_tiles = -(-p.rows // tile.rows), -(-p.columns // tile.columns)
         blocks = -(-p.terms // CONTRACTION_BLOCK_TERMS)
         sums = tile.rows * tile.vectors

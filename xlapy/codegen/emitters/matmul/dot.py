@@ -21,7 +21,7 @@ from xlapy import opcodes
 from xlapy.codegen.emitters.matmul.cost import MatmulCost
 from xlapy.codegen.emitters.matmul.dot_problem import DotProblem
 from xlapy.codegen.emitters.matmul.gemv import skinny_gemm_kernel
-from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_tile
+from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_micro_tile
 from xlapy.codegen.emitters.matmul.packed_gemm import (
     MAX_TILE_SUMS,
     PackedGemmParameters,
@@ -215,7 +215,7 @@ class DirectGemmStrategy(Strategy[DirectGemmParameters]):
 
     def parameters(self, region: Region) -> DirectGemmParameters:
         dot = _problem(region)
-        tile = choose_tile(region.target, dot.builder, dot.type, dot.rows, dot.columns)
+        tile = choose_micro_tile(region.target, dot.builder, dot.type, dot.rows, dot.columns)
         return DirectGemmParameters(tile.rows, tile.vectors)
 
     def check(self, region: Region, parameters: DirectGemmParameters) -> None:

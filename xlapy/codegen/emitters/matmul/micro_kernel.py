@@ -46,7 +46,7 @@ class Tile:
         return self.vectors * self.lanes
 
 
-def choose_tile(target: Target, builder: Builder, t: PrimitiveType, rows: int, columns: int) -> Tile:
+def choose_micro_tile(target: Target, builder: Builder, t: PrimitiveType, rows: int, columns: int) -> Tile:
     """Chooses a tile that accumulates in half of the vector registers, nearly square, with little waste."""
     widest = builder.lanes(register_type(t))
     lanes = min(widest, 1 << (columns - 1).bit_length())

@@ -24,7 +24,7 @@ from xlapy.codegen.emitters.matmul.left_offset import PackedCorrections
 from xlapy.codegen.emitters.matmul.micro_kernel import (
     Tile,
     add_elements,
-    choose_tile,
+    choose_micro_tile,
     clamped_position,
     emit_micro_kernel,
     in_bounds,
@@ -82,7 +82,7 @@ def packed_gemm_parameters(
     columns, right_terms = problem.right_strides()
     packs_rows = rows == 1 and left_terms != 1
     target, t = problem.region.target, problem.factor_type
-    tile = choose_tile(target, problem.builder, problem.type, problem.rows, problem.columns)
+    tile = choose_micro_tile(target, problem.builder, problem.type, problem.rows, problem.columns)
     kc_outer, kc_inner = contraction_block(problem.outer, problem.inner)
     registers = tile_shape(target.vector_bytes, register_type(t).byte_size)
     transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
