@@ -56,12 +56,12 @@ def named(parsed: Module, name: str) -> Instruction:
 
 def test_labels_follow_the_dimensions_of_the_dot():
     parsed = module("dq dk dv")
-    space = score_values(named(parsed, "w"))
-    assert {v.name: space.labels[v] for v in space.labels} == {
+    scores = score_values(named(parsed, "w"))
+    assert {v.name: scores.labels[v] for v in scores.labels} == {
         "w": (0, 1, 2, 3), "t": (0, 1, 3, 2), "m": (0, 1, 3, 2), "d": (0, 1, 3), "f": (0, 1, 3, 2), "g": (0, 1, 3, 2),
         "h": (0, 1, 3, 2),
     }  # fmt: skip
-    assert space.reduced == {2}
+    assert scores.reduced == {2}
 
 
 def test_labels_of_dots():
@@ -97,11 +97,11 @@ def test_values_with_two_orders_of_dimensions_have_no_labels():
   e = f32[2,20,20] multiply(d, n)
   f = f32[2,20,20] add(t, g)
   ROOT x = (f32[2,20,20], f32[2,20,20]) tuple(e, f) }}""")  # noqa: E501
-    space = score_values(named(parsed, "s"))
-    assert {v.name: space.labels[v] for v in space.labels} == {
+    scores = score_values(named(parsed, "s"))
+    assert {v.name: scores.labels[v] for v in scores.labels} == {
         "s": (0, 1, 2), "t": (0, 2, 1), "r": (0, 1), "g": (0, 2, 1), "f": (0, 2, 1),
     }  # fmt: skip
-    assert space.reduced == {2} and {v.name for v in space.mixed} == {"m", "n", "d", "e"}
+    assert scores.reduced == {2} and {v.name for v in scores.mixed} == {"m", "n", "d", "e"}
 
 
 @pytest.mark.parametrize("count", [40, 400])
@@ -133,9 +133,9 @@ def test_the_search_is_linear(is_mixed: bool):
     found: list[int] = []
 
     def search(dot: Instruction, excluded: Container[Instruction]) -> ScoreValues:
-        space = score_values(dot, excluded)
-        found.append(len(space.labels) + len(space.mixed))
-        return space
+        scores = score_values(dot, excluded)
+        found.append(len(scores.labels) + len(scores.mixed))
+        return scores
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention_gradients, "score_values", search)

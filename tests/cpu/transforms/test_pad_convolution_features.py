@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -11,7 +10,6 @@ from tests.cpu.instruction_sets import stages_for
 from xlapy.cpu.transforms.pad_convolution_features import PadConvolutionFeatures
 
 RNG = np.random.default_rng(4)
-DTYPES = {"bf16": ml_dtypes.bfloat16, "s8": np.int8, "f32": np.float32}
 
 
 def module(kind: str, inputs: int, result: str, labels: str = "b01f_01io->b01f", groups: int = 1) -> str:

@@ -50,7 +50,7 @@ of their dots."""
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A dot of values of a score space with an array."""
+    """A dot of score values with an array."""
 
     dot: Instruction
     weights: Instruction
@@ -139,22 +139,22 @@ def _pairs(computation: Computation) -> list[tuple[ScoreValues, ScoreValues]]:
     """
     of_value: dict[Instruction, list[ScoreValues]] = {}
     full = set[Instruction]()
-    for space in (score_values(i, full) for i in computation.instructions if _may_be_scores(i)):
-        for value in (*space.labels, *space.mixed):
+    for scores in (score_values(i, full) for i in computation.instructions if _may_be_scores(i)):
+        for value in (*scores.labels, *scores.mixed):
             found = of_value.setdefault(value, [])
-            found.append(space)
+            found.append(scores)
             if len(found) == 2:
                 full.add(value)
     pairs: dict[tuple[Instruction, Instruction], tuple[ScoreValues, ScoreValues]] = {}
     for value, found in of_value.items():
-        if len(found) == 2 and all(space.reduced and value in space.labels for space in found):
+        if len(found) == 2 and all(scores.reduced and value in scores.labels for scores in found):
             pairs.setdefault((found[0].dot, found[1].dot), (found[0], found[1]))
     return list(pairs.values())
 
 
-def _renewed(space: ScoreValues) -> ScoreValues:
-    """A space as it is after a fusion has replaced some of its values; just the dot if it has replaced the dot."""
-    return score_values(space.dot) if any(value.parent is None for value in space.labels) else space
+def _renewed(scores: ScoreValues) -> ScoreValues:
+    """Score values after a fusion has replaced some of them; just the dot if it has replaced the dot."""
+    return score_values(scores.dot) if any(value.parent is None for value in scores.labels) else scores
 
 
 def _may_be_scores(instruction: Instruction) -> bool:
@@ -180,9 +180,9 @@ def _depends(instructions: Iterable[Instruction], on: set[Instruction]) -> bool:
 
 def find_gradient(first: ScoreValues, second: ScoreValues) -> Gradient | str | None:
     """The parts of a gradient of attention; why it has no kernel; or None if it is nothing like one."""
-    for space in (first, second):
-        if len(space.labels) > MAX_VALUES:
-            return f"{len(space.labels)} values depend on {space.dot.name}, which are more than {MAX_VALUES}"
+    for values in (first, second):
+        if len(values.labels) > MAX_VALUES:
+            return f"{len(values.labels)} values depend on {values.dot.name}, which are more than {MAX_VALUES}"
     labels = _joined_labels(first, second)
     if labels is None:
         return None

@@ -43,38 +43,38 @@ def score_values(dot: Instruction, excluded: Container[Instruction] = ()) -> Sco
     excluded: values that are not searched.
     """
     sizes = dot.shape.dimensions
-    space = ScoreValues(dot, {dot: tuple(d if size > 1 else None for d, size in enumerate(sizes))})
+    found = ScoreValues(dot, {dot: tuple(d if size > 1 else None for d, size in enumerate(sizes))})
     pending, mixed = [dot], list[Instruction]()
     while pending:
         operand = pending.pop()
         for user in operand.users:
             if user in excluded:
                 continue
-            labels = result_labels(user, operand, space.labels[operand], sizes)
-            if user in space.labels:
-                if labels != space.labels[user]:
+            labels = result_labels(user, operand, found.labels[operand], sizes)
+            if user in found.labels:
+                if labels != found.labels[user]:
                     mixed.append(user)
             elif labels is not None:
-                space.labels[user] = labels
+                found.labels[user] = labels
                 pending.append(user)
-    _drop(mixed, space)
-    space.reduced = {
+    _drop(mixed, found)
+    found.reduced = {
         label
-        for value, labels in space.labels.items()
+        for value, labels in found.labels.items()
         if value.op is opcodes.REDUCE
-        for label in space.labels[value.operands[0]]
+        for label in found.labels[value.operands[0]]
         if label is not None and label not in labels
     }
-    return space
+    return found
 
 
-def _drop(values: Iterable[Instruction], space: ScoreValues) -> None:
+def _drop(values: Iterable[Instruction], found: ScoreValues) -> None:
     """Drops the labels of mixed values, and of all that depends on them."""
     pending = list(values)
     while pending:
         value = pending.pop()
-        if space.labels.pop(value, None) is not None:
-            space.mixed.add(value)
+        if found.labels.pop(value, None) is not None:
+            found.mixed.add(value)
             pending += value.users
 
 

@@ -18,10 +18,10 @@ _MINIMUM, _MAXIMUM = 0b0100, 0b0101
 """The immediate operands of `vrange`: the smaller or greater operand, with its own sign."""
 
 _CURRENT_ROUNDING = 4
-"""The operand of 512-bit forms that means: exceptions as MXCSR says."""
+"""The last operand of 512-bit forms: exceptions as MXCSR says (`_MM_FROUND_CUR_DIRECTION`)."""
 
 _WIDTHS: Final = frozenset({128, 256, 512})
-"""The bits of vectors that have the instruction."""
+"""The widths in bits of the vectors that have the instruction."""
 
 
 def emit_extremum(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:

@@ -67,10 +67,11 @@ def _patched_rules() -> dict[Any, mlir.LoweringRuleEntry]:
 
 
 def _lowering_of_ragged_dot(expand: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule of ragged dots: one instruction, as on TPU, where `expand`, the rule of CPU, masks both operands.
+    """Returns the rule of ragged dots: one instruction, as on TPU.
 
-    Over several devices, the partitioner divides masked dots, but not ragged dots. Groups of a batch dimension have no
-    influence on what JAX computes, so that ragged dots of that mode are dots.
+    expand: JAX's rule for CPU, which masks both operands of a dot. It remains for programs of several devices, because
+    the partitioner divides masked dots, but not ragged dots, and for groups of a batch dimension, which have no
+    influence on what JAX computes.
     """
 
     def lower(ctx: mlir.LoweringRuleContext, *operands: Any, **parameters: Any) -> Any:

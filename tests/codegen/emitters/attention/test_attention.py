@@ -178,12 +178,12 @@ def test_sweeps_end_at_a_multiple_of_an_iteration():
     np.testing.assert_allclose(result, CPU.compile(lowered(masked, list(given)))(*given), rtol=1e-5)
 
 
-@pytest.mark.parametrize("masked", ["bias", "weights"])
-def test_masked_keys_that_differ(masked: str):
+@pytest.mark.parametrize("differing", ["bias", "weights"])
+def test_masked_keys_that_differ(differing: str):
     """What the mask selects instead of scores, or what multiplies the weights, may differ from key to key."""
 
     def attend(q: Any, k: Any, v: Any, mask: Any, factors: Any) -> Any:
-        if masked == "bias":
+        if differing == "bias":
             return jax.nn.softmax(jnp.where(mask, q @ k.T, factors)) @ v
         weights = jnp.exp(jnp.where(mask, q @ k.T, -jnp.inf)) + factors
         return (weights / weights.sum(1, keepdims=True)) @ v

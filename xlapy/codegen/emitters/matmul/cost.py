@@ -20,7 +20,7 @@ from xlapy.analysis.cost.reference_machine import L1_BYTES, L2_BYTES, L3_BYTES, 
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_micro_tile
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.matmul.skinny_inner_products import MAX_BLOCK_VECTORS, MAX_PREFETCHING_ROW_TILES, MAX_ROWS
-from xlapy.codegen.emitters.matmul.skinny_sizes import STRIP_TERMS, skinny_tile
+from xlapy.codegen.emitters.matmul.skinny_sizes import STRIP_TERMS, skinny_tile, tile_sums
 from xlapy.codegen.emitters.matmul.unpacked import INNER_PRODUCT_TILE_SIDE
 from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower.element_types import register_type
@@ -83,6 +83,9 @@ TASK_STORED_SUM = 6.0
 
 BLOCK_SIDE = 512
 """The rows and columns of a block of a common packed GEMM, and the columns of a block of a skinny GEMM."""
+
+TASK_COLUMN_TILES = 8
+"""The tiles of columns of a task of skinny inner products: eight tiles of six columns fill vectors of 16 lanes."""
 
 MIN_BLOCK_COLUMNS = 128
 """The columns of the narrowest task of a GEMM with blocks, about."""
@@ -226,7 +229,7 @@ class MatmulCost:
         """The cost of skinny inner products."""
         p = self.problem
         tile_rows = balanced_size(p.rows, MAX_ROWS)
-        tile_columns = max(1, min(p.columns, p.region.target.vector_registers * 3 // 4 // tile_rows))
+        tile_columns = max(1, min(p.columns, tile_sums(p.region.target) // tile_rows))
         row_tiles, column_tiles = -(-p.rows // tile_rows), -(-p.columns // tile_columns)
         sums, blocks = tile_rows * tile_columns, -(-p.terms // (MAX_BLOCK_VECTORS * p.lanes))
         vector = row_tiles * (sums + (tile_rows + tile_columns) / 2)
@@ -234,7 +237,8 @@ class MatmulCost:
         load = _load_of_terms(self._right_bytes) * (PREFETCHED_LOAD if prefetches else 1.0)
         vector += tile_columns * load / 2
         tiles = column_tiles * (-(-p.terms // p.lanes) * vector + row_tiles * blocks * (TILE_START + STORED_SUM * sums))
-        return self._cycles(tiles + p.rows * p.columns * TRANSPOSED_LANES_SUM, -(-column_tiles // 8))
+        tasks = -(-column_tiles // TASK_COLUMN_TILES)
+        return self._cycles(tiles + p.rows * p.columns * TRANSPOSED_LANES_SUM, tasks)
 
     def _cycles(self, operations: float, tasks: int) -> float:
         """The cycles of operations for each element of the batch, which are divided in tasks.

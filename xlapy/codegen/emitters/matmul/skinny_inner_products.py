@@ -24,7 +24,7 @@ from xlapy.codegen.emitters.matmul.micro_kernel import (
     emit_micro_kernel,
 )
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
-from xlapy.codegen.emitters.matmul.skinny_sizes import MAX_TILE_SUMS
+from xlapy.codegen.emitters.matmul.skinny_sizes import MAX_SKINNY_TILE_SUMS, tile_sums
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.plan import ImpossibleParameterError, parameter
 from xlapy.loops import Affine, AxisKind, Kernel, Value
@@ -48,7 +48,6 @@ and six columns if the left operand stays in the level-1 cache, otherwise 0.8 ti
 MAX_ROWS = 4
 """The largest number of rows of a tile if the left operand comes from the level-2 cache: the columns of a tile stay in
 the level-1 cache, and more of them share each vector of the left operand."""
-
 
 MAX_PREFETCHING_ROW_TILES = 4
 """The largest number of tiles of rows if the columns of the next tile are prefetched, which each tile of rows repeats.
@@ -75,7 +74,7 @@ class SkinnyInnerProductParameters:
 def skinny_inner_product_parameters(problem: MatmulProblem) -> SkinnyInnerProductParameters:
     """The preferred tiles and blocks of a problem."""
     target = problem.region.target
-    sums = target.vector_registers * 3 // 4
+    sums = tile_sums(target)
     left_bytes = problem.rows * problem.terms * register_type(problem.factor_type).byte_size
     is_cached = problem.rows <= MAX_CACHED_ROWS and left_bytes <= target.l1_bytes
     rows = balanced_size(problem.rows, min(MAX_CACHED_ROWS if is_cached else MAX_ROWS, sums))
@@ -90,8 +89,8 @@ def skinny_inner_product_parameters(problem: MatmulProblem) -> SkinnyInnerProduc
 def check_skinny_inner_products(problem: MatmulProblem, parameters: SkinnyInnerProductParameters) -> None:
     """Raises `ImpossibleParameterError` for tiles and blocks that the kernel cannot have."""
     sums = parameters.tile_rows * parameters.tile_columns
-    if sums > MAX_TILE_SUMS:
-        raise ImpossibleParameterError("tile_rows", f"a tile of {sums} vectors is larger than {MAX_TILE_SUMS}")
+    if sums > MAX_SKINNY_TILE_SUMS:
+        raise ImpossibleParameterError("tile_rows", f"a tile of {sums} vectors is larger than {MAX_SKINNY_TILE_SUMS}")
     if parameters.block_columns % parameters.tile_columns:
         raise ImpossibleParameterError(
             "block_columns", f"it is {parameters.block_columns}, but must be a multiple of {parameters.tile_columns}"
@@ -102,8 +101,8 @@ def check_skinny_inner_products(problem: MatmulProblem, parameters: SkinnyInnerP
 
 
 def skinny_inner_product_kernel(problem: MatmulProblem, parameters: SkinnyInnerProductParameters) -> Kernel:
-    """Returns the kernel. Both operands must be contiguous along one loop over terms, and the
-    sums real numbers of 4 or 8 bytes."""
+    """Returns the kernel. Both operands must be contiguous along one loop over terms, and the sums real numbers of 4 or
+    8 bytes."""
     return _SkinnyInnerProducts(problem, parameters).kernel()
 
 

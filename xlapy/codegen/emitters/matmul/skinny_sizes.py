@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.plan import ImpossibleParameterError, parameter
+from xlapy.codegen.target import Target
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
 from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower.element_types import register_type
@@ -51,6 +52,10 @@ with 8; 1 x 8192 times 8192 x 8192 in s8 takes 0.67 of the time with 4 instead o
 
 MAX_ROW_VECTORS = 16
 """The largest number of vectors of a tile of one row, as many as a plan may demand."""
+
+MAX_SKINNY_TILE_SUMS = 32
+"""The largest number of vectors of sums of a tile of a skinny GEMM or of skinny inner products that a plan may demand,
+because its code is unrolled."""
 
 _MAX_TILE_VECTORS = 4
 
@@ -101,12 +106,12 @@ def _vectors_of_whole_row(problem: MatmulProblem) -> int:
     vectors = problem.columns // _lanes(problem) // together * together
     if problem.rows > 1 or problem.batches < SINGLE_ROW_TASKS_PER_PROCESSOR * target.processors:
         return 0
-    return vectors if vectors <= MAX_ROW_VECTORS and vectors * _sum_rows(problem) <= _tile_sums(problem) else 0
+    return vectors if vectors <= MAX_ROW_VECTORS and vectors * _sum_rows(problem) <= tile_sums(target) else 0
 
 
-def _tile_sums(problem: MatmulProblem) -> int:
-    """The vector registers that hold sums."""
-    return problem.region.target.vector_registers * 3 // 4
+def tile_sums(target: Target) -> int:
+    """The vector registers that hold the sums of a tile of few rows: three quarters; factors take the others."""
+    return target.vector_registers * 3 // 4
 
 
 def _sum_rows(problem: MatmulProblem) -> int:
@@ -120,7 +125,7 @@ def _lanes(problem: MatmulProblem) -> int:
 
 def skinny_tile(problem: MatmulProblem) -> Tile:
     """The preferred tile: as many vectors of columns as registers and columns allow, a power of two, for few rows."""
-    sums, lanes = _tile_sums(problem), _lanes(problem)
+    sums, lanes = tile_sums(problem.region.target), _lanes(problem)
     rows = balanced_size(_sum_rows(problem), sums // max(2, problem.columns_per_load))
     vectors = max(1, min(_MAX_TILE_VECTORS, sums // rows, problem.columns // lanes))
     return Tile(rows, 1 << (vectors.bit_length() - 1), lanes)
@@ -169,8 +174,8 @@ class SkinnySizes:
 def check_skinny_gemm(problem: MatmulProblem, parameters: SkinnyGemmParameters) -> None:
     """Raises `ImpossibleParameterError` for sizes that the kernel cannot have."""
     sums = parameters.tile_rows * parameters.tile_vectors
-    if sums > MAX_TILE_SUMS:
-        raise ImpossibleParameterError("tile_rows", f"a tile of {sums} vectors is larger than {MAX_TILE_SUMS}")
+    if sums > MAX_SKINNY_TILE_SUMS:
+        raise ImpossibleParameterError("tile_rows", f"a tile of {sums} vectors is larger than {MAX_SKINNY_TILE_SUMS}")
     sizes = SkinnySizes(problem, parameters)
     if parameters.block_columns % sizes.tile.columns:
         raise ImpossibleParameterError(
@@ -180,7 +185,3 @@ def check_skinny_gemm(problem: MatmulProblem, parameters: SkinnyGemmParameters) 
         raise ImpossibleParameterError(
             "block_columns", f"sums of {sizes.scratch_bytes} bytes exceed {MAX_SCRATCH_BYTES}"
         )
-
-
-MAX_TILE_SUMS = 32
-"""The largest number of vectors of sums of a tile that a plan may demand, because its code is unrolled."""
