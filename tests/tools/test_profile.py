@@ -22,7 +22,7 @@ from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.tools.command_line import invoke
 from xlapy.tools.profile import session
 from xlapy.tools.profile.interpreted import Stopwatch
-from xlapy.tools.profile.measuring import Measured
+from xlapy.tools.profile.measuring import Measured, fastest_runs
 from xlapy.tools.profile.native import native_rows
 from xlapy.tools.profile.page import profile_page
 from xlapy.tools.profile.report import Profile, figures_text, print_rows, time_text
@@ -180,6 +180,13 @@ class TestRows:
         (row,) = [row for row in native_rows(measured(COUNT_TO_3, 1e-3, {}), MACHINE) if row.iterations is not None]
         (child,) = row.children
         assert row.seconds == 1e-3 and 0 < child.seconds < 1e-3  # the rest is the time of the condition
+
+    def test_times_of_thunks_and_of_the_whole_come_from_the_same_runs(self):
+        walls = [10.0, 4.0, *[9.0] * 8, 6.0]  # two of eleven runs count
+        figures = [np.array([[wall - 1, 1]]) for wall in walls]
+        figures[0] = np.array([[0.5, 1]])  # the shortest time of the thunk is in the slowest run
+        wall, mean = fastest_runs(walls, figures)
+        assert wall == 5 and mean.tolist() == [[4, 1]]
 
     def test_rows_with_one_name_are_combined(self):
         rows = merged([

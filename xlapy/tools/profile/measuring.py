@@ -1,7 +1,7 @@
 """Runs a program and its instrumented executable alternately, and collects the times of the thunks.
 
-Of the times of a thunk, and of those of whole runs, the lowest tenth counts, because other processes may use the
-processor.
+The fastest tenth of the runs counts, because other processes may use the processor. The times of all thunks come from
+the same runs as the time of the whole, so that the difference is the time outside of thunks.
 
 Responsible for the number of runs, for choosing the times that count, and for the cost of reading the clock. Does not
 depend on instructions or on output.
@@ -33,7 +33,7 @@ DEFAULT_MEASUREMENT_SECONDS = 1.0
 MIN_RUNS, MAX_RUNS = 5, 1000
 
 RUNS_PER_COUNTED_RUN = 10
-"""Of this many runs one counts: the mean is that of the lowest tenth."""
+"""Of this many runs one counts: figures are means over the fastest tenth."""
 
 MAX_CLOCK_READING_SECONDS = 60e-9
 """Upper bound in seconds of the cost of reading the clock and counting; a larger difference has another cause."""
@@ -41,7 +41,8 @@ MAX_CLOCK_READING_SECONDS = 60e-9
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The result of a measurement. Times are in seconds, means over the lowest tenth."""
+    """The result of a measurement. Times are in seconds, means over the fastest tenth of the runs with or without
+    instruments."""
 
     compiled: Compiled
     figures: Array
@@ -78,18 +79,19 @@ def measure(executable: Executable, run: Run, repeat: int | None) -> Measured:
         _clear(program.call.counter_tables())
         slower.append(_timed(instrumented, run))
         figures.append(np.sum([table.figures for table in program.call.counter_tables()], axis=0).astype(np.float64))
-    found = _mean_of_lowest(figures) / len(executable.devices)
+    wall, _ = fastest_runs(plain, plain)
+    instrumented_wall, mean = fastest_runs(slower, figures)
+    found = mean / len(executable.devices)
     found[:, (0, 2)] /= clock.ticks_per_second()
-    wall, instrumented_wall = float(_mean_of_lowest(plain)), float(_mean_of_lowest(slower))
     compiled = compiled_form(program)
     clock_reading_seconds = _clock_reading_seconds(compiled, found, instrumented_wall - wall)
     return Measured(compiled, found, wall, instrumented_wall, clock_reading_seconds, len(plain))
 
 
-def _mean_of_lowest(values: Sequence[Any]) -> Array:
-    """Returns the mean of the lowest tenth of each figure."""
-    ordered = np.sort(np.stack(values), axis=0)
-    return np.asarray(ordered[: -(-len(values) // RUNS_PER_COUNTED_RUN)].mean(axis=0))
+def fastest_runs(seconds: Sequence[float], figures: Sequence[Any]) -> tuple[float, Array]:
+    """Returns the means over the fastest tenth of the runs: of their times, and of the figures of the same runs."""
+    chosen = np.argsort(seconds, kind="stable")[: -(-len(seconds) // RUNS_PER_COUNTED_RUN)]
+    return float(np.mean([seconds[n] for n in chosen])), np.mean([figures[n] for n in chosen], axis=0)
 
 
 def _clock_reading_seconds(compiled: Compiled, figures: Array, slower: float) -> float:
