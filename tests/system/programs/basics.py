@@ -38,6 +38,10 @@ same(jax.grad(lambda x, w: (jax.lax.ragged_dot(x, w, sizes) ** 2).sum(), (0, 1))
 assert "chlo.ragged_dot" in jax.jit(jax.lax.ragged_dot).lower(x, weights, sizes).as_text()
 of_batch = jax.lax.RaggedDotDimensionNumbers((([2], [1]), ([0], [0])), [0], [])
 same(lambda x, w: jax.lax.ragged_dot_general(x, w, sizes[:2], of_batch), x[:3, None], weights)
+rows = jax.lax.RaggedDotDimensionNumbers((([2], [1]), ([], [])), [0], [0])  # which jaxlib takes for those of a batch
+cube = rng.standard_normal((4, 5, 7)).astype(np.float32)
+same(lambda x, w: jax.lax.ragged_dot_general(x, w, sizes, rows), cube, weights)
+same(jax.grad(lambda x, w: (jax.lax.ragged_dot_general(x, w, sizes, rows) ** 2).sum(), (0, 1)), cube, weights)
 same(lambda x: jax.lax.conv(x[None, None], x[None, None, :2, :3], (1, 1), "SAME"), x)
 
 # Types, empty and scalar arrays, host layouts.

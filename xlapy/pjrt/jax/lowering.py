@@ -70,19 +70,28 @@ def _lowering_of_ragged_dot(expand: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the rule of ragged dots: one instruction, as on TPU.
 
     expand: JAX's rule for CPU, which masks both operands of a dot. It remains for programs of several devices, because
-    the partitioner divides masked dots, but not ragged dots, and for groups of a batch dimension, which have no
-    influence on what JAX computes.
+    the partitioner divides masked dots, but not ragged dots; for groups of a batch dimension, which have no influence
+    on what JAX computes; and where jaxlib takes a ragged dot for one of another mode, which ends with an error or a
+    crash.
     """
 
     def lower(ctx: mlir.LoweringRuleContext, *operands: Any, **parameters: Any) -> Any:
         around = ctx.module_context.axis_context
         is_partitioned = isinstance(around, ShardingContext) and around.num_devices > 1
         mode = lax._ragged_dot_mode(ctx.avals_in[0].ndim, parameters["ragged_dot_dimension_numbers"])
-        if is_partitioned or mode is lax.RaggedDotMode.RAGGED_BATCH:
+        if is_partitioned or mode is lax.RaggedDotMode.RAGGED_BATCH or mode is not _mode_by_ranks(ctx):
             return expand(ctx, *operands, **parameters)
         return lax._ragged_dot_general_lower(ctx, *operands, **parameters, platform="cpu")
 
     return lower
+
+
+def _mode_by_ranks(ctx: mlir.LoweringRuleContext) -> lax.RaggedDotMode:
+    """The mode that jaxlib 0.10.2 infers of a ragged dot, for the shape of its result: only ranks count."""
+    lhs, rhs, result = (aval.ndim for aval in (*ctx.avals_in[:2], *ctx.avals_out))
+    if rhs > lhs:
+        return lax.RaggedDotMode.RAGGED_NONCONTRACTING
+    return lax.RaggedDotMode.RAGGED_CONTRACTING if result > lhs else lax.RaggedDotMode.RAGGED_BATCH
 
 
 def _with_changed_parameters(
