@@ -17,7 +17,7 @@ CPU, INTERPRETER = xla.Client("cpu"), xla.Client("interpreter")
 RNG = np.random.default_rng(5)
 DTYPES = {
     "f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "c64": np.complex64,
-    "s8": np.int8, "u8": np.uint8, "s32": np.int32, "pred": np.bool_,
+    "s8": np.int8, "u8": np.uint8, "s16": np.int16, "s32": np.int32, "pred": np.bool_,
 }  # fmt: skip
 
 FREE = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
@@ -140,6 +140,19 @@ def test_many_terms_and_tasks(types):
     assert_equal(rows, integers(f"{t}[1100,801]"), integers(f"{t}[4,801,150]"), groups)
     terms = text(f"{t}[1100,70]", f"{t}[1100,150]", "s32[4]", f"{result}[4,70,150]", CONTRACTING)
     assert_equal(terms, integers(f"{t}[1100,70]"), integers(f"{t}[1100,150]"), groups)
+
+
+@pytest.mark.parametrize("types", [("f32", "f32"), ("bf16", "f32"), ("s8", "s32"), ("s16", "s32")], ids="-".join)
+def test_epilogues_of_groups_with_fewer_blocks_of_terms_than_there_may_be(types):
+    t, result = types
+    program = (
+        f"ENTRY e {{ a = {t}[2500,8] parameter(0)\n b = {t}[2500,16] parameter(1)\n g = s32[4] parameter(2)\n"
+        f"d = {result}[4,8,16] ragged-dot(a, b, g), {CONTRACTING}\n c = {result}[16] parameter(3)\n"
+        f"w = {result}[4,8,16] broadcast(c), dimensions={{2}}\n ROOT r = {result}[4,8,16] add(d, w) }}"
+    )
+    factors, addend = (integers(f"{t}[2500,8]"), integers(f"{t}[2500,16]")), integers(f"{result}[16]") + 3
+    for sizes in ([1900, 0, 100, 500], [100, 100, 1, 0], [2500, 0, 0, 0]):
+        assert_equal(program, *factors, np.array(sizes, np.int32), addend)
 
 
 def test_values_of_other_groups_have_no_influence():

@@ -74,6 +74,11 @@ class MatmulProblem(ABC):
         return 1
 
     @property
+    def has_known_terms(self) -> bool:
+        """Whether the number of terms is known when the kernel is compiled."""
+        return True
+
+    @property
     def columns_per_load(self) -> int:
         """The number of neighboring columns whose right factors are loaded together (`right_elements`)."""
         return 1
@@ -265,7 +270,8 @@ class MatmulProblem(ABC):
         """Whether sums of some of the terms can be kept in a result, because it holds them exactly."""
         t = self.root.shape.element_type
         is_exact = t is self.type and storage_type(t) is register_type(t)
-        return is_exact and self.epilogue.result_of_type(t) is not None
+        is_last_known = self.has_known_terms or self.epilogue.is_trivial  # an epilogue follows the last block of terms
+        return is_exact and is_last_known and self.epilogue.result_of_type(t) is not None
 
     def _accumulated(
         self, batch: Affine, place: tuple[Affine, Affine], total: Element, accumulates: Value, mask: Value | None

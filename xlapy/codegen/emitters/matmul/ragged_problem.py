@@ -210,9 +210,8 @@ class RaggedDotProblem(MatmulProblem):
         return self.builder.compare("slt", self.builder.value_of(row), self.end_row)
 
     @property
-    def accumulates_in_result(self) -> bool:
-        # the last block of terms, after which an epilogue could be computed, is known at run time only
-        return super().accumulates_in_result and (self.mode is not RaggedMode.CONTRACTING or self.epilogue.is_trivial)
+    def has_known_terms(self) -> bool:
+        return self.mode is not RaggedMode.CONTRACTING
 
 
 def _sides(dot: Instruction, attrs: RaggedDotAttributes, mode: RaggedMode) -> tuple[Side, Side]:

@@ -60,6 +60,10 @@ class GroupedProblem(MatmulProblem):
         return self._size
 
     @property
+    def has_known_terms(self) -> bool:
+        return self._ungrouped.has_known_terms
+
+    @property
     def columns_per_load(self) -> int:
         """As many as a group has terms, if the elements of a term in these columns are one I32 in memory."""
         origin, size, (columns, terms) = Affine(), self._size, self.right_strides()
