@@ -46,26 +46,23 @@ def test_padded_features(kind, group, inputs, result, special):
         np.testing.assert_array_equal(np.asarray(xla.Client(platform).compile(program)(*arguments)), wanted)
 
 
+SMALL_WINDOW = module("bf16", 3, "f32").replace("size=5x5 pad=2_2x2_2", "size=1x1").replace("[5,5,", "[1,1,")
+PLAN = ', backend_config={"kernel_plan":{"strategy":"direct-convolution"}}'
+PLANNED = module("bf16", 3, "f32").replace("feature_group_count=1", f"feature_group_count=1{PLAN}")
+
+
 @pytest.mark.parametrize(
     "text, group",
     [
         (module("bf16", 4, "f32"), 2),  # whole groups
         (module("f32", 3, "f32"), 1),  # no dot instruction
         (module("s8", 5, "s32"), 4),  # three zeros for five features
-        (module("bf16", 1, "f32"), 2),
-        (module("bf16", 6, "f32", groups=2), 2),
+        (module("bf16", 1, "f32"), 2),  # one zero for one feature
+        (module("s8", 6, "s32", groups=2), 4),  # several groups
         (module("bf16", 3, "f32", "bf01_01io->b01f"), 2),  # features that are not contiguous
-        (
-            module("bf16", 3, "f32").replace("size=5x5 pad=2_2x2_2", "size=1x1").replace("[5,5,", "[1,1,"),
-            2,
-        ),  # few products
-        (module("bf16", 0, "f32"), 2),
-        (
-            module("bf16", 3, "f32").replace(
-                "count=1", 'count=1, backend_config={"kernel_plan":{"strategy":"direct-convolution"}}'
-            ),
-            2,
-        ),
+        (SMALL_WINDOW, 2),  # few products
+        (module("bf16", 3, "f32").replace(",24]", ",0]"), 2),  # no results
+        (PLANNED, 2),  # a kernel plan, which is for the features as they are
     ],
 )
 def test_features_that_stay(text, group):

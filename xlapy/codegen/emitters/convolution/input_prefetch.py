@@ -1,8 +1,8 @@
 """Prefetches the input of a direct convolution whose windows have one element, as in bottlenecks of networks.
 
 Such a convolution uses an element only for a few products. Its tiles read several positions at once, each in a stream
-of its own, which processors do not foresee. So each step of the products, which reads one factor of each position of a
-tile, also starts to load a part of the positions behind the tile.
+of its own, which hardware prefetchers do not follow. So each step of the products, which reads one factor of each
+position of a tile, also starts to load a part of the positions behind the tile.
 """
 
 from __future__ import annotations

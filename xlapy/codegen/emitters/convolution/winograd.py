@@ -215,7 +215,7 @@ class WinogradConvolution(_WinogradKernel):
             self.store_results(self.results, panel, batch, place)
 
     def store_results(self, results: Buffer, panel: Affine, batch: Affine, place: Sequence[Affine]) -> None:
-        """Stores the results of a tile that wait in scratch memory."""
+        """Stores the results of a tile that are in scratch memory."""
         builder, blocks = self.builder, self.blocks
         with (
             builder.loop(TILE * TILE) as position,
