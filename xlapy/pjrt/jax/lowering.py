@@ -48,7 +48,7 @@ def register_lowering() -> None:
 
 def _patched_rules() -> dict[Any, mlir.LoweringRuleEntry]:
     """JAX's rules of primitives that depend on the platform, changed so that `cpu` includes this platform, and the
-    rules for inspecting shardings and for callbacks on buffers."""
+    rules of ragged dots, for inspecting shardings and for callbacks on buffers."""
     parts: dict[Any, dict[str, Callable[[Any], Any]]] = {
         conditionals.platform_index_p: {"platforms": _branch_platforms},
         conditionals.cond_p: {"branches_platforms": _branch_platforms},
