@@ -1,4 +1,4 @@
-"""Decides which instructions become the epilogue of a dot or convolution.
+"""Decides which instructions become the epilogue of a dot, convolution or pooling.
 
 Does not depend on how the epilogue is computed (`codegen.epilogue`).
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from xlapy import opcodes
+from xlapy.codegen.emitters.pooling import is_pooling
 from xlapy.codegen.epilogue import CONTRACTIONS, epilogue_paths, reason_against_path
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.convolution import ConvolutionAttributes
@@ -26,11 +27,12 @@ kernels prefetch these (`benchmarks.networks`, "resnet50, 8 images" and its trai
 
 
 def reason_against_epilogue(results: Sequence[Instruction], members: Sequence[Instruction]) -> str:
-    """Why the kernel of the dot or convolution among members cannot compute results; "" if it can, or there is none.
+    """Why the kernel of the dot, convolution or pooling among members cannot compute results; "" if it can, or there is
+    none.
 
     members: users before their operands.
     """
-    contractions = [member for member in members if member.op in CONTRACTIONS]
+    contractions = [member for member in members if takes_epilogue(member)]
     if not contractions:
         return ""
     contraction, root = contractions[0], results[0].name
@@ -45,6 +47,8 @@ def reason_against_epilogue(results: Sequence[Instruction], members: Sequence[In
     paths = epilogue_paths(contraction, members[::-1])
     if paths is None or any(result not in paths for result in results):
         return f"{root} needs other elements of {name} than it computes at a time"
+    if is_pooling(contraction) and any(paths[result] for result in results):
+        return f"{name} stores its elements in their order"
     arrays = _large_arrays(contraction, results, members, paths)
     if len(arrays) > MAX_EPILOGUE_ARRAYS:
         return f"tiles of {name} would go through {len(arrays)} more arrays of its size, out of order"
@@ -53,6 +57,11 @@ def reason_against_epilogue(results: Sequence[Instruction], members: Sequence[In
     if size > MAX_EPILOGUE_ARRAY_BYTES and size >= _bytes(contraction) and not is_prefetched:
         return f"tiles of {name} would go through one more array of {size} bytes, out of order"
     return next(filter(None, (reason_against_path(result, paths[result]) for result in results)), "")
+
+
+def takes_epilogue(instruction: Instruction) -> bool:
+    """Whether the kernel of an instruction applies operations to each element before it stores the result."""
+    return instruction.op in CONTRACTIONS or is_pooling(instruction)
 
 
 def _has_single_elements(contraction: Instruction) -> bool:

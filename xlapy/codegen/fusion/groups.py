@@ -13,7 +13,7 @@ from xlapy import opcodes
 from xlapy.analysis.cost import MAX_RECOMPUTED_COST, STORED_ELEMENT_COST, element_cost
 from xlapy.base.element_types import BF16, S8, S16, U8
 from xlapy.codegen.epilogue import CONTRACTIONS, keeps_rows
-from xlapy.codegen.fusion.epilogues import contraction_that_stores, reason_against_epilogue
+from xlapy.codegen.fusion.epilogues import contraction_that_stores, reason_against_epilogue, takes_epilogue
 from xlapy.codegen.fusion.prologues import reason_against_prologue
 from xlapy.codegen.iteration_domain import (
     AccessPattern,
@@ -38,7 +38,7 @@ ALWAYS_DUPLICATED = frozenset({opcodes.BROADCAST, opcodes.IOTA, opcodes.CONSTANT
 
 NON_FUSIBLE_PRODUCERS = frozenset({*CONTRACTIONS, opcodes.REDUCE_WINDOW, opcodes.CONCATENATE})
 """Opcodes that always get a kernel of their own. Only cheap producers (reshapes, converts) are fused into them,
-prologues into dots (`prologues`), and epilogues into those of `CONTRACTIONS`."""
+prologues into dots (`prologues`), and epilogues into contractions and pooling (`epilogues`)."""
 
 MAX_RESULTS = 8
 """The largest number of results of one kernel; each is a separate stream of stores."""
@@ -125,7 +125,7 @@ class FusionGroup:
         """Why an instruction that members use cannot be a member; "" if it can."""
         if builds_gather_indices(instruction):
             return ""
-        if instruction.op in CONTRACTIONS:
+        if takes_epilogue(instruction):
             return self._reason_against_epilogue(instruction)
         if instruction.op in NON_FUSIBLE_PRODUCERS or not instruction.shape.is_array:
             name = f"{instruction.name} ({instruction.op.name})"
@@ -141,7 +141,7 @@ class FusionGroup:
                 return f"{non_fusible.name} ({non_fusible.op.name}) reads its elements more than once"
             if contraction := contraction_that_stores(instruction):
                 return f"{contraction.name} ({contraction.op.name}) stores its elements in this order"
-        elif non_fusible is not None and non_fusible.op in CONTRACTIONS:
+        elif non_fusible is not None and takes_epilogue(non_fusible):
             if reason := reason_against_epilogue(self.results, [*self.members, instruction]):
                 return reason
         elif non_fusible is not None and instruction.op is opcodes.REDUCE:
@@ -174,7 +174,7 @@ class FusionGroup:
         return False
 
     def _reason_against_epilogue(self, contraction: Instruction) -> str:
-        """Why the members cannot be the epilogue of a dot or convolution; "" if they can."""
+        """Why the members cannot be the epilogue of a dot, convolution or pooling; "" if they can."""
         other = next(filter(_needs_own_kernel, self.members), None)
         if other is not None:
             name = f"{contraction.name} ({contraction.op.name})"
