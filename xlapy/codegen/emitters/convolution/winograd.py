@@ -18,9 +18,10 @@ second one, each task has a block of tiles:
           sums += input[...] * filter[...]
         for each tile, transform the sums to 4 results
 
-The value of a result depends on the elements under its own window only: the sums of result 0 contain d0, d1 and d2, those of
-result 1 contain d1, d2 and d3. An infinity or NaN in the window, or an overflow of a transform, makes the result
-infinite or NaN. Such results are computed again, directly. The order of the additions follows from the shapes alone.
+The value of a result depends on the elements under its own window only: the sums of result 0 contain d0, d1 and d2,
+those of result 1 contain d1, d2 and d3. An infinity or NaN in the window, or an overflow of a transform, makes the
+result infinite or NaN. Such results are computed again, directly. The order of the additions follows from the shapes
+alone.
 """
 
 from __future__ import annotations
