@@ -305,3 +305,8 @@ def test_blocks_fit(shapes: str, l2_bytes: int, processors: int, vector_bytes: i
 @pytest.mark.parametrize("size, channels", [(56, 64), (28, 128), (14, 256)])
 def test_an_image_has_tasks_for_every_processor(size: int, channels: int):
     assert blocks_of(resnet(1, size, channels), processors=4).tasks >= 4
+
+
+@pytest.mark.parametrize("features, vectors", [(16, 1), (32, 2), (40, 3), (48, 3), (64, 2), (72, 2)])
+def test_three_vectors_of_features_are_one_panel(features: int, vectors: int):
+    assert blocks_of(resnet(1, 30, features)).tile_vectors == vectors

@@ -51,7 +51,8 @@ _IDLE_TASKS = 0.5
 
 _MAX_TILE_VECTORS = 2
 """The largest number of vectors of features in a register tile. Four take 5% to 8% longer than two
-(`benchmarks.convolutions`, "resnet 3x3")."""
+(`benchmarks.convolutions`, "resnet 3x3"). The exception is three vectors in all, which are one panel: a second panel
+would be half empty (40 and 48 features at 30 x 30 and 56 x 56 positions: 0.79 to 0.84 of the time)."""
 
 MIN_INPUTS = 32
 """The smallest number of input features. The largest errors of sums over sparse inputs reach the tolerance of sums of
@@ -194,7 +195,7 @@ def preferred_blocks(target: Target, geometry: ConvolutionGeometry) -> WinogradB
     grid, inputs, outputs = tiles_across(geometry), geometry.inputs, geometry.outputs
     tiles = geometry.batch * grid[0] * grid[1]
     lanes = target.lanes(F32.byte_size)
-    vectors = min(_MAX_TILE_VECTORS, -(-outputs // lanes))
+    vectors = _panel_vectors(-(-outputs // lanes))
     # registers hold the sums, the vectors of the filter for an input feature, and an element of the input
     most_rows = max(1, (target.vector_registers - 1 - vectors) // vectors)
     room = min(target.l2_bytes // 2, MAX_SCRATCH_BYTES)
@@ -211,6 +212,11 @@ def preferred_blocks(target: Target, geometry: ConvolutionGeometry) -> WinogradB
     choices = {(count, balanced_size(panels, most)) for count in range(1, groups + 1) for most in range(1, panels + 1)}
     found = [blocks(*choice) for choice in sorted(choices, reverse=True)]
     return min(found, key=lambda b: (-(-b.tasks // target.processors) + _IDLE_TASKS) * _task_cycles(b))
+
+
+def _panel_vectors(vectors: int) -> int:
+    """The vectors of a panel, if there are so many vectors of output features."""
+    return vectors if vectors == _MAX_TILE_VECTORS + 1 else min(_MAX_TILE_VECTORS, vectors)
 
 
 def _tiles_in(room: int, inputs: int, features: int) -> int:
