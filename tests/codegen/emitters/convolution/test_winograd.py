@@ -245,6 +245,7 @@ def test_convolutions_of_networks(batch: int, size: int, channels: int):
     ((resnet(1, 7, 512),), "of the time of a direct convolution, more than 85%"),
     ((resnet(8, 56, 16),), "16 input features are fewer than 32"),
     ((resnet(1, 14, 64),), "of the time of a direct convolution, more than 85%"),
+    ((resnet(8, 28, 768),), "its transformed filter takes 37748736 bytes, more than 33554432"),
     ((resnet(8, 56, 64).replace("f32", "f64"),), "it is not f32 throughout"),
     ((resnet(8, 56, 64).replace("f32", "bf16"),), "it is not f32 throughout"),
     ((resnet(8, 56, 64), "pad=1_1x1_1", "b01f_01io->b01f", ", operand_precision={default,highest}"),

@@ -153,6 +153,10 @@ class WinogradStrategy(Strategy[WinogradParameters]):
             return Rejection(
                 f"{geometry.inputs} input features are fewer than {winograd_blocks.MIN_INPUTS}", is_possible=True
             )
+        filter_bytes = winograd_blocks.transformed_filter_bytes(geometry)
+        if filter_bytes > winograd_blocks.MAX_FILTER_BYTES:
+            limit = f"more than {winograd_blocks.MAX_FILTER_BYTES}"
+            return Rejection(f"its transformed filter takes {filter_bytes} bytes, {limit}", is_possible=True)
         if share > winograd_blocks.MAX_SHARE:
             limit = f"more than {winograd_blocks.MAX_SHARE:.0%}"
             reason = f"it would take {share:.0%} of the time of a direct convolution, {limit}"

@@ -52,14 +52,23 @@ _IDLE_TASKS = 0.5
 _MAX_TILE_VECTORS = 2
 """The largest number of vectors of features in a register tile. Four take 5% to 8% longer than two
 (`benchmarks.convolutions`, "resnet 3x3"). The exception is three vectors in all, which are one panel: a second panel
-would be half empty (40 and 48 features at 30 x 30 and 56 x 56 positions: 0.79 to 0.84 of the time)."""
+would be half empty (40 and 48 features at 30 x 30 and 56 x 56 positions: 0.80 to 0.84 of the time)."""
 
 MIN_INPUTS = 32
 """The smallest number of input features. The largest errors of sums over sparse inputs reach the tolerance of sums of
 products (`testing.comparison`) with 16 features, and a quarter of it with 32."""
 
+MAX_FILTER_BYTES = 1 << 25
+"""The largest transformed filter, which is a temporary. That of 512 features has half of it: with one image of 28 x 28
+positions, a call takes 20 MB beside its operands, one of XLA:CPU 15 to 30 MB."""
+
 MAX_SHARE = 0.85
 """The largest share of the time of a direct convolution that the estimate may be."""
+
+
+def transformed_filter_bytes(geometry: ConvolutionGeometry) -> int:
+    """The size of the transformed filter without the padding of its panels."""
+    return PRODUCTS * geometry.inputs * geometry.outputs * F32.byte_size
 
 
 def reason_against(geometry: ConvolutionGeometry, lanes: int) -> str:
