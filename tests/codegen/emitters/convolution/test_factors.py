@@ -58,6 +58,9 @@ def any_numbers(kind: str, *shape: int) -> np.ndarray:
         ("u8", "u8", "u32"),
         ("s8", "s8", "f32"),
         ("s16", "s8", "s32"),
+        ("s8", "s8", "s8"),
+        ("u8", "u8", "u8"),
+        ("s8", "u8", "s8"),
     ],
     ids="-".join,
 )
@@ -107,6 +110,8 @@ ENTRY e {{
         ("AVX512_VNNI", ("u8", "s8", "s32"), 32, "dot u8s8"),
         ("AVX512_VNNI", ("s8", "s8", "s32"), 32, "dot u8s8"),
         ("AVX512_VNNI", ("u8", "u8", "s32"), 32, "dot u8s8"),
+        ("AVX512_VNNI", ("s8", "s8", "s8"), 32, "dot u8s8"),
+        ("AVX512_VNNI", ("u8", "u8", "u8"), 32, "dot u8s8"),
         ("AVX2", ("s8", "s8", "s32"), 32, None),
         ("AVX2", ("s16", "s16", "s32"), 32, "dot s16"),
     ],

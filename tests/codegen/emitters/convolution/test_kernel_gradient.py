@@ -77,6 +77,12 @@ _CASES = """
         bf16[4,20,9,11] bf16[4,24,9,11] bf16[24,20,3,3] {size=9x11 pad=1_1x1_1} fb01_io01->fb01
     u8 with s8:
         u8[7,9,11,20] s8[7,9,11,24] s32[3,3,20,24] {size=9x11 pad=1_1x1_1} f01b_i01o->01bf
+    s8 to s8, many features:
+        s8[7,9,11,70] s8[7,9,11,40] s8[3,3,70,40] {size=9x11 pad=1_1x1_1} f01b_i01o->01bf
+    u8, strides in the result, windows entirely in the padding:
+        u8[6,17,19,5] u8[6,9,10,40] s32[7,8,5,40] {size=9x10 stride=4x4 pad=9_9x11_11} f01b_i01o->01bf
+    s8, rows in parts:
+        s8[6,3000,9] s8[6,3001,17] s32[4,9,17] {size=3001 pad=3_1} f0b_i0o->0bf
     s8:
         s8[7,9,11,20] s8[7,9,11,24] s32[3,3,20,24] {size=9x11 pad=1_1x1_1} f01b_i01o->01bf
 """  # noqa: E501
@@ -95,7 +101,9 @@ def test_results(name: str, special: float):
     loops = compile_module(given).loops()
     assert "scratch sums" in loops and "scratch panel" not in loops
     shapes = [p.shape for p in given.entry_computation.parameters]
-    arrays = [RNG.integers(-2, 3, shape.dimensions).astype(shape.element_type.dtype) for shape in shapes]
+    largest = 2 if shapes[1].element_type.is_floating else 100
+    numbers = (RNG.integers(-largest, largest + 1, shape.dimensions) for shape in shapes)
+    arrays = [n.astype(shape.element_type.dtype) for n, shape in zip(numbers, shapes, strict=True)]
     if shapes[1].element_type.is_floating:
         arrays[1].flat[0] = special
     ours, expected = (np.asarray(client.compile(given)(*arrays)).astype(np.float64) for client in (CPU, INTERPRETER))
@@ -122,7 +130,7 @@ ENTRY e {
         ("AVX512_BF16", ("bf16", "bf16", "f32"), 1, None),
         ("AVX512", ("bf16", "bf16", "f32"), 4, None),
         ("AVX512_VNNI", ("u8", "s8", "s32"), 5, "dot u8s8"),
-        ("AVX512_VNNI", ("s8", "s8", "s32"), 5, None),
+        ("AVX512_VNNI", ("s8", "s8", "s32"), 5, "dot u8s8"),
         ("AVX2", ("s8", "s16", "s32"), 2, "dot s16"),
     ],
 )

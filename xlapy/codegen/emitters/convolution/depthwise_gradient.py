@@ -27,6 +27,7 @@ from xlapy.codegen.emitters.convolution.geometry import (
     scalar_values,
 )
 from xlapy.codegen.emitters.convolution.kernel_gradient import SUMS_BYTES
+from xlapy.codegen.emitters.convolution.register_tiles import convolution_type
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
@@ -36,7 +37,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
-from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
+from xlapy.lower.contraction import multiply_add, rounded_sum, zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
@@ -65,7 +66,7 @@ def reason_against(geometry: ConvolutionGeometry) -> str:
         return f"its window is not larger than its result of {positions} positions"
     last = root.shape.rank - 1
     orders = n.input_batch_dimension, n.kernel_output_feature_dimension, n.output_feature_dimension
-    t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
+    t = convolution_type(root)
     if any(d != last for d in orders) or any(d.phases > 1 for d in geometry.dimensions):
         return "its batch and output features are not the last dimensions, or its input is dilated"
     return f"it adds up {t.name.lower()} numbers" if t.is_complex or register_type(t).bits < 32 else ""
@@ -97,7 +98,7 @@ class _DepthwiseGradient:
         outputs = [result_buffer(builder, result.shape, f"out{n}") for n, result in enumerate(region.results)]
         self.epilogue = Epilogue(region, self.root, builder, sources, outputs)
         self.lowering = Lowering(builder, sources)
-        self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
+        self.type = convolution_type(self.root)
         kind = register_type(self.type)
         *self.outer, self.last = geometry.dimensions
         self.lanes = min(builder.lanes(kind), 1 << (geometry.groups - 1).bit_length())

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from xlapy.base.element_types import S32
 from xlapy.codegen.element_locations import element_location
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry
+from xlapy.codegen.emitters.convolution.register_tiles import convolution_type
 from xlapy.codegen.emitters.matmul.group_formats import (
     GroupFormat,
     add_products,
@@ -26,7 +27,7 @@ from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I32, Affine, Value
 from xlapy.lower import Element, Lowering
-from xlapy.lower.contraction import multiply_add, sum_type
+from xlapy.lower.contraction import multiply_add
 from xlapy.lower.core import Index
 from xlapy.lower.elementwise import convert_element
 
@@ -35,8 +36,7 @@ def group_size(target: Target, convolution: Instruction) -> int:
     """The number of input features that a dot instruction multiplies at once, if the features fill whole groups; 1 if
     the machine has no dot instruction that loads the operands of a convolution where they lie."""
     input, filter = (operand.shape.element_type for operand in convolution.operands)
-    total = sum_type([input, filter], convolution.shape.element_type)
-    form = group_format(target, input, filter, total, convolution.operands[1].shape.size)
+    form = group_format(target, input, filter, convolution_type(convolution), convolution.operands[1].shape.size)
     is_loaded = form is not None and input.bits * form.instruction.terms == I32.bits
     return form.instruction.terms if form is not None and is_loaded else 1
 
@@ -48,8 +48,7 @@ class ConvolutionFactors:
         self, target: Target, geometry: ConvolutionGeometry, lowering: Lowering, *, packs_input: bool = False
     ) -> None:
         self.geometry, self.lowering, self.builder = geometry, lowering, lowering.builder
-        types = [operand.shape.element_type for operand in geometry.root.operands]
-        self.type = self.factor_type = self._element = sum_type(types, geometry.root.shape.element_type)
+        self.type = self.factor_type = self._element = convolution_type(geometry.root)
         """The types of sums and of factors."""
         self.form = self._group_format(target, packs_input)
         self.terms = 1 if self.form is None else self.form.instruction.terms
@@ -65,7 +64,7 @@ class ConvolutionFactors:
         types = g.input.shape.element_type, g.filter.shape.element_type, self.type
         form = group_format(target, *types, g.filter.shape.size // max(1, g.outputs))
         if form is None or packs_input:
-            return form if form and not form.has_left_offset and g.inputs >= form.instruction.terms else None
+            return form if form and g.inputs >= form.instruction.terms else None
         terms, origin = form.instruction.terms, [Affine()] * len(g.dimensions)
         first = [g.input_index(Affine(), Affine(), Affine((), number), origin) for number in range(terms)]
         is_loaded = is_group([element_location(self.lowering, g.input, index) for index in first])

@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, minimum, scalar_values
+from xlapy.codegen.emitters.convolution.register_tiles import convolution_type
 from xlapy.codegen.emitters.convolution.row_tiles import Segment
 from xlapy.codegen.emitters.convolution.rows import ConvolutionRows, Tile, result_position
 from xlapy.codegen.emitters.loop_nest import block_extent
@@ -30,7 +31,7 @@ from xlapy.codegen.target import Target
 from xlapy.loops import Affine, AxisKind, Kernel, Location, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
-from xlapy.lower.contraction import multiply_add, rounded_sum, sum_type, zero_element
+from xlapy.lower.contraction import multiply_add, rounded_sum, zero_element
 from xlapy.lower.core import Source, linear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
@@ -79,7 +80,7 @@ class GroupedConvolution:
         self.epilogue = Epilogue(region, self.root, builder, sources, outputs)
         builder.kernel.stores_repeatedly = True  # the last tile of a run may overlap the one before
         self.lowering = Lowering(builder, sources)
-        self.type = sum_type([o.shape.element_type for o in self.root.operands], self.root.shape.element_type)
+        self.type = convolution_type(self.root)
         self.lanes = builder.lanes(register_type(self.type))
         self.width = width
         self.rows = ConvolutionRows(builder, self.lowering, geometry.batch, geometry.dimensions, self.width)

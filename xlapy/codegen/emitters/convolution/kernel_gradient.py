@@ -6,7 +6,8 @@ and 8 x 56 x 56 terms, for each of 3 x 3 positions. The operands are read where 
 What a tile reads of a block fills half of the L1 cache, so that the tiles of a panel find its columns there. Meanwhile,
 the processor prefetches what the tile will read of the next block, if the rows of channels are long. Of narrow types, a
 task first packs each block as factors for dot instructions, which hold the same position of several images
-(`packed_lines`). The loops are:
+(`packed_lines`). If the factors from the input contain a constant (`matmul.left_offset`), a tile has one more row of
+sums, of the products of this constant, which is subtracted from the others at the end. The loops are:
 
     for each position but the last component, block of rows and block of features, a task
       for each block of lines (an image, and the window offsets but the last one)
@@ -34,8 +35,9 @@ from xlapy.codegen.emitters.convolution.geometry import (
     scalar_values,
 )
 from xlapy.codegen.emitters.convolution.packed_lines import PACKED_BYTES, Line, LineShape, PackedLines, line_shape
-from xlapy.codegen.emitters.convolution.register_tiles import TileShape, choose_tile
+from xlapy.codegen.emitters.convolution.register_tiles import TileShape, choose_tile, convolution_type
 from xlapy.codegen.emitters.loop_nest import block_extent
+from xlapy.codegen.emitters.matmul.left_offset import subtracted
 from xlapy.codegen.emitters.matmul.micro_kernel import in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import Epilogue
@@ -43,7 +45,7 @@ from xlapy.codegen.region import Region, kernel_builder, operand_source, result_
 from xlapy.loops import I64, Affine, AxisKind, Kernel, Location, Value
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower import Element, Lowering
-from xlapy.lower.contraction import rounded_sum, sum_type, zero_element
+from xlapy.lower.contraction import rounded_sum, zero_element
 from xlapy.lower.core import delinear
 from xlapy.lower.element_types import register_type
 from xlapy.lower.elementwise import convert_element
@@ -89,7 +91,7 @@ def reason_against(geometry: ConvolutionGeometry) -> str:
         return f"{geometry.dimensions[-1].output} positions along its last dimension are more than {MAX_POSITIONS}"
     n, last = geometry.numbers, root.shape.rank - 1
     orders = n.input_batch_dimension, n.kernel_output_feature_dimension, n.output_feature_dimension
-    t = sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
+    t = convolution_type(root)
     if any(d != last for d in orders) or any(d.phases > 1 for d in geometry.dimensions):
         return "its batch and output features are not the last dimensions, or its input is dilated"
     if t.is_complex or register_type(t).bits < 32 or geometry.outputs < 4:
@@ -141,10 +143,14 @@ class _KernelGradient:
         self.type = factors.type
         kind = register_type(self.type)
         self.target, rows = region.target, geometry.batch
-        self.tile: TileShape = choose_tile(region.target.vector_registers, builder.lanes(kind), rows, geometry.outputs)
+        self.excess_rows = 0 if factors.left_offset() is None else 1
+        """The rows of sums of a tile that are subtracted from the others."""
+        self.tile: TileShape = choose_tile(
+            region.target.vector_registers, builder.lanes(kind), rows, geometry.outputs, more_rows=self.excess_rows
+        )
         self.tiles = -(-rows // self.tile.positions)
         self.panels = -(-geometry.outputs // self.tile.features)
-        self.sums_of_tile = self.tile.positions * self.tile.features
+        self.sums_of_tile = (self.tile.positions + self.excess_rows) * self.tile.features
         self.tiles_per_task, self.panels_per_task = self._task_shape(kind.byte_size)
         self.tiles_of_position = self.tiles_per_task * self.panels_per_task
         self.rows_per_task = min(rows, self.tiles_per_task * self.tile.positions)
@@ -234,7 +240,8 @@ class _KernelGradient:
                 self.packed.pack(number, self.line(task, first_line + number), task.first_row, feature)
         for tile in self.each_tile(task):
             with builder.loop(shape.lanes, AxisKind.VECTOR, width=shape.lanes) as lane:
-                places = [tile.sums + n * shape.lanes + lane for n in range(shape.positions * shape.vectors)]
+                vectors = (shape.positions + self.excess_rows) * shape.vectors
+                places = [tile.sums + n * shape.lanes + lane for n in range(vectors)]
                 step = partial(self.add_line, task, tile, first_line, lane)
                 sums = builder.reduce(lines, scalar_values([self.sums.load(at) for at in places]), step)
                 for at, total in zip(places, sums, strict=True):
@@ -287,6 +294,8 @@ class _KernelGradient:
                 first = tile.row - task.first_row, tile.feature - task.first_panel * shape.features + lane
                 rows = self.packed.rows(number, line, tile.position, offset, self.rows_of_tile(first[0]))
                 columns = self.packed.features(number, line, offset, self.columns_of_tile(first[1]))
+            constant = self.factors.left_offset()
+            rows += [] if constant is None else [constant]
             after = list(carried)
             for n, (row, column) in enumerate((r, c) for r in rows for c in columns):
                 (after[n],) = scalar_values([self.factors.multiply_add(row, column, after[n])])
@@ -345,6 +354,9 @@ class _KernelGradient:
                 builder.loop(shape.features, AxisKind.VECTOR, width=shape.lanes) as column,
             ):
                 (total,) = scalar_values([self.sums.load(tile.sums + row * shape.features + column)])
+                if self.excess_rows:
+                    excess = self.sums.load(tile.sums + shape.positions * shape.features + column)
+                    total = subtracted(builder, total, excess)
                 element = convert_element(builder, rounded_sum(builder, total, self.type), self.type, t)
                 feature = tile.feature + column
                 index = g.result_index(Affine(), tile.row + row, feature, (*task.outer, tile.position))

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from xlapy.analysis.cost.reference_machine import LATENCY_CYCLES, OPERATION_CYCLES
-from xlapy.base.element_types import PrimitiveType
+from xlapy.base.element_types import S32, PrimitiveType
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
@@ -31,18 +31,25 @@ class TileShape:
 
 
 def choose_tile(
-    registers: int, widest: int, positions: int, features: int, most_positions: int | None = None
+    registers: int,
+    widest: int,
+    positions: int,
+    features: int,
+    most_positions: int | None = None,
+    *,
+    more_rows: int = 0,
 ) -> TileShape:
     """Chooses the tile with the least time for a row, counted in cycles of the reference machine.
 
-    The sums, the vectors of a term and one position's number fit into the registers. A tile has at most
-    `most_positions` positions, on which its number of vectors does not depend.
+    The sums, the vectors of a term and one position's number fit into the registers, beside `more_rows` rows of sums
+    that are no positions. A tile has at most `most_positions` positions, on which its number of vectors does not
+    depend.
     """
     lanes = min(widest, 1 << (features - 1).bit_length())
     vectors = -(-features // lanes)
 
     def cycles(tile: TileShape) -> float:
-        products = tile.positions * tile.vectors
+        products = (tile.positions + more_rows) * tile.vectors
         loads = tile.positions + tile.vectors
         term = max(products * OPERATION_CYCLES, loads * OPERATION_CYCLES, LATENCY_CYCLES) + _LOOP_OVERHEAD
         return -(-positions // tile.positions) * -(-vectors // tile.vectors) * term
@@ -50,7 +57,7 @@ def choose_tile(
     candidates = [
         TileShape(p, v, lanes)
         for v in range(1, min(vectors, _MAX_TILE_VECTORS) + 1)
-        for p in range(1, min(positions, (registers - 1 - v) // v) + 1)
+        for p in range(1, min(positions, (registers - 1 - v) // v - more_rows) + 1)
     ]
     fastest = min(candidates, key=lambda tile: (cycles(tile), -tile.vectors))
     if most_positions is None or fastest.positions <= most_positions:
@@ -66,8 +73,13 @@ _MAX_TILE_VECTORS = 4
 
 
 def convolution_type(root: Instruction) -> PrimitiveType:
-    """The type of the sums of a convolution."""
-    return sum_type([o.shape.element_type for o in root.operands], root.shape.element_type)
+    """The type of the sums of a convolution.
+
+    Sums of which only the low 8 bits remain are S32: they wrap as the result does, and dot instructions add to S32.
+    """
+    result = root.shape.element_type
+    found = sum_type([o.shape.element_type for o in root.operands], result)
+    return S32 if found is result and found.is_integral and found.bits <= 8 else found
 
 
 def preferred_tile(target: Target, geometry: ConvolutionGeometry) -> TileShape:

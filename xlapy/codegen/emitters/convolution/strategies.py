@@ -16,6 +16,7 @@ from xlapy.codegen.emitters.convolution import (
     winograd_blocks,
 )
 from xlapy.codegen.emitters.convolution.direct import direct_convolution
+from xlapy.codegen.emitters.convolution.factors import group_size
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry, plain_convolution
 from xlapy.codegen.emitters.convolution.grouped import GroupedConvolution
 from xlapy.codegen.emitters.convolution.im2col import ConvolutionProblem
@@ -91,7 +92,7 @@ class DirectConvolutionStrategy(Strategy[DirectConvolutionParameters]):
             )
         if geometry.outputs < direct_plan.MIN_FEATURES:
             return Rejection(f"{geometry.outputs} features are fewer than {direct_plan.MIN_FEATURES}", is_possible=True)
-        return Candidate(operation_cycles(geometry.products, tile.lanes))
+        return Candidate(operation_cycles(geometry.products / _terms_of_factor(region, geometry), tile.lanes))
 
     def parameters(self, region: Region) -> DirectConvolutionParameters:
         geometry = _plain_geometry(region)
@@ -257,6 +258,13 @@ def _reason_against_type_and_phases(region: Region, geometry: ConvolutionGeometr
     return "" if last.output >= last.phases else "its last dimension has fewer positions than phases"
 
 
+def _terms_of_factor(region: Region, geometry: ConvolutionGeometry) -> int:
+    """The products of a lane that one instruction adds up in a direct convolution, if the input lies in memory."""
+    terms = group_size(region.target, geometry.root)
+    is_last = geometry.numbers.input_feature_dimension == geometry.root.shape.rank - 1
+    return terms if is_last and geometry.inputs % terms == 0 else 1
+
+
 def _kinds_of_tiles(geometry: ConvolutionGeometry, positions: int) -> int:
     """The runs of tiles of a row, each of which has code of its own."""
     last = geometry.dimensions[-1]
@@ -336,7 +344,9 @@ class KernelGradientStrategy(Strategy[NoParameters]):
         if reason:
             return Rejection(reason)
         size = register_type(convolution_type(geometry.root)).byte_size
-        return Candidate(operation_cycles(geometry.products, region.target.lanes(size)))
+        terms = group_size(region.target, geometry.root)
+        products = geometry.products / (terms if geometry.inputs >= terms else 1)
+        return Candidate(operation_cycles(products, region.target.lanes(size)))
 
     def parameters(self, region: Region) -> NoParameters:
         return NoParameters()
