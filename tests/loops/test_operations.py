@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.loops import F32, I1, I16, I32, I64, AxisKind, Builder
+from xlapy.loops.dot_instructions import BF16_PAIRS
 from xlapy.loops.ir import Affine
 from xlapy.loops.operations import kernel_operations
 from xlapy.lower.core import delinear
@@ -97,6 +98,15 @@ def test_rounding_to_bf16_includes_the_move_of_its_bits():
         upper = builder.binary("lshr", rounded, builder.constant(I32, 16))
         builder.store(target, i, builder.convert("trunc", upper, I16))
     assert kernel_operations(builder.kernel).counts == {"f32": 8}
+
+
+def test_dot_instructions_count_their_products():
+    builder = Builder("k")
+    factors, target = builder.buffer("a", I32, 16), builder.buffer("out", F32, 16, written=True)
+    with builder.loop(16, AxisKind.VECTOR, width=16) as i:
+        pair = builder.load(factors, i)
+        builder.store(target, i, builder.op("dot", F32, pair, pair, builder.load(target, i), attribute=BF16_PAIRS))
+    assert kernel_operations(builder.kernel).counts == {"dot bf16": 4 * 16}
 
 
 def test_cold_branches_do_not_count():

@@ -30,6 +30,10 @@ def test_types_without_measurement_count_as_f32():
     assert ROOFLINE.arithmetic_seconds({"f32": 200.0, "i32": 50.0, "f16": 100.0}) == 4.0
 
 
+def test_dot_instructions_take_as_long_as_multiply_adds():
+    assert ROOFLINE.arithmetic_seconds({"dot bf16": 200.0, "dot u8s8": 400.0}) == 2.0
+
+
 def test_working_sets_use_the_bandwidth_of_their_cache():
     assert ROOFLINE.memory_seconds(400, 400) == 30.0
     assert ROOFLINE.memory_seconds(40000, 0) == 10000.0

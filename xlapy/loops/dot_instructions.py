@@ -39,6 +39,11 @@ class DotInstruction:
     def term_bits(self) -> int:
         return 32 // self.terms
 
+    @property
+    def operations_name(self) -> str:
+        """The name under which its multiplications and additions are counted."""
+        return f"dot {self.name}"
+
     def __str__(self) -> str:
         return self.name
 
@@ -46,6 +51,9 @@ class DotInstruction:
 BF16_PAIRS: Final = DotInstruction("bf16", 2, F32)
 S16_PAIRS: Final = DotInstruction("s16", 2, I32)
 U8_S8_QUADS: Final = DotInstruction("u8s8", 4, I32, left_signed=False)
+
+DOT_TERMS: Final = {each.operations_name: each.terms for each in (BF16_PAIRS, S16_PAIRS, U8_S8_QUADS)}
+"""The terms of a group by the name of the operations: as many times as many as of f32 in the same time."""
 
 Fused = Callable[[Any, Any, Any], Any]
 

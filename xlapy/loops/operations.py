@@ -1,7 +1,7 @@
 """Counts the arithmetic operations of a kernel: each operation times the iterations of the loops around it.
 
 An operation on a vector counts once for each lane, and once in all if its value is the same in all lanes. A fused
-multiply-add counts as two operations, and so does a dot instruction, which takes as long. A comparison and the
+multiply-add counts as two operations, and a dot instruction as two for each term of a group. A comparison and the
 selection of one of the values compared are one operation, a minimum or maximum. A rounding to bf16 includes moving its
 bits to those of a 16-bit number. Loads, stores and address arithmetic do not count. Branches count as taken, cold ones
 as never taken.
@@ -36,7 +36,7 @@ _POSITION_DIVISIONS: Final[Mapping[str, Any]] = {"div": np.floor_divide, "mod": 
 
 @dataclass(slots=True)
 class Operations:
-    """The number of operations on each scalar type, by the name of the type."""
+    """The number of operations on each scalar type, by the name of the type or of the dot instruction."""
 
     counts: dict[str, float] = field(default_factory=dict[str, float])
     is_known: bool = True
@@ -95,7 +95,7 @@ def _count_statement(found: Operations, statement: Statement, times: float, arou
 
 def _count_value(found: Operations, value: Value, times: float) -> None:
     if value.op == "dot":
-        found._add("f32", 2 * times)
+        found._add(value.attribute.operations_name, 2 * times * value.attribute.terms)
     elif value.op in _ARITHMETIC and not (_is_address_arithmetic(value) or _is_part_of_another(value)):
         type = value.args[0].type if value.op == "compare" else value.type
         found._add(type.name, 2 * times if value.op == "fma" else times)

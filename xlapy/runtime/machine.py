@@ -37,6 +37,7 @@ from xlapy.cpu.llvm.roofline_kernels import (
     roofline_kernels,
 )
 from xlapy.cpu.target import host_caches
+from xlapy.loops.dot_instructions import DOT_TERMS
 from xlapy.runtime.engine import allocator
 
 SMALLEST_BYTES = 1 << 14
@@ -131,8 +132,13 @@ class Roofline:
     """By working set, the smallest first. A larger working set is never faster."""
 
     def arithmetic_seconds(self, operations: Mapping[str, float]) -> float:
-        """The least time for a number of operations of each type. Types without a measurement count as f32."""
-        return sum(count / self.operations.get(name, self.operations["f32"]) for name, count in operations.items())
+        """The least time for a number of operations of each type. Types without a measurement count as f32.
+
+        A dot instruction takes as long as a multiply-add of f32.
+        """
+        f32 = self.operations["f32"]
+        rates = {name: self.operations.get(name, f32 * DOT_TERMS.get(name, 1)) for name in operations}
+        return sum(count / rates[name] for name, count in operations.items())
 
     def memory_seconds(
         self, read: float, written: float, footprint: float | None = None, in_place: float = 0.0
