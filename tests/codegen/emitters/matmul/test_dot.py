@@ -10,7 +10,11 @@ import pytest
 
 import xlapy as xla
 from tests.cpu.instruction_sets import ISAS, compile_for
+from xlapy.codegen.region import region_of
+from xlapy.codegen.strategies import emit_kernels, plan_of
+from xlapy.codegen.target import REFERENCE_TARGET
 from xlapy.cpu.compiler import compile_module
+from xlapy.loops.ir import Store
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
 
@@ -263,3 +267,24 @@ def test_one_row_has_the_bits_of_that_row_among_others(terms: int, columns: int)
 def test_one_row_loads_its_factors_once_for_all_columns_and_does_not_prefetch():
     assert "prefetch" in kernel_text(product(2, 512, 1024, "nn"))
     assert "prefetch" not in kernel_text(product(1, 512, 1024, "nn"))
+
+
+@pytest.mark.parametrize("strategy", ["direct-gemm", "packed-gemm"])
+@pytest.mark.parametrize(("rows", "columns"), [(100, 2000), (101, 1999), (13, 4096)])
+def test_rows_of_a_tile_beyond_the_result_are_not_addressed(strategy, rows, columns):
+    """A masked store without active lanes is slow on a page that was never written, as those behind the result are."""
+    plan = f', backend_config={{"kernel_plan":{{"strategy":"{strategy}"}}}}'
+    text = dot_text(
+        f"f32[{rows},3]",
+        f"f32[3,{columns}]",
+        f"f32[{rows},{columns}]",
+        "lhs_contracting_dims={1}, rhs_contracting_dims={0}" + plan,
+    )
+    root = xla.parse_hlo(text).entry_computation.root
+    region = region_of(root, REFERENCE_TARGET)
+    (kernel,) = emit_kernels(plan_of(root, region).plan, region)
+    (result,) = (b for b in kernel.buffers if b.name == "out0")
+    stores = [s for s in kernel.statements() if isinstance(s, Store) and s.location.buffer is result]
+    bounds = [s.location.offset.bounds() for s in stores]
+    assert stores
+    assert all(b is not None and b[0] >= 0 and b[1] < rows * columns + columns // 2 for b in bounds), bounds

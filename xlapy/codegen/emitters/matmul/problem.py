@@ -17,7 +17,7 @@ from typing import TypeAlias
 from xlapy.base.element_types import PrimitiveType
 from xlapy.codegen.access_maps import Access, accesses, stride_in_vectors
 from xlapy.codegen.emitters.loop_nest import block_extent
-from xlapy.codegen.emitters.matmul.micro_kernel import Tile, add_elements, in_bounds
+from xlapy.codegen.emitters.matmul.micro_kernel import Tile, add_elements, clamped_position, in_bounds
 from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.epilogue import MAX_UNROLLED_EPILOGUE_COST, Epilogue, contraction_of
 from xlapy.codegen.iteration_space import IterationSpace
@@ -229,7 +229,9 @@ class MatmulProblem(ABC):
         if not in_loops and not is_long:
             for number, totals in enumerate(sums):
                 row = first_row + number
-                store(row, totals, in_bounds(self.lowering, row, self.rows, tile.rows))
+                inside = in_bounds(self.lowering, row, self.rows, tile.rows)
+                # a store without active lanes to a page that was never written takes hundreds of cycles
+                store(clamped_position(builder, row, self.rows), totals, inside)
             return
         saved = self._saved(tile, lane, sums)
         rows = block_extent(builder, first_row, self.rows, tile.rows)
