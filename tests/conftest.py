@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -14,6 +15,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     verify_buffers()
+
+
+def pytest_collection_finish() -> None:
+    """Excludes imported modules and test items from garbage collection: each full collection would traverse them."""
+    gc.collect()
+    gc.freeze()
 
 
 def verify_buffers() -> None:
