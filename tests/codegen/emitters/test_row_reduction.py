@@ -146,8 +146,8 @@ def test_few_short_rows_are_not_unrolled():
 
 
 def test_short_rows_of_many_instructions_are_several_kernels():
-    chain = "".join(f"  wave{n} = {{t}}[{{s}}] sine({f'wave{n - 1}' if n else 'x'})\n" for n in range(60))
-    body = chain + IN_ORDER.replace("abs(x)", "sine(wave59)")
+    chain = "".join(f"  sum{n} = {{t}}[{{s}}] add({f'sum{n - 1}' if n else 'x'}, x)\n" for n in range(60))
+    body = chain + IN_ORDER.replace("abs(x)", "add(sum59, x)")
     text = program(body, "f32", (1100,), (15,))
     assert len(kernels(text)) > 1
     assert_same(text)
