@@ -161,7 +161,7 @@ def test_a_reduction_of_the_sums_is_another_kernel():
 @pytest.mark.parametrize("residual, count", [("s8", 1), ("s32", 2)])
 def test_a_large_residual_is_read_in_tiles_if_it_is_smaller_than_the_sums(residual, count):
     shape = "[4,56,56,64]"
-    body = f"""c = s32{shape} convolution(p0, p1), window={{size=1x1}}, dim_labels=b01f_01io->b01f
+    body = f"""c = s32{shape} convolution(p0, p1), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f
 f = f32{shape} convert(c)
 s = f32{shape} broadcast(p2), dimensions={{3}}
 scaled = f32{shape} multiply(f, s)
@@ -169,7 +169,7 @@ before = f32{shape} convert(p3)
 sum = f32{shape} add(scaled, before)
 n = f32{shape} round-nearest-even(sum)
 ROOT r = s8{shape} convert(n)"""
-    text = module(f"s8{shape} s8[1,1,64,64] f32[64] {residual}{shape}", body)
+    text = module(f"s8[4,56,56,8] s8[3,3,8,64] f32[64] {residual}{shape}", body)
     found = kernels(text)
     assert len(found) == count and found[0][0] == "convolution"
     assert_same(text)
