@@ -12,8 +12,8 @@ import xlapy as xla
 from tests.cpu.instruction_sets import ISAS, compile_for
 from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import emit_kernels, plan_of
-from xlapy.codegen.target import REFERENCE_TARGET
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.target import host_target
 from xlapy.loops.ir import Store
 from xlapy.testing.comparison import assert_close
 from xlapy.testing.random_arguments import random_arguments
@@ -281,7 +281,8 @@ def test_rows_of_a_tile_beyond_the_result_are_not_addressed(strategy, rows, colu
         "lhs_contracting_dims={1}, rhs_contracting_dims={0}" + plan,
     )
     root = xla.parse_hlo(text).entry_computation.root
-    region = region_of(root, REFERENCE_TARGET)
+    assert root is not None
+    region = region_of(root, host_target())
     (kernel,) = emit_kernels(plan_of(root, region).plan, region)
     (result,) = (b for b in kernel.buffers if b.name == "out0")
     stores = [s for s in kernel.statements() if isinstance(s, Store) and s.location.buffer is result]

@@ -291,7 +291,8 @@ class _GradientKernel:
                     in_bounds(self.lowering, column, product.width, tile.columns),
                 ]
                 mask = _all(builder, bounds)
-                index = (*self.at_part, key, column)
+                # as in `MatmulProblem.store_tile`: a store without active lanes to a new page takes hundreds of cycles
+                index = (*self.at_part, clamped_position(builder, key, problem.length), column)
                 before = epilogue.load_sum(index, mask)
                 epilogue.store_sum(index, add_elements(builder, before, total), mask)
 
