@@ -33,8 +33,8 @@ from xlapy.lower.elementwise import convert_element
 
 
 def group_size(target: Target, convolution: Instruction) -> int:
-    """The number of input features that a dot instruction multiplies at once, if the features fill whole groups; 1 if
-    the machine has no dot instruction that loads the operands of a convolution where they lie."""
+    """The number of input features that a dot instruction multiplies at once; 1 if the machine has none that loads the
+    operands of a convolution where they lie."""
     input, filter = (operand.shape.element_type for operand in convolution.operands)
     form = group_format(target, input, filter, convolution_type(convolution), convolution.operands[1].shape.size)
     is_loaded = form is not None and input.bits * form.instruction.terms == I32.bits
