@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from xlapy import opcodes
 from xlapy.base.element_types import F32
@@ -183,8 +183,9 @@ class WinogradStrategy(Strategy[WinogradParameters]):
 
 
 def _winograd_blocks(region: Region, parameters: WinogradParameters) -> WinogradBlocks:
-    preferred = winograd_blocks.preferred_blocks(region.target, _plain_geometry(region))
-    return replace(preferred, **asdict(parameters))
+    g = _plain_geometry(region)
+    grid, lanes = winograd_blocks.tiles_across(g), region.target.lanes(F32.byte_size)
+    return WinogradBlocks(g.batch, grid, g.inputs, g.outputs, lanes, **asdict(parameters))
 
 
 @dataclass(frozen=True, slots=True)

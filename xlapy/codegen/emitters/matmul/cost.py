@@ -8,8 +8,9 @@ The strategy decides the order of additions, so estimates depend on the width an
 not on the caches and the processors of the machine: the sizes of caches are those of the reference machine.
 
 The constants were fitted to the times of 957 products on a Zen 4 processor with AVX-512 (`python -m benchmarks.products
---choices`: its rows of f32, and most of `--random 400` with the seeds 11, 21 and 31). 822 choices take at most 1.1
-times as long as the best strategy, and 1.04 times on geometric average.
+--choices`: its rows of f32, and most of `--random 400` with the seeds 11, 21 and 31). At the fit, 822 choices took at
+most 1.1 times as long as the best strategy, and 1.04 times on geometric average; `PREFETCHED_LOAD` and the loads of
+joined terms were added after it, by the measurements beside them.
 """
 
 from __future__ import annotations
