@@ -43,7 +43,8 @@ STRIDED_LOAD = 2.6
 long runs of memory."""
 
 PREFETCHED_LOAD = 0.5
-"""The part of the time of a load from beyond the level-1 cache that remains if skinny inner products prefetch it."""
+"""The part of the time of a load from beyond the level-1 cache that remains if skinny inner products prefetch it. 8
+rows by the transpose of 4096 x 4096 in f32 are read at 93% of the memory's bandwidth with it, at 73% without."""
 
 GATHERED_LANE = 2.0
 """Operations that load a lane of a vector whose elements are not contiguous."""
