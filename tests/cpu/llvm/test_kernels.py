@@ -390,6 +390,17 @@ ENTRY e {{
     assert np.asarray(Client("cpu").compile(text)(x, y)).astype(np.float32).tolist() == expected
 
 
+@pytest.mark.parametrize(("for_write", "operands"), [(False, "i32 0, i32 2, i32 1"), (True, "i32 1, i32 3, i32 1")])
+def test_a_prefetch_is_for_reading_or_writing(for_write: bool, operands: str) -> None:
+    b = Builder("prefetch")
+    out = b.buffer("out", F32, 100, written=True)
+    with b.loop(100) as i:
+        b.prefetch(Location(out, i), for_write=for_write)
+        b.store(out, i, b.zero(F32))
+    (call,) = [line for line in module_text(b.kernel).splitlines() if "call void @llvm.prefetch" in line]
+    assert operands in call
+
+
 def test_a_prefetch_changes_no_value() -> None:
     b = Builder("k")
     source, target = b.buffer("in", F32, 100), b.buffer("out", F32, 100, written=True)
