@@ -4,7 +4,8 @@
 
 Prints the minimum wall time and processor time over the runs for both compilers, and the ratios of xlapy's times to
 XLA's: below 1, xlapy compiles faster. xlapy's time includes parsing HLO text; XLA gets a module in memory. Neither uses
-a cache. XLA compiles on all processors, xlapy on one.
+a cache. Both generate machine code of large programs on all
+processors; xlapy does everything else on one.
 """
 
 from __future__ import annotations

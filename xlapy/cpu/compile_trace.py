@@ -6,6 +6,7 @@ Responsible for the events and their file format. Does not depend on what is tim
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +15,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A step of a compilation: its name, its category, and its start and length in seconds. The start is relative to
-    that of the trace."""
+    """A step of a compilation: its name, its category, its start and length in seconds, and the thread that made it.
+    The start is relative to that of the trace."""
 
     name: str
     kind: str
     start: float
     seconds: float
+    thread: int
     notes: dict[str, str | int] = field(default_factory=dict[str, "str | int"])
 
 
@@ -29,6 +31,7 @@ class CompileTrace:
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self._threads: dict[int, int] = {}
         self._begin = time.perf_counter()
 
     @contextmanager
@@ -36,17 +39,22 @@ class CompileTrace:
         """Times the body of a `with` statement."""
         start = time.perf_counter()
         yield
-        self.spans.append(Span(name, kind, start - self._begin, time.perf_counter() - start))
+        self.spans.append(Span(name, kind, start - self._begin, time.perf_counter() - start, self._thread()))
 
     def add(self, name: str, kind: str, seconds: float, **notes: str | int) -> None:
         """Adds a step that has just ended."""
-        self.spans.append(Span(name, kind, time.perf_counter() - self._begin - seconds, seconds, notes))
+        start = time.perf_counter() - self._begin - seconds
+        self.spans.append(Span(name, kind, start, seconds, self._thread(), notes))
+
+    def _thread(self) -> int:
+        """The number of the current thread in this trace; that of the first is 1."""
+        return self._threads.setdefault(threading.get_ident(), len(self._threads) + 1)
 
     def to_json(self) -> str:
         """Returns complete events ("X") in microseconds. Spans inside others are shown below them."""
         events = [
             {
-                "name": span.name, "cat": span.kind, "ph": "X", "pid": 1, "tid": 1,
+                "name": span.name, "cat": span.kind, "ph": "X", "pid": 1, "tid": span.thread,
                 "ts": round(span.start * 1e6, 3), "dur": round(span.seconds * 1e6, 3), "args": span.notes,
             }
             for span in sorted(self.spans, key=lambda span: (span.start, -span.seconds))

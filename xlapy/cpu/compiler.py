@@ -27,7 +27,8 @@ from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import Choice
 from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.lapack.use_lapack import UseLapack
-from xlapy.cpu.llvm.jit import Code, compile_text, listings
+from xlapy.cpu.llvm.jit import Code, listings
+from xlapy.cpu.llvm.parallel.compilation import parallel_compilation
 from xlapy.cpu.llvm.program import emit_program
 from xlapy.cpu.program import (  # noqa: F401 - importing these modules registers their thunk rules
     control_flow_thunks,
@@ -301,11 +302,12 @@ def compile_module(
         if verifies:
             with trace.span("verification of buffers", "stage"):
                 verify_buffers(program)
-        with trace.span("LLVM text", "stage"):
-            text = emit_program(program, flush_denormals=_flushes_denormals())
-        with trace.span("machine code", "stage"):
-            imports = {name: resolve_symbol(name) for name in sorted(text.imports)}
-            code = compile_text(text.text, ["xlapy_run"], imports, trace, module.name)
+        with parallel_compilation(trace, module.name) as parts:
+            with trace.span("LLVM text", "stage"):
+                text = emit_program(program, flush_denormals=_flushes_denormals(), on_part=parts.add)
+            with trace.span("machine code", "stage"):
+                imports = {name: resolve_symbol(name) for name in sorted(text.imports)}
+                code = parts.finish(text.last_part, text.text, ["xlapy_run"], imports)
     return Compiled(copy, program, code, text.text, text.functions, record)
 
 

@@ -15,7 +15,7 @@ from xlapy.cpu.llvm import operations
 from xlapy.cpu.llvm.bounded.escape import Limits
 from xlapy.cpu.llvm.bounded.generator import OPTIMIZED, Generator
 from xlapy.cpu.llvm.conversions import runtime_functions
-from xlapy.cpu.llvm.jit import link_object
+from xlapy.cpu.llvm.jit import link_objects
 from xlapy.cpu.llvm.processor import LEVELS, Processor, host_processor
 from xlapy.cpu.llvm.text import IrBuilder, llvm_type
 from xlapy.loops import F16, F32, F64, I1, I8, I16, I32, I64, Affine, Builder, ScalarType
@@ -160,7 +160,7 @@ define void @convert(ptr %in, ptr %out) {
     simple = Processor(level.name, level.features)
     image = Generator(simple, OPTIMIZED).object_file(text, CompileTrace(), None, Limits.of(text))
     assert undefined_symbols(image) == set(runtime_functions.CONVERSIONS)
-    code = link_object(image, ["convert"], {})
+    code = link_objects([image], ["convert"], {})
     given, found = np.array([1.2345], np.float64), np.zeros(1, np.float16)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.addresses["convert"])(
         given.ctypes.data, found.ctypes.data

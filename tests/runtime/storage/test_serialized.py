@@ -229,7 +229,7 @@ def test_malformed_headers(client, executable, header):
 def test_code_that_is_not_an_object_file(client, executable):
     outer = unpack("executable", executable.serialize())
     inner = unpack("cpu program", outer.sections[1])
-    image = pack("cpu program", inner.header, [b"no code", *map(bytes, inner.sections[1:])])
+    image = pack("cpu program", inner.header, [bytes(inner.sections[0]), b"no code", *map(bytes, inner.sections[2:])])
     with pytest.raises(InvalidArgumentError, match="the cpu program cannot be loaded"):
         client.deserialize(pack("executable", outer.header, [bytes(outer.sections[0]), image]))
 

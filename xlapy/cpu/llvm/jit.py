@@ -19,7 +19,7 @@ from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.cpu.compile_trace import CompileTrace
-from xlapy.cpu.llvm.bounded.escape import GUARDED_CALL, ON_TICK, Escape, Limits
+from xlapy.cpu.llvm.bounded.escape import GUARDED_CALL, ON_TICK, RUN_PASSES, Escape, Limits
 from xlapy.cpu.llvm.bounded.escape import text as escape_text
 from xlapy.cpu.llvm.bounded.fallback import endless_function
 from xlapy.cpu.llvm.bounded.fallback import objects as simpler_objects
@@ -55,17 +55,20 @@ class _Linker:
     lives as long as any of its code. Each JIT therefore links only some files."""
 
     MAX_FILES = 64
-    """The number of object files that one JIT links."""
+    """The number of object files that one JIT links, unless one program has more."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
         self._numbers = itertools.count()
+        self._files = 0
         self._jit: Any = None
 
-    def link(self, builder: Any) -> Any:
+    def link(self, builder: Any, files: int) -> Any:
         with self._lock:
             number = next(self._numbers)
-            if number % self.MAX_FILES == 0:
+            self._files += files
+            if self._jit is None or self._files > self.MAX_FILES:
+                self._files = files
                 self._jit = llvm.create_lljit_compiler(_linking_machine(target_processor()), use_jit_link=True)
             jit = self._jit
         return builder.link(jit, f"xlapy{number}")
@@ -90,8 +93,8 @@ class Code:
 
     tracker: Any
     addresses: Mapping[str, int]
-    image: bytes
-    """The object file."""
+    images: tuple[bytes, ...]
+    """The object files."""
     imports: Mapping[str, Symbol] = field(default_factory=dict[str, Symbol])
     """The functions of other modules that the code calls."""
 
@@ -101,8 +104,8 @@ class Code:
 
     @property
     def size(self) -> int:
-        """The size of the object file in bytes."""
-        return len(self.image)
+        """The size of the object files in bytes."""
+        return sum(map(len, self.images))
 
 
 def compile_text(
@@ -120,19 +123,18 @@ def compile_text(
     """
     trace, processor, limits = trace or CompileTrace(), target_processor(), Limits.of(text)
     try:
-        image = _object_file(text, OPTIMIZED, trace, limits)
+        image = object_file(text, trace, processor, limits)
     except StageLimitExceededError as error:
-        function = endless_function(text, processor, limits)
-        where = f" of its function {function}" if function else ""
-        return _compile_simpler(text, exports, imports, f"{name}: {error}{where}", limits)
+        return compile_simpler(text, text, exports, imports, name, error)
     with trace.span("link", "LLVM"):
-        return link_object(image, exports, imports)
+        return link_objects([image], exports, imports)
 
 
-def _object_file(text: str, level: int, trace: CompileTrace, limits: Limits) -> bytes:
+def object_file(text: str, trace: CompileTrace, processor: Processor, limits: Limits, level: int = OPTIMIZED) -> bytes:
+    """Returns the object file of a module; `StageLimitExceededError` if LLVM exceeds its limits."""
     check_usable()
     escape = _escape()
-    with generator(target_processor(), level) as one:
+    with generator(processor, level) as one:
         return one.object_file(text, trace, escape, limits)
 
 
@@ -144,16 +146,30 @@ def _escape() -> Escape | None:
         return None
     with generator(target_processor(), UNOPTIMIZED) as one:
         image = one.object_file(text, CompileTrace(), None, Limits.of(text))
-    code = link_object(image, [GUARDED_CALL, ON_TICK], {})
-    return Escape(code.addresses[GUARDED_CALL], code.addresses[ON_TICK], owner=code)
+    code = link_objects([image], [GUARDED_CALL, ON_TICK, RUN_PASSES], {})
+    call, on_tick, run_passes = (code.addresses[name] for name in (GUARDED_CALL, ON_TICK, RUN_PASSES))
+    return Escape(call, on_tick, run_passes, owner=code)
 
 
-def _compile_simpler(
-    text: str, exports: list[str], imports: Mapping[str, Symbol], problem: str, limits: Limits
+def compile_simpler(
+    text: str,
+    part: str,
+    exports: Sequence[str],
+    imports: Mapping[str, Symbol],
+    name: str,
+    error: StageLimitExceededError,
 ) -> Code:
-    for form, image in simpler_objects(text, target_processor(), limits):
+    """Compiles a module in a simpler form, because LLVM exceeded its limits with a part of it.
+
+    part: the module with the functions of that part, or the whole. error: what LLVM exceeded. Raises `UnsupportedError`
+    if LLVM exceeds its limits with every form.
+    """
+    processor, limits = target_processor(), Limits.of(text)
+    function = endless_function(part, processor, limits)
+    problem = f"{name}: {error}" + (f" of its function {function}" if function else "")
+    for form, image in simpler_objects(text, processor, limits):
         try:
-            code = link_object(image, exports, imports)
+            code = link_objects([image], exports, imports)
         except RuntimeError:  # it calls a function for what the processor lacks
             continue
         logger.warning("%s; its code is generated %s, and may be slower", problem, form)
@@ -163,21 +179,25 @@ def _compile_simpler(
 
 def compile_unoptimized(text: str, exports: list[str], imports: Mapping[str, Symbol]) -> Code:
     """Compiles a module without optimization, in a ninth of the time, for functions that no pass would make faster."""
-    return link_object(_object_file(text, UNOPTIMIZED, CompileTrace(), Limits.of(text)), exports, imports)
+    image = object_file(text, CompileTrace(), target_processor(), Limits.of(text), UNOPTIMIZED)
+    return link_objects([image], exports, imports)
 
 
-def link_object(image: bytes, exports: Sequence[str], imports: Mapping[str, Symbol]) -> Code:
-    """Links an object file that was compiled for this machine; raises LLVM's `RuntimeError` for invalid files."""
+def link_objects(images: Sequence[bytes], exports: Sequence[str], imports: Mapping[str, Symbol]) -> Code:
+    """Links object files that were compiled for this machine, and that may call each other's functions; raises LLVM's
+    `RuntimeError` for invalid files."""
     check_usable()
-    builder = llvm.JITLibraryBuilder().add_object_img(image)
-    called = [name for name in called_runtime_functions(image) if name not in exports]
-    imports = {**imports, **{name: _runtime_function(name) for name in called}}
+    builder = llvm.JITLibraryBuilder()
+    for image in images:
+        builder = builder.add_object_img(image)
+    called = {name for image in images for name in called_runtime_functions(image)} - set(exports)
+    imports = {**imports, **{name: _runtime_function(name) for name in sorted(called)}}
     for name, symbol in imports.items():
         builder = builder.import_symbol(name, symbol.address)
     for name in exports:
         builder = builder.export_symbol(name)
-    tracker = _linker.link(builder.add_current_process())
-    return Code(tracker, {name: tracker[name] for name in exports}, image, dict(imports))
+    tracker = _linker.link(builder.add_current_process(), len(images))
+    return Code(tracker, {name: tracker[name] for name in exports}, tuple(images), dict(imports))
 
 
 def _runtime_function(name: str) -> Symbol:

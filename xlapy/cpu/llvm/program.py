@@ -12,7 +12,7 @@ on the loops inside kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlapy.cpu.llvm import safepoints
@@ -36,41 +36,42 @@ MAX_UNOPTIMIZED_CALLS = 8
 """An entry function that only calls at most this many kernels is not optimized: that saves up to a millisecond of
 compile time, and the function runs once per launch, without loops."""
 
-_ATTRIBUTES = """attributes #0 = { nounwind "no-builtins" }
-attributes #1 = { noinline nounwind optnone "no-builtins" }"""
-"""The attributes of functions that LLVM optimizes, and of others."""
-
 
 @dataclass(slots=True)
 class ProgramText:
     """The LLVM module of a program."""
 
     text: str
+    last_part: str
+    """The part of it that was not handed out before: all, or the end of a large program."""
     imports: frozenset[str]
     """The functions of other modules and libraries that it calls."""
     functions: dict[Thunk, str]
     """The function of each kernel: its own, or the one into which it is unrolled."""
 
 
-def emit_program(program: NativeProgram, *, flush_denormals: bool) -> ProgramText:
-    """Returns the LLVM module of a program with assigned buffers."""
-    emitter = _ProgramEmitter(program)
+def emit_program(
+    program: NativeProgram, *, flush_denormals: bool, on_part: Callable[[str], None] | None = None
+) -> ProgramText:
+    """Returns the LLVM module of a program with assigned buffers.
+
+    on_part: is called with each part but the last of a large program as soon as it is emitted.
+    """
+    emitter = _ProgramEmitter(program, on_part)
     if program.counters is not None:
         emitter.declarations |= COUNTER_DECLARATIONS
         emitter.functions.append(counter_functions())
     emitter.entry_function(flush_denormals)
-    functions = "\n".join(emitter.functions)
-    declarations = "\n".join(sorted(emitter.declarations))
-    text = f"{declarations}\n\n{functions}\n{_ATTRIBUTES}\n"
     imports = frozenset(emitter.imports | declared_functions(emitter.declarations))
-    return ProgramText(text, imports, emitter.kernel_functions)
+    parts = emitter.functions
+    return ProgramText(parts.whole(), parts.last_part(), imports, emitter.kernel_functions)
 
 
 class _ProgramEmitter(KernelCallEmitter):
     """The methods that emit functions, thunk sequences, loops and branches."""
 
-    def __init__(self, program: NativeProgram) -> None:
-        super().__init__(program)
+    def __init__(self, program: NativeProgram, on_part: Callable[[str], None] | None) -> None:
+        super().__init__(program, on_part)
         self._outlined_count = 0
         self._failing_functions: set[str] = set()
 

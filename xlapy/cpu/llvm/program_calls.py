@@ -6,7 +6,7 @@ on kernels or control flow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xlapy.cpu.llvm import safepoints, target_calls
 from xlapy.cpu.llvm.communication import waits
@@ -43,8 +43,8 @@ entry:
 class CallEmitter(ProgramMemoryEmitter):
     """The methods that emit calls. Most return a register with the status of the call, 0 for success."""
 
-    def __init__(self, program: NativeProgram) -> None:
-        super().__init__(program)
+    def __init__(self, program: NativeProgram, on_part: Callable[[str], None] | None = None) -> None:
+        super().__init__(program, on_part)
         self.has_polls = False
         self._poll_arguments = f"i64 {program.shared_index}, i64 {program.poll_index}"
         self._emitted: set[str] = set()
@@ -108,7 +108,8 @@ class CallEmitter(ProgramMemoryEmitter):
 
     def transfer(self, function: FunctionState, thunk: TransferThunk) -> str:
         self._need_transfers()
-        self.functions += [queue_table_text(thunk), transfer_text(thunk, self.program, self.memmove)]
+        self.functions.append(queue_table_text(thunk))
+        self.functions.append(transfer_text(thunk, self.program, self.memmove))
         pointers = [self.address(function, slice_) for slice_ in (*thunk.operands, *thunk.results)]
         return emit_transfer(function.ir, thunk, pointers)
 

@@ -6,6 +6,8 @@ loops inside kernels or on control flow between them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xlapy.analysis.cost.reference_machine import MIN_PARALLEL_CYCLES
 from xlapy.cpu.llvm import safepoints
 from xlapy.cpu.llvm.instrumentation.bounds import LEAVE_KERNEL, LEAVE_PROGRAM, KernelBounds
@@ -26,8 +28,8 @@ from xlapy.loops import Kernel
 class KernelCallEmitter(CallEmitter):
     """The methods that emit kernels and their calls."""
 
-    def __init__(self, program: NativeProgram) -> None:
-        super().__init__(program)
+    def __init__(self, program: NativeProgram, on_part: Callable[[str], None] | None = None) -> None:
+        super().__init__(program, on_part)
         self.kernel_functions: dict[Thunk, str] = {}
         """The function that contains the code of each kernel."""
         self._poll_entries = PollEntries(program.shared_index, program.poll_index)

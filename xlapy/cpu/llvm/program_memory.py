@@ -6,9 +6,10 @@ what thunks compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from xlapy.cpu.llvm.parallel.parts import ModuleParts
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.buffer_assignment import ALIGNMENT
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
@@ -16,6 +17,10 @@ from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.outlining import MAX_STACK_SLOT_BYTES
 from xlapy.cpu.program.thunks import CopyThunk, KernelThunk
+
+_ATTRIBUTES = """attributes #0 = { nounwind "no-builtins" }
+attributes #1 = { noinline nounwind optnone "no-builtins" }"""
+"""The attributes of functions that LLVM optimizes, and of others."""
 
 _MAX_COPY_VECTOR_BYTES = 64
 """The size of the vectors in which small arrays are copied."""
@@ -76,11 +81,11 @@ class FunctionState:
 class ProgramMemoryEmitter:
     """The text of the LLVM module, and the methods that compute addresses and copy memory."""
 
-    def __init__(self, program: NativeProgram) -> None:
+    def __init__(self, program: NativeProgram, on_part: Callable[[str], None] | None = None) -> None:
         self.program = program
-        self.functions: list[str] = []
-        """The definitions of functions and constants."""
         self.declarations: set[str] = set()
+        self.functions = ModuleParts(self.declarations, _ATTRIBUTES, on_part)
+        """The definitions of functions and constants."""
         self.imports: set[str] = set()
         """The functions of other modules and libraries that the module calls."""
         self._address_tables = 0
@@ -164,10 +169,10 @@ class ProgramMemoryEmitter:
             skipped = slice_.offset if slice_.storage is StorageClass.TEMPORARY else 0
             rows += [f"i64 {number}" for number in (self.program.table_index(slice_), skipped, offset)]
         if rows:
+            if not self._address_tables:
+                self.functions.append(_STORE_ADDRESSES)
             name = f"@addresses{self._address_tables}"
             self._address_tables += 1
-            if _STORE_ADDRESSES not in self.functions:
-                self.functions.append(_STORE_ADDRESSES)
             self.functions.append(f"{name} = private unnamed_addr constant [{len(rows)} x i64] [{', '.join(rows)}]")
             count = len(rows) // 3
             function.ir.emit(f"call void @store_addresses(ptr %table, ptr {base}, ptr {name}, i64 {count})")

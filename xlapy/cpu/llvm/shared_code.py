@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm import safepoints
 from xlapy.cpu.llvm.bounded.generator import REDUCES_STRENGTH
-from xlapy.cpu.llvm.jit import Code, Symbol, compile_text, link_object
+from xlapy.cpu.llvm.jit import Code, Symbol, compile_text, link_objects
 from xlapy.cpu.llvm.vectors.transposes import emit_transpose
 
 HOST_CALLBACK, POLL, PYTHON_CALLBACK = "xlapy_host_callback", "xlapy_poll", "xlapy_python_callback"
@@ -100,8 +100,8 @@ def compile_shared_object(
 ) -> Code:
     """Links the object file of a name if it is known; else compiles the text and remembers its object file."""
     image, imports = _objects.get(name), imports or {}
-    code = compile_text(text, list(exports), imports) if image is None else link_object(image, exports, imports)
-    _objects[name] = code.image
+    code = compile_text(text, list(exports), imports) if image is None else link_objects([image], exports, imports)
+    (_objects[name],) = code.images
     return code
 
 

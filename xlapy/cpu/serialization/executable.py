@@ -7,13 +7,14 @@ The format is a container (`xlapy.base.container`) of the kind "cpu program". It
     aliases                     [result, argument] pairs
     constants, temporaries      [shape, name]; only the largest temporaries, for error messages
     imports                     the runtime functions that the code calls
-    objects                     the names of the object files that contain them
+    images                      the number of object files with the code of the program
+    objects                     the names of the object files that contain the runtime functions
     callbacks                   the thunks that may call the host (`xlapy.cpu.serialization.callbacks`)
     features                    the processor features that the code needs, under LLVM's names
     compiler                    `compiler_identity`; a program is loaded only by the compiler that produced it
 
-Its sections are the object file, the optimized module as HLO text (compressed; empty if there are no
-callbacks), the elements of each constant, and the object files with runtime functions. Custom calls are stored by the
+Its sections are the optimized module as HLO text (compressed; empty if there are no callbacks), the object files of
+the program, the elements of each constant, and the object files with runtime functions. Custom calls are stored by the
 name of their target: the process that loads the program must have registered them.
 
 Responsible for this format. Does not depend on where programs are stored.
@@ -37,7 +38,7 @@ from xlapy.base.version import VERSION
 from xlapy.codegen.fusion.decisions import Decision, decisions_text
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.llvm.conversions.runtime_functions import NAMES
-from xlapy.cpu.llvm.jit import Code, link_object, llvm_version
+from xlapy.cpu.llvm.jit import Code, link_objects, llvm_version
 from xlapy.cpu.llvm.processor import host_processor, target_processor
 from xlapy.cpu.llvm.shared_code import register_objects
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
@@ -127,6 +128,7 @@ def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
         "constants": _shapes_and_names(program.constants),
         "temporaries": _shapes_and_names(program.temporaries[:_MAX_NAMED_TEMPORARIES]),
         "imports": sorted(imports),
+        "images": len(code.images),
         "objects": list(objects),
         "callbacks": callbacks_to_json(program),
         "features": sorted(target_processor().features),
@@ -135,7 +137,7 @@ def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
     data = [slice_.data.tobytes() for slice_ in program.constants if slice_.data is not None]
     text = compiled.module.to_text(print_large_constants=True) if program.host_calling_thunks else ""
     shortened = compress(text.encode("utf-8", "surrogateescape"))
-    return pack(KIND, header, [code.image, shortened, *data, *objects.values()])
+    return pack(KIND, header, [shortened, *code.images, *data, *objects.values()])
 
 
 def deserialize_program(image: bytes, source: Callable[[], Module]) -> LoadedProgram:
@@ -155,7 +157,7 @@ def deserialize_program(image: bytes, source: Callable[[], Module]) -> LoadedPro
         imports = {name: resolve_symbol(name) for name in container.header["imports"]}
         if callbacks["thunks"]:
             restore_callbacks(program, callbacks, _optimized_module(container))
-        code = link_object(bytes(container.sections[0]), ["xlapy_run"], imports)
+        code = link_objects(_images(container), ["xlapy_run"], imports)
     except (*MALFORMED, RuntimeError) as error:
         raise InvalidArgumentError(f"the {KIND} cannot be loaded: {type(error).__name__}: {error}") from error
     return LoadedProgram(program, code, image, source)
@@ -190,10 +192,14 @@ def _program(container: Container) -> NativeProgram:
     program.constants = _slots(StorageClass.CONSTANT, header["constants"])
     program.temporaries = _slots(StorageClass.TEMPORARY, header["temporaries"])
     program.aliases = {int(result): int(argument) for result, argument in header["aliases"]}
-    data_of = container.sections[2 : len(container.sections) - len(header["objects"])]
+    data_of = container.sections[1 + header["images"] : len(container.sections) - len(header["objects"])]
     for slice_, data in zip(program.constants, data_of, strict=True):
         slice_.data = np.ndarray(slice_.shape.dimensions, slice_.shape.dtype, data)
     return program
+
+
+def _images(container: Container) -> list[bytes]:
+    return [bytes(section) for section in container.sections[1 : 1 + container.header["images"]]]
 
 
 def _objects(container: Container) -> dict[str, bytes]:
@@ -203,7 +209,7 @@ def _objects(container: Container) -> dict[str, bytes]:
 
 
 def _optimized_module(container: Container) -> Module:
-    text = expand(container.sections[1], f"the module of the {KIND}")
+    text = expand(container.sections[0], f"the module of the {KIND}")
     return parse_hlo(text.decode("utf-8", "surrogateescape"), verify=False)
 
 

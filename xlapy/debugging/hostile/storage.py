@@ -89,7 +89,7 @@ def _damaged_program(data: bytes, rng: random.Random) -> bytes:
     container = unpack(cpu_program.KIND, data)
     sections = [*map(bytes, container.sections)]
     if rng.random() < 0.2:
-        sections[1] = _damaged_module(sections[1], rng)
+        sections[0] = _damaged_module(sections[0], rng)
         return _packed(cpu_program.KIND, dict(container.header), sections)
     return _packed(cpu_program.KIND, _damaged_header(dict(container.header), rng), sections)
 

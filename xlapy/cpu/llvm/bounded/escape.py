@@ -20,7 +20,7 @@ import platform
 import resource
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -50,11 +50,12 @@ class Limits:
 
 
 class LimitExceededError(Exception):
-    """A call has exceeded a limit. limit: which one."""
+    """A call has exceeded a limit. limit: which one. function: the name of what it worked on, if that is known."""
 
     def __init__(self, limit: str) -> None:
         super().__init__(f"LLVM exceeded {limit}")
         self.limit = limit
+        self.function = ""
 
 
 class Guard(ctypes.Structure):
@@ -74,7 +75,7 @@ class Guard(ctypes.Structure):
 _INSTRUCTION_OFFSETS: Mapping[str, int] = {"x86_64": 168, "aarch64": 440}
 """The offset in bytes of the address of the interrupted instruction in a `ucontext_t` of Linux."""
 
-GUARDED_CALL, ON_TICK = "xlapy_guarded_call", "xlapy_on_tick"
+GUARDED_CALL, ON_TICK, RUN_PASSES = "xlapy_guarded_call", "xlapy_on_tick", "xlapy_run_passes"
 
 _TEXT = """
 %guard = type {{ i64, i64, i64, i64, i64, i64, [512 x i8] }}
@@ -141,15 +142,50 @@ leave:
 out:
   ret void
 }}
+
+; Runs passes on functions of a module. A row of the table has the name of a function, a manager of passes and a builder
+; of passes. Stores the number of the row, so that it is known after the call was left.
+define i64 @xlapy_run_passes(ptr %module, ptr %table, i64 %count, i64 %position) {{
+entry:
+  %place = inttoptr i64 %position to ptr
+  %find = inttoptr i64 {find} to ptr
+  %run = inttoptr i64 {run} to ptr
+  br label %head
+head:
+  %number = phi i64 [ 0, %entry ], [ %next, %body ]
+  %is.end = icmp eq i64 %number, %count
+  br i1 %is.end, label %end, label %body
+body:
+  store atomic volatile i64 %number, ptr %place seq_cst, align 8
+  %name.place = getelementptr [3 x ptr], ptr %table, i64 %number, i64 0
+  %manager.place = getelementptr [3 x ptr], ptr %table, i64 %number, i64 1
+  %builder.place = getelementptr [3 x ptr], ptr %table, i64 %number, i64 2
+  %name = load ptr, ptr %name.place
+  %manager = load ptr, ptr %manager.place
+  %builder = load ptr, ptr %builder.place
+  %function = call ptr %find(ptr %module, ptr %name)
+  call void %run(ptr %manager, ptr %function, ptr %builder)
+  %next = add i64 %number, 1
+  br label %head
+end:
+  ret i64 0
+}}
 """
 
 
 def text() -> str | None:
-    """Returns the LLVM text of the two functions; None if calls cannot be left on this machine."""
+    """Returns the LLVM text of the three functions; None if calls cannot be left on this machine."""
     place, instructions = _INSTRUCTION_OFFSETS.get(platform.machine()), _instructions_of_llvm()
     if place is None or instructions is None:
         return None
-    return _TEXT.format(place=place, begin=instructions[0], size=instructions[1])
+    find, run = (_function("LLVMPY_GetNamedFunction"), _function("LLVMPY_RunNewFunctionPassManager"))
+    return _TEXT.format(place=place, begin=instructions[0], size=instructions[1], find=find, run=run)
+
+
+def _function(name: str) -> int:
+    """The address of a function of llvmlite's library. Its lock is not needed: LLVM may work on different contexts at
+    once."""
+    return int(ctypes.cast(getattr(llvm.ffi.lib, name)._cfn, ctypes.c_void_p).value or 0)
 
 
 def _instructions_of_llvm() -> tuple[int, int] | None:
@@ -168,10 +204,12 @@ _kept: list[object] = []
 
 
 class Escape:
-    """Makes guarded calls. guarded_call, on_tick: the addresses of the functions of `text`; owner: keeps them alive."""
+    """Makes guarded calls. guarded_call, on_tick, run_passes: the addresses of the functions of `text`; owner: keeps
+    them alive."""
 
-    def __init__(self, guarded_call: int, on_tick: int, owner: object) -> None:
+    def __init__(self, guarded_call: int, on_tick: int, run_passes: int, owner: object) -> None:
         _kept.append(owner)  # the handler of the signal is installed for the rest of the process
+        self._run_passes = run_passes
         arguments = (*(ctypes.c_void_p,) * 4, ctypes.c_int64, ctypes.c_int64)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int64, *arguments)(guarded_call)
         self._signal = _install(on_tick)
@@ -184,7 +222,7 @@ class Escape:
         guard.most_ticks = int(min(limits.seconds * 1e9 / _TICK_NANOSECONDS, 1 << 62))
         guard.most_kibibytes = _most_kibibytes() + (limits.memory >> 10)
         with _ticking(self._signal, guard):
-            yield GuardedCalls(self._call, guard, limits, lock)
+            yield GuardedCalls(self._call, self._run_passes, guard, limits, lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,26 +230,37 @@ class GuardedCalls:
     """Calls of a thread within limits."""
 
     _call: Callable[..., int]
+    _run_passes: int
     _guard: Guard
     _limits: Limits
     _lock: threading.RLock
 
-    def run_passes(self, manager: Any, function: Any, builder: Any) -> None:
-        """Runs the passes of a manager on a function."""
-        self._make("LLVMPY_RunNewFunctionPassManager", manager, function, _address(builder), 0)
+    def run_passes(self, module: Any, managers: Sequence[tuple[str, Any]], builder: Any) -> None:
+        """Runs the passes of a manager on each named function of a module, all in one call, because other threads would
+        make this one wait for Python after each. If the call was left, the error has the function."""
+        table, position = (ctypes.c_void_p * (3 * len(managers)))(), ctypes.c_int64()
+        names = [name.encode() for name, _ in managers]
+        for row, (name, (_, manager)) in enumerate(zip(names, managers, strict=True)):
+            name_address = ctypes.cast(ctypes.c_char_p(name), ctypes.c_void_p).value
+            table[3 * row : 3 * row + 3] = [name_address, _address(manager), _address(builder)]
+        places = ctypes.addressof(table), ctypes.addressof(position)
+        try:
+            self._make(self._run_passes, _address(module), places[0], len(managers), places[1])
+        except LimitExceededError as error:
+            error.function = managers[position.value][0]
+            raise
 
     def emit(self, machine: Any, module: Any, error: int) -> int:
         """Returns the address of a memory buffer with the object file of a module, or 0. error: where the address of a
         message is stored in this case."""
-        return self._make("LLVMPY_TargetMachineEmitToMemory", machine, module, _OBJECT_FILE, error)
+        function = _function("LLVMPY_TargetMachineEmitToMemory")
+        return self._make(function, _address(machine), _address(module), _OBJECT_FILE, error)
 
-    def _make(self, name: str, a: Any, b: Any, c: int, d: int) -> int:
-        """Calls a function of llvmlite's library; returns its result. `LimitExceededError` if the call was left. What
-        it worked on must not be used again then. LLVM may work on different contexts at once, so llvmlite's lock, for
-        which all others would wait, is not needed."""
-        function = ctypes.cast(getattr(llvm.ffi.lib, name)._cfn, ctypes.c_void_p)
+    def _make(self, function: int, a: int, b: int, c: int, d: int) -> int:
+        """Calls the function at an address; returns its result. `LimitExceededError` if the call was left. What it
+        worked on must not be used again then."""
         with self._lock:
-            is_left = self._call(ctypes.addressof(self._guard), function, _address(a), _address(b), c, d)
+            is_left = self._call(ctypes.addressof(self._guard), function, a, b, c, d)
         if not is_left:
             return int(self._guard.result)
         if self._guard.exceeds_time:

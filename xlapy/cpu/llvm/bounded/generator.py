@@ -81,10 +81,10 @@ class Generator:
                 raise
 
     def _limited_object_file(self, module: Any, text: str, trace: CompileTrace, calls: GuardedCalls) -> bytes:
-        with trace.span("optimize", "LLVM"):
-            for function, passes in self._optimized_functions(module, text):
-                with _stage(f"the optimization of {function.name}"):
-                    calls.run_passes(passes, function, self._builder)
+        functions = self._optimized_functions(text)
+        with trace.span("optimize", "LLVM"), _stage("the optimization of "):
+            if functions:
+                calls.run_passes(module, functions, self._builder)
         with trace.span("generate code", "LLVM"), _stage("code generation"):
             return self._emit(module, calls)
 
@@ -106,35 +106,31 @@ class Generator:
         self._optimize(module, text)
         return str(module), str(self._machine.emit_assembly(module))
 
-    def _optimized_functions(self, module: Any, text: str) -> list[tuple[Any, Any]]:
-        """Returns the functions that are optimized, with their passes. LLVM would print a line for each pass on one
-        with `optnone`."""
+    def _optimized_functions(self, text: str) -> list[tuple[str, Any]]:
+        """Returns the names of the functions that are optimized, with their passes. LLVM would print a line for each
+        pass on one with `optnone`."""
         if not self._is_optimizing:
             return []
-        combined = _combined_functions(text)
-        found: list[tuple[Any, Any]] = []
-        for one in module.functions:
-            attributes = b"" if one.is_declaration else b" ".join(one.attributes)
-            if not one.is_declaration and b"optnone" not in attributes:
-                found.append((one, self._passes[one.name in combined, REDUCES_STRENGTH.encode() in attributes]))
+        groups = dict(_ATTRIBUTE_GROUP.findall(text))
+        found: list[tuple[str, Any]] = []
+        for piece in text.split("\n}"):
+            head = _HEAD.search(piece)
+            if head is None:
+                continue
+            attributes = head[2] + "".join(groups.get(group, "") for group in _GROUP.findall(head[2]))
+            if "optnone" not in attributes:
+                combines = _is_combined(piece[head.start() :])
+                found.append((head[1], self._passes[combines, REDUCES_STRENGTH in attributes]))
         return found
 
     def _optimize(self, module: Any, text: str) -> None:
-        for function, passes in self._optimized_functions(module, text):
-            passes.run(function, self._builder)
+        for name, passes in self._optimized_functions(text):
+            passes.run(module.get_function(name), self._builder)
 
 
-def _combined_functions(text: str) -> set[str]:
-    """The names of the functions of a module whose instructions are combined."""
-    found: set[str] = set()
-    for piece in text.split("\n}"):
-        head = _HEAD.search(piece)
-        if head is not None and _is_combined(piece[head.start() :]):
-            found.add(head[1])
-    return found
-
-
-_HEAD = re.compile(r"^define [^@]*@([\w.]+)\(", re.MULTILINE)
+_HEAD = re.compile(r"^define [^@]*@([\w.]+)\((.*)\{$", re.MULTILINE)
+_ATTRIBUTE_GROUP = re.compile(r"^attributes (#\d+) = (.*)$", re.MULTILINE)
+_GROUP = re.compile(r"#\d+")
 
 
 def _is_combined(function: str) -> bool:
@@ -177,7 +173,7 @@ def _stage(stage: str) -> Iterator[None]:
     try:
         yield
     except LimitExceededError as error:
-        raise StageLimitExceededError(error.limit, stage) from error
+        raise StageLimitExceededError(error.limit, stage + error.function) from error
 
 
 _free: dict[tuple[Processor, int], list[Generator]] = {}

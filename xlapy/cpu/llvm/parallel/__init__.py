@@ -1,0 +1,1 @@
+"""Division of large programs into modules, and their compilation at the same time."""
