@@ -1,13 +1,11 @@
-"""Alias analysis and schedule of a computation: which leaves of its instructions are the same array, in which order the
-instructions run, and which one reads an array last.
+"""Alias analysis of a computation: which leaves of its instructions are the same array, and which instruction reads an
+array last.
 
 A tuple, get-tuple-element, reshape or copy defines no array: its result is an array of an operand. `AliasAnalysis`
-resolves each leaf of each instruction to the `ArrayValue` that it denotes, schedules the instructions, and answers
-which one reads a value last. XLA's counterparts are HloDataflowAnalysis, HloAliasAnalysis and, for the schedule,
-HloMemoryScheduler.
+resolves each leaf of each instruction to the `ArrayValue` that it denotes, and answers which one reads a value last.
+XLA's counterparts are HloDataflowAnalysis and HloAliasAnalysis.
 
-Responsible for aliases that follow from the meaning of operations, and for the schedule. Does not depend on
-memory slots or kernels.
+Responsible for aliases that follow from the meaning of operations. Does not depend on memory slots or kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
@@ -49,13 +46,15 @@ def array_leaves(shape: Shape) -> Iterator[tuple[ShapeIndex, Shape]]:
 class AliasAnalysis:
     """The array values of one computation, as it stood when the analysis was made.
 
-    order: the schedule of the instructions; those that update arrays in place come as late as dependences allow.
+    order: the schedule of the instructions: that of the module if it is scheduled, else XLA's post-order.
     result_values: the values that the computation returns.
     """
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
-        self.order = _delay_in_place_operations(post_order(computation))
+        module = computation.module
+        is_scheduled = module is not None and module.config.is_scheduled
+        self.order = list(computation) if is_scheduled else post_order(computation)
         self._values: dict[tuple[Instruction, ShapeIndex], ArrayValue] = {}
         for instruction in self.order:
             for index, _ in array_leaves(instruction.shape):
@@ -112,32 +111,10 @@ def is_row_major(shape: Shape) -> bool:
     return shape.layout is None or shape.layout.minor_to_major == tuple(reversed(range(shape.rank)))
 
 
-def _delay_in_place_operations(order: list[Instruction]) -> list[Instruction]:
-    """Reorders so that in-place operations follow all other instructions that do not depend on them.
-
-    A conditional, a call or a loop counts as one of them if its computations contain one. By then, the instructions
-    that read the old contents of the memory that such an operation overwrites have run, wherever dependences allow
-    that, and no copy is needed.
-    """
-    priority = {instruction: (_updates_in_place(instruction), n) for n, instruction in enumerate(order)}
-    pending_count = {i: len({*i.operands, *i.control_predecessors}) for i in order}
-    ready = [(*priority[i], i) for i in order if not pending_count[i]]
-    heapify(ready)
-    result: list[Instruction] = []
-    while ready:
-        *_, instruction = heappop(ready)
-        result.append(instruction)
-        for user in {*instruction.users, *instruction.control_successors}:
-            pending_count[user] -= 1
-            if not pending_count[user]:
-                heappush(ready, (*priority[user], user))
-    return result
-
-
 CONTROL_FLOW_OPS = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
 
 
-def _updates_in_place(instruction: Instruction) -> bool:
+def updates_in_place(instruction: Instruction) -> bool:
     """Whether an instruction may write its result into the memory of an operand."""
     if instruction.op not in CONTROL_FLOW_OPS:
         return instruction.op in IN_PLACE_OPS

@@ -66,6 +66,7 @@ from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
 from xlapy.cpu.transforms.pad_convolution_features import PadConvolutionFeatures
 from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
+from xlapy.cpu.transforms.schedule_for_memory import ScheduleForMemory
 from xlapy.cpu.transforms.sort_top_k import SortTopK
 from xlapy.cpu.transforms.split_dots import SplitDots
 from xlapy.cpu.transforms.split_reductions import SplitReductions
@@ -140,6 +141,7 @@ def passes(
         FuseAttention(lambda fusion: has_attention_kernel(region_of(fusion, host_target())), explain),
         RematerializeSplats(),
         RemoveDeadCode(),
+        ScheduleForMemory(),
     ]
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
+import pytest
 
 import xlapy as xla
 from tests.cpu.results import leaves
+from xlapy.base.element_types import U8
 from xlapy.cpu.compiler import Compiled, compile_module
+from xlapy.cpu.program.buffer_assignment import MIN_PACKED_BYTES, _largest_first, _ReusableResult
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
+from xlapy.cpu.program.liveness import LiveRanges
 from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, Thunk, walk_thunks
 from xlapy.testing.random_arguments import random_arguments
 
@@ -49,6 +57,19 @@ def test_a_temporary_shares_the_memory_of_a_result_that_is_written_later():
     assert program.arena_size == second.size
     assert str(first) == "temporary@result0+0:f32[64,64]"
 
+
+FRAGMENTS = """HloModule fragments
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY main { x = f32[128,128] parameter(0)  y = f32[128,192] parameter(1)  z = f32[128,256] parameter(2)
+  a = f32[128,128] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[128,192] dot(a, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[192,256] dot(b, z), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  d = f32[192,192] dot(c, c), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  e = f32[256,256] dot(c, c), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  f = f32[192,256] dot(d, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  g = f32[192,256] dot(f, e), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  zero = f32[] constant(0)
+  ROOT h = f32[] reduce(g, zero), dimensions={0,1}, to_apply=add }"""
 
 UPDATE = """HloModule update
 ENTRY main { x = f32[1024,1024] parameter(0)  y = f32[1024,1024] parameter(1)
@@ -99,6 +120,40 @@ def test_states_with_equal_initial_values_are_filled_in_place():
     assert program.arena_size == 0
     assert not any(isinstance(thunk, CopyThunk) and thunk.source.shape.rank for thunk in thunks)
     assert not any(slice_.storage is StorageClass.TEMPORARY and slice_.shape.rank > 1 for slice_ in _slots(thunks))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_packed_temporaries_never_share_bytes_while_both_are_live(seed: int):
+    draw = random.Random(seed)
+    first: dict[BufferSlice, int] = {}
+    last: dict[BufferSlice, int] = {}
+    for _ in range(60):
+        slice_ = BufferSlice(xla.Shape.array(U8, (draw.choice([1, 64, 100, 640, 1000, 4096]),)))
+        first[slice_] = draw.randrange(100)
+        last[slice_] = first[slice_] + draw.randrange(20)
+    result = BufferSlice(xla.Shape.array(U8, (1000,)), StorageClass.RESULT, 0)
+    memory = _ReusableResult(result, 50, None)
+    ranges: Any = SimpleNamespace(first=first, last=last)
+    packed = _largest_first(list(first), ranges, [memory])
+    placed = [(*packed.offsets[s], s) for s in first]
+    for n, (owner, offset, one) in enumerate(placed):
+        assert offset % 64 == 0
+        assert offset + one.size <= (packed.arena_size if owner is None else result.size)
+        assert owner is None or last[one] < 50
+        for other_owner, other_offset, other in placed[:n]:
+            is_apart = offset + one.size <= other_offset or other_offset + other.size <= offset
+            assert owner is not other_owner or is_apart or last[one] < first[other] or last[other] < first[one]
+
+
+def test_temporaries_leave_no_fragments_that_make_the_arena_larger_than_what_is_live():
+    program = compiled(FRAGMENTS).program
+    ranges = LiveRanges(program.thunks)
+    temporaries = [slice_ for slice_ in ranges.first if slice_.storage is StorageClass.TEMPORARY]
+    live = [
+        sum(slice_.size for slice_ in temporaries if ranges.first[slice_] <= position <= ranges.last[slice_])
+        for position in range(max(ranges.last.values()) + 1)
+    ]
+    assert program.arena_size == max(live) > MIN_PACKED_BYTES
 
 
 def _slots(thunks: list[Thunk]) -> list[BufferSlice]:

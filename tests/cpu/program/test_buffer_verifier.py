@@ -6,6 +6,7 @@ Every test breaks one rule of the assignment of buffers, and compiles a program 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -159,10 +160,7 @@ def share_results_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     first = buffer_assignment._reusable_results
 
     def late(program: Any, ranges: LiveRanges) -> Any:
-        made = first(program, ranges)
-        for memory in made:
-            memory.until += 1 << 20
-        return made
+        return [replace(result, until=result.until + (1 << 20)) for result in first(program, ranges)]
 
     monkeypatch.setattr(buffer_assignment, "_reusable_results", late)
 

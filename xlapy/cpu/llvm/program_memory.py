@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from xlapy.analysis.memory.graph import ALIGNMENT
 from xlapy.cpu.llvm.parallel.parts import ModuleParts
 from xlapy.cpu.llvm.text import IrBuilder
-from xlapy.cpu.program.buffer_assignment import ALIGNMENT
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.native_program import NativeProgram

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from xlapy.analysis.memory.graph import ALIGNMENT
 from xlapy.base.element_types import S64
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.bounds_records import BoundsChecks
-from xlapy.cpu.program.buffer_assignment import ALIGNMENT
 from xlapy.cpu.program.buffer_slices import AccessedRange, BufferSlice, StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import BoundsThunk, Thunk, walk_thunks

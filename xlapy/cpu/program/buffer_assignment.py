@@ -8,46 +8,95 @@ Responsible for the offsets of temporaries. Does not depend on what thunks compu
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 
+import numpy as np
+
+from xlapy.analysis.memory.graph import aligned
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.liveness import LiveRanges
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import Thunk
 
-ALIGNMENT = 64
-"""The alignment in bytes of temporaries, which is the size of a cache line and of the widest vector register."""
+MIN_PACKED_BYTES = 1 << 16
+"""An arena of fewer bytes is not packed anew: it fits into the cache of a core together with what kernels read."""
+
+MAX_PACKED_TEMPORARIES = 8192
+"""Programs with more temporaries are not packed anew: that takes time in proportion to the square of their number."""
 
 
 def assign_buffers(program: NativeProgram) -> None:
-    """Gives every temporary an offset in the arena or in a result's memory, and sets the size of the arena."""
+    """Gives every temporary an offset in the arena or in a result's memory, and sets the size of the arena.
+
+    Temporaries are placed in the order of their first use, so that memory is used again while it is in the cache. If
+    fragments of free memory make the arena larger than what is live at once, they are placed anew, the largest first,
+    and the smaller arena counts.
+    """
     ranges = LiveRanges(program.thunks)
-    arena, results = _FreeList(), _reusable_results(program, ranges)
-    assigned: dict[BufferSlice, _FreeList] = {}
     temporaries = [slice_ for slice_ in ranges.first if slice_.storage is StorageClass.TEMPORARY]
-    by_end = sorted(temporaries, key=lambda slice_: ranges.last[slice_])
-    released = 0
-    for slice_ in sorted(temporaries, key=lambda slice_: ranges.first[slice_]):
-        while released < len(by_end) and ranges.last[by_end[released]] < ranges.first[slice_]:
-            assigned[by_end[released]].release(by_end[released])
-            released += 1
-        results = [memory for memory in results if memory.until > ranges.first[slice_]]
-        fitting = (
-            memory
-            for memory in results
-            if memory.is_free_until(slice_, ranges.last[slice_]) and memory.allocate(slice_)
-        )
-        assigned[slice_] = memory = next(fitting, arena)
-        if memory is arena:
-            arena.allocate_or_grow(slice_)
-        elif memory.until == ranges.last[slice_]:
-            memory.mark_overwritten_by_result(slice_)
-    program.arena_size = arena.top
+    temporaries.sort(key=lambda slice_: ranges.first[slice_])
+    results = _reusable_results(program, ranges)
+    assignment = _in_order_of_use(temporaries, ranges, results)
+    if (
+        assignment.arena_size > max(MIN_PACKED_BYTES, _live_arena_bytes(program, temporaries, ranges))
+        and len(temporaries) <= MAX_PACKED_TEMPORARIES
+    ):
+        packed = _largest_first(temporaries, ranges, results)
+        assignment = packed if packed.arena_size < assignment.arena_size else assignment
+    assignment.apply()
+    program.arena_size = assignment.arena_size
     in_arena = (slice_ for slice_ in temporaries if slice_.number < 0)
     program.temporaries = sorted(in_arena, key=lambda slice_: -slice_.size)
 
 
-def _reusable_results(program: NativeProgram, ranges: LiveRanges) -> list[_FreeList]:
-    """Returns the memory of results that is unused when the program starts, the smallest first.
+@dataclass(frozen=True, slots=True)
+class _ReusableResult:
+    """A result whose memory is unused until it is computed.
+
+    until: the position of the thunk that computes the result. producer: that thunk, unless others are nested in it.
+    """
+
+    slice: BufferSlice
+    until: int
+    producer: Thunk | None
+
+    def may_be_computed_in(self, slice_: BufferSlice) -> bool:
+        """Whether the thunk that computes the result may read a slice from the same memory."""
+        return (
+            self.producer is not None
+            and self.slice.size == slice_.size
+            and self.producer.may_compute_in(self.slice, slice_)
+        )
+
+
+@dataclass(slots=True)
+class _Assignment:
+    """The offset of each temporary in the arena, or in the memory of a result."""
+
+    arena_size: int = 0
+    offsets: dict[BufferSlice, tuple[_ReusableResult | None, int]] = field(
+        default_factory=dict[BufferSlice, tuple[_ReusableResult | None, int]]
+    )
+    overwritten: list[tuple[BufferSlice, _ReusableResult]] = field(
+        default_factory=list[tuple[BufferSlice, _ReusableResult]]
+    )
+    """The temporaries that a thunk overwrites with the result that it computes from them."""
+
+    def apply(self) -> None:
+        for slice_, (result, offset) in self.offsets.items():
+            slice_.offset = offset
+            if result is not None:
+                slice_.number = result.slice.number
+        for slice_, result in self.overwritten:
+            assert result.producer is not None
+            result.producer.mark_may_alias(slice_, result.slice)
+
+
+def _reusable_results(program: NativeProgram, ranges: LiveRanges) -> list[_ReusableResult]:
+    """Returns the results whose memory is unused when the program starts, the smallest first.
 
     Memory of a result that is computed in a loop is not reusable: it holds the value of the last iteration.
     """
@@ -58,65 +107,100 @@ def _reusable_results(program: NativeProgram, ranges: LiveRanges) -> list[_FreeL
     ]
     producers = {begin: thunk for thunk, (begin, _) in ranges.extents.items() if not thunk.nested}
     ordered = sorted(reusable, key=lambda result: result.size)
-    return [_FreeList(result, ranges.first[result], producers.get(ranges.first[result])) for result in ordered]
+    return [_ReusableResult(result, ranges.first[result], producers.get(ranges.first[result])) for result in ordered]
+
+
+def _live_arena_bytes(program: NativeProgram, temporaries: Sequence[BufferSlice], ranges: LiveRanges) -> int:
+    """Returns the size of an arena without fragments: the bytes that are live at once and do not fit in results."""
+    changes: Counter[int] = Counter()
+    for slice_ in temporaries:
+        changes[ranges.first[slice_]] += aligned(slice_.size)
+        changes[ranges.last[slice_] + 1] -= aligned(slice_.size)
+    owned = [result for result in program.results if result.number not in program.aliases]
+    for result in owned:
+        changes[ranges.first.get(result, 0)] += result.size
+    live = max(accumulate(changes[position] for position in sorted(changes)), default=0)
+    return live - sum(result.size for result in owned)
+
+
+# -- in the order of use
+
+
+def _in_order_of_use(
+    temporaries: Sequence[BufferSlice], ranges: LiveRanges, results: Sequence[_ReusableResult]
+) -> _Assignment:
+    """Places temporaries in the order of their first use, each in the smallest free range that is large enough."""
+    found = _Assignment()
+    arena, memories = _FreeList(), [_FreeList(result) for result in results]
+    owners: dict[BufferSlice, _FreeList] = {}
+    by_end = sorted(temporaries, key=lambda slice_: ranges.last[slice_])
+    released = 0
+    for slice_ in temporaries:
+        first, last = ranges.first[slice_], ranges.last[slice_]
+        while released < len(by_end) and ranges.last[by_end[released]] < first:
+            done = by_end[released]
+            owners[done].release(done, found.offsets[done][1])
+            released += 1
+        memories = [memory for memory in memories if memory.result is not None and memory.result.until > first]
+        memory, offset = arena, None
+        for memory in memories:
+            offset = memory.allocate(slice_) if memory.is_free_until(slice_, last) else None
+            if offset is not None:
+                break
+        else:
+            memory, offset = arena, arena.allocate_or_grow(slice_)
+        owners[slice_] = memory
+        found.offsets[slice_] = memory.result, offset
+        if memory.result is not None and memory.result.until == last:
+            found.overwritten.append((slice_, memory.result))
+    found.arena_size = arena.top
+    return found
 
 
 class _FreeList:
     """The free ranges, by offset, of the arena or of a result's memory. Allocation is best-fit.
 
-    result: the result that owns the memory, None for the arena. until: the position of the thunk that computes the
-    result. producer: that thunk, unless others are nested in it.
+    result: the result that owns the memory, None for the arena.
     """
 
-    def __init__(self, result: BufferSlice | None = None, until: int = 0, producer: Thunk | None = None) -> None:
+    def __init__(self, result: _ReusableResult | None = None) -> None:
         self.result = result
-        self.top = 0 if result is None else result.size
-        self.until = until
-        self.producer = producer
+        self.top = 0 if result is None else result.slice.size
         self._free = [(0, self.top)] if self.top else []
 
     def is_free_until(self, slice_: BufferSlice, last: int) -> bool:
         """Whether a slice may lie here until its last use. The thunk of that use may overwrite it with the result."""
-        if last != self.until:
-            return last < self.until
-        result, producer = self.result, self.producer
-        if result is None or producer is None or result.size != slice_.size:
-            return False
-        return producer.may_compute_in(result, slice_) and self._free == [(0, self.top)]
+        result = self.result
+        if result is None or last != result.until:
+            return result is not None and last < result.until
+        return self._free == [(0, self.top)] and result.may_be_computed_in(slice_)
 
-    def mark_overwritten_by_result(self, slice_: BufferSlice) -> None:
-        """Records that the thunk that computes the result reads the slice from the same memory."""
-        assert self.result is not None and self.producer is not None
-        self.producer.mark_may_alias(slice_, self.result)
-
-    def allocate(self, slice_: BufferSlice) -> bool:
-        """Assigns the smallest free range that is large enough to a slice; returns whether there is one."""
-        size = _aligned(slice_.size)
-        fitting = [(length, offset) for offset, length in self._free if length >= size]
+    def allocate(self, slice_: BufferSlice) -> int | None:
+        """Returns the offset of the smallest free range that is large enough for a slice, if there is one."""
+        fitting = [(length, offset) for offset, length in self._free if length >= slice_.size]
         if not fitting:
-            return False
+            return None
         length, offset = min(fitting)
+        size = aligned(slice_.size)  # the end of a result's memory need not be aligned
         self._free.remove((offset, length))
         if length > size:
             insort(self._free, (offset + size, length - size))
-        slice_.offset = offset
-        if self.result is not None:
-            slice_.number = self.result.number
-        return True
+        return offset
 
-    def allocate_or_grow(self, slice_: BufferSlice) -> None:
-        """Assigns an offset to a slice, growing the arena if necessary; a free range at its end is extended."""
-        if self.allocate(slice_):
-            return
+    def allocate_or_grow(self, slice_: BufferSlice) -> int:
+        """Returns the offset of a slice in the arena, which grows if necessary; a free range at its end is extended."""
+        offset = self.allocate(slice_)
+        if offset is not None:
+            return offset
         offset = self.top
         if self._free and sum(self._free[-1]) == self.top:
             offset, _ = self._free.pop()
-        slice_.offset = offset
-        self.top = offset + _aligned(slice_.size)
+        self.top = offset + aligned(slice_.size)
+        return offset
 
-    def release(self, slice_: BufferSlice) -> None:
+    def release(self, slice_: BufferSlice, offset: int) -> None:
         """Frees the range of a slice and merges it with adjacent free ranges."""
-        offset, end = slice_.offset, slice_.offset + _aligned(slice_.size)
+        end = min(offset + aligned(slice_.size), self.top)
         adjacent = [(o, n) for o, n in self._free if o + n == offset or o == end]
         for o, n in adjacent:
             self._free.remove((o, n))
@@ -124,8 +208,63 @@ class _FreeList:
         insort(self._free, (offset, end - offset))
 
 
-def _aligned(size: int) -> int:
-    return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+# -- the largest first
+
+
+def _largest_first(
+    temporaries: Sequence[BufferSlice], ranges: LiveRanges, results: Sequence[_ReusableResult]
+) -> _Assignment:
+    """Places temporaries in the order of their sizes, each in the smallest gap between those that are live with it."""
+    found = _Assignment()
+    arena = _PackedMemory(len(temporaries))
+    memories = [(result, _PackedMemory(len(temporaries), result.slice.size)) for result in results]
+    for slice_ in sorted(temporaries, key=lambda slice_: (-slice_.size, ranges.first[slice_])):
+        first, last, size = ranges.first[slice_], ranges.last[slice_], slice_.size
+        for result, memory in memories:
+            if last > result.until:
+                continue
+            if last == result.until and not result.may_be_computed_in(slice_):
+                continue
+            offset = memory.place(size, first, last)
+            if offset is not None:
+                found.offsets[slice_] = result, offset
+                if last == result.until:
+                    found.overwritten.append((slice_, result))
+                break
+        else:
+            offset = arena.place(size, first, last)
+            assert offset is not None
+            found.offsets[slice_] = None, offset
+            found.arena_size = max(found.arena_size, offset + aligned(size))
+    return found
+
+
+class _PackedMemory:
+    """Ranges of memory that are taken for some time. count: the largest number of ranges. capacity: in bytes."""
+
+    def __init__(self, count: int, capacity: int = 1 << 62) -> None:
+        self.capacity = capacity
+        self._taken = np.empty((4, count), np.int64)
+        """The first and the last position, the offset and the end of each range."""
+        self._count = 0
+
+    def place(self, size: int, first: int, last: int) -> int | None:
+        """Takes the smallest gap of `size` bytes from one position to another; returns its offset, if there is one.
+
+        The space after all ranges is taken if no other gap is large enough.
+        """
+        taken = self._taken[:, : self._count]
+        _, _, offsets, ends = taken[:, (taken[0] <= last) & (taken[1] >= first)]
+        order = np.argsort(offsets, kind="stable")
+        begins = np.concatenate([[0], np.maximum.accumulate(ends[order])])
+        lengths = np.concatenate([offsets[order], [self.capacity]]) - begins
+        fitting = np.flatnonzero(lengths >= size)
+        if not fitting.size:
+            return None
+        offset = int(begins[fitting[np.argmin(lengths[fitting])]])
+        self._taken[:, self._count] = first, last, offset, offset + aligned(size)
+        self._count += 1
+        return offset
 
 
 # -- the dump

@@ -1,0 +1,1 @@
+"""How much memory a program needs in an order of its instructions, and orders that need little."""
