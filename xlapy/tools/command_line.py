@@ -24,6 +24,7 @@ COMMANDS = {
     "opt": "Parse, verify, run passes, print.",
     "show": "Show a module as a tree or an interactive page.",
     "profile": "Show where the time of a run goes.",
+    "tune": "Measure other plans of a program's kernels, and keep the faster ones.",
     "explain": "Follow one instruction from source line to assembly.",
     "diff": "Compare two modules, or a module before and after each pass.",
     "bisect": "Find the pass or kernel that makes a program wrong.",

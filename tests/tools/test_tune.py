@@ -1,0 +1,280 @@
+"""`xlapy tune`: what it chooses, writes and refuses. Times are made up, so that the choice is known."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.codegen import plan_variants
+from xlapy.codegen.plan import KernelPlan
+from xlapy.codegen.region import Region
+from xlapy.hlo.instruction import Instruction
+from xlapy.runtime.machine import Bandwidth, Machine, Roofline
+from xlapy.tools.command_line import invoke
+from xlapy.tools.tune import search, tuner
+from xlapy.tools.tune.search import Settings
+from xlapy.tools.tune.trials import Bench
+from xlapy.tools.tune.tuner import TunedProgram, tune_module
+
+FAST = Roofline(1, {"f32": 1e18, "f64": 1e18}, (Bandwidth(1 << 14, 1e18, 1e18),))
+
+DOT = """HloModule dots
+ENTRY e {
+  a = f32[48,64] parameter(0)
+  b = f32[64,96] parameter(1)
+  d = f32[48,96] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = f32[48,96] tanh(d)
+}"""
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose limits no kernel reaches."""
+    monkeypatch.setattr(tuner, "machine_roofline", lambda: Machine("test", FAST, FAST))
+
+
+def _with_other_tasks(instruction: Instruction, region: Region, plan: KernelPlan) -> list[KernelPlan]:
+    """Few of the neighboring plans, to save time: those with other numbers of tiles in a task."""
+    plans = plan_variants.neighboring_plans(instruction, region, plan)
+    return [p for p in plans if getattr(p.parameters, "mc_tiles", 0) != getattr(plan.parameters, "mc_tiles", 0)]
+
+
+@pytest.fixture
+def gains(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[KernelPlan], float]], None]:
+    """Sets the time of every plan, and makes the winner faster in the program, too."""
+
+    monkeypatch.setattr(plan_variants, "TILE_SIDES", (2, 7, 8))
+    monkeypatch.setattr(search, "neighboring_plans", _with_other_tasks)
+
+    def use(seconds: Callable[[KernelPlan], float]) -> None:
+        plans: dict[int, tuple[object, KernelPlan]] = {}
+        compiled = Bench.compiled
+
+        def recorded(self: Bench, plan: KernelPlan) -> xla.Executable:
+            executable = compiled(self, plan)
+            plans[id(executable)] = executable, plan
+            return executable
+
+        def ratio(self: Bench, executable: object, reference: object, *_: object) -> float:
+            return seconds(plans[id(executable)][1]) / seconds(plans[id(reference)][1])
+
+        monkeypatch.setattr(Bench, "compiled", recorded)
+        monkeypatch.setattr(Bench, "ratio", ratio)
+
+        def in_program(self: tuner._Comparison, executable: xla.Executable) -> tuple[dict[int, float], float]:
+            choices = tuner.form_of(executable).record.plans
+            found = {id(one): seconds(choices[one.kernel.instructions[0].name].plan) for one in self.found}
+            return found, sum(found.values())
+
+        monkeypatch.setattr(tuner._Comparison, "seconds", in_program)
+
+    return use
+
+
+def tuned(text: str, **options) -> TunedProgram:
+    module = xla.parse_hlo(text, verify=True)
+    rng = np.random.default_rng(0)
+    arguments = [rng.standard_normal(p.shape.dimensions, np.float32) for p in module.entry_computation.parameters]
+    return tune_module(module, arguments, settings=Settings(runs=1), repeat=2, **options)
+
+
+def time_of(plan: KernelPlan) -> float:
+    """The fastest plan is a packed GEMM with tiles of seven rows and two vectors, and two tiles in a task."""
+    if plan.strategy != "packed-gemm":
+        return 1.0
+    p = plan.parameters
+    return 0.9 - 0.2 * ((p.tile_rows, p.tile_vectors) == (7, 2)) - 0.1 * (p.mc_tiles == 2)
+
+
+def test_the_fastest_strategy_and_its_parameters_are_found(gains):
+    gains(time_of)
+    found = tuned(DOT)
+    (row,) = found.rows
+    (kernel,) = found.kernels
+    assert row.is_kept and row.after == pytest.approx(0.6) and row.before == 1.0
+    parameters = dict(kernel.plan.parameters)
+    assert kernel.plan.strategy == "packed-gemm"
+    assert (parameters["tile_rows"], parameters["tile_vectors"], parameters["mc_tiles"]) == (7, 2, 2)
+    assert kernel.what == "dot, tanh f32[48,64] f32[64,96] -> f32[48,96]"
+    assert {trial.plan.strategy for trial in row.found.trials} >= {"direct-gemm", "packed-gemm", "skinny-gemm"}
+    assert len({trial.plan for trial in row.found.trials}) == len(row.found.trials)
+
+
+def test_the_default_plan_stays_if_no_other_one_saves_enough(gains):
+    gains(lambda plan: 1.0 if plan.strategy == "direct-gemm" else 0.98)
+    found = tuned(DOT)
+    assert not found.kernels and found.rows[0].found.reason == "no faster plan"
+    assert found.before == found.after and not found.rows[0].is_kept
+
+
+def test_a_plan_with_wrong_results_is_never_chosen(gains, monkeypatch, caplog):
+    gains(time_of)
+    compiled = Bench.compiled
+    wrong = xla.Client("cpu").compile(DOT.replace("tanh(d)", "negate(d)"))
+
+    def sabotaged(self: Bench, plan: KernelPlan) -> xla.Executable:
+        executable = compiled(self, plan)
+        if time_of(plan) < 0.75:
+            executable._fast_path = wrong._fast_path
+        return executable
+
+    monkeypatch.setattr(Bench, "compiled", sabotaged)
+    (row,) = tuned(DOT).rows
+    assert row.found.wrong and all(time_of(plan) < 0.75 for plan in row.found.wrong)
+    assert row.found.winner is None or time_of(row.found.winner.plan) >= 0.75
+    assert "wrong results" in caplog.text
+
+
+def test_results_that_differ_within_the_tolerance_are_right():
+    module = xla.parse_hlo(DOT, verify=True)
+    compiled = tuner.compile_with_plans(module, tuner.NO_TUNED_PLANS)
+    arguments = [np.ones((48, 64), np.float32), np.ones((64, 96), np.float32)]
+    rows, _ = tuner._profile(compiled, tuner.Session(compiled, [arguments]), 2)
+    (kernel,) = tuner.tunable_kernels(rows, tuner.form_of(compiled).record.plans)
+    bench = Bench(kernel, 0)
+    near = xla.Client("cpu").compile(DOT.replace("tanh(d)", "tanh(m)").replace(
+        "  ROOT", "  c = f32[] constant(1.0000001)\n  w = f32[48,96] broadcast(c), dimensions={}\n"
+        "  m = f32[48,96] multiply(d, w)\n  ROOT"))  # fmt: skip
+    far = xla.Client("cpu").compile(DOT.replace("tanh(d)", "sine(d)"))
+    assert np.any(bench.results(near)[0] != bench.results(bench.default)[0])
+    assert bench.is_right(bench.default) and bench.is_right(near) and not bench.is_right(far)
+
+
+def test_a_kernel_at_its_limit_is_not_searched(gains, monkeypatch):
+    gains(time_of)
+    slow = Roofline(1, {"f32": 1.0, "f64": 1.0}, (Bandwidth(1 << 14, 1.0, 1.0),))
+    monkeypatch.setattr(tuner, "machine_roofline", lambda: Machine("test", slow, slow))
+    found = tuned(DOT)
+    assert not found.rows[0].found.trials and "limit" in found.rows[0].found.reason
+
+
+def test_without_time_nothing_is_tried(gains):
+    gains(time_of)
+    found = tuned(DOT, time_limit=0.0)
+    assert len(found.rows[0].found.trials) == 1 and found.rows[0].found.reason == "out of time"
+    assert not found.kernels
+
+
+def test_a_plan_that_makes_the_program_no_faster_is_left_out(gains, monkeypatch):
+    gains(time_of)
+    monkeypatch.setattr(tuner._Comparison, "seconds", lambda self, _: ({id(one): 1.0 for one in self.found}, 1.0))
+    found = tuned(DOT)
+    assert not found.kernels and not found.rows[0].is_kept and found.rows[0].found.winner is not None
+
+
+def test_programs_on_several_devices_are_refused():
+    with pytest.raises(UnsupportedError, match="2 devices"):
+        tuned(DOT.replace("HloModule dots", "HloModule dots, replica_count=2"))
+
+
+MANY = """HloModule many
+add { x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y) }
+body { s = (s32[], f32[32,48], f32[48,48]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  v = f32[32,48] get-tuple-element(s), index=1
+  w = f32[48,48] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  m = s32[] add(n, one)
+  d = f32[32,48] dot(v, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[32,48] tanh(d)
+  ROOT r = (s32[], f32[32,48], f32[48,48]) tuple(m, t, w) }
+condition { s = (s32[], f32[32,48], f32[48,48]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  three = s32[] constant(3)
+  ROOT less = pred[] compare(n, three), direction=LT }
+ENTRY e {
+  x = f32[32,48] parameter(0)
+  w = f32[48,48] parameter(1)
+  zero = s32[] constant(0)
+  none = f32[] constant(0)
+  start = (s32[], f32[32,48], f32[48,48]) tuple(zero, x, w)
+  loop = (s32[], f32[32,48], f32[48,48]) while(start), condition=condition, body=body
+  y = f32[32,48] get-tuple-element(loop), index=1
+  columns = f32[48] reduce(y, none), dimensions={0}, to_apply=add
+  e = f32[32,48] exponential(y)
+  rows = f32[32] reduce(e, none), dimensions={1}, to_apply=add
+  ROOT r = (f32[32,48], f32[32], f32[48]) tuple(e, rows, columns)
+}"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dot.hlo").write_text(DOT)
+    (tmp_path / "many.hlo").write_text(MANY)
+    return tmp_path
+
+
+QUICK = ["--runs", "1", "--time-limit", "20"]
+
+
+def test_the_command_writes_a_tuning_file_and_a_program(folder, gains, capsys):
+    gains(time_of)
+    assert invoke(["tune", "dot.hlo", *QUICK, "--tuning-file", "t", "-o", "out.hlo", "--json", "t.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "packed-gemm" in shown and "was direct-gemm" in shown
+    figures = json.loads((folder / "t.json").read_text())
+    (kernel,) = figures["kernels"]
+    assert kernel["is_kept"] and kernel["trials"][0] == {"plan": kernel["default_plan"], "ratio": 1.0}
+    by_file = xla.Client("cpu").compile(DOT, tuning_file="t").as_hlo_text(optimized=True)
+    by_module = xla.Client("cpu").compile((folder / "out.hlo").read_text()).as_hlo_text(optimized=True)
+    assert by_file == by_module
+    assert re.search(r'"strategy":"packed-gemm".*"mc_tiles":2.*"tile_rows":7,"tile_vectors":2', by_file)
+
+
+def test_further_plans_are_added_to_the_file(folder, gains):
+    gains(time_of)
+    (folder / "other.hlo").write_text(DOT.replace("96", "80"))
+    texts: list[str] = []
+    for order in (("dot.hlo", "other.hlo"), ("other.hlo", "dot.hlo")):
+        for name in order:
+            assert invoke(["tune", name, *QUICK, "--tuning-file", "t"]) == 0
+        texts.append((folder / "t").read_text())
+        (folder / "t").unlink()
+    assert texts[0] == texts[1] and texts[0].count('"kernel"') == 2
+
+
+@pytest.mark.slow
+def test_loops_and_kernels_with_several_results_by_real_times(folder):
+    """Whatever is chosen, the results are the same to rounding, and the module has the plans of the file."""
+    assert invoke(["tune", "many.hlo", *QUICK, "--tuning-file", "t", "-o", "out.hlo", "--min-gain", "0"]) == 0
+    rng = np.random.default_rng(1)
+    arguments = [rng.standard_normal(shape, np.float32) for shape in ((32, 48), (48, 48))]
+    expected = xla.Client("interpreter").compile(MANY)(*arguments)
+    for executable in (
+        xla.Client("cpu").compile(MANY, tuning_file="t"),
+        xla.Client("cpu").compile((folder / "out.hlo").read_text()),
+    ):
+        for one, other in zip(executable(*arguments), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_wrong_usage(folder, capsys):
+    assert invoke(["tune", "dot.hlo", "-o", "out.mlir"]) == 2
+    assert invoke(["tune", "dot.hlo", "-o", "out"]) == 2
+    (folder / "bad").write_text("{")
+    assert invoke(["tune", "dot.hlo", "--tuning-file", "bad"]) == 1
+    assert "bad is no tuning file" in capsys.readouterr().err
+    assert (folder / "bad").read_text() == "{"
+    assert invoke(["tune", "dot.hlo", "--tuning-file", "missing/t"]) == 1
+
+
+def test_a_program_without_kernels(folder, capsys):
+    (folder / "none.hlo").write_text("HloModule none\nENTRY e { ROOT x = f32[3] parameter(0) }")
+    assert invoke(["tune", "none.hlo", *QUICK, "--tuning-file", "t"]) == 0
+    assert "0 of 0 plans changed" in capsys.readouterr().out
+    assert xla.Client("cpu").compile(DOT, tuning_file="t") is not None
+
+
+def test_a_module_is_refused_that_the_compiler_refuses(folder):
+    with pytest.raises(InvalidArgumentError):
+        tuned(DOT.replace("tanh(d)", 'tanh(d), backend_config={"kernel_plan":{"strategy":"magic"}}'))
