@@ -92,6 +92,7 @@ TABLE: tuple[Flag, ...] = (
         False,
         "Verify, when cpu compiles a program, that every read of its code finds the value that is meant.",
     ),
+    Flag("tuning_file", str, "", "File of `xlapy tune` with plans of kernels that cpu follows; empty: none."),
     Flag("compile_timeout", int, 60, "Seconds of processor time that LLVM may take per MiB of a program; 0: no limit."),
     Flag("compile_memory", int, 8192, "MiB by which LLVM may make the process grow for a program; 0: no limit."),
     Flag("rng_seed", int, 0, "Seed of rng. Every run starts from it: the same seed gives the same numbers."),

@@ -116,6 +116,11 @@ class KernelPlan:
         _, *parameters = self._entries().items()
         return " ".join([self.strategy, *(f"{name}={json.dumps(value)}" for name, value in parameters)])
 
+    @property
+    def demanded(self) -> DemandedPlan:
+        """The plan as a module or a tuning file states it, with all parameters."""
+        return DemandedPlan(self.strategy, tuple(sorted(asdict(self.parameters).items())))
+
     def _entries(self) -> dict[str, str | int]:
         return {"strategy": self.strategy, **dict(sorted(asdict(self.parameters).items()))}
 
@@ -123,9 +128,9 @@ class KernelPlan:
 # -- plans in the text of a module
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class DemandedPlan:
-    """A plan as the `backend_config` of an instruction states it."""
+    """A plan as the `backend_config` of an instruction, or a tuning file, states it."""
 
     strategy: str
     parameters: tuple[tuple[str, int | bool], ...]
@@ -157,14 +162,18 @@ def _plan_in(config: str) -> DemandedPlan | None:
         return None  # the configuration of another compiler
     if not isinstance(parsed, dict) or CONFIG_KEY not in parsed:
         return None
-    entries = cast("dict[str, Any]", parsed)[CONFIG_KEY]
+    return plan_of_entries(cast("dict[str, Any]", parsed)[CONFIG_KEY], CONFIG_KEY)
+
+
+def plan_of_entries(entries: Any, where: str) -> DemandedPlan:
+    """The plan in a JSON dictionary. Raises `ValueError`, which begins with `where`, for anything else."""
     if not isinstance(entries, dict) or not isinstance(entries.get("strategy"), str):
-        raise ValueError(f'{CONFIG_KEY} must be a dictionary with a "strategy"')
+        raise ValueError(f'{where} must be a dictionary with a "strategy"')
     given = cast("dict[str, Any]", entries)
     parameters = {name: value for name, value in given.items() if name != "strategy"}
     for name, value in parameters.items():
         if not isinstance(value, int):
-            raise ValueError(f"{CONFIG_KEY} parameter {name} must be an integer or a Boolean, not {json.dumps(value)}")
+            raise ValueError(f"{where} parameter {name} must be an integer or a Boolean, not {json.dumps(value)}")
     return DemandedPlan(given["strategy"], tuple(sorted(parameters.items())))
 
 

@@ -1,8 +1,8 @@
 """The table of strategies, and the choice among them.
 
 Every strategy for an opcode of the region is asked for a candidate; the one with the smallest estimated cost is the
-plan. A plan that the `backend_config` of the instruction demands is followed instead, or refused with an error. Does
-not depend on how a strategy works.
+plan. A plan that the `backend_config` of the instruction demands is followed instead, or refused with an error; one of
+a tuning file is followed if it is possible. Does not depend on how a strategy works.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy import opcodes
+from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.logging import logger
 from xlapy.codegen.emitters.attention.gradient_strategy import AttentionGradientStrategy
 from xlapy.codegen.emitters.attention.strategy import AttentionStrategy
 from xlapy.codegen.emitters.column_reduction import ColumnReductionStrategy
@@ -51,6 +53,7 @@ from xlapy.codegen.plan import (
     with_demanded,
 )
 from xlapy.codegen.region import Region
+from xlapy.codegen.tuning import NO_TUNED_PLANS, TunedPlans
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 
@@ -99,10 +102,12 @@ class Choice:
     """The strategies for its opcodes that rejected the region, each with its reason."""
     demanded: DemandedPlan | None = None
     """The plan that the module demands, which `plan` follows whatever it costs; None if the module demands none."""
+    is_tuned: bool = False
+    """Whether a tuning file states the plan."""
 
     def lines(self) -> list[str]:
         """The choice as sentences."""
-        how = "chosen" if self.demanded is None else "demanded by the module"
+        how = "demanded by the module" if self.demanded else "taken from the tuning file" if self.is_tuned else "chosen"
         found = [f"{self.plan}: {how}, {_estimate(self.cost)}"]
         found += [f"{name}: not chosen, {_estimate(cost)}" for name, cost in self.costlier]
         return [*found, *(f"{name}: rejected: {reason}" for name, reason in self.rejections)]
@@ -148,23 +153,43 @@ def _answer(strategy: Strategy[Any], region: Region) -> Candidate | Rejection:
     return strategy.candidate(region)
 
 
-def plan_of(instruction: Instruction, region: Region) -> Choice:
-    """The plan of the region of an instruction: the one that its `backend_config` demands, or else the cheapest.
+def plan_of(instruction: Instruction, region: Region, tuned: TunedPlans = NO_TUNED_PLANS) -> Choice:
+    """The plan of the region of an instruction: the one that its `backend_config` demands, or that of a tuning file, or
+    else the cheapest.
 
-    Raises `InvalidArgumentError` for a plan that is impossible; it names the instruction, the strategy and the
-    parameter.
+    Raises `InvalidArgumentError` for a demanded plan that is impossible; it names the instruction, the strategy and the
+    parameter. A tuned plan that is impossible is ignored, and the log says why.
     """
     demanded = demanded_plan(instruction)
-    if demanded is None:
+    if demanded is not None:
+        return _choice(followed_plan(instruction, region, demanded), region, demanded)
+    found = tuned.plan_of(instruction)
+    if found is None:
         return choose_plan(region)
-    plan = _followed(instruction, region, demanded)
+    try:
+        plan = followed_plan(instruction, region, found)
+    except InvalidArgumentError as error:
+        _warn_once(tuned.source, found, str(error))
+        return choose_plan(region)
+    return _choice(plan, region, None)
+
+
+@SingleFlight
+def _warn_once(source: str, plan: DemandedPlan, reason: str) -> None:
+    logger.warning("%s has a plan that this version cannot follow, and is ignored there: %s", source, reason)
+
+
+def _choice(plan: KernelPlan, region: Region, demanded: DemandedPlan | None) -> Choice:
+    """The choice of a plan that the module demands or, if `demanded` is None, that a tuning file states."""
     candidates, rejections = _answers(region)
     cost = dict(candidates).get(plan.strategy)
     others = tuple((name, cost) for name, cost in candidates if name != plan.strategy)
-    return Choice(plan, cost, others, tuple(pair for pair in rejections if pair[0] != plan.strategy), demanded)
+    reasons = tuple(pair for pair in rejections if pair[0] != plan.strategy)
+    return Choice(plan, cost, others, reasons, demanded, is_tuned=demanded is None)
 
 
-def _followed(instruction: Instruction, region: Region, demanded: DemandedPlan) -> KernelPlan:
+def followed_plan(instruction: Instruction, region: Region, demanded: DemandedPlan) -> KernelPlan:
+    """The complete plan that follows a demanded one. Raises `InvalidArgumentError` if it is impossible."""
     strategy = BY_NAME.get(demanded.strategy)
     where = f"{described(instruction)}: the strategy {demanded.strategy!r} of its kernel plan"
     if strategy is None:

@@ -25,6 +25,7 @@ from xlapy.codegen.fusion.pooling_gradients import FusePoolingGradients
 from xlapy.codegen.plan import demanded_plan, described
 from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import Choice
+from xlapy.codegen.tuning import TunedPlans
 from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.lapack.use_lapack import UseLapack
 from xlapy.cpu.llvm.jit import Code, listings
@@ -71,6 +72,7 @@ from xlapy.cpu.transforms.sort_top_k import SortTopK
 from xlapy.cpu.transforms.split_dots import SplitDots
 from xlapy.cpu.transforms.split_reductions import SplitReductions
 from xlapy.cpu.transforms.transpose_loop_weights import TransposeLoopWeights
+from xlapy.cpu.tuned_plans import tuned_plans
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -262,12 +264,14 @@ def compile_module(
     *,
     optimized: bool = False,
     checks_values: bool = False,
+    tuned: TunedPlans | None = None,
 ) -> Compiled:
     """Compiles a verified module, which stays unchanged; raises `UnsupportedError` for what cpu does not support.
 
     donated: the numbers of the leaves of the parameters whose memory the program may overwrite. instrument: what the
     program measures. optimized: whether the module has been optimized already, so that no passes run. checks_values:
-    whether the host checks the value of every instruction for NaN or infinities.
+    whether the host checks the value of every instruction for NaN or infinities. tuned: the plans of kernels for which
+    the module demands none; None: those of the flag `tuning_file`.
     """
     check_applied_computations(module)
     record = CompilationRecord(keeps_modules=bool(flags.get("dump_to")))
@@ -289,6 +293,7 @@ def compile_module(
                 after_instruction=hook,
                 records_values=verifies,
                 on_plan=record.note_plan,
+                tuned=tuned_plans() if tuned is None else tuned,
             )
             _check_plans(module, record)
             program.is_long_running = is_long_running(copy, rates=host_target().rates)

@@ -106,10 +106,12 @@ class Backend(Protocol):
         partition_count: int = 1,
         donated: Sequence[DonatedLeaf] = (),
         checks: Checks = NO_CHECKS,
+        tuning_file: str | None = None,
     ) -> Program:
         """Compiles a verified module for replicas * partitions devices.
 
-        checks: conditions on instructions' values (NaN, infinity) at which runs fail.
+        checks: conditions on instructions' values (NaN, infinity) at which runs fail. tuning_file: a file with plans of
+        kernels, for platforms that have kernels; it is passed only if the caller of `Client.compile` names one.
 
         `Program.execute` must not overwrite its arguments, donated or not: only `Program.fast_path` knows which memory
         it may reuse. Raises `UnsupportedError` for what the platform cannot run, and the errors of

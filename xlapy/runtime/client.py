@@ -5,7 +5,8 @@ Responsible for the forms of programs that can be compiled. Does not depend on h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +72,7 @@ class Client:
         *,
         check_nans: bool | None = None,
         check_infs: bool | None = None,
+        tuning_file: str | Path | None = None,
     ) -> Executable:
         """Verifies and compiles a program for the first `num_replicas` * `num_partitions` devices.
 
@@ -87,6 +89,9 @@ class Client:
         `check_nans` and `check_infs`, by default the flags of these names, make a run fail at the first instruction
         that produces a NaN or an infinity from operands without one: `ExecutionError` names it. Such programs are
         slower.
+
+        `tuning_file`, by default the flag of this name, is a file of `xlapy tune` with plans of kernels; "" is none.
+        The interpreter has no kernels and does not read it.
         """
         module = _to_module(program)
         verify(module)
@@ -94,18 +99,25 @@ class Client:
         replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, len(self.devices))
         donated = donated_leaves(module, donate)
         checks = Checks.chosen(check_nans, check_infs)
-        platform, compiled = self._compile(module, replicas, partitions, donated, checks)
+        options = {} if tuning_file is None else {"tuning_file": str(tuning_file)}
+        platform, compiled = self._compile(module, replicas, partitions, donated, checks, options)
         if dumped is not None:
             dump_stages(dumped, compiled.stages())
         devices = self.devices[: replicas * partitions]
         return Executable(module, compiled, platform, devices, replicas, partitions, donated)
 
     def _compile(
-        self, module: Module, replicas: int, partitions: int, donated: Sequence[DonatedLeaf], checks: Checks
+        self,
+        module: Module,
+        replicas: int,
+        partitions: int,
+        donated: Sequence[DonatedLeaf],
+        checks: Checks,
+        options: Mapping[str, str],
     ) -> tuple[str, Program]:
-        """Returns the program and the platform that it runs on."""
+        """Returns the program and the platform that it runs on. options: further keywords of `Backend.compile`."""
         try:
-            return self.platform, self._backend.compile(module, replicas, partitions, donated, checks)
+            return self.platform, self._backend.compile(module, replicas, partitions, donated, checks, **options)
         except UnsupportedError as error:
             if not self._has_fallback:
                 raise

@@ -56,9 +56,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     original = cpu.compile_module
 
-    def compile_module(module, *rest):
+    def compile_module(module, *rest, **options):
         names.append(module.name)
-        return original(module, *rest)
+        return original(module, *rest, **options)
 
     monkeypatch.setattr(cpu, "compile_module", compile_module)
     return names

@@ -130,6 +130,14 @@ def _limited(max_isa: str) -> Processor:
     return Processor(level.name, level.features & host_processor().features)
 
 
+def instruction_set() -> str:
+    """Returns the name of the newest level of `LEVELS` whose instruction sets code may use all; `baseline` if that is
+    none."""
+    features = target_processor().features
+    levels = [name for name, level in LEVELS.items() if level.features <= features]
+    return levels[-1] if levels else "baseline"
+
+
 def vector_bytes() -> int:
     """Returns the size in bytes of the widest vector registers that code may use."""
     return target_processor().vector_bytes

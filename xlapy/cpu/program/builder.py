@@ -28,6 +28,7 @@ from xlapy.codegen.emitters import random_state
 from xlapy.codegen.plan import record_plan
 from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import Choice, emit_kernels, plan_of
+from xlapy.codegen.tuning import NO_TUNED_PLANS, TunedPlans
 from xlapy.cpu.program import buffer_reuse
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass, StoredValue
 from xlapy.cpu.program.native_program import NativeProgram
@@ -75,6 +76,7 @@ def build_program(
     after_instruction: InstructionHook | None = None,
     records_values: bool = False,
     on_plan: PlanHook | None = None,
+    tuned: TunedPlans = NO_TUNED_PLANS,
 ) -> NativeProgram:
     """Returns the native program of a module, without outlined functions and buffer assignment.
 
@@ -82,12 +84,13 @@ def build_program(
     after_instruction: a hook that may read the operands and the result of each instruction, which are then kept.
     records_values: whether the program notes the values that its thunks read and write, for verification.
     on_plan: is called with each instruction that kernels compute, and its plan. The plans are recorded in the module.
+    tuned: the plans of kernels that the module demands no plan for.
     Raises `UnsupportedError`, which names the instruction, if something has no native form.
     """
     check_expanded_size(module)
     values = ValueRecords(records_values)
     hooks = after_instruction, on_plan
-    return ProgramBuilder(module, donated, replica_count, partition_count, hooks, values).program
+    return ProgramBuilder(module, donated, replica_count, partition_count, hooks, values, tuned).program
 
 
 def native_opcodes() -> frozenset[OpDef]:
@@ -107,7 +110,9 @@ class ProgramBuilder:
         partition_count: int,
         hooks: tuple[InstructionHook | None, PlanHook | None],
         values: ValueRecords,
+        tuned: TunedPlans,
     ) -> None:
+        self._tuned = tuned
         self.after_instruction, self._on_plan = hooks
         self.values = values
         self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
@@ -159,7 +164,7 @@ class ProgramBuilder:
         found = self._kernels.get(key)
         if found is None:
             region = region_of(instruction, host_target())
-            choice = plan_of(instruction, region)
+            choice = plan_of(instruction, region, self._tuned)
             found = self._kernels[key] = choice, emit_kernels(choice.plan, region)
         choice, kernels = found
         if self._on_plan is not None:

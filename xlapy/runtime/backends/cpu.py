@@ -18,12 +18,14 @@ from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
+from xlapy.codegen.tuning import TunedPlans
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
 from xlapy.cpu.program.communication.wait_state import cancel_run, shared_memory
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.targets.call_frames import check_custom_call_targets
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks, calls_only_python
 from xlapy.cpu.serialization.executable import LoadedProgram, deserialize_program, serialize_program
+from xlapy.cpu.tuned_plans import tuned_plans
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import Context
@@ -316,29 +318,38 @@ class CpuBackend:
         partition_count: int = 1,
         donated: Sequence[DonatedLeaf] = (),
         checks: Checks = NO_CHECKS,
+        tuning_file: str | None = None,
     ) -> CpuProgram:
         """Compiles a module, or takes it from the compile cache. Programs with checks are never cached.
         `UnsupportedError` for what the platform does not support."""
         _check_module(module, replica_count, partition_count)
         shape = module.entry_computation.program_shape
         numbers = [leaf_index(shape, leaf) for leaf in _reusable_leaves(shape, donated)]
+        tuned = tuned_plans(tuning_file)
         if checks:
-            checked = compile_module(module, numbers, replica_count, partition_count, checks_values=True)
+            checked = compile_module(module, numbers, replica_count, partition_count, checks_values=True, tuned=tuned)
             return self._program_of(checked, shape, partition_count, donated, checks)
-        choices = {"donated": numbers, "replicas": replica_count, "partitions": partition_count}
+        counts = {"replicas": replica_count, "partitions": partition_count}
+        choices = {"donated": numbers, **counts, "tuned plans": tuned.digest}
         compiled = compile_cached(
-            module, choices, lambda: compile_module(module, numbers, replica_count, partition_count)
+            module, choices, lambda: compile_module(module, numbers, replica_count, partition_count, tuned=tuned)
         )
         return self._program_of(compiled, shape, partition_count, donated)
 
     def compile_uncached(
-        self, module: Module, replica_count: int = 1, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
+        self,
+        module: Module,
+        replica_count: int = 1,
+        partition_count: int = 1,
+        donated: Sequence[DonatedLeaf] = (),
+        tuned: TunedPlans | None = None,
     ) -> Compiled:
-        """Compiles a module without the compile cache and keeps all intermediate forms."""
+        """Compiles a module without the compile cache and keeps all intermediate forms. tuned: by default the plans of
+        the flag `tuning_file`."""
         _check_module(module, replica_count, partition_count)
         shape = module.entry_computation.program_shape
         numbers = [leaf_index(shape, leaf) for leaf in _reusable_leaves(shape, donated)]
-        return compile_module(module, numbers, replica_count, partition_count)
+        return compile_module(module, numbers, replica_count, partition_count, tuned=tuned)
 
     def compile_instrumented(
         self, program: CpuProgram, module: Module, instrument: Instrument, devices: tuple[int, int] = (1, 1)

@@ -178,8 +178,10 @@ class InterpreterBackend:
         partition_count: int = 1,
         donated: Sequence[DonatedLeaf] = (),
         checks: Checks = NO_CHECKS,
+        tuning_file: str | None = None,
     ) -> InterpreterProgram:
         """`UnsupportedError` for operations without a rule, and for the limits of `check_supported`."""
+        del tuning_file  # there are no kernels
         check_partitioning(module, replica_count, partition_count)
         check_supported(module, "the interpreter", MAX_CALL_DEPTH)
         program = InterpreterProgram(module, replica_count, partition_count, checks)

@@ -36,6 +36,7 @@ from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.llvm.processor import target_processor
 from xlapy.cpu.serialization.executable import LoadedProgram, compiler_identity, deserialize_program, serialize_program
 from xlapy.cpu.serialization.source_digest import preset_source_digest, source_digest, source_files_state
+from xlapy.cpu.tuned_plans import tuned_plans
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.text import PrintOptions, print_module
@@ -50,8 +51,9 @@ locks a file just after it has made it."""
 _FLAGS_WITHOUT_EFFECT = frozenset({
     "cache_dir", "cache_limit", "cache_size", "check_infs", "check_nans", "collective_timeout", "compile_memory",
     "compile_timeout", "dump_to", "failure_dir", "num_threads", "rng_seed",
+    "tuning_file",
 })  # fmt: skip
-"""Flags that do not affect machine code. All other flags are part of the key."""
+"""Flags that do not affect machine code, or do so by the contents of a file. All other flags are part of the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +287,11 @@ def cache_key(module: Module, choices: Mapping[str, Any]) -> str:
 
 
 def compile_environment() -> dict[str, Any]:
-    """What every program depends on, as JSON: flags, the processor, the compiler."""
+    """What every program depends on, as JSON: flags, the plans of the tuning file, the processor, the compiler."""
     processor = target_processor()
     return {
         "flags": {flag.name: flags.get(flag.name) for flag in flags.TABLE if flag.name not in _FLAGS_WITHOUT_EFFECT},
+        "tuned plans": tuned_plans().digest,
         "processor": [processor.name, sorted(processor.features)],
         "compiler": dict(compiler_identity()),
     }

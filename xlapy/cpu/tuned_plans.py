@@ -1,0 +1,48 @@
+"""The plans of the tuning file that programs are compiled with.
+
+Responsible for finding and reading the file. Does not depend on its format or on plans.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xlapy.base import flags
+from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.logging import logger
+from xlapy.codegen.tuning import NO_TUNED_PLANS, TunedKernel, TunedPlans, parse_tuning, plans_for
+from xlapy.cpu.llvm.processor import instruction_set
+
+
+def tuned_plans(file: str | None = None) -> TunedPlans:
+    """Returns the plans of a tuning file for the instruction set of compiled code. file: by default the flag
+    `tuning_file`; "" is none.
+
+    Raises `InvalidArgumentError` for a file that cannot be read or is not in the format.
+    """
+    name = str(flags.get("tuning_file")) if file is None else file
+    if not name:
+        return NO_TUNED_PLANS
+    path = Path(name).expanduser()
+    try:
+        state = path.stat()
+        return _plans(path, (state.st_mtime_ns, state.st_size, state.st_ino), instruction_set())
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: there is no home directory
+        raise InvalidArgumentError(f"the tuning file {name} cannot be read: {error}") from error
+
+
+@SingleFlight
+def _plans(path: Path, state: tuple[int, int, int], instructions: str) -> TunedPlans:
+    """Reads a file. state: changes when the file does."""
+    del state
+    kernels = read_tuning(path)
+    found = plans_for(kernels, instructions, str(path))
+    count = sum(kernel.instructions == instructions for kernel in kernels)
+    logger.info("%s has plans of %d kernels for %s, %d others", path, count, instructions, len(kernels) - count)
+    return found
+
+
+def read_tuning(path: Path) -> list[TunedKernel]:
+    """Returns the kernels of a tuning file, for all instruction sets. Raises `OSError` and `InvalidArgumentError`."""
+    return parse_tuning(path.read_text("utf-8"), str(path))
