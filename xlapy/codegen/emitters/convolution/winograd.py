@@ -26,6 +26,7 @@ alone.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
@@ -255,18 +256,25 @@ class WinogradConvolution(_WinogradKernel):
         g, builder = self.geometry, self.builder
         positions = [divmod(number, TILE) for number in range(TILE * TILE)]
 
-        def add(number: Affine, totals: Sequence[Value]) -> list[Value]:
-            *offsets, input = delinear(builder, number, (3, 3, g.inputs))
-            mask = self.mask_of_output(output)
-            with nullcontext() if mask is None else self.lowering.where(mask):
-                weight = self.filter_element(input, output, offsets)
-            after: list[Value] = []
-            for position, total in zip(positions, totals, strict=True):
-                axes = zip(place, position, offsets, g.dimensions, strict=True)
-                at = [p + (k - d.window.padding_low) + offset for p, k, offset, d in axes]
-                inside, factor = self.mask_of_input(at), self.input_element(batch, input, at)
-                following = builder.fma(factor, weight, total)
-                after.append(following if inside is None else builder.select(inside, following, total))
-            return after
+        def add_row(number: Affine, totals: Sequence[Value]) -> list[Value]:
+            """Adds the products of all input features at one position of the window, unless all results are NaN."""
+            offsets = delinear(builder, number, (3, 3))
 
-        return builder.reduce(9 * g.inputs, [builder.zero(F32)] * len(positions), add)
+            def add(input: Affine, totals: Sequence[Value]) -> list[Value]:
+                mask = self.mask_of_output(output)
+                with nullcontext() if mask is None else self.lowering.where(mask):
+                    weight = self.filter_element(input, output, offsets)
+                after: list[Value] = []
+                for position, total in zip(positions, totals, strict=True):
+                    axes = zip(place, position, offsets, g.dimensions, strict=True)
+                    at = [p + (k - d.window.padding_low) + offset for p, k, offset, d in axes]
+                    inside, factor = self.mask_of_input(at), self.input_element(batch, input, at)
+                    following = builder.fma(factor, weight, total)
+                    after.append(following if inside is None else builder.select(inside, following, total))
+                return after
+
+            known = [builder.compare("ord", total, total) for total in totals]
+            is_unfinished = functools.reduce(lambda a, b: builder.binary("or", a, b), known)
+            return builder.cold_path("products", is_unfinished, totals, lambda: builder.reduce(g.inputs, totals, add))
+
+        return builder.reduce(9, [builder.zero(F32)] * len(positions), add_row)
