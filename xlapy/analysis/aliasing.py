@@ -1,9 +1,10 @@
 """Alias analysis of a computation: which leaves of its instructions are the same array, and which instruction reads an
 array last.
 
-A tuple, get-tuple-element, reshape or copy defines no array: its result is an array of an operand. `AliasAnalysis`
-resolves each leaf of each instruction to the `ArrayValue` that it denotes, and answers which one reads a value last.
-XLA's counterparts are HloDataflowAnalysis and HloAliasAnalysis.
+A tuple, get-tuple-element, reshape or copy defines no array: its result is an array of an operand. An element of a
+loop's state that the body passes on is an array of the operand, too. `AliasAnalysis` resolves each leaf of each
+instruction to the `ArrayValue` that it denotes, and answers which one reads a value last. XLA's counterparts are
+HloDataflowAnalysis and HloAliasAnalysis.
 
 Responsible for aliases that follow from the meaning of operations. Does not depend on memory slots or kernels.
 """
@@ -93,7 +94,7 @@ class AliasAnalysis:
             return self._values[instruction.operands[index[0]], index[1:]]
         if instruction.op is opcodes.GET_TUPLE_ELEMENT:
             return self._values[instruction.operands[0], (instruction.tuple_index, *index)]
-        if is_alias(instruction):
+        if is_alias(instruction) or is_invariant_state(instruction, index):
             return self._values[instruction.operands[0], index]
         return ArrayValue(instruction, index)
 
@@ -104,6 +105,19 @@ def is_alias(instruction: Instruction) -> bool:
         source, result = instruction.operands[0].shape, instruction.shape
         return source.element_type is result.element_type and is_row_major(source) and is_row_major(result)
     return instruction.op in OPERAND_FORWARDING_OPS or instruction.op in (opcodes.TUPLE, opcodes.GET_TUPLE_ELEMENT)
+
+
+def is_invariant_state(instruction: Instruction, index: ShapeIndex) -> bool:
+    """Returns whether a leaf of a loop's result is its initial value, because the body passes it on unchanged."""
+    if instruction.op is not opcodes.WHILE or len(index) != 1:
+        return False
+    body = instruction.computation("body")
+    (parameter,), root = body.parameters, body.root_instruction
+    if root.op is not opcodes.TUPLE:
+        return root is parameter
+    following = root.operands[index[0]]
+    is_element = following.op is opcodes.GET_TUPLE_ELEMENT and following.operands[0] is parameter
+    return is_element and following.tuple_index == index[0]
 
 
 def is_row_major(shape: Shape) -> bool:

@@ -357,7 +357,8 @@ class LoweringContext:
         borrowed: Collection[BufferSlice] = (),
         numbers: Sequence[int] | None = None,
     ) -> None:
-        """Records the slices of an instruction's arrays. Temporaries that hold one array only become reusable.
+        """Records the slices of the arrays that an instruction defines. Temporaries that hold one array only become
+        reusable.
 
         borrowed: the slices that may also hold arrays of earlier instructions. numbers: the numbers of the values, if
         they are not new ones.
@@ -365,6 +366,8 @@ class LoweringContext:
         counts = Counter(slices)
         for n, ((index, _), slice_) in enumerate(zip(array_leaves(instruction.shape), slices, strict=True)):
             value = ArrayValue(instruction, index)
+            if self.alias_analysis.value(instruction, index) != value:
+                continue
             self.slices[value] = slice_
             self.numbers[value] = self.builder.values.new(instruction.name) if numbers is None else numbers[n]
             if slice_ in borrowed or counts[slice_] > 1:
