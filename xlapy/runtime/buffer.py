@@ -10,7 +10,7 @@ programs.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Self
 
@@ -39,6 +39,15 @@ def _native() -> ModuleType:
 
         _loaded.append(native_buffers)
     return _loaded[0]
+
+
+_readable: list[Callable[[Any], bool]] = []
+"""The native function that says whether the elements of the buffer in a capsule can be read at once."""
+
+
+def _load_readable() -> list[Callable[[Any], bool]]:
+    _readable.append(_native().readable())
+    return _readable
 
 
 @checked_class
@@ -139,7 +148,7 @@ class Buffer:
 
         Ctrl-C ends the wait, and cancels the program, with those that this thread has called before it.
         """
-        if self._handle is not None and _native().count_readable([self._handle]):
+        if self._handle is not None and (_readable or _load_readable())[0](self._handle):
             return self
         if self.is_deleted():
             raise InvalidArgumentError(self.deletion_reason)

@@ -6,7 +6,7 @@ back ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlapy.analysis.cost import module_cost
@@ -55,6 +55,7 @@ class Executable:
         if isinstance(program, DeviceBound):
             program.bind(self.devices)
         self._fast_path = program.fast_path if len(devices) == 1 else None
+        self._native_call: Callable[[tuple[Any, ...]], Any] | None = None
 
     @property
     def name(self) -> str:
@@ -83,10 +84,16 @@ class Executable:
         `InvalidArgumentError` names the parameter that does not match. `observer`
         is called after each instruction.
         """
-        if self._fast_path is not None and observer is None:
-            results = self._fast_path(arguments)
-            if results is not NotImplemented:
-                return results
+        if observer is None:
+            if self._native_call is not None:
+                results = self._native_call(arguments)
+                if results is not NotImplemented:
+                    return results
+            if self._fast_path is not None:
+                results = self._fast_path(arguments)
+                self._native_call = self._fast_path.native
+                if results is not NotImplemented:
+                    return results
         if len(self.devices) != 1:
             raise InvalidArgumentError(
                 f"{self.name} runs on {len(self.devices)} devices: give each its arguments by execute_sharded"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,7 @@ class CpuProgram:
         """Sets the devices whose queues calls of the fast paths use."""
         self._host.bind(devices)
 
-    def _make_fast_path(self) -> Callable[[Sequence[Any]], Any] | None:
+    def _make_fast_path(self) -> EngineCall | Dispatch | DispatchReady | None:
         """Calls by the engine. Short programs that call the host for nothing but custom calls of native functions run
         in the threads of their callers, unless they take pending results."""
         program, queued = self.compiled.program, self.engine_call

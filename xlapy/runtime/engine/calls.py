@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -40,7 +41,11 @@ from xlapy.runtime.engine.device_programs import (
 )
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
 from xlapy.runtime.engine.native_engine import device_stream, engine, leak
+from xlapy.runtime.engine.object_layout import object_layout
 from xlapy.runtime.engine.records import KeptObjects
+
+_new_capsule: Any = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 _byte = ctypes.c_char.from_buffer
 _address_of = ctypes.addressof
@@ -107,6 +112,9 @@ class EngineCall:
         self._owner = owner
         self._once: dict[str, _Prepared] = {}
         self._prepared: _Prepared | None = None
+        self.native: Callable[[tuple[Any, ...]], Any] | None = None
+        """The same call without Python, once the first one has prepared it; None if there is none. Returns
+        NotImplemented if nothing has run."""
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
         """Runs the program on its only device, or queues it; see `Executable.__call__`. Returns NotImplemented if the
@@ -266,10 +274,7 @@ class EngineCall:
                 return list(made)
             status = made
         if status == CANCELED:
-            error = interruption.take_error()
-            if error is not None:
-                raise error
-            raise ExecutionError(f"{self._source.program.name} was canceled")
+            _raise_canceled(self._source.program.name)
         self._check_deleted(prepared, leaves)
         self._require_memory()
         raise ExecutionError(f"out of memory: {self._source.program.name} cannot allocate its results and temporaries")
@@ -318,12 +323,43 @@ class EngineCall:
         runnable = add_device_programs(record, kept, source, places, parameters, results)
         checks_memory, must_queue = bool(record["checks_memory"]), bool(record["has_collectives"])
         made = _Prepared(record.address, streams, templates, checks_memory, must_queue, engine().call_executable)
+        native = self._native_call(made, kept)
         if self._once.setdefault("prepared", made) is made:
             when_collected(self, _retired.append, (runnable, kept, self._owner))
+            self.native = native
         else:
             remove_runnable(record.address)
         self._prepared = self._once["prepared"]
         return self._prepared
+
+    def _native_call(self, prepared: _Prepared, kept: KeptObjects) -> Callable[[tuple[Any, ...]], Any] | None:
+        """The call as a native function; None if Python takes part: memory is checked before, buffers are donated, the
+        program calls the host, or arguments or results are nested."""
+        is_flat = self._returns_array or self._returns_flat_tuple
+        if len(prepared.streams) > 1 or prepared.checks_memory or self._donated or self._source.host is not None:
+            return None
+        layout = object_layout()
+        if not (self._takes_arrays_only and is_flat) or layout is None:
+            return None
+        expected = [
+            (id(type), id(type.dtype), len(type.dimensions), kept.words(type.dimensions), type.alignment_mask)
+            for type in self._expected
+        ]
+        raise_canceled = partial(_raise_canceled, self._source.program.name)
+        kept.hold((self._expected, self._results, raise_canceled))
+        plan = kept.record(
+            "call_plan",
+            layout=layout,
+            executable=prepared.executable,
+            argument_count=len(self._expected),
+            result_count=self._result_count,
+            expected=kept.words([word for row in expected for word in row]),
+            templates=prepared.templates,
+            result_types=kept.words([id(type) for type in self._results]),
+            returns_tuple=int(not self._returns_array),
+            raise_canceled=id(raise_canceled),
+        )
+        return engine().python_function("call_from_python", _new_capsule(plan.address, None, None))
 
     def _poll_addresses(self) -> dict[int, int]:
         """The entries of the address table by which runs in Python's main thread let signal handlers run: the estimate
@@ -335,6 +371,12 @@ class EngineCall:
         """Frees the arena that no launch uses."""
         if self._prepared is not None:
             engine().free_spare_memory(self._prepared.executable)
+
+
+def _raise_canceled(program: str) -> NoReturn:
+    """Raises why a call of a program was canceled."""
+    error = interruption.take_error()
+    raise error if error is not None else ExecutionError(f"{program} was canceled")
 
 
 def _await_slots(streams: Sequence[int]) -> None:

@@ -6,6 +6,7 @@ Responsible for making buffers from arrays and arrays from buffers, and for wait
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,13 @@ def event(handle: Any) -> int:
 def is_ready(handle: Any) -> bool:
     """Whether the elements are there, or the program that was to write them has failed."""
     return bool(engine().is_event_complete(event(handle)))
+
+
+def readable() -> Callable[[Any], bool]:
+    """A native function: whether the elements of the buffer in a capsule can be read at once, because it is not
+    deleted, and no program is still to write it or has failed to."""
+    function: Callable[[Any], bool] = engine().python_function("is_readable")
+    return function
 
 
 def is_deleted(handle: Any) -> bool:

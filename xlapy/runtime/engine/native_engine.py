@@ -16,13 +16,13 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm.jit import Symbol, compile_unoptimized
 from xlapy.native.llvm import declaration_text
-from xlapy.runtime.engine.core import python_calls, python_objects
+from xlapy.runtime.engine.core import python_calls, python_dispatch, python_objects
 from xlapy.runtime.engine.core.library import FUNCTIONS, engine_text
 from xlapy.runtime.engine.records import Record
 
@@ -103,6 +103,25 @@ it."""
 _DEFINED = re.compile(r"^(?:define|declare)[^@]*@(\w+)\(", re.MULTILINE)
 """The functions that a text defines or declares."""
 
+_ONE_ARGUMENT = 0x0008
+"""METH_O of Python's C API."""
+
+_new_function: Any = ctypes.pythonapi.PyCFunction_NewEx
+_new_function.restype = ctypes.py_object
+_new_function.argtypes = (_POINTER, ctypes.py_object, _POINTER)
+
+
+class _MethodDefinition(ctypes.Structure):
+    """PyMethodDef of Python's C API."""
+
+    _fields_: ClassVar = [
+        ("name", ctypes.c_char_p),
+        ("function", _POINTER),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
 _POLL_SECONDS = 0.001
 """Seconds between polls for running launches at interpreter exit."""
 EXIT_SECONDS = 2.0
@@ -124,7 +143,8 @@ class NativeEngine:
         frame, and it returns that of an error, or 0.
         """
         callbacks = _CALLBACK(check_deadlocks), _CALLBACK(run_host_launch)
-        names = [*python_calls.PYTHON_FUNCTIONS, *(function.name for function in python_objects.FUNCTIONS_OF_PYTHON)]
+        called = (*python_objects.FUNCTIONS_OF_PYTHON, *python_dispatch.FUNCTIONS_OF_PYTHON)
+        names = [*python_calls.PYTHON_FUNCTIONS, *(function.name for function in called)]
         imports = {name: function_symbol(getattr(ctypes.pythonapi, name)) for name in names}
         imports["Py_IsFinalizing"] = is_finalizing_symbol()
         imports["check_deadlocks_function"], imports["host_launch_function"] = map(function_symbol, callbacks)
@@ -135,11 +155,23 @@ class NativeEngine:
         self.addresses: Mapping[str, int] = self._code.addresses
         """The address of each native function."""
         self.functions: Mapping[str, Any] = {name: self._function(name, *types) for name, types in _SIGNATURES.items()}
-        leak(self._code, callbacks, self.functions)
+        self._definitions: dict[str, _MethodDefinition] = {}
+        leak(self._code, callbacks, self.functions, self._definitions)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         kind = ctypes.CFUNCTYPE if name in _BLOCKING else ctypes.PYFUNCTYPE
         return kind(result, *arguments)(self.addresses[name])
+
+    def python_function(self, name: str, owner: Any = None) -> Any:
+        """A native function as a function of Python with one parameter, whose calls cost no conversions.
+
+        owner: the native function's first argument. The native function takes and returns objects of Python, and holds
+        the interpreter's lock.
+        """
+        definition = self._definitions.setdefault(
+            name, _MethodDefinition(name.encode(), self.addresses[name], _ONE_ARGUMENT, None)
+        )
+        return _new_function(ctypes.addressof(definition), owner, None)
 
     def symbols(self) -> dict[str, Symbol]:
         """Every native function, for other machine code to import."""

@@ -16,6 +16,7 @@ from xlapy.runtime.engine.core.events import Error, Event
 from xlapy.runtime.engine.core.launch_records import Argument, DeviceProgram, Executable, Launch, LaunchFrame, Stream
 from xlapy.runtime.engine.core.launch_times import TimeRow, TimeTable
 from xlapy.runtime.engine.core.memory import Storage
+from xlapy.runtime.engine.core.python_dispatch import CallPlan, ExpectedArray, ObjectLayout
 
 WORD: Final = 8
 
@@ -30,6 +31,9 @@ ENGINE_RECORDS: Mapping[str, type[NativeRecord]] = {
     "launch": Launch,
     "launch_frame": LaunchFrame,
     "stream": Stream,
+    "object_layout": ObjectLayout,
+    "expected_array": ExpectedArray,
+    "call_plan": CallPlan,
     "time_table": TimeTable,
     "time_row": TimeRow,
 }
