@@ -84,6 +84,47 @@ def test_powers_with_constant_exponents(t: str, exponent: int) -> None:
         assert list(map(int, run("xla", text, bases))) == by_xla
 
 
+@pytest.mark.parametrize("t", ("s4", "u8", "s32", "u64"))
+@pytest.mark.parametrize("exponent", [3, 6, 7])
+def test_constant_exponents_of_integers_wrap(t: str, exponent: int) -> None:
+    limits = ml_dtypes.iinfo(array_type(t))
+    chosen = sorted({n for n in (limits.min, -3, -2, -1, 0, 1, 2, 3, limits.max) if limits.min <= n <= limits.max})
+    bases, period = np.array(chosen, array_type(t)), int(limits.max) - int(limits.min) + 1
+    expected = [(base**exponent - int(limits.min)) % period + int(limits.min) for base in map(int, chosen)]
+    text = power_of(
+        t, len(chosen), f"c = {t}[] constant({exponent})\n  e = {t}[{len(chosen)}] broadcast(c), dimensions={{}}"
+    )
+    for platform in ("interpreter", "cpu"):
+        assert list(map(int, run(platform, text, bases))) == expected, platform
+
+
+@pytest.mark.parametrize("t", FLOATS)
+@pytest.mark.parametrize("exponent", [-17, -16, -3, -2, -1, -0.5, 0.5, 1.5, 2.5, 3, 4, 5, 7, 16, 17])
+def test_constant_exponents_of_floats(t: str, exponent: float) -> None:
+    """Powers have the values and signs of C's pow, within 2 ULP; zeros and infinities are exact."""
+    dtype, generator = array_type(t), np.random.default_rng(0)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0, 0.5, -0.25, 30.0, -30.0, 1e-4, -1e-4]
+    scales = np.exp(generator.uniform(-9, 9, 200) * (1 if t == "f16" else 9))
+    with np.errstate(all="ignore"):
+        bases = np.array([*special, *(scales * np.sign(generator.standard_normal(200)))]).astype(dtype)
+        exact = np.power(bases.astype(np.longdouble), np.longdouble(exponent))
+        expected = exact.astype(dtype).astype(np.longdouble)
+    text = power_of(
+        t, len(bases), f"c = {t}[] constant({exponent})\n  e = {t}[{len(bases)}] broadcast(c), dimensions={{}}"
+    )
+    found = run("cpu", text, bases).astype(np.longdouble)
+    tiny = float(ml_dtypes.finfo(dtype).tiny)
+    normal = np.isfinite(expected) & (np.abs(expected) >= tiny)
+    rest = ~normal & ~(np.abs(expected) < tiny) | (expected == 0)
+    np.testing.assert_array_equal(found[rest], expected[rest])
+    assert (
+        np.abs(found[normal] - exact[normal]) <= 2 * float(ml_dtypes.finfo(dtype).eps) * np.abs(exact[normal])
+    ).all()
+    assert (np.abs(found[~normal & ~rest]) <= tiny).all()
+    signed = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found[signed]), np.signbit(expected[signed]))
+
+
 # -- roots
 
 

@@ -145,6 +145,8 @@ def _power(builder: Builder, t: PrimitiveType, base: Value, exponent: Value) -> 
     """Powers by squaring, which wrap; a negative exponent rounds the reciprocal toward zero: 1^-n = 1, 2^-1 = 0."""
     kind = base.type
     one, minus_one, zero = builder.constant(kind, 1), builder.constant(kind, -1), builder.zero(kind)
+    if exponent.op == "const" and exponent.attribute >= 0:
+        return _product(builder, base, exponent.attribute)
     result, square = one, base
     for bit in range(t.bits):
         is_set = builder.compare("ne", builder.binary("and", exponent, builder.constant(kind, 1 << bit)), zero)
@@ -155,6 +157,15 @@ def _power(builder: Builder, t: PrimitiveType, base: Value, exponent: Value) -> 
     differs = builder.binary("and", builder.compare("ne", base, one), builder.compare("ne", base, minus_one))
     vanishes = builder.binary("and", differs, builder.compare("slt", exponent, zero))
     return builder.select(vanishes, zero, result)
+
+
+def _product(builder: Builder, base: Value, count: int) -> Value:
+    """The product of `count` equal factors, which wraps."""
+    if count < 2:
+        return base if count else builder.constant(base.type, 1)
+    half = _product(builder, base, count // 2)
+    square = builder.mul(half, half)
+    return builder.mul(square, base) if count % 2 else square
 
 
 INTEGERS: Final[Mapping[OpDef, IntegerRule]] = {

@@ -1,11 +1,14 @@
-"""x^y = e^(y log |x|). The logarithm needs more digits than a float has, so it is computed in pairs of floats."""
+"""x^y = e^(y log |x|). The logarithm needs more digits than a float has, so it is computed in pairs of floats.
+
+For some constant exponents, products and roots give the same to within an ULP or two.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from xlapy.loops.mathematics import exponential, logarithm
-from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, fma, polynomial, where
+from xlapy.loops.mathematics import exponential, logarithm, roots
+from xlapy.loops.mathematics.expression import DOUBLE, SINGLE, Expression, fma, polynomial, square_root, where
 from xlapy.loops.mathematics.pairs import Pair, multiply, ordered_sum, two_product, two_sum
 
 _LOG2: Final = {
@@ -26,8 +29,19 @@ _TAIL: Final = {
 }  # fmt: skip
 
 
+_MAX_PRODUCT: Final = 4
+"""The largest exponent for which the product of as many factors is exact to 2 ULP, each multiplication rounded."""
+
+_MAX_DOUBLE_PRODUCT: Final = 16
+"""The largest exponent of an F32 for which the product is computed in F64, where rounding does not matter."""
+
+
 def power(base: Expression, exponent: Expression) -> Expression:
     """Returns what C's pow returns: 1 if the exponent is 0 or the base is 1, even if the other operand is NaN."""
+    if exponent.value.op == "const":
+        known = _constant_power(base, float(exponent.value.attribute))
+        if known is not None:
+            return known
     size = abs(base)
     result = _power_of_size(size, exponent)
     whole = exponent.apply("trunc").equals(exponent)
@@ -38,6 +52,42 @@ def power(base: Expression, exponent: Expression) -> Expression:
     result = where(undefined, float("nan"), result)
     one = exponent.equals(0) | base.equals(1) | (size.equals(1) & exponent.is_infinite)
     return where(one, 1, result)
+
+
+def _constant_power(base: Expression, exponent: float) -> Expression | None:
+    """Returns the power by products and roots, which need no special values; None for other exponents."""
+    number = abs(exponent)
+    if number.is_integer() and number > 0:
+        return _whole_power(base, int(exponent))
+    size = abs(base)
+    if exponent == -0.5:
+        result = roots.reciprocal_square_root(size)
+    elif exponent in (0.5, 1.5, 2.5):
+        result = square_root(size)
+        for _ in range(int(exponent)):
+            result = result * size
+    else:
+        return None
+    return where((base < 0) & size.is_finite, float("nan"), result)
+
+
+def _whole_power(base: Expression, exponent: int) -> Expression | None:
+    number = abs(exponent)
+    if 0 < exponent <= _MAX_PRODUCT:
+        return _product(base, number)
+    if base.is_single and number <= _MAX_DOUBLE_PRODUCT:
+        product = _product(base.as_double(), number)
+        return (1 / product if exponent < 0 else product).as_single()
+    # the inverse of a product could overflow where the power does not
+    return _product(1 / base, number) if number <= 2 else None
+
+
+def _product(base: Expression, count: int) -> Expression:
+    """The product of `count` equal factors."""
+    if count == 1:
+        return base
+    half = _product(base, count // 2)
+    return half * half * base if count % 2 else half * half
 
 
 def _power_of_size(size: Expression, exponent: Expression) -> Expression:
