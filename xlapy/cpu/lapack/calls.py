@@ -17,6 +17,7 @@ from xlapy.base.element_types import U8
 from xlapy.base.shape import Shape
 from xlapy.cpu.lapack.arguments import IN_PLACE, UNWRITTEN, ArrayArgument, arguments_of
 from xlapy.cpu.lapack.eigenvectors import eigenvector_kernel
+from xlapy.cpu.lapack.small_matrices import has_kernel, small_matrix_kernel
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.builder import LoweringContext
 from xlapy.cpu.program.thunks import KernelThunk, LibraryArray, LibraryCallThunk
@@ -39,6 +40,9 @@ _CALL_CYCLES = 100
 def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:
     """Appends the thunks of a LAPACK call."""
     call = lapack_call(instruction)
+    if has_kernel(call):
+        _add_kernel(context, instruction, call)
+        return
     operands = [context.slice_of(operand) for operand in instruction.operands]
     in_place = IN_PLACE.get(call.routine, {0: 0})
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
@@ -55,6 +59,15 @@ def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:
         kernel = eigenvector_kernel(instruction.name, call)
         for columns, vectors in zip(temporaries[1:], results[2:4], strict=True):
             context.thunks.append(KernelThunk(kernel, [columns, results[1], vectors], instruction.name))
+
+
+def _add_kernel(context: LoweringContext, instruction: Instruction, call: LapackCall) -> None:
+    """Appends the kernel of a batch of small matrices."""
+    operands = [context.slice_of(operand) for operand in instruction.operands]
+    results = [BufferSlice(leaf, name=instruction.name) for _, leaf in array_leaves(instruction.shape)]
+    context.define(instruction, results)
+    kernel = small_matrix_kernel(instruction.name, call)
+    context.thunks.append(KernelThunk(kernel, [*operands, *results], instruction.name))
 
 
 def _geev_memory(context: LoweringContext, instruction: Instruction, call: LapackCall) -> list[BufferSlice]:

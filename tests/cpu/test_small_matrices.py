@@ -1,0 +1,167 @@
+"""Batches of small matrices, which kernels factor and solve in place of LAPACK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.program.native_program import print_program
+
+Array = np.ndarray[Any, Any]
+SHAPES = [("f32", 33, 4), ("f64", 8, 3), ("f32", 16, 9), ("f64", 19, 17), ("f32", 2, 32), ("f64", 3, 1)]
+"""Types, counts and sizes: complete and incomplete groups of lanes, with and without loops, whole tiles and others."""
+
+
+def text_of(call: str, *operands: str) -> str:
+    parameters = "".join(f"  p{n} = {shape} parameter({n})\n" for n, shape in enumerate(operands))
+    return f"HloModule m\nENTRY e {{\n{parameters}  ROOT r = {call}\n}}\n"
+
+
+def lapack_text(target: str, operands: list[str], result: str, attributes: str) -> str:
+    names = ", ".join(f"p{n}" for n in range(len(operands)))
+    call = (
+        f'{result} custom-call({names}), custom_call_target="lapack_{target}_ffi", '
+        f"operand_layout_constraints={{{', '.join(operands)}}}, api_version=API_VERSION_TYPED_FFI, "
+        f"backend_config={attributes}"
+    )
+    return text_of(call, *operands)
+
+
+def run(text: str, *arguments: Array) -> list[Array]:
+    """Runs a program that must not call LAPACK."""
+    assert "scipy_" not in print_program(compile_module(xla.parse_hlo(text)).program)
+    results = xla.Client("cpu").compile(text)(*arguments)
+    return [np.asarray(each) for each in (results if isinstance(results, tuple | list) else [results])]
+
+
+def numbers(t: str, *dimensions: int, seed: int = 0) -> Array:
+    dtype = np.float32 if t == "f32" else np.float64
+    return np.random.default_rng(seed).standard_normal(dimensions).astype(dtype)
+
+
+def definite(t: str, count: int, n: int) -> Array:
+    a = numbers(t, count, n, n)
+    return a @ a.swapaxes(-1, -2) + np.eye(n, dtype=a.dtype) / 8
+
+
+def assert_near(found: Array, expected: Array, size: int) -> None:
+    eps = np.finfo(found.dtype).eps
+    wide = expected.astype(np.float64)
+    scale = np.abs(wide).max(axis=(-1, -2), keepdims=True, initial=0)
+    assert (np.abs(found.astype(np.float64) - wide) <= 8 * size * eps * scale).all()
+
+
+# -- Cholesky factors
+
+
+@pytest.mark.parametrize(("t", "count", "n"), SHAPES)
+@pytest.mark.parametrize("uplo", "LU")
+def test_cholesky_with_status(t: str, count: int, n: int, uplo: str) -> None:
+    a = definite(t, count, n)
+    a[1, n - 1, n - 1] = -1
+    matrix, prefix = f"{t}[{count},{n},{n}]{{1,2,0}}", "s" if t == "f32" else "d"
+    text = lapack_text(f"{prefix}potrf", [matrix], f"({matrix}, s32[{count}]{{0}})", f"{{uplo = {ord(uplo)} : ui8}}")
+    packed, info = run(text, a)
+    assert list(info) == [n if number == 1 else 0 for number in range(count)]
+    good = info == 0
+    factor = np.tril(packed) if uplo == "L" else np.triu(packed).swapaxes(-1, -2)
+    product = factor[good].astype(np.float64) @ factor[good].astype(np.float64).swapaxes(-1, -2)
+    assert_near(product.astype(a.dtype), a[good], n)
+
+
+@pytest.mark.parametrize("lower", ["true", "false"])
+def test_matrices_without_a_factor_are_nan(lower: str) -> None:
+    a = definite("f32", 20, 6)
+    a[0], a[3, 2, 2], a[5, 4, 4], a[7, 0, 0] = 0, -1, np.nan, np.inf
+    factor = run(text_of(f"f32[20,6,6] cholesky(p0), lower={lower}", "f32[20,6,6]"), a)[0]
+    expected = xla.Client("interpreter").compile(text_of(f"f32[20,6,6] cholesky(p0), lower={lower}", "f32[20,6,6]"))(a)
+    np.testing.assert_array_equal(np.isnan(factor), np.isnan(np.asarray(expected)))
+    assert np.isnan(factor[[0, 3, 5]]).all()
+    assert np.isfinite(np.delete(factor, [0, 3, 5, 7], axis=0)).all()
+
+
+# -- LU
+
+
+def lu(a: Array) -> list[Array]:
+    count, m, n = a.shape
+    t, prefix = ("f32", "s") if a.dtype == np.float32 else ("f64", "d")
+    matrix = f"{t}[{count},{m},{n}]{{1,2,0}}"
+    result = f"({matrix}, s32[{count},{min(m, n)}]{{1,0}}, s32[{count}]{{0}})"
+    return run(lapack_text(f"{prefix}getrf", [matrix], result, "{}"), a)
+
+
+def rows_exchanged(a: Array, pivots: Array) -> Array:
+    made = a.copy()
+    for number, row in enumerate(pivots):
+        made[[number, row - 1]] = made[[row - 1, number]]
+    return made
+
+
+@pytest.mark.parametrize(("t", "count", "n"), SHAPES)
+@pytest.mark.parametrize("excess", [-2, 0, 3])
+def test_lu(t: str, count: int, n: int, excess: int) -> None:
+    m = max(1, min(32, n + excess))
+    a, k = numbers(t, count, m, n), min(m, n)
+    packed, pivots, info = lu(a)
+    lower = np.tril(packed, -1)[..., :k] + np.eye(m, k)
+    product = lower.astype(np.float64) @ np.triu(packed)[..., :k, :].astype(np.float64)
+    assert_near(product.astype(a.dtype), np.stack([rows_exchanged(*each) for each in zip(a, pivots, strict=True)]), m)
+    assert not info.any()
+    assert (np.abs(lower) <= 1).all()
+
+
+@pytest.mark.parametrize("n", [3, 9])
+def test_lu_of_singular_matrices(n: int) -> None:
+    """A column without a pivot stays as it is, and the first one is the status. Of equal pivots, the first is taken."""
+    a = numbers("f64", 11, n, n)
+    a[0], a[1, :, 1], a[2] = 0, 0, 1
+    a[3, 1, 0] = np.nan
+    packed, pivots, info = lu(a)
+    assert list(info[:3]) == [1, 2, 2]
+    assert not info[4:].any()
+    assert not packed[0].any()
+    np.testing.assert_array_equal(pivots[0], np.arange(1, n + 1))
+    np.testing.assert_array_equal(packed[2], np.tri(n, k=-1)[:, :1] * np.eye(1, n) + np.eye(n, 1) * np.ones((1, n)))
+    assert np.isnan(packed[3]).any()
+    assert np.isfinite(packed[4:]).all()
+
+
+# -- triangular systems
+
+
+@pytest.mark.parametrize("transposition", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
+@pytest.mark.parametrize("side", ["true", "false"])
+@pytest.mark.parametrize("lower", ["true", "false"])
+@pytest.mark.parametrize(("t", "count", "n", "columns"), [("f32", 18, 4, 3), ("f64", 9, 13, 1), ("f32", 16, 32, 7)])
+def test_triangular_solve(t: str, count: int, n: int, columns: int, lower: str, side: str, transposition: str) -> None:
+    a = numbers(t, count, n, n) / n + 2 * np.eye(n, dtype=np.float32 if t == "f32" else np.float64)
+    for unit in ("true", "false"):
+        b = numbers(t, *((count, n, columns) if side == "true" else (count, columns, n)), seed=1)
+        shapes = f"{t}[{count},{n},{n}]", f"{t}[{','.join(map(str, b.shape))}]"
+        attributes = f"left_side={side}, lower={lower}, unit_diagonal={unit}, transpose_a={transposition}"
+        text = text_of(f"{shapes[1]} triangular-solve(p0, p1), {attributes}", *shapes)
+        (found,) = run(text, a, b)
+        assert_near(found, np.asarray(xla.Client("interpreter").compile(text)(a, b)), n)
+
+
+def test_a_zero_on_the_diagonal_divides() -> None:
+    a, b = np.zeros((2, 2, 2), np.float32), np.array([[[1], [0]], [[-1], [2]]], np.float32)
+    attributes = "left_side=true, lower=true, unit_diagonal=false, transpose_a=NO_TRANSPOSE"
+    text = text_of(f"f32[2,2,1] triangular-solve(p0, p1), {attributes}", "f32[2,2,2]", "f32[2,2,1]")
+    (found,) = run(text, a, b)
+    np.testing.assert_array_equal(found[:, 0, 0], [np.inf, -np.inf])
+    assert np.isnan(found[:, 1, 0]).all()
+
+
+# -- all of them
+
+
+def test_results_do_not_depend_on_the_place_in_the_batch() -> None:
+    a, order = numbers("f32", 100, 9, 9), np.random.default_rng(1).permutation(100)
+    for one, other in zip(lu(a), lu(a[order]), strict=True):
+        np.testing.assert_array_equal(one[order], other)
