@@ -177,7 +177,7 @@ class Emitter(MemoryEmitter):
                 self.statements(loop.body)
                 nexts = [self.next_value(carry) for carry in loop.carries]
                 if loop in self.polled_loops:
-                    following = self.ir.assign(f"add nsw i64 {count}, 1")
+                    following = self.ir.next_index(count, 1)
                     self.emit_poll(loop, following)
                     self.ir.add_incoming(count_line, following, self.ir.label)
                 for line, register in zip(lines, nexts, strict=True):
@@ -226,7 +226,7 @@ class Emitter(MemoryEmitter):
             self.names[loop.axis], line = self.ir.phi("i64", begin, before)
             lines = self.begin_carries(loop.carries, initial, before)
             self.statements(loop.body)
-            following = self.ir.assign(f"add nsw i64 {self.names[loop.axis]}, 1")
+            following = self.ir.next_index(self.names[loop.axis], 1)
             nexts = [self.next_value(carry) for carry in loop.carries]
             self.emit_poll(loop, following)
             last = self.ir.label
@@ -340,7 +340,7 @@ class Emitter(MemoryEmitter):
             base, base_line = self.ir.phi("i64", "0", before)
             phis = self.vector_phis(loop, carried, before)
             carried = self.scan_iteration(loop, base, [name for name, _ in phis])
-            following = self.ir.assign(f"add nsw i64 {base}, {loop.width}")
+            following = self.ir.next_index(base, loop.width)
             self.emit_poll(loop, following, loop.width)
             ends = zip([base_line, *(line for _, line in phis)], [following, *carried], strict=True)
             for line, register in ends:
@@ -392,7 +392,7 @@ class Emitter(MemoryEmitter):
             self.ir.start_block(head)
             base, line = self.ir.phi("i64", "0", before)
             self.iteration(loop, base, [])
-            following = self.ir.assign(f"add nsw i64 {base}, {loop.width}")
+            following = self.ir.next_index(base, loop.width)
             self.emit_poll(loop, following, loop.width)
             self.ir.add_incoming(line, following, self.ir.label)
             self.ir.cond_br(self.ir.assign(f"icmp slt i64 {following}, {whole}"), head, after)
@@ -421,7 +421,7 @@ class Emitter(MemoryEmitter):
                 self.iteration(loop, base, [name for name, _ in current], number * loop.width)
                 for number, current in enumerate(phis)
             ]
-            following = self.ir.assign(f"add nsw i64 {base}, {step}")
+            following = self.ir.next_index(base, step)
             self.emit_poll(loop, following, step)
             self.ir.add_incoming(base_line, following, self.ir.label)
             for current, registers in zip(phis, results, strict=True):

@@ -20,29 +20,6 @@ from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
 
-_DISABLED_STEPS = (
-    "-disable-lsr",
-    "-disable-post-ra",
-    "-disable-cfi-fixup",
-    "-disable-constant-hoisting",
-    "-disable-early-ifcvt",
-    "-disable-early-taildup",
-    "-disable-machine-dce",
-    "-disable-mergeicmps",
-    "-disable-partial-libcall-inlining",
-    "-disable-postra-machine-licm",
-    "-disable-replace-with-vec-lib",
-    "-disable-select-optimize",
-    "-disable-tail-duplicate",
-    "-disable-x86-domain-reassignment",
-    "-disable-x86-lea-opt",
-    "-x86-cmov-converter=false",
-)
-"""Steps of LLVM's code generator that are disabled. The first two take a third of its time and gain nothing here:
-addresses in loops are reduced before (`bounded.generator`), and such processors reorder instructions by themselves. The
-others take a twentieth, and change no instruction of the programs of `benchmarks.compiling`: their patterns do not
-occur in emitted code."""
-
 
 @dataclass(frozen=True, slots=True)
 class Processor:
@@ -93,9 +70,10 @@ LEVELS: Mapping[str, Processor] = _level_processors()
 
 @SingleFlight
 def initialize() -> None:
-    """Prepares LLVM for code generation. Called before any other function of LLVM that concerns a target."""
-    for option in _DISABLED_STEPS:
-        llvm.set_option("xlapy", option)
+    """Prepares LLVM for code generation. Called before any other function of LLVM that concerns a target.
+
+    No option of LLVM is set: options hold for all users of llvmlite in the process.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
 

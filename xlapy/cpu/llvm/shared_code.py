@@ -23,7 +23,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm import safepoints
-from xlapy.cpu.llvm.bounded.generator import REDUCES_STRENGTH
 from xlapy.cpu.llvm.jit import Code, Symbol, compile_text, link_objects
 from xlapy.cpu.llvm.vectors.transposes import emit_transpose
 
@@ -88,8 +87,7 @@ def _code(name: str) -> Code:
     transpose = _TRANSPOSE.fullmatch(name)
     if transpose is not None:
         text, declarations = emit_transpose(*map(int, transpose.groups()))
-        attributes = f'attributes #0 = {{ nounwind "no-builtins" "{REDUCES_STRENGTH}" }}'
-        return compile_shared_object(name, "\n".join([*sorted(declarations), text, attributes]), [name])
+        return compile_shared_object(name, "\n".join([*sorted(declarations), text, ATTRIBUTES]), [name])
     task = _TASK.fullmatch(name)
     assert task is not None, f"there is no shared object file {name}"
     return compile_shared_object(name, _task_text(int(task[1])), [name])

@@ -22,8 +22,9 @@ from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.llvm.bounded.escape import Escape, GuardedCalls, LimitExceededError, Limits
 from xlapy.cpu.llvm.processor import Processor, initialize
 
-OPTIMIZED, UNOPTIMIZED = 2, 0
-"""LLVM's levels of code generation."""
+OPTIMIZED, UNOPTIMIZED = 1, 0
+"""LLVM's levels of code generation. Level 2 would also schedule instructions after register allocation, which takes a
+tenth of the time and gains nothing on processors that reorder them."""
 
 
 def target_machine(processor: Processor, level: int) -> Any:
@@ -57,11 +58,7 @@ class Generator:
         if self._is_optimizing:
             options = llvm.create_pipeline_tuning_options(speed_level=1)
             self._builder = llvm.create_pass_builder(self._machine, options)
-            self._passes = {
-                (combines, reduces): _function_passes(combines=combines, reduces_strength=reduces)
-                for combines in (False, True)
-                for reduces in (False, True)
-            }
+            self._passes = {combines: _function_passes(combines=combines) for combines in (False, True)}
 
     def object_file(self, text: str, trace: CompileTrace, escape: Escape | None, limits: Limits) -> bytes:
         """Returns the object file of a module; LLVM's `RuntimeError` for malformed text, `StageLimitExceededError` if
@@ -120,7 +117,7 @@ class Generator:
             attributes = head[2] + "".join(groups.get(group, "") for group in _GROUP.findall(head[2]))
             if "optnone" not in attributes:
                 combines = _is_combined(piece[head.start() :])
-                found.append((head[1], self._passes[combines, REDUCES_STRENGTH in attributes]))
+                found.append((head[1], self._passes[combines]))
         return found
 
     def _optimize(self, module: Any, text: str) -> None:
@@ -147,20 +144,13 @@ MIN_TILE_CARRIES = 8
 combined: of the loops of a convolution, that changes 2 instructions of 297, and takes a seventh of LLVM's time."""
 
 
-REDUCES_STRENGTH = "xlapy-reduces-strength"
-"""An attribute of functions: strength reduction of loops also runs before code generation, of which it is a part. That
-makes transpositions 3% to 8% faster, and takes a tenth of LLVM's time of functions where it changes nothing."""
-
-
-def _function_passes(*, combines: bool, reduces_strength: bool) -> Any:
+def _function_passes(*, combines: bool) -> Any:
     """Returns a few light passes. Vectorization and loop order are decided already, so LLVM only cleans up."""
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()  # promotes stack slots to registers
     if combines:
         passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    if reduces_strength:
-        passes.add_loop_strength_reduce_pass()
     return passes
 
 
