@@ -152,6 +152,8 @@ def test_a_loaded_program_includes_the_shared_functions(folder, compiled, monkey
     assert any(name.startswith(shared) for name in shared_code._objects)
     monkeypatch.setattr(shared_code, "_objects", {})
     monkeypatch.setattr(shared_code, "compile_text", lambda *_: pytest.fail("it is compiled"))
+    for emitter in ("emit_transpose", "_host_text"):
+        monkeypatch.setattr(shared_code, emitter, lambda *_: pytest.fail("its text is emitted"))
     monkeypatch.setattr(shared_code, "_code", functools.cache(shared_code._code.__wrapped__))
     loaded = xla.Client("cpu").compile(text)
     np.testing.assert_array_equal(np.asarray(loaded(given)), given.T if expected is None else expected)

@@ -69,7 +69,8 @@ def thread_count() -> int:
 @SingleFlight
 def _code() -> Code:
     imports = {POLL: shared_function(POLL)}
-    return compile_shared_object(POOL, pool_text(platform.machine()), ["xlapy_parallel", "xlapy_reset_pool"], imports)
+    exports = ["xlapy_parallel", "xlapy_reset_pool"]
+    return compile_shared_object(POOL, lambda: pool_text(platform.machine()), exports, imports)
 
 
 class Counter(Record):

@@ -19,7 +19,7 @@ Responsible for these functions and their object files. Does not depend on progr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm import safepoints
@@ -71,34 +71,21 @@ def shared_function(function: str) -> Symbol:
 @SingleFlight
 def _code(name: str) -> Code:
     if name == _HOST:
-        return compile_shared_object(
-            name,
-            "\n".join(
-                [
-                    RESET_MXCSR_FUNCTION,
-                    _HOST_CALLBACK_FUNCTION,
-                    safepoints.poll_text(),
-                    _PYTHON_CALLBACK_FUNCTION,
-                    _DECLARATIONS_AND_ATTRIBUTES,
-                ]
-            ),
-            list(DECLARATIONS),
-        )
+        return compile_shared_object(name, _host_text, list(DECLARATIONS))
     transpose = _TRANSPOSE.fullmatch(name)
     if transpose is not None:
-        text, declarations = emit_transpose(*map(int, transpose.groups()))
-        return compile_shared_object(name, "\n".join([*sorted(declarations), text, ATTRIBUTES]), [name])
+        return compile_shared_object(name, lambda: _transpose_text(*map(int, transpose.groups())), [name])
     task = _TASK.fullmatch(name)
     assert task is not None, f"there is no shared object file {name}"
-    return compile_shared_object(name, _task_text(int(task[1])), [name])
+    return compile_shared_object(name, lambda: _task_text(int(task[1])), [name])
 
 
 def compile_shared_object(
-    name: str, text: str, exports: Sequence[str], imports: Mapping[str, Symbol] | None = None
+    name: str, text: Callable[[], str], exports: Sequence[str], imports: Mapping[str, Symbol] | None = None
 ) -> Code:
     """Links the object file of a name if it is known; else compiles the text and remembers its object file."""
     image, imports = _objects.get(name), imports or {}
-    code = compile_text(text, list(exports), imports) if image is None else link_objects([image], exports, imports)
+    code = compile_text(text(), list(exports), imports) if image is None else link_objects([image], exports, imports)
     (_objects[name],) = code.images
     return code
 
@@ -112,6 +99,16 @@ def register_objects(objects: Mapping[str, bytes]) -> None:
     """Adds object files that the same compiler has produced for this processor, so that they need not be compiled."""
     for name, image in objects.items():
         _objects.setdefault(name, image)
+
+
+def _host_text() -> str:
+    functions = [RESET_MXCSR_FUNCTION, _HOST_CALLBACK_FUNCTION, safepoints.poll_text(), _PYTHON_CALLBACK_FUNCTION]
+    return "\n".join([*functions, _DECLARATIONS_AND_ATTRIBUTES])
+
+
+def _transpose_text(bits: int, parts: int, vector_bytes: int) -> str:
+    text, declarations = emit_transpose(bits, parts, vector_bytes)
+    return "\n".join([*sorted(declarations), text, ATTRIBUTES])
 
 
 def _task_text(buffers: int) -> str:
