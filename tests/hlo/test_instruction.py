@@ -89,3 +89,16 @@ def test_modules(module: Module):
     unfinished = edit.add_computation(module, "unfinished")
     with pytest.raises(ValueError, match="computation unfinished has no root"):
         _ = unfinished.root_instruction
+
+
+def test_users_among_instructions():
+    lines = "\n".join(f"a{n} = f32[] add(x, y)" for n in range(6))
+    module = parse_hlo(
+        f"ENTRY e {{ x = f32[] parameter(0)\n y = f32[] negate(x)\n {lines}\n ROOT r = f32[] add(a3, x) }}"
+    )
+    named = {i.name: i for i in module.entry_computation}
+    for wanted in (["a3"], ["r", "a1", "y"], ["a5", "a0", "a1", "a2", "a3", "a4", "y", "r", "x"], []):
+        found = named["x"].users_in(dict.fromkeys(named[name] for name in wanted))
+        assert {i.name for i in found} == set(wanted) - {"x"}
+        assert len(found) == len(set(wanted) - {"x"})
+    assert named["r"].users_in({named["x"], named["a1"]}) == []

@@ -259,7 +259,7 @@ def evaluation_count(
     }
     if pattern in counts:
         return counts[pattern]
-    users = [user for user in instruction.users if user in user_counts]
+    users = instruction.users_in(user_counts)
     if not users:
         return iterations
     return sum(user_counts[user] * _operand_elements_per_result(user) for user in users)

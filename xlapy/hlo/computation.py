@@ -6,6 +6,7 @@ Responsible for the data of a computation, which only `xlapy.hlo.edit` changes. 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from xlapy.base.arguments.checking import checked_class
@@ -59,6 +60,10 @@ class Computation:
         if not self._instructions:
             raise ValueError(f"computation {self.name} has no instructions")
         return next(reversed(self._instructions))
+
+    def last_instructions(self, count: int) -> list[Instruction]:
+        """The `count` instructions that were appended last, in their order; takes time in proportion to `count`."""
+        return list(islice(reversed(self._instructions), count))[::-1]
 
     @property
     def callers(self) -> tuple[Instruction, ...]:

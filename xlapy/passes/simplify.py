@@ -111,7 +111,7 @@ def _apply(rule: RewriteRule, instruction: Instruction, layout_sensitive: bool) 
     result = rule(write, instruction)
     if result is None:
         return None
-    operands = instruction.operands
+    operands, users = instruction.operands, instruction.users
     if result in write.created:
         replace_with_new(instruction, result)
     elif can_replace(result, instruction, layout_sensitive):
@@ -119,11 +119,11 @@ def _apply(rule: RewriteRule, instruction: Instruction, layout_sensitive: bool) 
     else:
         write.discard()
         return None
-    return [*(i for i in (*write.created, result) if i.parent is not None), *result.users, *_single_users(operands)]
+    return [*(i for i in (*write.created, result) if i.parent is not None), *users, *_single_users(operands)]
 
 
 def _single_users(operands: Iterable[Instruction]) -> Iterator[Instruction]:
     """Yields the only users of former operands, because some rules match operands with a single user."""
     for operand in operands:
-        if operand.parent is not None and len(operand.users) == 1:
+        if operand.parent is not None and operand.user_count == 1:
             yield operand.users[0]

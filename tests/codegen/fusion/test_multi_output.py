@@ -10,6 +10,7 @@ import pytest
 
 from tests.codegen.emitters.test_row_reduction import assert_same, kernels
 from tests.codegen.fusion.test_fuse import ADD, fused
+from xlapy.codegen.fusion import multi_output
 from xlapy.codegen.fusion.fuse_instructions import Fuse
 from xlapy.text import parse_hlo
 
@@ -152,3 +153,17 @@ def python_calls_of_fusion(text: str) -> int:
 def test_time_is_linear_in_the_program_also_if_all_instructions_read_one_array():
     short, long = (python_calls_of_fusion(sums_and_products(length)) for length in (1000, 2000))
     assert long < 2.4 * short
+
+
+def test_the_readers_near_a_node_are_the_same_for_few_and_many_readers(monkeypatch):
+    monkeypatch.setattr(multi_output, "MAX_DISTANCE", 10)
+    fuser = multi_output._MultiOutputFuser([], {}, None, 1, lambda _: None)
+    nodes = [multi_output._Node(None, position) for position in range(100)]
+    fuser.execution_order = [node if node.position % 7 else None for node in nodes]
+    readers = {node for node in fuser.execution_order if node is not None and node.position % 2}
+    for node in (nodes[1], nodes[50], nodes[99]):
+        expected = sorted(n.position for n in readers - {node} if abs(n.position - node.position) <= 10)
+        few = {n for n in readers if abs(n.position - node.position) < 10 or n.position % 40 == 1}
+        assert len(few) <= 20 < len(readers)
+        assert [n.position for n in fuser.near(node, readers)] == expected
+        assert [n.position for n in fuser.near(node, few)] == [p for p in expected if nodes[p] in few]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tests.passes.runner import assert_unchanged, program, rewritten, run_passes
 from xlapy import opcodes
+from xlapy.hlo import edit
+from xlapy.hlo.verify import verify
+from xlapy.passes.control_flow.inline_calls import InlineCalls
 from xlapy.text import parse_hlo
 
 CALLED = """
@@ -24,8 +27,8 @@ def test_calls_of_calls_are_inlined_and_their_computations_go() -> None:
     assert [c.name for c in module.computations] == ["same", "through", "main"]
     assert rewritten(text, "inline-calls").splitlines() == [
         "x = f32[2] parameter(0)",
-        "n.3 = f32[2] negate(x)",
-        "ROOT n.4 = f32[2] negate(n.3)",
+        "n.1 = f32[2] negate(x)",
+        "ROOT n.2 = f32[2] negate(n.1)",
     ]
 
 
@@ -82,3 +85,47 @@ def test_growth_has_a_limit() -> None:
     module = parse_hlo(text)
     assert run_passes(module, "inline-calls{max_caller_size=100}")
     assert max(map(len, module.computations)) <= 100
+
+
+def nest(depth: int) -> str:
+    """Calls in calls, each computation with one caller."""
+    text = "HloModule nest\nf0 { x = f32[4] parameter(0)  ROOT r = f32[4] negate(x) }\n"
+    for level in range(1, depth):
+        text += (
+            f"f{level} {{ x = f32[4] parameter(0)  s = f32[4] sine(x)  ROOT r = f32[4] call(s), "
+            f"to_apply=f{level - 1} }}\n"
+        )
+    return text + f"ENTRY e {{ x = f32[4] parameter(0)  ROOT r = f32[4] call(x), to_apply=f{depth - 1} }}\n"
+
+
+def test_each_instruction_of_a_nest_is_copied_once_per_call_of_its_computation(monkeypatch):
+    copies = []
+    original = edit.clone_instruction
+
+    def clone_instruction(instruction, *rest):
+        copies.append(instruction)
+        return original(instruction, *rest)
+
+    monkeypatch.setattr(edit, "clone_instruction", clone_instruction)
+    module = parse_hlo(nest(60))
+    assert InlineCalls().run(module)
+    assert len(module.computations) == 1
+    assert sum(i.op is opcodes.SINE for i in module.entry_computation) == 59
+    assert len(copies) < 4 * 60
+
+
+def test_calls_in_a_callee_that_stays_are_inlined():
+    """The callee is inlined by its size at first, and stays because its caller has grown meanwhile."""
+    text = """HloModule m
+    small { x = f32[4] parameter(0)  s = f32[4] sine(x)  t = f32[4] tan(s)  ROOT r = f32[4] negate(t) }
+    large { x = f32[4] parameter(0)  a = f32[4] call(x), to_apply=small  b = f32[4] cosine(a)  c = f32[4] negate(b)
+      d = f32[4] exponential(c)  ROOT r = f32[4] tanh(d) }
+    first { x = f32[4] parameter(0)  a = f32[4] sine(x)  b = f32[4] cosine(a)  c = f32[4] negate(b)
+      ROOT r = f32[4] tanh(c) }
+    ENTRY e { x = f32[4] parameter(0)  a = f32[4] call(x), to_apply=first  ROOT r = f32[4] call(a), to_apply=large }
+    """
+    module = parse_hlo(text)
+    assert InlineCalls(max_caller_size=10).run(module)
+    verify(module)
+    calls = [i for c in module.computations for i in c if i.op is opcodes.CALL]
+    assert [call.computations[0].name for call in calls] == ["large"]

@@ -82,7 +82,7 @@ def _large_arrays(
     """The arrays that an epilogue reads and writes besides one result, with the elements of its contraction or more."""
     epilogue = {member for member in paths if member is not contraction}
     for member in members:  # users before their operands
-        if member is not contraction and any(user in epilogue for user in member.users):
+        if member is not contraction and member.users_in(epilogue):
             epilogue.add(member)
     inside = {*members, contraction}
     read = {o for member in epilogue for o in member.operands if o not in inside}

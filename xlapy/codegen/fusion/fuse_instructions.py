@@ -88,7 +88,7 @@ class _Fuser:
         self.module = module
         self.computation = computation
         self.max_instructions = options.max_instructions
-        self.groups: dict[Instruction, list[FusionGroup]] = {}
+        self.groups: dict[Instruction, dict[FusionGroup, None]] = {}
         """The groups that compute each instruction: several if that is cheaper than to keep its value in memory."""
         self.replacements = edit.Replacements()
         self.fused: list[Instruction] = []
@@ -116,21 +116,21 @@ class _Fuser:
             contractions = [user for user in instruction.users if user.op in CONTRACTIONS]
             self.decide(instruction, DecisionKind.KERNEL, f"gets a kernel: {reason}", contractions)
             group = FusionGroup.of(instruction)
-            self.groups[instruction] = [group]
+            self.groups[instruction] = {group: None}
             return
         for group in groups:
             group.add(instruction)
-        self.groups[instruction] = groups
-        names = ", ".join(group.root.name for group in groups)
+        self.groups[instruction] = dict.fromkeys(groups)
         if instruction.op in ALWAYS_DUPLICATED:
             self.decide(
                 instruction, DecisionKind.ALWAYS_DUPLICATED, "is computed by each of its users: it costs nothing"
             )
         elif len(groups) > 1:
+            names = ", ".join(group.root.name for group in groups)
             text = f"is computed in each of {names}: that takes less memory traffic than storing it"
             self.decide(instruction, DecisionKind.DUPLICATED, text)
         else:
-            self.decide(instruction, DecisionKind.FUSED, f"is fused into {names}, which alone needs it")
+            self.decide(instruction, DecisionKind.FUSED, f"is fused into {groups[0].root.name}, which alone needs it")
 
     def decide(
         self, instruction: Instruction, kind: DecisionKind, text: str, others: Sequence[Instruction] = ()
@@ -143,7 +143,7 @@ class _Fuser:
 
     def groups_of_users(self, instruction: Instruction) -> tuple[list[FusionGroup], str]:
         """The groups that can compute an instruction for all of its users; or no groups, and the reason."""
-        found = dict.fromkeys(group for user in instruction.users for group in self.groups.get(user, []))
+        found = dict.fromkeys(group for user in instruction.users for group in self.groups.get(user, ()))
         if instruction.op in ALWAYS_DUPLICATED:
             return list(found), ""
         if instruction is self.computation.root_instruction or not instruction.has_users:

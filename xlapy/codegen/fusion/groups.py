@@ -116,7 +116,7 @@ class FusionGroup:
         self.counts = evaluation_counts(self.domain, members, patterns)
 
     def _pattern(self, instruction: Instruction) -> AccessPattern:
-        users = (user for user in instruction.users if user in self.members)
+        users = instruction.users_in(self.members)
         return join_patterns(operand_pattern(self.domain, user, self.members[user], instruction) for user in users)
 
     # -- producers
@@ -368,7 +368,9 @@ def _chain_cost(instruction: Instruction) -> int:
         member = stack.pop()
         total += element_cost(member)
         for operand in member.operands:
-            if operand not in chain and not _is_in_memory(operand) and all(user in chain for user in operand.users):
+            if operand in chain or _is_in_memory(operand) or operand.user_count > len(chain):
+                continue
+            if all(user in chain for user in operand.users):
                 chain.add(operand)
                 stack.append(operand)
     return total

@@ -9,7 +9,7 @@ Does not depend on the rules of what one kernel can compute (`groups`), or on ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from heapq import heapify, heappop
 from itertools import islice
@@ -25,9 +25,12 @@ from xlapy.hlo.instruction import Instruction
 MAX_DISTANCE = 1000
 """The largest distance of two merged groups in the execution order, which bounds compile time."""
 
-MAX_DEPENDENCE_STEPS = 200_000
-"""The largest number of steps of all searches for dependences between groups of a computation, which bounds compile
-time."""
+MAX_DEPENDENCE_STEPS = 10_000
+"""The largest number of steps of a search for dependences between two groups, which bounds compile time: ten reads for
+each of the groups between them."""
+
+MAX_DEPENDENCE_STEPS_PER_INSTRUCTION = 200
+"""The largest number of steps of all searches in a computation, divided by the number of its instructions."""
 
 MAX_CANDIDATES = 8
 """The largest number of groups that are tried as partners of one group."""
@@ -51,7 +54,7 @@ class _Node:
 
 def fuse_multi_output(
     order: Sequence[Instruction],
-    groups: dict[Instruction, list[FusionGroup]],
+    groups: dict[Instruction, dict[FusionGroup, None]],
     root: Instruction,
     max_instructions: int,
     explain: Explain,
@@ -67,7 +70,7 @@ class _MultiOutputFuser:
     def __init__(
         self,
         order: Sequence[Instruction],
-        groups: dict[Instruction, list[FusionGroup]],
+        groups: dict[Instruction, dict[FusionGroup, None]],
         root: Instruction,
         max_instructions: int,
         explain: Explain,
@@ -94,7 +97,7 @@ class _MultiOutputFuser:
                 self.successors.setdefault(operand, set()).add(node)
         self.updated: dict[Instruction, bool] = {}
         """Cached results of `is_updated_in_place`."""
-        self.steps = 0
+        self.steps_left = max(1_000_000, MAX_DEPENDENCE_STEPS_PER_INSTRUCTION * len(order))
         self.tried: set[tuple[FusionGroup, FusionGroup]] = set()
 
     def add_node(self, instruction: Instruction, content: FusionGroup | Instruction) -> _Node:
@@ -144,8 +147,13 @@ class _MultiOutputFuser:
                     if isinstance(node.content, FusionGroup) and self._read_alike(group, node.content, operand):
                         yield node.content
 
-    def near(self, node: _Node, nodes: Iterable[_Node]) -> Iterator[_Node]:
+    def near(self, node: _Node, nodes: Set[_Node]) -> Iterator[_Node]:
         """The nodes within `MAX_DISTANCE` of one node, in execution order. Lazy, because callers mostly need few."""
+        if len(nodes) > 2 * MAX_DISTANCE:
+            begin = max(0, node.position - MAX_DISTANCE)
+            window = self.execution_order[begin : node.position + MAX_DISTANCE + 1]
+            yield from (n for n in window if n is not None and n is not node and n in nodes)
+            return
         found = [(n.position, n) for n in nodes if n is not node and abs(n.position - node.position) <= MAX_DISTANCE]
         heapify(found)
         while found:
@@ -227,13 +235,17 @@ class _MultiOutputFuser:
         if last.position - first.position > MAX_DISTANCE:
             return None
         found: set[_Node] = set()
+        steps = 0
         stack = [n for result in first.results for n in self.successors.get(result, ()) if n not in (first, last)]
         while stack:
             node = stack.pop()
+            steps += 1
+            self.steps_left -= 1
+            if steps > MAX_DEPENDENCE_STEPS or self.steps_left < 0:
+                return None
             if node.position > last.position or node in found:
                 continue
-            self.steps += 1
-            if node is last or self.steps > MAX_DEPENDENCE_STEPS:
+            if node is last:
                 return None
             found.add(node)
             stack += [n for result in node.results for n in self.successors.get(result, ())]
@@ -241,7 +253,7 @@ class _MultiOutputFuser:
 
     def replace(self, first: _Node, last: _Node, merged: FusionGroup, after_first: set[_Node]) -> None:
         """Replaces two nodes by one, which runs before the nodes that depend on either and after their operands."""
-        old = [first.content, last.content]
+        old = [node.content for node in (first, last) if isinstance(node.content, FusionGroup)]
         window = [node for node in self.execution_order[first.position : last.position + 1] if node is not None]
         others = [node for node in window if node is not first and node is not last]
         node = _Node(merged, 0)
@@ -258,7 +270,10 @@ class _MultiOutputFuser:
         for result in merged.results:
             self.nodes[result] = node
         for member in merged.members:
-            self.groups[member] = [g for g in self.groups[member] if g not in old] + [merged]
+            groups = self.groups[member]
+            for group in old:
+                groups.pop(group, None)
+            groups[merged] = None
 
     def _set_window(self, start: int, end: int, nodes: list[_Node]) -> None:
         """Puts nodes at the end of the positions from `start` to `end`, and leaves the others empty."""
@@ -280,8 +295,5 @@ def _reductions(group: FusionGroup) -> set[tuple[tuple[int, ...], tuple[int, ...
 def _pattern_in(group: FusionGroup, operand: Instruction) -> AccessPattern:
     """The pattern in which a group accesses one of its operands."""
     members: Mapping[Instruction, AccessPattern] = group.members
-    if operand.user_count > len(members):
-        users = [member for member in members if operand in member.operands]
-    else:
-        users = [user for user in operand.users if user in members]
+    users = operand.users_in(members)
     return join_patterns(operand_pattern(group.domain, user, members[user], operand) for user in users)

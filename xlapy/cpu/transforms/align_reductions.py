@@ -47,7 +47,7 @@ def _transpose_beside(reduce: Instruction) -> Instruction | None:
     if reduce.op is not opcodes.REDUCE or not reduce.shape.is_array or reduce.is_root or reduce.has_control_edges:
         return None
     source, last = reduce.operands[0], reduce.shape.rank
-    if reduce.shape.is_dynamic or reduce.dimensions != (last,) or len(source.users) != 2 or source.is_root:
+    if reduce.shape.is_dynamic or reduce.dimensions != (last,) or source.user_count != 2 or source.is_root:
         return None
     (other,) = (user for user in source.users if user is not reduce)
     if other.op is not opcodes.TRANSPOSE or other.dimensions[-1] != last or other.dimensions == tuple(range(last + 1)):

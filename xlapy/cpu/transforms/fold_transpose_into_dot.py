@@ -41,7 +41,7 @@ class FoldTransposeIntoDot:
 def _ends_with_rows(transpose: Instruction) -> bool:
     """Whether the last dimension of a transpose of a dot is a free dimension of the dot's left operand."""
     (dot,) = transpose.operands
-    if dot.op is not opcodes.DOT or len(dot.operands) != 2 or len(dot.users) != 1 or dot.is_root:
+    if dot.op is not opcodes.DOT or len(dot.operands) != 2 or dot.user_count != 1 or dot.is_root:
         return False
     if dot.has_control_edges or transpose.has_control_edges or dot.shape.is_dynamic:
         return False

@@ -145,7 +145,7 @@ def splat_like(write: Writer, instruction: Instruction, value: complex | bool) -
 
 def has_one_user(instruction: Instruction) -> bool:
     """Returns whether exactly one instruction uses a value and the computation does not return it."""
-    return len(instruction.users) == 1 and not instruction.is_root
+    return instruction.user_count == 1 and not instruction.is_root
 
 
 def operand_orders(instruction: Instruction) -> Iterator[tuple[Instruction, Instruction]]:

@@ -5,11 +5,13 @@ Responsible for which calls are inlined; `hlo.inlining.inline_call` copies the i
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.hlo.computation import Computation
 from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -37,15 +39,43 @@ class InlineCalls:
                 raise InvalidArgumentError(f"option {option} of pass {self.name} is negative: {getattr(self, option)}")
 
     def run(self, module: Module) -> bool:
+        """Inlines calls in callees before those in callers, because a decision depends on the size of the callee.
+
+        Calls in a callee that is inlined at its only call site are left until then. A nest of calls is thus copied once
+        for each call, not once for each call around it.
+        """
         changed = False
-        for computation in editable_computations(module):
-            for instruction in computation.instructions:
-                if instruction.op is opcodes.CALL and self._may_inline(instruction):
-                    called = instruction.computations
-                    inline_call_with_annotations(instruction)
-                    remove_uncalled_computations(called)
-                    changed = True
+        computations = dict.fromkeys(editable_computations(module))
+        later = {c for c in computations if self._has_one_inlined_call(c, computations)}
+        for computation in computations:
+            if computation.module is not None and computation not in later:
+                changed |= self._inline_in(computation, later)
         return update_schedule(module, changed)
+
+    def _has_one_inlined_call(self, computation: Computation, editable: Collection[Computation]) -> bool:
+        if computation.is_entry or len(computation.callers) != 1:
+            return False
+        (call,) = computation.callers
+        return call.op is opcodes.CALL and call.parent in editable and self._may_inline(call)
+
+    def _inline_in(self, computation: Computation, later: set[Computation]) -> bool:
+        """Inlines the calls in a computation. later: the computations whose own calls have not been inlined yet."""
+        changed, pending = False, list(reversed(computation.instructions))
+        while pending:
+            call = pending.pop()
+            if call.op is not opcodes.CALL:
+                continue
+            called = call.computations
+            if self._may_inline(call):
+                copies = inline_call_with_annotations(call)
+                if called[0] in later:
+                    pending += reversed(copies)
+                remove_uncalled_computations(called)
+                changed = True
+            elif called[0] in later:  # the caller has become too large
+                later.discard(called[0])
+                pending += reversed(called[0].instructions)
+        return changed
 
     def _may_inline(self, call: Instruction) -> bool:
         (called,) = call.computations
@@ -70,8 +100,9 @@ def keeps_annotations(call: Instruction) -> bool:
     return call.sharding is None or call.sharding == root.sharding or root.op is not opcodes.PARAMETER
 
 
-def inline_call_with_annotations(call: Instruction) -> None:
-    """Inlines a call. Its result gets the call's sharding, and all copies get its frontend attributes.
+def inline_call_with_annotations(call: Instruction) -> list[Instruction]:
+    """Inlines a call; returns the copies. Its result gets the call's sharding, and all copies get its frontend
+    attributes.
 
     The attributes that describe a composite are dropped.
     """
@@ -80,8 +111,9 @@ def inline_call_with_annotations(call: Instruction) -> None:
     frontend = {k: v for k, v in (call.frontend_attributes or {}).items() if not k.startswith("composite.")}
     before = len(computation) - 1
     result = inline_call(call)
-    copies = computation.instructions[before:]
+    copies = computation.last_instructions(len(computation) - before)
     for copy in copies if frontend else ():
         copy.frontend_attributes = {**frontend, **(copy.frontend_attributes or {})}
     if sharding is not None and result in copies:
         result.sharding = sharding
+    return copies

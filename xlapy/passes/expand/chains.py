@@ -27,7 +27,7 @@ def chain_of(done: Instruction) -> list[Instruction]:
     while chain[-1].op is opcodes.ASYNC_UPDATE:
         chain.append(chain[-1].operands[0])
     for member in chain:
-        if len(tuple(member.users)) != 1:
+        if member.user_count != 1:
             raise UnsupportedError(f"{member.name} ({member.op.name}) has users outside of the chain of {done.name}")
     return chain[::-1]
 

@@ -192,7 +192,7 @@ def attention_problem(region: Region) -> AttentionProblem | None:
     plan = plan_row_reduction([weights], members) if weights in dependent else None
     if plan is None or not all(map(keeps_rows, (*score_path, *weight_path))):
         return None
-    users = [user for user in row_source.users if user in plan.patterns]
+    users = row_source.users_in(plan.patterns)
     patterns = [operand_pattern(plan.domain, user, plan.patterns[user], row_source) for user in users]
     if not patterns or join_patterns(patterns) is not AccessPattern.IDENTITY:
         return None
@@ -249,7 +249,7 @@ def _moved_scores(scores: Instruction) -> tuple[Instruction, Path]:
     """The last transpose of the scores, through which alone they are read, and the path to it; or the scores."""
     found: tuple[Instruction, Path] = scores, ()
     step, path = scores, list[Instruction]()
-    while len(step.users) == 1:
+    while step.user_count == 1:
         (user,) = step.users
         if user.op in (opcodes.RESHAPE, opcodes.TRANSPOSE):
             path.append(user)
@@ -286,7 +286,7 @@ def _mask(source: Instruction, members: Sequence[Instruction], plan: RowPlan) ->
 def selection_of(source: Instruction, members: Sequence[Instruction]) -> tuple[Instruction, Instruction] | None:
     """The selection through which alone a source is read, and the operand of it that follows from the source."""
     step = source
-    while len(step.users) == 1:
+    while step.user_count == 1:
         (user,) = step.users
         if user not in members or not (user.op.elementwise or user.op is opcodes.RESHAPE):
             return None
