@@ -75,6 +75,19 @@ def independent(count: int) -> str:
     return _module("independent", [*lines, _tuple(shapes, values)])
 
 
+def independent_products(count: int) -> str:
+    """Products of different sizes that do not depend on each other, each with a temporary and a result."""
+    lines, shapes, values = list[str](), list[str](), list[str]()
+    contracted = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    for n in range(count // 3):
+        shape = f"f32[{_size(n)},{_size(n)}]"
+        lines += [f"p{n} = {shape} parameter({n})", f"a{n} = {shape} dot(p{n}, p{n}), {contracted}"]
+        lines.append(f"b{n} = {shape} dot(a{n}, p{n}), {contracted}")
+        shapes.append(shape)
+        values.append(f"b{n}")
+    return _module("independent_products", [*lines, _tuple(shapes, values)])
+
+
 def parameters(count: int) -> str:
     """A parameter and a result for each instruction."""
     number = count // 2
@@ -373,8 +386,9 @@ def concatenations(count: int) -> str:
 SHAPES: dict[str, Generator] = {
     shape.__name__.replace("_", " "): shape
     for shape in (
-        elementwise_chain, scalar_chain, tree, independent, parameters, call_nests, shared_calls, whiles, conditionals,
-        nested_tuples, unrolled_rnn, different_layers, different_transformers, reduces, reduce_chain, small_dots,
-        slice_updates, constants, gathers_and_scatters, long_lived, many_users, diamonds, optimizer, concatenations,
+        elementwise_chain, scalar_chain, tree, independent, independent_products, parameters, call_nests, shared_calls,
+        whiles, conditionals, nested_tuples, unrolled_rnn, different_layers, different_transformers, reduces,
+        reduce_chain, small_dots, slice_updates, constants, gathers_and_scatters, long_lived, many_users, diamonds,
+        optimizer, concatenations,
     )
 }  # fmt: skip

@@ -21,6 +21,7 @@ from rich.table import Table
 
 import xlapy as xla
 from benchmarks.module_shapes import SHAPES
+from xlapy.base.garbage_collection import gc_paused
 from xlapy.cpu.compiler import compile_module
 from xlapy.testing.xla_cpu import compile_hlo
 
@@ -32,7 +33,8 @@ def step_seconds(module: xla.Module) -> tuple[float, dict[str, float]]:
     """Compiles a module; returns the seconds in total, and of each pass, stage and phase of LLVM."""
     gc.collect()
     start = time.perf_counter()
-    trace = compile_module(module).record.trace
+    with gc_paused():  # as `Client.compile` does
+        trace = compile_module(module).record.trace
     total = time.perf_counter() - start
     seconds: dict[str, float] = defaultdict(float)
     for span in trace.spans:

@@ -11,9 +11,17 @@ import pytest
 
 import xlapy as xla
 from tests.cpu.results import leaves
+from xlapy.analysis.memory.graph import aligned
 from xlapy.base.element_types import U8
+from xlapy.base.shape import Shape
 from xlapy.cpu.compiler import Compiled, compile_module
-from xlapy.cpu.program.buffer_assignment import MIN_PACKED_BYTES, _largest_first, _ReusableResult
+from xlapy.cpu.program.buffer_assignment import (
+    MIN_PACKED_BYTES,
+    _FreeList,
+    _largest_first,
+    _Memories,
+    _ReusableResult,
+)
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.liveness import LiveRanges
 from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, Thunk, walk_thunks
@@ -158,3 +166,40 @@ def test_temporaries_leave_no_fragments_that_make_the_arena_larger_than_what_is_
 
 def _slots(thunks: list[Thunk]) -> list[BufferSlice]:
     return [slice_ for thunk in thunks if isinstance(thunk, KernelThunk) for slice_ in thunk.slices]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_free_ranges_are_those_between_the_slices_that_are_placed(seed: int):
+    """Best-fit among all free ranges, which are merged when their neighbors become free."""
+    rng = random.Random(seed)
+    free_list, placed = _FreeList(), dict[int, tuple[BufferSlice, int]]()
+    for step in range(300):
+        if placed and rng.random() < 0.45:
+            slice_, offset = placed.pop(rng.choice(list(placed)))
+            free_list.release(slice_, offset)
+            continue
+        slice_ = BufferSlice(Shape.array(U8, (rng.randrange(1, 1000),)))
+        taken = sorted((offset, offset + aligned(other.size)) for other, offset in placed.values())
+        begins = [0, *(end for _, end in taken)]
+        gaps = [
+            (begin, end - begin) for begin, end in zip(begins, [*(b for b, _ in taken), free_list.top], strict=True)
+        ]
+        fitting = sorted((length, offset) for offset, length in gaps if length >= slice_.size)
+        last = gaps[-1][0]
+        expected = fitting[0][1] if fitting else last
+        placed[step] = slice_, free_list.allocate_or_grow(slice_)
+        assert placed[step][1] == expected
+
+
+def test_the_memories_of_results_that_are_not_computed_yet():
+    rng = random.Random(0)
+    results = [
+        _ReusableResult(BufferSlice(Shape.array(U8, (rng.randrange(1, 400),))), rng.randrange(50), None)
+        for _ in range(40)
+    ]
+    results.sort(key=lambda result: result.slice.size)
+    memories = _Memories([_FreeList(result) for result in results])
+    for first in range(51):
+        slice_ = BufferSlice(Shape.array(U8, (rng.randrange(1, 300),)))
+        expected = [r for r in results if r.until > first and r.slice.size >= slice_.size]
+        assert [memory.result for memory in memories.candidates(slice_, first)] == expected

@@ -7,10 +7,11 @@ Responsible for the offsets of temporaries. Does not depend on what thunks compu
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop
 from itertools import accumulate
 
 import numpy as np
@@ -23,6 +24,10 @@ from xlapy.cpu.program.thunks import Thunk
 
 MIN_PACKED_BYTES = 1 << 16
 """An arena of fewer bytes is not packed anew: it fits into the cache of a core together with what kernels read."""
+
+MAX_TRIED_RESULTS = 64
+"""The largest number of results in whose memory a temporary may be placed: the smallest ones that are large enough. It
+bounds compile time for programs with thousands of results."""
 
 MAX_PACKED_TEMPORARIES = 8192
 """Programs with more temporaries are not packed anew: that takes time in proportion to the square of their number."""
@@ -131,7 +136,7 @@ def _in_order_of_use(
 ) -> _Assignment:
     """Places temporaries in the order of their first use, each in the smallest free range that is large enough."""
     found = _Assignment()
-    arena, memories = _FreeList(), [_FreeList(result) for result in results]
+    arena, memories = _FreeList(), _Memories([_FreeList(result) for result in results])
     owners: dict[BufferSlice, _FreeList] = {}
     by_end = sorted(temporaries, key=lambda slice_: ranges.last[slice_])
     released = 0
@@ -141,9 +146,8 @@ def _in_order_of_use(
             done = by_end[released]
             owners[done].release(done, found.offsets[done][1])
             released += 1
-        memories = [memory for memory in memories if memory.result is not None and memory.result.until > first]
         memory, offset = arena, None
-        for memory in memories:
+        for memory in memories.candidates(slice_, first):
             offset = memory.allocate(slice_) if memory.is_free_until(slice_, last) else None
             if offset is not None:
                 break
@@ -157,8 +161,31 @@ def _in_order_of_use(
     return found
 
 
+class _Memories:
+    """The memories of results that are not computed yet, the smallest first."""
+
+    def __init__(self, memories: Sequence[_FreeList]) -> None:
+        self._memories = list(memories)
+        self._keys = [(memory.top, number) for number, memory in enumerate(memories)]
+        self._ends = [(_until(memory), key) for memory, key in zip(memories, self._keys, strict=True)]
+        heapify(self._ends)
+
+    def candidates(self, slice_: BufferSlice, first: int) -> list[_FreeList]:
+        """Returns the memories that are large enough for a slice at a position, at most `MAX_TRIED_RESULTS`. Positions
+        of successive calls do not decrease."""
+        while self._ends and self._ends[0][0] <= first:
+            place = bisect_left(self._keys, heappop(self._ends)[1])
+            del self._keys[place], self._memories[place]
+        begin = bisect_left(self._keys, (slice_.size, -1))
+        return self._memories[begin : begin + MAX_TRIED_RESULTS]
+
+
+def _until(memory: _FreeList) -> int:
+    return 0 if memory.result is None else memory.result.until
+
+
 class _FreeList:
-    """The free ranges, by offset, of the arena or of a result's memory. Allocation is best-fit.
+    """The free ranges of the arena or of a result's memory. Allocation is best-fit.
 
     result: the result that owns the memory, None for the arena.
     """
@@ -166,25 +193,27 @@ class _FreeList:
     def __init__(self, result: _ReusableResult | None = None) -> None:
         self.result = result
         self.top = 0 if result is None else result.slice.size
-        self._free = [(0, self.top)] if self.top else []
+        self._by_offset = [(0, self.top)] if self.top else []
+        self._by_length = [(self.top, 0)] if self.top else []
+        """The free ranges as pairs of offset and length, and of length and offset, both in order."""
 
     def is_free_until(self, slice_: BufferSlice, last: int) -> bool:
         """Whether a slice may lie here until its last use. The thunk of that use may overwrite it with the result."""
         result = self.result
         if result is None or last != result.until:
             return result is not None and last < result.until
-        return self._free == [(0, self.top)] and result.may_be_computed_in(slice_)
+        return self._by_offset == [(0, self.top)] and result.may_be_computed_in(slice_)
 
     def allocate(self, slice_: BufferSlice) -> int | None:
         """Returns the offset of the smallest free range that is large enough for a slice, if there is one."""
-        fitting = [(length, offset) for offset, length in self._free if length >= slice_.size]
-        if not fitting:
+        fitting = bisect_left(self._by_length, (slice_.size, 0))
+        if fitting == len(self._by_length):
             return None
-        length, offset = min(fitting)
+        length, offset = self._by_length[fitting]
         size = aligned(slice_.size)  # the end of a result's memory need not be aligned
-        self._free.remove((offset, length))
+        self._remove(offset, length)
         if length > size:
-            insort(self._free, (offset + size, length - size))
+            self._add(offset + size, length - size)
         return offset
 
     def allocate_or_grow(self, slice_: BufferSlice) -> int:
@@ -193,19 +222,29 @@ class _FreeList:
         if offset is not None:
             return offset
         offset = self.top
-        if self._free and sum(self._free[-1]) == self.top:
-            offset, _ = self._free.pop()
+        if self._by_offset and sum(self._by_offset[-1]) == self.top:
+            offset, length = self._by_offset[-1]
+            self._remove(offset, length)
         self.top = offset + aligned(slice_.size)
         return offset
 
     def release(self, slice_: BufferSlice, offset: int) -> None:
         """Frees the range of a slice and merges it with adjacent free ranges."""
         end = min(offset + aligned(slice_.size), self.top)
-        adjacent = [(o, n) for o, n in self._free if o + n == offset or o == end]
-        for o, n in adjacent:
-            self._free.remove((o, n))
-            offset, end = min(offset, o), max(end, o + n)
-        insort(self._free, (offset, end - offset))
+        place = bisect_left(self._by_offset, (offset, 0))
+        for o, n in self._by_offset[max(0, place - 1) : place + 1]:
+            if o + n == offset or o == end:
+                self._remove(o, n)
+                offset, end = min(offset, o), max(end, o + n)
+        self._add(offset, end - offset)
+
+    def _add(self, offset: int, length: int) -> None:
+        insort(self._by_offset, (offset, length))
+        insort(self._by_length, (length, offset))
+
+    def _remove(self, offset: int, length: int) -> None:
+        del self._by_offset[bisect_left(self._by_offset, (offset, length))]
+        del self._by_length[bisect_left(self._by_length, (length, offset))]
 
 
 # -- the largest first
@@ -216,11 +255,12 @@ def _largest_first(
 ) -> _Assignment:
     """Places temporaries in the order of their sizes, each in the smallest gap between those that are live with it."""
     found = _Assignment()
-    arena = _PackedMemory(len(temporaries))
-    memories = [(result, _PackedMemory(len(temporaries), result.slice.size)) for result in results]
+    arena, sizes = _PackedMemory(), [result.slice.size for result in results]
+    memories = [(result, _PackedMemory(result.slice.size)) for result in results]
     for slice_ in sorted(temporaries, key=lambda slice_: (-slice_.size, ranges.first[slice_])):
         first, last, size = ranges.first[slice_], ranges.last[slice_], slice_.size
-        for result, memory in memories:
+        begin = bisect_left(sizes, size)
+        for result, memory in memories[begin : begin + MAX_TRIED_RESULTS]:
             if last > result.until:
                 continue
             if last == result.until and not result.may_be_computed_in(slice_):
@@ -240,11 +280,11 @@ def _largest_first(
 
 
 class _PackedMemory:
-    """Ranges of memory that are taken for some time. count: the largest number of ranges. capacity: in bytes."""
+    """Ranges of memory that are taken for some time. capacity: in bytes."""
 
-    def __init__(self, count: int, capacity: int = 1 << 62) -> None:
+    def __init__(self, capacity: int = 1 << 62) -> None:
         self.capacity = capacity
-        self._taken = np.empty((4, count), np.int64)
+        self._taken = np.empty((4, 0), np.int64)
         """The first and the last position, the offset and the end of each range."""
         self._count = 0
 
@@ -262,6 +302,8 @@ class _PackedMemory:
         if not fitting.size:
             return None
         offset = int(begins[fitting[np.argmin(lengths[fitting])]])
+        if self._count == self._taken.shape[1]:
+            self._taken = np.concatenate([self._taken, np.empty((4, 8 + self._count), np.int64)], axis=1)
         self._taken[:, self._count] = first, last, offset, offset + aligned(size)
         self._count += 1
         return offset
