@@ -9,6 +9,9 @@ so that glibc keeps freed memory. The second setting spares XLA the page faults 
 compares the generated code alone. If torch is installed, workloads that torch has a function for are also run with
 torch. Nothing else may run on the machine meanwhile.
 
+The limit of a workload is the least time in which the machine can move its bytes and compute its operations, measured
+in the same run (`benchmarks/limits.py`). Workloads that reach less of it than they should are listed.
+
 Writes DIR/cpu.json, DIR/cpu.md and DIR/cpu.svg.
 """
 
@@ -26,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +40,9 @@ from rich.progress import Progress
 
 import xlapy as xla
 from benchmarks import report
+from benchmarks.limits import limit_of
 from benchmarks.workloads import WORKLOADS, Workload
+from xlapy.runtime.machine import Machine, machine_roofline
 
 SETTINGS = {
     "installed": {},
@@ -48,8 +54,8 @@ MIN_SAMPLE_SECONDS = 5e-3
 """The minimum duration of one timed sample. Programs that take less are called several times per sample."""
 
 
-def measure(workload: Workload, runs: int) -> dict[str, Any]:
-    """Measures one workload: run times and compile times in seconds, live memory in bytes."""
+def measure(workload: Workload, runs: int, machine: Machine) -> dict[str, Any]:
+    """Measures one workload: run times, compile times and the machine's limit in seconds, live memory in bytes."""
     arguments = workload.arguments()
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
     with jax.enable_x64(True) if workload.x64 else nullcontext():
@@ -64,9 +70,11 @@ def measure(workload: Workload, runs: int) -> dict[str, Any]:
         if workload.torch is not None and importlib.util.find_spec("torch") is not None:
             implementations["torch"] = _torch(workload.torch, leaves)
         times = _alternate(implementations, runs)
+    limit = limit_of(ours, buffers, machine)
     memory = theirs.memory_analysis()
     return {
         "run": times,
+        "limit": asdict(limit),
         "compile": {name: statistics.median(c[n] for c in compiled) for n, name in enumerate(("xla", "ours"))},
         "live": {
             "xla": memory.temp_size_in_bytes + memory.output_size_in_bytes,
@@ -126,7 +134,8 @@ def _timed(call: Callable[[], Any], count: int) -> float:
 
 
 def measure_here(names: Sequence[str], runs: int) -> dict[str, Any]:
-    """Measures the workloads in this process."""
+    """Measures the machine and the workloads in this process."""
+    machine = machine_roofline(anew=True)
     jax.jit(lambda x: x + 1)(np.float32(1))
     xla.Client("cpu").compile("HloModule warm ENTRY e { ROOT x = f32[] parameter(0) }")
     results: dict[str, Any] = {}
@@ -134,7 +143,7 @@ def measure_here(names: Sequence[str], runs: int) -> dict[str, Any]:
         task = progress.add_task("", total=len(names))
         for name in names:
             progress.update(task, description=name)
-            results[name] = measure(WORKLOADS[name], runs)
+            results[name] = measure(WORKLOADS[name], runs, machine)
             progress.advance(task)
             gc.collect()
     return results

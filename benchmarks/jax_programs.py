@@ -30,57 +30,76 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+import xlapy as xla
+from benchmarks.limits import Limit, limit_of, shortfalls
 from benchmarks.programs import PROGRAMS, Program
+from xlapy.runtime.machine import Machine, machine_roofline
 
 MIN_SAMPLE_SECONDS = 2e-2
 """The minimum duration of one timed sample. Programs that take less are called several times per sample."""
 
-HEADERS = ["program", "JAX ms", "xlapy ms", "ratio", "compile JAX ms", "xlapy ms", "live JAX MB", "xlapy MB"]
+HEADERS = ["program", "JAX ms", "xlapy ms", "ratio", "of limit", "limit", "compile JAX ms", "xlapy ms", "live JAX MB",
+           "xlapy MB"]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """A program compiled for one platform, with its compile time in seconds and its live memory in bytes."""
+    """A program compiled for one platform, with its compile time in seconds and its live memory in bytes. text: its
+    HLO."""
 
     call: Callable[[], Any]
+    text: str
+    arguments: Any
     compile_seconds: float
     live_bytes: int
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Measurements of one program as (JAX's CPU, xlapy): run time and compile time in seconds, live memory in bytes."""
+    """Measurements of one program as (JAX's CPU, xlapy): run time and compile time in seconds, live memory in bytes.
+    limit: the least time of xlapy's program on the machine."""
 
     run_seconds: tuple[float, float]
     compile_seconds: tuple[float, float]
     live_bytes: tuple[int, int]
+    limit: Limit
 
     @property
     def ratio(self) -> float:
         return self.run_seconds[0] / self.run_seconds[1]
 
 
-def measure(name: str, program: Program, runs: int) -> Figures:
+def measure(name: str, program: Program, runs: int, machine: Machine) -> Figures:
     implementations = [_compiled(program, platform) for platform in ("cpu", "xlapy")]
     _compare(name, program, *[c.call() for c in implementations])
     times = _alternate([c.call for c in implementations], runs)
     theirs, ours = implementations
     return Figures(
-        (times[0], times[1]), (theirs.compile_seconds, ours.compile_seconds), (theirs.live_bytes, ours.live_bytes)
+        (times[0], times[1]),
+        (theirs.compile_seconds, ours.compile_seconds),
+        (theirs.live_bytes, ours.live_bytes),
+        _limit(ours, machine),
     )
+
+
+def _limit(compiled: CompiledProgram, machine: Machine) -> Limit:
+    """Returns the limit of a program, which is compiled once more without JAX."""
+    executable = xla.Client("cpu").compile(compiled.text)
+    return limit_of(executable, [np.asarray(leaf) for leaf in jax.tree.leaves(compiled.arguments)], machine)
 
 
 def _compiled(program: Program, platform: str) -> CompiledProgram:
     device = jax.devices(platform)[0]
     with jax.default_device(device):
         arguments = jax.device_put(program.arguments(), device)
-        lowered = jax.jit(lambda *given: program.function(*given)).lower(*arguments)
+        lowered = jax.jit(lambda *given: program.function(*given), keep_unused=True).lower(*arguments)
         start = time.perf_counter()
         compiled = lowered.compile()
         seconds = time.perf_counter() - start
     memory = compiled.memory_analysis()
     live = memory.temp_size_in_bytes + memory.output_size_in_bytes
-    return CompiledProgram(lambda: jax.block_until_ready(compiled(*arguments)), seconds, live)
+    text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)
+    return CompiledProgram(lambda: jax.block_until_ready(compiled(*arguments)), text, arguments, seconds, live)
 
 
 def _compare(name: str, program: Program, theirs: Any, ours: Any) -> None:
@@ -116,7 +135,8 @@ def _row(name: str, figures: Figures) -> list[str]:
     run = [f"{seconds * 1e3:.3f}" for seconds in figures.run_seconds]
     compiling = [f"{seconds * 1e3:.0f}" for seconds in figures.compile_seconds]
     live = [f"{size / 1e6:.3f}" for size in figures.live_bytes]
-    return [name, *run, f"{figures.ratio:.2f}", *compiling, *live]
+    share = f"{figures.limit.share(figures.run_seconds[1]):.0%}"
+    return [name, *run, f"{figures.ratio:.2f}", share, figures.limit.text, *compiling, *live]
 
 
 def _summary(found: Mapping[str, Figures]) -> list[str]:
@@ -132,7 +152,8 @@ def _summary(found: Mapping[str, Figures]) -> list[str]:
     largest = max(found, key=lambda name: found[name].live_bytes[1] / max(found[name].live_bytes[0], 1))
     share = found[largest].live_bytes[1] / max(found[largest].live_bytes[0], 1)
     lines.append(f"total compile time: JAX {sums[0]:.0f} ms, xlapy {sums[1]:.0f} ms")
-    return [*lines, f"live memory of temporaries and results: at most {share:.2f}x JAX's ({largest})"]
+    lines.append(f"live memory of temporaries and results: at most {share:.2f}x JAX's ({largest})")
+    return [*lines, *shortfalls({name: (f.limit, f.run_seconds[1]) for name, f in found.items()})]
 
 
 def _groups(found: Iterable[str]) -> list[str]:
@@ -164,11 +185,12 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown program {unknown[0]!r}; known are {', '.join(PROGRAMS)}")
     found: dict[str, Figures] = {}
+    machine = machine_roofline(anew=True)
     for name in track(options.names or PROGRAMS, "", console=Console(stderr=True), transient=True):
-        found[name] = measure(name, PROGRAMS[name], options.runs)
+        found[name] = measure(name, PROGRAMS[name], options.runs, machine)
         gc.collect()
     rows, summary = [_row(name, figures) for name, figures in found.items()], _summary(found)
-    Console(width=130).print(_table(rows))
+    Console(width=180).print(_table(rows))
     print("\n" + "\n".join(summary))
     if options.output is not None:
         options.output.write_text(_markdown(rows, summary))

@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.limits import Limit, shortfalls
+
 Results = Mapping[str, Mapping[str, Any]]
 """The measurements of each workload: by setting, then by workload."""
 
@@ -19,8 +21,9 @@ def write(results: Results, groups: Mapping[str, str], folder: Path) -> None:
     """Prints the table, and writes cpu.json, cpu.md and cpu.svg into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [_row(name, results) for name in groups]
-    Console(width=150).print(_table(results, rows))
+    Console(width=210).print(_table(results, rows))
     summary = [*_summary(results, groups), *_totals(results)]
+    summary += [f"{setting}: {line}" for setting in results for line in shortfalls(_limits(results[setting]))]
     print("\n" + "\n".join(summary))
     (folder / "cpu.json").write_text(json.dumps(results, indent=1) + "\n")
     (folder / "cpu.md").write_text(_markdown(results, rows, summary))
@@ -34,19 +37,26 @@ def ratio(figures: Mapping[str, Any], kind: str, reference: str = "xla") -> floa
     return figures[kind].get(reference, math.nan) / ours if ours else math.nan
 
 
+def _limits(by_name: Mapping[str, Any]) -> dict[str, tuple[Limit, float]]:
+    """Returns the limit and the run time of each workload."""
+    return {name: (Limit(**figures["limit"]), figures["run"]["ours"]) for name, figures in by_name.items()}
+
+
 def _headers(results: Results) -> list[str]:
     headers = ["workload"]
     for setting in results:
-        headers += [f"XLA ms, {setting}", "ours ms", "ratio"]
-    return [*headers, "torch ratio", "compile XLA ms", "ours ms", "live XLA MB", "ours MB"]
+        headers += [f"XLA ms, {setting}", "ours ms", "ratio", "of limit"]
+    return [*headers, "limit", "torch ratio", "compile XLA ms", "ours ms", "live XLA MB", "ours MB"]
 
 
 def _row(name: str, results: Results) -> list[str]:
     cells = [name]
     for figures in (by_name[name] for by_name in results.values()):
         run = figures["run"]
-        cells += [f"{run['xla'] * 1e3:.3f}", f"{run['ours'] * 1e3:.3f}", f"{ratio(figures, 'run'):.2f}"]
+        share = Limit(**figures["limit"]).share(run["ours"])
+        cells += [f"{run['xla'] * 1e3:.3f}", f"{run['ours'] * 1e3:.3f}", f"{ratio(figures, 'run'):.2f}", f"{share:.0%}"]
     figures = next(iter(results.values()))[name]
+    cells.append(Limit(**figures["limit"]).text)
     torch = ratio(figures, "run", "torch")
     cells.append("" if math.isnan(torch) else f"{torch:.2f}")
     cells += [f"{figures['compile'][platform] * 1e3:.0f}" for platform in ("xla", "ours")]

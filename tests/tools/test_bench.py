@@ -42,6 +42,8 @@ def test_times_of_both_and_a_program_that_xla_rejects(folder, capsys):
     assert alone["xla_refusal"] in captured.err
     assert (found["file"], found["xla_refusal"]) == ("axpy.hlo", None)
     assert found["bytes"] >= 3 * 3 * 4
+    assert found["live_bytes"] == 3 * 4 and found["xla_live_bytes"] >= 3 * 4
+    assert alone["live_bytes"] == 6 * 4 and alone["xla_live_bytes"] is None
     for name in ("compile_seconds", "run_seconds", "xla_compile_seconds", "xla_run_seconds"):
         assert 1e-7 < found[name] < 100
     assert float(axpy.split()[-1]) == pytest.approx(found["xla_run_seconds"] / found["run_seconds"], abs=0.006)
@@ -97,3 +99,12 @@ def test_the_cache_flag_is_rejected(folder, capsys, monkeypatch):
     monkeypatch.setattr(flags, "current", lambda: flags.Flags({"cache_dir": str(folder)}))
     assert invoke(["bench", "axpy.hlo"]) == 1
     assert capsys.readouterr().err == "xlapy: programs would come from the cache: unset the flag cache_dir\n"
+
+
+def test_programs_that_the_machine_cannot_run_are_refused_before_anything_is_allocated(folder, capsys):
+    (folder / "several.hlo").write_text(AXPY.replace("HloModule axpy", "HloModule axpy, num_partitions=2"))
+    assert invoke(["bench", "several.hlo", "--against", "nothing"]) == 1
+    assert "several.hlo runs on 2 devices" in capsys.readouterr().err
+    (folder / "huge.hlo").write_text(AXPY.replace("f32[3]", "f32[1000000000000]"))
+    assert invoke(["bench", "huge.hlo", "--against", "nothing"]) == 1
+    assert "huge.hlo takes at least 2" in capsys.readouterr().err

@@ -139,6 +139,11 @@ class CompiledHlo:
             buffers += [jax.device_put(leaf) for leaf in _argument_leaves(f"argument {number}", shape, value)]
         return buffers
 
+    def live_bytes(self) -> int:
+        """Returns the bytes of temporaries and results."""
+        memory = self._executable.get_compiled_memory_stats()
+        return int(memory.temp_size_in_bytes + memory.output_size_in_bytes)
+
     def text(self) -> str:
         """Returns the optimized HLO: scheduled, fused, with layouts."""
         return self._executable.get_hlo_text()

@@ -26,8 +26,10 @@ from rich.table import Table
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable, block_until_ready
+from xlapy.runtime.engine.memory import available_bytes, format_bytes
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, parse_program, read_arguments, read_bytes, write_file
@@ -44,6 +46,7 @@ Call = Callable[[], Any]
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Median times of one program in seconds; XLA's are None without XLA. `bytes`: the bytes that the program accesses.
+    live_bytes: the bytes of its temporaries and results.
 
     xla_refusal: the reason why XLA does not run the program, if XLA was requested.
     """
@@ -54,6 +57,8 @@ class Measured:
     xla_compile_seconds: float | None
     xla_run_seconds: float | None
     bytes: float
+    live_bytes: int
+    xla_live_bytes: int | None
     xla_refusal: str | None
 
 
@@ -105,7 +110,7 @@ def bench(
         task = progress.add_task("")
         for file in files:
             progress.update(task, description=file)
-            measured.append(_measure_apart(file, inputs, seed, runs, with_xla, elided_constants))
+            measured.append(measure_apart(file, inputs, seed, runs, with_xla, elided_constants))
     Console().print(_table(measured, with_xla))
     if output is not None:
         text = json.dumps([asdict(found) for found in measured], indent=2) + "\n"
@@ -123,10 +128,14 @@ def _has_xla(against: str | None) -> bool:
     raise UnsupportedError("XLA:CPU needs jax and jaxlib: pip install 'xlapy[xla]'")
 
 
-def _measure_apart(
+def measure_apart(
     file: str, inputs: Sequence[str], seed: int, runs: int, with_xla: bool, elided_constants: str
 ) -> Measured:
-    """Measures in a child process, because XLA ends its process on some programs; then measures again without XLA."""
+    """Measures a program in a child process, because XLA ends its process on some; then measures again without XLA.
+
+    seed: of random arguments, if there are no inputs. Raises `UnsupportedError` for a program on several devices, and
+    `InvalidArgumentError` for one that does not fit in memory.
+    """
     job = partial(_measure, file, read_bytes(file), inputs, seed, runs, elided_constants)
     try:
         found = _apart(partial(job, with_xla))
@@ -149,20 +158,25 @@ def _measure(
 ) -> Measured:
     module = parse_program(file, data)
     provide_elided_constants(module, elided_constants)
+    count = module.config.replica_count * module.config.num_partitions
+    if count > 1:
+        raise UnsupportedError(f"{file} runs on {count} devices; programs on one device are timed")
+    program = module.entry_computation.program_shape
+    _check_memory(file, [*program.parameters, *program.parameters, program.result])
     client = Client("cpu")
     compile_times, executable = _compiled(lambda: client.compile(module), runs)
-    if len(executable.devices) > 1:
-        raise UnsupportedError(f"{file} runs on {len(executable.devices)} devices; programs on one device are timed")
-    program = executable.program_shape
+    live = executable.memory_analysis()
+    _check_memory(file, [*program.parameters, *program.parameters], live.temp_size_in_bytes + live.output_size_in_bytes)
     arguments = read_arguments(inputs, program) if inputs else random_arguments(program.parameters, seed)
     donates = bool(executable.donated)
     contestants = {"xlapy": Contestant(lambda: bound_call(client, executable, arguments), donates)}
     xla_times: list[float] = []
-    refusal = None
+    xla_live = refusal = None
     if with_xla:
         xla = importlib.import_module(_XLA)
         try:
             xla_times, compiled = _compiled(lambda: _compile_with(xla, module), runs)
+            xla_live = compiled.live_bytes()
             contestants["XLA"] = Contestant(lambda: compiled.bind_arguments(arguments), donates)
         except xla.XlaCpuError as error:
             refusal = str(error).splitlines()[0]
@@ -174,8 +188,22 @@ def _measure(
         statistics.median(xla_times) if xla_times else None,
         times.get("XLA"),
         executable.cost_analysis()["bytes accessed"],
+        live.temp_size_in_bytes + live.output_size_in_bytes,
+        xla_live,
         refusal,
     )
+
+
+def _check_memory(file: str, shapes: Sequence[Shape], further: int = 0) -> None:
+    """Raises `InvalidArgumentError` if arrays of these shapes (the arguments, and copies on the device) and so many
+    further bytes do not fit in memory."""
+    needed = sum(shape.byte_size for shape in shapes) + further
+    available = available_bytes()
+    if needed > available:
+        raise InvalidArgumentError(
+            f"{file} takes at least {format_bytes(needed)} of memory with arguments and copies, "
+            f"{format_bytes(available)} are available"
+        )
 
 
 def _compile_with(xla: Any, module: Module) -> Any:
