@@ -9,6 +9,7 @@ Responsible for the figures and their text. Does not depend on how programs are 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +21,9 @@ from xlapy.tools.profile.native import native_rows
 from xlapy.tools.profile.rows import Row, all_rows
 from xlapy.tools.profile.session import Session
 
-RUNS = 15
-"""The number of profiled runs."""
+MIN_RUNS, MAX_RUNS = 3, 15
+PROFILE_SECONDS = 0.5
+"""The duration of the profiled runs of a program, within these numbers of runs."""
 
 WANTED = {"memory": 0.85, "compute": 0.80}
 """The share of the limit that a program should reach, by what bounds it."""
@@ -62,10 +64,29 @@ class Limit:
         return f"{amount:.4g} M operations at {rate:.3g} G/s"
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramCall:
+    """A program with its arguments on the device. A call runs it and waits for its results."""
+
+    executable: xla.Executable
+    arguments: Sequence[Any]
+
+    def __call__(self) -> Any:
+        return xla.block_until_ready(self.executable(*self.arguments))
+
+    def limit(self, machine: Machine) -> Limit:
+        return limit_of(self.executable, self.arguments, machine)
+
+
 def limit_of(executable: xla.Executable, arguments: Sequence[Any], machine: Machine) -> Limit:
     """Profiles a program on one device, and returns its limit."""
     session = Session(executable, [list(arguments)])
-    measured = measure(executable, session.run, RUNS)
+    session.run(executable)
+    begin = time.perf_counter()
+    session.run(executable)
+    spent = time.perf_counter() - begin
+    runs = max(MIN_RUNS, min(MAX_RUNS, round(PROFILE_SECONDS / max(spent, 1e-7))))
+    measured = measure(executable, session.run, runs)
     rows = [row for _, row in all_rows(native_rows(measured, machine)) if not row.children]
     total = sum(row.minimum_seconds for row in rows)
     in_memory = [row for row in rows if row.memory_seconds >= row.arithmetic_seconds]

@@ -28,6 +28,7 @@ from jax import lax
 import xlapy as xla
 from benchmarks.convolution_peers import Call
 from benchmarks.convolutions import alternate, summary
+from benchmarks.limits import Limit, ProgramCall, shortfalls
 from benchmarks.network_models import (
     CLASSES,
     EPSILON,
@@ -40,6 +41,7 @@ from benchmarks.network_models import (
     parameters_of,
     resnet50,
 )
+from xlapy.runtime.machine import machine_roofline
 
 LEARNING_RATE = 1e-3
 
@@ -226,8 +228,7 @@ def jax_and_ours(
     start = time.perf_counter()
     ours = xla.Client("cpu").compile(text)
     seconds = time.perf_counter() - start
-    buffers = [xla.Client("cpu").device_put(a) for a in jax.tree.leaves(arguments)]
-    yield "ours", lambda: xla.block_until_ready(ours(*buffers)), seconds
+    yield "ours", ProgramCall(ours, [xla.Client("cpu").device_put(a) for a in jax.tree.leaves(arguments)]), seconds
     if "xla" in peers:
         start = time.perf_counter()
         theirs = lowered.compile()
@@ -299,8 +300,10 @@ def main() -> None:
     peers = [p for p in options.peers.split(",") if importlib.util.find_spec(PEERS[p]) is not None]
     chosen = {n: v for n, v in ROWS.items() if not options.patterns or any(re.search(p, n) for p in options.patterns)}
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # torch reads it when it is imported
-    print(f"| network | ms | {' | '.join(f'{p} / ours' for p in peers)} | compile XLA / ours |")
-    print(f"|---|---:|{'---:|' * (len(peers) + 1)}")
+    machine = machine_roofline(anew=True)
+    print(f"| network | ms | {' | '.join(f'{p} / ours' for p in peers)} | compile XLA / ours | of limit | limit |")
+    print(f"|---|---:|{'---:|' * (len(peers) + 2)}---|")
+    limits: dict[str, tuple[Limit, float]] = {}
     results: dict[str, dict[str, float]] = {}
     for name, row in chosen.items():
         calls, compiling = implementations(row, peers)
@@ -310,9 +313,14 @@ def main() -> None:
         results[name] = times = alternate(calls, options.runs, 0.02)
         ratios = [f"{times[p] / times['ours']:.2f}" if p in times else "" for p in peers]
         compiled = f"{compiling['xla'] / compiling['ours']:.2f}" if "xla" in compiling else ""
-        print(f"| {name} | {1e3 * times['ours']:.1f} | {' | '.join(ratios)} | {compiled} |", flush=True)
-    for peer in peers:
-        print(summary(results, peer))
+        ours = calls["ours"]
+        assert isinstance(ours, ProgramCall)
+        limit, seconds = ours.limit(machine), times["ours"]
+        limits[name] = limit, seconds
+        limited = f"{limit.share(seconds):.0%} | {limit.text}"
+        print(f"| {name} | {1e3 * seconds:.1f} | {' | '.join(ratios)} | {compiled} | {limited} |", flush=True)
+    for line in [*(summary(results, peer) for peer in peers), *shortfalls(limits)]:
+        print(line)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ import jax
 import numpy as np
 
 import xlapy as xla
+from benchmarks.limits import Limit, ProgramCall, shortfalls
 from benchmarks.transformer_programs import PROGRAMS, Program
+from xlapy.runtime.machine import Machine, machine_roofline
 
 MIN_SAMPLE_SECONDS = 1e-2
 """The minimum duration of one timed sample. Programs that take less are called several times per sample."""
@@ -35,17 +37,17 @@ PAUSE_SECONDS = 0.2
 PEERS = ("XLA", "torch", "ORT")
 
 
-def implementations(program: Program) -> dict[str, Callable[[], Any]]:
-    """Returns a call of each implementation, with its arguments on its device."""
+def implementations(program: Program) -> tuple[ProgramCall, dict[str, Callable[[], Any]]]:
+    """Returns xlapy's call, and a call of each implementation, with its arguments on its device."""
     arguments = program.arguments()
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
     lowered = _lowered(program, arguments)
     theirs, on_device = lowered.compile(), jax.device_put(arguments)
     client = xla.Client("cpu")
     ours = client.compile(lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True))
-    buffers = [client.device_put(leaf) for leaf in leaves]
+    call = ProgramCall(ours, [client.device_put(leaf) for leaf in leaves])
     found: dict[str, Callable[[], Any]] = {
-        "ours": lambda: xla.block_until_ready(ours(*buffers)),
+        "ours": call,
         "XLA": lambda: jax.block_until_ready(theirs(*on_device)),
     }
     if program.torch is not None and importlib.util.find_spec("torch") is not None:
@@ -54,7 +56,7 @@ def implementations(program: Program) -> dict[str, Callable[[], Any]]:
         found["torch"] = program.torch(torch, jax.tree.map(lambda leaf: _tensor(torch, leaf), arguments))
     if program.onnx is not None and all(map(importlib.util.find_spec, ("onnx", "onnxruntime"))):
         found["ORT"] = program.onnx(arguments)
-    return found
+    return call, found
 
 
 def _lowered(program: Program, arguments: Sequence[Any]) -> Any:
@@ -73,9 +75,9 @@ def _tensor(torch: Any, leaf: Any) -> Any:
     return torch.from_numpy(np.array(array))
 
 
-def measure(name: str, program: Program, runs: int) -> dict[str, float]:
-    """Returns the median seconds of one call of each implementation."""
-    calls = implementations(program)
+def measure(name: str, program: Program, runs: int, machine: Machine) -> tuple[Limit, dict[str, float]]:
+    """Returns the limit of xlapy's program, and the median seconds of one call of each implementation."""
+    ours, calls = implementations(program)
     _compare(name, program, calls["XLA"](), calls["ours"]())
     counts: dict[str, int] = {}
     for peer, call in calls.items():
@@ -87,7 +89,7 @@ def measure(name: str, program: Program, runs: int) -> dict[str, float]:
             time.sleep(PAUSE_SECONDS)
             call()  # wakes its threads, and loads its data into the cache
             times[peer].append(_seconds(call, counts[peer]))
-    return {peer: statistics.median(found) for peer, found in times.items()}
+    return ours.limit(machine), {peer: statistics.median(found) for peer, found in times.items()}
 
 
 def _seconds(call: Callable[[], Any], count: int) -> float:
@@ -106,15 +108,15 @@ def _compare(name: str, program: Program, theirs: Any, ours: Any) -> None:
             raise SystemExit(f"{name}: result {number} differs by {difference:.3g} from that of XLA:CPU")
 
 
-def _row(name: str, times: dict[str, float]) -> list[str]:
-    cells = [name, f"{times['ours'] * 1e3:.3f}"]
+def _row(name: str, limit: Limit, times: dict[str, float]) -> list[str]:
+    cells = [name, f"{times['ours'] * 1e3:.3f}", f"{limit.share(times['ours']):.0%}"]
     for peer in PEERS:
         cells += [f"{times[peer] * 1e3:.3f}", f"{times[peer] / times['ours']:.2f}"] if peer in times else ["", ""]
-    return cells
+    return [*cells, limit.text]
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"{cells[0]:22}" + "".join(f"{cell:>10}" for cell in cells[1:])
+    return f"{cells[0]:22}" + "".join(f"{cell:>10}" for cell in cells[1:-1]) + f"  {cells[-1]}"
 
 
 def main() -> None:
@@ -125,15 +127,21 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in PROGRAMS]:
         parser.error(f"unknown program {unknown[0]!r}; known are {', '.join(PROGRAMS)}")
-    headers = ["program", "ours ms", *[header for peer in PEERS for header in (f"{peer} ms", "ratio")]]
+    headers = ["program", "ours ms", "of limit", *[h for peer in PEERS for h in (f"{peer} ms", "ratio")], "limit"]
     if options.hlo is None:
         print(_line(headers))
+        machine = machine_roofline(anew=True)
+    limits: dict[str, tuple[Limit, float]] = {}
     for name in options.names or PROGRAMS:
         if options.hlo is not None:
             options.hlo.mkdir(parents=True, exist_ok=True)
             (options.hlo / f"{name.replace(' ', '-')}.hlo").write_text(_module_text(PROGRAMS[name]))
         else:
-            print(_line(_row(name, measure(name, PROGRAMS[name], options.runs))), flush=True)
+            limit, times = measure(name, PROGRAMS[name], options.runs, machine)
+            limits[name] = limit, times["ours"]
+            print(_line(_row(name, limit, times)), flush=True)
+    for line in shortfalls(limits) if limits else []:
+        print(line)
 
 
 if __name__ == "__main__":

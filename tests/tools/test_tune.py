@@ -18,7 +18,7 @@ from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.tools.command_line import invoke
-from xlapy.tools.tune import search, tuner
+from xlapy.tools.tune import search, trials, tuner
 from xlapy.tools.tune.search import Settings
 from xlapy.tools.tune.trials import Bench
 from xlapy.tools.tune.tuner import TunedProgram, tune_module
@@ -145,6 +145,33 @@ def test_results_that_differ_within_the_tolerance_are_right():
     far = xla.Client("cpu").compile(DOT.replace("tanh(d)", "sine(d)"))
     assert np.any(bench.results(near)[0] != bench.results(bench.default)[0])
     assert bench.is_right(bench.default) and bench.is_right(near) and not bench.is_right(far)
+
+
+def test_plans_whose_results_cannot_be_checked_are_not_chosen(gains, monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise InvalidArgumentError("out of memory")
+
+    gains(lambda plan: 0.5 if plan.strategy == "loops" else 1.0)
+    monkeypatch.setattr(trials, "program_tolerance", refused)
+    monkeypatch.setattr(plan_variants, "MAX_COST_RATIO", 1e9)
+    results = Bench.results
+
+    def changed(self: Bench, executable: xla.Executable) -> list[np.ndarray]:
+        is_default = getattr(self, "default", executable) is executable
+        return [array if is_default else array + 1 for array in results(self, executable)]
+
+    monkeypatch.setattr(Bench, "results", changed)
+    assert not tuned(DOT).kernels
+
+
+def test_a_kernel_whose_arguments_do_not_fit_keeps_its_plan(gains, monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise InvalidArgumentError("the random argument 0 does not fit in memory")
+
+    gains(time_of)
+    monkeypatch.setattr(trials, "random_arguments", refused)
+    (row,) = tuned(DOT).rows
+    assert "does not fit" in row.found.reason and not row.is_kept
 
 
 def test_a_kernel_at_its_limit_is_not_searched(gains, monkeypatch):

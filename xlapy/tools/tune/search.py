@@ -97,7 +97,11 @@ class _Search:
         if kernel.limit >= AT_LIMIT:
             self.found.reason = f"at {kernel.limit:.0%} of the machine's limit"
             return self.found
-        self.bench = Bench(kernel, self.settings.seed)
+        try:
+            self.bench = Bench(kernel, self.settings.seed)
+        except (XlaError, MemoryError) as error:  # its arguments do not fit in memory, for example
+            self.found.reason = str(error) or "out of memory"
+            return self.found
         self.best = self.note(Trial(kernel.choice.plan, 1.0))
         self.best_program = self.bench.default
         self.try_all(strategy_plans(self.instruction, self.region, kernel.choice))
