@@ -1,4 +1,4 @@
-"""Arrays that a loop only reads: the instructions after the loop update them in place, as if the loop were not there."""
+"""Arrays that a loop only reads: what follows the loop updates them in place, as if the loop were not there."""
 
 from __future__ import annotations
 
