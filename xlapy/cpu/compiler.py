@@ -47,6 +47,7 @@ from xlapy.cpu.program.communication import (  # noqa: F401 - importing these mo
     feeds,
     transfer_queues,
 )
+from xlapy.cpu.program.concurrency import run_concurrently
 from xlapy.cpu.program.nan_checks import add_value_check
 from xlapy.cpu.program.native_program import NativeProgram, print_program
 from xlapy.cpu.program.outlining import outline_functions
@@ -297,6 +298,8 @@ def compile_module(
             )
             _check_plans(module, record)
             program.is_long_running = is_long_running(copy, rates=host_target().rates)
+            if not flags.get("check_bounds"):
+                run_concurrently(program)
             outline_functions(program)
             if flags.get("check_bounds"):
                 add_bounds_checks(program, copy.entry_computation.root_instruction)

@@ -20,9 +20,12 @@ from xlapy.cpu.llvm.pool import (
     MASK_WORDS,
     MISSING,
     TICKET,
+    FutexWord,
     run_chunks,
     serve,
     worker,
+    xlapy_await_task,
+    xlapy_finish_task,
     xlapy_parallel,
     xlapy_reset_pool,
 )
@@ -241,6 +244,50 @@ def test_a_poll_that_ends_the_run_ends_the_loop() -> None:
     assert explore(None, [stopped_loop, help_once], the_pool_is_free, also=FUNCTIONS, models=models).ends >= 1
     assert explore(None, [stopped_loop_without_help], the_pool_is_free, also=FUNCTIONS, models=models).ends == 1
     assert explore(None, [stopped_loop_alone], the_pool_is_free, also=FUNCTIONS, models=models).ends == 1
+
+
+WORDS = Static("words", FutexWord, 4 * 3)
+"""The status of tasks, and the word of each of two tasks."""
+
+
+def word(f: Function, number: int) -> FutexWord:
+    return f.static(WORDS).offset(4 * number).cast(FutexWord)
+
+
+def dependent_tasks(waits: bool) -> tuple[NativeFunction, NativeFunction]:
+    """The second chunk reads what the first one has written."""
+
+    @native
+    def tasks(f: Function, argument: Nullable[Address], begin: Word, end: Word) -> None:
+        with f.when(begin == 0):
+            cell(f, 0).value = 5
+            xlapy_finish_task(f, word(f, 0), word(f, 1), f.constant(Int32, 4))
+        with f.when(begin == 1):
+            if waits:
+                xlapy_await_task(f, word(f, 1))
+            f.check(cell(f, 0).value == 5, "the first task has run")
+            xlapy_finish_task(f, word(f, 0), word(f, 2), f.constant(Int32, 1))
+
+    @native
+    def loop(f: Function) -> None:
+        zero = f.constant(Word, 0)
+        none, one = f.null(Address), f.constant(Word, 1)
+        xlapy_parallel(f, f.address_of(tasks), none, one + one, one, none, zero, zero)
+        f.check(word(f, 0).value.load(RELAXED) == 5, "the state has the status of both tasks")
+
+    return loop, tasks
+
+
+def test_a_task_waits_for_another() -> None:
+    loop, tasks = dependent_tasks(True)
+    also = [*FUNCTIONS, tasks]
+    assert explore(None, [loop, help_once], the_pool_is_free, also=also, models=MODELS).ends >= 1
+
+
+def test_a_task_that_does_not_wait_is_a_race() -> None:
+    loop, tasks = dependent_tasks(False)
+    with pytest.raises(ScheduleError):
+        explore(None, [loop, help_once], the_pool_is_free, also=[*FUNCTIONS, tasks], models=MODELS)
 
 
 def test_a_loop_without_a_table_is_not_polled() -> None:

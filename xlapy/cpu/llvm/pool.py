@@ -15,6 +15,12 @@ The first job starts the threads, also in the child of a fork, which has none. W
 pool, other threads run their loops alone. With a table, the caller polls after each of its chunks (`safepoints`); if
 the run should stop, no thread takes another chunk.
 
+    void @xlapy_await_task(ptr task)
+    void @xlapy_finish_task(ptr state, ptr task, i32 status)
+
+The chunks of a loop may be tasks that wait for each other: a task waits until the word of another one is 1, which has
+been handed out before it. When it has run, its own word becomes 1; its status, if not 0, is added to those of others.
+
 Responsible for the pool. Does not depend on what the functions do.
 """
 
@@ -51,6 +57,10 @@ POOL = "pool"
 """The name of the object file of the pool."""
 
 
+PARALLEL, AWAIT_TASK, FINISH_TASK = "xlapy_parallel", "xlapy_await_task", "xlapy_finish_task"
+"""The functions that programs call."""
+
+
 @SingleFlight
 def parallel_function() -> Symbol:
     """Returns `xlapy_parallel`. The first parallel loop starts the threads."""
@@ -58,7 +68,12 @@ def parallel_function() -> Symbol:
     reset = ctypes.PYFUNCTYPE(None, ctypes.c_int64)(code.addresses["xlapy_reset_pool"])
     reset(thread_count() - 1)
     os.register_at_fork(after_in_child=lambda: reset(thread_count() - 1))
-    return code.symbol("xlapy_parallel")
+    return code.symbol(PARALLEL)
+
+
+def task_function(name: str) -> Symbol:
+    """Returns `xlapy_await_task` or `xlapy_finish_task`."""
+    return _code().symbol(name)
 
 
 def thread_count() -> int:
@@ -69,7 +84,7 @@ def thread_count() -> int:
 @SingleFlight
 def _code() -> Code:
     imports = {POLL: shared_function(POLL)}
-    exports = ["xlapy_parallel", "xlapy_reset_pool"]
+    exports = [PARALLEL, AWAIT_TASK, FINISH_TASK, "xlapy_reset_pool"]
     return compile_shared_object(POOL, lambda: pool_text(platform.machine()), exports, imports)
 
 
@@ -236,6 +251,28 @@ def xlapy_parallel(
 
 
 @native
+def xlapy_await_task(f: Function, task: FutexWord) -> None:
+    """Waits until a task has run; see above."""
+    spins = f.variable(Word, 0)
+    with f.loop():
+        with f.when(task.value.load(ACQUIRE) != 0):
+            f.ret()
+        spins.set(spins.get() + 1)
+        f.pause()
+        with f.when(spins.get() > f.spins(SPINS)):
+            spins.set(0)
+            sched_yield(f)
+
+
+@native
+def xlapy_finish_task(f: Function, state: FutexWord, task: FutexWord, status: Int32) -> None:
+    """Notes that a task has run; see above."""
+    with f.when(status != 0):
+        state.value.fetch_or(status, RELAXED)
+    task.value.store(1, RELEASE)
+
+
+@native
 def open_job(
     f: Function, function: Address, argument: Nullable[Address], extent: Word, grain: Word, chunks: Word
 ) -> None:
@@ -377,7 +414,8 @@ define internal void @load_mode(ptr %mode) alwaysinline {
 
 def pool_text(machine: str) -> str:
     """Returns the LLVM module of the pool for a machine architecture."""
-    exports = [xlapy_parallel.name, xlapy_reset_pool.name]
+    functions = [xlapy_parallel, xlapy_await_task, xlapy_finish_task, xlapy_reset_pool]
+    exports = [function.name for function in functions]
     defined = ["save_mode", "load_mode", "load_processors", "avoid_processor"]
-    text = library_text([xlapy_parallel, xlapy_reset_pool], exports, defined=defined)
+    text = library_text(functions, exports, defined=defined)
     return f"{text}\n{AFFINITY}\n{_MODES.get(machine, _NO_MODES)}"

@@ -24,13 +24,14 @@ from xlapy.cpu.llvm.instrumentation.counters import (
     emit_add,
     emit_counter_update,
 )
+from xlapy.cpu.llvm.pool import AWAIT_TASK, FINISH_TASK, PARALLEL
 from xlapy.cpu.llvm.program_kernels import KernelCallEmitter
 from xlapy.cpu.llvm.program_memory import FunctionState
 from xlapy.cpu.llvm.shared_code import FLUSH_DENORMALS_BITS, MXCSR_DECLARATIONS, declared_functions
 from xlapy.cpu.program.buffer_slices import StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, WhileThunk
+from xlapy.cpu.program.thunks import ConcurrentThunk, ConditionalThunk, OutlinedThunk, Thunk, WhileThunk
 
 MAX_UNOPTIMIZED_CALLS = 8
 """An entry function that only calls at most this many kernels is not optimized: that saves up to a millisecond of
@@ -178,6 +179,74 @@ class _ProgramEmitter(KernelCallEmitter):
     def thunk(self, function: FunctionState, thunk: Thunk) -> None:
         thunk.emit(self, function)
         self.poll_after(function, thunk)
+
+    # -- concurrent tasks
+
+    def concurrent_tasks(self, function: FunctionState, thunk: ConcurrentThunk) -> None:
+        """Runs tasks on the thread pool. An instrumented program runs them one after the other, because the time of a
+        thunk is measured while no other runs."""
+        if self.program.counters is not None:
+            for task in thunk.tasks:
+                self.call_outlined(function, task)
+            return
+        ir, count = function.ir, len(thunk.tasks)
+        name, can_fail = self._tasks_function(thunk)
+        block = ir.fresh_name("a")
+        function.prologue.append(f"  {block} = alloca [{count + 4} x i32], align 8")
+        ir.emit(f"store ptr %table, ptr {block}")
+        state = ir.assign(f"getelementptr inbounds i8, ptr {block}, i64 8")
+        self.declarations.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        ir.emit(f"call void @llvm.memset.p0.i64(ptr {state}, i8 0, i64 {4 * (count + 1)}, i1 false)")
+        self.import_parallel()
+        ir.emit(f"call void @{PARALLEL}(ptr @{name}, ptr {block}, i64 {count}, i64 1, ptr null, i64 0, i64 0)")
+        if can_fail:
+            self.require_success(function, ir.assign(f"load i32, ptr {state}"))
+
+    def _tasks_function(self, thunk: ConcurrentThunk) -> tuple[str, bool]:
+        """Emits the function that runs the tasks `begin` to `end`; returns its name, and whether tasks can fail.
+
+        Its block has the address table, a word that is not 0 after a task failed, and for each task a word that is 1
+        once it has run. Tasks are handed out in their order, so those that a task waits for have been started.
+        """
+        name, can_fail = f"tasks{self._outlined_count}", False
+        self.imports |= {AWAIT_TASK, FINISH_TASK}
+        self.declarations |= {f"declare void @{AWAIT_TASK}(ptr)", f"declare void @{FINISH_TASK}(ptr, ptr, i32)"}
+        statuses = ", ".join(f"[ %s{number}, %t{number} ]" for number in range(len(thunk.tasks)))
+        cases = " ".join(f"i64 {number}, label %t{number}" for number in range(1, len(thunk.tasks)))
+        lines = [
+            f"define internal void @{name}(ptr %block, i64 %begin, i64 %end) #0 {{",
+            "entry:",
+            "  %table = load ptr, ptr %block",
+            "  %state = getelementptr inbounds i8, ptr %block, i64 8",
+            "  br label %next",
+            "next:",
+            "  %number = phi i64 [ %begin, %entry ], [ %following, %done ]",
+            f"  switch i64 %number, label %t0 [ {cases} ]",
+        ]
+        for number, (task, waits) in enumerate(zip(thunk.tasks, thunk.waits, strict=True)):
+            lines.append(f"t{number}:")
+            for other in waits:
+                lines.append(f"  %w{number}.{other} = getelementptr inbounds i32, ptr %state, i64 {other + 1}")
+                lines.append(f"  call void @{AWAIT_TASK}(ptr %w{number}.{other})")
+            called = self.outlined_function(task)
+            lines.append(f"  %s{number} = call i32 @{called}(ptr %table)")
+            can_fail |= called in self._failing_functions
+            lines.append("  br label %done")
+        lines += [
+            "done:",
+            f"  %status = phi i32 {statuses}",
+            "  %own = getelementptr inbounds i32, ptr %state, i64 %number",
+            "  %flag = getelementptr inbounds i32, ptr %own, i64 1",
+            f"  call void @{FINISH_TASK}(ptr %state, ptr %flag, i32 %status)",
+            "  %following = add i64 %number, 1",
+            "  %more = icmp ult i64 %following, %end",
+            "  br i1 %more, label %next, label %leave",
+            "leave:",
+            "  ret void",
+            "}",
+        ]
+        self.functions.append("\n".join(lines))
+        return name, can_fail
 
     # -- control flow
 

@@ -14,15 +14,35 @@ from xlapy.cpu.llvm.instrumentation.bounds import LEAVE_KERNEL, LEAVE_PROGRAM, K
 from xlapy.cpu.llvm.instrumentation.counters import timed_task_lines
 from xlapy.cpu.llvm.kernels import emit_kernel
 from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text, library_declaration
+from xlapy.cpu.llvm.pool import PARALLEL
 from xlapy.cpu.llvm.program_calls import CallEmitter
 from xlapy.cpu.llvm.program_memory import FunctionState
 from xlapy.cpu.llvm.safepoint_loops import PollEntries
 from xlapy.cpu.llvm.shared_code import DECLARATIONS as SHARED_DECLARATIONS
 from xlapy.cpu.llvm.shared_code import POLL, task_call, task_name, task_prologue
 from xlapy.cpu.llvm.unrolled import emit_unrolled_kernel
+from xlapy.cpu.program.buffer_slices import StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import KernelThunk, LibraryCallThunk, Thunk
+from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, LibraryCallThunk, Thunk
 from xlapy.loops import Kernel
+
+COPY_GRAIN_BYTES = 1 << 18
+"""The bytes of one chunk of a copy: few enough that two threads share a copy of a megabyte evenly, and enough that each
+chunk reads memory at its full rate."""
+
+_COPY_TASK = """define internal void @copy_task(ptr %block, i64 %begin, i64 %end) #0 {{
+entry:
+  %target.at = getelementptr inbounds ptr, ptr %block, i64 0
+  %source.at = getelementptr inbounds ptr, ptr %block, i64 1
+  %target = load ptr, ptr %target.at
+  %source = load ptr, ptr %source.at
+  %to.chunk = getelementptr inbounds i8, ptr %target, i64 %begin
+  %from.chunk = getelementptr inbounds i8, ptr %source, i64 %begin
+  %size = sub i64 %end, %begin
+{copy}
+  ret void
+}}"""
+"""The function that copies a range of the bytes of an array."""
 
 
 class KernelCallEmitter(CallEmitter):
@@ -88,19 +108,27 @@ class KernelCallEmitter(CallEmitter):
         task = self._library_task(name, len(pointers))
         self._run_in_parallel(function, thunk, task, pointers, (thunk.batch, thunk.grain))
 
+    def copy(self, function: FunctionState, thunk: CopyThunk) -> None:
+        """Copies an array, a large one on all threads."""
+        size = thunk.source.size
+        if thunk.cost < MIN_PARALLEL_CYCLES or thunk.source.storage is StorageClass.SHARED:
+            super().copy(function, thunk)
+            return
+        pointers = [self.address(function, slice_) for slice_ in (thunk.target, thunk.source)]
+        self._run_in_parallel(function, thunk, self._copy_task(), pointers, (size, COPY_GRAIN_BYTES))
+
     # -- parallel loops
 
     def _run_in_parallel(
         self,
         function: FunctionState,
-        thunk: KernelThunk | LibraryCallThunk,
+        thunk: KernelThunk | LibraryCallThunk | CopyThunk,
         task: str,
         pointers: list[str],
         extent_and_grain: tuple[int, int],
     ) -> None:
         """Runs a task on all threads. pointers: the contents of its argument block; grain: the iterations per chunk."""
-        self.imports.add("xlapy_parallel")
-        self.declarations.add("declare void @xlapy_parallel(ptr, ptr, i64, i64, ptr, i64, i64)")
+        self.import_parallel()
         if self.program.counters is not None:
             table = self.table_entry(function, self.program.counters_index)
             counter = self.program.counters.starts[thunk]
@@ -111,9 +139,13 @@ class KernelCallEmitter(CallEmitter):
         polls_between_chunks = thunk.cost > safepoints.MIN_POLLED_PARALLEL_CYCLES
         table = "ptr %table" if polls_between_chunks else "ptr null"
         arguments = f"i64 {extent}, i64 {grain}, {table}, {self._poll_arguments}"
-        function.ir.emit(f"call void @xlapy_parallel(ptr @{task}, ptr {block}, {arguments})")
+        function.ir.emit(f"call void @{PARALLEL}(ptr @{task}, ptr {block}, {arguments})")
         if polls_between_chunks:
             self.poll(function)
+
+    def import_parallel(self) -> None:
+        self.imports.add(PARALLEL)
+        self.declarations.add(f"declare void @{PARALLEL}(ptr, ptr, i64, i64, ptr, i64, i64)")
 
     def _argument_block(self, function: FunctionState, pointers: list[str]) -> str:
         """Returns a register with the address of an array of pointers on the stack."""
@@ -158,6 +190,18 @@ class KernelCallEmitter(CallEmitter):
         head = f"define internal void @{name}(ptr %block, i64 %begin, i64 %end) #0 {{"
         body = timed_task_lines(task_call(buffers), buffers + 1, records_events=self.records_events)
         self.functions.append("\n".join([head, "entry:", *task_prologue(buffers), *body, "  ret void", "}"]))
+        return name
+
+    def _copy_task(self) -> str:
+        """Returns the function for chunks of a copy, timed in instrumented programs."""
+        name = "copy_task"
+        if name not in self._tasks:
+            self._tasks.add(name)
+            copy = self.memmove("%to.chunk", "%from.chunk", "%size")
+            lines = [f"  {copy}"]
+            if self.program.counters is not None:
+                lines = timed_task_lines(copy, 2, records_events=self.records_events)
+            self.functions.append(_COPY_TASK.format(copy="\n".join(lines)))
         return name
 
     def _library_task(self, name: str, slices: int) -> str:

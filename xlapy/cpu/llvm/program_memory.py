@@ -209,8 +209,8 @@ class ProgramMemoryEmitter:
         ir.br(after)
         ir.start_block(after)
 
-    def memmove(self, target: str, source: str, size: int) -> str:
-        """Returns the instruction that copies `size` bytes."""
+    def memmove(self, target: str, source: str, size: int | str) -> str:
+        """Returns the instruction that copies a number of bytes, a constant or a register."""
         self.declarations.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
         return f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)"
 

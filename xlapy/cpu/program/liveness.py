@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xlapy.cpu.program.buffer_slices import BufferSlice
-from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, ThunkVisitor, WhileThunk
+from xlapy.cpu.program.thunks import (
+    ConcurrentThunk,
+    ConditionalThunk,
+    OutlinedThunk,
+    Thunk,
+    ThunkVisitor,
+    WhileThunk,
+    walk_thunks,
+)
 
 
 class LiveRanges(ThunkVisitor):
@@ -17,10 +25,14 @@ class LiveRanges(ThunkVisitor):
     Positions number the thunks in program order. A loop has two more positions: one after its condition, where it reads
     its predicate, and one after its body. A slice that is written before a loop and used in the loop is live until the
     loop ends. What a direct rendezvous publishes is live until the last use of what it receives, because a device may
-    receive its own arrays.
+    receive its own arrays. What concurrent tasks use is live until all of them have run.
+
+    in_order: whether each concurrent task counts as running after the one before it, so that ranges say which tasks use
+    a slice.
     """
 
-    def __init__(self, thunks: list[Thunk]) -> None:
+    def __init__(self, thunks: list[Thunk], *, in_order: bool = False) -> None:
+        self._in_order = in_order
         self.first: dict[BufferSlice, int] = {}
         self.last: dict[BufferSlice, int] = {}
         self.extents: dict[Thunk, tuple[int, int]] = {}
@@ -64,6 +76,15 @@ class LiveRanges(ThunkVisitor):
 
     def outlined(self, thunk: OutlinedThunk) -> None:
         self.sequence(thunk.thunks)
+
+    def concurrent(self, thunk: ConcurrentThunk) -> None:
+        begin = self._position
+        self.sequence(thunk.tasks)
+        if self._in_order:
+            return
+        for slice_ in dict.fromkeys(s for inner in walk_thunks([thunk]) for s in inner.accesses):
+            self.first[slice_] = min(begin, self.first[slice_])
+            self.last[slice_] = max(self._position, self.last[slice_])
 
     def loop(self, thunk: WhileThunk) -> None:
         outer, self._around = self._around, (*self._around, thunk)

@@ -107,7 +107,7 @@ def _fits_stack_slot(buffer: Buffer) -> bool:
 
 
 def _assign_stack_slots(program: NativeProgram) -> None:
-    ranges = LiveRanges(program.thunks)
+    ranges = LiveRanges(program.thunks, in_order=True)
     users: dict[BufferSlice, list[OutlinedThunk]] = {}
     written: dict[OutlinedThunk, set[BufferSlice]] = {}
     for function in list(_outlined_functions(program.thunks)):

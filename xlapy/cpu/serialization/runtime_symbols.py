@@ -10,15 +10,17 @@ from collections.abc import Iterable
 from xlapy.cpu.lapack.openblas import function_address, is_function
 from xlapy.cpu.llvm import shared_code
 from xlapy.cpu.llvm.jit import Symbol
-from xlapy.cpu.llvm.pool import POOL, parallel_function
+from xlapy.cpu.llvm.pool import AWAIT_TASK, FINISH_TASK, PARALLEL, POOL, parallel_function, task_function
 
-_PARALLEL = "xlapy_parallel"
+_TASKS = (AWAIT_TASK, FINISH_TASK)
 
 
 def resolve_symbol(name: str) -> Symbol:
     """Returns a function by its name; raises `ValueError` for a symbol that no program imports."""
-    if name == _PARALLEL:
+    if name == PARALLEL:
         return parallel_function()
+    if name in _TASKS:
+        return task_function(name)
     if shared_code.object_name(name) is not None:
         return shared_code.shared_function(name)
     if is_function(name):
@@ -28,5 +30,5 @@ def resolve_symbol(name: str) -> Symbol:
 
 def imported_object_files(names: Iterable[str]) -> dict[str, bytes]:
     """Returns the object files that contain the imported functions, except functions of libraries."""
-    found = (POOL if name == _PARALLEL else shared_code.object_name(name) for name in names)
+    found = (POOL if name in (PARALLEL, *_TASKS) else shared_code.object_name(name) for name in names)
     return shared_code.compiled_objects([name for name in found if name is not None])

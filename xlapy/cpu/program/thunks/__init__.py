@@ -22,6 +22,7 @@ from xlapy.cpu.program.thunks.host import (
     ValueCheckThunk,
 )
 from xlapy.cpu.program.thunks.thunk import (
+    ConcurrentThunk,
     ConditionalThunk,
     OutlinedThunk,
     Thunk,
@@ -36,6 +37,7 @@ __all__ = [
     "CallbackThunk",
     "CallingConvention",
     "CollectiveThunk",
+    "ConcurrentThunk",
     "ConditionalThunk",
     "CopyThunk",
     "FeedThunk",

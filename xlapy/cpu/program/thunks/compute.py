@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xlapy.analysis.cost.reference_machine import CACHED_BYTES_PER_CYCLE
+from xlapy.analysis.cost.reference_machine import CACHED_BYTES_PER_CYCLE, MIN_PARALLEL_CYCLES
 from xlapy.cpu.program.buffer_slices import (
     AccessedRange,
     BufferSlice,
@@ -35,6 +35,10 @@ MAX_SHORT_COPY_BYTES = 256
 
 _COPY_BYTES_PER_STATEMENT = 64
 """The bytes that a copy moves in the time of a statement: the widest vector."""
+
+
+MAX_CYCLES_ON_ONE_THREAD = 2 * MIN_PARALLEL_CYCLES
+"""A parallel loop that takes less time, of about two chunks, may run on one thread while other threads run others."""
 
 
 @dataclass(eq=False, slots=True)
@@ -94,6 +98,10 @@ class KernelThunk(Thunk):
         """The iterations of the parallel loop; 1 if there is none."""
         loop = self.kernel.parallel_loop
         return loop.extent if loop is not None and isinstance(loop.extent, int) else 1
+
+    @property
+    def runs_on_one_thread(self) -> bool:
+        return self.iterations < 2 or self.cost < MAX_CYCLES_ON_ONE_THREAD
 
     @property
     def statements(self) -> int:
@@ -158,6 +166,11 @@ class CopyThunk(Thunk):
     @property
     def cost(self) -> int:
         return self.source.size // CACHED_BYTES_PER_CYCLE
+
+    @property
+    def runs_on_one_thread(self) -> bool:
+        is_private = StorageClass.SHARED not in (self.source.storage, self.target.storage)
+        return is_private and self.cost < MAX_CYCLES_ON_ONE_THREAD
 
     @property
     def statements(self) -> int:
@@ -264,6 +277,10 @@ class LibraryCallThunk(Thunk):
     @property
     def cost(self) -> int:
         return self.batch * self.call_cost
+
+    @property
+    def runs_on_one_thread(self) -> bool:
+        return self.grain >= self.batch or self.cost < MAX_CYCLES_ON_ONE_THREAD
 
     @property
     def title(self) -> str:

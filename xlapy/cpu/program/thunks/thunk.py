@@ -145,6 +145,12 @@ class Thunk(ABC):
         """The size of the thunk in the function that contains it. count: the statements of an unrolled kernel."""
         return 1 + sum(thunk.function_statements(count) for thunks in self.nested for thunk in thunks)
 
+    @property
+    def runs_on_one_thread(self) -> bool:
+        """Whether the thunk only computes, cannot fail, and takes so little time that one thread may run it while
+        other threads run others."""
+        return False
+
     # -- text
 
     @property
@@ -188,6 +194,10 @@ class ThunkVisitor(ABC):
 
     @abstractmethod
     def outlined(self, thunk: OutlinedThunk) -> None: ...
+
+    def concurrent(self, thunk: ConcurrentThunk) -> None:
+        """Visits the tasks in an order in which they may run."""
+        self.sequence(thunk.tasks)
 
 
 def walk_thunks(thunks: list[Thunk]) -> Iterator[Thunk]:
@@ -323,6 +333,60 @@ class ConditionalThunk(Thunk):
 
     def emit(self, emitter: ThunkEmitter, function: Any) -> None:
         emitter.conditional(function, self)
+
+
+@dataclass(eq=False, slots=True)
+class ConcurrentThunk(Thunk):
+    """Runs tasks on all threads, each on one thread.
+
+    waits: the numbers of the tasks that must have run when a task starts, which are smaller than its own.
+    """
+
+    tasks: list[OutlinedThunk]
+    waits: list[tuple[int, ...]]
+
+    polls_itself: ClassVar[bool] = True
+
+    @property
+    def reads(self) -> list[BufferSlice]:
+        return []
+
+    @property
+    def writes(self) -> list[BufferSlice]:
+        return []
+
+    def replace(self, mapping: Replacements) -> None:
+        return
+
+    @property
+    def nested(self) -> list[list[Thunk]]:
+        return [[task] for task in self.tasks]
+
+    @property
+    def nested_titles(self) -> list[str]:
+        after = [f", after {', '.join(map(str, waits))}" if waits else "" for waits in self.waits]
+        return [f"task {number}{text}" for number, text in enumerate(after)]
+
+    def accept(self, visitor: ThunkVisitor) -> None:
+        visitor.concurrent(self)
+
+    @property
+    def cost(self) -> int:
+        return sum(task.cost for task in self.tasks)
+
+    def function_statements(self, count: Callable[[Kernel], int]) -> int:
+        return CALL_STATEMENTS
+
+    @property
+    def title(self) -> str:
+        return f"{len(self.tasks)} tasks at the same time"
+
+    @property
+    def label(self) -> str:
+        return "tasks"
+
+    def emit(self, emitter: ThunkEmitter, function: Any) -> None:
+        emitter.concurrent_tasks(function, self)
 
 
 @dataclass(eq=False, slots=True)

@@ -15,7 +15,15 @@ from collections.abc import Iterable
 from xlapy.base.errors import VerificationError
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, ThunkVisitor, WhileThunk
+from xlapy.cpu.program.thunks import (
+    ConcurrentThunk,
+    ConditionalThunk,
+    OutlinedThunk,
+    Thunk,
+    ThunkVisitor,
+    WhileThunk,
+    walk_thunks,
+)
 from xlapy.cpu.program.verification.abstract_memory import AbstractMemory, Location
 from xlapy.cpu.program.verification.value_records import NO_VALUES, ThunkValues, ValueRecords, Values
 
@@ -161,6 +169,36 @@ class _Verifier(ThunkVisitor):
             self._write(thunk, slice_, stored.get(slice_, NO_VALUES))
             if slice_ not in stored:
                 self._memory.forget(self._location(slice_))
+
+    def concurrent(self, thunk: ConcurrentThunk) -> None:
+        """Runs tasks in their order, after checking that any other order that their waits allow gives the same."""
+        self._check_tasks(thunk)
+        super().concurrent(thunk)
+
+    def _check_tasks(self, thunk: ConcurrentThunk) -> None:
+        """Checks that no task writes memory that another one, which may run at the same time, accesses."""
+        before: list[set[int]] = []
+        accessed: list[list[tuple[Location, BufferSlice, bool]]] = []
+        for number, (task, waits) in enumerate(zip(thunk.tasks, thunk.waits, strict=True)):
+            before.append(set(waits).union(*(before[other] for other in waits)))
+            accessed.append(self._memory_of(task))
+            for other in set(range(number)) - before[number]:
+                for location, slice_, is_written in accessed[number]:
+                    for place, peer, is_peer_written in accessed[other]:
+                        if (is_written or is_peer_written) and location.overlaps(place):
+                            raise VerificationError(
+                                f"tasks {other} and {number} of {_title(thunk)} run at the same time, but {peer} "
+                                f"overlaps {slice_}, which one of them writes; {_OUR_ERROR}"
+                            )
+
+    def _memory_of(self, task: OutlinedThunk) -> list[tuple[Location, BufferSlice, bool]]:
+        """Returns where the slices lie that a task accesses, and whether it writes them."""
+        found: dict[BufferSlice, bool] = {}
+        for thunk in walk_thunks([task]):
+            for slice_ in thunk.accesses:
+                if slice_.size and slice_.storage not in (StorageClass.STACK, StorageClass.SHARED):
+                    found[slice_] = found.get(slice_, False) or slice_ in thunk.writes
+        return [(self._location(slice_), slice_, is_written) for slice_, is_written in found.items()]
 
     # -- memory
 
