@@ -129,6 +129,15 @@ def test_a_transform_of_many_rows_is_one_kernel_and_little_code():
     assert "gather" not in compiled.llvm and "scatter" not in compiled.llvm
 
 
+@pytest.mark.parametrize(
+    ("dimensions", "count"), [((1 << 18,), 1), ((1 << 21,), 1), ((40, 2048), 1), ((20, 30, 40), 3), ((2048, 32), 2)]
+)
+def test_transforms_work_in_the_memory_of_their_results(dimensions: tuple[int, ...], count: int):
+    x = np.zeros(dimensions, np.complex64)
+    compiled = CPU.compile(transform_text("FFT", x, x.shape, x.shape[-count:]))
+    assert compiled.memory_analysis().temp_size_in_bytes == 0
+
+
 # -- plans and kernels
 
 
@@ -139,6 +148,7 @@ def test_plans():
     assert long is not None and [each.points.size for each in long] == [1024, 1024]
     longest = plan_transforms(1 << 24, 1, 1, 1024, 16)
     assert longest is not None and len(longest) == 3 and all(each.points.size <= 1024 for each in longest)
+    assert [each.keeps_places for each in longest] == [False, True, True]
     assert plan_transforms(2 * 37, 100, 1, 1024, 16) is None
     assert plan_transforms(1 << 24, 1, 2, 1024, 16) is None
 
@@ -162,6 +172,16 @@ def test_a_kernel_evaluated(points: int, rows: int):
     result = np.zeros(2 * x.size)
     evaluate(made.kernel, {"operand": x.view(np.float64).ravel(), "roots": made.twiddles, "result": result})
     np.testing.assert_allclose(result.view(np.complex128).reshape(x.shape), np.fft.fft(x), atol=1e-13)
+
+
+def test_a_kernel_in_place_evaluated():
+    """Elements between the points are lanes; the last group of lanes is masked."""
+    x = numbers("FFT", (3, 6, 11), "float64")
+    (transform,) = plan_transforms(6, 3, 11, 1024, 8) or []
+    made = fourier_kernel("small", host_target(), F64, transform, -1, 1.0, in_place=True)
+    result = x.view(np.float64).ravel().copy()
+    evaluate(made.kernel, {"roots": made.twiddles, "result": result})
+    np.testing.assert_allclose(result.view(np.complex128).reshape(x.shape), np.fft.fft(x, axis=1), atol=1e-13)
 
 
 @functools.cache

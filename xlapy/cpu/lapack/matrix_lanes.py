@@ -21,7 +21,7 @@ from xlapy.cpu.target import host_target
 from xlapy.loops import I32, Affine, AxisKind, Buffer, Kernel, ScalarType, Value
 from xlapy.loops.ir import tile_shape
 
-MAX_UNROLLED_SIZE = 8
+MAX_UNROLLED_SIZE = 4
 """The most rows and columns of matrices whose algorithm is emitted without loops: about 400 multiplications."""
 
 _MAX_SHUFFLED_ELEMENTS = 16

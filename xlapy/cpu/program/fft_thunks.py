@@ -1,4 +1,5 @@
-"""Lowers Fourier transforms to thunks: one kernel per stage, with temporaries between the stages.
+"""Lowers Fourier transforms to thunks: one kernel per stage. Stages that keep the places of their points, except the
+first one, work in the memory of the stage before them; between others there are temporaries.
 
 Responsible for the temporaries and for the constants with twiddle factors. The stages are decided in
 `codegen/emitters/fft/stages.py`.
@@ -30,11 +31,18 @@ def _lower_fft(context: LoweringContext, instruction: Instruction) -> None:
     complex_type = component_type(instruction).complex_type
     assert complex_type is not None
     for number, stage in enumerate(stages):
-        is_last = number == len(stages) - 1
-        target = result if is_last else BufferSlice(Shape.array(complex_type, (stage.size,)), name=instruction.name)
-        kernel, twiddles = stage.emit(instruction.name)
+        rest = stages[number + 1 :]
+        in_place = number > 0 and stage.keeps_places
+        if in_place:
+            target = source
+        elif all(later.keeps_places for later in rest):
+            target = result
+        else:
+            target = BufferSlice(Shape.array(complex_type, (stage.size,)), name=instruction.name)
+        kernel, twiddles = stage.emit(instruction.name, in_place)
         constant = context.builder.module_state(_TwiddleConstants).constant(context, instruction, twiddles)
-        context.thunks.append(KernelThunk(kernel, [source, constant, target], instruction.name))
+        slices = [constant, target] if in_place else [source, constant, target]
+        context.thunks.append(KernelThunk(kernel, slices, instruction.name))
         source = target
 
 

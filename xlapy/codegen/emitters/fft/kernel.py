@@ -45,7 +45,8 @@ def max_points(target: Target) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FourierKernel:
-    """A kernel whose buffers are operand, twiddle factors and result, with real and imaginary parts interleaved."""
+    """A kernel whose buffers are operand, twiddle factors and result, with real and imaginary parts interleaved; or the
+    last two, if it works in place."""
 
     kernel: Kernel
     twiddles: Array
@@ -53,17 +54,28 @@ class FourierKernel:
 
 
 def fourier_kernel(
-    name: str, target: Target, type: ScalarType, transform: Transform, sign: int, scale: float
+    name: str, target: Target, type: ScalarType, transform: Transform, sign: int, scale: float, in_place: bool = False
 ) -> FourierKernel:
-    """Returns the kernel of a transform with roots exp(sign 2 pi i / n), whose results are multiplied by `scale`."""
-    return _FftEmitter(name, target, type, transform, sign, scale).build()
+    """Returns the kernel of a transform with roots exp(sign 2 pi i / n), whose results are multiplied by `scale`.
+
+    in_place: whether the results overwrite the operand, so that there is no buffer for the operand. The transform must
+    keep places.
+    """
+    return _FftEmitter(name, target, type, transform, sign, scale, in_place).build()
 
 
 class _FftEmitter:
     """Emits one kernel; `build` returns it."""
 
     def __init__(
-        self, name: str, target: Target, type: ScalarType, transform: Transform, sign: int, scale: float
+        self,
+        name: str,
+        target: Target,
+        type: ScalarType,
+        transform: Transform,
+        sign: int,
+        scale: float,
+        in_place: bool,
     ) -> None:
         self.builder = builder = kernel_builder(name, target)
         self.type, self.transform, self.sign, self.scale = type, transform, sign, scale
@@ -85,9 +97,12 @@ class _FftEmitter:
         self.points_in = points + (transform.halves and sign > 0)
         self.points_out = points + (transform.halves and sign < 0)
         rows = transform.size // points
-        self.operand = builder.buffer("operand", type, 2 * rows * self.points_in)
+        assert transform.keeps_places or not in_place
+        operand = None if in_place else builder.buffer("operand", type, 2 * rows * self.points_in)
         self.twiddles = builder.buffer("roots", type, 0)
         self.result = builder.buffer("result", type, 2 * rows * self.points_out, written=True)
+        # all points of a transform are read before the first result is stored
+        self.operand = operand or self.result
         self.butterflies = Butterflies(builder, sign)
 
     def build(self) -> FourierKernel:
@@ -316,18 +331,21 @@ class _FftEmitter:
 
     # -- twiddle factors between two transforms of a plan
 
-    def add_twiddle_tables(self) -> tuple[int, int]:
-        """Adds factors by point and group, and by point and lane; or by point and position on an outer axis."""
+    def add_twiddle_tables(self) -> list[int]:
+        """Adds factors by point and position on an outer axis, and by point and group, and by point and lane."""
         twiddle, points = self.transform.twiddle, np.arange(self.transform.points.size)
         if twiddle is None:
-            return 0, 0
+            return []
+        positions: list[Array] = []
         if twiddle.outer is not None:
-            size = self.transform.outer[twiddle.outer].size
-            return self.add_table(np.outer(points, np.arange(size)), twiddle.length, self.scale), 0
-        groups = np.outer(points, self.width * np.arange(self.groups))
-        lanes = np.outer(points, np.arange(self.width))
-        first = self.add_table(groups, twiddle.length, self.scale)
-        return first, self.add_table(lanes, twiddle.length)
+            positions.append(twiddle.apart * np.arange(self.transform.outer[twiddle.outer].size))
+        if twiddle.lanes:
+            positions += [self.width * np.arange(self.groups), np.arange(self.width)]
+        scales = [self.scale, *[1.0] * (len(positions) - 1)]
+        return [
+            self.add_table(np.outer(points, each), twiddle.length, scale)
+            for each, scale in zip(positions, scales, strict=True)
+        ]
 
     def finished(self, point: Affine, lane: Affine, value: Point) -> Point:
         """A result times its twiddle factor and the scale."""
@@ -337,10 +355,14 @@ class _FftEmitter:
                 return value
             factor = builder.constant(self.type, self.scale)
             return builder.mul(value[0], factor), builder.mul(value[1], factor)
-        first, second = self.twiddle_tables
+        positions: list[tuple[Affine, int]] = []
         if twiddle.outer is not None:
-            size, position = self.transform.outer[twiddle.outer].size, self.task_index[twiddle.outer]
-            return self.butterflies.times(value, self.root(first, point * size + position))
-        of_group = self.root(first, point * self.groups + self.group)
-        of_lane = self.root(second, point * self.width + lane)
-        return self.butterflies.times(value, self.butterflies.times(of_group, of_lane))
+            positions.append((self.task_index[twiddle.outer], self.transform.outer[twiddle.outer].size))
+        if twiddle.lanes:
+            positions += [(self.group, self.groups), (lane, self.width)]
+        factor: Point | None = None
+        for table, (position, size) in zip(self.twiddle_tables, positions, strict=True):
+            root = self.root(table, point * size + position)
+            factor = root if factor is None else self.butterflies.times(factor, root)
+        assert factor is not None
+        return self.butterflies.times(value, factor)

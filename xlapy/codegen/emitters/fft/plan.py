@@ -1,10 +1,11 @@
 """Plans Fourier transforms: which kernels, one after the other, transform a dimension of an array.
 
 A kernel transforms as many points as fit into its scratch memory, one transform per lane. A longer dimension of n = p q
-points takes two kernels: transforms of p points that are q apart, times twiddle factors exp(2 pi i j k / n); then
-transforms of q adjacent points, whose results are stored p apart. Three factors work alike.
+points takes two kernels: transforms of p points that are q apart, times twiddle factors exp(2 pi i j k / n), whose
+results are stored next to each other; then transforms of q points that are p apart. Three factors work alike. All
+kernels but the first keep the places of their points, so that they work in place.
 
-    x[j1, j2]  ->  columns j1 to k1, times the twiddle factor of j2 k1  ->  rows j2 to k2, stored at [k2, k1]
+    x[j1, j2]  ->  j1 to k1, times the twiddle factor of j2 k1, stored at [j2, k1]  ->  j2 to k2, in place at [k2, k1]
 
 Responsible for lengths and strides. Does not depend on code or memory.
 """
@@ -33,10 +34,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Twiddle:
-    """Factors exp(2 pi i k j / length) of result k, where j is the lane, or the position on the outer axis `outer`."""
+    """Factors exp(2 pi i k j / length) of result k, where j is the sum of the lane and of `apart` times the position on
+    the outer axis `outer`; without `lanes`, only the second term."""
 
     length: int
     outer: int | None = None
+    apart: int = 1
+    lanes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,11 @@ class Transform:
     def size(self) -> int:
         """The number of complex numbers in the array."""
         return self.points.size * self.lanes.size * prod(axis.size for axis in self.outer)
+
+    @property
+    def keeps_places(self) -> bool:
+        """Whether each result has the place of an operand of the same transform, so that both can share memory."""
+        return not self.halves and all(axis.source == axis.target for axis in (self.points, self.lanes, *self.outer))
 
 
 def plan_transforms(length: int, outer: int, inner: int, max_points: int, lanes: int) -> list[Transform] | None:
@@ -79,14 +88,24 @@ def _rows(factors: tuple[int, ...], whole: Axis) -> list[Transform]:
     """Splits a contiguous dimension: the lanes of each transform are points of the other."""
     first, rest = factors[0], prod(factors[1:])
     length = first * rest
-    transforms = [Transform(Axis(first, rest, rest), Axis(rest, 1, 1), (whole,), Twiddle(length))]
-    lanes = Axis(first, rest, 1)
     if len(factors) == 2:
-        return [*transforms, Transform(Axis(rest, 1, first), lanes, (whole,))]
+        return [
+            Transform(Axis(first, rest, 1), Axis(rest, 1, first), (whole,), Twiddle(length)),
+            Transform(Axis(rest, first, first), Axis(first, 1, 1), (whole,)),
+        ]
     second, third = factors[1:]
-    every = Axis(whole.size * first, rest, rest)
-    transforms.append(Transform(Axis(second, third, third), Axis(third, 1, 1), (every,), Twiddle(rest)))
-    return [*transforms, Transform(Axis(third, 1, second * first), lanes, (whole, Axis(second, third, first)))]
+    between = Axis(second, third, first)
+    inner = Axis(third, second * first, second * first)
+    return [
+        Transform(
+            Axis(first, rest, 1),
+            Axis(third, 1, inner.target),
+            (whole, between),
+            Twiddle(length, outer=1, apart=third),
+        ),
+        Transform(Axis(second, first, first), Axis(first, 1, 1), (whole, inner), Twiddle(rest, outer=1, lanes=False)),
+        Transform(inner, Axis(second * first, 1, 1), (whole,)),
+    ]
 
 
 def _columns(factors: tuple[int, ...], whole: Axis, inner: int) -> list[Transform] | None:
@@ -94,11 +113,11 @@ def _columns(factors: tuple[int, ...], whole: Axis, inner: int) -> list[Transfor
     if len(factors) > 2:
         return None
     first, rest = factors
-    lanes, apart = Axis(inner, 1, 1), rest * inner
-    twiddle = Twiddle(first * rest, outer=1)
+    lanes, apart = Axis(inner, 1, 1), first * inner
+    twiddle = Twiddle(first * rest, outer=1, lanes=False)
     return [
-        Transform(Axis(first, apart, apart), lanes, (whole, Axis(rest, inner, inner)), twiddle),
-        Transform(Axis(rest, inner, first * inner), lanes, (whole, Axis(first, apart, inner))),
+        Transform(Axis(first, rest * inner, inner), lanes, (whole, Axis(rest, inner, apart)), twiddle),
+        Transform(Axis(rest, apart, apart), lanes, (whole, Axis(first, inner, inner))),
     ]
 
 

@@ -23,7 +23,7 @@ from xlapy.opcodes.linalg import FftAttributes, FftType
 
 
 class StageKernel(NamedTuple):
-    """The kernel of a stage. Its buffers are the operand, the twiddle factors and the result."""
+    """The kernel of a stage. Its buffers are the operand, unless it works in place, the twiddle factors and the result."""
 
     kernel: Kernel
     twiddles: Array
@@ -31,10 +31,15 @@ class StageKernel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One kernel of a transform. emit: returns the kernel under a name; size: the number of complex results."""
+    """One kernel of a transform.
 
-    emit: Callable[[str], StageKernel]
+    emit: returns the kernel under a name, which works in place if the second argument is true. size: the number of
+    complex results. keeps_places: whether it can work in place.
+    """
+
+    emit: Callable[[str, bool], StageKernel]
     size: int
+    keeps_places: bool = False
 
 
 def has_kernels(instruction: Instruction, target: Target) -> bool:
@@ -95,12 +100,13 @@ class _StageBuilder:
         return [self.stage(*each) for each in zip(plan, scales, strict=True)]
 
     def stage(self, transform: Transform, scale: float) -> Stage:
-        def emit(name: str) -> StageKernel:
-            found = fourier_kernel(name, self.target, self.type, transform, self.sign, scale)
+        def emit(name: str, in_place: bool) -> StageKernel:
+            found = fourier_kernel(name, self.target, self.type, transform, self.sign, scale, in_place)
             return StageKernel(found.kernel, found.twiddles)
 
         rows = transform.size // transform.points.size
-        return Stage(emit, transform.size + (rows if transform.halves and self.sign < 0 else 0))
+        size = transform.size + (rows if transform.halves and self.sign < 0 else 0)
+        return Stage(emit, size, transform.keeps_places)
 
     def real_stages(self) -> list[Stage] | None:
         """Returns the stages of the last dimension of a transform from or to real numbers."""
@@ -125,7 +131,7 @@ class _StageBuilder:
         twiddles = real_twiddle_factors(2 * half, self.sign, self.type)
         size = half + 1 if self.kind is FftType.RFFT else half
 
-        def emit(name: str) -> StageKernel:
+        def emit(name: str, _: bool) -> StageKernel:
             return StageKernel(kernel(name, self.target, self.type, rows, half), twiddles)
 
         return Stage(emit, rows * size)
